@@ -1,0 +1,89 @@
+"""Every error that a user can meet, and its exit code.
+
+    DeployerError(message, hint)        exit 1   something outside said no
+    ├── ConfigError(place)              exit 2   a file or a flag is wrong; nothing was contacted
+    │   └── ConfigErrors                exit 2   several of them, raised at once
+    ├── WandbError                      exit 1   a W&B server refused; its own sentence is kept
+    ├── BackendError                    exit 1   the embedded backend cannot start, or is not there
+    ├── AgentError                      exit 1   an agent cannot be started, found or stopped
+    ├── SweepFailed                     exit 3   the sweep ended without every configuration finished
+    └── WatchTimeout                    exit 4   still going; safe to watch again
+
+Anything else that reaches `main()` is a bug and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class DeployerError(Exception):
+    """Say what failed in `message` and what to type or edit next in `hint`."""
+
+    exit_code = 1
+    code = "error"
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class ConfigError(DeployerError):
+    """One complaint about a file or a flag; `place` is like `sweeps/lr.yaml: parameters.lr.min`."""
+
+    exit_code = 2
+    code = "config"
+
+    def __init__(self, place: str, message: str, hint: str = "") -> None:
+        super().__init__(f"{place}: {message}", hint)
+        self.place = place
+
+
+class ConfigErrors(ConfigError):
+    """All complaints about one file, so that a user mends them in one go."""
+
+    def __init__(self, errors: Sequence[ConfigError]) -> None:
+        first = errors[0]
+        super().__init__(first.place, "\n".join(e.message for e in errors), first.hint)
+        self.message = "\n".join(e.message for e in errors)
+        self.errors = tuple(errors)
+
+
+class WandbError(DeployerError):
+    """A W&B server refused or could not be reached; `status` is the HTTP status, 0 if none came."""
+
+    code = "wandb"
+
+    def __init__(self, message: str, hint: str = "", status: int = 0) -> None:
+        super().__init__(message, hint)
+        self.status = status
+
+
+class BackendError(DeployerError):
+    """The embedded backend cannot start, or is not where its data folder says."""
+
+    code = "backend"
+
+
+class AgentError(DeployerError):
+    """An agent cannot be started, found or stopped."""
+
+    code = "agent"
+
+
+class SweepFailed(DeployerError):
+    """The sweep ended without every configuration finished."""
+
+    exit_code = 3
+    code = "sweep-failed"
+
+
+class WatchTimeout(DeployerError):
+    """The time to wait is over and the sweep still goes on; watching again is safe."""
+
+    exit_code = 4
+    code = "watch-timeout"

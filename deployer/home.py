@@ -1,0 +1,32 @@
+"""The one folder in which `deployer` keeps what belongs to this machine and user."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+
+def home() -> Path:
+    """Return the state folder (`DEPLOYER_HOME`, else the platform's), made with mode 0700."""
+    chosen = os.environ.get("DEPLOYER_HOME")
+    path = Path(chosen).expanduser() if chosen else Path(platformdirs.user_data_dir("deployer"))
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path.chmod(0o700)
+    return path.resolve()
+
+
+def backend_folder() -> Path:
+    """Return the data folder of this user's embedded backend."""
+    return home() / "backend"
+
+
+def agents_folder() -> Path:
+    """Return the folder with one subfolder for each agent that was started on this machine."""
+    return home() / "agents"
+
+
+def sweeps_folder() -> Path:
+    """Return the folder that remembers which sweep was made from which project folder."""
+    return home() / "sweeps"

@@ -1,0 +1,61 @@
+"""The interface of a place where agents run; `up`, `agents` and `watch` know nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from deployer.plan import Plan
+
+AgentState = Literal["starting", "running", "draining", "stopping", "ended", "lost"]
+
+
+@dataclass(frozen=True)
+class Agent:
+    """One agent as its place sees it.
+
+    `state` is `lost` when its supervisor is gone without having written an exit code.
+    `exit_code` is 0 finished, 3 gave up, 78 bad key or missing sweep, 143 asked to stop.
+    `started_at` and `ended_at` are seconds since the epoch.
+    """
+
+    name: str
+    sweep_path: str
+    state: AgentState
+    started_at: float
+    ended_at: float | None = None
+    exit_code: int | None = None
+    reason: str = ""
+    run_id: str | None = None
+    gpu: str = ""
+    node: str = ""
+    process_id: int | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether this agent still holds its place."""
+        return self.state not in ("ended", "lost")
+
+
+class Place(Protocol):
+    """Somewhere to run agents. Every method may be called again after any failure."""
+
+    def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
+        """Start the plan's agents that are not alive yet; `api_keys` maps agent name to key."""
+
+    def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
+        """Return agents, oldest first; of one sweep, or of all."""
+
+    def drain(self, names: Sequence[str]) -> None:
+        """Let each agent's current run end, then let the agent leave."""
+
+    def stop(self, names: Sequence[str]) -> Sequence[str]:
+        """Interrupt agents, wait until nothing of them is left, return the names that were alive."""
+
+    def forget(self, sweep_path: str | None = None) -> None:
+        """Delete what is kept about agents that have ended, logs included."""
+
+    def log_lines(self, names: Sequence[str], follow: bool) -> Iterator[tuple[str, str]]:
+        """Yield (agent name, line) in order of arrival; with `follow`, until all have ended."""
