@@ -1,0 +1,126 @@
+"""Bayesian search: Optuna's Gaussian process over the unit cube; needs the extra `bayes`.
+
+The study is built again from the runs at each suggestion, so the server keeps no state of it.
+Numeric parameters are searched as u in [0, 1] and mapped by their quantile function, categorical
+ones by index, as W&B's own engine does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+from deployer.backend.search.runs import SearchRun
+from deployer.parameters import Categorical, Constant, Parameter, Space
+
+# Ended runs before the model is used; Optuna's own default.
+STARTUP_RUNS = 10
+# The model squares values: larger ones would overflow a double.
+LARGEST_VALUE = 1e100
+
+log = logging.getLogger(__name__)
+
+
+def missing_extra() -> str | None:
+    """Return what to install before bayes can run, None if all is there; imports nothing."""
+    missing = [name for name in ("optuna", "torch", "scipy") if find_spec(name) is None]
+    if not missing:
+        return None
+    return f"method bayes needs {', '.join(missing)}: pip install 'deployer[bayes]'"
+
+
+def suggest_bayes(
+    space: Space, goal: str, seed: str, runs: Sequence[SearchRun], index: int
+) -> dict[str, Any]:
+    """Return the configuration with the highest expected improvement, as plain values.
+
+    Runs that have not ended count as pending; a run that does not fit the space is skipped with
+    a line in the log. Same runs and same seed give the same configuration.
+    """
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    number = int.from_bytes(hashlib.sha256(f"{seed}:{index}".encode()).digest()[:4], "big")
+    sampler = optuna.samplers.GPSampler(seed=number, n_startup_trials=STARTUP_RUNS)
+    study = optuna.create_study(direction="minimize", sampler=sampler)
+    distributions = {
+        str(i): _distribution(parameter)
+        for i, parameter in enumerate(space.parameters)
+        if not isinstance(parameter, Constant)
+    }
+    study.add_trials(list(_trials(space, distributions, runs, outcomes(runs, goal))))
+    point = study.ask(distributions).params
+    return space.nest([_value(p, point.get(str(i))) for i, p in enumerate(space.parameters)])
+
+
+def outcomes(runs: Sequence[SearchRun], goal: str) -> list[float]:
+    """Return one finite value for each run, the smallest the best.
+
+    Runs that failed, lack the metric or diverged get the worst finite value of any ended run
+    (W&B's default `impute: worst`), 0 if there is none. Those of running ones mean nothing.
+    """
+    sign = -1.0 if goal == "maximize" else 1.0
+    values = [
+        max(-LARGEST_VALUE, min(LARGEST_VALUE, sign * run.value))
+        if run.value is not None and math.isfinite(run.value)
+        else None
+        for run in runs
+    ]
+    ended = [v for run, v in zip(runs, values, strict=True) if run.ended and v is not None]
+    worst = max(ended, default=0.0)
+    return [
+        value if run.state == "finished" and value is not None else worst
+        for run, value in zip(runs, values, strict=True)
+    ]
+
+
+def _trials(
+    space: Space,
+    distributions: Mapping[str, Any],
+    runs: Sequence[SearchRun],
+    values: Sequence[float],
+) -> Iterator[Any]:
+    """Yield a trial for each run; a bad run must never break the search."""
+    from optuna.trial import TrialState, create_trial
+
+    for run, value in zip(runs, values, strict=True):
+        try:
+            assigned = space.values_in(run.arguments)
+            parameters = [(str(i), p) for i, p in enumerate(space.parameters)]
+            point = {
+                n: _coordinate(p, assigned[int(n)]) for n, p in parameters if n in distributions
+            }
+            yield create_trial(
+                params=point,
+                distributions=dict(distributions),
+                value=value if run.ended else None,
+                state=TrialState.COMPLETE if run.ended else TrialState.RUNNING,
+            )
+        except (KeyError, ValueError, TypeError) as error:
+            log.warning("bayes skips a run that does not fit the sweep: %s", error)
+
+
+def _distribution(parameter: Parameter) -> Any:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+    if isinstance(parameter, Categorical):
+        return CategoricalDistribution(list(range(len(parameter.values))))
+    return FloatDistribution(0.0, 1.0)
+
+
+def _coordinate(parameter: Parameter, value: Any) -> float:
+    if isinstance(parameter, Categorical):
+        return parameter.index_of(value)
+    return parameter.u_of(value)
+
+
+def _value(parameter: Parameter, coordinate: Any) -> Any:
+    if isinstance(parameter, Categorical):
+        return parameter.values[int(coordinate)]
+    if isinstance(parameter, Constant):
+        return parameter.value
+    return parameter.value_at(float(coordinate))

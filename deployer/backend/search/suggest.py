@@ -1,0 +1,104 @@
+"""The next configuration of a sweep, from its configuration, a seed, its runs and an index; pure.
+
+The same arguments give the same configuration, so that a suggestion can be repeated.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from deployer.backend.search.bayes import STARTUP_RUNS, missing_extra, suggest_bayes
+from deployer.backend.search.runs import SearchRun
+from deployer.parameters import Space, parse_parameters
+
+METHODS = ("grid", "random", "bayes")
+
+
+class SearchError(Exception):
+    """This sweep cannot be searched; the text says why."""
+
+
+def suggest(
+    config: Mapping[str, Any], seed: str, runs: Sequence[SearchRun], index: int
+) -> dict[str, Any] | None:
+    """Return the configuration at `index` (0, 1, …) as plain values, None when a grid is done.
+
+    The order of the names is W&B's. `runs` matter to bayes alone. `run_cap` is the caller's.
+    Raise SearchError for a sweep that cannot be searched.
+    """
+    problems = _problems(config)
+    if problems:
+        raise SearchError(problems[0])
+    space, _ = parse_parameters(config["parameters"])
+    if config["method"] == "grid":
+        return space.grid_point(index)
+    if needs_model(config, runs):
+        return suggest_bayes(space, metric_goal(config), seed, runs, index)
+    return random_point(space, seed, index)
+
+
+def needs_model(config: Mapping[str, Any], runs: Sequence[SearchRun]) -> bool:
+    """Tell whether the next suggestion is more than a draw: bayes after its first runs."""
+    return config.get("method") == "bayes" and sum(r.ended for r in runs) >= STARTUP_RUNS
+
+
+def random_point(space: Space, seed: str, index: int) -> dict[str, Any]:
+    """Draw the configuration at `index` from a generator of its own."""
+    generator = random.Random(f"{seed}:{index}")
+    return space.point([generator.random() for _ in space.parameters])
+
+
+def refusals(config: Mapping[str, Any]) -> list[str]:
+    """Return every reason why a sweep cannot be searched here; none if it can."""
+    missing = missing_extra() if config.get("method") == "bayes" else None
+    return _problems(config) + ([missing] if missing else [])
+
+
+def _problems(config: Mapping[str, Any]) -> list[str]:
+    method = config.get("method")
+    space, complaints = parse_parameters(config.get("parameters", {}))
+    found = [
+        f"{'.'.join(c.path)}: {c.message}" + (f" ({c.hint})" if c.hint else "")
+        for c in complaints
+        if c.severity == "error"
+    ]
+    if method not in METHODS:
+        found.append(f"method: {method!r} is not one of {', '.join(METHODS)}")
+    if method == "grid":
+        found += [
+            f"parameters.{'.parameters.'.join(p.path)}: a grid needs values that can be counted"
+            for p in space.uncountable
+        ]
+    if method == "bayes" and not metric_name(config):
+        found.append("metric: bayes needs a metric with a name")
+    return found
+
+
+def expected_count(config: Mapping[str, Any]) -> int | None:
+    """Return how many configurations a sweep has, None for an endless or an unsearchable one.
+
+    A grid has the product of its different values; `run_cap` limits every method.
+    """
+    cap = config.get("run_cap")
+    limit = cap if type(cap) is int and cap > 0 else None
+    if config.get("method") != "grid":
+        return limit
+    space, _ = parse_parameters(config.get("parameters", {}))
+    size = space.grid_size
+    return limit if size is None else size if limit is None else min(size, limit)
+
+
+def metric_name(config: Mapping[str, Any]) -> str | None:
+    """Return what is optimised, None if nothing is."""
+    metric = config.get("metric")
+    name = metric.get("name") if isinstance(metric, Mapping) else None
+    return str(name) if name else None
+
+
+def metric_goal(config: Mapping[str, Any]) -> str:
+    """Return `maximize` or, as W&B for anything else, `minimize`."""
+    metric = config.get("metric")
+    goal = metric.get("goal") if isinstance(metric, Mapping) else None
+    return "maximize" if goal == "maximize" else "minimize"

@@ -1,0 +1,50 @@
+"""A run's metric out of its summary, and the order of good and bad values; pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+# How the SDK writes numbers that JSON does not have.
+WRITTEN = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def metric_value(summary: Mapping[str, Any], name: str, goal: str = "minimize") -> float | None:
+    """Return a metric from a summary, None if it is not there; it may be nan or infinite.
+
+    `name` may lead inside by dots (`val.loss`). `define_metric(summary=…)` makes the value a
+    mapping such as {"min": v}: taken is the aggregate that fits `goal`, then best, then last.
+    """
+    return _as_number(_find(summary, name), goal)
+
+
+def rank_key(value: float | None, goal: str = "minimize") -> tuple[int, float]:
+    """Return a key that sorts the best value first; what is no finite number comes last."""
+    if value is None or not math.isfinite(value):
+        return (1, 0.0)
+    return (0, -value if goal == "maximize" else value)
+
+
+def _find(summary: Any, name: str) -> Any:
+    if not isinstance(summary, Mapping):
+        return None
+    if name in summary:
+        return summary[name]
+    for cut in (i for i, letter in enumerate(name) if letter == "."):
+        found = _find(summary.get(name[:cut]), name[cut + 1 :])
+        if found is not None:
+            return found
+    return None
+
+
+def _as_number(value: Any, goal: str) -> float | None:
+    if isinstance(value, Mapping):
+        fitting = "max" if goal == "maximize" else "min"
+        order = [fitting, "best", "last", "mean", *value]
+        return next((_as_number(value[k], goal) for k in order if k in value), None)
+    if isinstance(value, str):
+        return WRITTEN.get(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value)
