@@ -1,0 +1,83 @@
+"""Users and their keys. A key is random and long, so one SHA-256 of it is kept and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from dataclasses import dataclass
+
+from deployer.backend.store import Connection, insert, select_one
+
+# What the SDK accepts: at least 40 of these characters, with an optional `prefix-` in front.
+KEY_PATTERN = re.compile(r"(?:[A-Za-z0-9_]+-)?[A-Za-z0-9_-]{40,}")
+NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+
+
+@dataclass(frozen=True)
+class User:
+    """A person; the entity of the same name is theirs."""
+
+    id: int
+    name: str
+    created_at: float
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who is asking. With a `sweep_id`, the key is an agent's own and good for that sweep alone."""
+
+    user: User
+    sweep_id: int | None = None
+    agent_name: str | None = None
+
+
+def new_key() -> str:
+    """Return a fresh key of 40 hexadecimal characters, valid for every SDK."""
+    return secrets.token_hex(20)
+
+
+def hash_key(key: str) -> str:
+    """Return what is stored in place of a key."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def create_user(db: Connection, name: str, key: str, now: float) -> User:
+    """Add a user with one key. Raise ValueError for a bad or taken name, or a short key."""
+    if not NAME_PATTERN.fullmatch(name):
+        raise ValueError(f"user name {name!r} must be letters, digits, '-' and '_', at most 63")
+    if not KEY_PATTERN.fullmatch(key):
+        raise ValueError("a key needs 40 or more of the characters A-Z a-z 0-9 _ -")
+    if select_one(db, User, "users WHERE name = ?", name):
+        raise ValueError(f"user {name!r} exists already")
+    if db.execute("SELECT 1 FROM keys WHERE hash = ?", (hash_key(key),)).fetchone():
+        raise ValueError("this key is in use already")
+    user = User(insert(db, "users", name=name, created_at=now), name, now)
+    insert(db, "keys", hash=hash_key(key), user_id=user.id, created_at=now)
+    return user
+
+
+def create_agent_key(db: Connection, caller: Caller, sweep_id: int, name: str, now: float) -> str:
+    """Return a new key that is good for one agent's work on one sweep and nothing else."""
+    key = new_key()
+    insert(
+        db,
+        "keys",
+        hash=hash_key(key),
+        user_id=caller.user.id,
+        sweep_id=sweep_id,
+        agent_name=name,
+        created_at=now,
+    )
+    return key
+
+
+def find_caller(db: Connection, key: str) -> Caller | None:
+    """Return who owns a key, or None."""
+    row = db.execute(
+        "SELECT user_id, sweep_id, agent_name FROM keys WHERE hash = ?", (hash_key(key),)
+    ).fetchone()
+    if row is None:
+        return None
+    user = select_one(db, User, "users WHERE id = ?", row["user_id"])
+    return Caller(user, row["sweep_id"], row["agent_name"]) if user else None

@@ -1,0 +1,61 @@
+"""Agents: one row for each `wandb agent` that joined a sweep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deployer.backend.accounts import Caller
+from deployer.backend.refusal import not_found
+from deployer.backend.store import Connection, insert, select, select_one
+from deployer.backend.sweeps import Sweep
+
+
+@dataclass(frozen=True)
+class Agent:
+    """An agent; `name` is the one its own key was made for, else its host's."""
+
+    id: int
+    sweep_id: int
+    name: str
+    host: str
+    created_at: float
+    heartbeat_at: float | None
+    ended_at: float | None
+
+
+def create_agent(db: Connection, caller: Caller, sweep: Sweep, host: str, now: float) -> Agent:
+    """Add an agent; a repeated request leaves a ghost, which never holds a run."""
+    row_id = insert(
+        db,
+        "agents",
+        sweep_id=sweep.id,
+        name=caller.agent_name or host,
+        host=host,
+        created_at=now,
+    )
+    return agent_by_id(db, row_id)
+
+
+def agent_by_id(db: Connection, agent_id: int) -> Agent:
+    """Return an agent; refuse with 404 if there is none."""
+    agent = select_one(db, Agent, "agents WHERE id = ?", agent_id)
+    if agent is None:
+        raise not_found("agent")
+    return agent
+
+
+def find_agent(db: Connection, sweep: Sweep, name_or_id: str) -> Agent | None:
+    """Return a sweep's newest agent of that name, or the one of that id."""
+    found = select_one(
+        db, Agent, "agents WHERE sweep_id = ? AND name = ? ORDER BY id DESC", sweep.id, name_or_id
+    )
+    number = name_or_id.rpartition(":")[2]
+    if found or not number.isdigit():
+        return found
+    return select_one(db, Agent, "agents WHERE sweep_id = ? AND id = ?", sweep.id, int(number))
+
+
+def list_agents(db: Connection, sweep: Sweep) -> list[Agent]:
+    """Return a sweep's agents that have reported at least once, oldest first."""
+    tail = "agents WHERE sweep_id = ? AND heartbeat_at IS NOT NULL ORDER BY id"
+    return select(db, Agent, tail, [sweep.id])

@@ -1,0 +1,173 @@
+"""The HTTP surface: GraphQL, the file stream, uploads and downloads, health."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import logging
+import secrets
+import sqlite3
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request as HttpRequest
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from deployer.backend.accounts import Caller, find_caller
+from deployer.backend.context import Backend, Request
+from deployer.backend.files import adopt_content, content_path, file_by_token, find_file
+from deployer.backend.filestream import apply_chunk
+from deployer.backend.projects import get_project
+from deployer.backend.refusal import Refusal, not_found
+from deployer.backend.runs import Run, check_writer, find_run
+from deployer.backend.schema import GraphQL
+from deployer.backend.store import Connection
+
+logger = logging.getLogger(__name__)
+
+
+def build_app(backend: Backend) -> Starlette:
+    """Return the ASGI application of one backend."""
+    surface = Surface(backend)
+    return Starlette(
+        routes=[
+            Route("/healthz", surface.health),
+            Route("/ready", surface.health),
+            Route("/graphql", surface.graphql, methods=["POST"]),
+            Route(
+                "/files/{entity}/{project}/{run}/file_stream",
+                surface.file_stream,
+                methods=["POST"],
+            ),
+            Route("/files/{entity}/{project}/{run}/{name:path}", surface.download),
+            Route("/upload/{token}", surface.upload, methods=["PUT"]),
+        ],
+        exception_handlers={
+            Refusal: _refuse,
+            sqlite3.OperationalError: _unavailable,
+            OSError: _unavailable,
+        },
+    )
+
+
+def _refuse(_: HttpRequest, error: Exception) -> Response:
+    assert isinstance(error, Refusal)
+    return JSONResponse({"errors": [{"message": error.message}]}, status_code=error.status)
+
+
+def _unavailable(_: HttpRequest, error: Exception) -> Response:
+    """Say 503 to a full disk or a busy database: the SDK then tries again."""
+    logger.error("storage is away: %s", error)
+    return JSONResponse({"errors": [{"message": f"storage is away: {error}"}]}, status_code=503)
+
+
+class Surface:
+    """The endpoints; each authenticates, then works in a thread."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.schema = GraphQL(backend.plain)
+
+    async def health(self, _: HttpRequest) -> Response:
+        """Answer that the server is ready."""
+        return PlainTextResponse("ok")
+
+    async def graphql(self, http: HttpRequest) -> Response:
+        """Answer a GraphQL request."""
+        body = await _json_body(http)
+        return await run_in_threadpool(self._graphql, http, body)
+
+    def _graphql(self, http: HttpRequest, body: dict[str, Any]) -> Response:
+        request = Request(self.backend, self._caller(http), _base_url(http))
+        status, reply = self.schema.answer(request, body)
+        return JSONResponse(reply, status_code=status)
+
+    async def file_stream(self, http: HttpRequest) -> Response:
+        """Take one chunk of a run's stream."""
+        chunk = await _json_body(http)
+        return await run_in_threadpool(self._file_stream, http, chunk)
+
+    def _file_stream(self, http: HttpRequest, chunk: dict[str, Any]) -> Response:
+        with self.backend.store.transaction() as db:
+            caller = self._caller(http)
+            run = self._run(db, caller, http)
+            check_writer(db, caller, run)
+            return JSONResponse(apply_chunk(self.backend, db, run, chunk))
+
+    async def upload(self, http: HttpRequest) -> Response:
+        """Receive a file; its address is the permission, since the SDK sends no key here."""
+        folder = self.backend.files_folder
+        with self.backend.store.transaction() as db:
+            file = file_by_token(db, http.path_params["token"])
+        partial = folder / f"{file.id}.{secrets.token_hex(4)}"
+        digest = hashlib.md5(usedforsecurity=False)
+        try:
+            with partial.open("wb") as stream:
+                async for block in http.stream():
+                    digest.update(block)
+                    stream.write(block)
+            with self.backend.store.transaction() as db:
+                adopt_content(db, folder, file, partial, digest.digest(), self.backend.now())
+        finally:
+            partial.unlink(missing_ok=True)
+        return Response(status_code=200)
+
+    async def download(self, http: HttpRequest) -> Response:
+        """Send a file of a run."""
+        return await run_in_threadpool(self._download, http)
+
+    def _download(self, http: HttpRequest) -> Response:
+        with self.backend.store.transaction() as db:
+            run = self._run(db, self._caller(http), http)
+            file = find_file(db, run.id, http.path_params["name"])
+        if file is None:
+            raise not_found(f"file {http.path_params['name']}")
+        return FileResponse(content_path(self.backend.files_folder, file), media_type=file.mimetype)
+
+    def _caller(self, http: HttpRequest) -> Caller:
+        with self.backend.store.transaction() as db:
+            caller = find_caller(db, _key(http))
+        if caller is None:
+            raise Refusal(401, "the API key is not valid for this server")
+        return caller
+
+    def _run(self, db: Connection, caller: Caller, http: HttpRequest) -> Run:
+        place = http.path_params
+        project = get_project(db, caller, place["entity"], place["project"])
+        run = find_run(db, project, place["run"])
+        if run is None:
+            raise not_found(f"run {place['run']}")
+        return run
+
+
+def _key(http: HttpRequest) -> str:
+    """Return the key of `Authorization: Basic base64("api:" + key)`, or of a bearer token."""
+    scheme, _, value = http.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return value
+    try:
+        return base64.b64decode(value).decode().partition(":")[2]
+    except ValueError:
+        return ""
+
+
+def _base_url(http: HttpRequest) -> str:
+    """Return the address by which the client reached us; uploads must be reachable there too."""
+    return str(http.base_url).rstrip("/")
+
+
+async def _json_body(http: HttpRequest) -> dict[str, Any]:
+    raw = await http.body()
+    if http.headers.get("content-encoding") == "gzip":
+        raw = gzip.decompress(raw)
+    try:
+        body = json.loads(raw or b"{}")
+    except ValueError as error:
+        raise Refusal(400, f"the body is not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise Refusal(400, "the body is not a JSON object")
+    return body

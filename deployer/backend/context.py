@@ -1,0 +1,60 @@
+"""What the parts of a running backend share."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deployer.backend.accounts import Caller
+from deployer.backend.presence import Presence
+from deployer.backend.search.engine import SearchEngine
+from deployer.backend.store import Store
+
+
+@dataclass
+class Backend:
+    """The store, the clocks, the search and the folder of one server process.
+
+    `now` gives seconds since the epoch for display; silence is measured by `presence` alone.
+    A `plain` backend hides whatever W&B's own server does not have.
+    """
+
+    folder: Path
+    plain: bool = False
+    now: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
+    store: Store = field(init=False)
+    presence: Presence = field(init=False)
+    search: SearchEngine = field(init=False)
+    assigning: dict[int, threading.Lock] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.files_folder.mkdir(exist_ok=True, mode=0o700)
+        self.store = Store(self.folder / "backend.sqlite")
+        self.presence = Presence(self.monotonic)
+        self.search = SearchEngine()
+        self.assigning = defaultdict(threading.Lock)
+
+    @property
+    def files_folder(self) -> Path:
+        """Return where the bytes of uploaded files are."""
+        return self.folder / "files"
+
+    def close(self) -> None:
+        """Stop the search process and close the database."""
+        self.search.close()
+        self.store.close()
+
+
+@dataclass(frozen=True)
+class Request:
+    """One authenticated request: the backend, who asks, and the address they reached us at."""
+
+    backend: Backend
+    caller: Caller
+    base_url: str

@@ -1,0 +1,176 @@
+"""What an agent is told at each heartbeat.
+
+The one place where runs are handed out. An agent gets one run at a time; a run that it was sent
+and never named as alive is sent again, so that a lost reply loses nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deployer.backend.agents import Agent, agent_by_id
+from deployer.backend.context import Backend
+from deployer.backend.ending import abandon_run, end_run, finish_if_complete
+from deployer.backend.lifecycle import (
+    EXIT_RECORD_SECONDS,
+    GRACEFUL_STOP_SECONDS,
+    MAX_DELIVERIES,
+    SILENCE_SECONDS,
+    Outcome,
+    judge_disappearance,
+)
+from deployer.backend.lines import parse_row
+from deployer.backend.runs import Run, assign_run, change_run, list_runs, reassign_run
+from deployer.backend.search.runs import SearchRun
+from deployer.backend.store import Connection, update
+from deployer.backend.sweeps import Sweep, sweep_by_id, update_sweep
+from deployer.metrics import metric_value
+
+Command = dict[str, Any]
+EXIT: Command = {"type": "exit"}
+OWNED = "agent_id = ? AND state IN ('pending', 'running', 'preempting') ORDER BY id"
+
+
+def heartbeat(backend: Backend, agent_id: int, alive: set[str]) -> list[Command]:
+    """Note which runs an agent has alive (by run name) and return its commands."""
+    with backend.store.transaction() as db:
+        agent = agent_by_id(db, agent_id)
+        update(db, "agents", agent.id, heartbeat_at=backend.now(), ended_at=None)
+        backend.presence.seen("agent", agent.id)
+        _note_alive(backend, db, agent, alive)
+        commands = _standing_commands(backend, db, agent, alive)
+    if commands is not None:
+        return commands
+    with backend.assigning[agent.sweep_id]:
+        return _next_run(backend, agent)
+
+
+def _note_alive(backend: Backend, db: Connection, agent: Agent, alive: set[str]) -> None:
+    now = backend.now()
+    for run in list_runs(db, OWNED, agent.id):
+        if run.name in alive:
+            change_run(db, run, reported=1, vanished_at=None)
+            backend.presence.seen("run", run.id)
+        elif run.reported or run.started_at:
+            _note_vanished(backend, db, run, now)
+
+
+def _note_vanished(backend: Backend, db: Connection, run: Run, now: float) -> None:
+    if run.vanished_at is None:
+        run = change_run(db, run, vanished_at=now)
+        backend.presence.seen("run", run.id)
+    waited = backend.presence.silence_seconds("run", run.id)
+    if not run.started_at or waited >= EXIT_RECORD_SECONDS:
+        abandon_run(backend, db, run)
+
+
+def _standing_commands(
+    backend: Backend, db: Connection, agent: Agent, alive: set[str]
+) -> list[Command] | None:
+    """Return what there is to say without a new run, or None if the agent may have one."""
+    sweep = sweep_by_id(db, agent.sweep_id)
+    if sweep.state == "CANCELED":
+        for run in list_runs(db, OWNED, agent.id):
+            end_run(backend, db, run, Outcome("killed", "stopped"))
+        return _leave(backend, db, agent)
+    if alive:
+        return [_stop(run) for run in list_runs(db, OWNED, agent.id) if _is_stubborn(backend, run)]
+    if sweep.state == "PAUSED":
+        return []
+    if sweep.ended:
+        return _leave(backend, db, agent)
+    return None
+
+
+def _stop(run: Run) -> Command:
+    return {"type": "stop", "run_id": run.name}
+
+
+def _is_stubborn(backend: Backend, run: Run) -> bool:
+    asked = run.stop_requested_at
+    return asked is not None and backend.now() - asked >= GRACEFUL_STOP_SECONDS
+
+
+def _leave(backend: Backend, db: Connection, agent: Agent) -> list[Command]:
+    update(db, "agents", agent.id, ended_at=backend.now())
+    return [EXIT]
+
+
+def _next_run(backend: Backend, agent: Agent) -> list[Command]:
+    """Find work for an agent: what it never received, what came back, then what is new."""
+    with backend.store.transaction() as db:
+        sweep = sweep_by_id(db, agent.sweep_id)
+        run = _undelivered(backend, db, agent) or _returned(backend, db, sweep, agent)
+        if run:
+            return _deliver(backend, db, sweep, run)
+        ordinal = _free_ordinal(db, sweep)
+        if sweep.ended or ordinal is None:
+            return _wait_or_leave(backend, db, sweep, agent)
+        known = [_search_run(sweep, run) for run in list_runs(db, "sweep_id = ?", sweep.id)]
+    args = backend.search.suggest(sweep.settings, sweep.seed, known, ordinal)
+    with backend.store.transaction() as db:
+        if args is None:
+            update_sweep(db, sweep, backend.now(), expected=ordinal)
+            return _wait_or_leave(backend, db, sweep, agent)
+        if sweep.state == "PENDING":
+            update_sweep(db, sweep, backend.now(), state="RUNNING")
+        run = assign_run(db, sweep, agent, ordinal, args, backend.now())
+        return _deliver(backend, db, sweep, run)
+
+
+def _undelivered(backend: Backend, db: Connection, agent: Agent) -> Run | None:
+    for run in list_runs(db, f"reported = 0 AND started_at IS NULL AND {OWNED}", agent.id):
+        if run.deliveries < MAX_DELIVERIES:
+            return run
+        outcome = judge_disappearance(False, bool(run.preempting), bool(run.stop_requested_at))
+        end_run(backend, db, run, outcome)
+    return None
+
+
+def _returned(backend: Backend, db: Connection, sweep: Sweep, agent: Agent) -> Run | None:
+    """Return the oldest run that waits to be handed out again, now this agent's."""
+    _reclaim(backend, db, sweep)
+    queued = list_runs(db, "sweep_id = ? AND queued = 1 ORDER BY ordinal LIMIT 1", sweep.id)
+    return reassign_run(db, queued[0], agent, backend.now()) if queued else None
+
+
+def _reclaim(backend: Backend, db: Connection, sweep: Sweep) -> None:
+    """Take back what was assigned to agents that have gone silent before they began it."""
+    waiting = "sweep_id = ? AND state = 'pending' AND agent_id IS NOT NULL"
+    for run in list_runs(db, waiting, sweep.id):
+        if backend.presence.silence_seconds("agent", run.agent_id or 0) >= SILENCE_SECONDS:
+            end_run(backend, db, run, Outcome("crashed", "lost", queued=True))
+
+
+def _deliver(backend: Backend, db: Connection, sweep: Sweep, run: Run) -> list[Command]:
+    change_run(db, run, deliveries=run.deliveries + 1)
+    backend.presence.seen("run", run.id)
+    args = {name: {"value": value} for name, value in run.assigned_args.items()}
+    kind = "run" if run.attempt == 1 else "resume"
+    program = sweep.settings.get("program", "")
+    return [{"type": kind, "run_id": run.name, "program": program, "args": args}]
+
+
+def _free_ordinal(db: Connection, sweep: Sweep) -> int | None:
+    """Return the lowest number without a run, or None when every configuration has one."""
+    rows = db.execute("SELECT ordinal FROM runs WHERE sweep_id = ? ORDER BY ordinal", (sweep.id,))
+    taken = [row[0] for row in rows if row[0] is not None]
+    ordinal = len(taken)
+    if taken and taken[-1] != len(taken) - 1:
+        ordinal = next(n for n, used in enumerate(taken) if n != used)
+    return None if sweep.expected is not None and ordinal >= sweep.expected else ordinal
+
+
+def _wait_or_leave(backend: Backend, db: Connection, sweep: Sweep, agent: Agent) -> list[Command]:
+    """Send an agent home if its sweep is over; else it waits for what may come back."""
+    if finish_if_complete(backend, db, sweep).ended:
+        return _leave(backend, db, agent)
+    return []
+
+
+def _search_run(sweep: Sweep, run: Run) -> SearchRun:
+    summary = parse_row(run.summary) or {}
+    value = (
+        metric_value(summary, sweep.metric_name, sweep.metric_goal) if sweep.metric_name else None
+    )
+    return SearchRun(run.assigned_args, run.state, value)

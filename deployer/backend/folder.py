@@ -1,0 +1,110 @@
+"""What a data folder tells the outside: its address, its key, and whether it is served."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TextIO
+from urllib.parse import urlsplit
+
+from deployer.errors import BackendError
+
+ADDRESS_FILE = "address.json"
+KEY_FILE = "key"
+LOCK_FILE = "lock"
+LOG_FILE = "backend.log"
+
+PROBE_SECONDS = 1.0  # `is_served` holds the lock for an instant, which a starting server waits out
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the folder is, or was last, served, and by which process."""
+
+    url: str
+    process_id: int
+
+    @property
+    def port(self) -> int:
+        """Return the port of the address."""
+        return urlsplit(self.url).port or 80
+
+
+class FolderLock:
+    """Holds a folder for one server; the kernel lets go of it when the process dies."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+
+    def __enter__(self) -> FolderLock:
+        self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._stream = (self.data / LOCK_FILE).open("a")
+        deadline = time.monotonic() + PROBE_SECONDS
+        while not _try_lock(self._stream):
+            if time.monotonic() > deadline:
+                self._stream.close()
+                raise BackendError(
+                    f"{self.data} is being served already", "deployer backend status"
+                )
+            time.sleep(PROBE_SECONDS / 20)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stream.close()
+
+
+def is_served(data: Path) -> bool:
+    """Tell whether a server process holds the folder."""
+    if not (data / LOCK_FILE).exists():
+        return False
+    with (data / LOCK_FILE).open("a") as stream:
+        return not _try_lock(stream)
+
+
+def _try_lock(stream: TextIO) -> bool:
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def read_address(data: Path) -> Address | None:
+    """Return the folder's last address, or None if it was never served."""
+    try:
+        address = json.loads((data / ADDRESS_FILE).read_text())
+    except (OSError, ValueError):
+        return None
+    return Address(address["url"], address["pid"])
+
+
+def read_key(data: Path) -> str:
+    """Return the first user's key."""
+    try:
+        return (data / KEY_FILE).read_text().strip()
+    except OSError as error:
+        raise BackendError(f"no key in {data}: {error.strerror}", "deployer backend up") from error
+
+
+def write_key(data: Path, key: str) -> None:
+    """Keep the first user's key, readable by the owner alone."""
+    write_private(data / KEY_FILE, key + "\n")
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file whole or not at all, with mode 0600 from its first byte."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as stream:
+        stream.write(text)
+    os.replace(partial, path)

@@ -1,0 +1,96 @@
+"""Agents: their fields, and the heartbeat by which they get their work."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ariadne import MutationType, ObjectType
+
+from deployer.backend.accounts import Caller
+from deployer.backend.agents import Agent, agent_by_id
+from deployer.backend.dispatch import heartbeat
+from deployer.backend.filters import sort_runs
+from deployer.backend.handlers.wire import (
+    Info,
+    connection,
+    decode_id,
+    encode_id,
+    iso_time,
+    transaction,
+)
+from deployer.backend.lifecycle import SILENCE_SECONDS
+from deployer.backend.projects import project_by_id
+from deployer.backend.refusal import Refusal, not_found
+from deployer.backend.runs import Run, list_runs
+from deployer.backend.store import Connection
+from deployer.backend.sweeps import sweep_by_id
+
+mutation = MutationType()
+agent = ObjectType("Agent")
+
+
+@mutation.field("agentHeartbeat")
+def resolve_heartbeat(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    request = info.context
+    with transaction(info) as db:
+        row = agent_by_id(db, decode_id("Agent", input["id"]))
+        check_owner(db, request.caller, row)
+    run_state = json.loads(input.get("run_state") or "{}")
+    alive = {name for name, living in run_state.items() if living}
+    return {"agent": row, "commands": json.dumps(heartbeat(request.backend, row.id, alive))}
+
+
+def check_owner(db: Connection, caller: Caller, row: Agent) -> None:
+    """Refuse an agent of another user with 404, and one of another agent's key with 403."""
+    sweep = sweep_by_id(db, row.sweep_id)
+    if project_by_id(db, sweep.project_id).entity != caller.user.name:
+        raise not_found("agent")
+    if caller.sweep_id is not None and (caller.sweep_id, caller.agent_name) != (sweep.id, row.name):
+        raise Refusal(403, f"this key is not agent {row.name}'s")
+
+
+@agent.field("id")
+def resolve_id(row: Agent, _: Info) -> str:
+    return encode_id("Agent", row.id)
+
+
+@agent.field("state")
+def resolve_state(row: Agent, info: Info) -> str:
+    if row.ended_at is not None:
+        return "FINISHED"
+    silence = info.context.backend.presence.silence_seconds("agent", row.id)
+    return "RUNNING" if silence < SILENCE_SECONDS else "CRASHED"
+
+
+@agent.field("createdAt")
+def resolve_created_at(row: Agent, _: Info) -> str | None:
+    return iso_time(row.created_at)
+
+
+@agent.field("heartbeatAt")
+def resolve_heartbeat_at(row: Agent, _: Info) -> str | None:
+    return iso_time(row.heartbeat_at)
+
+
+@agent.field("totalRuns")
+def resolve_total_runs(row: Agent, info: Info) -> int:
+    with transaction(info) as db:
+        return len(_runs(db, row))
+
+
+@agent.field("runs")
+def resolve_runs(
+    row: Agent,
+    info: Info,
+    after: str | None = None,
+    first: int | None = None,
+    order: str | None = None,
+    **_: Any,
+) -> dict[str, Any]:
+    with transaction(info) as db:
+        return connection(sort_runs(_runs(db, row), order), after, first)
+
+
+def _runs(db: Connection, row: Agent) -> list[Run]:
+    return list_runs(db, "agent_id = ? ORDER BY id", row.id)

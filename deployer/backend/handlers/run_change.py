@@ -1,0 +1,165 @@
+"""What changes runs by GraphQL: `wandb.init`, stopping, deleting."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Any
+
+from ariadne import MutationType
+
+from deployer.backend.context import Backend
+from deployer.backend.ending import end_run
+from deployer.backend.files import delete_file, list_files
+from deployer.backend.handlers.wire import Info, decode_id, transaction
+from deployer.backend.lifecycle import Outcome
+from deployer.backend.lines import clear_lines
+from deployer.backend.projects import Project, ensure_project, project_by_id
+from deployer.backend.refusal import Refusal, not_found
+from deployer.backend.runs import (
+    Run,
+    change_run,
+    check_writer,
+    create_run,
+    delete_run,
+    find_run,
+    run_by_id,
+)
+from deployer.backend.store import Connection
+from deployer.backend.sweeps import find_sweep
+
+mutation = MutationType()
+
+# Input field -> column, for what is stored as it comes; null means "leave as it is".
+PLAIN_COLUMNS = {
+    "display_name": "display_name",
+    "description": "description",
+    "notes": "notes",
+    "group_name": "group_name",
+    "job_type": "job_type",
+    "commit": "commit_hash",
+    "host": "host",
+    "job_program": "program",
+    "config": "config",
+    "summary_metrics": "summary",
+}
+
+
+@mutation.field("upsertBucket")
+def resolve_upsert_bucket(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    """Create or change a run; by `name` it is `wandb.init`, by `id` the public API's update."""
+    with transaction(info) as db:
+        if input.get("id"):
+            row, inserted = _own_run(info, db, input["id"]), False
+        else:
+            row, inserted = _initialised(info, db, input)
+        return {"bucket": _with_columns(db, row, input), "inserted": inserted}
+
+
+def _initialised(info: Info, db: Connection, input: dict[str, Any]) -> tuple[Run, bool]:
+    request = info.context
+    backend = request.backend
+    wanted = (input.get("entity_name"), input.get("model_name"))
+    project = ensure_project(db, request.caller, *wanted, backend.now())
+    name = input.get("name") or secrets.token_hex(4)
+    found = find_run(db, project, name)
+    if found is None and request.caller.sweep_id is not None:
+        raise Refusal(403, "an agent's key cannot start runs of its own")
+    row = found or create_run(db, request.caller, project, name, backend.now())
+    check_writer(db, request.caller, row)
+    if found is None and input.get("sweep"):
+        row = _joined(db, project, row, input["sweep"])
+    if input.get("state"):
+        return change_run(db, row, state=input["state"]), found is None
+    return _started(backend, db, row, input), found is None
+
+
+def _joined(db: Connection, project: Project, row: Run, sweep_name: str) -> Run:
+    """Attach a run to the sweep that its client names, as function agents do."""
+    sweep = find_sweep(db, project, sweep_name)
+    return change_run(db, row, sweep_id=sweep.id) if sweep else row
+
+
+def _started(backend: Backend, db: Connection, row: Run, input: dict[str, Any]) -> Run:
+    """Set a run going if this is its process's first call, which alone carries the host."""
+    if row.active and row.started_at is not None:
+        return row
+    if row.state != "pending" and not input.get("host"):
+        return row
+    if row.attempt > 1 and not row.resuming:
+        clear_lines(db, row.id)
+        row = change_run(db, row, summary="{}")
+    backend.presence.seen("run", row.id)
+    now = backend.now()
+    return change_run(
+        db,
+        row,
+        state="running",
+        queued=0,
+        started_at=now,
+        heartbeat_at=now,
+        ended_at=None,
+        exit_code=None,
+        stop_requested_at=None,
+    )
+
+
+def _with_columns(db: Connection, row: Run, input: dict[str, Any]) -> Run:
+    changes = {
+        column: input[name] for name, column in PLAIN_COLUMNS.items() if input.get(name) is not None
+    }
+    if input.get("tags") is not None:
+        changes["tags"] = json.dumps(input["tags"])
+    return change_run(db, row, **changes) if changes else row
+
+
+def _own_run(info: Info, db: Connection, text: str) -> Run:
+    request = info.context
+    row = run_by_id(db, decode_id("Run", text))
+    if project_by_id(db, row.project_id).entity != request.caller.user.name:
+        raise not_found("run")
+    check_writer(db, request.caller, row)
+    return row
+
+
+@mutation.field("stopRun")
+def resolve_stop_run(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    backend = info.context.backend
+    with transaction(info) as db:
+        row = _own_run(info, db, input["id"])
+        if row.active and row.stop_requested_at is None:
+            change_run(db, row, stop_requested_at=backend.now())
+    return {"success": True}
+
+
+@mutation.field("updateRunState")
+def resolve_update_run_state(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    """Settle a run by hand; like W&B, only one that no sweep hands out."""
+    backend = info.context.backend
+    with transaction(info) as db:
+        row = _own_run(info, db, input["id"])
+        if row.sweep_id is not None:
+            raise Refusal(400, "the state of a sweep's run cannot be set")
+        if input["state"] in ("pending", "running"):
+            change_run(db, row, state=input["state"])
+        else:
+            end_run(backend, db, row, Outcome(input["state"], "stopped"))
+    return {"success": True}
+
+
+@mutation.field("deleteRun")
+def resolve_delete_run(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    """Delete a run for good; a sweep's configuration becomes free and is handed out anew."""
+    backend = info.context.backend
+    with transaction(info) as db:
+        row = _own_run(info, db, input["id"])
+        for item in list_files(db, row.id):
+            delete_file(db, backend.files_folder, item.id)
+        delete_run(db, row)
+    return {"success": True}
+
+
+@mutation.field("notifyScriptableRunAlert")
+def resolve_alert(_: Any, __: Info, **___: Any) -> dict[str, Any]:
+    """Acknowledge; the SDK also writes the alert into the run's own log."""
+    return {"success": True}

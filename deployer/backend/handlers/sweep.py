@@ -1,0 +1,195 @@
+"""Sweeps and their agents: reading, creating, changing state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ariadne import MutationType, ObjectType
+
+from deployer.backend.agents import Agent, create_agent, find_agent, list_agents
+from deployer.backend.filters import parse_filter, sort_runs
+from deployer.backend.handlers.wire import (
+    Info,
+    connection,
+    decode_id,
+    encode_id,
+    iso_time,
+    transaction,
+)
+from deployer.backend.projects import (
+    Project,
+    ensure_project,
+    get_project,
+    project_by_id,
+)
+from deployer.backend.ranking import best_metric
+from deployer.backend.refusal import Refusal, not_found
+from deployer.backend.runs import Run, list_runs
+from deployer.backend.store import Connection
+from deployer.backend.sweeps import (
+    STATES,
+    Sweep,
+    create_sweep,
+    find_sweep,
+    sweep_by_id,
+    update_sweep,
+)
+from deployer.backend.validation import check_supported, list_warnings
+
+mutation = MutationType()
+sweep = ObjectType("Sweep")
+
+
+@mutation.field("upsertSweep")
+def resolve_upsert_sweep(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    request = info.context
+    if request.caller.sweep_id is not None:
+        raise Refusal(403, "an agent's key cannot change sweeps")
+    with transaction(info) as db:
+        row = _change(info, db, input) if input.get("id") else _create(info, db, input)
+    return {"sweep": row, "config_validation_warnings": list_warnings(row.settings)}
+
+
+def _create(info: Info, db: Connection, input: dict[str, Any]) -> Sweep:
+    request = info.context
+    config = input.get("config")
+    if not config:
+        raise Refusal(400, "a sweep needs a configuration")
+    check_supported(config)
+    now = request.backend.now()
+    project = ensure_project(
+        db, request.caller, input.get("entity_name"), input.get("project_name"), now
+    )
+    columns = {
+        name: input.get(name) for name in ("description", "display_name", "controller", "scheduler")
+    }
+    mutation_id = input.get("client_mutation_id")
+    return create_sweep(
+        db, request.caller, project, config, now, mutation_id=mutation_id, **columns
+    )
+
+
+def _change(info: Info, db: Connection, input: dict[str, Any]) -> Sweep:
+    request = info.context
+    row = sweep_by_id(db, decode_id("Sweep", input["id"]))
+    if project_by_id(db, row.project_id).entity != request.caller.user.name:
+        raise not_found("sweep")
+    changes = {
+        name: input[name]
+        for name in ("config", "description", "display_name", "controller", "scheduler")
+        if input.get(name) is not None
+    }
+    if "config" in changes:
+        check_supported(changes["config"])
+    if input.get("state"):
+        changes["state"] = _checked_state(input["state"])
+    return update_sweep(db, row, request.backend.now(), **changes)
+
+
+def _checked_state(state: str) -> str:
+    if state.upper() not in STATES:
+        raise Refusal(400, f"sweep state {state!r} is none of {', '.join(STATES)}")
+    return state.upper()
+
+
+@mutation.field("createAgent")
+def resolve_create_agent(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    request = info.context
+    with transaction(info) as db:
+        project = get_project(
+            db, request.caller, input.get("entity_name"), input.get("project_name")
+        )
+        row = named_sweep(db, project, input["sweep"])
+        if request.caller.sweep_id not in (None, row.id):
+            raise Refusal(403, "this agent's key is for another sweep")
+        now = request.backend.now()
+        return {"agent": create_agent(db, request.caller, row, input["host"], now)}
+
+
+def named_sweep(db: Connection, project: Project, name: str) -> Sweep:
+    """Return a project's sweep; refuse with 404 if there is none."""
+    row = find_sweep(db, project, name)
+    if row is None:
+        raise not_found(f"sweep {project.entity}/{project.name}/{name}")
+    return row
+
+
+@sweep.field("id")
+def resolve_id(row: Sweep, _: Info) -> str:
+    return encode_id("Sweep", row.id)
+
+
+@sweep.field("displayName")
+def resolve_display_name(row: Sweep, _: Info) -> str | None:
+    return row.display_name or row.settings.get("name")
+
+
+@sweep.field("createdAt")
+def resolve_created_at(row: Sweep, _: Info) -> str | None:
+    return iso_time(row.created_at)
+
+
+@sweep.field("updatedAt")
+@sweep.field("heartbeatAt")
+def resolve_updated_at(row: Sweep, _: Info) -> str | None:
+    return iso_time(row.updated_at)
+
+
+@sweep.field("earlyStopJobRunning")
+def resolve_early_stop(row: Sweep, _: Info) -> bool:
+    return "early_terminate" in row.settings
+
+
+@sweep.field("runCountExpected")
+def resolve_run_count_expected(row: Sweep, _: Info) -> int | None:
+    return row.expected
+
+
+@sweep.field("runCount")
+def resolve_run_count(row: Sweep, info: Info) -> int:
+    with transaction(info) as db:
+        return len(_runs(db, row))
+
+
+@sweep.field("bestLoss")
+def resolve_best_loss(row: Sweep, info: Info) -> float | None:
+    with transaction(info) as db:
+        return best_metric(row, _runs(db, row))
+
+
+@sweep.field("project")
+def resolve_project(row: Sweep, info: Info) -> Project:
+    with transaction(info) as db:
+        return project_by_id(db, row.project_id)
+
+
+@sweep.field("runs")
+def resolve_runs(
+    row: Sweep,
+    info: Info,
+    filters: str | None = None,
+    after: str | None = None,
+    first: int | None = None,
+    order: str | None = None,
+) -> dict[str, Any]:
+    with transaction(info) as db:
+        runs = [run for run in _runs(db, row) if parse_filter(filters, {row.id: row.name})(run)]
+    return connection(sort_runs(runs, order), after, first, default_page=None)
+
+
+@sweep.field("agents")
+def resolve_agents(
+    row: Sweep, info: Info, after: str | None = None, first: int | None = None
+) -> dict[str, Any]:
+    with transaction(info) as db:
+        return connection(list_agents(db, row), after, first, default_page=None)
+
+
+@sweep.field("agent")
+def resolve_agent(row: Sweep, info: Info, agent_name: str) -> Agent | None:
+    with transaction(info) as db:
+        return find_agent(db, row, agent_name)
+
+
+def _runs(db: Connection, row: Sweep) -> list[Run]:
+    return list_runs(db, "sweep_id = ? ORDER BY id", row.id)

@@ -1,0 +1,29 @@
+"""When agents and runs were last heard of, by a clock that no change of the date can move.
+
+Kept in memory on purpose: after a restart everybody counts as heard of at that moment, so the
+server's own downtime is nobody's silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+Kind = Literal["agent", "run"]
+
+
+class Presence:
+    """Seconds of silence for each agent and run, by a monotonic clock."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._started = monotonic()
+        self._last: dict[tuple[Kind, int], float] = {}
+
+    def seen(self, kind: Kind, row_id: int) -> None:
+        """Note a sign of life."""
+        self._last[kind, row_id] = self._monotonic()
+
+    def silence_seconds(self, kind: Kind, row_id: int) -> float:
+        """Return how long nothing was heard, the server's own start counting as a sign."""
+        return self._monotonic() - self._last.get((kind, row_id), self._started)

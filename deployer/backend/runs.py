@@ -1,0 +1,187 @@
+"""Runs: their rows, their attempts, and who may write to them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from deployer.backend.accounts import Caller
+from deployer.backend.agents import Agent
+from deployer.backend.projects import Project
+from deployer.backend.refusal import Refusal, not_found
+from deployer.backend.store import Connection, delete, insert, select, select_one, update
+from deployer.backend.sweeps import Sweep
+
+ACTIVE = ("pending", "running", "preempting")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as it is stored; `config` and `summary` are JSON text that may hold bare NaN.
+
+    `queued` is 1 while the run waits to be handed out again. `deliveries` counts how often this
+    attempt was sent to its agent; `reported` is 1 once the agent named it as alive; `started_at` is
+    None until the trainer's first `wandb.init`, and `resuming` is 1 if that asked where to go on.
+    `vanished_at` is when the agent stopped naming it without an exit record.
+    """
+
+    id: int
+    project_id: int
+    user_id: int
+    name: str
+    sweep_id: int | None
+    ordinal: int | None
+    args: str | None
+    state: str
+    queued: int
+    stop_requested_at: float | None
+    preempting: int
+    agent_id: int | None
+    attempt: int
+    deliveries: int
+    reported: int
+    resuming: int
+    started_at: float | None
+    vanished_at: float | None
+    ended_at: float | None
+    exit_code: int | None
+    config: str
+    summary: str
+    tags: str
+    display_name: str | None
+    group_name: str | None
+    job_type: str | None
+    commit_hash: str | None
+    host: str | None
+    program: str | None
+    description: str | None
+    notes: str | None
+    created_at: float
+    heartbeat_at: float | None
+
+    @property
+    def active(self) -> bool:
+        """Tell whether an agent is, or should be, at work on it."""
+        return self.state in ACTIVE
+
+    @property
+    def settled(self) -> bool:
+        """Tell whether nothing more will happen to it."""
+        return not self.active and not self.queued
+
+    @property
+    def assigned_args(self) -> dict[str, Any]:
+        """Return the values the sweep gave to this run, by top-level parameter name."""
+        args: dict[str, Any] = json.loads(self.args or "{}")
+        return args
+
+
+def assign_run(
+    db: Connection, sweep: Sweep, agent: Agent, ordinal: int, args: dict[str, Any], now: float
+) -> Run:
+    """Create the sweep's next run for an agent."""
+    config = {name: {"value": value} for name, value in args.items()}
+    run_id = insert(
+        db,
+        "runs",
+        project_id=sweep.project_id,
+        user_id=sweep.user_id,
+        name=f"{sweep.name}-{ordinal}",
+        display_name=f"sweep-{ordinal + 1}",
+        sweep_id=sweep.id,
+        ordinal=ordinal,
+        args=json.dumps(args),
+        config=json.dumps(config),
+        state="pending",
+        agent_id=agent.id,
+        created_at=now,
+    )
+    insert(db, "attempts", run_id=run_id, number=1, agent_id=agent.id, assigned_at=now)
+    return run_by_id(db, run_id)
+
+
+def reassign_run(db: Connection, run: Run, agent: Agent, now: float) -> Run:
+    """Hand a queued run out again, as its next attempt, with its original arguments."""
+    number = run.attempt + 1
+    insert(db, "attempts", run_id=run.id, number=number, agent_id=agent.id, assigned_at=now)
+    return change_run(
+        db,
+        run,
+        state="pending",
+        queued=0,
+        preempting=0,
+        stop_requested_at=None,
+        attempt=number,
+        agent_id=agent.id,
+        deliveries=0,
+        reported=0,
+        resuming=0,
+        started_at=None,
+        vanished_at=None,
+        ended_at=None,
+        exit_code=None,
+    )
+
+
+def settle_attempt(db: Connection, run: Run, cause: str, exit_code: int | None, now: float) -> None:
+    """Write down how the run's present attempt ended; the first word stays."""
+    db.execute(
+        "UPDATE attempts SET ended_at = ?, cause = ?, exit_code = ?"
+        " WHERE run_id = ? AND number = ? AND ended_at IS NULL",
+        (now, cause, exit_code, run.id, run.attempt),
+    )
+
+
+def create_run(db: Connection, caller: Caller, project: Project, name: str, now: float) -> Run:
+    """Create a run that no sweep asked for."""
+    run_id = insert(
+        db,
+        "runs",
+        project_id=project.id,
+        user_id=caller.user.id,
+        name=name,
+        display_name=name,
+        state="pending",
+        created_at=now,
+    )
+    insert(db, "attempts", run_id=run_id, number=1, assigned_at=now)
+    return run_by_id(db, run_id)
+
+
+def change_run(db: Connection, run: Run, **changes: Any) -> Run:
+    """Set columns of a run and return it as it is now."""
+    update(db, "runs", run.id, **changes)
+    return run_by_id(db, run.id)
+
+
+def delete_run(db: Connection, run: Run) -> None:
+    """Delete a run with its lines and files' rows."""
+    delete(db, "runs", run.id)
+
+
+def run_by_id(db: Connection, run_id: int) -> Run:
+    """Return a run; refuse with 404 if there is none."""
+    run = select_one(db, Run, "runs WHERE id = ?", run_id)
+    if run is None:
+        raise not_found("run")
+    return run
+
+
+def find_run(db: Connection, project: Project, name: str) -> Run | None:
+    """Return a project's run by W&B's `name`, which is its short id."""
+    return select_one(db, Run, "runs WHERE project_id = ? AND name = ?", project.id, name)
+
+
+def list_runs(db: Connection, tail: str, *values: Any) -> list[Run]:
+    """Return runs, `tail` being the WHERE and ORDER BY of the query."""
+    return select(db, Run, f"runs WHERE {tail}", values)
+
+
+def check_writer(db: Connection, caller: Caller, run: Run) -> None:
+    """Refuse with 403 an agent's key on a run that this agent does not hold."""
+    if caller.sweep_id is None:
+        return
+    agent = select_one(db, Agent, "agents WHERE id = ?", run.agent_id)
+    if run.sweep_id != caller.sweep_id or agent is None or agent.name != caller.agent_name:
+        raise Refusal(403, f"run {run.name} belongs to another agent")

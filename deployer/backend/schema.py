@@ -1,0 +1,132 @@
+"""`schema.graphql` made executable, and the one function that answers a GraphQL request."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ariadne import ScalarType, SchemaBindable, make_executable_schema
+from graphql import (
+    DocumentNode,
+    GraphQLError,
+    GraphQLSchema,
+    Visitor,
+    execute_sync,
+    parse,
+    print_ast,
+    validate,
+    visit,
+)
+from graphql.language import FieldDefinitionNode
+from graphql.language.visitor import REMOVE
+
+from deployer.backend.context import Request
+from deployer.backend.handlers import (
+    agent,
+    extension,
+    history,
+    project,
+    run_change,
+    run_file,
+    sweep,
+    viewer,
+)
+from deployer.backend.refusal import Refusal
+
+logger = logging.getLogger(__name__)
+
+SCHEMA_FILE = Path(__file__).with_name("schema.graphql")
+KNOWN_DOCUMENTS = 1000  # parsed and validated texts that are remembered; validating costs 1 to 5 ms
+
+Reply = tuple[int, dict[str, Any]]
+
+
+class _WithoutOurFields(Visitor):
+    def enter_field_definition(self, node: FieldDefinitionNode, *_: Any) -> Any:
+        return REMOVE if node.name.value.startswith("deployer") else None
+
+
+def schema_text(plain: bool) -> str:
+    """Return the schema; a `plain` one lacks every field that W&B's own server does not have."""
+    text = SCHEMA_FILE.read_text()
+    return print_ast(visit(parse(text), _WithoutOurFields())) if plain else text
+
+
+def _as_json_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def build_schema(plain: bool) -> GraphQLSchema:
+    """Bind the handlers to the schema."""
+    bindables: list[SchemaBindable] = [
+        viewer.query,
+        viewer.user,
+        project.query,
+        project.mutation,
+        project.project,
+        sweep.mutation,
+        sweep.sweep,
+        agent.mutation,
+        agent.agent,
+        run_change.mutation,
+        run_file.mutation,
+        run_file.file,
+        history.run,
+        ScalarType("JSONString", serializer=_as_json_text, value_parser=_as_json_text),
+    ]
+    if not plain:
+        bindables += [extension.mutation, extension.run]
+    return make_executable_schema(schema_text(plain), *bindables, convert_names_case=True)
+
+
+class GraphQL:
+    """Answers GraphQL requests, remembering the documents it has parsed and validated."""
+
+    def __init__(self, plain: bool = False) -> None:
+        self._schema = build_schema(plain)
+        self._document = lru_cache(KNOWN_DOCUMENTS)(self._checked_document)
+
+    def _checked_document(self, text: str) -> DocumentNode | tuple[GraphQLError, ...]:
+        try:
+            document = parse(text)
+        except GraphQLError as error:
+            return (error,)
+        return tuple(validate(self._schema, document)) or document
+
+    def answer(self, request: Request, body: Mapping[str, Any]) -> Reply:
+        """Return HTTP status and JSON body; 400 for what the schema does not know."""
+        document = self._document(str(body.get("query") or ""))
+        if isinstance(document, tuple):
+            return 400, _refused(*(error.message for error in document))
+        result = execute_sync(
+            self._schema,
+            document,
+            context_value=request,
+            variable_values=body.get("variables") or {},
+            operation_name=body.get("operationName") or None,
+        )
+        if not result.errors:
+            return 200, {"data": result.data}
+        return _failure(result.errors[0])
+
+
+def _failure(error: GraphQLError) -> Reply:
+    cause = error.original_error
+    if cause is None:
+        return 400, _refused(error.message)
+    if isinstance(cause, Refusal):
+        return cause.status, _refused(cause.message)
+    if isinstance(cause, sqlite3.OperationalError):
+        logger.error("the database is away: %s", cause)
+        return 503, _refused(f"the database is away: {cause}")
+    logger.error("a resolver failed", exc_info=cause)
+    return 500, _refused("internal error; the backend's log says more")
+
+
+def _refused(*messages: str) -> dict[str, Any]:
+    return {"errors": [{"message": message} for message in messages], "data": None}

@@ -1,0 +1,28 @@
+"""What the backend says to a sweep's configuration: it accepts what W&B accepts, and warns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deployer.backend.refusal import Refusal
+from deployer.backend.search.engine import bayes_available
+from deployer.backend.search.suggest import refusals
+from deployer.backend.sweeps import parse_config
+from deployer.parameters import parse_parameters
+
+
+def check_supported(config: str) -> None:
+    """Refuse with 400 a configuration that no run could ever come from."""
+    settings = parse_config(config)
+    problems = refusals(settings)
+    missing = bayes_available() if settings.get("method") == "bayes" else None
+    if missing:
+        problems.append(missing)
+    if problems:
+        raise Refusal(400, "; ".join(problems))
+
+
+def list_warnings(settings: dict[str, Any]) -> list[str]:
+    """Return what is doubtful, a sentence each, as W&B's `configValidationWarnings`."""
+    _, complaints = parse_parameters(settings.get("parameters", {}))
+    return [f"{'.'.join(found.path)}: {found.message}" for found in complaints]

@@ -1,0 +1,84 @@
+"""Fixtures that every tier shares: a home of its own, and a real backend process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from deployer.backend.folder import read_key
+
+# A key that is long enough for the SDK and belongs to nobody.
+FOREIGN_KEY = "f" * 40
+
+
+@dataclass(frozen=True)
+class ServedBackend:
+    """A backend process of a test and how to reach it."""
+
+    url: str
+    key: str
+    entity: str
+    data: Path
+    process: subprocess.Popen[str]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return what the plain SDK needs to talk to this backend."""
+        return {
+            "WANDB_BASE_URL": self.url,
+            "WANDB_API_KEY": self.key,
+            "WANDB_ENTITY": self.entity,
+            "WANDB_ERROR_REPORTING": "false",
+        }
+
+
+def serve_backend(data: Path, *flags: str, port: int = 0) -> ServedBackend:
+    """Start a backend process on a folder and wait for the line that says it is ready."""
+    command = [sys.executable, "-m", "deployer.backend.serving", "127.0.0.1", str(port), str(data)]
+    process = subprocess.Popen(
+        [*command, *flags],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "USER": "tester"},
+    )
+    assert process.stdout is not None
+    url = process.stdout.readline().strip()
+    assert url, "the backend ended before it was ready"
+    return ServedBackend(url, read_key(data), "tester", data, process)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give every test an empty HOME and state folder, and none of the caller's W&B settings."""
+    for name in [name for name in os.environ if name.startswith(("WANDB_", "DEPLOYER_"))]:
+        monkeypatch.delenv(name)
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("NETRC", str(folder / ".netrc"))
+    monkeypatch.setenv("DEPLOYER_HOME", str(folder / "deployer"))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBackend]:
+    """Serve one backend for the whole session; tests use projects of their own."""
+    served = serve_backend(tmp_path_factory.mktemp("backend") / "data")
+    yield served
+    served.process.terminate()
+    served.process.wait(20)
+
+
+@pytest.fixture(scope="session")
+def plain_backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBackend]:
+    """Serve a backend that hides whatever W&B's own server does not have."""
+    served = serve_backend(tmp_path_factory.mktemp("plain") / "data", "plain")
+    yield served
+    served.process.terminate()
+    served.process.wait(20)
