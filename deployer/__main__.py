@@ -1,0 +1,66 @@
+"""The command line's way in and out: one place where errors become words and exit codes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from typer.exceptions import TyperException
+from typer.main import get_command
+
+from deployer.errors import DeployerError
+
+JSON_FORMS = ("-o json", "-ojson", "--output json", "--output=json")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0, or what errors.py says; 130 after Ctrl-C."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(run(words))
+
+
+def run(words: list[str]) -> int:
+    """Run one command and return its exit code; anything unforeseen keeps its traceback."""
+    from deployer.cli import app
+
+    try:
+        code = get_command(app).main(
+            words or ["--help"], prog_name="deployer", standalone_mode=False
+        )
+    except DeployerError as error:
+        from deployer.render import show_error
+
+        show_error(error, as_json=wants_json(words))
+        return error.exit_code
+    except TyperException as error:
+        return _refuse(error, words)
+    except KeyboardInterrupt:
+        return 130
+    return code if isinstance(code, int) else 0
+
+
+def wants_json(words: Sequence[str]) -> bool:
+    """Tell whether `-o json` was asked for, also when the command line is wrong otherwise."""
+    joined = f" {' '.join(words)} "
+    return any(f" {form} " in joined for form in JSON_FORMS)
+
+
+def _refuse(error: TyperException, words: Sequence[str]) -> int:
+    """Show a wrong command line as any other error."""
+    from deployer.render import show_error
+
+    context = getattr(error, "ctx", None)
+    hint = f"{context.command_path} --help" if context else "deployer --help"
+    show_error(UsageError(error.format_message(), hint), as_json=wants_json(words))
+    return error.exit_code
+
+
+class UsageError(DeployerError):
+    """The command line itself is wrong."""
+
+    exit_code = 2
+    code = "usage"
+
+
+if __name__ == "__main__":
+    main()

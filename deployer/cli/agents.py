@@ -1,0 +1,150 @@
+"""`deployer agents`: start, list, scale, drain, follow and end agents."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from deployer.cli.options import (
+    OnOption,
+    OutputOption,
+    ReplicasOption,
+    SweepArgument,
+    WandbOption,
+    check_output,
+    read_config,
+)
+from deployer.config import Config, Flags
+from deployer.place import Place
+from deployer.render import say, show, show_json
+from deployer.selection import choose_sweep, open_sweep
+from deployer.up import apply_plan, check_names, end_agents, open_place, plan_agents, scale_down
+from deployer.views import show_agents
+from deployer.wandb_api import SweepPath, get_sweep
+
+app = typer.Typer(rich_markup_mode=None, help="Start, list, scale, drain, follow or end agents.")
+
+SweepOption = Annotated[
+    str | None,
+    typer.Option("--sweep", help="Whose agents; left out: the newest made from this folder."),
+]
+
+
+@app.command()
+def up(
+    sweep: SweepArgument = None,
+    replicas: ReplicasOption = None,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+    output: OutputOption = "table",
+) -> None:
+    """Start agents until there are N in all; the current folder is their project folder."""
+    check_output(output)
+    config = read_config(Flags(wandb=wandb, replicas=replicas, on=on))
+    _start(config, sweep, config.replicas, output)
+
+
+@app.command("list")
+def list_(
+    sweep: SweepArgument = None,
+    all_: Annotated[bool, typer.Option("--all", help="Of every sweep.")] = False,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+    output: OutputOption = "table",
+) -> None:
+    """List a sweep's agents: state, current run, GPU."""
+    check_output(output)
+    config = read_config(Flags(wandb=wandb, on=on))
+    place = open_place(config.on)
+    path = None if all_ else str(_find_path(sweep, config, place))
+    show_agents(place.list_agents(path), output, time.time())
+
+
+@app.command()
+def scale(
+    replicas: Annotated[int, typer.Argument(metavar="N", min=0, help="How many in all.")],
+    sweep: SweepArgument = None,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+) -> None:
+    """Start or drain agents until N stay; idle ones go first, busy ones end their run."""
+    config = read_config(Flags(wandb=wandb, on=on))
+    place = open_place(config.on)
+    path = _find_path(sweep, config, place)
+    leaving = scale_down(place, path, replicas)
+    if leaving:
+        say(f"{path}: draining {', '.join(leaving)}")
+    elif replicas:
+        _start(config, str(path), replicas, "table")
+
+
+@app.command()
+def drain(
+    names: Annotated[list[str], typer.Argument(metavar="AGENT...", help="Names of agents.")],
+    sweep: SweepOption = None,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+) -> None:
+    """Let each agent's current run end, then let the agent leave."""
+    config = read_config(Flags(wandb=wandb, on=on))
+    place = open_place(config.on)
+    place.drain(check_names(place, _find_path(sweep, config, place), names))
+    say(f"draining {', '.join(names)}")
+
+
+@app.command()
+def logs(
+    sweep: SweepArgument = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until all agents have ended.")
+    ] = False,
+    agent: Annotated[list[str] | None, typer.Option("--agent", help="Only this one.")] = None,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+    output: OutputOption = "table",
+) -> None:
+    """Show agents' logs, each line with its agent's name in front."""
+    check_output(output)
+    config = read_config(Flags(wandb=wandb, on=on))
+    place = open_place(config.on)
+    path = _find_path(sweep, config, place)
+    names = check_names(place, path, agent or [a.name for a in place.list_agents(str(path))])
+    for name, line in place.log_lines(names, follow):
+        if output == "json":
+            show_json({"agent": name, "line": line})
+        else:
+            show(f"{name} | {line}")
+
+
+@app.command()
+def down(sweep: SweepArgument = None, on: OnOption = None, wandb: WandbOption = None) -> None:
+    """Interrupt a sweep's agents; their runs are handed out again to the next ones."""
+    config = read_config(Flags(wandb=wandb, on=on))
+    place = open_place(config.on)
+    path = _find_path(sweep, config, place)
+    ended = end_agents(place, str(path))
+    say(f"{path}: {len(ended)} agent{'' if len(ended) == 1 else 's'} ended")
+
+
+def _start(config: Config, sweep: str | None, replicas: int, output: str) -> None:
+    """Connect, check that the sweep is there, start what is missing, show all."""
+    place = open_place(config.on)
+    server, path = open_sweep(choose_sweep(sweep, config, _known_paths(place)))
+    say(f"using {server.describe()}")
+    state = get_sweep(server.client, path).state
+    if state != "RUNNING":
+        say(f"{path} is {state}")
+    apply_plan(server, place, plan_agents(server, place, path, replicas, config.folder))
+    show_agents(place.list_agents(str(path)), output, time.time())
+
+
+def _find_path(text: str | None, config: Config, place: Place) -> SweepPath:
+    """Return the sweep's path, asking a server only for what cannot be known without it."""
+    choice = choose_sweep(text, config, _known_paths(place))
+    return choice.path() if choice.complete else open_sweep(choice)[1]
+
+
+def _known_paths(place: Place) -> list[str]:
+    return [agent.sweep_path for agent in place.list_agents()]

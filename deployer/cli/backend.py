@@ -1,0 +1,118 @@
+"""`deployer backend`: the embedded W&B-compatible server."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deployer.backend.daemon import (
+    Backend,
+    add_user,
+    backend_status,
+    read_key,
+    start_backend,
+    stop_backend,
+)
+from deployer.cli.options import OutputOption, check_output
+from deployer.errors import BackendError, ConfigError
+from deployer.home import backend_folder
+from deployer.render import say, show, show_json
+
+app = typer.Typer(rich_markup_mode=None, help="Run the embedded W&B-compatible backend.")
+user_app = typer.Typer(rich_markup_mode=None, help="Manage the backend's users.")
+app.add_typer(user_app, name="user")
+
+DataOption = Annotated[
+    Path | None, typer.Option("--data", help="The data folder; left out: this user's.")
+]
+
+
+@app.command()
+def serve(
+    host: Annotated[str, typer.Option("--host", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="0: the remembered one, or a free one.")
+    ] = 0,
+    data: DataOption = None,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Hide what W&B's own server does not have.")
+    ] = False,
+) -> None:
+    """Serve in the foreground; /healthz answers 200 when it is ready."""
+    from deployer.backend.serving import serve as serve_folder
+
+    serve_folder(host, port, _folder(data), plain)
+
+
+@app.command()
+def up(data: DataOption = None, output: OutputOption = "table") -> None:
+    """Serve in the background, if nobody does yet, and wait until it is ready."""
+    check_output(output)
+    _show(start_backend(_folder(data)), output)
+
+
+@app.command()
+def status(data: DataOption = None, output: OutputOption = "table") -> None:
+    """Say whether the backend runs, and where."""
+    check_output(output)
+    backend = backend_status(_folder(data))
+    if backend is None:
+        raise BackendError(
+            f"no backend was ever served from {_folder(data)}", "deployer backend up"
+        )
+    _show(backend, output)
+
+
+@app.command()
+def down(data: DataOption = None) -> None:
+    """Stop the backend; its data stays."""
+    stopped = stop_backend(_folder(data))
+    say("backend stopped; its data stays" if stopped else "no backend runs")
+
+
+@app.command()
+def env(data: DataOption = None) -> None:
+    """Print what points the plain SDK at the backend: eval "$(deployer backend env)"."""
+    backend = start_backend(_folder(data))
+    for name, value in (
+        ("WANDB_BASE_URL", backend.url),
+        ("WANDB_API_KEY", read_key(backend.data)),
+        ("WANDB_ENTITY", backend.entity),
+    ):
+        show(f"export {name}={shlex.quote(value)}")
+
+
+@user_app.command("add")
+def user_add(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="User, and entity of that name.")],
+    key_stdin: Annotated[
+        bool, typer.Option("--key-stdin", help="Read the key from stdin: 40 characters or more.")
+    ] = False,
+    data: DataOption = None,
+) -> None:
+    """Add a user with an entity of their own, also while the backend runs."""
+    if not key_stdin:
+        raise ConfigError(
+            "--key-stdin",
+            "a key is read from stdin alone",
+            f"deployer backend user add {name} --key-stdin < KEYFILE",
+        )
+    add_user(_folder(data), name, sys.stdin.readline().strip())
+    say(f"added user {name}")
+
+
+def _folder(data: Path | None) -> Path:
+    return data.expanduser().resolve() if data else backend_folder()
+
+
+def _show(backend: Backend, output: str) -> None:
+    if output == "json":
+        show_json({**vars(backend), "running": backend.running})
+        return
+    show(f"{'running' if backend.running else 'stopped'}: {backend.url}")
+    show(f"entity: {backend.entity}")
+    show(f"data: {backend.data}")

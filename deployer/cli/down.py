@@ -1,0 +1,62 @@
+"""`deployer down`: end agents and delete what was made for a sweep; results stay."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Annotated
+
+import typer
+
+from deployer.cli.options import OnOption, SweepArgument, WandbOption, read_config
+from deployer.config import Flags
+from deployer.errors import ConfigError
+from deployer.home import backend_folder
+from deployer.render import say
+from deployer.selection import choose_sweep, open_sweep
+from deployer.up import end_agents, open_place
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def down(
+    sweep: SweepArgument = None,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Every sweep's agents, and our backend.")
+    ] = False,
+    delete_data: Annotated[
+        bool, typer.Option("--delete-data", help="With --all: the backend's data too.")
+    ] = False,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+) -> None:
+    """End a sweep's agents and delete what was made for it; results stay.
+
+    Runs under way are interrupted and handed out again to the next agent.
+    """
+    if delete_data and not all_:
+        raise ConfigError("--delete-data", "deletes every result", "say --all too if you mean it")
+    config = read_config(Flags(wandb=wandb, on=on))
+    place = open_place(config.on)
+    if all_:
+        _say_ended(len(end_agents(place, None)), "every sweep")
+        _end_backend(delete_data)
+        return
+    choice = choose_sweep(sweep, config, [a.sweep_path for a in place.list_agents()])
+    path = str(choice.path() if choice.complete else open_sweep(choice)[1])
+    _say_ended(len(end_agents(place, path)), path)
+
+
+def _say_ended(count: int, whose: str) -> None:
+    say(f"{whose}: {count} agent{'' if count == 1 else 's'} ended")
+
+
+def _end_backend(delete_data: bool) -> None:
+    from deployer.backend.daemon import stop_backend
+
+    data = backend_folder()
+    if stop_backend(data):
+        say(f"embedded backend stopped; its data stays in {data}" if not delete_data else "")
+    if delete_data and data.exists():
+        shutil.rmtree(data)
+        say(f"deleted {data}")

@@ -1,0 +1,94 @@
+"""Follow a sweep to its end on the terminal, then show what came of it; shared by up and watch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from deployer.errors import SweepFailed
+from deployer.place import Place
+from deployer.render import open_live, say, show, show_json
+from deployer.results import Results
+from deployer.server import Server
+from deployer.views import (
+    build_failure_line,
+    build_live_view,
+    build_status_line,
+    build_summary_lines,
+    results_to_plain,
+    show_results,
+)
+from deployer.wandb_api import SweepPath, get_log_tail
+from deployer.watch import Status, get_status, watch_status
+
+SHOWN_FAILURES = 5
+FAILURE_LINES = 3
+
+
+def follow(
+    server: Server,
+    place: Place,
+    path: SweepPath,
+    *,
+    expected: int | None,
+    plain: bool,
+    timeout_seconds: float | None = None,
+) -> Status:
+    """Show the sweep until it is over and return its last status; Ctrl-C only stops showing."""
+
+    def read(now: float) -> Status:
+        return get_status(server.client, place, path, expected, now)
+
+    try:
+        return _show(watch_status(read, time.time, time.sleep, timeout_seconds), plain)
+    except KeyboardInterrupt:
+        say(f"\ndetached; agents go on. Come back: deployer watch {path}")
+        say(f"end them: deployer down {path}")
+        raise
+
+
+def report(server: Server, path: SweepPath, results: Results, output: str) -> None:
+    """Show what came of a sweep; raises SweepFailed unless all finished."""
+    show_outcome(server, path, results, output)
+    if not results.coverage.complete:
+        raise SweepFailed(
+            f"{path}: {results.coverage.sentence()}",
+            f"deployer agents logs {path}" if results.failures else f"deployer results {path}",
+        )
+
+
+def show_outcome(server: Server, path: SweepPath, results: Results, output: str) -> None:
+    """Show ranking, failures, coverage, best configuration and the page's address."""
+    page = server.sweep_url(path)
+    if output == "json":
+        show_json({**results_to_plain(results), "page": page})
+        return
+    show_results(results, output)
+    tell = show if output == "table" else say
+    for row in results.failures[:SHOWN_FAILURES]:
+        tail = get_log_tail(server.client, path, row.run_id, FAILURE_LINES)
+        tell(build_failure_line(row, tail))
+    if (hidden := len(results.failures) - SHOWN_FAILURES) > 0:
+        tell(f"and {hidden} more failures: deployer results {path} -o json")
+    for line in build_summary_lines(results, page):
+        tell(line)
+
+
+def _show(statuses: Iterator[Status], plain: bool) -> Status:
+    """Show each status: redrawn in place on a terminal, as a line where it cannot be."""
+    started = time.time()
+    last: Status | None = None
+    with open_live(plain) as live:
+        for last in statuses:
+            now = time.time()
+            if live is None:
+                say(f"{_clock(now - started)}  {build_status_line(last, now)}")
+            else:
+                live.update(build_live_view(last, now), refresh=True)
+    assert last is not None  # the first status is always yielded
+    return last
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes:02d}:{rest:02d}"

@@ -1,0 +1,48 @@
+"""The table of commands, so that `deployer --help` imports none of them.
+
+Typer needs pydantic once a command has parameters (80 ms), and commands need requests and more.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from typer.core import TyperGroup
+from typer.main import get_command as build_command
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Command: its module in this package, and its line in `deployer --help`.
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "up": ("up", "Run a sweep to its end: create or continue it, start agents, watch, rank."),
+    "watch": ("watch", "Show a sweep live until it is over."),
+    "results": ("results", "Show a sweep's ranking, coverage and failures."),
+    "down": ("down", "End a sweep's agents and delete what was made for it; results stay."),
+    "sweep": ("sweep", "Create, list, show, pause, resume, stop or cancel sweeps."),
+    "agents": ("agents", "Start, list, scale, drain, follow or end agents."),
+    "backend": ("backend", "Run the embedded W&B-compatible backend."),
+}
+
+
+class LazyGroup(TyperGroup):
+    """The root command: knows the names, loads a command's module when it is called."""
+
+    def list_commands(self, _ctx: Any) -> list[str]:
+        """Return the commands in the order in which they are shown."""
+        return list(COMMANDS)
+
+    def get_command(self, _ctx: Any, cmd_name: str) -> Any:
+        """Import and return a command; None if there is no such command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"deployer.cli.{COMMANDS[cmd_name][0]}")
+        command = build_command(module.app)
+        command.name = cmd_name
+        return command
+
+    def format_commands(self, _ctx: Any, formatter: Any) -> None:
+        """Write the list of commands from the table."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])

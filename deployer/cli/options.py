@@ -1,0 +1,59 @@
+"""Options that several commands share, and the config that they make."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deployer.config import Config, Flags, load_config
+from deployer.errors import ConfigError
+
+SweepArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[SWEEP]",
+        help="ENTITY/PROJECT/SWEEP_ID, a short id or an address; "
+        "left out: the newest made from this folder.",
+    ),
+]
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A W&B sweep file (YAML).")]
+WandbOption = Annotated[
+    str | None,
+    typer.Option("--wandb", envvar="DEPLOYER_WANDB", help="`embedded`, or a W&B server's address."),
+]
+EntityOption = Annotated[str | None, typer.Option("--entity", help="Whose sweep: user or team.")]
+ProjectOption = Annotated[str | None, typer.Option("--project", help="The sweep's project.")]
+OnOption = Annotated[
+    str | None, typer.Option("--on", envvar="DEPLOYER_ON", help="Where agents run: local.")
+]
+ReplicasOption = Annotated[
+    int | None,
+    typer.Option("--replicas", envvar="DEPLOYER_REPLICAS", min=1, help="How many agents in all."),
+]
+RunCapOption = Annotated[
+    int | None, typer.Option("--run-cap", min=1, help="At most this many runs.")
+]
+SeedOption = Annotated[
+    int | None,
+    typer.Option("--seed", help="Repeatable draws; on the embedded backend only."),
+]
+OutputOption = Annotated[str, typer.Option("--output", "-o", help="table or json.")]
+RankingOption = Annotated[str, typer.Option("--output", "-o", help="table, json or csv.")]
+
+
+def read_config(flags: Flags) -> Config:
+    """Return the config for the current folder: flags, environment and `deployer.yaml`."""
+    return load_config(flags, os.environ, Path.cwd())
+
+
+def check_output(output: str, *allowed: str) -> str:
+    """Return the output format if the command has it; raises ConfigError."""
+    allowed = allowed or ("table", "json")
+    if output not in allowed:
+        raise ConfigError(
+            "--output", f"'{output}' is not a format", f"one of: {', '.join(allowed)}"
+        )
+    return output

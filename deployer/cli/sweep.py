@@ -1,0 +1,131 @@
+"""`deployer sweep`: make, list and steer sweeps."""
+
+from __future__ import annotations
+
+import time
+
+import typer
+
+from deployer.cli.options import (
+    EntityOption,
+    FileArgument,
+    OutputOption,
+    ProjectOption,
+    RunCapOption,
+    SeedOption,
+    SweepArgument,
+    WandbOption,
+    check_output,
+    read_config,
+)
+from deployer.config import Flags
+from deployer.errors import WandbError
+from deployer.making import make_sweep
+from deployer.render import say, show, show_json, show_table
+from deployer.selection import choose_sweep, open_sweep
+from deployer.server import connect
+from deployer.views import show_sweep, sweep_to_plain
+from deployer.wandb_api import get_snapshot, get_sweep, list_sweeps, set_sweep_state
+
+app = typer.Typer(rich_markup_mode=None, help="Create, list and steer sweeps.")
+
+# What W&B's own client lets a sweep be when it gets a new state.
+STEERABLE = {
+    "PAUSED": ("RUNNING", "PAUSED"),
+    "RUNNING": ("RUNNING", "PAUSED", "PENDING"),
+    "FINISHED": ("RUNNING", "PAUSED", "PENDING", "FINISHED"),
+    "CANCELED": ("RUNNING", "PAUSED", "PENDING", "CANCELED"),
+}
+
+
+@app.command()
+def create(
+    file: FileArgument,
+    run_cap: RunCapOption = None,
+    seed: SeedOption = None,
+    wandb: WandbOption = None,
+    entity: EntityOption = None,
+    project: ProjectOption = None,
+) -> None:
+    """Make a sweep; stdout has only its path."""
+    from deployer.sweep import load_sweep
+
+    config = read_config(Flags(wandb=wandb, entity=entity, project=project))
+    sweep = load_sweep(file, run_cap)
+    server = connect(config)
+    say(f"using {server.describe()}")
+    made = make_sweep(server, sweep, config, file=file, continued=False, seed=seed, now=time.time())
+    for warning in (*sweep.warnings, *made.warnings):
+        say(f"warning: {warning}")
+    say(f"results page: {server.sweep_url(made.path)}")
+    show(str(made.path))
+
+
+@app.command("list")
+def list_(
+    wandb: WandbOption = None,
+    entity: EntityOption = None,
+    project: ProjectOption = None,
+    output: OutputOption = "table",
+) -> None:
+    """List a project's sweeps, newest first."""
+    check_output(output)
+    config = read_config(Flags(wandb=wandb, entity=entity, project=project))
+    server = connect(config)
+    owner = config.entity_for(None, server.viewer.entity)
+    found = list_sweeps(server.client, owner, config.project_for(None, None))
+    if output == "json":
+        show_json([sweep_to_plain(info) for info in found])
+        return
+    columns = ("SWEEP", "STATE", "METHOD", "RUNS", "TITLE")
+    show_table(columns, [(str(i.path), i.state, i.method, i.run_count, i.title) for i in found])
+
+
+@app.command("show")
+def show_(
+    sweep: SweepArgument = None, wandb: WandbOption = None, output: OutputOption = "table"
+) -> None:
+    """Show one sweep: its state, runs, agents and address."""
+    check_output(output)
+    config = read_config(Flags(wandb=wandb))
+    server, path = open_sweep(choose_sweep(sweep, config))
+    show_sweep(get_snapshot(server.client, path), server.sweep_url(path), output)
+
+
+@app.command()
+def pause(sweep: SweepArgument = None, wandb: WandbOption = None) -> None:
+    """Hand out no more runs; agents stay and keep their GPU."""
+    _steer(sweep, wandb, "PAUSED")
+
+
+@app.command()
+def resume(sweep: SweepArgument = None, wandb: WandbOption = None) -> None:
+    """Hand out runs again after a pause."""
+    _steer(sweep, wandb, "RUNNING")
+
+
+@app.command()
+def stop(sweep: SweepArgument = None, wandb: WandbOption = None) -> None:
+    """Hand out no more runs, ever; runs under way end by themselves."""
+    _steer(sweep, wandb, "FINISHED")
+
+
+@app.command()
+def cancel(sweep: SweepArgument = None, wandb: WandbOption = None) -> None:
+    """End the sweep now and kill its runs."""
+    _steer(sweep, wandb, "CANCELED")
+
+
+def _steer(text: str | None, wandb: str | None, state: str) -> None:
+    """Set a sweep's state unless it has it; a sweep that ended can only end."""
+    server, path = open_sweep(choose_sweep(text, read_config(Flags(wandb=wandb))))
+    say(f"using {server.describe()}")
+    info = get_sweep(server.client, path)
+    if info.state not in STEERABLE[state]:
+        raise WandbError(
+            f"{path}: a sweep that is {info.state} cannot become {state}",
+            "deployer up FILE --new makes another" if info.ended else "",
+        )
+    if info.state != state:
+        set_sweep_state(server.client, info, state)
+    say(f"{path} is {state}")

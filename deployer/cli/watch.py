@@ -1,0 +1,48 @@
+"""`deployer watch`: the live view alone."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from deployer.cli.following import follow, report
+from deployer.cli.options import (
+    OnOption,
+    OutputOption,
+    SweepArgument,
+    WandbOption,
+    check_output,
+    read_config,
+)
+from deployer.config import Flags
+from deployer.selection import choose_sweep, open_sweep
+from deployer.up import open_place
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def watch(
+    sweep: SweepArgument = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Plain lines, no live view.")] = False,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", min=0, help="Seconds; exit code 4 after them.")
+    ] = None,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+    output: OutputOption = "table",
+) -> None:
+    """Show a sweep live until it is over, then its ranking; exit codes as for up."""
+    check_output(output)
+    config = read_config(Flags(wandb=wandb, on=on))
+    server, path = open_sweep(choose_sweep(sweep, config))
+    status = follow(
+        server,
+        open_place(config.on),
+        path,
+        expected=None,
+        plain=wait or output == "json",
+        timeout_seconds=timeout,
+    )
+    report(server, path, status.results, output)

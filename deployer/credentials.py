@@ -1,0 +1,89 @@
+"""Where the W&B SDK would find its server and its key, so that we find the same ones.
+
+Order (SDK 0.31, `wandb/sdk/lib/wbauth`): environment, settings files, netrc. Reads files only.
+"""
+
+from __future__ import annotations
+
+import configparser
+import netrc
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from deployer.errors import ConfigError
+
+CLOUD_URL = "https://api.wandb.ai"
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What the environment and the user's files say about W&B."""
+
+    environment: Mapping[str, str] = field(repr=False)
+    settings: Mapping[str, str] = field(repr=False)
+    settings_path: Path
+    netrc_path: Path
+
+    def base_url(self) -> tuple[str, str] | None:
+        """Return a server that was named, and where; a key alone means W&B's own server."""
+        if url := self.environment.get("WANDB_BASE_URL"):
+            return url, "WANDB_BASE_URL"
+        if url := self.settings.get("base_url"):
+            return url, str(self.settings_path)
+        found = self._own_key() or self._netrc_key(CLOUD_URL, default_counts=False)
+        return (CLOUD_URL, f"the key in {found[1]}") if found else None
+
+    def key(self, base_url: str) -> tuple[str, str] | None:
+        """Return the key for a server, and where it was found."""
+        return self._own_key() or self._netrc_key(base_url, default_counts=True)
+
+    def _own_key(self) -> tuple[str, str] | None:
+        """Return the key that is for whatever server is used."""
+        if key := self.environment.get("WANDB_API_KEY"):
+            return key, "WANDB_API_KEY"
+        if key := self.settings.get("api_key"):
+            return key, str(self.settings_path)
+        return None
+
+    def _netrc_key(self, base_url: str, default_counts: bool) -> tuple[str, str] | None:
+        """Look the host up with its port, as the SDK does.
+
+        netrc's `default` entry is a key for a server that was named, no reason to choose one.
+        """
+        try:
+            entries = netrc.netrc(str(self.netrc_path)).hosts
+        except FileNotFoundError:
+            return None
+        except (netrc.NetrcParseError, OSError) as error:
+            raise ConfigError(str(self.netrc_path), f"cannot be read: {error}") from error
+        fallback = entries.get("default") if default_counts else None
+        entry = entries.get(urlsplit(base_url).netloc, fallback)
+        return (entry[2], str(self.netrc_path)) if entry and entry[2] else None
+
+
+def load_credentials(environment: Mapping[str, str], folder: Path) -> Credentials:
+    """Read the settings files and find netrc; the folder's own settings count over the user's."""
+    user_home = Path(environment.get("HOME") or Path.home())
+    config = Path(environment.get("WANDB_CONFIG_DIR") or user_home / ".config" / "wandb")
+    shared = config.expanduser() / "settings"
+    local = Path(environment.get("WANDB_DIR") or folder) / "wandb" / "settings"
+    settings = _load_settings(shared)
+    own = _load_settings(local)
+    named = environment.get("NETRC")
+    return Credentials(
+        environment=environment,
+        settings={**settings, **own},
+        settings_path=local if own else shared,
+        netrc_path=Path(named).expanduser() if named else user_home / ".netrc",
+    )
+
+
+def _load_settings(path: Path) -> dict[str, str]:
+    parser = configparser.ConfigParser(interpolation=None)
+    try:
+        parser.read(path)
+    except (configparser.Error, OSError) as error:
+        raise ConfigError(str(path), f"cannot be read: {error}") from error
+    return dict(parser["default"]) if parser.has_section("default") else {}

@@ -1,0 +1,137 @@
+"""The only module that prints. stdout carries results, stderr the rest; a pipe gets no colour."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from deployer.errors import ConfigErrors, DeployerError
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+# Wider than any table: what is piped must not be cut to a terminal that is not there.
+PIPE_WIDTH = 10_000
+
+
+def say(text: str) -> None:
+    """Tell the user something on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def show(text: str) -> None:
+    """Put a result on stdout."""
+    print(text, flush=True)
+
+
+def show_json(value: Any) -> None:
+    """Put a value on stdout as strict JSON: NaN and infinities become null."""
+    show(json.dumps(to_plain(value), indent=2, allow_nan=False))
+
+
+def show_error(error: DeployerError, as_json: bool) -> None:
+    """Show a failure on stderr: what failed, then what to do about it."""
+    if as_json:
+        say(json.dumps(build_error(error)))
+        return
+    for one in error.errors if isinstance(error, ConfigErrors) else (error,):
+        say(f"error: {one.message}")
+        if one.hint:
+            say(f"hint: {one.hint}")
+
+
+def build_error(error: DeployerError) -> dict[str, Any]:
+    """Return an error as `{"error": {"code", "message", "hint", …}}`."""
+    body: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
+    if isinstance(error, ConfigErrors):
+        body["errors"] = [{"message": e.message, "hint": e.hint} for e in error.errors]
+    return {"error": body}
+
+
+def to_plain(value: Any) -> Any:
+    """Turn dataclasses and what else we hold into what JSON can carry."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return to_plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(inner) for key, inner in value.items()}
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Iterable):
+        return [to_plain(inner) for inner in value]
+    return str(value)
+
+
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
+    """Put a table on stdout; numbers are set to the right."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    data = [list(row) for row in rows]
+    table = Table(box=SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
+    for index, column in enumerate(columns):
+        numeric = bool(data) and all(isinstance(row[index], int | float) for row in data)
+        table.add_column(column, justify="right" if numeric else "left", no_wrap=not numeric)
+    for row in data:
+        table.add_row(*(Text(format_value(cell)) for cell in row))
+    terminal = sys.stdout.isatty()
+    Console(width=None if terminal else PIPE_WIDTH, no_color=not terminal).print(table)
+
+
+@contextmanager
+def open_live(plain: bool) -> Iterator[Live | None]:
+    """Give a view on stderr that is redrawn in place; None in a pipe or where lines are wanted."""
+    if plain or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    with Live(console=Console(stderr=True), auto_refresh=False) as live:
+        yield live
+
+
+def show_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Put rows on stdout as CSV; lists and mappings are JSON in their cell."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([_csv_cell(cell) for cell in row])
+    sys.stdout.flush()
+
+
+def format_value(value: object) -> str:
+    """Return a cell's text: floats with six digits, nothing for None."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)
+
+
+def format_seconds(seconds: float | None) -> str:
+    """Return a duration as people say it: `8 s`, `4 min`, `2 h 05 min`."""
+    if seconds is None:
+        return ""
+    whole = round(seconds)
+    if whole < 90:
+        return f"{whole} s"
+    minutes = round(whole / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _csv_cell(value: object) -> object:
+    if isinstance(value, list | tuple | dict):
+        return json.dumps(to_plain(value))
+    return "" if value is None else value

@@ -1,0 +1,70 @@
+"""The W&B server in use: started if it is ours, its key checked by a real query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deployer.config import Config
+from deployer.errors import BackendError
+from deployer.home import backend_folder
+from deployer.wandb_api import AGENT_KEYS, Client, SweepPath, Viewer, build_sweep_url, get_viewer
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that answered and knows our key."""
+
+    client: Client
+    viewer: Viewer
+    embedded: bool
+
+    @property
+    def url(self) -> str:
+        """The base URL, as agents get it."""
+        return self.client.base_url
+
+    @property
+    def name(self) -> str:
+        """What `--wandb` takes to mean this server."""
+        return "embedded" if self.embedded else self.url
+
+    @property
+    def extended(self) -> bool:
+        """Tell whether this server has what the embedded backend has beyond W&B's."""
+        return AGENT_KEYS in self.client.mutations
+
+    def sweep_url(self, path: SweepPath) -> str:
+        """Return the address of a sweep's page for people."""
+        return build_sweep_url(self.url, path)
+
+    def describe(self) -> str:
+        """Say where to in one line."""
+        kind = "embedded W&B backend" if self.embedded else "W&B server"
+        return f"{kind} {self.url} as {self.viewer.name or self.viewer.entity}"
+
+
+def connect(config: Config) -> Server:
+    """Start the embedded backend if it is meant, and check the key.
+
+    Raises BackendError or WandbError.
+    """
+    if not config.embedded:
+        client = Client(config.wandb, config.key, config.key_source)
+        return Server(client, get_viewer(client), embedded=False)
+    from deployer.backend.daemon import read_key, start_backend
+
+    backend = start_backend(backend_folder())
+    key_file = f"{backend.data} (deployer backend)"
+    client = Client(backend.url, read_key(backend.data), key_file)
+    return Server(client, get_viewer(client), embedded=True)
+
+
+def embedded_url() -> str | None:
+    """Return the address of this user's embedded backend if it runs; starts nothing."""
+    from deployer.backend.daemon import backend_status
+
+    try:
+        backend = backend_status(backend_folder())
+    except BackendError:
+        return None
+    return backend.url if backend and backend.running else None

@@ -1,0 +1,168 @@
+"""One W&B server and one key: GraphQL over HTTP, and every way it can fail as a `WandbError`."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from typing import Any
+
+import requests
+from requests import exceptions as http
+from requests.adapters import HTTPAdapter
+from urllib3.util.retry import Retry
+
+from deployer import __version__
+from deployer.errors import WandbError
+
+CONNECT_TIMEOUT_SECONDS = 5.0
+READ_TIMEOUT_SECONDS = 30.0
+RETRIED_STATUSES = (408, 429, 500, 502, 503, 504)
+
+NOT_THERE = "check that the server runs and that the address is right"
+NOT_WANDB = "is this the address of a W&B server? It must answer POST /graphql"
+BAD_ADDRESS = "an address looks like https://wandb.example.org"
+
+LIST_MUTATIONS = 'query Mutations { __type(name: "Mutation") { fields { name } } }'
+
+# Every exception of requests: what happened, and what to do. The first class that fits counts.
+TROUBLES: tuple[tuple[type[http.RequestException], str, str], ...] = (
+    (http.SSLError, "the certificate is not trusted", "REQUESTS_CA_BUNDLE names your own CA"),
+    (http.ProxyError, "the proxy refused", "see HTTPS_PROXY and NO_PROXY"),
+    (http.Timeout, "no answer in time", NOT_THERE),
+    (http.ChunkedEncodingError, "the answer was cut off", "try again"),
+    (http.ConnectionError, "cannot be reached", NOT_THERE),
+    (http.InvalidJSONError, "the answer is not JSON", NOT_WANDB),
+    (http.ContentDecodingError, "the answer is garbled", NOT_WANDB),
+    (http.StreamConsumedError, "the answer was read twice", "please report this"),
+    (http.RetryError, "refused too often", "try again later"),
+    (http.TooManyRedirects, "redirects without end", NOT_WANDB),
+    (http.URLRequired, "is not an address", BAD_ADDRESS),
+    (http.MissingSchema, "is not an address", BAD_ADDRESS),
+    (http.InvalidSchema, "is not an address", BAD_ADDRESS),
+    (http.InvalidURL, "is not an address", BAD_ADDRESS),
+    (http.InvalidHeader, "the key cannot be sent", "keys are letters, digits, '-' and '_'"),
+    (http.UnrewindableBodyError, "the question could not be sent again", "try again"),
+    (http.HTTPError, "refused", NOT_WANDB),
+)
+
+
+class Client:
+    """A connection to one server with one key; `key_source` says where the key was found."""
+
+    def __init__(self, base_url: str, key: str, key_source: str = "") -> None:
+        self.base_url = base_url.rstrip("/")
+        self.key = key
+        self.key_source = key_source
+        self.session = requests.Session()
+        self.session.auth = ("api", key)
+        self.session.headers["User-Agent"] = f"deployer/{__version__}"
+        self._careful = _adapter(read_retries=0)
+        self._patient = _adapter(read_retries=3)
+
+    def execute(
+        self, query: str, variables: dict[str, Any] | None = None, repeatable: bool = True
+    ) -> dict[str, Any]:
+        """Send one operation and return its `data`.
+
+        With `repeatable=False` an operation that may have reached the server is not sent again.
+        Raises WandbError with the server's own sentence.
+        """
+        for scheme in ("http://", "https://"):
+            self.session.mount(scheme, self._patient if repeatable else self._careful)
+        try:
+            response = self.session.post(
+                f"{self.base_url}/graphql",
+                json={"query": query, "variables": variables or {}},
+                timeout=(CONNECT_TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS),
+                allow_redirects=False,
+            )
+        except http.RequestException as error:
+            raise translate(self.base_url, error) from error
+        return self._data(response)
+
+    @cached_property
+    def mutations(self) -> frozenset[str]:
+        """The names of the server's mutations; none where introspection is off."""
+        try:
+            found = self.execute(LIST_MUTATIONS).get("__type") or {}
+        except WandbError as error:
+            if error.status in (0, 401, 403):
+                raise
+            return frozenset()
+        return frozenset(str(f["name"]) for f in found.get("fields") or ())
+
+    def _data(self, response: requests.Response) -> dict[str, Any]:
+        """Return the reply's `data`, or raise what the server said."""
+        body = _json_object(response.text)
+        complaint = _complaint(body)
+        if response.ok and not response.is_redirect and not complaint and "data" in body:
+            return dict(body["data"] or {})
+        message = complaint or _plain_sentence(response)
+        raise WandbError(
+            f"{self.base_url}: {message}", self._hint(response, bool(body)), response.status_code
+        )
+
+    def _hint(self, response: requests.Response, spoke_json: bool) -> str:
+        if response.status_code in (401, 403):
+            return f"the key came from {self.key_source}; is it a key of {self.base_url}?"
+        if response.is_redirect:
+            return f"use the address {response.headers.get('Location', '')}".strip()
+        if response.status_code == 429:
+            return "the server limits how often it may be asked; wait a minute"
+        if response.status_code >= 500:
+            return "the server is in trouble; what is stored there is safe, try again"
+        return "" if spoke_json else NOT_WANDB
+
+
+def translate(base_url: str, error: http.RequestException) -> WandbError:
+    """Turn an exception of requests into ours; status 0, since no answer came."""
+    for kind, message, hint in TROUBLES:
+        if isinstance(error, kind):
+            return WandbError(f"{base_url}: {message} ({_reason(error)})", hint)
+    return WandbError(f"{base_url}: {error}", NOT_THERE)
+
+
+def _adapter(read_retries: int) -> HTTPAdapter:
+    """Return an adapter that waits as the server's Retry-After says, else 0.5, 1, 2 s."""
+    return HTTPAdapter(
+        max_retries=Retry(
+            total=4,
+            connect=2,
+            read=read_retries,
+            status=4,
+            backoff_factor=0.5,
+            status_forcelist=RETRIED_STATUSES if read_retries else (429, 503),
+            allowed_methods=None,
+            raise_on_status=False,
+        )
+    )
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    try:
+        body = json.loads(text)
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _complaint(body: dict[str, Any]) -> str:
+    """Return the server's sentence from `{"errors":[{"message"}]}` or `{"error": …}`."""
+    errors = body.get("errors")
+    if isinstance(errors, list) and errors:
+        return "; ".join(str(e.get("message", e) if isinstance(e, dict) else e) for e in errors)
+    error = body.get("error")
+    return str(error) if error else ""
+
+
+def _plain_sentence(response: requests.Response) -> str:
+    return f"HTTP {response.status_code} {response.reason or ''}".strip()
+
+
+def _reason(error: BaseException) -> str:
+    """Return the innermost cause that says something; requests wraps it three times."""
+    cause: Any = error.args[0] if error.args else error
+    while getattr(cause, "reason", None) is not None:
+        cause = cause.reason
+    text = str(cause) or type(error).__name__
+    return text.rsplit(": ", 1)[-1] if "object at 0x" in text or "HTTPConnection" in text else text

@@ -1,0 +1,265 @@
+"""The operations we send. Only fields that the SDK's own operations use, so that W&B's servers,
+of every version that it supports, answer them; fields named `deployer…` are the embedded backend's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deployer.errors import WandbError
+from deployer.wandb_api.client import Client
+from deployer.wandb_api.model import (
+    AgentInfo,
+    RunInfo,
+    Snapshot,
+    SweepInfo,
+    SweepPath,
+    Viewer,
+    parse_agent,
+    parse_run,
+    parse_sweep,
+)
+
+RUNS_PER_PAGE = 500
+SWEEPS_PER_PAGE = 100
+AGENT_KEYS = "deployerCreateAgentKey"
+
+VIEWER = "query Viewer { viewer { id entity username } }"
+
+SWEEP_FIELDS = """
+    id name displayName state config createdAt runCount runCountExpected
+"""
+
+RUN_FIELDS = """
+    name displayName state config summaryMetrics exitcode createdAt heartbeatAt
+"""
+
+GET_SWEEP = f"""
+query GetSweep($entity: String, $project: String, $sweep: String!) {{
+  project(name: $project, entityName: $entity) {{
+    sweep(sweepName: $sweep) {{ {SWEEP_FIELDS} }}
+  }}
+}}
+"""
+
+GET_SNAPSHOT = f"""
+query SweepWithRuns($entity: String, $project: String, $sweep: String!, $first: Int!) {{
+  project(name: $project, entityName: $entity) {{
+    sweep(sweepName: $sweep) {{
+      {SWEEP_FIELDS}
+      agents {{ edges {{ node {{ id name host state heartbeatAt }} }} }}
+      runs(first: $first) {{
+        pageInfo {{ hasNextPage endCursor }}
+        edges {{ node {{ {RUN_FIELDS} }} }}
+      }}
+    }}
+  }}
+}}
+"""
+
+LIST_RUNS = f"""
+query SweepRuns(
+  $entity: String, $project: String, $sweep: String!, $first: Int!, $cursor: String
+) {{
+  project(name: $project, entityName: $entity) {{
+    sweep(sweepName: $sweep) {{
+      runs(first: $first, after: $cursor) {{
+        pageInfo {{ hasNextPage endCursor }}
+        edges {{ node {{ {RUN_FIELDS} }} }}
+      }}
+    }}
+  }}
+}}
+"""
+
+LIST_SWEEPS = f"""
+query GetSweeps($entity: String!, $project: String!, $perPage: Int!, $cursor: String) {{
+  project(name: $project, entityName: $entity) {{
+    sweeps(first: $perPage, after: $cursor) {{
+      pageInfo {{ hasNextPage endCursor }}
+      edges {{ node {{ {SWEEP_FIELDS} }} }}
+    }}
+  }}
+}}
+"""
+
+CREATE_SWEEP = """
+mutation UpsertSweep(
+  $config: String, $entityName: String, $projectName: String, $clientMutationId: String
+) {
+  upsertSweep(input: {
+    config: $config, entityName: $entityName, projectName: $projectName,
+    clientMutationId: $clientMutationId
+  }) {
+    sweep { id name project { name entity { name } } }
+    configValidationWarnings
+  }
+}
+"""
+
+SET_SWEEP_STATE = """
+mutation UpsertSweepState(
+  $id: ID!, $state: String!, $entityName: String, $projectName: String
+) {
+  upsertSweep(input: {
+    id: $id, state: $state, entityName: $entityName, projectName: $projectName
+  }) { sweep { name state } }
+}
+"""
+
+LOG_TAIL = """
+query RunConsoleLogTail($entity: String!, $project: String!, $run: String!, $last: Int!) {
+  project(name: $project, entityName: $entity) {
+    run(name: $run) { logLines(last: $last) { edges { node { line } } } }
+  }
+}
+"""
+
+CREATE_AGENT_KEY = """
+mutation DeployerCreateAgentKey($sweepPath: String!, $agentName: String!, $id: String) {
+  deployerCreateAgentKey(input: {
+    sweepPath: $sweepPath, agentName: $agentName, clientMutationId: $id
+  }) { key }
+}
+"""
+
+
+def get_viewer(client: Client) -> Viewer:
+    """Return who the key belongs to; the check that a key is good."""
+    viewer = client.execute(VIEWER).get("viewer")
+    if not viewer:
+        raise WandbError(
+            f"{client.base_url}: the key is not valid",
+            f"the key came from {client.key_source}; is it a key of {client.base_url}?",
+            status=401,
+        )
+    return Viewer(name=str(viewer.get("username") or ""), entity=str(viewer.get("entity") or ""))
+
+
+def create_sweep(
+    client: Client, config: str, entity: str, project: str, mutation_id: str
+) -> tuple[SweepPath, tuple[str, ...]]:
+    """Make a sweep from its YAML text; return its path and the server's warnings.
+
+    The embedded backend makes one sweep for one `mutation_id`, so there the question is sent
+    again after a lost reply; any other server would make a second sweep.
+    """
+    variables = {
+        "config": config,
+        "entityName": entity,
+        "projectName": project,
+        "clientMutationId": mutation_id,
+    }
+    repeatable = AGENT_KEYS in client.mutations
+    reply = client.execute(CREATE_SWEEP, variables, repeatable)["upsertSweep"]
+    sweep = reply["sweep"]
+    home = sweep.get("project") or {}
+    path = SweepPath(
+        str((home.get("entity") or {}).get("name") or entity),
+        str(home.get("name") or project),
+        str(sweep["name"]),
+    )
+    return path, tuple(str(w) for w in reply.get("configValidationWarnings") or ())
+
+
+def get_sweep(client: Client, path: SweepPath) -> SweepInfo:
+    """Return one sweep; raises WandbError with status 404 when there is none."""
+    return parse_sweep(_sweep_node(client, GET_SWEEP, path, {}), path)
+
+
+def get_snapshot(client: Client, path: SweepPath) -> Snapshot:
+    """Return a sweep with all its runs and agents: one request up to 500 runs."""
+    node = _sweep_node(client, GET_SNAPSHOT, path, {"first": RUNS_PER_PAGE})
+    runs = node.get("runs") or {}
+    nodes = _nodes(runs)
+    while cursor := _next_cursor(runs):
+        page = {"first": RUNS_PER_PAGE, "cursor": cursor}
+        runs = _sweep_node(client, LIST_RUNS, path, page).get("runs") or {}
+        nodes += _nodes(runs)
+    return Snapshot(
+        sweep=parse_sweep(node, path),
+        runs=tuple(parse_run(n) for n in nodes),
+        agents=tuple(parse_agent(n) for n in _nodes(node.get("agents") or {})),
+    )
+
+
+def list_runs(client: Client, path: SweepPath) -> tuple[RunInfo, ...]:
+    """Return every run of a sweep."""
+    return get_snapshot(client, path).runs
+
+
+def list_agents(client: Client, path: SweepPath) -> tuple[AgentInfo, ...]:
+    """Return every agent that ever registered with a sweep."""
+    return get_snapshot(client, path).agents
+
+
+def list_sweeps(client: Client, entity: str, project: str) -> tuple[SweepInfo, ...]:
+    """Return a project's sweeps, newest first; none when there is no such project."""
+    found: list[SweepInfo] = []
+    variables: dict[str, Any] = {"entity": entity, "project": project, "perPage": SWEEPS_PER_PAGE}
+    while True:
+        home = client.execute(LIST_SWEEPS, variables).get("project") or {}
+        page = home.get("sweeps") or {}
+        found += [parse_sweep(n, SweepPath(entity, project, n["name"])) for n in _nodes(page)]
+        cursor = _next_cursor(page)
+        if not cursor:
+            return tuple(sorted(found, key=lambda s: s.created_at or 0.0, reverse=True))
+        variables["cursor"] = cursor
+
+
+def set_sweep_state(client: Client, sweep: SweepInfo, state: str) -> None:
+    """Set RUNNING, PAUSED, FINISHED (no new runs) or CANCELED (runs are killed too)."""
+    client.execute(
+        SET_SWEEP_STATE,
+        {
+            "id": sweep.node_id,
+            "state": state,
+            "entityName": sweep.path.entity,
+            "projectName": sweep.path.project,
+        },
+    )
+
+
+def get_log_tail(client: Client, path: SweepPath, run_id: str, lines: int) -> tuple[str, ...]:
+    """Return the last lines of a run's console; none where the server cannot tell."""
+    variables = {"entity": path.entity, "project": path.project, "run": run_id, "last": lines}
+    try:
+        run = (client.execute(LOG_TAIL, variables).get("project") or {}).get("run") or {}
+    except WandbError:
+        return ()
+    return tuple(str(n.get("line") or "").rstrip() for n in _nodes(run.get("logLines") or {}))
+
+
+def create_agent_keys(
+    client: Client, path: SweepPath, agent_names: tuple[str, ...], mutation_id: str
+) -> dict[str, str]:
+    """Return a key for each agent: one of its own where the server makes them, else the user's."""
+    if AGENT_KEYS not in client.mutations:
+        return dict.fromkeys(agent_names, client.key)
+    keys = {}
+    for name in agent_names:
+        variables = {"sweepPath": str(path), "agentName": name, "id": f"{mutation_id}-{name}"}
+        reply = client.execute(CREATE_AGENT_KEY, variables)[AGENT_KEYS]
+        keys[name] = str(reply["key"])
+    return keys
+
+
+def _sweep_node(
+    client: Client, query: str, path: SweepPath, more: dict[str, Any]
+) -> dict[str, Any]:
+    variables = {"entity": path.entity, "project": path.project, "sweep": path.sweep_id, **more}
+    node = (client.execute(query, variables).get("project") or {}).get("sweep")
+    if not node:
+        raise WandbError(
+            f"{client.base_url}: there is no sweep {path}", "deployer sweep list", status=404
+        )
+    return dict(node)
+
+
+def _nodes(connection: dict[str, Any]) -> list[dict[str, Any]]:
+    return [edge["node"] for edge in connection.get("edges") or () if edge and edge.get("node")]
+
+
+def _next_cursor(connection: dict[str, Any]) -> str | None:
+    page = connection.get("pageInfo") or {}
+    return page.get("endCursor") if page.get("hasNextPage") else None

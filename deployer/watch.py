@@ -1,0 +1,215 @@
+"""Level-triggered watching: read everything, summarise it purely, show it if it changed."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from deployer.errors import WandbError, WatchTimeout
+from deployer.place import Agent, Place
+from deployer.results import ACTIVE_STATES, Results, Row, build_results, run_seconds
+from deployer.wandb_api import AgentInfo, Client, RunInfo, Snapshot, SweepInfo, SweepPath
+from deployer.wandb_api import get_snapshot as read_snapshot
+
+POLL_SECONDS = 2.0
+# An agent sends a heartbeat every 5 s, up to 60 s apart while the server is in trouble.
+SILENT_AGENT_SECONDS = 120.0
+# A server that is away comes back; anything else it says is final.
+PASSING_STATUSES = (0, 408, 429, 500, 502, 503, 504)
+
+
+@dataclass(frozen=True)
+class AgentStatus:
+    """One agent as shown: where it is, what it does, its current run."""
+
+    name: str
+    state: str
+    run_id: str | None
+    run_title: str
+    gpu: str
+    reason: str
+    exit_code: int | None
+
+
+@dataclass(frozen=True)
+class Status:
+    """A sweep at one moment.
+
+    `agents` are those of our place; `other_agents` counts living ones that are not ours.
+    `ends_at` is a forecast in seconds since the epoch. `trouble` is what the server said when it
+    did not answer: then everything else is as it was last.
+    """
+
+    sweep_path: str
+    sweep_state: str
+    title: str
+    metric: str | None
+    counts: Mapping[str, int]
+    results: Results
+    agents: tuple[AgentStatus, ...]
+    other_agents: int
+    ends_at: float | None
+    trouble: str = ""
+
+    @property
+    def best(self) -> Row | None:
+        """Return the best finished run so far."""
+        return self.results.best
+
+    @property
+    def living_agents(self) -> int:
+        """Count our agents that still hold their place."""
+        return sum(agent.state not in ("ended", "lost") for agent in self.agents)
+
+    @property
+    def over(self) -> bool:
+        """Tell whether nothing moves any more: no agent works and no run is under way.
+
+        A run without a living agent counts only while its sweep is open: its server may still
+        find out that it is gone.
+        """
+        if self.trouble or self.living_agents:
+            return False
+        if self.results.state in ("FINISHED", "CANCELED"):
+            return not self.counts.get("running")
+        return not self.other_agents
+
+
+def summarise_status(
+    sweep: SweepInfo,
+    runs: Sequence[RunInfo],
+    agents: Sequence[Agent],
+    other_agents: int,
+    expected: int | None,
+    now: float,
+) -> Status:
+    """Work out what to show from what was read; pure. `now` is in seconds since the epoch."""
+    results = build_results(sweep, runs, expected)
+    titles = {run.run_id: run.title for run in runs}
+    return Status(
+        sweep_path=str(sweep.path),
+        sweep_state=sweep.state,
+        title=sweep.title,
+        metric=sweep.metric_name,
+        counts=dict(Counter(run.state for run in runs)),
+        results=results,
+        agents=tuple(_summarise_agent(agent, titles) for agent in agents),
+        other_agents=other_agents,
+        ends_at=forecast_end(results, runs, sum(a.alive for a in agents) + other_agents, now),
+    )
+
+
+def forecast_end(
+    results: Results, runs: Sequence[RunInfo], agents: int, now: float
+) -> float | None:
+    """Estimate when the last configuration is finished: what is left over living agents.
+
+    None before the first run has finished, for an endless sweep, and without agents.
+    """
+    durations = [d for r in runs if r.state == "finished" and (d := run_seconds(r)) is not None]
+    coverage = results.coverage
+    if not durations or coverage.expected is None or not agents:
+        return None
+    usual = statistics.median(durations)
+    spent = [now - r.created_at for r in runs if r.state == "running" and r.created_at is not None]
+    under_way = sum(max(usual - seconds, 0.0) for seconds in spent)
+    return now + (coverage.waiting * usual + under_way) / min(
+        agents, max(1, coverage.waiting + coverage.running)
+    )
+
+
+def count_other_agents(server_agents: Sequence[AgentInfo], ours: int, now: float) -> int:
+    """Count living agents on the server beyond our own; the server knows no supervisor names."""
+    living = sum(
+        agent.state == "RUNNING"
+        and agent.heartbeat_at is not None
+        and now - agent.heartbeat_at < SILENT_AGENT_SECONDS
+        for agent in server_agents
+    )
+    return max(0, living - ours)
+
+
+def get_status(
+    client: Client, place: Place, path: SweepPath, expected: int | None, now: float
+) -> Status:
+    """Read the sweep from its server and its agents from their place, once."""
+    snapshot: Snapshot = read_snapshot(client, path)
+    agents = tuple(place.list_agents(str(path)))
+    others = count_other_agents(snapshot.agents, len(agents), now)
+    return summarise_status(snapshot.sweep, snapshot.runs, agents, others, expected, now)
+
+
+def watch_status(
+    read: Callable[[float], Status],
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+    timeout_seconds: float | None = None,
+) -> Iterator[Status]:
+    """Yield the status whenever it has changed, until the sweep is over.
+
+    A server that is away is waited for. Raises WatchTimeout, or WandbError if it refuses for good.
+    """
+    started = clock()
+    last: Status | None = None
+    while True:
+        status = _read_patiently(read, last, clock())
+        if status is not None and (last is None or _shown(status) != _shown(last)):
+            yield status
+        last = status or last
+        if last is not None and last.over:
+            return
+        if timeout_seconds is not None and clock() - started >= timeout_seconds:
+            raise WatchTimeout(
+                f"the sweep still goes on after {timeout_seconds:g} s", "deployer watch"
+            )
+        sleep(POLL_SECONDS)
+
+
+def _read_patiently(
+    read: Callable[[float], Status], last: Status | None, now: float
+) -> Status | None:
+    try:
+        return read(now)
+    except WandbError as error:
+        if last is None or error.status not in PASSING_STATUSES:
+            raise
+        return Status(**{**vars(last), "trouble": error.message})
+
+
+def _shown(status: Status) -> tuple[object, ...]:
+    """Return what makes a new line worth showing; a forecast that moves a little does not."""
+    best = status.best
+    return (
+        status.sweep_state,
+        tuple(sorted(status.counts.items())),
+        status.agents,
+        status.other_agents,
+        best and (best.run_id, best.value),
+        status.trouble,
+    )
+
+
+def _summarise_agent(agent: Agent, titles: Mapping[str, str]) -> AgentStatus:
+    return AgentStatus(
+        name=agent.name,
+        state=agent.state,
+        run_id=agent.run_id,
+        run_title=titles.get(agent.run_id or "", ""),
+        gpu=agent.gpu,
+        reason=agent.reason,
+        exit_code=agent.exit_code,
+    )
+
+
+__all__ = [
+    "ACTIVE_STATES",
+    "AgentStatus",
+    "Status",
+    "count_other_agents",
+    "forecast_end",
+    "get_status",
+    "summarise_status",
+    "watch_status",
+]
