@@ -1,0 +1,52 @@
+"""Start a supervisor: `python -m deployer.agent ENTITY/PROJECT/SWEEP_ID --name N --folder F`."""
+
+import os
+import signal
+import sys
+
+from .outcome import FAILED
+from .settings import Settings, parse_settings
+from .status import hold_lock
+from .supervisor import WATCHED_SIGNALS, Supervisor
+
+
+def main() -> int:
+    """Run one supervisor; with `--detach`, return as soon as it has taken its place."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED_SIGNALS)
+    settings = parse_settings(sys.argv[1:], os.environ)
+    os.makedirs(settings.folder, mode=0o700, exist_ok=True)
+    if not settings.detach:
+        return _supervise(settings)
+    receiver, sender = os.pipe()
+    if os.fork():
+        os.close(sender)
+        return 0 if os.read(receiver, 1) else FAILED
+    os.close(receiver)
+    _leave_terminal(settings.log_path)
+    return _supervise(settings, sender)
+
+
+def _leave_terminal(log_path: str) -> None:
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    log = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    for source, target in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    os.close(nothing)
+    os.close(log)
+
+
+def _supervise(settings: Settings, ready: int = -1) -> int:
+    """Take the agent's place, say so on the pipe `ready`, and run; a second one is refused."""
+    if hold_lock(settings.lock_path) is None:
+        sys.stderr.write(f"an agent {settings.name} works in {settings.folder} already\n")
+        return FAILED
+    supervisor = Supervisor(settings, dict(os.environ))
+    if ready >= 0:
+        os.write(ready, b"1")
+        os.close(ready)
+    return supervisor.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""How a supervisor ends: pure rules from what it knows to an exit code.
+
+The agent's own exit code says almost nothing: 0 for a finished sweep as for one it gave up.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Optional
+
+FINISHED = 0
+FAILED = 1
+GAVE_UP = 3
+MISCONFIGURED = 78  # EX_CONFIG: a bad key or no such sweep, so that trying again is useless
+STOPPED = 143  # what a shell says of a process that SIGTERM ended
+
+SWEEP_ENDED = ("FINISHED", "CANCELED")
+
+# Lines of wandb/wandb_agent.py, the same from 0.22 to 0.31.
+_GAVE_UP = re.compile(r"Detected \d+ (consecutive )?failed runs.*, shutting down\.")
+_EXIT_COMMAND = re.compile(r"- INFO - Agent received command: exit\b")
+_DELETED = "Sweep was deleted or agent was not found."
+_RUN_BEGINS = "- INFO - About to run command: "
+_RUN_ENDED = re.compile(r"- INFO - Cleaning up finished run: (\S+)")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """An exit code and one line that says why."""
+
+    exit_code: int
+    reason: str
+
+
+class AgentLog:
+    """What the agent's lines have said so far; trainers write into the same log."""
+
+    def __init__(self) -> None:
+        self.told_to_exit = False
+        self.sweep_deleted = False
+        self.gave_up = ""
+        self.busy = False
+        self.runs_ended = 0
+
+    def read_line(self, line: str) -> bool:
+        """Take note of one line; tell whether a run begins or has ended with it."""
+        if _RUN_BEGINS in line:
+            self.busy = True
+            return True
+        if _RUN_ENDED.search(line):
+            self.busy = False
+            self.runs_ended += 1
+            return True
+        self.told_to_exit |= bool(_EXIT_COMMAND.search(line))
+        self.sweep_deleted |= _DELETED in line
+        gave_up = _GAVE_UP.search(line)
+        self.gave_up = gave_up.group(0) if gave_up else self.gave_up
+        return False
+
+
+def judge_ending(log: AgentLog, exit_status: int, sweep_state: Optional[str]) -> Ending:
+    """Judge an agent that ended unasked.
+
+    `exit_status` is negative for a signal; `sweep_state` is the server's, None if it is unknown.
+    """
+    if exit_status == 0 and sweep_state in SWEEP_ENDED:
+        return Ending(FINISHED, f"the sweep is {sweep_state}")
+    if exit_status == 0 and log.told_to_exit:
+        return Ending(FINISHED, "the server had nothing left for this agent")
+    if log.gave_up:
+        return Ending(GAVE_UP, log.gave_up)
+    if log.sweep_deleted:
+        return Ending(MISCONFIGURED, "the sweep was deleted")
+    if exit_status == 0:
+        return Ending(GAVE_UP, "the agent left although the sweep goes on")
+    if exit_status < 0:
+        return Ending(128 - exit_status, f"the agent died of signal {-exit_status}")
+    return Ending(FAILED, f"the agent ended with exit code {exit_status}")

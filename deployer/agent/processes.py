@@ -1,0 +1,178 @@
+"""Processes of one agent: start it, find all that came of it, end them, reap them. Linux only."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set
+
+from .settings import FOLDER_VARIABLE
+
+PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+TERMINATE_SECONDS = 5.0  # between SIGTERM and SIGKILL, for whatever ignored the interrupt
+KILL_SECONDS = 10.0  # a process in an uninterruptible system call can outlast SIGKILL
+POLL_SECONDS = 0.1
+# Python ignores these two, and a shell's `&` the third; a child would inherit that.
+RESTORED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT)
+
+
+class Process(NamedTuple):
+    """One line of the process table."""
+
+    id: int
+    state: str
+    parent: int
+    group: int
+    session: int
+
+    @property
+    def is_run(self) -> bool:
+        """Tell a run's first process: leader of a group in somebody else's session.
+
+        `wandb agent` starts each run so; wandb-core, which must not be interrupted since it
+        delivers the run's data, leads a session of its own.
+        """
+        return self.id == self.group != self.session
+
+
+def become_subreaper() -> None:
+    """Make orphans of our descendants our own children, so that none can slip away."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def spawn(command: Sequence[str], environment: Dict[str, str], log: int) -> int:
+    """Start a command in its own process group, stdin empty, both outputs into `log`."""
+    return os.posix_spawn(
+        command[0],
+        list(command),
+        environment,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, log, 1),
+            (os.POSIX_SPAWN_DUP2, log, 2),
+        ],
+        setpgroup=0,
+        setsigmask=[],
+        setsigdef=RESTORED_SIGNALS,
+    )
+
+
+def reap() -> Dict[int, int]:
+    """Collect every child that has ended: process id to exit status, negative for a signal."""
+    ended = {}
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            process_id, status = os.waitpid(-1, os.WNOHANG)
+            if not process_id:
+                break
+            killed = os.WIFSIGNALED(status)
+            ended[process_id] = -os.WTERMSIG(status) if killed else os.WEXITSTATUS(status)
+    return ended
+
+
+def list_processes() -> Iterator[Process]:
+    """Yield every process that has not ended; zombies have."""
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            process = _read_process(int(name))
+            if process and process.state not in "ZX":
+                yield process
+
+
+def _read_process(process_id: int) -> Optional[Process]:
+    try:
+        with open(f"/proc/{process_id}/stat", "rb") as file:
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return None
+    # The second field is the program's name in brackets, which may hold blanks and brackets.
+    state, parent, group, session = text.rpartition(")")[2].split()[:4]
+    return Process(process_id, state, int(parent), int(group), int(session))
+
+
+def list_descendants(ancestor: int) -> List[Process]:
+    """Return all processes below one, itself left out."""
+    children: Dict[int, List[Process]] = {}
+    for process in list_processes():
+        children.setdefault(process.parent, []).append(process)
+    found: List[Process] = []
+    waiting = [ancestor]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += [process.id for process in below]
+    return found
+
+
+def list_marked(folder: str) -> List[Process]:
+    """Return all processes, wherever they hang, that carry the folder of this agent."""
+    mark = f"{FOLDER_VARIABLE}={folder}".encode()
+    return [process for process in list_processes() if mark in _read_environment(process.id)]
+
+
+def _read_environment(process_id: int) -> List[bytes]:
+    try:
+        with open(f"/proc/{process_id}/environ", "rb") as file:
+            return file.read().split(b"\0")
+    except OSError:
+        return []
+
+
+def end_processes(find: Callable[[], Sequence[Process]], grace_seconds: float) -> bool:
+    """End all that `find` returns: interrupt the runs, after the grace time TERM, at last KILL.
+
+    An interrupt lets an unmodified trainer deliver all its data and its exit record; SIGTERM would
+    not. Returns whether nothing is left.
+    """
+    interrupted: Set[int] = set()
+    if not any(process.is_run for process in find()):
+        grace_seconds = min(grace_seconds, TERMINATE_SECONDS)
+
+    def interrupt(processes: Sequence[Process]) -> None:
+        for process in processes:
+            if process.is_run and process.id not in interrupted:
+                interrupted.add(process.id)
+                send_signal(-process.group, signal.SIGINT)
+
+    return (
+        _wait_until_gone(find, grace_seconds, interrupt)
+        or _wait_until_gone(find, TERMINATE_SECONDS, _sender(signal.SIGTERM))
+        or _wait_until_gone(find, KILL_SECONDS, _sender(signal.SIGKILL, again=True))
+    )
+
+
+def _wait_until_gone(
+    find: Callable[[], Sequence[Process]],
+    seconds: float,
+    act: Callable[[Sequence[Process]], None],
+) -> bool:
+    deadline = time.monotonic() + seconds
+    while True:
+        reap()
+        left = find()
+        if not left:
+            return True
+        act(left)
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_SECONDS)
+
+
+def _sender(number: int, again: bool = False) -> Callable[[Sequence[Process]], None]:
+    """Return a function that sends a signal to each process it meets, once or every time."""
+    reached: Set[int] = set()
+
+    def send(processes: Sequence[Process]) -> None:
+        for process in processes:
+            if again or process.id not in reached:
+                reached.add(process.id)
+                send_signal(process.id, number)
+
+    return send
+
+
+def send_signal(process_id: int, number: int) -> None:
+    """Send a signal to a process, or to a group by its negative id; it may be gone already."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process_id, number)
