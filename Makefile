@@ -1,0 +1,71 @@
+# Everything a developer types. `make` alone lists it.
+# Needs Python 3.11 or newer, git and make; uv and all packages are installed into this folder.
+
+PYTHON ?= python3
+UV_VERSION := 0.13.8
+TOOLS := .tools
+UV := $(TOOLS)/bin/uv
+BIN := .venv/bin
+SETUP := .venv/.setup
+export UV_PROJECT_ENVIRONMENT := $(CURDIR)/.venv
+
+# The demo and the tests never see the caller's W&B account, key or state folder.
+DEMO_HOME := $(CURDIR)/.demo
+ISOLATED := env -u WANDB_API_KEY -u WANDB_BASE_URL -u WANDB_ENTITY -u WANDB_PROJECT \
+	HOME=$(DEMO_HOME) DEPLOYER_HOME=$(DEMO_HOME)/deployer
+
+# Bigger data sets than the bundled digits, in torchvision's layout, for the tests marked `data`.
+DEPLOYER_TEST_DATA ?= ../shared/data
+ifeq ($(wildcard $(DEPLOYER_TEST_DATA)/mnist),)
+WITHOUT_DATA := and not data
+DATA_NOTE := echo "not run: tests marked 'data' (set DEPLOYER_TEST_DATA to a folder with mnist/)"
+else
+DATA_NOTE := true
+endif
+export DEPLOYER_TEST_DATA
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo check test bench format clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+setup: $(SETUP) ## install uv and every package, as the lock file says
+
+$(UV):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "error: $(PYTHON) is older than 3.11"; echo "hint: make setup PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -m venv $(TOOLS)
+	@$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+$(SETUP): $(UV) pyproject.toml uv.lock
+	@$(UV) sync --quiet --frozen --all-extras --python $(PYTHON)
+	@touch $@
+
+demo: $(SETUP) ## run the main job: a sweep of 12 runs with 2 agents on this machine
+	@mkdir -p $(DEMO_HOME)
+	@$(ISOLATED) $(BIN)/deployer up sweeps/digits.yaml --replicas 2 --wait --new --wandb embedded
+
+check: $(SETUP) ## lint, types, unit tests and one small sweep, in under 90 seconds
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check --quiet
+	@$(BIN)/mypy
+	@$(BIN)/pytest -q -n 2 -m "not slow and not data"
+
+test: $(SETUP) ## every test
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check --quiet
+	@$(BIN)/mypy
+	@$(BIN)/pytest -n 4 --durations=10 -m "not bench $(WITHOUT_DATA)"
+	@$(DATA_NOTE)
+
+bench: $(SETUP) ## benchmarks: ratios within one run
+	@$(BIN)/python -m tests.bench
+
+format: $(SETUP) ## format and mend what lint can mend
+	@$(BIN)/ruff check --fix --quiet
+	@$(BIN)/ruff format --quiet
+
+clean: ## delete what make made, the demo's results included
+	@if [ -x $(BIN)/deployer ]; then $(ISOLATED) $(BIN)/deployer down --all; fi
+	@rm -rf .venv $(TOOLS) $(DEMO_HOME) .pytest_cache .mypy_cache .ruff_cache
