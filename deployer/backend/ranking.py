@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from deployer.backend.lines import parse_row
 from deployer.backend.runs import Run
 from deployer.backend.sweeps import Sweep
-from deployer.metrics import metric_value
+from deployer.metrics import metric_value, rank_key
 
 
 def best_metric(sweep: Sweep, runs: Sequence[Run]) -> float | None:
@@ -16,8 +16,7 @@ def best_metric(sweep: Sweep, runs: Sequence[Run]) -> float | None:
     name = sweep.metric_name
     if name is None:
         return None
-    found = [metric_value(parse_row(run.summary) or {}, name) for run in runs]
-    values = [value for value in found if value is not None and math.isfinite(value)]
-    if not values:
-        return None
-    return max(values) if sweep.metric_goal == "maximize" else min(values)
+    goal = sweep.metric_goal
+    found = [metric_value(parse_row(run.summary) or {}, name, goal) for run in runs]
+    best = min(found, key=lambda value: rank_key(value, goal), default=None)
+    return best if best is not None and math.isfinite(best) else None

@@ -15,6 +15,7 @@ import uvicorn
 from deployer.backend.accounts import create_user, new_key
 from deployer.backend.app import build_app
 from deployer.backend.context import Backend
+from deployer.backend.early_termination import EarlyTermination
 from deployer.backend.ending import end_silent_runs
 from deployer.backend.folder import (
     ADDRESS_FILE,
@@ -65,9 +66,11 @@ def _run(backend: Backend, listener: socket.socket) -> None:
 
 
 def _keep_up(backend: Backend, over: threading.Event) -> None:
+    early_termination = EarlyTermination(backend)
     while not over.wait(UPKEEP_SECONDS):
         try:
             end_silent_runs(backend)
+            early_termination.stop_poor_runs()
         except Exception:  # one bad moment must not end the upkeep for good
             logger.exception("upkeep failed; trying again")
 

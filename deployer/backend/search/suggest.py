@@ -9,7 +9,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deployer.backend.search.bayes import STARTUP_RUNS, missing_extra, suggest_bayes
+from deployer.backend.search.bayes import STARTUP_RUNS, suggest_bayes
 from deployer.backend.search.runs import SearchRun
 from deployer.parameters import Space, parse_parameters
 
@@ -28,7 +28,7 @@ def suggest(
     The order of the names is W&B's. `runs` matter to bayes alone. `run_cap` is the caller's.
     Raise SearchError for a sweep that cannot be searched.
     """
-    problems = _problems(config)
+    problems = refusals(config)
     if problems:
         raise SearchError(problems[0])
     space, _ = parse_parameters(config["parameters"])
@@ -51,12 +51,10 @@ def random_point(space: Space, seed: str, index: int) -> dict[str, Any]:
 
 
 def refusals(config: Mapping[str, Any]) -> list[str]:
-    """Return every reason why a sweep cannot be searched here; none if it can."""
-    missing = missing_extra() if config.get("method") == "bayes" else None
-    return _problems(config) + ([missing] if missing else [])
+    """Return every reason why a sweep cannot be searched; none if it can.
 
-
-def _problems(config: Mapping[str, Any]) -> list[str]:
+    Whether the extra `bayes` is installed is another question: `engine.bayes_available`.
+    """
     method = config.get("method")
     space, complaints = parse_parameters(config.get("parameters", {}))
     found = [
