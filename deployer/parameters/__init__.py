@@ -4,6 +4,7 @@ Pure: knows no files and no servers. What is wrong comes back as complaints, so 
 decides which of them stop a sweep.
 """
 
+from deployer.parameters.counting import expected_count
 from deployer.parameters.forms import Categorical, Constant, Continuous, Integer, Parameter
 from deployer.parameters.keys import nearest, number_hint, shown
 from deployer.parameters.parse import Complaint, fill_distributions, parse_parameters
@@ -18,6 +19,7 @@ __all__ = [
     "Integer",
     "Parameter",
     "Space",
+    "expected_count",
     "fill_distributions",
     "nearest",
     "number_hint",

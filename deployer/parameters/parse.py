@@ -95,6 +95,8 @@ class _Reader:
     def read_named(self, place: Place, path: Place, name: Any, raw: Any) -> None:
         if not isinstance(name, str):
             self.complain(place, f"the name {shown(name)} is not text", "put the name in quotes")
+        elif raw is None:
+            self.complain(place, "it has no values", "add value, values, or min and max")
         elif not isinstance(raw, Mapping):
             key = "values" if isinstance(raw, list) else "value"
             self.complain(place, f"{shown(raw)} is not a mapping", f"write {{{key}: {raw}}}")

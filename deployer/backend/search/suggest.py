@@ -11,7 +11,19 @@ from typing import Any
 
 from deployer.backend.search.bayes import STARTUP_RUNS, suggest_bayes
 from deployer.backend.search.runs import SearchRun
-from deployer.parameters import Space, parse_parameters
+from deployer.parameters import Space, expected_count, parse_parameters
+
+__all__ = [
+    "SearchError",
+    "SearchRun",
+    "expected_count",
+    "metric_goal",
+    "metric_name",
+    "needs_model",
+    "random_point",
+    "refusals",
+    "suggest",
+]
 
 METHODS = ("grid", "random", "bayes")
 
@@ -72,20 +84,6 @@ def refusals(config: Mapping[str, Any]) -> list[str]:
     if method == "bayes" and not metric_name(config):
         found.append("metric: bayes needs a metric with a name")
     return found
-
-
-def expected_count(config: Mapping[str, Any]) -> int | None:
-    """Return how many configurations a sweep has, None for an endless or an unsearchable one.
-
-    A grid has the product of its different values; `run_cap` limits every method.
-    """
-    cap = config.get("run_cap")
-    limit = cap if type(cap) is int and cap > 0 else None
-    if config.get("method") != "grid":
-        return limit
-    space, _ = parse_parameters(config.get("parameters", {}))
-    size = space.grid_size
-    return limit if size is None else size if limit is None else min(size, limit)
 
 
 def metric_name(config: Mapping[str, Any]) -> str | None:
