@@ -1,0 +1,174 @@
+"""The training loop: one row of metrics per epoch, printed and logged to W&B."""
+
+import math
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
+from torch.optim.lr_scheduler import LambdaLR
+
+from trainer.args import Arguments
+from trainer.checkpoint import Progress, Row, load_checkpoint, save_checkpoint
+from trainer.data import Dataset, load_dataset, training_batches
+from trainer.errors import TrainerError
+from trainer.models import build_model, count_parameters
+
+EVALUATION_BATCH = 1000  # images; has no effect on the numbers
+PEAK = 5 / 24  # share of the steps before one_cycle's highest rate: cifar10-fast's epoch 5 of 24
+
+
+def prepare(args: Arguments) -> tuple[Dataset, Progress]:
+    """Seed torch, load the data, and build the model with its optimizer and schedule."""
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(args.seed)
+    device = choose_device(args.device)
+    dataset = load_dataset(args.dataset, Path(args.data), device, args.train_limit, args.test_limit)
+    model = build_model(
+        args.model,
+        dataset.shape,
+        dataset.classes,
+        width=args.width,
+        dropout=args.dropout,
+        batch_norm=args.batch_norm,
+    ).to(device)
+    optimizer = build_optimizer(args, model)
+    steps = args.epochs * dataset.steps_per_epoch(args.batch_size)
+    factor = partial(learning_rate_factor, args.schedule, steps=steps)
+    return dataset, Progress(model, optimizer, LambdaLR(optimizer, factor))
+
+
+def choose_device(name: str) -> torch.device:
+    """Return the device of that name; `auto` is a GPU if there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise TrainerError(f"--device {name}: {reason}", "--device cpu works anywhere") from error
+    return device
+
+
+def build_optimizer(args: Arguments, model: nn.Module) -> Optimizer:
+    """Build torch's optimizer of that name for all parameters."""
+    rate, decay, momentum = args.learning_rate, args.weight_decay, args.momentum
+    parameters = list(model.parameters())
+    if args.optimizer == "sgd":
+        nesterov = args.nesterov and momentum > 0
+        return SGD(parameters, rate, momentum=momentum, weight_decay=decay, nesterov=nesterov)
+    if args.optimizer == "rmsprop":
+        return RMSprop(parameters, rate, momentum=momentum, weight_decay=decay)
+    kind = Adam if args.optimizer == "adam" else AdamW
+    return kind(parameters, rate, weight_decay=decay)
+
+
+def learning_rate_factor(schedule: str, step: int, *, steps: int) -> float:
+    """Return the share of the highest learning rate at a step, counted from 0.
+
+    one_cycle rises in a straight line from 0 and falls in one to 0, as cifar10-fast does; cosine
+    falls from the highest rate to 0 along half a cosine (arXiv 1608.03983).
+    """
+    done = (step + 1) / (steps + 1)  # the first and the last step train, too
+    if schedule == "one_cycle":
+        return min(done / PEAK, (1 - done) / (1 - PEAK))
+    if schedule == "cosine":
+        return (1 + math.cos(math.pi * done)) / 2
+    return 1.0
+
+
+def train(args: Arguments, dataset: Dataset, progress: Progress, log: Callable[[Row], None]) -> Row:
+    """Train to the last epoch, give each epoch's row to `log`, and return the best one.
+
+    With a checkpoint folder the run goes on after the last epoch that is in it; the rows of the
+    epochs before are given to `log` again, since they may not have reached the server.
+    """
+    folder = Path(args.checkpoint_dir) if args.checkpoint_dir else None
+    if folder:
+        device = dataset.train.labels.device
+        load_checkpoint(folder, progress, args.hyperparameters(), device)
+    for row in progress.history:
+        log(row)
+    while progress.epoch < args.epochs:
+        row = run_epoch(args, dataset, progress)
+        progress.history.append(row)
+        log(row)
+        if folder:
+            save_checkpoint(folder, progress, args.hyperparameters())
+    return best_row(progress.history)
+
+
+def run_epoch(args: Arguments, dataset: Dataset, progress: Progress) -> Row:
+    """Train for one epoch, measure, and return the epoch's row."""
+    start = time.perf_counter()
+    train_loss, train_accuracy = train_epoch(args, dataset, progress)
+    val_loss, val_accuracy = evaluate(progress.model, dataset)
+    return {
+        "epoch": progress.epoch + 1,
+        "train_loss": train_loss,
+        "train_accuracy": train_accuracy,
+        "val_loss": val_loss,
+        "val_accuracy": val_accuracy,
+        "seconds": round(time.perf_counter() - start, 3),
+    }
+
+
+def train_epoch(args: Arguments, dataset: Dataset, progress: Progress) -> tuple[float, float]:
+    """Train once over the images; return the mean loss and the accuracy on the way."""
+    progress.model.train()
+    device = dataset.train.labels.device
+    loss_sum, correct = torch.zeros((), device=device), torch.zeros((), device=device)
+    seen = 0
+    batches = training_batches(dataset, args.batch_size, args.augment, args.cutout)
+    for images, labels in batches:
+        with torch.autocast(device.type, torch.bfloat16, enabled=args.amp):
+            logits = progress.model(images)
+            loss = cross_entropy(logits, labels, label_smoothing=args.label_smoothing)
+        progress.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        progress.optimizer.step()
+        progress.scheduler.step()
+        loss_sum += loss.detach() * len(labels)  # summed on the device: no wait for each step
+        correct += count_correct(logits, labels)
+        seen += len(labels)
+    return loss_sum.item() / seen, correct.item() / seen
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, dataset: Dataset) -> tuple[float, float]:
+    """Return the mean cross entropy and the accuracy on the test images."""
+    model.eval()
+    device = dataset.test.labels.device
+    loss_sum, correct = torch.zeros((), device=device), torch.zeros((), device=device)
+    for images, labels in dataset.test.in_batches(EVALUATION_BATCH):
+        logits = model(dataset.normalise(images))
+        loss_sum += cross_entropy(logits, labels, reduction="sum")
+        correct += count_correct(logits, labels)
+    return loss_sum.item() / len(dataset.test.labels), correct.item() / len(dataset.test.labels)
+
+
+def count_correct(logits: Tensor, labels: Tensor) -> Tensor:
+    """Count the images whose highest logit is that of their class."""
+    return (logits.argmax(dim=1) == labels).sum()
+
+
+def best_row(history: list[Row]) -> Row:
+    """Return the epoch of the highest accuracy on the test images, the earliest of equals."""
+    return max(history, key=lambda row: row["val_accuracy"])
+
+
+def describe(args: Arguments, dataset: Dataset, progress: Progress) -> str:
+    """Show a run before it starts: its configuration, its model's size, its first batch."""
+    images, labels = next(training_batches(dataset, args.batch_size, args.augment, args.cutout))
+    lines = [f"{name:16} {value}" for name, value in vars(args).items()]
+    lines += [
+        f"{'images':16} {len(dataset.train.labels)} to train, {len(dataset.test.labels)} to test",
+        f"{'parameters':16} {count_parameters(progress.model)}",
+        f"{'batch':16} images {tuple(images.shape)}, labels {tuple(labels.shape)}, {images.device}",
+    ]
+    return "\n".join(lines)
