@@ -28,7 +28,7 @@ export DEPLOYER_TEST_DATA
 .PHONY: help setup demo check test bench format clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(SETUP) ## install uv and every package, as the lock file says
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deployer.backend.accounts import Caller
+from deployer.backend.lifecycle import Patience
 from deployer.backend.presence import Presence
 from deployer.backend.search.engine import SearchEngine
 from deployer.backend.store import Store
@@ -25,6 +26,7 @@ class Backend:
 
     folder: Path
     plain: bool = False
+    patience: Patience = field(default_factory=Patience)
     now: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
     store: Store = field(init=False)

@@ -12,10 +12,7 @@ from deployer.backend.agents import Agent, agent_by_id
 from deployer.backend.context import Backend
 from deployer.backend.ending import abandon_run, end_run, finish_if_complete
 from deployer.backend.lifecycle import (
-    EXIT_RECORD_SECONDS,
-    GRACEFUL_STOP_SECONDS,
     MAX_DELIVERIES,
-    SILENCE_SECONDS,
     Outcome,
     judge_disappearance,
 )
@@ -60,7 +57,7 @@ def _note_vanished(backend: Backend, db: Connection, run: Run, now: float) -> No
         run = change_run(db, run, vanished_at=now)
         backend.presence.seen("run", run.id)
     waited = backend.presence.silence_seconds("run", run.id)
-    if not run.started_at or waited >= EXIT_RECORD_SECONDS:
+    if not run.started_at or waited >= backend.patience.exit_record_seconds:
         abandon_run(backend, db, run)
 
 
@@ -88,7 +85,7 @@ def _stop(run: Run) -> Command:
 
 def _is_stubborn(backend: Backend, run: Run) -> bool:
     asked = run.stop_requested_at
-    return asked is not None and backend.now() - asked >= GRACEFUL_STOP_SECONDS
+    return asked is not None and backend.now() - asked >= backend.patience.graceful_stop_seconds
 
 
 def _leave(backend: Backend, db: Connection, agent: Agent) -> list[Command]:
@@ -138,7 +135,10 @@ def _reclaim(backend: Backend, db: Connection, sweep: Sweep) -> None:
     """Take back what was assigned to agents that have gone silent before they began it."""
     waiting = "sweep_id = ? AND state = 'pending' AND agent_id IS NOT NULL"
     for run in list_runs(db, waiting, sweep.id):
-        if backend.presence.silence_seconds("agent", run.agent_id or 0) >= SILENCE_SECONDS:
+        if (
+            backend.presence.silence_seconds("agent", run.agent_id or 0)
+            >= backend.patience.silence_seconds
+        ):
             end_run(backend, db, run, Outcome("crashed", "lost", queued=True))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deployer.backend.context import Backend
-from deployer.backend.lifecycle import SILENCE_SECONDS, Outcome, judge_disappearance
+from deployer.backend.lifecycle import Outcome, judge_disappearance
 from deployer.backend.lines import parse_row
 from deployer.backend.runs import Run, change_run, list_runs, settle_attempt
 from deployer.backend.store import Connection
@@ -60,7 +60,7 @@ def end_silent_runs(backend: Backend) -> None:
     with backend.store.transaction() as db:
         started = "started_at IS NOT NULL AND state IN ('running', 'preempting')"
         for run in list_runs(db, started):
-            if backend.presence.silence_seconds("run", run.id) >= SILENCE_SECONDS:
+            if backend.presence.silence_seconds("run", run.id) >= backend.patience.silence_seconds:
                 abandon_run(backend, db, run)
 
 

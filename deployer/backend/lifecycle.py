@@ -10,14 +10,23 @@ from typing import Literal
 
 Cause = Literal["finished", "stopped", "interrupted", "own failure", "never started", "lost"]
 
-# An exit record comes after the agent saw the process end; a slow disk needs seconds for it.
-EXIT_RECORD_SECONDS = 20.0
-# The SDK sends something at least every 30 s and backs off for up to 60 s after an outage.
-SILENCE_SECONDS = 120.0
-# `stopped` in the file stream's reply lets a run flush; the agent's `stop` is SIGTERM and does not.
-GRACEFUL_STOP_SECONDS = 45.0
 # A reply can be lost and a trainer can die before `wandb.init`: the server cannot tell them apart.
 MAX_DELIVERIES = 3
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How many seconds the server waits before it draws a conclusion.
+
+    An exit record comes after the agent saw the process end, and a slow disk needs time for it.
+    The SDK sends something at least every 30 s and backs off for up to 60 s after an outage.
+    `stopped` in the file stream's reply lets a run flush; the agent's `stop` is SIGTERM, which
+    does not, so it comes later.
+    """
+
+    exit_record_seconds: float = 20.0
+    silence_seconds: float = 120.0
+    graceful_stop_seconds: float = 45.0
 
 
 @dataclass(frozen=True)

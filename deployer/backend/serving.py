@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 import threading
+from dataclasses import fields
 from pathlib import Path
 
 import uvicorn
@@ -25,6 +26,7 @@ from deployer.backend.folder import (
     write_key,
     write_private,
 )
+from deployer.backend.lifecycle import Patience
 from deployer.errors import BackendError
 
 logger = logging.getLogger(__name__)
@@ -39,7 +41,7 @@ def serve(host: str, port: int, data: Path, plain: bool = False) -> None:
     folder is being served already, or the port is taken.
     """
     with FolderLock(data):
-        backend = Backend(data, plain)
+        backend = Backend(data, plain, _patience())
         ensure_first_user(backend)
         listener = _listen(host, port or _remembered_port(data))
         url = f"http://{_shown_host(host)}:{listener.getsockname()[1]}"
@@ -83,6 +85,16 @@ def ensure_first_user(backend: Backend) -> None:
     with backend.store.transaction() as db:
         create_user(db, _first_name(), key, backend.now())
         write_key(backend.folder, key)
+
+
+def _patience() -> Patience:
+    """Read waiting times from the environment, so that tests need not wait for minutes."""
+    chosen = {
+        field.name: float(value)
+        for field in fields(Patience)
+        if (value := os.environ.get(f"DEPLOYER_BACKEND_{field.name.upper()}"))
+    }
+    return Patience(**chosen)
 
 
 def _first_name() -> str:

@@ -19,7 +19,6 @@ from deployer.backend.handlers.wire import (
     iso_time,
     transaction,
 )
-from deployer.backend.lifecycle import SILENCE_SECONDS
 from deployer.backend.projects import project_by_id
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.runs import Run, list_runs
@@ -59,8 +58,9 @@ def resolve_id(row: Agent, _: Info) -> str:
 def resolve_state(row: Agent, info: Info) -> str:
     if row.ended_at is not None:
         return "FINISHED"
-    silence = info.context.backend.presence.silence_seconds("agent", row.id)
-    return "RUNNING" if silence < SILENCE_SECONDS else "CRASHED"
+    backend = info.context.backend
+    silence = backend.presence.silence_seconds("agent", row.id)
+    return "RUNNING" if silence < backend.patience.silence_seconds else "CRASHED"
 
 
 @agent.field("createdAt")

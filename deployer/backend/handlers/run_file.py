@@ -25,6 +25,7 @@ from deployer.backend.store import select_one
 
 mutation = MutationType()
 file = ObjectType("File")
+file.set_alias("md5", "md5")
 
 
 @mutation.field("createRunFiles")
