@@ -42,6 +42,9 @@ class Agent:
 class Place(Protocol):
     """Somewhere to run agents. Every method may be called again after any failure."""
 
+    def list_gpus(self) -> Sequence[str]:
+        """Return the GPUs that a plan deals out; none where a scheduler does it."""
+
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
         """Start the plan's agents that are not alive yet; `api_keys` maps agent name to key."""
 
@@ -52,7 +55,7 @@ class Place(Protocol):
         """Let each agent's current run end, then let the agent leave."""
 
     def stop(self, names: Sequence[str]) -> Sequence[str]:
-        """Interrupt agents, wait until nothing of them is left, return the names that were alive."""
+        """Interrupt agents, wait until nothing of them is left; return those that were alive."""
 
     def forget(self, sweep_path: str | None = None) -> None:
         """Delete what is kept about agents that have ended, logs included."""

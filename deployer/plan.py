@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 
 
 @dataclass(frozen=True)
@@ -22,3 +24,38 @@ class Plan:
     base_url: str
     folder: str
     agents: tuple[AgentPlan, ...]
+
+
+def build_plan(
+    sweep_path: str,
+    base_url: str,
+    folder: str,
+    replicas: int,
+    existing: Sequence[str] = (),
+    leaving: Sequence[str] = (),
+    gpus: Sequence[str] = (),
+    environment: Sequence[tuple[str, str]] = (),
+) -> Plan:
+    """Plan `replicas` agents: those in `existing` stay, the rest are named `<sweep id>-<number>`.
+
+    The smallest free number is taken, so that an agent that replaces an ended one has its name and
+    its place. Names in `leaving` still belong to agents that are about to end. GPUs are dealt round
+    robin by number; with more agents than GPUs, several share one.
+    """
+    sweep_id = sweep_path.rpartition("/")[2]
+    taken = {*existing, *leaving}
+    free = (name for n in count(1) if (name := f"{sweep_id}-{n}") not in taken)
+    missing = max(0, replicas - len(existing))
+    names = [*existing, *(next(free) for _ in range(missing))]
+    agents = (AgentPlan(name, _deal(name, gpus), tuple(environment)) for name in names)
+    return Plan(sweep_path, base_url, folder, tuple(sorted(agents, key=lambda a: _number(a.name))))
+
+
+def _deal(name: str, gpus: Sequence[str]) -> tuple[str, ...]:
+    return (gpus[(_number(name) - 1) % len(gpus)],) if gpus else ()
+
+
+def _number(name: str) -> int:
+    """Return the number at the end of an agent's name; 0 for a name that is not ours."""
+    end = name.rpartition("-")[2]
+    return int(end) if end.isdigit() else 0

@@ -23,13 +23,16 @@ def open_place(on: str) -> Place:
 
 def plan_agents(server: Server, place: Place, path: SweepPath, replicas: int, folder: Path) -> Plan:
     """Work out which agents make `replicas` in all: those that stay, and new ones."""
-    staying = [a for a in place.list_agents(str(path)) if _stays(a)]
+    alive = [a for a in place.list_agents(str(path)) if a.alive]
+    staying = [a for a in alive if _stays(a)]
     return build_plan(
         sweep_path=str(path),
         base_url=server.url,
         folder=str(folder),
         replicas=max(replicas, len(staying)),
         existing=[a.name for a in staying],
+        leaving=[a.name for a in alive if not _stays(a)],
+        gpus=place.list_gpus(),
     )
 
 
@@ -54,7 +57,8 @@ def scale_down(place: Place, path: SweepPath, replicas: int) -> tuple[str, ...]:
 
 def end_agents(place: Place, sweep_path: str | None) -> tuple[str, ...]:
     """Interrupt one sweep's agents, or all, and delete what was kept about them."""
-    names = [a.name for a in place.list_agents(sweep_path) if a.alive]
+    # Lost ones too: their runs may still be going.
+    names = [a.name for a in place.list_agents(sweep_path) if a.state != "ended"]
     stopped = tuple(place.stop(names)) if names else ()
     place.forget(sweep_path)
     return stopped

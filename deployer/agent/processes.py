@@ -149,7 +149,6 @@ def _wait_until_gone(
 ) -> bool:
     deadline = time.monotonic() + seconds
     while True:
-        reap()
         left = find()
         if not left:
             return True

@@ -190,4 +190,5 @@ class Supervisor:
 
 
 def _below_us() -> List[Process]:
+    reap()
     return list_descendants(os.getpid())
