@@ -6,7 +6,6 @@ import hashlib
 import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -14,7 +13,7 @@ from deployer.config import Config
 from deployer.errors import ConfigError, WandbError
 from deployer.records import SweepRecord, delete_record, load_records, save_record
 from deployer.server import Server
-from deployer.sweep import Sweep
+from deployer.sweep import Sweep, dump_config
 from deployer.wandb_api import (
     SweepPath,
     create_sweep,
@@ -65,7 +64,7 @@ def make_sweep(
                 return MadeSweep(path, created=False)
     cut_off = next((r for r in earlier if not r.sweep_path), None)
     entity = config.entity_for(sweep.entity, server.viewer.entity)
-    project = config.project_for(sweep.project, sweep.config.get("program"))
+    project = config.project_for(sweep.project, sweep.program)
     text = build_text(sweep, seed)
     if cut_off and (path := _find_made(server, cut_off, entity, project, text)):
         save_record(replace(cut_off, sweep_path=str(path)))
@@ -74,11 +73,8 @@ def make_sweep(
 
 
 def build_text(sweep: Sweep, seed: int | None) -> str:
-    """Return the YAML that the server gets; it keeps `seed` at the top level."""
-    config: dict[str, Any] = dict(sweep.config)
-    if seed is not None:
-        config["seed"] = seed
-    return yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
+    """Return the YAML that the server gets; the embedded backend keeps `seed` at the top level."""
+    return sweep.text if seed is None else dump_config({**sweep.config, "seed": seed})
 
 
 def _create(server: Server, record: SweepRecord, entity: str, project: str, text: str) -> MadeSweep:

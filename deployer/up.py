@@ -14,10 +14,10 @@ from deployer.wandb_api import SweepPath, create_agent_keys
 
 
 def open_place(on: str) -> Place:
-    """Return the place that `--on` names; config.py has checked the word."""
+    """Return the place that `--on` names."""
     from deployer.local import LocalPlace
 
-    assert on == "local"
+    assert on == "local"  # config.py has checked the word
     return LocalPlace()
 
 

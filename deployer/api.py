@@ -1,0 +1,101 @@
+"""The public Python API: what the command line does, as functions that raise and print nothing.
+
+from deployer.api import apply, connect, create_sweep, plan, results, watch
+
+server = connect()
+path = create_sweep(server, "sweep.yaml")
+apply(server, plan(server, path, replicas=2))
+for status in watch(server, path):
+    ...
+best = results(server, path).best
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from deployer import server as servers
+from deployer import up
+from deployer.config import Config, Flags, load_config
+from deployer.making import make_sweep
+from deployer.place import Agent
+from deployer.plan import Plan
+from deployer.results import Results, build_results
+from deployer.server import Server
+from deployer.sweep import load_sweep
+from deployer.wandb_api import SweepPath, get_snapshot, parse_sweep_path
+from deployer.watch import Status, get_status, watch_status
+
+__all__ = ["apply", "connect", "create_sweep", "plan", "results", "watch"]
+
+
+def connect(wandb: str | None = None) -> Server:
+    """Connect to W&B: `embedded`, an address, or what the environment says.
+
+    Raises ConfigError, BackendError or WandbError.
+    """
+    return servers.connect(_config(wandb=wandb))
+
+
+def create_sweep(
+    server: Server,
+    file: str | Path,
+    *,
+    run_cap: int | None = None,
+    seed: int | None = None,
+    new: bool = True,
+) -> str:
+    """Make a sweep from a file and return its path; `new=False` continues an unfinished one."""
+    return str(
+        make_sweep(
+            server,
+            load_sweep(file, run_cap),
+            _config(),
+            file=Path(file),
+            continued=not new,
+            seed=seed,
+            now=time.time(),
+        ).path
+    )
+
+
+def plan(
+    server: Server, sweep_path: str, replicas: int, *, on: str = "local", folder: Path | None = None
+) -> Plan:
+    """Work out which agents make `replicas` in all, working in `folder` (the current one)."""
+    place = up.open_place(on)
+    return up.plan_agents(server, place, _path(sweep_path), replicas, folder or Path.cwd())
+
+
+def apply(server: Server, plan: Plan, *, on: str = "local") -> Sequence[Agent]:
+    """Start the plan's agents that are not alive yet; safe to call again after any failure."""
+    return up.apply_plan(server, up.open_place(on), plan)
+
+
+def watch(
+    server: Server, sweep_path: str, *, on: str = "local", timeout_seconds: float | None = None
+) -> Iterator[Status]:
+    """Yield the sweep's status whenever it changes, until it is over. Raises WatchTimeout."""
+    place, path = up.open_place(on), _path(sweep_path)
+
+    def read(now: float) -> Status:
+        return get_status(server.client, place, path, None, now)
+
+    return watch_status(read, time.time, time.sleep, timeout_seconds)
+
+
+def results(server: Server, sweep_path: str) -> Results:
+    """Return a sweep's ranking, coverage and failures as they are now."""
+    snapshot = get_snapshot(server.client, _path(sweep_path))
+    return build_results(snapshot.sweep, snapshot.runs)
+
+
+def _config(wandb: str | None = None) -> Config:
+    return load_config(Flags(wandb=wandb), os.environ, Path.cwd())
+
+
+def _path(text: str) -> SweepPath:
+    return parse_sweep_path(text)
