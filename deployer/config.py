@@ -38,7 +38,8 @@ class Flags:
 class Config:
     """Everything decided before anything is contacted.
 
-    `wandb` is `embedded` or a base URL and `key` is its key (empty for embedded).
+    `wandb` is `embedded` or a base URL, `key` its key: empty for embedded, and where there is none,
+    which matters only to what contacts the server.
     A sweep file's entity and project count more than `deployer.yaml`'s and less than the
     environment's, as W&B has it.
     """
@@ -65,8 +66,18 @@ class Config:
     def for_server(self, wandb: str, source: str) -> Config:
         """Return the same config for another server: the one where a sweep was made."""
         url = normalise_server(wandb, source)
-        key, key_source = _find_key(url, source, self.credentials)
+        key, key_source = _find_key(url, self.credentials)
         return replace(self, wandb=url, wandb_source=source, key=key, key_source=key_source)
+
+    def require_key(self) -> str:
+        """Return the key; raises ConfigError for a base URL without one."""
+        if self.embedded or self.key:
+            return self.key
+        raise ConfigError(
+            self.wandb_source,
+            f"there is no key for {self.wandb}",
+            f"wandb login --host {self.wandb}, or export WANDB_API_KEY=…, or use --wandb embedded",
+        )
 
     def entity_for(self, of_sweep: str | None, of_viewer: str) -> str:
         """Return the entity for a new sweep; the embedded backend has no use for WANDB_ENTITY."""
@@ -87,7 +98,7 @@ def load_config(flags: Flags, environment: Mapping[str, str], folder: Path) -> C
     values = load_file(path)
     credentials = load_credentials(environment, folder)
     wandb, source, explicit = _choose_server(flags, values, credentials, path)
-    key, key_source = _find_key(wandb, source, credentials)
+    key, key_source = _find_key(wandb, credentials)
     # WANDB_ENTITY and WANDB_PROJECT name things on the server that the SDK is set up for.
     ours = wandb == EMBEDDED
     return Config(
@@ -166,17 +177,9 @@ def _choose_server(
     return EMBEDDED, "default", False
 
 
-def _find_key(wandb: str, source: str, credentials: Credentials) -> tuple[str, str]:
-    if wandb == EMBEDDED:
-        return "", "the embedded backend"
-    found = credentials.key(wandb)
-    if found is None:
-        raise ConfigError(
-            source,
-            f"there is no key for {wandb}",
-            f"wandb login --host {wandb}, or export WANDB_API_KEY=…, or use --wandb embedded",
-        )
-    return found
+def _find_key(wandb: str, credentials: Credentials) -> tuple[str, str]:
+    found = None if wandb == EMBEDDED else credentials.key(wandb)
+    return found or ("", "")
 
 
 def _choose_replicas(flag: int | None, values: dict[str, Any]) -> int:

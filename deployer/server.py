@@ -46,10 +46,10 @@ class Server:
 def connect(config: Config) -> Server:
     """Start the embedded backend if it is meant, and check the key.
 
-    Raises BackendError or WandbError.
+    Raises ConfigError without a key, BackendError or WandbError.
     """
     if not config.embedded:
-        client = Client(config.wandb, config.key, config.key_source)
+        client = Client(config.wandb, config.require_key(), config.key_source)
         return Server(client, get_viewer(client), embedded=False)
     from deployer.backend.daemon import read_key, start_backend
 

@@ -134,7 +134,7 @@ def _start(config: Config, sweep: str | None, replicas: int, output: str) -> Non
     server, path = open_sweep(choose_sweep(sweep, config, _known_paths(place)))
     say(f"using {server.describe()}")
     state = get_sweep(server.client, path).state
-    if state != "RUNNING":
+    if state not in ("RUNNING", "PENDING"):
         say(f"{path} is {state}")
     apply_plan(server, place, plan_agents(server, place, path, replicas, config.folder))
     show_agents(place.list_agents(str(path)), output, time.time())

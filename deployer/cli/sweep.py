@@ -29,9 +29,9 @@ from deployer.wandb_api import get_snapshot, get_sweep, list_sweeps, set_sweep_s
 
 app = typer.Typer(rich_markup_mode=None, help="Create, list and steer sweeps.")
 
-# What W&B's own client lets a sweep be when it gets a new state.
+# What a sweep may be when it gets a new state; one that has ended stays so.
 STEERABLE = {
-    "PAUSED": ("RUNNING", "PAUSED"),
+    "PAUSED": ("RUNNING", "PAUSED", "PENDING"),
     "RUNNING": ("RUNNING", "PAUSED", "PENDING"),
     "FINISHED": ("RUNNING", "PAUSED", "PENDING", "FINISHED"),
     "CANCELED": ("RUNNING", "PAUSED", "PENDING", "CANCELED"),

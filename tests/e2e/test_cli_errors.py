@@ -102,7 +102,7 @@ def test_all_complaints_about_a_file_are_shown_and_as_json(project: Project) -> 
 
 
 def test_a_server_without_a_key(project: Project) -> None:
-    assert fail(project, "results", "--wandb", "http://w.example", code=2) == [
+    assert fail(project, "sweep", "list", "--wandb", "http://w.example", code=2) == [
         "error: --wandb: there is no key for http://w.example",
         "hint: wandb login --host http://w.example, or export WANDB_API_KEY=…, "
         "or use --wandb embedded",
