@@ -59,7 +59,7 @@ def train_with_wandb(args: Arguments, dataset: "Dataset", progress: "Progress") 
     with wandb_run:
         # A sweep's own parameters are there already, and locked.
         wandb_run.config.setdefaults(args.hyperparameters())  # type: ignore[no-untyped-call]
-        delivered = wandb_run.step  # a resumed run's next step: W&B has the rows before
+        delivered = wandb_run.starting_step  # W&B has a resumed run's rows before
 
         def log(row: "Row") -> None:
             show(row)

@@ -150,7 +150,7 @@ def read_folder(name: str, folder: Path) -> tuple[Split, Split]:
         raise TrainerError(
             f"{name} cannot be read from {folder.resolve()}, nor downloaded to it: "
             + " ".join(str(error).split()),
-            f"put its files into {folder / HOMES[name]}, or name another folder with --data DIR",
+            f"put its files into {folder / HOMES[name]}, or name another with --data DIR",
         ) from error
 
 
