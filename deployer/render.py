@@ -35,6 +35,11 @@ def show_json(value: Any) -> None:
     show(json.dumps(to_plain(value), indent=2, allow_nan=False))
 
 
+def show_json_line(value: Any) -> None:
+    """Put a value on stdout as one line of JSON, for output that goes on and on."""
+    show(json.dumps(to_plain(value), allow_nan=False))
+
+
 def show_error(error: DeployerError, as_json: bool) -> None:
     """Show a failure on stderr: what failed, then what to do about it."""
     if as_json:

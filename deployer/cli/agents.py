@@ -14,12 +14,12 @@ from deployer.cli.options import (
     SweepArgument,
     WandbOption,
     check_output,
+    pick_sweep,
     read_config,
 )
 from deployer.config import Config, Flags
-from deployer.place import Place
-from deployer.render import say, show, show_json
-from deployer.selection import choose_sweep, open_sweep
+from deployer.render import say, show, show_json_line
+from deployer.selection import open_sweep
 from deployer.up import apply_plan, check_names, end_agents, open_place, plan_agents, scale_down
 from deployer.views import show_agents
 from deployer.wandb_api import SweepPath, get_sweep
@@ -58,7 +58,7 @@ def list_(
     check_output(output)
     config = read_config(Flags(wandb=wandb, on=on))
     place = open_place(config.on)
-    path = None if all_ else str(_find_path(sweep, config, place))
+    path = None if all_ else str(_find_path(sweep, config))
     show_agents(place.list_agents(path), output, time.time())
 
 
@@ -72,7 +72,7 @@ def scale(
     """Start or drain agents until N stay; idle ones go first, busy ones end their run."""
     config = read_config(Flags(wandb=wandb, on=on))
     place = open_place(config.on)
-    path = _find_path(sweep, config, place)
+    path = _find_path(sweep, config)
     leaving = scale_down(place, path, replicas)
     if leaving:
         say(f"{path}: draining {', '.join(leaving)}")
@@ -90,7 +90,7 @@ def drain(
     """Let each agent's current run end, then let the agent leave."""
     config = read_config(Flags(wandb=wandb, on=on))
     place = open_place(config.on)
-    place.drain(check_names(place, _find_path(sweep, config, place), names))
+    place.drain(check_names(place, _find_path(sweep, config), names))
     say(f"draining {', '.join(names)}")
 
 
@@ -109,11 +109,11 @@ def logs(
     check_output(output)
     config = read_config(Flags(wandb=wandb, on=on))
     place = open_place(config.on)
-    path = _find_path(sweep, config, place)
+    path = _find_path(sweep, config)
     names = check_names(place, path, agent or [a.name for a in place.list_agents(str(path))])
     for name, line in place.log_lines(names, follow):
         if output == "json":
-            show_json({"agent": name, "line": line})
+            show_json_line({"agent": name, "line": line})
         else:
             show(f"{name} | {line}")
 
@@ -123,7 +123,7 @@ def down(sweep: SweepArgument = None, on: OnOption = None, wandb: WandbOption = 
     """Interrupt a sweep's agents; their runs are handed out again to the next ones."""
     config = read_config(Flags(wandb=wandb, on=on))
     place = open_place(config.on)
-    path = _find_path(sweep, config, place)
+    path = _find_path(sweep, config)
     ended = end_agents(place, str(path))
     say(f"{path}: {len(ended)} agent{'' if len(ended) == 1 else 's'} ended")
 
@@ -131,7 +131,7 @@ def down(sweep: SweepArgument = None, on: OnOption = None, wandb: WandbOption = 
 def _start(config: Config, sweep: str | None, replicas: int, output: str) -> None:
     """Connect, check that the sweep is there, start what is missing, show all."""
     place = open_place(config.on)
-    server, path = open_sweep(choose_sweep(sweep, config, _known_paths(place)))
+    server, path = open_sweep(pick_sweep(sweep, config))
     say(f"using {server.describe()}")
     state = get_sweep(server.client, path).state
     if state not in ("RUNNING", "PENDING"):
@@ -140,11 +140,7 @@ def _start(config: Config, sweep: str | None, replicas: int, output: str) -> Non
     show_agents(place.list_agents(str(path)), output, time.time())
 
 
-def _find_path(text: str | None, config: Config, place: Place) -> SweepPath:
+def _find_path(text: str | None, config: Config) -> SweepPath:
     """Return the sweep's path, asking a server only for what cannot be known without it."""
-    choice = choose_sweep(text, config, _known_paths(place))
+    choice = pick_sweep(text, config)
     return choice.path() if choice.complete else open_sweep(choice)[1]
-
-
-def _known_paths(place: Place) -> list[str]:
-    return [agent.sweep_path for agent in place.list_agents()]

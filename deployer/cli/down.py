@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.options import OnOption, SweepArgument, WandbOption, read_config
-from deployer.config import Flags
+from deployer.cli.options import OnOption, SweepArgument, WandbOption, pick_sweep, read_config
+from deployer.config import EMBEDDED, Flags
 from deployer.errors import ConfigError
 from deployer.home import backend_folder
+from deployer.records import delete_record, load_records
 from deployer.render import say
-from deployer.selection import choose_sweep, open_sweep
+from deployer.selection import open_sweep
 from deployer.up import end_agents, open_place
 
 app = typer.Typer(rich_markup_mode=None)
@@ -42,7 +43,7 @@ def down(
         _say_ended(len(end_agents(place, None)), "every sweep")
         _end_backend(delete_data)
         return
-    choice = choose_sweep(sweep, config, [a.sweep_path for a in place.list_agents()])
+    choice = pick_sweep(sweep, config)
     path = str(choice.path() if choice.complete else open_sweep(choice)[1])
     _say_ended(len(end_agents(place, path)), path)
 
@@ -56,7 +57,12 @@ def _end_backend(delete_data: bool) -> None:
 
     data = backend_folder()
     if stop_backend(data):
-        say(f"embedded backend stopped; its data stays in {data}" if not delete_data else "")
-    if delete_data and data.exists():
-        shutil.rmtree(data)
-        say(f"deleted {data}")
+        say("embedded backend stopped")
+    if not delete_data:
+        say(f"its data stays in {data}")
+        return
+    shutil.rmtree(data, ignore_errors=True)
+    for record in load_records():
+        if record.server == EMBEDDED:
+            delete_record(record)
+    say(f"deleted {data}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,8 @@ import typer
 
 from deployer.config import Config, Flags, load_config
 from deployer.errors import ConfigError
+from deployer.selection import Choice, choose_sweep
+from deployer.up import open_place
 
 SweepArgument = Annotated[
     str | None,
@@ -47,6 +50,16 @@ RankingOption = Annotated[str, typer.Option("--output", "-o", help="table, json 
 def read_config(flags: Flags) -> Config:
     """Return the config for the current folder: flags, environment and `deployer.yaml`."""
     return load_config(flags, os.environ, Path.cwd())
+
+
+def pick_sweep(text: str | None, config: Config) -> Choice:
+    """Return the sweep that is meant; a short id may be that of any agent's sweep."""
+    return choose_sweep(text, config, _paths_of_agents(config.on))
+
+
+def _paths_of_agents(on: str) -> Iterator[str]:
+    """Yield the sweeps of agents; a place is only looked at when somebody asks."""
+    yield from (agent.sweep_path for agent in open_place(on).list_agents())
 
 
 def check_output(output: str, *allowed: str) -> str:

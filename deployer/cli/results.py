@@ -10,11 +10,12 @@ from deployer.cli.options import (
     SweepArgument,
     WandbOption,
     check_output,
+    pick_sweep,
     read_config,
 )
 from deployer.config import Flags
 from deployer.results import build_results
-from deployer.selection import choose_sweep, open_sweep
+from deployer.selection import open_sweep
 from deployer.wandb_api import get_snapshot
 
 app = typer.Typer(rich_markup_mode=None)
@@ -29,6 +30,6 @@ def results(
     """Show a sweep's ranking, coverage and failures."""
     check_output(output, "table", "json", "csv")
     config = read_config(Flags(wandb=wandb))
-    server, path = open_sweep(choose_sweep(sweep, config))
+    server, path = open_sweep(pick_sweep(sweep, config))
     snapshot = get_snapshot(server.client, path)
     show_outcome(server, path, build_results(snapshot.sweep, snapshot.runs), output)

@@ -16,13 +16,14 @@ from deployer.cli.options import (
     SweepArgument,
     WandbOption,
     check_output,
+    pick_sweep,
     read_config,
 )
 from deployer.config import Flags
 from deployer.errors import WandbError
 from deployer.making import make_sweep
 from deployer.render import say, show, show_json, show_table
-from deployer.selection import choose_sweep, open_sweep
+from deployer.selection import open_sweep
 from deployer.server import connect
 from deployer.views import show_sweep, sweep_to_plain
 from deployer.wandb_api import get_snapshot, get_sweep, list_sweeps, set_sweep_state
@@ -88,7 +89,7 @@ def show_(
     """Show one sweep: its state, runs, agents and address."""
     check_output(output)
     config = read_config(Flags(wandb=wandb))
-    server, path = open_sweep(choose_sweep(sweep, config))
+    server, path = open_sweep(pick_sweep(sweep, config))
     show_sweep(get_snapshot(server.client, path), server.sweep_url(path), output)
 
 
@@ -118,7 +119,7 @@ def cancel(sweep: SweepArgument = None, wandb: WandbOption = None) -> None:
 
 def _steer(text: str | None, wandb: str | None, state: str) -> None:
     """Set a sweep's state unless it has it; a sweep that ended can only end."""
-    server, path = open_sweep(choose_sweep(text, read_config(Flags(wandb=wandb))))
+    server, path = open_sweep(pick_sweep(text, read_config(Flags(wandb=wandb))))
     say(f"using {server.describe()}")
     info = get_sweep(server.client, path)
     if info.state not in STEERABLE[state]:

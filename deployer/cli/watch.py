@@ -13,10 +13,11 @@ from deployer.cli.options import (
     SweepArgument,
     WandbOption,
     check_output,
+    pick_sweep,
     read_config,
 )
 from deployer.config import Flags
-from deployer.selection import choose_sweep, open_sweep
+from deployer.selection import open_sweep
 from deployer.up import open_place
 
 app = typer.Typer(rich_markup_mode=None)
@@ -36,7 +37,7 @@ def watch(
     """Show a sweep live until it is over, then its ranking; exit codes as for up."""
     check_output(output)
     config = read_config(Flags(wandb=wandb, on=on))
-    server, path = open_sweep(choose_sweep(sweep, config))
+    server, path = open_sweep(pick_sweep(sweep, config))
     status = follow(
         server,
         open_place(config.on),

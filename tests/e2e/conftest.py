@@ -20,11 +20,12 @@ parser.add_argument("--lr", type=float, default=0.1)
 parser.add_argument("--layers", type=int, default=1)
 parser.add_argument("--fail-above", type=float, default=99.0)
 arguments = parser.parse_args()
-with wandb.init(config=vars(arguments)) as run:
-    if arguments.lr > arguments.fail_above:
-        sys.exit(7)
-    for step in range(3):
-        run.log({"loss": arguments.lr * arguments.layers / (step + 1)})
+run = wandb.init(config=vars(arguments))
+if arguments.lr > arguments.fail_above:
+    print("no learning rate for mortals", flush=True)
+    sys.exit(7)
+for step in range(3):
+    run.log({"loss": arguments.lr * arguments.layers / (step + 1)})
 """
 
 GRID = """

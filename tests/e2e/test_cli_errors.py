@@ -169,11 +169,15 @@ def test_an_ended_sweep_cannot_go_on(project: Project, backend: ServedBackend) -
     ]
 
 
-def test_ctrl_c_ends_with_130(project: Project, backend: ServedBackend) -> None:
+def test_time_is_over_with_4_and_ctrl_c_ends_with_130(
+    project: Project, backend: ServedBackend
+) -> None:
     project.write_grid()
     path = project.run("sweep", "create", "grid.yaml", **backend.environment).stdout.strip()
     project.run("sweep", "pause", path, **backend.environment)
     project.run("agents", "up", path, **backend.environment)
+    lines = fail(project, "watch", path, "--timeout", "0", code=4, **backend.environment)
+    assert lines[-1] == "hint: deployer watch"
     process = project.start("watch", path, **backend.environment)
     assert process.stderr is not None
     assert "sweep paused" in process.stderr.readline()
@@ -182,5 +186,5 @@ def test_ctrl_c_ends_with_130(project: Project, backend: ServedBackend) -> None:
     assert process.returncode == 130
     assert f"deployer watch {path}" in err
     assert f"deployer down {path}" in err
-    listed = project.run("agents", "list", path, "-o", "json").stdout
+    listed = project.run("agents", "list", path, "-o", "json").stdout  # without a key
     assert [agent["state"] in ("starting", "running") for agent in json.loads(listed)] == [True]

@@ -1,0 +1,108 @@
+"""A sweep is made once, whatever fails in between; on both kinds of real server."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deployer.config import Config, Flags, load_config
+from deployer.errors import WandbError
+from deployer.making import MadeSweep, build_text, make_sweep
+from deployer.records import load_records, save_record
+from deployer.server import Server, connect
+from deployer.sweep import load_sweep
+from deployer.wandb_api import get_sweep, list_sweeps, set_sweep_state
+from tests.conftest import ServedBackend
+
+GRID = "program: train.py\nmethod: grid\nmetric: {name: loss}\nparameters: {lr: {values: [1, 2]}}\n"
+
+
+@pytest.fixture(params=["backend", "plain_backend"])
+def served(request: pytest.FixtureRequest) -> ServedBackend:
+    """Give a backend as it is, then one that has nothing beyond W&B's own."""
+    backend: ServedBackend = request.getfixturevalue(request.param)
+    return backend
+
+
+@pytest.fixture
+def config(served: ServedBackend, tmp_path: Path) -> Config:
+    """Point at the backend, with a project of the test's own."""
+    (tmp_path / "grid.yaml").write_text(GRID)
+    flags = Flags(project=f"making-{uuid.uuid4().hex[:8]}")
+    return load_config(flags, served.environment, tmp_path)
+
+
+@pytest.fixture
+def server(config: Config) -> Server:
+    """Connect as the command line does."""
+    return connect(config)
+
+
+def make(server: Server, config: Config, *, continued: bool = True, now: float = 0.0) -> MadeSweep:
+    file = config.folder / "grid.yaml"
+    return make_sweep(
+        server, load_sweep(file), config, file=file, continued=continued, seed=None, now=now
+    )
+
+
+def count(server: Server, config: Config) -> int:
+    assert config.project is not None
+    return len(list_sweeps(server.client, server.viewer.entity, config.project))
+
+
+def test_the_same_content_goes_on_and_other_content_does_not(
+    server: Server, config: Config
+) -> None:
+    first = make(server, config)
+    assert first.created
+    assert make(server, config) == MadeSweep(first.path, created=False)
+    (config.folder / "grid.yaml").write_text("# only a comment\n" + GRID)
+    assert make(server, config).path == first.path
+    assert make(server, config, continued=False).path != first.path
+    (config.folder / "grid.yaml").write_text(GRID.replace("[1, 2]", "[1, 3]"))
+    assert make(server, config).created
+    assert count(server, config) == 3
+
+
+def test_a_paused_sweep_goes_on_and_an_ended_one_does_not(server: Server, config: Config) -> None:
+    path = make(server, config).path
+    set_sweep_state(server.client, get_sweep(server.client, path), "PAUSED")
+    assert make(server, config).path == path
+    assert get_sweep(server.client, path).state == "RUNNING"
+    set_sweep_state(server.client, get_sweep(server.client, path), "CANCELED")
+    assert make(server, config).path != path
+
+
+@pytest.mark.parametrize("continued", [True, False])
+def test_a_lost_reply_makes_no_second_sweep(
+    server: Server, config: Config, continued: bool
+) -> None:
+    path = make(server, config, now=1e12).path
+    (record,) = load_records(config.folder)
+    created_at = get_sweep(server.client, path).created_at or 0.0
+    save_record(replace(record, sweep_path="", created_at=created_at))
+    assert make(server, config, continued=continued).path == path
+    assert count(server, config) == 1
+    assert [r.sweep_path for r in load_records(config.folder)] == [str(path)]
+
+
+def test_a_refusal_leaves_no_record(server: Server, config: Config) -> None:
+    with pytest.raises(WandbError):
+        make(server, replace(config, entity="somebody-else"))
+    assert load_records() == ()
+
+
+def test_a_record_of_a_sweep_that_is_gone_is_dropped(server: Server, config: Config) -> None:
+    path = make(server, config).path
+    (record,) = load_records(config.folder)
+    save_record(replace(record, sweep_path=f"{path.entity}/{path.project}/gone"))
+    assert make(server, config).created
+
+
+def test_seed_goes_to_the_top_level(config: Config) -> None:
+    sweep = load_sweep(config.folder / "grid.yaml")
+    assert build_text(sweep, None) == sweep.text
+    assert "\nseed: 7\n" in build_text(sweep, 7)
