@@ -1,0 +1,157 @@
+"""The real `wandb sweep`, `wandb agent` and public API against the backend, without our CLI."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.backend.client import Client
+from tests.conftest import ServedBackend
+from tests.stock import (
+    start_wandb_agent,
+    stock_environment,
+    wandb,
+    wandb_sweep,
+    write_project,
+)
+
+pytestmark = pytest.mark.slow
+
+METRIC = {"name": "loss", "goal": "minimize"}
+NESTED_GRID = {
+    "method": "grid",
+    "metric": METRIC,
+    "parameters": {
+        "lr": {"values": [0.1, 1]},
+        "layers": {"value": 2},
+        "optimizer": {
+            "parameters": {"name": {"values": ["adam", "sgd"]}, "nesterov": {"values": [True]}}
+        },
+    },
+}
+RANDOM = {
+    "method": "random",
+    "metric": METRIC,
+    "run_cap": 4,
+    "parameters": {
+        "lr": {"distribution": "log_uniform_values", "min": 0.001, "max": 1.0},
+        "layers": {"min": 1, "max": 4},
+    },
+}
+BAYES = {**RANDOM, "method": "bayes", "run_cap": 12}
+
+
+def run_agents(backend: ServedBackend, folder: Path, sweep_path: str, count: int) -> None:
+    """Run stock agents side by side until all have left; each must exit 0."""
+    agents = [start_wandb_agent(backend, folder, sweep_path) for _ in range(count)]
+    for agent in agents:
+        assert agent.wait(300) == 0
+
+
+def finished_args(backend: ServedBackend, sweep_path: str) -> list[dict[str, Any]]:
+    """Return the assigned values of a finished sweep's runs, all of which must be finished."""
+    _, project, name = sweep_path.split("/")
+    sweep = Client.of(backend, project).sweep(name)
+    runs = [edge["node"] for edge in sweep["runs"]["edges"]]
+    assert sweep["state"] == "FINISHED"
+    assert [run["state"] for run in runs] == ["finished"] * len(runs)
+    configs = [json.loads(run["config"]) for run in runs]
+    return [
+        {name: part["value"] for name, part in config.items() if name in NESTED_GRID["parameters"]}
+        for config in configs
+    ]
+
+
+def test_nested_grid_of_mixed_types_with_three_agents(
+    backend: ServedBackend, tmp_path: Path
+) -> None:
+    path = wandb_sweep(backend, write_project(tmp_path / "p", NESTED_GRID), "sdk-grid")
+    run_agents(backend, tmp_path / "p", path, 3)
+    found = finished_args(backend, path)
+    assert len(found) == 4
+    for lr in (0.1, 1):
+        for name in ("adam", "sgd"):
+            optimizer = {"name": name, "nesterov": True}
+            assert {"lr": lr, "layers": 2, "optimizer": optimizer} in found
+
+
+@pytest.mark.parametrize(("config", "count"), [(RANDOM, 4), (BAYES, 12)])
+def test_random_and_bayes_end_at_their_run_cap(
+    backend: ServedBackend, tmp_path: Path, config: dict[str, Any], count: int
+) -> None:
+    method = config["method"]
+    path = wandb_sweep(backend, write_project(tmp_path / "p", config), f"sdk-{method}")
+    run_agents(backend, tmp_path / "p", path, 3)
+    found = finished_args(backend, path)
+    assert len({args["lr"] for args in found}) == count
+    assert all(0.001 <= args["lr"] <= 1.0 and 1 <= args["layers"] <= 4 for args in found)
+
+
+def test_sweep_states_by_the_wandb_command_line(backend: ServedBackend, tmp_path: Path) -> None:
+    path = wandb_sweep(backend, write_project(tmp_path / "p", NESTED_GRID), "sdk-states")
+    _, project, name = path.split("/")
+    client = Client.of(backend, project)
+    client.heartbeat(client.create_agent(name))
+    for flag, state in (("pause", "PAUSED"), ("resume", "RUNNING"), ("stop", "FINISHED")):
+        done = wandb(backend, tmp_path, "sweep", f"--{flag}", path)
+        assert done.returncode == 0, done.stderr
+        assert client.sweep(name)["state"] == state
+
+
+READ_BACK = """
+import json, sys, wandb
+api = wandb.Api()
+sweep = api.sweep(sys.argv[1])
+best = sweep.best_run()
+print(json.dumps({
+    "state": sweep.state,
+    "expected": sweep.expected_run_count,
+    "runs": sorted(run.state for run in sweep.runs),
+    "best_lr": best.config["lr"],
+    "summary_is_last": best.summary["loss"] == best.history(pandas=False)[-1]["loss"],
+    "steps": [row["_step"] for row in best.scan_history()],
+    "sampled": len(best.history(keys=["loss"], pandas=False)),
+    "files": sorted(file.name for file in best.files()),
+    "agents": len(list(sweep.agents())),
+    "filtered": len(api.runs(
+        "/".join(sys.argv[1].split("/")[:2]), filters={"config.lr.value": {"$lt": 0.5}}
+    )),
+}))
+"""
+
+
+def test_public_api_reads_a_sweep_back(backend: ServedBackend, tmp_path: Path) -> None:
+    grid = {**NESTED_GRID, "parameters": {"lr": {"values": [0.3, 0.9]}}}
+    path = wandb_sweep(backend, write_project(tmp_path / "p", grid), "sdk-api")
+    run_agents(backend, tmp_path / "p", path, 1)
+    done = subprocess.run(
+        [sys.executable, "-c", READ_BACK, path],
+        env=stock_environment(backend),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == {
+        "state": "FINISHED",
+        "expected": 2,
+        "runs": ["finished", "finished"],
+        "best_lr": 0.3,
+        "summary_is_last": True,
+        "steps": [0, 1, 2],
+        "sampled": 3,
+        "files": [
+            "config.yaml",
+            "requirements.txt",
+            "wandb-metadata.json",
+            "wandb-summary.json",
+        ],
+        "agents": 1,
+        "filtered": 1,
+    }

@@ -1,0 +1,1 @@
+"""Benchmarks: ratios within one run, since absolute times on a shared machine mean little."""

@@ -1,0 +1,34 @@
+"""`make bench`: print each figure, its goal, and whether it is met; exit 1 if one is missed."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.bench import agents, command_line, memory
+from tests.bench.figures import Figure, render
+
+BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
+    "help": command_line.bench_help,
+    "first-metric": agents.bench_first_metric,
+    "null-runs": agents.bench_null_runs,
+    "memory": memory.bench_memory,
+}
+
+
+def main() -> int:
+    """Run the benchmarks named in the arguments, or all."""
+    chosen = sys.argv[1:] or list(BENCHMARKS)
+    figures = []
+    for name in chosen:
+        with tempfile.TemporaryDirectory(prefix=f"bench-{name}-") as folder:
+            for figure in BENCHMARKS[name](Path(folder)):
+                figures.append(figure)
+                print(render(figure), flush=True)
+    return int(any(figure.missed for figure in figures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
