@@ -27,6 +27,11 @@ class Process(NamedTuple):
     session: int
 
     @property
+    def ended(self) -> bool:
+        """Tell a process that only waits to be reaped."""
+        return self.state in "ZX"
+
+    @property
     def is_run(self) -> bool:
         """Tell a run's first process: leader of a group in somebody else's session.
 
@@ -72,12 +77,11 @@ def reap() -> Dict[int, int]:
 
 
 def list_processes() -> Iterator[Process]:
-    """Yield every process that has not ended; zombies have."""
+    """Yield every process, those that have ended and were not reaped included."""
     for name in os.listdir("/proc"):
-        if name.isdigit():
-            process = _read_process(int(name))
-            if process and process.state not in "ZX":
-                yield process
+        process = _read_process(int(name)) if name.isdigit() else None
+        if process:
+            yield process
 
 
 def _read_process(process_id: int) -> Optional[Process]:
@@ -91,24 +95,44 @@ def _read_process(process_id: int) -> Optional[Process]:
     return Process(process_id, state, int(parent), int(group), int(session))
 
 
+def list_own() -> List[Process]:
+    """Return all living processes below this one, which must be their subreaper; reaps the others.
+
+    The process table cannot be read in one go, so that a chain of parents may seem cut. Only the
+    kernel's word that there are no children at all is proof that nothing is left.
+    """
+    while True:
+        reap()
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return []
+        found = list_descendants(os.getpid())
+        if found:
+            return found
+        time.sleep(POLL_SECONDS)
+
+
 def list_descendants(ancestor: int) -> List[Process]:
-    """Return all processes below one, itself left out."""
+    """Return all living processes below one, itself left out."""
     children: Dict[int, List[Process]] = {}
     for process in list_processes():
         children.setdefault(process.parent, []).append(process)
     found: List[Process] = []
     waiting = [ancestor]
     while waiting:
+        # The children of one that has ended hang on it until the last of its threads is gone.
         below = children.get(waiting.pop(), [])
         found += below
         waiting += [process.id for process in below]
-    return found
+    return [process for process in found if not process.ended]
 
 
 def list_marked(folder: str) -> List[Process]:
-    """Return all processes, wherever they hang, that carry the folder of this agent."""
+    """Return all living processes, wherever they hang, that carry the folder of this agent."""
     mark = f"{FOLDER_VARIABLE}={folder}".encode()
-    return [process for process in list_processes() if mark in _read_environment(process.id)]
+    living = (process for process in list_processes() if not process.ended)
+    return [process for process in living if mark in _read_environment(process.id)]
 
 
 def _read_environment(process_id: int) -> List[bytes]:

@@ -10,16 +10,15 @@ import os
 import signal
 import sys
 import time
-from typing import Dict, List, Optional
+from typing import Dict, Optional
 
 from .door import Answer, TryAgain, fork_question, judge_preflight, read_answer
 from .logfile import LogReader, newest_run
 from .outcome import FINISHED, MISCONFIGURED, STOPPED, AgentLog, Ending, judge_ending
 from .processes import (
-    Process,
     become_subreaper,
     end_processes,
-    list_descendants,
+    list_own,
     reap,
     send_signal,
     spawn,
@@ -140,15 +139,15 @@ class Supervisor:
                 # The first interrupt makes the agent wait for its run and take no other.
                 send_signal(agent, signal.SIGINT)
         # A run that the interrupt caught between its start and the agent's list is not waited for.
-        while self.asked_to is DRAINED and any(process.is_run for process in _below_us()):
+        while self.asked_to is DRAINED and any(process.is_run for process in list_own()):
             self._pause(TICK_SECONDS)
             self._read_log(reader)
 
     def _leave_nothing(self) -> None:
         if self.asked_to is INTERRUPTED:
             self.status.change(state="stopping")
-        if not end_processes(_below_us, self.settings.grace_seconds):
-            names = ", ".join(str(process.id) for process in _below_us())
+        if not end_processes(list_own, self.settings.grace_seconds):
+            names = ", ".join(str(process.id) for process in list_own())
             self._say(f"these processes do not end: {names}")
 
     def _judge(self, exit_status: int) -> Ending:
@@ -187,8 +186,3 @@ class Supervisor:
         line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} - deployer - {self.settings.name}: {text}\n"
         with contextlib.suppress(OSError):
             os.write(1, line.encode())
-
-
-def _below_us() -> List[Process]:
-    reap()
-    return list_descendants(os.getpid())

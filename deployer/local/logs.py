@@ -51,14 +51,16 @@ def _text(line: bytes) -> str:
 
 def follow_lines(folders: Sequence[AgentFolder], follow: bool) -> Iterator[tuple[str, str]]:
     """Yield (agent name, line) of several logs; with `follow`, until all agents have ended."""
-    tails = {folder: _Tail(folder.log_path) for folder in folders}
-    while tails:
-        for folder, tail in list(tails.items()):
+    going = [(folder, _Tail(folder.log_path)) for folder in folders]
+    while going:
+        ended = []
+        for folder, tail in going:
             # Asked before reading: what an agent wrote until its end is then all there.
             goes_on = follow and folder.is_alive()
             for line in tail.read_lines() if goes_on else tail.read_rest():
                 yield folder.spec.name, line
             if not goes_on:
-                del tails[folder]
-        if tails:
+                ended.append(tail)
+        going = [(folder, tail) for folder, tail in going if tail not in ended]
+        if going:
             time.sleep(POLL_SECONDS)

@@ -1,0 +1,187 @@
+"""Agents of this machine, started, found, followed and stopped through their place."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from deployer import home
+from deployer.agent.processes import list_marked
+from deployer.errors import AgentError
+from deployer.local import LocalPlace
+from deployer.plan import Plan, build_plan
+from deployer.wandb_api import SweepPath, get_sweep
+from tests.agent.conftest import Bench, wait_for
+
+
+def build(bench: Bench, path: SweepPath, replicas: int = 1) -> tuple[Plan, dict[str, str]]:
+    """Plan agents for a sweep, and give each the owner's key."""
+    plan = build_plan(str(path), bench.backend.url, str(bench.folder), replicas)
+    return plan, {agent.name: bench.backend.key for agent in plan.agents}
+
+
+def folder_of(name: str) -> Path:
+    """Return an agent's folder."""
+    return home.agents_folder() / name
+
+
+def left(name: str) -> list[int]:
+    """Return the processes of an agent that still live."""
+    return [process.id for process in list_marked(str(folder_of(name)))]
+
+
+def kill_supervisor(place: LocalPlace, name: str) -> None:
+    """Kill a supervisor so that it can clean up nothing."""
+    [agent] = [agent for agent in place.list_agents() if agent.name == name]
+    assert agent.process_id is not None
+    os.kill(agent.process_id, signal.SIGKILL)
+    wait_for(lambda: not place.list_agents()[0].alive, "the supervisor's death")
+
+
+@pytest.fixture
+def place(bench: Bench) -> Iterator[LocalPlace]:
+    """Give the place of this test's own home; its agents end with the test."""
+    found = LocalPlace(grace_seconds=20.0)
+    yield found
+    bench.release()
+    found.stop([agent.name for agent in found.list_agents()])
+
+
+def test_agents_run_a_sweep_to_its_end_and_are_found_from_another_shell(
+    bench: Bench, place: LocalPlace
+) -> None:
+    path = bench.create_sweep("[1.0, 2.0, 3.0]")
+    agents = place.apply(*build(bench, path, 2))
+    names = [f"{path.sweep_id}-1", f"{path.sweep_id}-2"]
+    assert [agent.name for agent in agents] == names
+    assert all(agent.alive for agent in agents)
+    question = (
+        "from deployer.local import LocalPlace as P; print([a.name for a in P().list_agents()])"
+    )
+    seen = subprocess.check_output([sys.executable, "-c", question], text=True)
+    assert seen.strip() == str(names)
+    lines = list(place.log_lines(names, follow=True))
+    assert get_sweep(bench.client, path).state == "FINISHED"
+    ended = place.list_agents(str(path))
+    assert [(agent.state, agent.exit_code) for agent in ended] == [("ended", 0), ("ended", 0)]
+    for name in names:
+        said = [line for source, line in lines if source == name]
+        assert "ended with exit code 0" in said[-1]
+        assert (folder_of(name) / "log").read_text().splitlines() == said
+    assert any(line == "threads 1" for _, line in lines)
+
+
+def test_a_supervisor_has_its_own_session_no_terminal_and_no_secret_on_disk(
+    bench: Bench, place: LocalPlace
+) -> None:
+    [agent] = place.apply(*build(bench, bench.create_sweep(wait="yes")))
+    assert agent.process_id is not None
+    assert os.getsid(agent.process_id) == agent.process_id
+    assert os.readlink(f"/proc/{agent.process_id}/fd/0") == os.devnull
+    assert bench.backend.key not in " ".join(psutil.Process(agent.process_id).cmdline())
+    bench.wait_for_work()
+    for file in folder_of(agent.name).rglob("*"):
+        if file.is_file():
+            assert bench.backend.key.encode() not in file.read_bytes(), file
+
+
+def test_applying_again_starts_only_what_is_missing(bench: Bench, place: LocalPlace) -> None:
+    path = bench.create_sweep("[1.0, 2.0]", wait="yes")
+    [first] = place.apply(*build(bench, path, 1))
+    bench.wait_for_work()
+    again, second = place.apply(*build(bench, path, 2))
+    assert again.process_id == first.process_id
+    assert second.process_id not in (None, first.process_id)
+
+
+def test_two_applies_at_once_start_no_double(bench: Bench, place: LocalPlace) -> None:
+    plan, keys = build(bench, bench.create_sweep(wait="yes"), 2)
+    with ThreadPoolExecutor() as pool:
+        results = list(pool.map(lambda _: place.apply(plan, keys), range(3)))
+    supervisors = {agent.process_id for result in results for agent in result}
+    assert len(supervisors) == 2
+    commands = {p.pid: p.info["cmdline"] or [] for p in psutil.process_iter(["cmdline"])}
+    ours = {i for i, words in commands.items() if {"deployer.agent", plan.sweep_path} <= {*words}}
+    assert ours == supervisors
+
+
+def test_stop_interrupts_all_at_once_and_leaves_nothing(bench: Bench, place: LocalPlace) -> None:
+    path = bench.create_sweep("[1.0, 2.0]", wait="yes")
+    agents = place.apply(*build(bench, path, 2))
+    bench.wait_for_work(2)
+    names = [agent.name for agent in agents]
+    assert place.stop(names) == names
+    assert [agent.exit_code for agent in place.list_agents()] == [143, 143]
+    assert [left(name) for name in names] == [[], []]
+    assert place.stop(names) == []
+    place.forget(str(path))
+    assert place.list_agents() == []
+    assert not folder_of(names[0]).exists()
+
+
+def test_stop_after_a_killed_supervisor_ends_agent_and_run(bench: Bench, place: LocalPlace) -> None:
+    path = bench.create_sweep("[1.0, 2.0]", wait="yes")
+    [agent] = place.apply(*build(bench, path))
+    bench.wait_for_work()
+    kill_supervisor(place, agent.name)
+    [lost] = place.list_agents()
+    assert (lost.state, lost.exit_code, lost.process_id) == ("lost", None, None)
+    assert left(agent.name)
+    place.forget()
+    assert place.list_agents() == [lost]
+    assert place.stop([agent.name]) == [agent.name]
+    assert left(agent.name) == []
+    assert [run.exit_code for run in bench.runs(path)] == [1]
+
+
+def test_a_lost_agent_is_replaced_under_its_name(bench: Bench, place: LocalPlace) -> None:
+    path = bench.create_sweep("[1.0, 2.0]", wait="yes")
+    plan, keys = build(bench, path)
+    [agent] = place.apply(plan, keys)
+    bench.wait_for_work()
+    before = left(agent.name)
+    kill_supervisor(place, agent.name)
+    [successor] = place.apply(plan, keys)
+    assert (successor.name, successor.alive) == (agent.name, True)
+    assert not set(before) & set(left(agent.name))
+
+
+def test_a_drained_agent_leaves_after_its_run(bench: Bench, place: LocalPlace) -> None:
+    path = bench.create_sweep("[1.0, 2.0]", wait="yes")
+    [agent] = place.apply(*build(bench, path))
+    bench.wait_for_work()
+    place.drain([agent.name])
+    wait_for(lambda: place.list_agents()[0].state == "draining", "draining")
+    assert place.list_agents()[0].alive
+    bench.release()
+    wait_for(lambda: place.list_agents()[0].state == "ended", "the end")
+    assert place.list_agents()[0].exit_code == 0
+    assert [run.state for run in bench.runs(path)] == ["finished"]
+
+
+def test_an_agent_that_cannot_start_is_an_error_with_its_words(
+    bench: Bench, place: LocalPlace
+) -> None:
+    plan, keys = build(bench, bench.create_sweep())
+    with pytest.raises(AgentError, match="cannot start agent"):
+        place.apply(Plan(plan.sweep_path, plan.base_url, "/no/such/folder", plan.agents), keys)
+
+
+def test_an_unknown_agent_is_named(place: LocalPlace) -> None:
+    with pytest.raises(AgentError, match="no agent nobody-1 on this machine"):
+        place.drain(["nobody-1"])
+
+
+def test_logs_without_following_end_at_once(bench: Bench, place: LocalPlace) -> None:
+    [agent] = place.apply(*build(bench, bench.create_sweep(wait="yes")))
+    bench.wait_for_work()
+    lines = list(place.log_lines([agent.name], follow=False))
+    assert any("About to run command" in line for _, line in lines)

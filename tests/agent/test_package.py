@@ -1,0 +1,44 @@
+"""The supervisor's code must run alone in any image: Python 3.8, standard library, one zip file."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import deployer.agent
+
+SOURCES = sorted(Path(deployer.agent.__file__).parent.glob("*.py"))
+
+
+def test_every_file_is_python_3_8_and_imports_the_standard_library_alone() -> None:
+    assert SOURCES
+    for source in SOURCES:
+        tree = ast.parse(source.read_text(), feature_version=(3, 8))
+        for node in ast.walk(tree):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [str(node.module)]
+            for name in names:
+                assert name.partition(".")[0] in sys.stdlib_module_names, f"{source}: {name}"
+
+
+def test_it_runs_from_a_zip_file_without_any_package(tmp_path: Path) -> None:
+    packed = tmp_path / "agent.zip"
+    with zipfile.ZipFile(packed, "w") as archive:
+        for source in SOURCES:
+            archive.write(source, f"agent/{source.name}")
+        archive.writestr(
+            "__main__.py", "import sys\nfrom agent.__main__ import main\nsys.exit(main())"
+        )
+    folder = tmp_path / "folder"
+    command = [sys.executable, "-I", "-S", str(packed), "me/proj/sweep", "--folder", str(folder)]
+    answer = subprocess.run(
+        command, env={"WANDB_API_KEY": "k" * 40}, capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 78, answer.stderr
+    assert "the package wandb is not installed for" in answer.stdout
+    assert json.loads((folder / "status.json").read_text())["exit_code"] == 78

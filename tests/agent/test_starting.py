@@ -1,0 +1,101 @@
+"""What an agent of this machine is started with."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from deployer.agent.settings import Settings, agent_environment
+from deployer.local.folder import AgentFolder, Spec
+from deployer.local.starting import build_environment, find_path, list_gpus
+
+SETTINGS = Settings("me/proj/sweep", "http://127.0.0.1:1", "sweep-1", "/agents/sweep-1")
+
+
+def folder(tmp_path: Path, gpus: tuple[str, ...] = ()) -> AgentFolder:
+    """Return the folder of an agent that was not started."""
+    environment = {"EPOCHS": "3"}
+    spec = Spec(
+        "sweep-1", "me/proj/s", "http://127.0.0.1:1", "/", gpus, environment, 1.0, time.time()
+    )
+    return AgentFolder(tmp_path, spec)
+
+
+def fake_nvidia_smi(tmp_path: Path, text: str) -> dict[str, str]:
+    """Put a program in the place of the driver's, and return an environment that finds it."""
+    command = tmp_path / "nvidia-smi"
+    command.write_text(f"#!/bin/sh\n{text}\n")
+    command.chmod(0o755)
+    return {"PATH": str(tmp_path)}
+
+
+def test_the_agents_own_breakers_are_off_whatever_the_user_set() -> None:
+    found = agent_environment(SETTINGS, {"WANDB_AGENT_DISABLE_FLAPPING": "false"})
+    assert found["WANDB_AGENT_DISABLE_FLAPPING"] == "true"
+    assert int(found["WANDB_AGENT_MAX_INITIAL_FAILURES"]) > 1_000_000
+
+
+def test_the_users_retry_settings_are_kept_and_runs_of_others_are_not_inherited() -> None:
+    given = {"WANDB_X_GRAPHQL_RETRY_MAX": "7", "WANDB_RUN_ID": "outer", "WANDB_SERVICE": "x"}
+    found = agent_environment(SETTINGS, given)
+    assert found["WANDB_X_GRAPHQL_RETRY_MAX"] == "7"
+    assert found["WANDB_X_FILE_STREAM_RETRY_WAIT_MAX_SECONDS"] == "5"
+    assert "WANDB_RUN_ID" not in found
+    assert "WANDB_SERVICE" not in found
+    assert found["WANDB_DIR"] == "/agents/sweep-1"
+
+
+def test_runs_on_cpu_get_one_thread_unless_the_user_says_otherwise(tmp_path: Path) -> None:
+    found = build_environment(folder(tmp_path), "k", {"OMP_NUM_THREADS": "4"})
+    assert (found["OMP_NUM_THREADS"], found["MKL_NUM_THREADS"]) == ("4", "1")
+    assert "CUDA_VISIBLE_DEVICES" not in found
+    assert (found["EPOCHS"], found["WANDB_API_KEY"]) == ("3", "k")
+
+
+def test_an_agent_with_a_gpu_sees_that_one_alone(tmp_path: Path) -> None:
+    found = build_environment(folder(tmp_path, ("3",)), "k", {"CUDA_VISIBLE_DEVICES": "1,3"})
+    assert found["CUDA_VISIBLE_DEVICES"] == "3"
+    assert "OMP_NUM_THREADS" not in found
+
+
+@pytest.mark.parametrize(
+    ("chosen", "gpus"),
+    [
+        ("0,1", ("0", "1")),
+        ("2", ("2",)),
+        ("", ()),
+        ("-1", ()),
+        ("0,-1,1", ("0",)),
+        ("GPU-8f1a, GPU-77c2", ("GPU-8f1a", "GPU-77c2")),
+    ],
+)
+def test_chosen_gpus_are_read_as_cuda_reads_them(chosen: str, gpus: tuple[str, ...]) -> None:
+    assert list_gpus({"CUDA_VISIBLE_DEVICES": chosen}) == gpus
+
+
+def test_gpus_are_counted_by_the_driver(tmp_path: Path) -> None:
+    lines = "GPU 0: NVIDIA H200 (UUID: GPU-a)\n  MIG 1g.10gb Device 0: x\nGPU 1: NVIDIA H200"
+    found = fake_nvidia_smi(tmp_path, f"/bin/cat <<END\n{lines}\nEND")
+    assert list_gpus(found) == ("0", "1")
+
+
+def test_a_driver_that_does_not_answer_means_no_gpu(tmp_path: Path) -> None:
+    assert list_gpus(fake_nvidia_smi(tmp_path, "echo Failed; exit 9")) == ()
+    assert list_gpus({"PATH": str(tmp_path / "nothing")}) == ()
+
+
+def test_a_python_without_wandb_is_passed_over_for_ours(tmp_path: Path) -> None:
+    (tmp_path / "python").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "python").chmod(0o755)
+    ours = str(Path(sys.executable).parent)
+    assert find_path({"PATH": str(tmp_path)}) == f"{ours}{os.pathsep}{tmp_path}"
+
+
+def test_the_callers_python_is_kept_if_it_has_wandb(tmp_path: Path) -> None:
+    (tmp_path / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (tmp_path / "python").chmod(0o755)
+    assert find_path({"PATH": str(tmp_path)}) == str(tmp_path)
