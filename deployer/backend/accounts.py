@@ -74,8 +74,13 @@ def create_agent_key(db: Connection, caller: Caller, sweep_id: int, name: str, n
 
 def find_caller(db: Connection, key: str) -> Caller | None:
     """Return who owns a key, or None."""
+    return caller_of_hash(db, hash_key(key))
+
+
+def caller_of_hash(db: Connection, key_hash: str) -> Caller | None:
+    """Return who owns the key of a hash, or None."""
     row = db.execute(
-        "SELECT user_id, sweep_id, agent_name FROM keys WHERE hash = ?", (hash_key(key),)
+        "SELECT user_id, sweep_id, agent_name FROM keys WHERE hash = ?", (key_hash,)
     ).fetchone()
     if row is None:
         return None

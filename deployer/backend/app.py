@@ -21,6 +21,7 @@ from deployer.backend.accounts import Caller, find_caller
 from deployer.backend.context import Backend, Request
 from deployer.backend.files import adopt_content, content_path, file_by_token, find_file
 from deployer.backend.filestream import apply_chunk
+from deployer.backend.pages.routes import build_page_routes
 from deployer.backend.projects import get_project
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.runs import Run, check_writer, find_run
@@ -45,6 +46,7 @@ def build_app(backend: Backend) -> Starlette:
             ),
             Route("/files/{entity}/{project}/{run}/{name:path}", surface.download),
             Route("/upload/{token}", surface.upload, methods=["PUT"]),
+            *build_page_routes(backend),
         ],
         exception_handlers={
             Refusal: _refuse,
