@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from deployer.errors import ConfigErrors, DeployerError
@@ -88,8 +89,12 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: 
         table.add_column(column, justify="right" if numeric else "left", no_wrap=not numeric)
     for row in data:
         table.add_row(*(Text(format_value(cell)) for cell in row))
-    terminal = sys.stdout.isatty()
-    Console(width=None if terminal else PIPE_WIDTH, no_color=not terminal).print(table)
+    if sys.stdout.isatty():
+        Console().print(table)
+        return
+    text = StringIO()
+    Console(file=text, width=PIPE_WIDTH).print(table)
+    show("\n".join(line.rstrip() for line in text.getvalue().splitlines() if line.strip()))
 
 
 @contextmanager

@@ -16,6 +16,9 @@ from deployer.wandb_api import get_snapshot as read_snapshot
 POLL_SECONDS = 2.0
 # An agent sends a heartbeat every 5 s, up to 60 s apart while the server is in trouble.
 SILENT_AGENT_SECONDS = 120.0
+GONE_AGENT_STATES = ("FINISHED", "CRASHED", "FAILED", "KILLED", "STOPPED", "EXITED")
+# Between two runs an agent waits for its next poll, and the run for the SDK to start.
+AGENT_POLL_SECONDS = 5.0
 # A server that is away comes back; anything else it says is final.
 PASSING_STATUSES = (0, 408, 429, 500, 502, 503, 504)
 
@@ -104,26 +107,27 @@ def summarise_status(
 def forecast_end(
     results: Results, runs: Sequence[RunInfo], agents: int, now: float
 ) -> float | None:
-    """Estimate when the last configuration is finished: what is left over living agents.
+    """Estimate when the last configuration is finished: what is left, shared by living agents.
 
-    None before the first run has finished, for an endless sweep, and without agents.
+    None before the first run has finished, for an endless sweep, without agents, and at the end.
     """
     durations = [d for r in runs if r.state == "finished" and (d := run_seconds(r)) is not None]
-    coverage = results.coverage
-    if not durations or coverage.expected is None or not agents:
+    left = results.coverage.waiting + results.coverage.running
+    if not durations or results.coverage.expected is None or not agents or not left:
         return None
-    usual = statistics.median(durations)
-    spent = [now - r.created_at for r in runs if r.state == "running" and r.created_at is not None]
-    under_way = sum(max(usual - seconds, 0.0) for seconds in spent)
-    return now + (coverage.waiting * usual + under_way) / min(
-        agents, max(1, coverage.waiting + coverage.running)
+    usual = statistics.median(durations) + AGENT_POLL_SECONDS
+    spent = sum(
+        min(usual, now - run.created_at)
+        for run in runs
+        if run.state in ACTIVE_STATES and run.created_at is not None
     )
+    return now + max(0.0, left * usual - spent) / min(agents, left)
 
 
 def count_other_agents(server_agents: Sequence[AgentInfo], ours: int, now: float) -> int:
     """Count living agents on the server beyond our own; the server knows no supervisor names."""
     living = sum(
-        agent.state == "RUNNING"
+        agent.state not in GONE_AGENT_STATES
         and agent.heartbeat_at is not None
         and now - agent.heartbeat_at < SILENT_AGENT_SECONDS
         for agent in server_agents
@@ -201,15 +205,3 @@ def _summarise_agent(agent: Agent, titles: Mapping[str, str]) -> AgentStatus:
         reason=agent.reason,
         exit_code=agent.exit_code,
     )
-
-
-__all__ = [
-    "ACTIVE_STATES",
-    "AgentStatus",
-    "Status",
-    "count_other_agents",
-    "forecast_end",
-    "get_status",
-    "summarise_status",
-    "watch_status",
-]

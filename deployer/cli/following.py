@@ -78,13 +78,16 @@ def _show(statuses: Iterator[Status], plain: bool) -> Status:
     """Show each status: redrawn in place on a terminal, as a line where it cannot be."""
     started = time.time()
     last: Status | None = None
+    shown = ""
     with open_live(plain) as live:
         for last in statuses:
             now = time.time()
-            if live is None:
-                say(f"{_clock(now - started)}  {build_status_line(last, now)}")
-            else:
+            line = build_status_line(last, now)
+            if live is not None:
                 live.update(build_live_view(last, now), refresh=True)
+            elif line != shown:
+                say(f"{_clock(now - started)}  {line}")
+            shown = line
     assert last is not None  # the first status is always yielded
     return last
 

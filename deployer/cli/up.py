@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,12 +23,14 @@ from deployer.cli.options import (
     check_output,
     read_config,
 )
-from deployer.config import Flags
+from deployer.config import Config, Flags
 from deployer.making import make_sweep
+from deployer.place import Agent
 from deployer.render import say, show_json
-from deployer.server import connect
-from deployer.sweep import load_sweep
+from deployer.server import Server, connect
+from deployer.sweep import Sweep, load_sweep
 from deployer.up import apply_plan, open_place, plan_agents
+from deployer.wandb_api import SweepPath
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -54,28 +58,37 @@ def up(
     """
     check_output(output)
     config = read_config(Flags(wandb, entity, project, replicas, on))
+    server, sweep, path = _make(file, config, run_cap=run_cap, seed=seed, continued=not new)
+    place = open_place(config.on)
+    plan = plan_agents(server, place, path, config.replicas, config.folder)
+    agents = apply_plan(server, place, plan)
+    if detach:
+        _say_how_to_come_back(path, agents, output)
+        return
+    plain = wait or output == "json"
+    status = follow(server, place, path, expected=sweep.expected, plain=plain)
+    report(server, path, status.results, output)
+
+
+def _make(
+    file: Path, config: Config, *, run_cap: int | None, seed: int | None, continued: bool
+) -> tuple[Server, Sweep, SweepPath]:
+    """Read the file, connect, make or continue the sweep, and say each in one line."""
     sweep = load_sweep(file, run_cap)
-    for warning in sweep.warnings:
-        say(f"warning: {warning}")
     server = connect(config)
     say(f"using {server.describe()}")
     made = make_sweep(
-        server, sweep, config, file=file, continued=not new, seed=seed, now=time.time()
+        server, sweep, config, file=file, continued=continued, seed=seed, now=time.time()
     )
-    for warning in made.warnings:
+    for warning in (*sweep.warnings, *made.warnings):
         say(f"warning: {warning}")
     say(f"{'created' if made.created else 'continuing'} sweep {made.path}")
     say(f"results page: {server.sweep_url(made.path)}")
-    place = open_place(config.on)
-    agents = apply_plan(
-        server, place, plan_agents(server, place, made.path, config.replicas, config.folder)
-    )
-    if detach:
-        say(f"{len(agents)} agents run. Come back: deployer watch {made.path}")
-        if output == "json":
-            show_json({"sweep": str(made.path), "agents": [a.name for a in agents]})
-        return
-    status = follow(
-        server, place, made.path, expected=sweep.expected, plain=wait or output == "json"
-    )
-    report(server, made.path, status.results, output)
+    return server, sweep, made.path
+
+
+def _say_how_to_come_back(path: SweepPath, agents: Sequence[Agent], output: str) -> None:
+    say(f"{len(agents)} agent{'' if len(agents) == 1 else 's'} at work")
+    say(f"come back: deployer watch {path}")
+    if output == "json":
+        show_json({"sweep": str(path), "agents": [agent.name for agent in agents]})

@@ -5,8 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import signal
 import subprocess
 import sys
+import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -55,7 +59,9 @@ def test_a_trainer_that_fails_ends_with_3(project: Project) -> None:
     )
     done = project.run("up", "grid.yaml", "--wait", code=3)
     assert "2/4 configurations finished, 0 duplicates, 0 lost, 2 failed" in done.stdout
-    assert "with exit code 7 (layers=" in done.stdout
+    failures = [line for line in done.stdout.splitlines() if line.startswith("failed: ")]
+    assert len(failures) == 2
+    assert "with exit code 7 (lr=5, layers=1): no learning rate for mortals" in failures[0]
     assert done.stderr.splitlines()[-1].startswith("hint: deployer agents logs ")
 
 
@@ -88,7 +94,7 @@ def test_a_sweep_of_wandb_sweep_with_agents_of_ours(
     made = subprocess.run(
         [sys.executable, "-m", "wandb", "sweep", "grid.yaml"],
         cwd=project.folder,
-        env={**project_environment(), **environment},
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         check=True,
@@ -105,13 +111,6 @@ def test_a_sweep_of_wandb_sweep_with_agents_of_ours(
     assert found["coverage"]["finished"] == 2  # type: ignore[index]
     logs = project.run("agents", "logs", short).stdout.splitlines()
     assert len({line.split(" | ")[0] for line in logs}) == 2
-
-
-def project_environment() -> dict[str, str]:
-    """Return the test's environment, as a user's shell has it."""
-    import os
-
-    return dict(os.environ)
 
 
 @pytest.mark.slow
@@ -156,3 +155,23 @@ def test_the_environment_of_the_embedded_backend(project: Project) -> None:
     assert json.loads(listed.stdout) == []
     project.run("backend", "down")
     assert json.loads(project.run("backend", "status", "-o", "json").stdout)["running"] is False
+
+
+def test_a_backend_in_the_foreground_serves_a_second_user(project: Project, tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    process = project.start("backend", "serve", "--data", data)
+    assert process.stdout is not None
+    url = process.stdout.readline().strip()
+    with urllib.request.urlopen(f"{url}/healthz") as reply:
+        assert reply.status == 200
+    key = "s" * 44
+    project.run("backend", "user", "add", "sue", "--key-stdin", "--data", data, text=key + "\n")
+    project.write_grid()
+    environment = {"WANDB_BASE_URL": url, "WANDB_API_KEY": key}
+    path = project.run("sweep", "create", "grid.yaml", **environment).stdout.strip()
+    assert path.startswith("sue/proj/")
+    refused = project.run("sweep", "show", path, WANDB_BASE_URL=url, WANDB_API_KEY="x" * 40, code=1)
+    assert "the key came from WANDB_API_KEY" in refused.stderr
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+    process.communicate()

@@ -65,10 +65,10 @@ def test_status_says_who_does_what_and_what_is_best() -> None:
 
 
 def test_forecast_shares_what_is_left_among_living_agents() -> None:
-    # Two wait for 60 s each, one is under way for another 30 s: 150 s of work.
-    assert status(runs=HALF, agents=(agent("x"),)).ends_at == 1030.0 + 150.0
-    assert status(runs=HALF, agents=(agent("x"), agent("y"))).ends_at == 1030.0 + 75.0
-    assert status(runs=HALF, agents=(agent("x"),), others=1).ends_at == 1030.0 + 75.0
+    # Three take 60 s and a poll of 5 s each, one of them is 30 s old: 165 s of work.
+    assert status(runs=HALF, agents=(agent("x"),)).ends_at == 1030.0 + 165.0
+    assert status(runs=HALF, agents=(agent("x"), agent("y"))).ends_at == 1030.0 + 82.5
+    assert status(runs=HALF, agents=(agent("x"),), others=1).ends_at == 1030.0 + 82.5
 
 
 def test_there_is_no_forecast_without_a_finished_run_or_an_agent() -> None:
@@ -107,7 +107,7 @@ def test_agents_elsewhere_are_those_alive_beyond_ours() -> None:
 
 def test_status_line() -> None:
     line = build_status_line(status(runs=HALF, agents=(agent("x", run_id="b"),)), now=1030.0)
-    assert line == "1/4 finished, 1 running, 1 agent, best loss=0.5 (a), about 2 min left"
+    assert line == "1/4 finished, 1 running, 1 agent, best loss=0.5 (a), about 3 min left"
     paused = build_status_line(status("PAUSED", agents=(agent("x"), agent("y")), others=1), 0.0)
     assert paused == "0/4 finished, 2 agents and 1 elsewhere, sweep paused"
 
