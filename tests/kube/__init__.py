@@ -1,0 +1,1 @@
+"""Tests on a real Kubernetes, and the test cluster that they run on."""

@@ -1,0 +1,55 @@
+"""The container runtime of the real node: Debian's packages, unpacked but not installed."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from tests.kube.control_plane.binaries import CACHE
+
+# The second line is nft for kube-proxy, with the libraries that a small machine may lack.
+PACKAGES = (
+    *("containerd", "runc", "containernetworking-plugins", "busybox-static"),
+    *("nftables", "libnftables1", "libnftnl11", "libmnl0", "libjansson4", "libxtables12"),
+)
+
+
+def find_runtime() -> Path:
+    """Return the folder with `usr/bin/containerd` and the rest; download it when it is missing.
+
+    Needs `apt-get` and `dpkg` (Debian or Ubuntu), no root. The versions are those of the
+    distribution: containerd must be 1.6 or newer.
+    """
+    digest = hashlib.sha256(repr(PACKAGES).encode()).hexdigest()
+    folder = CACHE / f"runtime-{digest[:12]}"
+    if folder.is_dir():
+        return folder
+    if not shutil.which("apt-get"):
+        raise RuntimeError("the real node needs Debian's containerd: no apt-get on this machine")
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with open(CACHE / "runtime.lock", "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.is_dir():
+            with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
+                _unpack(Path(scratch), Path(scratch) / "root")
+                (Path(scratch) / "root").rename(folder)
+    return folder
+
+
+def library_path(runtime: Path) -> dict[str, str]:
+    """Return the environment in which the unpacked programs find their libraries."""
+    libraries = next((runtime / "usr/lib").glob("*-linux-gnu"))
+    return {"LD_LIBRARY_PATH": str(libraries)}
+
+
+def _unpack(scratch: Path, root: Path) -> None:
+    command = ["apt-get", "download", "-qq", *PACKAGES]
+    done = subprocess.run(command, cwd=scratch, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"apt-get download failed (try `apt-get update`)\n{done.stderr}")
+    for package in scratch.glob("*.deb"):
+        subprocess.run(["dpkg", "-x", str(package), str(root)], check=True)

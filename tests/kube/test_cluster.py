@@ -1,0 +1,239 @@
+"""The test cluster itself: a real API server, real pods, simulated GPUs, restricted tenants."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import psutil
+import pytest
+from kubernetes.dynamic.exceptions import ForbiddenError
+
+from tests.kube.cluster import Cluster, connect
+from tests.kube.control_plane.keeper import CGROUPS
+from tests.kube.control_plane.simulated import GPU_PRODUCT
+from tests.kube.pods import build_job, build_pod, python
+from tests.kube.tenants import make_tenant
+from tests.kube.volumes import make_volume
+
+PROJECT = Path(__file__).parents[2]
+
+
+def test_api_server_answers(cluster: Cluster) -> None:
+    version = json.loads(cluster.kubectl("get", "--raw", "/version"))
+    assert version["gitVersion"].startswith("v1.34.")
+    assert cluster.kubectl("get", "--raw", "/readyz") == "ok"
+
+
+def test_real_pod_runs_this_python(cluster: Cluster, namespace: str) -> None:
+    code = "import os, sys, deployer.errors as e; print(sys.executable, os.getuid(), e.__file__)"
+    cluster.create(build_pod("hello", python(code)), namespace)
+    cluster.wait_for("pod/hello", "jsonpath=.status.phase=Succeeded", namespace)
+    said = cluster.kubectl("logs", "hello", "-n", namespace).split()
+    assert said == [sys.executable, "1000", str(PROJECT / "deployer/errors.py")]
+
+
+def test_logs_follow_and_sigterm_reaches_the_program(cluster: Cluster, namespace: str) -> None:
+    code = (
+        "import signal, sys\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))\n"
+        "print('up'); signal.pause()"
+    )
+    cluster.create(build_job("stop", build_pod("stop", python(code))), namespace)
+    cluster.wait_for("job/stop", "jsonpath=.status.ready=1", namespace)
+    kubectl = [str(cluster.programs["kubectl"]), f"--kubeconfig={cluster.kubeconfig}"]
+    follow = [*kubectl, "logs", "-f", "job/stop", "-n", namespace]
+    with subprocess.Popen(follow, stdout=subprocess.PIPE, text=True) as logs:
+        assert logs.stdout is not None
+        assert logs.stdout.readline() == "up\n"
+        pod = cluster.kubectl("get", "pods", "-n", namespace, "-o", "name").strip()
+        cluster.kubectl("delete", pod, "-n", namespace, "--wait=false")
+        assert logs.stdout.read() == ""
+    cluster.wait_for("job/stop", "condition=Failed", namespace)
+
+
+def test_too_much_memory_is_oom_killed(cluster: Cluster, namespace: str) -> None:
+    pod = build_pod("big", python("b = bytearray(1 << 30)"), limits={"memory": "64Mi"})
+    cluster.create(pod, namespace)
+    cluster.wait_for("pod/big", "jsonpath=.status.phase=Failed", namespace)
+    state = "jsonpath={.status.containerStatuses[0].state.terminated}"
+    ended = json.loads(cluster.kubectl("get", "pod", "big", "-n", namespace, "-o", state))
+    assert (ended["reason"], ended["exitCode"]) == ("OOMKilled", 137)
+
+
+def test_eviction_ends_a_pod(cluster: Cluster, namespace: str) -> None:
+    cluster.create(build_pod("victim", ["sleep", "3600"]), namespace)
+    cluster.wait_for("pod/victim", "condition=Ready", namespace)
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": "victim", "namespace": namespace},
+        "deleteOptions": {"gracePeriodSeconds": 1},
+    }
+    path = f"/api/v1/namespaces/{namespace}/pods/victim/eviction"
+    cluster.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
+    cluster.wait_for("pod/victim", "delete", namespace)
+
+
+def test_pod_reaches_a_server_on_this_machine(cluster: Cluster, namespace: str) -> None:
+    class Hello(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"hello pod")
+
+    with HTTPServer((cluster.host, 0), Hello) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://{cluster.host}:{server.server_port}"
+        code = f"import urllib.request as r; print(r.urlopen({url!r}).read().decode())"
+        cluster.create(build_pod("caller", python(code)), namespace)
+        cluster.wait_for("pod/caller", "jsonpath=.status.phase=Succeeded", namespace)
+        server.shutdown()
+    assert cluster.kubectl("logs", "caller", "-n", namespace) == "hello pod\n"
+
+
+def test_services_and_dns(cluster: Cluster, namespace: str) -> None:
+    serve = (
+        "import http.server as s; s.test(s.SimpleHTTPRequestHandler, port=8000, directory='/tmp')"
+    )
+    server = build_pod("server", python(serve))
+    server["metadata"]["labels"] = {"app": "server"}
+    cluster.create(server, namespace)
+    cluster.kubectl("expose", "pod", "server", "--port=80", "--target-port=8000", "-n", namespace)
+    cluster.wait_for("pod/server", "condition=Ready", namespace)
+    code = (
+        "import ssl, urllib.request as r\n"
+        "api = ssl.create_default_context("
+        "cafile='/var/run/secrets/kubernetes.io/serviceaccount/ca.crt')\n"
+        "print(r.urlopen('https://kubernetes.default.svc/version', context=api).status)\n"
+        "while True:\n"
+        "    try: print(r.urlopen('http://server').status); break\n"
+        "    except OSError: pass"
+    )
+    cluster.create(build_pod("client", python(code)), namespace)
+    cluster.wait_for("pod/client", "jsonpath=.status.phase=Succeeded", namespace)
+    assert cluster.kubectl("logs", "client", "-n", namespace).split() == ["200", "200"]
+
+
+def test_simulated_gpu_pod_is_scheduled(cluster: Cluster, namespace: str) -> None:
+    nodes = cluster.add_gpu_nodes(1, gpus=2, prefix=f"gpu-{namespace[-6:]}")
+    selector = {"nvidia.com/gpu.product": GPU_PRODUCT, "kubernetes.io/hostname": nodes[0]}
+    for name, gpus in (("fits", "2"), ("waits", "1")):
+        pod = build_pod(
+            name,
+            ["train"],
+            limits={"nvidia.com/gpu": gpus},
+            node_selector=selector,
+        )
+        cluster.create(pod, namespace)
+        condition = "condition=Ready" if name == "fits" else "condition=PodScheduled=false"
+        cluster.wait_for(f"pod/{name}", condition, namespace)
+    message = 'jsonpath={.status.conditions[?(@.type=="PodScheduled")].message}'
+    said = cluster.kubectl("get", "pod", "waits", "-n", namespace, "-o", message)
+    assert "Insufficient nvidia.com/gpu" in said
+    cluster.kubectl("delete", "node", *nodes)
+
+
+def test_gpus_of_the_real_node_are_counted(cluster: Cluster, namespace: str) -> None:
+    cluster.set_gpus("node-0", 1)
+    pod = build_pod(
+        "gpu",
+        python("print('trained')"),
+        limits={"nvidia.com/gpu": "1"},
+        node_selector={"nvidia.com/gpu.product": "Tesla-T4"},
+    )
+    cluster.create(pod, namespace)
+    cluster.wait_for("pod/gpu", "jsonpath=.status.phase=Succeeded", namespace)
+    assert cluster.kubectl("logs", "gpu", "-n", namespace) == "trained\n"
+
+
+def test_tenant_may_only_what_its_namespace_allows(cluster: Cluster, namespace: str) -> None:
+    kubeconfig = make_tenant(cluster, namespace)
+    tenant = connect(kubeconfig)
+    pods = tenant.resources.get(api_version="v1", kind="Pod")
+    pods.create(body=build_pod("allowed", python("print('ok')")), namespace=namespace)
+    cluster.wait_for("pod/allowed", "jsonpath=.status.phase=Succeeded", namespace)
+
+    privileged = build_pod("privileged", ["id"])
+    privileged["spec"]["securityContext"] = {}
+    with pytest.raises(ForbiddenError, match="violates PodSecurity"):
+        pods.create(body=privileged, namespace=namespace)
+    greedy = build_pod("greedy", ["id"], limits={"nvidia.com/gpu": "5"})
+    with pytest.raises(ForbiddenError, match="exceeded quota"):
+        pods.create(body=greedy, namespace=namespace)
+    with pytest.raises(ForbiddenError, match='cannot create resource "pods"'):
+        pods.create(body=build_pod("elsewhere", ["id"]), namespace="default")
+    with pytest.raises(ForbiddenError, match='cannot list resource "nodes"'):
+        tenant.resources.get(api_version="v1", kind="Node").get()
+
+
+def test_audit_log_has_the_bodies(cluster: Cluster, namespace: str) -> None:
+    body = build_job("audited", build_pod("audited", ["sleep", "0"]))
+    cluster.create(body, namespace)
+    sent = [
+        event["requestObject"]
+        for event in cluster.list_requests("admin")
+        if event["verb"] == "create"
+        and event["objectRef"]["resource"] == "jobs"
+        and event["objectRef"]["namespace"] == namespace
+    ]
+    assert len(sent) == 1
+    assert sent[0]["metadata"]["name"] == "audited"
+    assert sent[0]["spec"]["template"]["spec"]["containers"][0]["command"] == ["sleep", "0"]
+
+
+def test_static_volume_is_shared_by_pods(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    for parent in list(tmp_path.parents)[:-2]:
+        parent.chmod(0o755)
+    make_volume(cluster, namespace, "data", tmp_path)
+    pod = build_pod("writer", python("open('/data/x', 'w').write('kept')"))
+    pod["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+    cluster.create(pod, namespace)
+    cluster.wait_for("pod/writer", "jsonpath=.status.phase=Succeeded", namespace)
+    assert (tmp_path / "x").read_text() == "kept"
+
+
+@pytest.mark.slow
+def test_cluster_heals_from_lost_servers_and_nodes(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster(2, short_timeouts=True)
+    cluster.create(build_pod("p", ["sleep", "3600"]), "default")
+    cluster.wait_for("pod/p", "condition=Ready")
+    node = cluster.kubectl("get", "pod", "p", "-o", "jsonpath={.spec.nodeName}")
+    os.kill(cluster.folder.get_pid("apiserver"), signal.SIGKILL)
+    cluster.folder.wait_for("API server", lambda: not cluster.try_kubectl("get", "ns").returncode)
+    cluster.lose_node(node)
+    cluster.wait_for(f"node/{node}", "condition=Ready=Unknown")
+    cluster.wait_for("pod/p", "condition=DisruptionTarget")
+    cluster.return_node(node)
+    cluster.wait_for(f"node/{node}", "condition=Ready")
+    cluster.wait_for("pod/p", "delete")
+
+
+@pytest.mark.slow
+def test_nothing_is_left_behind_when_pytest_is_killed() -> None:
+    code = (
+        "import time; from tests.kube.cluster import start_cluster; c = start_cluster();"
+        "print(c.folder.path, c.nodes[0].link.device, flush=True); time.sleep(3600)"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=PROJECT) as process:
+        assert process.stdout is not None
+        folder, device = process.stdout.readline().split()
+        with open(f"{folder}/keeper", "rb") as keeper:
+            process.kill()
+            fcntl.flock(keeper, fcntl.LOCK_EX)  # free when the keeper has ended
+    assert not Path(folder).exists()
+    assert not Path(f"/sys/class/net/{device}").exists()
+    assert not list(CGROUPS.glob(f"*/{Path(folder).name}*"))
+    lines = [" ".join(one.info["cmdline"] or []) for one in psutil.process_iter(["cmdline"])]
+    assert not [line for line in lines if folder in line]
