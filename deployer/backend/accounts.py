@@ -28,6 +28,7 @@ class Caller:
     """Who is asking. With a `sweep_id`, the key is an agent's own and good for that sweep alone."""
 
     user: User
+    key_id: int
     sweep_id: int | None = None
     agent_name: str | None = None
 
@@ -80,9 +81,9 @@ def find_caller(db: Connection, key: str) -> Caller | None:
 def caller_of_hash(db: Connection, key_hash: str) -> Caller | None:
     """Return who owns the key of a hash, or None."""
     row = db.execute(
-        "SELECT user_id, sweep_id, agent_name FROM keys WHERE hash = ?", (key_hash,)
+        "SELECT id, user_id, sweep_id, agent_name FROM keys WHERE hash = ?", (key_hash,)
     ).fetchone()
     if row is None:
         return None
     user = select_one(db, User, "users WHERE id = ?", row["user_id"])
-    return Caller(user, row["sweep_id"], row["agent_name"]) if user else None
+    return Caller(user, row["id"], row["sweep_id"], row["agent_name"]) if user else None

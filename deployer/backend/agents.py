@@ -16,11 +16,17 @@ class Agent:
 
     id: int
     sweep_id: int
+    key_id: int | None
     name: str
     host: str
     created_at: float
     heartbeat_at: float | None
     ended_at: float | None
+
+    @property
+    def supervised(self) -> bool:
+        """Tell whether a supervisor looks after it, with a key of its own."""
+        return self.key_id is not None
 
 
 def create_agent(db: Connection, caller: Caller, sweep: Sweep, host: str, now: float) -> Agent:
@@ -29,6 +35,7 @@ def create_agent(db: Connection, caller: Caller, sweep: Sweep, host: str, now: f
         db,
         "agents",
         sweep_id=sweep.id,
+        key_id=caller.key_id if caller.agent_name else None,
         name=caller.agent_name or host,
         host=host,
         created_at=now,

@@ -10,21 +10,36 @@ from typing import Any
 
 from deployer.backend.agents import Agent, agent_by_id
 from deployer.backend.context import Backend
-from deployer.backend.ending import abandon_run, end_run, finish_if_complete
+from deployer.backend.ending import abandon_run, end_run, finish_if_complete, marks_of
 from deployer.backend.lifecycle import (
+    LOST_REPLY_SECONDS,
     MAX_DELIVERIES,
     Outcome,
     judge_disappearance,
+    requeue,
 )
 from deployer.backend.lines import parse_row
-from deployer.backend.runs import Run, assign_run, change_run, list_runs, reassign_run
+from deployer.backend.runs import (
+    Run,
+    assign_run,
+    change_run,
+    list_runs,
+    reassign_run,
+    repeat_attempt,
+)
 from deployer.backend.search.runs import SearchRun
-from deployer.backend.store import Connection, update
+from deployer.backend.store import Connection, select, update
 from deployer.backend.sweeps import Sweep, sweep_by_id, update_sweep
 from deployer.metrics import metric_value
 
 Command = dict[str, Any]
 EXIT: Command = {"type": "exit"}
+# Why a waiting run's last attempt ended: what was interrupted goes first, what failed goes last.
+FAILED_ONCE = (
+    "EXISTS (SELECT 1 FROM attempts WHERE run_id = runs.id AND number = runs.attempt"
+    " AND cause IN ('own failure', 'never started'))"
+)
+INTERRUPTED = f"NOT {FAILED_ONCE}"
 OWNED = "agent_id = ? AND state IN ('pending', 'running', 'preempting') ORDER BY id"
 
 
@@ -94,14 +109,19 @@ def _leave(backend: Backend, db: Connection, agent: Agent) -> list[Command]:
 
 
 def _next_run(backend: Backend, agent: Agent) -> list[Command]:
-    """Find work for an agent: what it never received, what came back, then what is new."""
+    """Find work: what the agent never received, what came back, what is new, what failed once."""
     with backend.store.transaction() as db:
         sweep = sweep_by_id(db, agent.sweep_id)
-        run = _undelivered(backend, db, agent) or _returned(backend, db, sweep, agent)
+        if sweep.ended:
+            return _leave(backend, db, agent)
+        _reclaim(backend, db, sweep)
+        ordinal = _free_ordinal(db, sweep)
+        run = _undelivered(backend, db, agent) or _returned(backend, db, agent, INTERRUPTED)
+        if run is None and ordinal is None:
+            run = _returned(backend, db, agent, FAILED_ONCE)
         if run:
             return _deliver(backend, db, sweep, run)
-        ordinal = _free_ordinal(db, sweep)
-        if sweep.ended or ordinal is None:
+        if ordinal is None:
             return _wait_or_leave(backend, db, sweep, agent)
         known = [_search_run(sweep, run) for run in list_runs(db, "sweep_id = ?", sweep.id)]
     args = backend.search.suggest(sweep.settings, sweep.seed, known, ordinal)
@@ -116,37 +136,53 @@ def _next_run(backend: Backend, agent: Agent) -> list[Command]:
 
 
 def _undelivered(backend: Backend, db: Connection, agent: Agent) -> Run | None:
+    now = backend.now()
     for run in list_runs(db, f"reported = 0 AND started_at IS NULL AND {OWNED}", agent.id):
-        if run.deliveries < MAX_DELIVERIES:
+        if run.deliveries >= MAX_DELIVERIES:
+            end_run(backend, db, run, judge_disappearance(marks_of(run), agent_is_there=True))
+            continue
+        if not run.deliveries:
             return run
-        outcome = judge_disappearance(False, bool(run.preempting), bool(run.stop_requested_at))
-        end_run(backend, db, run, outcome)
+        quick = now - (run.delivered_at or now) < LOST_REPLY_SECONDS
+        return repeat_attempt(db, run, "lost reply" if quick else "never started", now)
     return None
 
 
-def _returned(backend: Backend, db: Connection, sweep: Sweep, agent: Agent) -> Run | None:
+def _returned(backend: Backend, db: Connection, agent: Agent, causes: str) -> Run | None:
     """Return the oldest run that waits to be handed out again, now this agent's."""
-    _reclaim(backend, db, sweep)
-    queued = list_runs(db, "sweep_id = ? AND queued = 1 ORDER BY ordinal LIMIT 1", sweep.id)
+    tail = f"sweep_id = ? AND queued = 1 AND {causes} ORDER BY ordinal LIMIT 1"
+    queued = list_runs(db, tail, agent.sweep_id)
     return reassign_run(db, queued[0], agent, backend.now()) if queued else None
 
 
 def _reclaim(backend: Backend, db: Connection, sweep: Sweep) -> None:
     """Take back what was assigned to agents that have gone silent before they began it."""
-    waiting = "sweep_id = ? AND state = 'pending' AND agent_id IS NOT NULL"
-    for run in list_runs(db, waiting, sweep.id):
-        if (
-            backend.presence.silence_seconds("agent", run.agent_id or 0)
-            >= backend.patience.silence_seconds
-        ):
-            end_run(backend, db, run, Outcome("crashed", "lost", queued=True))
+    for run in list_runs(db, "sweep_id = ? AND state = 'pending' AND queued = 0", sweep.id):
+        silence = backend.presence.silence_seconds("agent", run.agent_id or 0)
+        if silence >= backend.patience.silence_seconds:
+            end_run(backend, db, run, requeue("node"))
+
+
+def succeed_predecessors(backend: Backend, db: Connection, agent: Agent) -> None:
+    """Take over from earlier agents of the same supervisor name, which are certainly gone.
+
+    A supervisor clears away what is left of its predecessor before it starts its own agent.
+    """
+    if not agent.supervised:
+        return
+    earlier = "agents WHERE sweep_id = ? AND name = ? AND key_id IS NOT NULL AND id < ?"
+    for gone in select(db, Agent, earlier, (agent.sweep_id, agent.name, agent.id)):
+        if gone.ended_at is None:
+            update(db, "agents", gone.id, ended_at=backend.now())
+        for run in list_runs(db, OWNED, gone.id):
+            end_run(backend, db, run, judge_disappearance(marks_of(run), agent_is_there=False))
 
 
 def _deliver(backend: Backend, db: Connection, sweep: Sweep, run: Run) -> list[Command]:
-    change_run(db, run, deliveries=run.deliveries + 1)
+    change_run(db, run, deliveries=run.deliveries + 1, delivered_at=backend.now())
     backend.presence.seen("run", run.id)
     args = {name: {"value": value} for name, value in run.assigned_args.items()}
-    kind = "run" if run.attempt == 1 else "resume"
+    kind = "run" if run.heartbeat_at is None else "resume"
     program = sweep.settings.get("program", "")
     return [{"type": kind, "run_id": run.name, "program": program, "args": args}]
 
@@ -162,10 +198,28 @@ def _free_ordinal(db: Connection, sweep: Sweep) -> int | None:
 
 
 def _wait_or_leave(backend: Backend, db: Connection, sweep: Sweep, agent: Agent) -> list[Command]:
-    """Send an agent home if its sweep is over; else it waits for what may come back."""
+    """Send an agent home if its sweep is over, or if busy ones can take what may come back.
+
+    One that nobody looks after stays to the end: nobody would replace the busy ones.
+    """
     if finish_if_complete(backend, db, sweep).ended:
         return _leave(backend, db, agent)
-    return []
+    return (
+        _leave(backend, db, agent) if agent.supervised and _others_busy(backend, db, agent) else []
+    )
+
+
+def _others_busy(backend: Backend, db: Connection, agent: Agent) -> bool:
+    busy = list_runs(
+        db,
+        "sweep_id = ? AND agent_id != ? AND state IN ('pending', 'running', 'preempting')"
+        " AND queued = 0",
+        agent.sweep_id,
+        agent.id,
+    )
+    patience = backend.patience.silence_seconds
+    silences = [backend.presence.silence_seconds("agent", run.agent_id or 0) for run in busy]
+    return any(silence < patience for silence in silences)
 
 
 def _search_run(sweep: Sweep, run: Run) -> SearchRun:

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 from deployer.backend.context import Backend
-from deployer.backend.lifecycle import Outcome, judge_disappearance
+from deployer.backend.lifecycle import (
+    BREAKER_FAILURES,
+    OWN_FAILURES,
+    Marks,
+    Outcome,
+    judge_disappearance,
+    judge_failure,
+)
 from deployer.backend.lines import parse_row
 from deployer.backend.runs import Run, change_run, list_runs, settle_attempt
 from deployer.backend.store import Connection
 from deployer.backend.sweeps import Sweep, sweep_by_id, update_sweep
 from deployer.metrics import metric_value
+
+
+def marks_of(run: Run) -> Marks:
+    """Return what lifecycle's rules need to know about a run."""
+    return Marks(
+        started=run.started_at is not None,
+        preempting=bool(run.preempting),
+        interrupted=bool(run.interrupted),
+        stopping=run.stop_requested_at is not None,
+    )
 
 
 def end_run(
@@ -17,28 +34,58 @@ def end_run(
     """Write down how a run's attempt ended, and end the sweep if this was its last."""
     now = backend.now()
     settle_attempt(db, run, outcome.cause, exit_code, now)
+    if run.sweep_id is None:
+        queued = False
+    else:
+        sweep = sweep_by_id(db, run.sweep_id)
+        outcome = judge_failure(outcome, count_failures(db, run) - 1, sweep.retries)
+        queued = outcome.queued
     ended = change_run(
         db,
         run,
         state=outcome.state,
-        queued=int(outcome.queued),
+        queued=int(queued),
         exit_code=exit_code,
         ended_at=now,
         vanished_at=None,
     )
-    if run.sweep_id:
+    if run.sweep_id is not None:
+        break_if_broken(backend, db, sweep)
         finish_if_complete(backend, db, sweep_by_id(db, run.sweep_id))
     return ended
 
 
 def abandon_run(backend: Backend, db: Connection, run: Run) -> Run:
     """End a run that left no exit record."""
-    outcome = judge_disappearance(
-        bool(run.started_at), bool(run.preempting), run.stop_requested_at is not None
+    silence = backend.presence.silence_seconds("agent", run.agent_id or 0)
+    agent_is_there = run.agent_id is not None and silence < backend.patience.silence_seconds
+    return end_run(backend, db, run, judge_disappearance(marks_of(run), agent_is_there))
+
+
+def count_failures(db: Connection, run: Run) -> int:
+    """Count the attempts of a run that failed by themselves."""
+    marks = ", ".join("?" * len(OWN_FAILURES))
+    found = db.execute(
+        f"SELECT COUNT(*) FROM attempts WHERE run_id = ? AND cause IN ({marks})",
+        (run.id, *OWN_FAILURES),
     )
-    if run.sweep_id is None:
-        outcome = Outcome(outcome.state, outcome.cause)
-    return end_run(backend, db, run, outcome)
+    return int(found.fetchone()[0])
+
+
+def break_if_broken(backend: Backend, db: Connection, sweep: Sweep) -> None:
+    """Stop a sweep of which several configurations failed before any has finished."""
+    if sweep.ended:
+        return
+    runs = list_runs(db, "sweep_id = ?", sweep.id)
+    if any(run.state == "finished" for run in runs):
+        return
+    failed = [run for run in runs if count_failures(db, run)]
+    if len(failed) >= BREAKER_FAILURES:
+        reason = f"{len(failed)} configurations failed before any finished"
+        update_sweep(db, sweep, backend.now(), state="FINISHED", stop_reason=reason)
+        for run in failed:
+            if run.queued:
+                change_run(db, run, state="failed", queued=0)
 
 
 def finish_if_complete(backend: Backend, db: Connection, sweep: Sweep) -> Sweep:
@@ -55,15 +102,6 @@ def finish_if_complete(backend: Backend, db: Connection, sweep: Sweep) -> Sweep:
     return update_sweep(db, sweep, backend.now(), state="FINISHED")
 
 
-def end_silent_runs(backend: Backend) -> None:
-    """End runs of which nothing was heard for too long; called every few seconds."""
-    with backend.store.transaction() as db:
-        started = "started_at IS NOT NULL AND state IN ('running', 'preempting')"
-        for run in list_runs(db, started):
-            if backend.presence.silence_seconds("run", run.id) >= backend.patience.silence_seconds:
-                abandon_run(backend, db, run)
-
-
 def finish_if_target_reached(backend: Backend, db: Connection, run: Run) -> None:
     """End a sweep early once a run's summary has reached `metric.target`."""
     if run.sweep_id is None:
@@ -72,9 +110,31 @@ def finish_if_target_reached(backend: Backend, db: Connection, run: Run) -> None
     metric = sweep.settings.get("metric")
     if sweep.ended or not isinstance(metric, dict) or metric.get("target") is None:
         return
-    value = metric_value(parse_row(run.summary) or {}, str(metric.get("name")))
+    goal = sweep.metric_goal
+    value = metric_value(parse_row(run.summary) or {}, str(metric.get("name")), goal)
     if value is None:
         return
-    maximize = sweep.metric_goal == "maximize"
-    if value >= metric["target"] if maximize else value <= metric["target"]:
+    if value >= metric["target"] if goal == "maximize" else value <= metric["target"]:
         update_sweep(db, sweep, backend.now(), state="FINISHED")
+
+
+def end_silent_runs(backend: Backend) -> None:
+    """End runs of which nothing was heard for too long; called every few seconds."""
+    with backend.store.transaction() as db:
+        for run in list_runs(db, "state IN ('running', 'preempting')"):
+            silence = backend.presence.silence_seconds("run", run.id)
+            if silence >= backend.patience.silence_seconds:
+                abandon_run(backend, db, run)
+
+
+def requeue_failed(backend: Backend, db: Connection, sweep: Sweep) -> int:
+    """Hand out again what failed, crashed or was killed; reopen the sweep; return how many."""
+    early = "" if "early_terminate" in sweep.settings else ", 'killed'"
+    runs = list_runs(
+        db, f"sweep_id = ? AND queued = 0 AND state IN ('failed', 'crashed'{early})", sweep.id
+    )
+    for run in runs:
+        change_run(db, run, state="preempted", queued=1)
+    update_sweep(db, sweep, backend.now(), state="RUNNING", stop_reason=None)
+    finish_if_complete(backend, db, sweep_by_id(db, sweep.id))
+    return len(runs)

@@ -9,13 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from deployer.backend.context import Backend
-from deployer.backend.ending import end_run, finish_if_target_reached
+from deployer.backend.ending import end_run, finish_if_target_reached, marks_of
 from deployer.backend.lifecycle import judge_exit
 from deployer.backend.lines import FILE_STREAMS, write_lines
-from deployer.backend.runs import Run, change_run
+from deployer.backend.runs import Run, change_run, last_cause, reopen_attempt
 from deployer.backend.store import Connection
 
 SUMMARY_FILE = "wandb-summary.json"
+# A supervisor adds it to `preempting`: this attempt is over even if the trainer exits with 0.
+INTERRUPTED_MARK = "deployerInterrupted"
 
 
 def apply_chunk(
@@ -23,12 +25,20 @@ def apply_chunk(
 ) -> dict[str, Any]:
     """Store one chunk of a run's stream and return the reply; `stopped` asks the run to stop."""
     backend.presence.seen("run", run.id)
-    run = change_run(db, run, heartbeat_at=backend.now(), vanished_at=None)
+    run = _revived(db, change_run(db, run, heartbeat_at=backend.now(), vanished_at=None))
     for name, part in (chunk.get("files") or {}).items():
         run = _apply_file(backend, db, run, name, part)
     if not run.ended_at:
         run = _apply_state(backend, db, run, chunk)
     return {"stopped": True} if run.stop_requested_at and not run.ended_at else {}
+
+
+def _revived(db: Connection, run: Run) -> Run:
+    """Set a run going again that was only silent, if nobody else has it yet."""
+    if run.queued and run.exit_code is None and last_cause(db, run) == "node":
+        reopen_attempt(db, run)
+        return change_run(db, run, state="running", queued=0, ended_at=None)
+    return run
 
 
 def _apply_file(backend: Backend, db: Connection, run: Run, name: str, part: dict[str, Any]) -> Run:
@@ -44,9 +54,9 @@ def _apply_file(backend: Backend, db: Connection, run: Run, name: str, part: dic
 
 def _apply_state(backend: Backend, db: Connection, run: Run, chunk: dict[str, Any]) -> Run:
     if chunk.get("preempting"):
-        run = change_run(db, run, preempting=1, state="preempting")
+        interrupted = int(bool(run.interrupted or chunk.get(INTERRUPTED_MARK)))
+        run = change_run(db, run, preempting=1, interrupted=interrupted, state="preempting")
     if not chunk.get("complete"):
         return run
     exit_code = int(chunk.get("exitcode") or 0)
-    outcome = judge_exit(exit_code, bool(run.preempting), run.stop_requested_at is not None)
-    return end_run(backend, db, run, outcome, exit_code)
+    return end_run(backend, db, run, judge_exit(exit_code, marks_of(run)), exit_code)

@@ -1,6 +1,7 @@
 """What becomes of a run: pure rules from what happened to W&B's states.
 
 Sources: W&B's documented run states, and what its own server was seen to do with exit records.
+A run that will be handed out again is `preempted`, whatever ended its attempt.
 """
 
 from __future__ import annotations
@@ -8,10 +9,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Cause = Literal["finished", "stopped", "interrupted", "own failure", "never started", "lost"]
+Cause = Literal[
+    "finished",
+    "stopped",
+    "interrupted",  # its supervisor ended it, or the trainer said that it was being preempted
+    "own failure",
+    "never started",  # ended without `wandb.init`
+    "signal",  # gone without an exit record while its agent lived: a signal, or out of memory
+    "node",  # gone together with its agent
+    "lost reply",  # the agent never received it
+    "healed",  # asked for again by hand
+]
+OWN_FAILURES: tuple[Cause, ...] = ("own failure", "never started")
 
 # A reply can be lost and a trainer can die before `wandb.init`: the server cannot tell them apart.
 MAX_DELIVERIES = 3
+# The SDK's first retry of a lost reply comes after 2 s; an agent that got it asks again after 5 s.
+LOST_REPLY_SECONDS = 4.0
+# Different configurations that fail before any has finished: then the script is broken.
+BREAKER_FAILURES = 3
 
 
 @dataclass(frozen=True)
@@ -30,6 +46,16 @@ class Patience:
 
 
 @dataclass(frozen=True)
+class Marks:
+    """What is known about an attempt when it ends."""
+
+    started: bool
+    preempting: bool
+    interrupted: bool
+    stopping: bool
+
+
+@dataclass(frozen=True)
 class Outcome:
     """How an attempt ended: the run's state, why, and whether it is handed out again."""
 
@@ -38,23 +64,35 @@ class Outcome:
     queued: bool = False
 
 
-def judge_exit(exit_code: int, preempting: bool, stopping: bool) -> Outcome:
-    """Judge an exit record, as W&B does."""
+def requeue(cause: Cause) -> Outcome:
+    """Return the outcome of an attempt that is followed by another."""
+    return Outcome("preempted", cause, queued=True)
+
+
+def judge_exit(exit_code: int, marks: Marks) -> Outcome:
+    """Judge an exit record as W&B does, but for a run whose supervisor said it interrupts it."""
+    if marks.interrupted or (marks.preempting and exit_code):
+        return requeue("interrupted")
     if exit_code == 0:
         return Outcome("finished", "finished")
-    if preempting:
-        return Outcome("preempted", "interrupted", queued=True)
-    if stopping:
+    if marks.stopping:
         return Outcome("killed", "stopped")
     return Outcome("failed", "own failure")
 
 
-def judge_disappearance(started: bool, preempting: bool, stopping: bool) -> Outcome:
-    """Judge an attempt that ended without an exit record: a signal, or a machine that went away."""
-    if preempting:
-        return Outcome("preempted", "interrupted", queued=True)
-    if stopping:
+def judge_disappearance(marks: Marks, agent_is_there: bool) -> Outcome:
+    """Judge an attempt that ended without an exit record."""
+    if marks.preempting or marks.interrupted:
+        return requeue("interrupted")
+    if marks.stopping:
         return Outcome("killed", "stopped")
-    if not started:
-        return Outcome("failed", "never started")
-    return Outcome("crashed", "lost", queued=True)
+    if not agent_is_there:
+        return requeue("node")
+    return requeue("signal") if marks.started else Outcome("failed", "never started")
+
+
+def judge_failure(outcome: Outcome, failures_before: int, retries: int) -> Outcome:
+    """Give a run that failed by itself another attempt while it has retries left."""
+    if outcome.cause in OWN_FAILURES and failures_before < retries:
+        return requeue(outcome.cause)
+    return outcome

@@ -12,7 +12,8 @@ MIGRATIONS = (
         created_at REAL NOT NULL
     );
     CREATE TABLE keys (
-        hash TEXT PRIMARY KEY,
+        id INTEGER PRIMARY KEY,
+        hash TEXT NOT NULL UNIQUE,
         user_id INTEGER NOT NULL REFERENCES users,
         sweep_id INTEGER REFERENCES sweeps,
         agent_name TEXT,
@@ -38,6 +39,7 @@ MIGRATIONS = (
         seed TEXT NOT NULL,
         expected INTEGER,
         request_key TEXT NOT NULL,
+        stop_reason TEXT,
         controller TEXT,
         scheduler TEXT,
         created_at REAL NOT NULL,
@@ -48,6 +50,7 @@ MIGRATIONS = (
     CREATE TABLE agents (
         id INTEGER PRIMARY KEY,
         sweep_id INTEGER NOT NULL REFERENCES sweeps,
+        key_id INTEGER REFERENCES keys,
         name TEXT NOT NULL,
         host TEXT NOT NULL,
         created_at REAL NOT NULL,
@@ -67,9 +70,11 @@ MIGRATIONS = (
         queued INTEGER NOT NULL DEFAULT 0,
         stop_requested_at REAL,
         preempting INTEGER NOT NULL DEFAULT 0,
+        interrupted INTEGER NOT NULL DEFAULT 0,
         agent_id INTEGER REFERENCES agents,
         attempt INTEGER NOT NULL DEFAULT 1,
         deliveries INTEGER NOT NULL DEFAULT 0,
+        delivered_at REAL,
         reported INTEGER NOT NULL DEFAULT 0,
         resuming INTEGER NOT NULL DEFAULT 0,
         started_at REAL,

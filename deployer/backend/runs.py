@@ -20,10 +20,11 @@ ACTIVE = ("pending", "running", "preempting")
 class Run:
     """A run as it is stored; `config` and `summary` are JSON text that may hold bare NaN.
 
-    `queued` is 1 while the run waits to be handed out again. `deliveries` counts how often this
-    attempt was sent to its agent; `reported` is 1 once the agent named it as alive; `started_at` is
-    None until the trainer's first `wandb.init`, and `resuming` is 1 if that asked where to go on.
-    `vanished_at` is when the agent stopped naming it without an exit record.
+    `queued` is 1 while the run waits to be handed out again. `interrupted` is 1 once a supervisor
+    has said that it ends this attempt, whatever the exit code will be. `deliveries` counts how
+    often this attempt was sent to its agent; `reported` is 1 once the agent named it as alive;
+    `started_at` is None until the trainer's first `wandb.init`, and `resuming` is 1 if that asked
+    where to go on. `vanished_at` is when the agent stopped naming it without an exit record.
     """
 
     id: int
@@ -37,9 +38,11 @@ class Run:
     queued: int
     stop_requested_at: float | None
     preempting: int
+    interrupted: int
     agent_id: int | None
     attempt: int
     deliveries: int
+    delivered_at: float | None
     reported: int
     resuming: int
     started_at: float | None
@@ -77,6 +80,24 @@ class Run:
         return args
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """One time that a run was handed out; `cause` says why it ended, None while it lasts."""
+
+    run_id: int
+    number: int
+    agent_id: int | None
+    assigned_at: float
+    ended_at: float | None
+    cause: str | None
+    exit_code: int | None
+
+
+def list_attempts(db: Connection, run: Run) -> list[Attempt]:
+    """Return a run's attempts, first to last."""
+    return select(db, Attempt, "attempts WHERE run_id = ? ORDER BY number", [run.id])
+
+
 def assign_run(
     db: Connection, sweep: Sweep, agent: Agent, ordinal: int, args: dict[str, Any], now: float
 ) -> Run:
@@ -111,10 +132,12 @@ def reassign_run(db: Connection, run: Run, agent: Agent, now: float) -> Run:
         state="pending",
         queued=0,
         preempting=0,
+        interrupted=0,
         stop_requested_at=None,
         attempt=number,
         agent_id=agent.id,
         deliveries=0,
+        delivered_at=None,
         reported=0,
         resuming=0,
         started_at=None,
@@ -124,12 +147,36 @@ def reassign_run(db: Connection, run: Run, agent: Agent, now: float) -> Run:
     )
 
 
+def repeat_attempt(db: Connection, run: Run, cause: str, now: float) -> Run:
+    """Count what was sent to the same agent once more as another attempt."""
+    settle_attempt(db, run, cause, None, now)
+    number = run.attempt + 1
+    insert(db, "attempts", run_id=run.id, number=number, agent_id=run.agent_id, assigned_at=now)
+    return change_run(db, run, attempt=number)
+
+
 def settle_attempt(db: Connection, run: Run, cause: str, exit_code: int | None, now: float) -> None:
     """Write down how the run's present attempt ended; the first word stays."""
     db.execute(
         "UPDATE attempts SET ended_at = ?, cause = ?, exit_code = ?"
         " WHERE run_id = ? AND number = ? AND ended_at IS NULL",
         (now, cause, exit_code, run.id, run.attempt),
+    )
+
+
+def last_cause(db: Connection, run: Run) -> str | None:
+    """Return why the run's present attempt ended, None while it lasts."""
+    found = db.execute(
+        "SELECT cause FROM attempts WHERE run_id = ? AND number = ?", (run.id, run.attempt)
+    ).fetchone()
+    return found[0] if found else None
+
+
+def reopen_attempt(db: Connection, run: Run) -> None:
+    """Take back that the run's present attempt has ended."""
+    db.execute(
+        "UPDATE attempts SET ended_at = NULL, cause = NULL WHERE run_id = ? AND number = ?",
+        (run.id, run.attempt),
     )
 
 
@@ -179,9 +226,17 @@ def list_runs(db: Connection, tail: str, *values: Any) -> list[Run]:
 
 
 def check_writer(db: Connection, caller: Caller, run: Run) -> None:
-    """Refuse with 403 an agent's key on a run that this agent does not hold."""
+    """Refuse with 403 an agent's key on a run that this agent does not hold.
+
+    A newer key of the same agent may write: a supervisor that was started again cleans up after
+    the one before it. An older one may not, so an orphan never writes into its successor's run.
+    """
     if caller.sweep_id is None:
         return
     agent = select_one(db, Agent, "agents WHERE id = ?", run.agent_id)
-    if run.sweep_id != caller.sweep_id or agent is None or agent.name != caller.agent_name:
+    if (
+        agent is None
+        or (run.sweep_id, agent.name) != (caller.sweep_id, caller.agent_name)
+        or caller.key_id < (agent.key_id or 0)
+    ):
         raise Refusal(403, f"run {run.name} belongs to another agent")

@@ -6,6 +6,7 @@ import json
 import logging
 import sqlite3
 from collections.abc import Mapping
+from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ def build_schema(plain: bool) -> GraphQLSchema:
         ScalarType("JSONString", serializer=_as_json_text, value_parser=_as_json_text),
     ]
     if not plain:
-        bindables += [extension.mutation, extension.run]
+        bindables += [extension.mutation, extension.sweep, extension.run, extension.attempt]
     return make_executable_schema(schema_text(plain), *bindables, convert_names_case=True)
 
 
@@ -121,9 +122,9 @@ def _failure(error: GraphQLError) -> Reply:
         return 400, _refused(error.message)
     if isinstance(cause, Refusal):
         return cause.status, _refused(cause.message)
-    if isinstance(cause, sqlite3.OperationalError):
-        logger.error("the database is away: %s", cause)
-        return 503, _refused(f"the database is away: {cause}")
+    if isinstance(cause, sqlite3.OperationalError | OSError | BrokenProcessPool):
+        logger.error("trying again may help: %s", cause)
+        return 503, _refused(f"trying again may help: {cause}")
     logger.error("a resolver failed", exc_info=cause)
     return 500, _refused("internal error; the backend's log says more")
 

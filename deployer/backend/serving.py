@@ -15,6 +15,7 @@ import uvicorn
 
 from deployer.backend.accounts import create_user, new_key
 from deployer.backend.app import build_app
+from deployer.backend.clock import wall_clock
 from deployer.backend.context import Backend
 from deployer.backend.early_termination import EarlyTermination
 from deployer.backend.ending import end_silent_runs
@@ -41,7 +42,8 @@ def serve(host: str, port: int, data: Path, plain: bool = False) -> None:
     folder is being served already, or the port is taken.
     """
     with FolderLock(data):
-        backend = Backend(data, plain, _patience())
+        now = wall_clock(os.environ.get("DEPLOYER_BACKEND_CLOCK_FILE"))
+        backend = Backend(data, plain, _patience(), now)
         ensure_first_user(backend)
         listener = _listen(host, port or _remembered_port(data))
         url = f"http://{_shown_host(host)}:{listener.getsockname()[1]}"

@@ -19,13 +19,17 @@ from deployer.backend.store import Connection, insert, select, select_one, updat
 
 # W&B's command line repeats a creation whose reply was lost, with the same text and no id.
 REPEAT_WINDOW_SECONDS = 60
+DEFAULT_RETRIES = 1
 ENDED = ("FINISHED", "CANCELED")
 STATES = ("PENDING", "RUNNING", "PAUSED", *ENDED)
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep; `expected` is the number of configurations, None for an endless one."""
+    """A sweep; `expected` is the number of configurations, None for an endless one.
+
+    `stop_reason` says why the server itself stopped it before its end.
+    """
 
     id: int
     project_id: int
@@ -37,6 +41,7 @@ class Sweep:
     state: str
     seed: str
     expected: int | None
+    stop_reason: str | None
     controller: str | None
     scheduler: str | None
     created_at: float
@@ -61,6 +66,12 @@ class Sweep:
     def metric_goal(self) -> str:
         """Return `minimize` or `maximize`."""
         return metric_goal(self.settings)
+
+    @property
+    def retries(self) -> int:
+        """Return how often a run that fails by itself is tried again."""
+        retries = self.settings.get("retries", DEFAULT_RETRIES)
+        return retries if type(retries) is int else DEFAULT_RETRIES
 
     @property
     def ended(self) -> bool:

@@ -83,7 +83,7 @@ def test_a_run_whose_delivery_was_lost_comes_again_to_the_same_agent(client: Cli
 
 
 def test_a_trainer_that_dies_before_init_is_failed_after_three_deliveries(client: Client) -> None:
-    sweep = client.create_sweep(grid(x=[1]))
+    sweep = client.create_sweep({**grid(x=[1]), "retries": 0})
     agent = client.create_agent(sweep)
     deliveries = [client.heartbeat(agent)[0]["type"] for _ in range(3)]
     assert deliveries == ["run"] * 3
@@ -92,7 +92,7 @@ def test_a_trainer_that_dies_before_init_is_failed_after_three_deliveries(client
 
 
 def test_a_trainer_that_was_alive_and_never_called_init_is_failed(client: Client) -> None:
-    sweep = client.create_sweep(grid(x=[1]))
+    sweep = client.create_sweep({**grid(x=[1]), "retries": 0})
     agent = client.create_agent(sweep)
     run = client.heartbeat(agent)[0]["run_id"]
     assert client.heartbeat(agent, [run]) == []

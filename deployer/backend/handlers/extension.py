@@ -8,15 +8,21 @@ from ariadne import MutationType, ObjectType
 
 from deployer.backend.accounts import create_agent_key
 from deployer.backend.agents import Agent
+from deployer.backend.ending import requeue_failed
 from deployer.backend.handlers.sweep import named_sweep
-from deployer.backend.handlers.wire import Info, transaction
+from deployer.backend.handlers.wire import Info, iso_time, transaction
 from deployer.backend.projects import get_project
 from deployer.backend.refusal import Refusal
-from deployer.backend.runs import Run
-from deployer.backend.store import select_one
+from deployer.backend.runs import Attempt, Run, list_attempts
+from deployer.backend.store import Connection, select_one
+from deployer.backend.sweeps import Sweep
 
 mutation = MutationType()
+sweep = ObjectType("Sweep")
+sweep.set_alias("deployerStopReason", "stop_reason")
 run = ObjectType("Run")
+attempt = ObjectType("DeployerAttempt")
+attempt.set_alias("exitcode", "exit_code")
 
 
 @mutation.field("deployerCreateAgentKey")
@@ -25,16 +31,54 @@ def resolve_create_agent_key(_: Any, info: Info, input: dict[str, Any]) -> dict[
     request = info.context
     if request.caller.sweep_id is not None:
         raise Refusal(403, "an agent's key cannot make keys")
-    entity, _slash, rest = input["sweep_path"].partition("/")
-    project_name, _slash, sweep_name = rest.partition("/")
     with transaction(info) as db:
-        project = get_project(db, request.caller, entity, project_name)
-        sweep = named_sweep(db, project, sweep_name)
+        row = _sweep_at(info, db, input["sweep_path"])
         now = request.backend.now()
-        return {"key": create_agent_key(db, request.caller, sweep.id, input["agent_name"], now)}
+        return {"key": create_agent_key(db, request.caller, row.id, input["agent_name"], now)}
+
+
+@mutation.field("deployerRequeue")
+def resolve_requeue(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    """Hand out again what failed; asking twice changes nothing more."""
+    if info.context.caller.sweep_id is not None:
+        raise Refusal(403, "an agent's key cannot change sweeps")
+    with transaction(info) as db:
+        row = _sweep_at(info, db, input["sweep_path"])
+        return {"requeued": requeue_failed(info.context.backend, db, row)}
+
+
+def _sweep_at(info: Info, db: Connection, path: str) -> Sweep:
+    if path.count("/") != 2:
+        raise Refusal(400, f"{path!r} is not ENTITY/PROJECT/SWEEP_ID")
+    entity, project_name, sweep_name = path.split("/")
+    project = get_project(db, info.context.caller, entity, project_name)
+    return named_sweep(db, project, sweep_name)
 
 
 @run.field("deployerAgent")
 def resolve_agent(row: Run, info: Info) -> Agent | None:
     with transaction(info) as db:
         return select_one(db, Agent, "agents WHERE id = ?", row.agent_id)
+
+
+@run.field("deployerAttempts")
+def resolve_attempts(row: Run, info: Info) -> list[Attempt]:
+    with transaction(info) as db:
+        return list_attempts(db, row)
+
+
+@attempt.field("agentName")
+def resolve_agent_name(row: Attempt, info: Info) -> str | None:
+    with transaction(info) as db:
+        agent = select_one(db, Agent, "agents WHERE id = ?", row.agent_id)
+    return agent.name if agent else None
+
+
+@attempt.field("assignedAt")
+def resolve_assigned_at(row: Attempt, _: Info) -> str | None:
+    return iso_time(row.assigned_at)
+
+
+@attempt.field("endedAt")
+def resolve_ended_at(row: Attempt, _: Info) -> str | None:
+    return iso_time(row.ended_at)

@@ -7,6 +7,7 @@ from typing import Any
 from ariadne import MutationType, ObjectType
 
 from deployer.backend.agents import Agent, create_agent, find_agent, list_agents
+from deployer.backend.dispatch import succeed_predecessors
 from deployer.backend.filters import parse_filter, sort_runs
 from deployer.backend.handlers.wire import (
     Info,
@@ -103,7 +104,9 @@ def resolve_create_agent(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
         if request.caller.sweep_id not in (None, row.id):
             raise Refusal(403, "this agent's key is for another sweep")
         now = request.backend.now()
-        return {"agent": create_agent(db, request.caller, row, input["host"], now)}
+        agent = create_agent(db, request.caller, row, input["host"], now)
+        succeed_predecessors(request.backend, db, agent)
+        return {"agent": agent}
 
 
 def named_sweep(db: Connection, project: Project, name: str) -> Sweep:
