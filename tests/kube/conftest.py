@@ -15,6 +15,19 @@ from tests.kube.cluster import Cluster, join_cluster, start_cluster
 from tests.kube.describe import describe_namespace
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the marker that every test of this folder has."""
+    config.addinivalue_line("markers", "kube: needs a test cluster (root, Debian; built once)")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of this folder, and with them the build of a cluster, out of `make check`."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.kube)
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Run one cluster with one real node for the whole run; pytest-xdist's workers share it."""

@@ -203,7 +203,6 @@ def test_static_volume_is_shared_by_pods(cluster: Cluster, namespace: str, tmp_p
     assert (tmp_path / "x").read_text() == "kept"
 
 
-@pytest.mark.slow
 def test_cluster_heals_from_lost_servers_and_nodes(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(2, short_timeouts=True)
     cluster.create(build_pod("p", ["sleep", "3600"]), "default")
@@ -219,7 +218,6 @@ def test_cluster_heals_from_lost_servers_and_nodes(make_cluster: Callable[..., C
     cluster.wait_for("pod/p", "delete")
 
 
-@pytest.mark.slow
 def test_nothing_is_left_behind_when_pytest_is_killed() -> None:
     code = (
         "import time; from tests.kube.cluster import start_cluster; c = start_cluster();"
