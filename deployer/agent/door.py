@@ -17,6 +17,8 @@ from .outcome import FINISHED, MISCONFIGURED, SWEEP_ENDED, Ending
 TIMEOUT_SECONDS = 20.0
 CHILD_SECONDS = 60  # a server that drips byte by byte outwits the socket's time-out
 MAX_REPLY_BYTES = 1 << 20
+MAX_MESSAGE_CHARACTERS = 500
+LOOPBACK = ("localhost", "127.", "[::1]")
 
 VIEWER = "query Viewer { viewer { id entity username } }"
 SWEEP_STATE = """
@@ -109,20 +111,12 @@ def _post(
     import urllib.error
     import urllib.request
 
-    class NoRedirects(urllib.request.HTTPRedirectHandler):
-        """A redirect would carry the key to another host."""
-
-        def redirect_request(self, *_: Any) -> None:
-            return None
-
     body = json.dumps({"query": query, "variables": variables}).encode()
     token = base64.b64encode(f"api:{key}".encode()).decode()
     headers = {"Content-Type": "application/json", "Authorization": f"Basic {token}"}
     request = urllib.request.Request(f"{base_url}/graphql", body, headers)
     try:
-        with urllib.request.build_opener(NoRedirects).open(
-            request, timeout=TIMEOUT_SECONDS
-        ) as reply:
+        with _open(request) as reply:
             return _parse_reply(reply.read(MAX_REPLY_BYTES))
     except urllib.error.HTTPError as error:
         text = _server_message(error.read(MAX_REPLY_BYTES)) or error.reason
@@ -135,6 +129,21 @@ def _post(
         return None, Answer(0, error=f"{base_url} does not answer: {reason}")
 
 
+def _open(request: Any) -> Any:
+    import urllib.request
+
+    class NoRedirects(urllib.request.HTTPRedirectHandler):
+        """A redirect would carry the key to another host."""
+
+        def redirect_request(self, *_: Any) -> None:
+            return None
+
+    # A proxy cannot reach what listens on this machine alone.
+    proxies: Optional[Dict[str, str]] = {} if request.host.startswith(LOOPBACK) else None
+    opener = urllib.request.build_opener(NoRedirects, urllib.request.ProxyHandler(proxies))
+    return opener.open(request, timeout=TIMEOUT_SECONDS)
+
+
 def _parse_reply(body: bytes) -> Tuple[Optional[Dict[str, Any]], Optional[Answer]]:
     reply = json.loads(body)
     message = _server_message(body)
@@ -144,6 +153,6 @@ def _parse_reply(body: bytes) -> Tuple[Optional[Dict[str, Any]], Optional[Answer
 def _server_message(body: bytes) -> str:
     """Return the first error's own sentence from a GraphQL reply, or nothing."""
     try:
-        return str(json.loads(body)["errors"][0]["message"])
+        return str(json.loads(body)["errors"][0]["message"])[:MAX_MESSAGE_CHARACTERS]
     except (ValueError, LookupError, TypeError):
         return ""

@@ -99,9 +99,10 @@ def list_own() -> List[Process]:
     """Return all living processes below this one, which must be their subreaper; reaps the others.
 
     The process table cannot be read in one go, so that a chain of parents may seem cut. Only the
-    kernel's word that there are no children at all is proof that nothing is left.
+    kernel's word that there are no children at all is proof that nothing is left. One whose last
+    thread hangs in the kernel for longer than KILL_SECONDS cannot be helped and is passed over.
     """
-    while True:
+    for _ in range(int(KILL_SECONDS / POLL_SECONDS)):
         reap()
         try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -111,6 +112,7 @@ def list_own() -> List[Process]:
         if found:
             return found
         time.sleep(POLL_SECONDS)
+    return []
 
 
 def list_descendants(ancestor: int) -> List[Process]:

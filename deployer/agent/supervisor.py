@@ -81,6 +81,8 @@ class Supervisor:
         """Name what makes every start useless, before any server is asked."""
         if self.settings.sweep_path.count("/") != 2:
             return f"{self.settings.sweep_path!r} is not ENTITY/PROJECT/SWEEP_ID"
+        if not self.settings.base_url.startswith(("http://", "https://")):
+            return f"WANDB_BASE_URL {self.settings.base_url!r} is not an address"
         if not self.environment.get("WANDB_API_KEY"):
             return "WANDB_API_KEY is not set"
         wandb = importlib.util.find_spec("wandb")
@@ -103,15 +105,17 @@ class Supervisor:
         """Ask the server for the sweep; broken off as soon as somebody asks us to leave."""
         key = self.environment["WANDB_API_KEY"]
         child, pipe = fork_question(self.settings.base_url, key, self.settings.sweep_path)
-        while child not in self.exit_statuses and not self.asked_to:
+        self.exit_statuses.clear()  # process ids come round again
+        while child not in self.exit_statuses:
             self._pause(TICK_SECONDS)
-        if child not in self.exit_statuses:
-            send_signal(child, signal.SIGKILL)
+            if self.asked_to:
+                send_signal(child, signal.SIGKILL)
         return read_answer(pipe)
 
     def _run_agent(self) -> Ending:
         reader = LogReader(self.settings.log_path, None if self.settings.detach else 1)
         agent = self._start_agent()
+        self.exit_statuses.clear()
         self.status.change(state="running", reason="", agent_process_id=agent)
         self._follow(agent, reader)
         # Killed, not asked: an agent that sees its run end would fetch the next one.
@@ -122,7 +126,9 @@ class Supervisor:
         return self.asked_to or self._judge(self.exit_statuses[agent])
 
     def _start_agent(self) -> int:
-        command = [sys.executable, "-m", "wandb", "agent", self.settings.sweep_path]
+        # As with the command `wandb`, files of the project must not stand in for modules.
+        safely = ["-P"] if sys.version_info >= (3, 11) else []
+        command = [sys.executable, *safely, "-m", "wandb", "agent", self.settings.sweep_path]
         log = os.open(self.settings.log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             return spawn(command, agent_environment(self.settings, self.environment), log)

@@ -108,6 +108,20 @@ def test_78_for_what_is_no_sweep_path(bench: Bench) -> None:
     assert (code, "is not ENTITY/PROJECT/SWEEP_ID" in output) == (78, True), output
 
 
+def test_78_for_what_is_no_address(bench: Bench) -> None:
+    code, output = bench.start("a/b/c", url="localhost:8080").wait()
+    assert (code, "'localhost:8080' is not an address" in output) == (78, True), output
+
+
+def test_a_proxy_is_not_asked_for_a_server_on_this_machine(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = bench.create_sweep()
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    code, output = bench.start(path, key=FOREIGN_KEY).wait()
+    assert (code, "the key was refused" in output) == (78, True), output
+
+
 def test_zero_without_starting_an_agent_on_a_sweep_that_has_ended(bench: Bench) -> None:
     path = bench.create_sweep()
     set_sweep_state(bench.client, get_sweep(bench.client, path), "CANCELED")
