@@ -53,7 +53,8 @@ export function showBytes(bytes) {
   return `${unit ? size.toFixed(1) : size} ${units[unit]}`;
 }
 
-export const showTime = (seconds) => new Date(seconds * 1000).toLocaleString();
+export const showTime = (seconds) =>
+  new Date(seconds * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
 
 export const state = (word) => el("span", { class: `state ${word}` }, word);
 

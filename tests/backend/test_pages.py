@@ -1,0 +1,337 @@
+"""The results pages over HTTP: logging in, who sees what, and what the scripts are given."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import secrets
+from typing import Any
+
+import pytest
+import requests  # noqa: TID251 - a test is a client of its own
+
+from deployer.backend.daemon import add_user
+from deployer.backend.pages.command_line import build_command_line
+from deployer.backend.pages.curves import POINTS_PER_CURVE, build_all_curves, build_curve
+from tests.backend.client import Client, grid
+from tests.conftest import FOREIGN_KEY, ServedBackend
+
+AGENT_KEY = (
+    "mutation K($path: String!) { deployerCreateAgentKey("
+    'input: {sweepPath: $path, agentName: "a"}) { key } }'
+)
+
+
+@pytest.fixture
+def client(backend: ServedBackend, request: pytest.FixtureRequest) -> Client:
+    return Client.of(backend, re.sub(r"\W+", "-", request.node.name))
+
+
+@pytest.fixture
+def browser(backend: ServedBackend) -> requests.Session:
+    """A logged-in browser without its scripts."""
+    session = requests.Session()
+    assert log_in(session, backend.url, backend.key).status_code == 303
+    return session
+
+
+def log_in(session: requests.Session, url: str, key: str, place: str = "/") -> requests.Response:
+    address = f"{url}/login"
+    return session.post(
+        address, {"key": key}, params={"next": place}, allow_redirects=False, timeout=30
+    )
+
+
+def read(browser: requests.Session, client: Client, place: str = "") -> Any:
+    """Return the data of a page of the client's project, parsed as a browser parses it."""
+    address = f"{client.url}/api/pages/{client.entity}/{client.project}{place}"
+    reply = browser.get(address, timeout=30)
+    assert reply.status_code == 200, reply.text
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is not JSON")
+
+    return json.loads(reply.text, parse_constant=refuse)
+
+
+def page(client: Client, place: str = "") -> str:
+    return f"{client.url}/{client.entity}/{client.project}{place}"
+
+
+def test_a_page_asks_for_the_key_and_comes_back(client: Client) -> None:
+    sweep = client.create_sweep(grid(x=[1]))
+    session = requests.Session()
+    asked = session.get(page(client, f"/sweeps/{sweep}"), timeout=30)
+    place = f"/{client.entity}/{client.project}/sweeps/{sweep}"
+    assert asked.history[0].status_code == 303
+    assert asked.url == f"{client.url}/login?next={place}"
+    form = re.search(r'action="([^"]+)"', asked.text)
+    assert form
+    reply = session.post(client.url + form[1], {"key": client.key}, timeout=30)
+    assert reply.url == client.url + place
+    assert reply.status_code == 200
+
+
+def test_the_cookie_is_out_of_reach_and_holds_no_key(backend: ServedBackend) -> None:
+    reply = log_in(requests.Session(), backend.url, backend.key)
+    cookie = reply.headers["set-cookie"]
+    assert {"HttpOnly", "SameSite=strict", "Path=/"} <= {part.strip() for part in cookie.split(";")}
+    assert backend.key not in cookie + reply.headers["location"] + reply.text
+
+
+@pytest.mark.parametrize("key", ["", "short", FOREIGN_KEY])
+def test_a_wrong_key_is_refused_and_not_repeated(backend: ServedBackend, key: str) -> None:
+    reply = log_in(requests.Session(), backend.url, key)
+    assert reply.status_code == 401
+    assert "This key is not valid here." in reply.text
+    assert "set-cookie" not in reply.headers
+    assert FOREIGN_KEY not in reply.text
+
+
+def test_an_agents_key_cannot_log_in(client: Client) -> None:
+    path = f"{client.entity}/{client.project}/{client.create_sweep(grid(x=[1]))}"
+    key = client.ask(AGENT_KEY, path=path)["deployerCreateAgentKey"]["key"]
+    reply = log_in(requests.Session(), client.url, key)
+    assert reply.status_code == 403
+    assert "set-cookie" not in reply.headers
+
+
+@pytest.mark.parametrize("place", ["//evil.example/", "https://evil.example/", "/\\evil.example"])
+def test_the_way_back_never_leaves_the_site(backend: ServedBackend, place: str) -> None:
+    reply = log_in(requests.Session(), backend.url, backend.key, place)
+    assert reply.headers["location"] == "/"
+
+
+def test_what_comes_back_in_the_form_is_escaped(backend: ServedBackend) -> None:
+    nasty = '/"><script>alert(1)</script>'
+    reply = requests.get(f"{backend.url}/login", params={"next": nasty}, timeout=30)
+    assert "<script>" not in reply.text
+
+
+def test_signing_out_ends_the_session_on_the_server(
+    backend: ServedBackend, browser: requests.Session
+) -> None:
+    kept = dict(browser.cookies)
+    assert browser.get(f"{backend.url}/api/pages/", timeout=30).status_code == 200
+    browser.post(f"{backend.url}/logout", timeout=30)
+    assert not browser.cookies
+    assert requests.get(f"{backend.url}/api/pages/", cookies=kept, timeout=30).status_code == 401
+
+
+@pytest.mark.parametrize("place", ["", "/sweeps/abc", "/runs/abc", "/runs/abc/files/x"])
+def test_data_without_a_session_is_401(client: Client, place: str) -> None:
+    address = f"{client.url}/api/pages/{client.entity}/{client.project}{place}"
+    reply = requests.get(address, auth=("api", client.key), timeout=30)
+    assert reply.status_code == 401
+    assert reply.json() == {"errors": [{"message": "log in first"}]}
+
+
+def test_others_see_nothing(backend: ServedBackend, client: Client) -> None:
+    sweep = client.create_sweep(grid(x=[1]))
+    name, key = f"other-{secrets.token_hex(4)}", secrets.token_hex(20)
+    add_user(backend.data, name, key)
+    other = requests.Session()
+    log_in(other, backend.url, key)
+    for place in ("", f"/sweeps/{sweep}"):
+        assert other.get(page(client, place), timeout=30).status_code == 404
+        address = f"{client.url}/api/pages/{client.entity}/{client.project}{place}"
+        assert other.get(address, timeout=30).status_code == 404
+    home = other.get(f"{backend.url}/api/pages/", timeout=30).json()
+    assert home == {"kind": "home", "entity": name, "projects": []}
+
+
+def test_what_is_not_there_is_a_page_that_says_so(
+    client: Client, browser: requests.Session
+) -> None:
+    client.create_sweep(grid(x=[1]))
+    reply = browser.get(page(client, "/sweeps/<script>"), timeout=30)
+    assert reply.status_code == 404
+    assert f"{client.entity}/{client.project}/&lt;script&gt; not found" in reply.text
+
+
+def test_pages_allow_no_foreign_and_no_inline_scripts(
+    client: Client, browser: requests.Session
+) -> None:
+    client.create_sweep(grid(x=[1]))
+    for address in (f"{client.url}/", page(client), f"{client.url}/login"):
+        reply = browser.get(address, timeout=30)
+        assert reply.headers["content-security-policy"].startswith("default-src 'self';")
+        assert reply.headers["x-content-type-options"] == "nosniff"
+        assert not re.search(r"<script(?![^>]* src=)|<style| style=|\son\w+=", reply.text)
+        links = re.findall(r'(?:src|href)="([^"]+\.(?:js|css|svg))"', reply.text)
+        assert links
+        for link in links:
+            asset = requests.get(client.url + link, timeout=30)
+            assert asset.status_code == 200
+            assert "immutable" in asset.headers["cache-control"]
+
+
+def test_a_sweep_is_ranked_with_its_best_and_its_curves(
+    client: Client, browser: requests.Session
+) -> None:
+    config = grid(lr=[0.1, 0.2, 0.3])
+    config["parameters"]["epochs"] = {"value": 3}
+    sweep = client.create_sweep(config)
+    agent = client.create_agent(sweep, "node-7")
+    losses = {0.1: [3.0, 2.0], 0.2: [3.0, 1.0], 0.3: [3.0, 0.5]}
+    while (run := client.heartbeat(agent)[0])["type"] != "exit":  # a failed one may come again
+        lr = run["args"]["lr"]["value"]
+        client.init_run(run["run_id"], config=json.dumps(run["args"]))
+        client.log(run["run_id"], [{"_step": n, "loss": loss} for n, loss in enumerate(losses[lr])])
+        client.finish(run["run_id"], exit_code=int(lr == 0.3))
+    data = read(browser, client, f"/sweeps/{sweep}")
+    rows = [(r["rank"], r["state"], r["value"], r["parameters"], r["agent"]) for r in data["runs"]]
+    assert data["columns"] == ["lr"]
+    assert data["fixed"] == {"epochs": 3}
+    assert rows == [
+        (1, "finished", 1.0, [0.2], "node-7"),
+        (2, "finished", 2.0, [0.1], "node-7"),
+        (None, "failed", 0.5, [0.3], "node-7"),
+    ]
+    assert data["progress"]["finished"] == 2
+    assert data["progress"]["failed"] == 1
+    assert data["best"] == {"run": f"{sweep}-1", "title": "sweep-2", "value": 1.0}
+    assert data["command"] == "python train.py --epochs=3 --lr=0.2"
+    curves = {curve["run"]: curve["points"] for curve in data["curves"]}
+    assert curves[f"{sweep}-1"] == [[0, 3.0], [1, 1.0]]
+    assert len(curves) == 3
+
+
+def test_a_curve_grows_while_its_run_goes_on(client: Client, browser: requests.Session) -> None:
+    sweep = client.create_sweep(grid(lr=[0.1]))
+    run = client.heartbeat(client.create_agent(sweep))[0]["run_id"]
+    client.init_run(run)
+    client.log(run, [{"_step": 0, "loss": 3.0}])
+    assert read(browser, client, f"/sweeps/{sweep}")["curves"][0]["points"] == [[0, 3.0]]
+    client.log(run, [{"_step": 1, "loss": 2.0}], offset=1)
+    data = read(browser, client, f"/sweeps/{sweep}")
+    assert data["curves"][0]["points"] == [[0, 3.0], [1, 2.0]]
+    assert data["active"] is True
+
+
+def test_users_values_arrive_as_data_and_never_as_markup(
+    client: Client, browser: requests.Session
+) -> None:
+    nasty = "</script><script>alert(1)</script>"
+    values = [nasty, 2**70, None, [1, {"a": nasty}]]
+    sweep = client.create_sweep({**grid(**{nasty: values}), "name": nasty})
+    agent = client.create_agent(sweep)
+    for value in (math.nan, math.inf, -math.inf, None):
+        run = client.heartbeat(agent)[0]
+        client.init_run(run["run_id"], config=json.dumps(run["args"]))
+        client.log(run["run_id"], [{"_step": 0, "loss": 1.0}, {"loss": value, "text": "\ud800"}])
+        client.finish(run["run_id"])
+    data = read(browser, client, f"/sweeps/{sweep}")
+    assert data["title"] == nasty
+    assert data["columns"] == [nasty]
+    shown = [row["parameters"][0] for row in sorted(data["runs"], key=lambda row: row["id"])]
+    assert shown == [nasty, str(2**70), None, [1, {"a": nasty}]]
+    assert {row["value"] for row in data["runs"]} == {"NaN", "Infinity", "-Infinity", None}
+    assert data["best"] is None
+    assert [0, 1.0] in data["curves"][0]["points"]
+    shell = browser.get(page(client, f"/sweeps/{sweep}"), timeout=30)
+    assert nasty not in shell.text
+
+
+def test_a_sweep_without_a_metric_and_an_empty_one(
+    client: Client, browser: requests.Session
+) -> None:
+    config = grid(x=[1])
+    del config["metric"]
+    sweep = client.create_sweep(config)
+    data = read(browser, client, f"/sweeps/{sweep}")
+    assert (data["metric"], data["best"], data["runs"], data["curves"]) == (None, None, [], [])
+    client.work_once(client.create_agent(sweep), loss=1.0)
+    assert len(read(browser, client, f"/sweeps/{sweep}")["runs"]) == 1
+
+
+def test_unchanged_data_is_not_sent_twice(client: Client, browser: requests.Session) -> None:
+    sweep = client.create_sweep(grid(x=[1]))
+    address = f"{client.url}/api/pages/{client.entity}/{client.project}/sweeps/{sweep}"
+    tag = browser.get(address, timeout=30).headers["etag"]
+    again = browser.get(address, headers={"If-None-Match": tag}, timeout=30)
+    assert (again.status_code, again.content) == (304, b"")
+    client.work_once(client.create_agent(sweep), loss=1.0)
+    later = browser.get(address, headers={"If-None-Match": tag}, timeout=30)
+    assert later.status_code == 200
+
+
+def test_a_run_shows_its_curves_console_and_files(
+    client: Client, browser: requests.Session
+) -> None:
+    client.create_sweep(grid(x=[1]))
+    config = {"lr": {"value": 0.1}, "net": {"value": {"depth": 2}}, "_wandb": {"value": {}}}
+    client.init_run("alone", config=json.dumps(config))
+    client.log("alone", [{"_step": n, "loss": n, "val": {"acc": 0.5}} for n in range(3)])
+    lines = [json.dumps({"ts": "t", "content": "one"}), "two"]
+    client.stream("alone", files={"output.log": {"offset": 0, "content": lines}})
+    make = (
+        "mutation F($entity: String!, $project: String!) { createRunFiles(input: {"
+        'entityName: $entity, projectName: $project, runName: "alone", files: ["a/x.html"]})'
+        " { files { uploadUrl } } }"
+    )
+    made = client.ask(make, entity=client.entity)["createRunFiles"]["files"][0]
+    requests.put(made["uploadUrl"], data=b"<script>alert(1)</script>", timeout=30)
+    data = read(browser, client, "/runs/alone")
+    assert data["config"] == {"lr": 0.1, "net.depth": 2}
+    assert data["summary"] == {"loss": 2, "val.acc": 0.5}
+    assert [curve["metric"] for curve in data["curves"]] == ["loss", "val.acc"]
+    assert data["console"] == ["one", "two"]
+    assert data["files"] == [{"name": "a/x.html", "size_bytes": 25}]
+    address = f"{client.url}/api/pages/{client.entity}/{client.project}/runs/alone/files/a/x.html"
+    file = browser.get(address, timeout=30)
+    assert file.content == b"<script>alert(1)</script>"
+    assert file.headers["content-type"] == "application/octet-stream"
+    assert file.headers["content-disposition"].startswith("attachment")
+
+
+def test_home_and_project_list_sweeps_and_runs(client: Client, browser: requests.Session) -> None:
+    sweep = client.create_sweep(grid(x=[1]))
+    client.work_once(client.create_agent(sweep), loss=1.0)
+    home = browser.get(f"{client.url}/api/pages/", timeout=30).json()
+    mine = next(p for p in home["projects"] if p["name"] == client.project)
+    assert (mine["sweep_count"], mine["run_count"]) == (1, 1)
+    assert mine["sweeps"][0]["best"]["value"] == 1.0
+    project = read(browser, client)
+    assert [row["id"] for row in project["sweeps"]] == [sweep]
+    assert [(row["id"], row["sweep"]) for row in project["runs"]] == [(f"{sweep}-0", sweep)]
+
+
+@pytest.mark.parametrize("place", ["sdk/otel", "sdk/otel/v1/logs", "files/x", "upload", "api/x"])
+def test_pages_leave_the_protocols_addresses_alone(backend: ServedBackend, place: str) -> None:
+    for method in ("GET", "POST"):
+        reply = requests.request(method, f"{backend.url}/{place}", timeout=30)
+        assert reply.status_code == 404, (method, reply.status_code)
+
+
+def test_a_curve_is_thinned_and_keeps_its_ends() -> None:
+    rows = [{"_step": n, "val": {"loss": float(n)}} for n in range(5000)]
+    curve = build_curve(rows, "val.loss")
+    assert len(curve) == POINTS_PER_CURVE
+    assert (curve[0], curve[-1]) == ((0, 0.0), (4999, 4999.0))
+
+
+def test_numbers_alone_have_curves() -> None:
+    image = {"_type": "image-file", "width": 3}
+    rows: list[dict[str, Any]] = [
+        {"a": 1, "b": True, "c": "text", "_runtime": 1, "d": image},
+        {"a": math.nan},
+    ]
+    assert build_all_curves(rows) == {"a": [(0, 1.0), (1, None)]}
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        (None, "python train.py --a=True --b=False '--c=x y'"),
+        (["${env}", "${program}", "${args_no_boolean_flags}"],
+         "/usr/bin/env train.py --a '--c=x y'"),
+        (["sh", "${args_no_equals}"], "sh --a True --b False --c 'x y'"),
+        (["run", "${envvar:HOME}", "${args_no_hyphens}"], "run \"${HOME}\" a=True b=False 'c=x y'"),
+        (["run", "${args_json}"], """run '{"a": true, "b": false, "c": "x y"}'"""),
+    ],
+)  # fmt: skip
+def test_the_command_line_is_the_agents(command: list[str] | None, line: str) -> None:
+    settings = {"program": "train.py", **({"command": command} if command else {})}
+    assert build_command_line(settings, {"a": True, "b": False, "c": "x y"}) == line
