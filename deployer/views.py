@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from deployer.place import Agent
-from deployer.render import format_seconds, format_value, show, show_csv, show_json, show_table
+from deployer.render import (
+    format_seconds,
+    format_value,
+    say,
+    show,
+    show_csv,
+    show_json,
+    show_table,
+)
 from deployer.results import Results, Row, build_results
 from deployer.wandb_api import Snapshot, SweepInfo
 from deployer.watch import AgentStatus, Status
@@ -215,6 +223,13 @@ def show_agents(agents: Sequence[Agent], output: str, now: float) -> None:
         for agent in agents
     ]
     show_table(columns, rows)
+
+
+def show_ended(whose: str, names: Sequence[str], output: str) -> None:
+    """Say which agents a command has ended: in words on stderr, as JSON on stdout."""
+    say(f"{whose}: {len(names)} agent{'' if len(names) == 1 else 's'} ended")
+    if output == "json":
+        show_json({"sweep": whose, "ended": names})
 
 
 def agent_to_plain(agent: Agent) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from deployer.config import Config, Flags
 from deployer.render import say, show, show_json_line
 from deployer.selection import open_sweep
 from deployer.up import apply_plan, check_names, end_agents, open_place, plan_agents, scale_down
-from deployer.views import show_agents
+from deployer.views import show_agents, show_ended
 from deployer.wandb_api import SweepPath, get_sweep
 
 app = typer.Typer(rich_markup_mode=None, help="Start, list, scale, drain, follow or end agents.")
@@ -68,16 +68,19 @@ def scale(
     sweep: SweepArgument = None,
     on: OnOption = None,
     wandb: WandbOption = None,
+    output: OutputOption = "table",
 ) -> None:
     """Start or drain agents until N stay; idle ones go first, busy ones end their run."""
+    check_output(output)
     config = read_config(Flags(wandb=wandb, on=on))
     place = open_place(config.on)
     path = _find_path(sweep, config)
     leaving = scale_down(place, path, replicas)
     if leaving:
         say(f"{path}: draining {', '.join(leaving)}")
-    elif replicas:
-        _start(config, str(path), replicas, "table")
+        show_agents(place.list_agents(str(path)), output, time.time())
+    else:
+        _start(config, str(path), replicas, output)
 
 
 @app.command()
@@ -86,12 +89,16 @@ def drain(
     sweep: SweepOption = None,
     on: OnOption = None,
     wandb: WandbOption = None,
+    output: OutputOption = "table",
 ) -> None:
     """Let each agent's current run end, then let the agent leave."""
+    check_output(output)
     config = read_config(Flags(wandb=wandb, on=on))
     place = open_place(config.on)
-    place.drain(check_names(place, _find_path(sweep, config), names))
-    say(f"draining {', '.join(names)}")
+    path = _find_path(sweep, config)
+    place.drain(check_names(place, path, names))
+    say(f"{path}: draining {', '.join(names)}")
+    show_agents(place.list_agents(str(path)), output, time.time())
 
 
 @app.command()
@@ -119,13 +126,19 @@ def logs(
 
 
 @app.command()
-def down(sweep: SweepArgument = None, on: OnOption = None, wandb: WandbOption = None) -> None:
+def down(
+    sweep: SweepArgument = None,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+    output: OutputOption = "table",
+) -> None:
     """Interrupt a sweep's agents; their runs are handed out again to the next ones."""
+    check_output(output)
     config = read_config(Flags(wandb=wandb, on=on))
     place = open_place(config.on)
     path = _find_path(sweep, config)
     ended = end_agents(place, str(path))
-    say(f"{path}: {len(ended)} agent{'' if len(ended) == 1 else 's'} ended")
+    show_ended(str(path), ended, output)
 
 
 def _start(config: Config, sweep: str | None, replicas: int, output: str) -> None:

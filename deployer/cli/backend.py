@@ -68,10 +68,13 @@ def status(data: DataOption = None, output: OutputOption = "table") -> None:
 
 
 @app.command()
-def down(data: DataOption = None) -> None:
+def down(data: DataOption = None, output: OutputOption = "table") -> None:
     """Stop the backend; its data stays."""
+    check_output(output)
     stopped = stop_backend(_folder(data))
     say("backend stopped; its data stays" if stopped else "no backend runs")
+    if output == "json":
+        show_json({"stopped": stopped})
 
 
 @app.command()

@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.options import OnOption, SweepArgument, WandbOption, pick_sweep, read_config
+from deployer.cli.options import (
+    OnOption,
+    OutputOption,
+    SweepArgument,
+    WandbOption,
+    check_output,
+    pick_sweep,
+    read_config,
+)
 from deployer.config import EMBEDDED, Flags
 from deployer.errors import ConfigError
 from deployer.home import backend_folder
@@ -15,6 +23,7 @@ from deployer.records import delete_record, load_records
 from deployer.render import say
 from deployer.selection import open_sweep
 from deployer.up import end_agents, open_place
+from deployer.views import show_ended
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -30,26 +39,24 @@ def down(
     ] = False,
     on: OnOption = None,
     wandb: WandbOption = None,
+    output: OutputOption = "table",
 ) -> None:
     """End a sweep's agents and delete what was made for it; results stay.
 
     Runs under way are interrupted and handed out again to the next agent.
     """
+    check_output(output)
     if delete_data and not all_:
         raise ConfigError("--delete-data", "deletes every result", "say --all too if you mean it")
     config = read_config(Flags(wandb=wandb, on=on))
     place = open_place(config.on)
     if all_:
-        _say_ended(len(end_agents(place, None)), "every sweep")
+        show_ended("every sweep", end_agents(place, None), output)
         _end_backend(delete_data)
         return
     choice = pick_sweep(sweep, config)
     path = str(choice.path() if choice.complete else open_sweep(choice)[1])
-    _say_ended(len(end_agents(place, path)), path)
-
-
-def _say_ended(count: int, whose: str) -> None:
-    say(f"{whose}: {count} agent{'' if count == 1 else 's'} ended")
+    show_ended(path, end_agents(place, path), output)
 
 
 def _end_backend(delete_data: bool) -> None:

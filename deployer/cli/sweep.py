@@ -47,10 +47,12 @@ def create(
     wandb: WandbOption = None,
     entity: EntityOption = None,
     project: ProjectOption = None,
+    output: OutputOption = "table",
 ) -> None:
     """Make a sweep; stdout has only its path."""
     from deployer.sweep import load_sweep
 
+    check_output(output)
     config = read_config(Flags(wandb=wandb, entity=entity, project=project))
     sweep = load_sweep(file, run_cap)
     server = connect(config)
@@ -58,8 +60,12 @@ def create(
     made = make_sweep(server, sweep, config, file=file, continued=False, seed=seed, now=time.time())
     for warning in (*sweep.warnings, *made.warnings):
         say(f"warning: {warning}")
-    say(f"results page: {server.sweep_url(made.path)}")
-    show(str(made.path))
+    page = server.sweep_url(made.path)
+    say(f"results page: {page}")
+    if output == "json":
+        show_json({"sweep": str(made.path), "page": page})
+    else:
+        show(str(made.path))
 
 
 @app.command("list")
@@ -94,31 +100,40 @@ def show_(
 
 
 @app.command()
-def pause(sweep: SweepArgument = None, wandb: WandbOption = None) -> None:
+def pause(
+    sweep: SweepArgument = None, wandb: WandbOption = None, output: OutputOption = "table"
+) -> None:
     """Hand out no more runs; agents stay and keep their GPU."""
-    _steer(sweep, wandb, "PAUSED")
+    _steer(sweep, wandb, "PAUSED", output)
 
 
 @app.command()
-def resume(sweep: SweepArgument = None, wandb: WandbOption = None) -> None:
+def resume(
+    sweep: SweepArgument = None, wandb: WandbOption = None, output: OutputOption = "table"
+) -> None:
     """Hand out runs again after a pause."""
-    _steer(sweep, wandb, "RUNNING")
+    _steer(sweep, wandb, "RUNNING", output)
 
 
 @app.command()
-def stop(sweep: SweepArgument = None, wandb: WandbOption = None) -> None:
+def stop(
+    sweep: SweepArgument = None, wandb: WandbOption = None, output: OutputOption = "table"
+) -> None:
     """Hand out no more runs, ever; runs under way end by themselves."""
-    _steer(sweep, wandb, "FINISHED")
+    _steer(sweep, wandb, "FINISHED", output)
 
 
 @app.command()
-def cancel(sweep: SweepArgument = None, wandb: WandbOption = None) -> None:
+def cancel(
+    sweep: SweepArgument = None, wandb: WandbOption = None, output: OutputOption = "table"
+) -> None:
     """End the sweep now and kill its runs."""
-    _steer(sweep, wandb, "CANCELED")
+    _steer(sweep, wandb, "CANCELED", output)
 
 
-def _steer(text: str | None, wandb: str | None, state: str) -> None:
+def _steer(text: str | None, wandb: str | None, state: str, output: str) -> None:
     """Set a sweep's state unless it has it; a sweep that ended can only end."""
+    check_output(output)
     server, path = open_sweep(pick_sweep(text, read_config(Flags(wandb=wandb))))
     say(f"using {server.describe()}")
     info = get_sweep(server.client, path)
@@ -130,3 +145,5 @@ def _steer(text: str | None, wandb: str | None, state: str) -> None:
     if info.state != state:
         set_sweep_state(server.client, info, state)
     say(f"{path} is {state}")
+    if output == "json":
+        show_json({"sweep": str(path), "state": state})
