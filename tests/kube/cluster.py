@@ -115,10 +115,13 @@ class Cluster:
         key = resource.replace(".", r"\.")
         self.wait_for(f"node/{node}", f"jsonpath={{.status.allocatable.{key}}}={count}")
 
-    def add_image(self, *names: str) -> None:
-        """Make the tiny image known to every real node under other names, as if pulled."""
+    def add_image(self, *names: str, folders: Mapping[str, Path] | None = None) -> None:
+        """Make the tiny image known to every real node under other names, as if pulled.
+
+        `folders` are copied into it: {"/opt": a folder with bin/python} makes a foreign image.
+        """
         for node in self.nodes:
-            import_image(node, find_runtime(), names)
+            import_image(node, find_runtime(), names, folders or {})
 
     def lose_node(self, name: str) -> None:
         """Cut the power of a real node, or of a simulator (`kwok-NAME`)."""

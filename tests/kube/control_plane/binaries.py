@@ -71,13 +71,12 @@ OTHERS = (
 
 def find_programs(version: str = "kubernetes") -> dict[str, Path]:
     """Return the path of every program by its name, and build those that are missing."""
+    assets = Path(os.environ.get("KUBEBUILDER_ASSETS", "/usr/local/kubebuilder/bin"))
     programs: dict[str, Path] = {}
-    assets = os.environ.get("KUBEBUILDER_ASSETS", "")
     for module in (kubernetes(version), *OTHERS):
-        found = {name: Path(assets) / name for name in module.programs}
-        if not (assets and all(path.is_file() for path in found.values())):
-            found = {name: build(module) / name for name in module.programs}
-        programs.update(found)
+        for name in module.programs:
+            given = assets / name
+            programs[name] = given if given.is_file() else build(module) / name
     return programs
 
 

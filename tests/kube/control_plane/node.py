@@ -132,11 +132,13 @@ def _write_settings(node: Node, runtime: Path, pki: Pki, cgroup: str) -> None:
     (path / "base-spec.json").write_text(json.dumps(spec, indent=1))
 
 
-def import_image(node: Node, runtime: Path, names: Sequence[str]) -> None:
-    """Make the tiny image known to a running node under these names."""
+def import_image(
+    node: Node, runtime: Path, names: Sequence[str], folders: Mapping[str, Path]
+) -> None:
+    """Make the tiny image, with these folders in it, known to a running node under these names."""
     ctr = (f"{runtime}/usr/bin/ctr", f"--address={node.folder}/containerd.sock")
     with tempfile.TemporaryDirectory() as scratch:
         archive = Path(scratch) / "image.tar"
-        build_image(archive, runtime / "bin/busybox", names)
+        build_image(archive, runtime / "bin/busybox", names, folders)
         command = (*ctr, "--namespace=k8s.io", "images", "import", str(archive))
         subprocess.run(command, check=True, capture_output=True)
