@@ -17,6 +17,7 @@ from deployer.backend.daemon import (
     start_backend,
     stop_backend,
 )
+from deployer.backend.folder import KEY_FILE
 from deployer.cli.options import OutputOption, check_output
 from deployer.errors import BackendError, ConfigError
 from deployer.home import backend_folder
@@ -119,3 +120,4 @@ def _show(backend: Backend, output: str) -> None:
     show(f"{'running' if backend.running else 'stopped'}: {backend.url}")
     show(f"entity: {backend.entity}")
     show(f"data: {backend.data}")
+    show(f"key file: {backend.data / KEY_FILE}")

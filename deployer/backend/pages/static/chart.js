@@ -15,7 +15,7 @@ function svg(tag, attributes = {}, text = "") {
 function ticks(low, high, count) {
   const rough = (high - low) / count;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = power * ([1, 2, 5].find((factor) => factor * power >= rough) ?? 10);
+  const step = power * ([1, 2, 2.5, 5].find((factor) => factor * power >= rough) ?? 10);
   const found = [];
   for (let at = Math.ceil(low / step); at * step <= high + step * 1e-9; at += 1) found.push(at * step);
   return found;
