@@ -115,6 +115,8 @@ print(json.dumps({
     "best_lr": best.config["lr"],
     "summary_is_last": best.summary["loss"] == best.history(pandas=False)[-1]["loss"],
     "steps": [row["_step"] for row in best.scan_history()],
+    "keys": [row["_step"] for row in best.scan_history(keys=["loss"])],
+    "range": [row["_step"] for row in best.scan_history(keys=["loss"], min_step=1, max_step=2)],
     "sampled": len(best.history(keys=["loss"], pandas=False)),
     "files": sorted(file.name for file in best.files()),
     "agents": len(list(sweep.agents())),
@@ -145,6 +147,8 @@ def test_public_api_reads_a_sweep_back(backend: ServedBackend, tmp_path: Path) -
         "best_lr": 0.3,
         "summary_is_last": True,
         "steps": [0, 1, 2],
+        "keys": [0, 1, 2],
+        "range": [1],
         "sampled": 3,
         "files": [
             "config.yaml",

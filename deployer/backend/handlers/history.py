@@ -67,7 +67,8 @@ def _sampled(rows: list[dict[str, Any]], spec: dict[str, Any]) -> list[dict[str,
     keys = spec.get("keys") or []
     if not spec:
         return []
-    chosen = steps_between(rows, spec.get("minStep"), spec.get("maxStep"))
+    last = spec.get("maxStep")  # inclusive here, exclusive in `history`
+    chosen = steps_between(rows, spec.get("minStep"), None if last is None else last + 1)
     if keys:
         chosen = [{k: line[k] for k in keys} for line in chosen if all(k in line for k in keys)]
     return sample([_finite(line) for line in chosen], int(spec.get("samples") or DEFAULT_SAMPLES))
@@ -89,7 +90,8 @@ def resolve_parquet_history(row: Run, info: Info, live_keys: list[str]) -> dict[
     with transaction(info) as db:
         rows = read_rows(db, row.id)
     wanted = [line for line in rows if all(key in line for key in live_keys)]
-    return {"parquet_urls": [], "live_data": [_finite(line) for line in wanted[-1:]]}
+    # One row tells the client from which step on the history is live: all of it is.
+    return {"parquet_urls": [], "live_data": [_finite(line) for line in wanted[:1]]}
 
 
 @run.field("historyKeys")

@@ -81,10 +81,13 @@ def _joined(db: Connection, project: Project, row: Run, sweep_name: str) -> Run:
 
 
 def _started(backend: Backend, db: Connection, row: Run, input: dict[str, Any]) -> Run:
-    """Set a run going if this is its process's first call, which alone carries the host."""
+    """Set a run going if this is its process's first call.
+
+    That one carries the host, or was preceded by the question where to go on.
+    """
     if row.active and row.started_at is not None:
         return row
-    if row.state != "pending" and not input.get("host"):
+    if row.state != "pending" and not (input.get("host") or row.resuming):
         return row
     if row.attempt > 1 and not row.resuming:
         clear_lines(db, row.id)
@@ -96,6 +99,7 @@ def _started(backend: Backend, db: Connection, row: Run, input: dict[str, Any]) 
         row,
         state="running",
         queued=0,
+        resuming=0,
         started_at=now,
         heartbeat_at=now,
         ended_at=None,
