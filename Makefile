@@ -25,10 +25,10 @@ endif
 export DEPLOYER_TEST_DATA
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test bench format clean
+.PHONY: help setup demo check test test-full bench format clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(SETUP) ## install uv and every package, as the lock file says
 
@@ -56,8 +56,11 @@ test: $(SETUP) ## every test
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy
-	@$(BIN)/pytest -n 4 --durations=10 -m "not bench $(WITHOUT_DATA)"
+	@$(BIN)/pytest -n 4 --durations=10 -m "not bench and not full $(WITHOUT_DATA)"
 	@$(DATA_NOTE)
+
+test-full: $(SETUP) ## repeated faults: about an hour
+	@$(BIN)/pytest -n 4 --durations=10 -m full
 
 bench: $(SETUP) ## benchmarks: ratios within one run
 	@$(BIN)/python -m tests.bench

@@ -1,0 +1,68 @@
+"""A small disk that a test can fill and free: a tmpfs, which only root can mount."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+BLOCK_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class SmallDisk:
+    """A mounted file system of a few mebibytes."""
+
+    folder: Path
+
+    @property
+    def _filler(self) -> Path:
+        return self.folder / ".filler"
+
+    def fill(self) -> None:
+        """Write until not a byte more fits."""
+        for size in (BLOCK_BYTES, 1):
+            with self._filler.open("ab", buffering=0) as stream:
+                while _fits(stream.fileno(), size):
+                    pass
+
+    def free(self) -> None:
+        """Give the space back."""
+        self._filler.unlink(missing_ok=True)
+
+    @property
+    def free_bytes(self) -> int:
+        """Return how much still fits."""
+        state = os.statvfs(self.folder)
+        return state.f_bavail * state.f_frsize
+
+
+def _fits(handle: int, size: int) -> bool:
+    try:
+        return os.write(handle, b"\0" * size) == size
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        return False
+
+
+@contextmanager
+def small_disk(folder: Path, size_mebibytes: int) -> Iterator[SmallDisk]:
+    """Mount a small disk on a folder, made if it is not there, and unmount it at the end.
+
+    Raises PermissionError where the tests do not run as root.
+    """
+    if os.geteuid() != 0:
+        raise PermissionError("a small disk is a mount, which needs root: sudo make test")
+    folder.mkdir(parents=True, exist_ok=True)
+    options = f"size={size_mebibytes}m,mode=0700"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "deployer-test", folder], check=True)
+    try:
+        yield SmallDisk(folder)
+    finally:
+        # Lazily: a process that still dies may hold a file of it for a moment.
+        subprocess.run(["umount", "--lazy", folder], check=True)

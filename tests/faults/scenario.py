@@ -1,0 +1,282 @@
+"""One sweep under faults, from `deployer up` to the proof: real processes, kept going.
+
+`deployer up` and the embedded backend are started again when they have been killed, as a user or an
+init system would; all else is the product's own work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from deployer.backend.folder import is_served, read_address, read_key
+from tests.faults import trainers
+from tests.faults.clock import Clock
+from tests.faults.grids import WHOLE, Grid
+from tests.faults.processes import find_processes, kill_all, wait_until_gone
+from tests.faults.proof import Door, find_complaints
+from tests.faults.proxy import FaultProxy
+
+POLL_SECONDS = 0.2
+COMMAND_SECONDS = 90.0
+
+# Longer than the SDK's pauses while it comes back from an outage, and than any pause of ours.
+WAITING_TIMES = {
+    "DEPLOYER_BACKEND_SILENCE_SECONDS": "12",
+    "DEPLOYER_BACKEND_EXIT_RECORD_SECONDS": "5",
+}
+
+
+@dataclass(frozen=True)
+class UpEnd:
+    """How one `deployer up` ended; `exit_code` is negative for a signal."""
+
+    exit_code: int
+    out: str
+    err: str
+
+
+@dataclass
+class Scenario:
+    """A project folder, its state folder, a backend, perhaps a proxy, and a kept `deployer up`.
+
+    `settings` are added to the environment of everything that is started.
+    """
+
+    folder: Path
+    seed: int = 0
+    script: str = trainers.RESUMING
+    grid: Grid = WHOLE
+    replicas: int = 3
+    proxied: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
+    ends: list[UpEnd] = field(default_factory=list)
+    backend_starts: int = 0
+
+    def __enter__(self) -> Scenario:
+        self.project.mkdir(parents=True, exist_ok=True)
+        (self.project / "train.py").write_text(self.script)
+        (self.project / "sweep.yaml").write_text(self.grid.text)
+        self._over = threading.Event()
+        self._starting = threading.Lock()
+        self._proxy: FaultProxy | None = None
+        self._up: subprocess.Popen[str] | None = None
+        self._keep_backend()
+        if self.proxied:
+            self._proxy = FaultProxy(self.door.url, seed=self.seed).__enter__()
+        self._keepers = [
+            threading.Thread(target=self._repeat, args=(work,), daemon=True)
+            for work in (self._keep_backend, self._keep_up)
+        ]
+        for keeper in self._keepers:
+            keeper.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop_keepers()
+        if self._up and self._up.poll() is None:
+            self._up.kill()
+        kill_all(self.state)
+        if self._proxy:
+            self._proxy.__exit__(None, None, None)
+
+    @property
+    def project(self) -> Path:
+        """The user's project folder."""
+        return self.folder / "project"
+
+    @property
+    def state(self) -> Path:
+        """The state folder, by which all processes of the test are found."""
+        return self.folder / "state"
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the backend."""
+        return Clock(self.folder / "clock")
+
+    @property
+    def proxy(self) -> FaultProxy:
+        """The proxy between everybody and the backend."""
+        assert self._proxy is not None, "this scenario has no proxy"
+        return self._proxy
+
+    @property
+    def door(self) -> Door:
+        """The way to the backend that no fault lies on."""
+        data = self.state / "backend"
+        address = read_address(data)
+        assert address is not None, "the backend was never served"
+        return Door(address.url, read_key(data))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What every process of the test inherits."""
+        clean = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("WANDB_", "DEPLOYER_"))
+        }
+        way = (
+            {"WANDB_BASE_URL": self._proxy.url, "WANDB_API_KEY": self.door.key}
+            if self._proxy
+            else {}
+        )
+        return {
+            **clean,
+            **WAITING_TIMES,
+            **self.clock.environment,
+            "DEPLOYER_HOME": str(self.state),
+            "USER": "tester",
+            "WANDB_ERROR_REPORTING": "false",
+            **way,
+            **self.settings,
+        }
+
+    @property
+    def sweep_path(self) -> str:
+        """The path of the sweep that `up` made, empty until it has said so."""
+        said = re.search(r"(?:created|continuing) sweep (\S+)", self._said())
+        return said.group(1) if said else ""
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run another `deployer` command in the project to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", "deployer", *words],
+            cwd=self.project,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+
+    def wait_for_runs(self, number: int, seconds: float = 60.0) -> None:
+        """Wait until so many runs have begun to train."""
+        trace = self.project / "trace.jsonl"
+
+        def begun() -> bool:
+            return trace.exists() and trace.read_text().count('"begin"') >= number
+
+        self.wait_for(begun, f"{number} runs at work", seconds)
+
+    def wait_for(self, happened: Callable[[], object], what: str, seconds: float = 60.0) -> None:
+        """Wait for a state; fails with its name and all that was said if it does not come."""
+        deadline = time.monotonic() + seconds
+        while not happened():
+            assert time.monotonic() < deadline, f"waited in vain for {what}\n{self.describe()}"
+            time.sleep(POLL_SECONDS)
+
+    def wait_for_end(self, seconds: float = 150.0) -> int:
+        """Wait until a `deployer up` has come to an end of its own, and return its exit code."""
+        self.wait_for(lambda: self.ends and not _was_killed(self.ends[-1]), "the end", seconds)
+        return self.ends[-1].exit_code
+
+    def prove(self, steps: int = trainers.STEPS) -> None:
+        """Check the promise against the server's raw data, then that `down` leaves nothing."""
+        complaints = find_complaints(
+            self.door.read_runs(self.sweep_path), self.grid.configurations, steps
+        )
+        assert not complaints, "\n".join([*complaints, self.describe()])
+        self.end()
+
+    def end(self) -> None:
+        """End everything by `deployer down --all`; fails if a process outlives it."""
+        self._stop_keepers()
+        done = self.run("down", "--all")
+        assert done.returncode == 0, done.stderr
+        left = wait_until_gone(self.state)
+        assert not left, "left after down:\n" + "\n".join(str(one) for one in left)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Start nothing again for as long as the `with` block lasts."""
+        with self._starting:
+            yield
+
+    def describe(self) -> str:
+        """Return what helps to understand a failure."""
+        with contextlib.suppress(OSError):
+            logs = sorted(self.state.glob("agents/*/log"))
+            tails = [f"--- {log.parent.name}\n{_tail(log.read_text())}" for log in logs]
+            backend = _tail((self.state / "backend" / "backend.log").read_text())
+            living = "\n".join(str(one) for one in find_processes(self.state))
+            parts = [f"--- up\n{_tail(self._said())}", *tails, f"--- backend\n{backend}", living]
+            return "\n".join(parts)
+        return self._said()
+
+    def _repeat(self, work: Callable[[], None]) -> None:
+        while not self._over.wait(POLL_SECONDS):
+            with self._starting:
+                work()
+
+    def _stop_keepers(self) -> None:
+        self._over.set()
+        for keeper in self._keepers:
+            keeper.join()
+
+    def _keep_backend(self) -> None:
+        if not is_served(self.state / "backend"):
+            self.backend_starts += 1
+            self.run("backend", "up")
+
+    def _keep_up(self) -> None:
+        """Start `deployer up`, again when it was killed, and note how it ended."""
+        if self._up is None:
+            self._start_up()
+        ended = bool(self.ends) and not _was_killed(self.ends[-1])
+        if ended or self._up is None or self._up.poll() is None:
+            return
+        self.ends.append(UpEnd(self._up.returncode, *self._texts()))
+        if _was_killed(self.ends[-1]):
+            self._start_up()
+
+    def _start_up(self) -> None:
+        out, err = self._text_files()
+        command = [sys.executable, "-m", "deployer", "up", "sweep.yaml", "--wait"]
+        with out.open("w") as stdout, err.open("a") as stderr:
+            self._up = subprocess.Popen(
+                [*command, "--replicas", str(self.replicas)],
+                cwd=self.project,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                text=True,
+            )
+
+    def _text_files(self) -> tuple[Path, Path]:
+        return self.folder / "up.out", self.folder / "up.err"
+
+    def _texts(self) -> tuple[str, str]:
+        out, err = self._text_files()
+        return out.read_text(), err.read_text()
+
+    def _said(self) -> str:
+        return "\n".join(self._texts()) if self._text_files()[1].exists() else ""
+
+
+def _was_killed(end: UpEnd) -> bool:
+    return end.exit_code < 0 or end.exit_code in (128 + signal.SIGINT, 128 + signal.SIGTERM)
+
+
+def _tail(text: str, lines: int = 25) -> str:
+    """Return the last lines, without what the SDK says in every run."""
+    said = (line for line in text.splitlines() if not line.startswith("wandb: "))
+    return "\n".join(list(said)[-lines:])

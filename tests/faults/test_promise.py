@@ -1,0 +1,225 @@
+"""The promise: every configuration finished, exactly once, whatever is killed.
+
+`pytest tests/faults/test_promise.py -k "killed and backend"` runs one fault alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.faults import trainers
+from tests.faults.chaos import KINDS, Chaos
+from tests.faults.disk import small_disk
+from tests.faults.grids import ONE, SMALL, WHOLE, Grid
+from tests.faults.processes import Kind, find_processes
+from tests.faults.proxy import Fault
+from tests.faults.scenario import Scenario
+
+pytestmark = pytest.mark.slow
+
+SEEDS = range(20)
+
+
+@contextlib.contextmanager
+def begin(folder: Path, grid: Grid = SMALL, **settings: object) -> Iterator[Scenario]:
+    """Start a scenario and wait until its first run trains."""
+    with Scenario(folder, grid=grid, **settings) as scenario:  # type: ignore[arg-type]
+        scenario.wait_for_runs(1)
+        yield scenario
+
+
+def finish(scenario: Scenario, seconds: float = 110.0) -> None:
+    """Wait for the end of `up`, which must be a good one, and check the promise."""
+    code = scenario.wait_for_end(seconds)
+    scenario.prove()
+    assert code == 0, scenario.ends[-1]
+
+
+def hit(
+    scenario: Scenario, kinds: Sequence[Kind], signals: Sequence[signal.Signals], kills: int
+) -> None:
+    """Kill while the sweep lasts, then see it through."""
+    with Chaos(scenario.state, scenario.seed, kinds, signals, kills) as chaos:
+        scenario.wait_for(lambda: chaos.done or scenario.ends, "the kills", 90)
+    assert chaos.journal, "nothing was killed"
+    finish(scenario)
+
+
+def test_without_any_fault(tmp_path: Path) -> None:
+    """The control: what fails here is not the faults' doing."""
+    with begin(tmp_path, proxied=True) as scenario:
+        finish(scenario)
+        assert not [p for p in scenario.proxy.journal if p.status != 200]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "up"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda n: n.name)
+def test_one_kind_is_killed(tmp_path: Path, kind: Kind, number: signal.Signals) -> None:
+    with begin(tmp_path) as scenario:
+        hit(scenario, [kind], [number], kills=2)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda n: n.name)
+def test_any_process_is_killed(tmp_path: Path, number: signal.Signals) -> None:
+    with begin(tmp_path, WHOLE, seed=1) as scenario:
+        hit(scenario, KINDS, [number], kills=6)
+
+
+def test_processes_are_interrupted_and_held(tmp_path: Path) -> None:
+    with begin(tmp_path, seed=2) as scenario:
+        hit(scenario, [*KINDS, "up"], [signal.SIGINT, signal.SIGSTOP], kills=4)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", SEEDS)
+def test_any_process_is_killed_for_many_seeds(tmp_path: Path, seed: int) -> None:
+    signals = [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSTOP]
+    with begin(tmp_path, WHOLE, seed=seed) as scenario:
+        hit(scenario, [*KINDS, "up"], signals, kills=8)
+
+
+PASSING = [
+    Fault("delay", delay_seconds=1.5, probability=0.2),
+    Fault("refuse", probability=0.1),
+    Fault("cut", probability=0.1),
+    Fault("lose_reply", probability=0.1),
+    Fault("status", status=429, retry_after_seconds=2, probability=0.1),
+    Fault("status", status=500, probability=0.1),
+    Fault("status", status=503, probability=0.1),
+]
+# The SDK gives a stream, a run or an agent up for good on these.
+FATAL = [
+    Fault("status", "^file_stream ", status=401, count=2),
+    Fault("status", "^file_stream ", status=404, count=2),
+    Fault("status", "^file_stream ", status=409, count=2),
+    Fault("status", "^UpsertBucket ", status=409, count=2),
+    Fault("status", "^UpsertBucket ", status=401, count=2),
+    Fault("status", "^Heartbeat ", status=404, count=2),
+    Fault("status", "^Heartbeat ", status=401, count=2),
+]
+
+
+def name_of(fault: Fault) -> str:
+    """Return a test's name for a fault."""
+    where = fault.match.strip("^ ")
+    what = str(fault.status) if fault.kind == "status" else fault.kind
+    return f"{where}-{what}" if where else what
+
+
+@pytest.mark.parametrize("fault", [*PASSING, *FATAL], ids=name_of)
+def test_the_way_to_the_server_is_bad(tmp_path: Path, fault: Fault) -> None:
+    with begin(tmp_path, proxied=True) as scenario:
+        scenario.proxy.set_faults(fault)
+        scenario.wait_for(
+            lambda: len(scenario.proxy.passages(fault=fault.kind)) >= 2 or scenario.ends,
+            f"the fault {name_of(fault)}",
+        )
+        finish(scenario)
+
+
+@pytest.mark.parametrize("operation", ["Heartbeat", "CreateAgent", "UpsertSweep", "UpsertBucket"])
+def test_a_reply_is_lost(tmp_path: Path, operation: str) -> None:
+    with Scenario(tmp_path, grid=SMALL, proxied=True) as scenario:
+        scenario.proxy.set_faults(Fault("lose_reply", f"^{operation} ", count=3))
+        finish(scenario)
+        assert scenario.proxy.passages(operation, "lose_reply")
+
+
+def test_after_an_outage_work_flows_within_ten_seconds(tmp_path: Path) -> None:
+    with begin(tmp_path, proxied=True) as scenario:
+        scenario.proxy.go_away()
+        time.sleep(15)  # the outage itself is a time
+        back = time.time()
+        scenario.proxy.come_back()
+        scenario.wait_for(
+            lambda: [p for p in scenario.proxy.passages("^Heartbeat ") if p.at > back],
+            "a heartbeat after the outage",
+        )
+        first = {
+            name: min(p.at for p in scenario.proxy.passages(f"^{name} ") if p.at > back) - back
+            for name in ("Heartbeat",)
+        }
+        finish(scenario)
+        streams = [p.at - back for p in scenario.proxy.passages("^file_stream ") if p.at > back]
+        assert first["Heartbeat"] < 10, first
+        assert streams, "no data came after the outage"
+        assert min(streams) < 10, streams
+
+
+def test_the_backends_disk_is_full_for_a_while(tmp_path: Path) -> None:
+    with (
+        small_disk(tmp_path / "state" / "backend", 16) as disk,
+        begin(tmp_path) as scenario,
+    ):
+        disk.fill()
+        time.sleep(12)  # the full disk itself is a time
+        disk.free()
+        finish(scenario)
+
+
+def test_the_agents_disk_is_full_for_a_while(tmp_path: Path) -> None:
+    with (
+        small_disk(tmp_path / "state" / "agents", 64) as disk,
+        begin(tmp_path) as scenario,
+    ):
+        disk.fill()
+        time.sleep(12)  # the full disk itself is a time
+        disk.free()
+        finish(scenario)
+
+
+@pytest.mark.parametrize("seconds", [3600, -3600])
+def test_the_servers_clock_is_moved(tmp_path: Path, seconds: int) -> None:
+    with begin(tmp_path) as scenario:
+        scenario.clock.move(seconds)
+        # Started again at the new time, in the middle of everything.
+        [backend] = [o for o in find_processes(scenario.state) if o.kind == "backend"]
+        backend.process.kill()
+        finish(scenario)
+
+
+def test_the_whole_machine_dies(tmp_path: Path) -> None:
+    with begin(tmp_path) as scenario:
+        scenario.wait_for_runs(4)
+        with scenario.paused():
+            for one in find_processes(scenario.state):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    one.process.kill()
+        finish(scenario)
+
+
+SCRIPTS = {
+    "deaf": trainers.DEAF,
+    "quitting": trainers.QUITTING,
+    "forking": trainers.FORKING,
+    "not-resuming": trainers.NOT_RESUMING,
+}
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda n: n.name)
+def test_an_unhelpful_trainer(tmp_path: Path, script: str, number: signal.Signals) -> None:
+    settings = {"DEPLOYER_AGENT_GRACE_SECONDS": "3"}
+    with begin(tmp_path, script=SCRIPTS[script], settings=settings) as scenario:
+        hit(scenario, ["supervisor"], [number], kills=2)
+
+
+def test_a_run_that_fails_by_itself_is_tried_again(tmp_path: Path) -> None:
+    script = trainers.FAILING_ONCE
+    with Scenario(tmp_path, grid=ONE, script=script, replicas=1) as scenario:
+        finish(scenario)
+        events = [json.loads(line)["event"] for line in trace(scenario)]
+        assert (events.count("failure"), events.count("end")) == (1, 1)
+
+
+def trace(scenario: Scenario) -> list[str]:
+    """Return the lines that the trainers have written."""
+    return (scenario.project / "trace.jsonl").read_text().splitlines()
