@@ -23,9 +23,11 @@ arguments = parser.parse_args()
 run = wandb.init(config=vars(arguments))
 if arguments.lr > arguments.fail_above:
     print("no learning rate for mortals", flush=True)
+    run.finish(exit_code=7)
     sys.exit(7)
 for step in range(3):
     run.log({"loss": arguments.lr * arguments.layers / (step + 1)})
+run.finish()
 """
 
 GRID = """
