@@ -35,10 +35,12 @@ setup: $(SETUP) ## install uv and every package, as the lock file says
 $(UV):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "error: $(PYTHON) is older than 3.11"; echo "hint: make setup PYTHON=python3.12"; exit 1; }
+	@echo "installing uv $(UV_VERSION) into $(TOOLS)"
 	@$(PYTHON) -m venv $(TOOLS)
 	@$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
 $(SETUP): $(UV) pyproject.toml uv.lock
+	@echo "installing the packages of uv.lock into .venv (once; about 6 GB with torch)"
 	@$(UV) sync --quiet --frozen --all-extras --python $(PYTHON)
 	@touch $@
 
