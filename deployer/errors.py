@@ -6,7 +6,7 @@
     ├── WandbError                      exit 1   a W&B server refused; its own sentence is kept
     ├── BackendError                    exit 1   the embedded backend cannot start, or is not there
     ├── AgentError                      exit 1   an agent cannot be started, found or stopped
-    ├── SweepFailed                     exit 3   the sweep ended without every configuration finished
+    ├── SweepFailed                     exit 3   it ended without every configuration finished
     └── WatchTimeout                    exit 4   still going; safe to watch again
 
 Anything else that reaches `main()` is a bug and keeps its traceback.
