@@ -29,6 +29,9 @@ class Kill:
     process_id: int
     signal: signal.Signals
 
+    def __str__(self) -> str:
+        return f"{self.at:.1f} s: {self.signal.name} to {self.kind} {self.process_id}"
+
 
 class Chaos:
     """Sends signals from a thread of its own until it has sent `kills`, or the `with` block ends.

@@ -6,9 +6,12 @@ It asks in W&B's own GraphQL and shares no code with `deployer`, whose sums it c
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import requests  # noqa: TID251 - a test is a client of its own
@@ -111,6 +114,20 @@ def find_complaints(
             complaints.append(f"{run.name} is {run.state}, exit code {run.exit_code}")
         complaints += [f"{run.name} {wrong}" for wrong in _judge_history(run, steps)]
     return complaints
+
+
+def list_attempts(database: Path) -> list[str]:
+    """Return a line for each attempt that was not the first or did not finish."""
+    question = """
+        SELECT r.name, a.number, agents.name, a.cause, a.exit_code
+        FROM attempts a JOIN runs r ON r.id = run_id LEFT JOIN agents ON agents.id = a.agent_id
+        WHERE a.number > 1 OR a.cause IS NOT 'finished' ORDER BY r.id, a.number
+    """
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        return [
+            f"{run} attempt {number} on {agent}: {cause}, exit code {code}"
+            for run, number, agent, cause, code in connection.execute(question)
+        ]
 
 
 def _judge_history(run: RunRecord, steps: int) -> list[str]:

@@ -24,7 +24,7 @@ from tests.faults import trainers
 from tests.faults.clock import Clock
 from tests.faults.grids import WHOLE, Grid
 from tests.faults.processes import find_processes, kill_all, wait_until_gone
-from tests.faults.proof import Door, find_complaints
+from tests.faults.proof import Door, find_complaints, list_attempts
 from tests.faults.proxy import FaultProxy
 
 POLL_SECONDS = 0.2
@@ -61,7 +61,7 @@ class Scenario:
     proxied: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
     ends: list[UpEnd] = field(default_factory=list)
-    backend_starts: int = 0
+    notes: list[str] = field(default_factory=list)
 
     def __enter__(self) -> Scenario:
         self.project.mkdir(parents=True, exist_ok=True)
@@ -125,6 +125,11 @@ class Scenario:
         return Door(address.url, read_key(data))
 
     @property
+    def ended(self) -> bool:
+        """Tell whether a `deployer up` has come to an end of its own."""
+        return bool(self.ends) and not _was_killed(self.ends[-1])
+
+    @property
     def environment(self) -> dict[str, str]:
         """What every process of the test inherits."""
         clean = {
@@ -185,7 +190,7 @@ class Scenario:
 
     def wait_for_end(self, seconds: float = 150.0) -> int:
         """Wait until a `deployer up` has come to an end of its own, and return its exit code."""
-        self.wait_for(lambda: self.ends and not _was_killed(self.ends[-1]), "the end", seconds)
+        self.wait_for(lambda: self.ended, "the end", seconds)
         return self.ends[-1].exit_code
 
     def prove(self, steps: int = trainers.STEPS) -> None:
@@ -210,6 +215,10 @@ class Scenario:
         with self._starting:
             yield
 
+    def note(self, text: str) -> None:
+        """Remember what happened, for the description of a failure."""
+        self.notes.append(f"{time.strftime('%H:%M:%S')} {text}")
+
     def describe(self) -> str:
         """Return what helps to understand a failure."""
         with contextlib.suppress(OSError):
@@ -217,8 +226,9 @@ class Scenario:
             tails = [f"--- {log.parent.name}\n{_tail(log.read_text())}" for log in logs]
             backend = _tail((self.state / "backend" / "backend.log").read_text())
             living = "\n".join(str(one) for one in find_processes(self.state))
+            attempts = list_attempts(self.state / "backend" / "backend.sqlite")
             parts = [f"--- up\n{_tail(self._said())}", *tails, f"--- backend\n{backend}", living]
-            return "\n".join(parts)
+            return "\n".join([*parts, "--- attempts", *attempts, "--- notes", *self.notes])
         return self._said()
 
     def _repeat(self, work: Callable[[], None]) -> None:
@@ -233,17 +243,18 @@ class Scenario:
 
     def _keep_backend(self) -> None:
         if not is_served(self.state / "backend"):
-            self.backend_starts += 1
-            self.run("backend", "up")
+            began = time.monotonic()
+            done = self.run("backend", "up")
+            self.note(f"backend up took {time.monotonic() - began:.1f} s {done.stderr[-300:]}")
 
     def _keep_up(self) -> None:
         """Start `deployer up`, again when it was killed, and note how it ended."""
         if self._up is None:
             self._start_up()
-        ended = bool(self.ends) and not _was_killed(self.ends[-1])
-        if ended or self._up is None or self._up.poll() is None:
+        if self.ended or self._up is None or self._up.poll() is None:
             return
         self.ends.append(UpEnd(self._up.returncode, *self._texts()))
+        self.note(f"up ended with {self._up.returncode}")
         if _was_killed(self.ends[-1]):
             self._start_up()
 

@@ -48,7 +48,9 @@ def hit(
 ) -> None:
     """Kill while the sweep lasts, then see it through."""
     with Chaos(scenario.state, scenario.seed, kinds, signals, kills) as chaos:
-        scenario.wait_for(lambda: chaos.done or scenario.ends, "the kills", 90)
+        scenario.wait_for(lambda: chaos.done or scenario.ended, "the kills", 90)
+    for kill in chaos.journal:
+        scenario.note(str(kill))
     assert chaos.journal, "nothing was killed"
     finish(scenario)
 
@@ -64,7 +66,7 @@ def test_without_any_fault(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda n: n.name)
 def test_one_kind_is_killed(tmp_path: Path, kind: Kind, number: signal.Signals) -> None:
     with begin(tmp_path) as scenario:
-        hit(scenario, [kind], [number], kills=2)
+        hit(scenario, [kind], [number], kills=4)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda n: n.name)
@@ -119,7 +121,7 @@ def test_the_way_to_the_server_is_bad(tmp_path: Path, fault: Fault) -> None:
     with begin(tmp_path, proxied=True) as scenario:
         scenario.proxy.set_faults(fault)
         scenario.wait_for(
-            lambda: len(scenario.proxy.passages(fault=fault.kind)) >= 2 or scenario.ends,
+            lambda: len(scenario.proxy.passages(fault=fault.kind)) >= 2 or scenario.ended,
             f"the fault {name_of(fault)}",
         )
         finish(scenario)
@@ -207,9 +209,8 @@ SCRIPTS = {
 @pytest.mark.parametrize("script", SCRIPTS)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda n: n.name)
 def test_an_unhelpful_trainer(tmp_path: Path, script: str, number: signal.Signals) -> None:
-    settings = {"DEPLOYER_AGENT_GRACE_SECONDS": "3"}
-    with begin(tmp_path, script=SCRIPTS[script], settings=settings) as scenario:
-        hit(scenario, ["supervisor"], [number], kills=2)
+    with begin(tmp_path, script=SCRIPTS[script]) as scenario:
+        hit(scenario, ["supervisor"], [number], kills=4)
 
 
 def test_a_run_that_fails_by_itself_is_tried_again(tmp_path: Path) -> None:
