@@ -10,6 +10,7 @@ from pathlib import Path
 import trustme
 
 NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+NOBODY = ("client.invalid",)  # Kubernetes refuses a certificate without any name
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Pki:
 
     def issue(self, file: str, user: str, group: str = "", names: tuple[str, ...] = ()) -> None:
         """Write `file.crt` and `file.key` for a user of a group, or for a server of these names."""
-        leaf = self.authority.issue_cert(*names, common_name=user, organization_name=group or None)
+        leaf = self._issue(user, group, names or NOBODY)
         leaf.cert_chain_pems[0].write_to_path(self.folder / f"{file}.crt")
         leaf.private_key_pem.write_to_path(self.folder / f"{file}.key")
 
@@ -33,7 +34,7 @@ class Pki:
         self, file: Path, server: str, user: str, group: str = "", namespace: str = "default"
     ) -> Path:
         """Issue a client certificate and write a kubeconfig that needs no other file."""
-        leaf = self.authority.issue_cert(common_name=user, organization_name=group or None)
+        leaf = self._issue(user, group, NOBODY)
         credentials = {
             "client-certificate-data": _base64(leaf.cert_chain_pems[0]),
             "client-key-data": _base64(leaf.private_key_pem),
@@ -55,6 +56,9 @@ class Pki:
         file.touch(0o600)
         file.write_text(json.dumps(document, indent=1))
         return file
+
+    def _issue(self, user: str, group: str, names: tuple[str, ...]) -> trustme.LeafCert:
+        return self.authority.issue_cert(*names, common_name=user, organization_name=group or None)
 
 
 def make_pki(folder: Path, addresses: tuple[str, ...]) -> Pki:
