@@ -179,7 +179,8 @@ class Scenario:
         def begun() -> bool:
             return trace.exists() and trace.read_text().count('"begin"') >= number
 
-        self.wait_for(begun, f"{number} runs at work", seconds)
+        self.wait_for(lambda: begun() or self.ended, f"{number} runs at work", seconds)
+        assert begun(), f"up ended before {number} runs were at work\n{self.describe()}"
 
     def wait_for(self, happened: Callable[[], object], what: str, seconds: float = 60.0) -> None:
         """Wait for a state; fails with its name and all that was said if it does not come."""
