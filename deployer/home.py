@@ -27,6 +27,11 @@ def agents_folder() -> Path:
     return home() / "agents"
 
 
+def checkpoints_folder() -> Path:
+    """Return the folder in which runs on this machine keep their checkpoints."""
+    return home() / "checkpoints"
+
+
 def sweeps_folder() -> Path:
     """Return the folder that remembers which sweep was made from which project folder."""
     return home() / "sweeps"

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 
+from .clearing import clear_leftovers
 from .outcome import FAILED
 from .settings import Settings, parse_settings
 from .status import hold_lock
@@ -15,6 +16,8 @@ def main() -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED_SIGNALS)
     settings = parse_settings(sys.argv[1:], os.environ)
     os.makedirs(settings.folder, mode=0o700, exist_ok=True)
+    if settings.clear:
+        return _clear(settings)
     if not settings.detach:
         return _supervise(settings)
     receiver, sender = os.pipe()
@@ -34,6 +37,13 @@ def _leave_terminal(log_path: str) -> None:
         os.dup2(source, target)
     os.close(nothing)
     os.close(log)
+
+
+def _clear(settings: Settings) -> int:
+    """End what is left, unless a supervisor works here; FAILED if something does not end."""
+    if hold_lock(settings.lock_path) is None:
+        return 0
+    return 0 if clear_leftovers(settings, os.environ.get("WANDB_API_KEY", "")) else FAILED
 
 
 def _supervise(settings: Settings, ready: int = -1) -> int:

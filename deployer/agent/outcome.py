@@ -1,6 +1,8 @@
 """How a supervisor ends: pure rules from what it knows to an exit code.
 
 The agent's own exit code says almost nothing: 0 for a finished sweep as for one it gave up.
+An agent that the server sends home ends with 0, also when the server stopped the sweep because its
+runs fail: that is the sweep's failure, which `up` tells by its own exit code, not the agent's.
 """
 
 import re
@@ -40,13 +42,16 @@ class AgentLog:
         self.gave_up = ""
         self.busy = False
         self.runs_ended = 0
+        self.last_run_id = ""
 
     def read_line(self, line: str) -> bool:
         """Take note of one line; tell whether a run begins or has ended with it."""
         if _RUN_BEGINS in line:
             self.busy = True
             return True
-        if _RUN_ENDED.search(line):
+        ended = _RUN_ENDED.search(line)
+        if ended:
+            self.last_run_id = ended.group(1)
             self.busy = False
             self.runs_ended += 1
             return True

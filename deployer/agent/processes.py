@@ -137,9 +137,41 @@ def list_marked(folder: str) -> List[Process]:
     return [process for process in living if mark in _read_environment(process.id)]
 
 
+def list_leftovers(folder: str) -> List[Process]:
+    """Return what an earlier supervisor of this folder has left; ourselves left out.
+
+    Our ancestors may carry the folder too: the shell of a container, or who detached us.
+    """
+    parents = {process.id: process.parent for process in list_processes()}
+    ours = {os.getpid()}
+    above = os.getppid()
+    while above and above not in ours:
+        ours.add(above)
+        above = parents.get(above, 0)
+    marked = list_marked(folder)
+    return [p for p in marked if p.id not in ours and p.parent != os.getpid()]
+
+
+def read_variable(process_id: int, name: str) -> str:
+    """Return a variable of another process's environment, empty if it has none."""
+    start = f"{name}=".encode()
+    found = [line for line in _read_environment(process_id) if line.startswith(start)]
+    return found[0][len(start) :].decode() if found else ""
+
+
+def is_agent(process: Process) -> bool:
+    """Tell the `wandb agent` itself from its runs and their helpers."""
+    words = _read_words(process.id, "cmdline")
+    return any(words[i : i + 3] == [b"-m", b"wandb", b"agent"] for i in range(len(words)))
+
+
 def _read_environment(process_id: int) -> List[bytes]:
+    return _read_words(process_id, "environ")
+
+
+def _read_words(process_id: int, name: str) -> List[bytes]:
     try:
-        with open(f"/proc/{process_id}/environ", "rb") as file:
+        with open(f"/proc/{process_id}/{name}", "rb") as file:
             return file.read().split(b"\0")
     except OSError:
         return []

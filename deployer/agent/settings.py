@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import uuid
 from dataclasses import dataclass
 from typing import Dict, List, Mapping
 
@@ -11,6 +12,13 @@ NAME_VARIABLE = "DEPLOYER_AGENT"
 FOLDER_VARIABLE = "DEPLOYER_AGENT_FOLDER"
 GRACE_VARIABLE = "DEPLOYER_AGENT_GRACE_SECONDS"
 GRACE_SECONDS = 30.0
+# How long a run that has ended may hold its GPU while the server is away.
+FINISH_TIMEOUT_VARIABLE = "DEPLOYER_AGENT_FINISH_TIMEOUT_SECONDS"
+FINISH_TIMEOUT_SECONDS = 600.0
+# What the run's prologue goes by: where all runs keep their checkpoints, and which start of a
+# supervisor an attempt belongs to.
+CHECKPOINTS_VARIABLE = "DEPLOYER_CHECKPOINT_ROOT"
+START_VARIABLE = "DEPLOYER_AGENT_START"
 
 # The stock agent's breakers count wrongly (deaths by signal reset them) and end with code 0.
 BREAKERS_OFF = {
@@ -25,11 +33,24 @@ DEFAULTS = {
     "WANDB_X_FILE_STREAM_RETRY_MAX": "100000",
     "WANDB_X_FILE_TRANSFER_RETRY_WAIT_MAX_SECONDS": "5",
     "WANDB_X_FILE_TRANSFER_RETRY_MAX": "200",
+    # History goes out every 5 s instead of 15, and to the local file nearly at once instead of
+    # every 15 s: a trainer that is killed must leave what it logged. SDKs that do not know one of
+    # these ignore it (0.24 knows the first alone, so that a kill costs up to 5 s of history).
+    "WANDB_X_FILE_STREAM_TRANSMIT_INTERVAL": "5",
+    "WANDB_X_TRANSACTION_LOG_FLUSH_INTERVAL": "0.01",
     "WANDB_ERROR_REPORTING": "false",
     "PYTHONUNBUFFERED": "1",
 }
 # Left over when `deployer` itself is run inside a run.
-NOT_INHERITED = ("WANDB_RUN_ID", "WANDB_SWEEP_ID", "WANDB_SWEEP_PARAM_PATH", "WANDB_SERVICE")
+NOT_INHERITED = (
+    "WANDB_RUN_ID",
+    "WANDB_SWEEP_ID",
+    "WANDB_SWEEP_PARAM_PATH",
+    "WANDB_SERVICE",
+    "DEPLOYER_RUN_PROLOGUE",
+    "DEPLOYER_CHECKPOINT_DIR",
+)
+PROLOGUE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "prologue")
 
 
 @dataclass(frozen=True)
@@ -41,7 +62,15 @@ class Settings:
     name: str
     folder: str
     grace_seconds: float = GRACE_SECONDS
+    finish_timeout_seconds: float = FINISH_TIMEOUT_SECONDS
+    checkpoints: str = ""
     detach: bool = False
+    clear: bool = False
+
+    @property
+    def agents_folder(self) -> str:
+        """Where the folders of all agents lie, this one's among them."""
+        return os.path.dirname(self.folder)
 
     @property
     def log_path(self) -> str:
@@ -72,24 +101,49 @@ def parse_settings(arguments: List[str], environment: Mapping[str, str]) -> Sett
     parser.add_argument(
         "--grace-seconds", type=float, default=environment.get(GRACE_VARIABLE, GRACE_SECONDS)
     )
+    parser.add_argument(
+        "--finish-timeout",
+        type=float,
+        default=environment.get(FINISH_TIMEOUT_VARIABLE, FINISH_TIMEOUT_SECONDS),
+        help="seconds that a run which has ended waits for a lost server",
+    )
+    parser.add_argument(
+        "--checkpoints",
+        default=environment.get(CHECKPOINTS_VARIABLE),
+        help="where runs keep their checkpoints, shared by all agents",
+    )
     parser.add_argument("--detach", action="store_true", help="leave the terminal, log to a file")
+    parser.add_argument(
+        "--clear", action="store_true", help="only end what a supervisor that was killed has left"
+    )
     given = parser.parse_args(arguments)
+    folder = os.path.abspath(given.folder or f".deployer-agent-{given.name}")
     return Settings(
         sweep_path=given.sweep_path,
         base_url=(environment.get("WANDB_BASE_URL") or CLOUD_URL).rstrip("/"),
         name=given.name,
-        folder=os.path.abspath(given.folder or f".deployer-agent-{given.name}"),
+        folder=folder,
         grace_seconds=given.grace_seconds,
+        finish_timeout_seconds=given.finish_timeout,
+        checkpoints=os.path.abspath(
+            given.checkpoints or os.path.join(folder, os.pardir, "checkpoints")
+        ),
         detach=given.detach,
+        clear=given.clear,
     )
 
 
 def agent_environment(settings: Settings, environment: Mapping[str, str]) -> Dict[str, str]:
     """Return the environment of the `wandb agent`, which its runs inherit."""
     kept = {name: value for name, value in environment.items() if name not in NOT_INHERITED}
+    own_path = environment.get("PYTHONPATH")
     return {
         **DEFAULTS,
+        "WANDB_FINISH_TIMEOUT": str(settings.finish_timeout_seconds),
         **kept,
+        "PYTHONPATH": os.pathsep.join([PROLOGUE, own_path] if own_path else [PROLOGUE]),
+        CHECKPOINTS_VARIABLE: settings.checkpoints,
+        START_VARIABLE: f"{settings.name} {uuid.uuid4().hex}",
         **BREAKERS_OFF,
         "WANDB_BASE_URL": settings.base_url,
         "WANDB_DIR": settings.folder,

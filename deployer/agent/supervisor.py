@@ -10,27 +10,26 @@ import os
 import signal
 import sys
 import time
+from dataclasses import asdict
 from typing import Dict, Optional
 
-from .door import Answer, TryAgain, fork_question, judge_preflight, read_answer
+from .clearing import build_task, clear_leftovers, end_runs
+from .delivery import deliver_ended
+from .door import CHILD_SECONDS, Answer, TryAgain, get_sweep_state, judge_preflight
+from .errand import Errand, read_result, send_errand
 from .logfile import LogReader, newest_run
-from .outcome import FINISHED, MISCONFIGURED, STOPPED, AgentLog, Ending, judge_ending
-from .processes import (
-    become_subreaper,
-    end_processes,
-    list_own,
-    reap,
-    send_signal,
-    spawn,
-)
+from .outcome import FAILED, FINISHED, MISCONFIGURED, STOPPED, AgentLog, Ending, judge_ending
+from .processes import become_subreaper, list_own, reap, send_signal, spawn
 from .settings import Settings, agent_environment
 from .status import StatusFile
+from .wire import Server
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 DRAIN_SIGNAL = signal.SIGUSR1
 WATCHED_SIGNALS = {*STOP_SIGNALS, DRAIN_SIGNAL, signal.SIGCHLD}
 TICK_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 5.0  # so that work goes on within seconds once a server is back
+DELIVERY_SECONDS = 7 * 86400.0  # as long as the SDK itself would try
 ASKS_AT_THE_END = 8  # about half a minute: a server that stays away leaves the state unknown
 
 DRAINED = Ending(FINISHED, "drained: its last run has ended")
@@ -45,13 +44,14 @@ class Supervisor:
         self.environment = environment
         self.asked_to: Optional[Ending] = None
         self.exit_statuses: Dict[int, int] = {}
+        self.deliveries: Dict[int, Errand] = {}
         self.status = StatusFile(settings)
         self.log = AgentLog()
 
     def run(self) -> int:
         """Run the agent to its end and leave nothing behind; returns the exit code."""
         become_subreaper()
-        ending = self._preflight() or self._run_agent()
+        ending = self._find_missing() or self._clear() or self._preflight() or self._run_agent()
         self.status.change(
             state="ended",
             run_id=None,
@@ -64,9 +64,6 @@ class Supervisor:
 
     def _preflight(self) -> Optional[Ending]:
         """Wait until the server has said clearly whether an agent can start; None if it can."""
-        missing = self._find_missing()
-        if missing:
-            return Ending(MISCONFIGURED, missing)
         tries = 0
         while True:
             verdict = judge_preflight(self._ask())
@@ -77,19 +74,26 @@ class Supervisor:
             self._wait_for_server(verdict, tries)
             tries += 1
 
-    def _find_missing(self) -> str:
+    def _find_missing(self) -> Optional[Ending]:
         """Name what makes every start useless, before any server is asked."""
-        if self.settings.sweep_path.count("/") != 2:
-            return f"{self.settings.sweep_path!r} is not ENTITY/PROJECT/SWEEP_ID"
-        if not self.settings.base_url.startswith(("http://", "https://")):
-            return f"WANDB_BASE_URL {self.settings.base_url!r} is not an address"
-        if not self.environment.get("WANDB_API_KEY"):
-            return "WANDB_API_KEY is not set"
         wandb = importlib.util.find_spec("wandb")
+        missing = ""
+        if self.settings.sweep_path.count("/") != 2:
+            missing = f"{self.settings.sweep_path!r} is not ENTITY/PROJECT/SWEEP_ID"
+        elif not self.settings.base_url.startswith(("http://", "https://")):
+            missing = f"WANDB_BASE_URL {self.settings.base_url!r} is not an address"
+        elif not self.environment.get("WANDB_API_KEY"):
+            missing = "WANDB_API_KEY is not set"
         # A folder of run logs named `wandb` looks like a package without an __init__ file.
-        if wandb is None or wandb.origin is None:
-            return f"the package wandb is not installed for {sys.executable}"
-        return ""
+        elif wandb is None or wandb.origin is None:
+            missing = f"the package wandb is not installed for {sys.executable}"
+        return Ending(MISCONFIGURED, missing) if missing else None
+
+    def _clear(self) -> Optional[Ending]:
+        """End what a predecessor that was killed has left, so that its run is free again."""
+        if not clear_leftovers(self.settings, self.environment["WANDB_API_KEY"]):
+            return Ending(FAILED, "what an earlier supervisor left here does not end")
+        return None
 
     def _wait_for_server(self, trouble: TryAgain, tries: int) -> None:
         if self.status.status.reason != trouble.reason:
@@ -103,14 +107,16 @@ class Supervisor:
 
     def _ask(self) -> Answer:
         """Ask the server for the sweep; broken off as soon as somebody asks us to leave."""
-        key = self.environment["WANDB_API_KEY"]
-        child, pipe = fork_question(self.settings.base_url, key, self.settings.sweep_path)
+        server = Server(self.settings.base_url, self.environment["WANDB_API_KEY"])
+        path = self.settings.sweep_path
         self.exit_statuses.clear()  # process ids come round again
-        while child not in self.exit_statuses:
+        errand = send_errand(lambda: asdict(get_sweep_state(server, path)), CHILD_SECONDS)
+        while errand.process_id not in self.exit_statuses:
             self._pause(TICK_SECONDS)
             if self.asked_to:
-                send_signal(child, signal.SIGKILL)
-        return read_answer(pipe)
+                send_signal(errand.process_id, signal.SIGKILL)
+        result = read_result(errand)
+        return Answer(**result) if result else Answer(0, error="the question broke off")
 
     def _run_agent(self) -> Ending:
         reader = LogReader(self.settings.log_path, None if self.settings.detach else 1)
@@ -121,6 +127,7 @@ class Supervisor:
         # Killed, not asked: an agent that sees its run end would fetch the next one.
         if agent not in self.exit_statuses:
             send_signal(agent, signal.SIGKILL)
+        self._read_log(reader)
         self._leave_nothing()
         self._read_log(reader)
         return self.asked_to or self._judge(self.exit_statuses[agent])
@@ -152,7 +159,11 @@ class Supervisor:
     def _leave_nothing(self) -> None:
         if self.asked_to is INTERRUPTED:
             self.status.change(state="stopping")
-        if not end_processes(list_own, self.settings.grace_seconds):
+        for process_id in self.deliveries:
+            send_signal(process_id, signal.SIGKILL)
+        task = build_task(self.settings, self.environment["WANDB_API_KEY"])
+        run_id = self.status.status.run_id
+        if not end_runs(task, (run_id,) if run_id else (), list_own, self.settings.grace_seconds):
             names = ", ".join(str(process.id) for process in list_own())
             self._say(f"these processes do not end: {names}")
 
@@ -175,9 +186,19 @@ class Supervisor:
     def _read_log(self, reader: LogReader) -> None:
         for line in reader.read_lines():
             if self.log.read_line(line):
+                if not self.log.busy:
+                    self._deliver(self.log.last_run_id)
                 sweep_id = self.settings.sweep_path.rpartition("/")[2]
                 run_id = newest_run(self.settings.folder, sweep_id) if self.log.busy else None
                 self.status.change(run_id=run_id, runs_ended=self.log.runs_ended)
+
+    def _deliver(self, run_id: str) -> None:
+        """See that the server hears of a run's end, which a run gives up after a time-out."""
+        task = build_task(self.settings, self.environment["WANDB_API_KEY"])
+        errand = send_errand(
+            lambda: deliver_ended(task, run_id, DELIVERY_SECONDS), DELIVERY_SECONDS
+        )
+        self.deliveries[errand.process_id] = errand
 
     def _pause(self, seconds: float) -> None:
         """Wait for a signal, at most so long, and note what it asks; reap what has ended."""
@@ -186,7 +207,11 @@ class Supervisor:
             self.asked_to = INTERRUPTED
         elif signalled and signalled.si_signo == DRAIN_SIGNAL:
             self.asked_to = self.asked_to or DRAINED
-        self.exit_statuses.update(reap())
+        ended = reap()
+        self.exit_statuses.update(ended)
+        for process_id in ended:
+            if process_id in self.deliveries:
+                read_result(self.deliveries.pop(process_id))
 
     def _say(self, text: str) -> None:
         line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} - deployer - {self.settings.name}: {text}\n"

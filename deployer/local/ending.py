@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 import time
 
+from deployer.agent.clearing import SERVER_SECONDS
 from deployer.agent.processes import (
     KILL_SECONDS,
     TERMINATE_SECONDS,
-    end_processes,
+    read_variable,
     send_signal,
 )
 from deployer.errors import AgentError
@@ -34,7 +38,8 @@ def end_agent(folder: AgentFolder) -> bool:
     Returns whether anything was alive; raises AgentError if something outlasts SIGKILL.
     """
     was_supervised = folder.is_alive()
-    deadline = time.monotonic() + folder.spec.grace_seconds + 2 * TERMINATE_SECONDS + KILL_SECONDS
+    seconds = 2 * SERVER_SECONDS + 2 * TERMINATE_SECONDS + KILL_SECONDS
+    deadline = time.monotonic() + folder.spec.grace_seconds + seconds
     while folder.is_alive():
         if time.monotonic() > deadline:
             signal_supervisor(folder, signal.SIGKILL)
@@ -43,17 +48,28 @@ def end_agent(folder: AgentFolder) -> bool:
 
 
 def end_leftovers(folder: AgentFolder) -> bool:
-    """End what a supervisor left behind when it was killed; returns whether there was anything."""
+    """End what a supervisor left behind when it was killed; returns whether there was anything.
+
+    Its runs are handed out again, by the word of the key that its processes still carry.
+    """
     left = folder.processes()
     if not left:
         return False
-    status = folder.status()
-    if status and status.agent_process_id in {process.id for process in left}:
-        # Killed first: an agent that sees its run end would fetch the next one.
-        send_signal(status.agent_process_id, signal.SIGKILL)
-    if not end_processes(folder.processes, folder.spec.grace_seconds):
-        numbers = " ".join(str(process.id) for process in folder.processes())
+    keys = [key for process in left if (key := read_variable(process.id, "WANDB_API_KEY"))]
+    spec = folder.spec
+    command = [sys.executable, "-P", "-m", "deployer.agent", spec.sweep_path, "--clear"]
+    # By flags: by its environment, this process would be taken for a leftover, too.
+    place = ["--name", spec.name, "--folder", str(folder.path)]
+    subprocess.run(
+        [*command, *place, "--grace-seconds", str(spec.grace_seconds)],
+        stdin=subprocess.DEVNULL,
+        cwd=folder.path,
+        env={**os.environ, "WANDB_BASE_URL": spec.base_url, "WANDB_API_KEY": "".join(keys[:1])},
+        check=False,
+    )
+    if left := folder.processes():
+        numbers = " ".join(str(process.id) for process in left)
         raise AgentError(
-            f"processes of agent {folder.spec.name} do not end: {numbers}", f"ps -fp {numbers}"
+            f"processes of agent {spec.name} do not end: {numbers}", f"ps -fp {numbers}"
         )
     return True

@@ -94,6 +94,7 @@ class AgentFolder:
             run_id=status.run_id if status and state != "lost" else None,
             gpu=",".join(self.spec.gpus),
             node=platform.node(),
+            folder=self.spec.working_folder,
             process_id=status.process_id if status and alive else None,
             environment=self.spec.environment,
         )

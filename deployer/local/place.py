@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from deployer import home
 from deployer.agent.settings import GRACE_SECONDS
 from deployer.errors import AgentError
-from deployer.local.ending import end_agent, end_leftovers, signal_supervisor
+from deployer.local.ending import end_agent, signal_supervisor
 from deployer.local.folder import AgentFolder, Spec, load_folder, load_folders
 from deployer.local.logs import follow_lines
 from deployer.local.starting import list_gpus, start_supervisor
@@ -82,8 +82,7 @@ class LocalPlace:
         key = api_keys.get(folder.spec.name)
         if key is None:
             raise AgentError(f"agent {folder.spec.name} has just ended", "type the command again")
-        if folder.path.exists():
-            end_leftovers(folder)
+        # What a predecessor left, the new supervisor clears away itself: it has the newer key.
         folder.save_spec()
         start_supervisor(folder, key, os.environ)
 

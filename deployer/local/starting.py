@@ -9,7 +9,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from deployer.agent.settings import FOLDER_VARIABLE, NAME_VARIABLE
+from deployer import home
+from deployer.agent.settings import CHECKPOINTS_VARIABLE, FOLDER_VARIABLE, NAME_VARIABLE
 from deployer.errors import AgentError
 from deployer.local.folder import AgentFolder
 
@@ -57,6 +58,7 @@ def build_environment(
     devices = {"CUDA_VISIBLE_DEVICES": ",".join(spec.gpus)} if spec.gpus else {}
     return {
         **({} if spec.gpus else ONE_THREAD),
+        CHECKPOINTS_VARIABLE: str(home.checkpoints_folder()),
         **environment,
         **spec.environment,
         **devices,

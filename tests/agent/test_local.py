@@ -158,7 +158,7 @@ def test_a_lost_agent_is_replaced_under_its_name(bench: Bench, place: LocalPlace
     kill_supervisor(place, agent.name)
     [successor] = place.apply(plan, keys)
     assert (successor.name, successor.alive) == (agent.name, True)
-    assert not set(before) & set(left(agent.name))
+    wait_for(lambda: not set(before) & set(left(agent.name)), "the end of what was left")
 
 
 def test_a_drained_agent_leaves_after_its_run(bench: Bench, place: LocalPlace) -> None:

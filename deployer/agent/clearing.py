@@ -1,0 +1,61 @@
+"""Ends an agent's runs so that each is handed out again: marked, interrupted, settled."""
+
+import signal
+from typing import Callable, Sequence, Tuple
+
+from .delivery import Task, mark_runs, settle_runs
+from .errand import run_errand
+from .logfile import newest_run
+from .processes import Process, end_processes, is_agent, list_leftovers, send_signal
+from .settings import Settings
+from .wire import Server
+
+# A server that is away must not hold up a stop; what it misses, it is told by the next supervisor.
+SERVER_SECONDS = 5.0
+
+
+def build_task(settings: Settings, key: str) -> Task:
+    """Return whose runs these settings are about."""
+    server = Server(settings.base_url, key)
+    return Task(server, settings.sweep_path, settings.name, settings.agents_folder)
+
+
+def clear_leftovers(settings: Settings, key: str) -> bool:
+    """End what a supervisor of this folder left when it was killed; returns whether it is gone.
+
+    The server is told what has become of its runs, unless there is no key or was no run.
+    """
+
+    def find() -> Sequence[Process]:
+        return list_leftovers(settings.folder)
+
+    left = find()
+    for process in left:
+        # Killed first: an agent that sees its run end would fetch the next one.
+        if is_agent(process):
+            send_signal(process.id, signal.SIGKILL)
+    run_id = newest_run(settings.folder, settings.sweep_path.rpartition("/")[2])
+    if not key or not run_id:
+        return end_processes(find, settings.grace_seconds)
+    # Without a process, another agent may have that run by now.
+    known = (run_id,) if any(process.is_run for process in left) else ()
+    return end_runs(build_task(settings, key), known, find, settings.grace_seconds)
+
+
+def end_runs(
+    task: Task,
+    known: Tuple[str, ...],
+    find: Callable[[], Sequence[Process]],
+    grace_seconds: float,
+) -> bool:
+    """End all processes that `find` returns, and tell the server before and after.
+
+    Before, since a trainer may exit with 0 when it is interrupted; after, since one that had to be
+    killed cannot speak for itself. `known` are the runs that the agent's folder or log names.
+    Returns whether all processes are gone.
+    """
+    if any(process.is_run for process in find()):
+        run_errand(lambda: mark_runs(task, known, SERVER_SECONDS), SERVER_SECONDS)
+    gone = end_processes(find, grace_seconds)
+    run_errand(lambda: settle_runs(task, known, SERVER_SECONDS), SERVER_SECONDS)
+    return gone

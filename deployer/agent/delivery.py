@@ -1,0 +1,183 @@
+"""Tells the server how runs ended, and what it has missed of them.
+
+Everything here may be done twice: history is written at its line number, and a run that has ended
+takes no further end. Called in short-lived processes alone.
+"""
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from .local_runs import Leavings, load_leavings, note_interrupt
+from .wire import Reply, Server, ask, post
+
+REQUEST_SECONDS = 3.0  # one try; a server that hangs is asked again
+LONGEST_WAIT_SECONDS = 3.0
+LINES_PER_REQUEST = 500
+
+ACTIVE = ("pending", "running", "preempting")
+# What a server may call a run whose end it never heard of.
+GIVEN_UP = ("crashed", "preempted")
+# The second key is ours: this attempt is over whatever the exit code. W&B's server ignores it.
+INTERRUPTED = {"preempting": True, "deployerInterrupted": True}
+KILLED = {**INTERRUPTED, "complete": True, "exitcode": 255}
+
+RUN = """
+query DeployerRun($entity: String, $project: String!, $run: String!) {
+  project(name: $project, entityName: $entity) { run(name: $run) {
+    state historyLineCount historyTail summaryMetrics } } }
+"""
+AGENT_RUNS = """
+query DeployerAgentRuns($entity: String, $project: String!, $sweep: String!, $agent: String!) {
+  project(name: $project, entityName: $entity) { sweep(sweepName: $sweep) {
+    agent(agentName: $agent) { runs { edges { node { name state } } } } } } }
+"""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Whose runs are meant: the server, the sweep's path, the agent, the folder of all agents."""
+
+    server: Server
+    sweep_path: str
+    agent: str
+    agents_folder: str
+
+    @property
+    def project(self) -> Dict[str, str]:
+        """Return the sweep's project as GraphQL variables."""
+        entity, project, _ = self.sweep_path.split("/")
+        return {"entity": entity, "project": project}
+
+
+@dataclass(frozen=True)
+class ServerRun:
+    """A run as the server has it; `last_step` is -1 without history."""
+
+    state: str
+    line_count: int
+    last_step: int
+    summary: Dict[str, Any]
+
+
+def mark_runs(task: Task, known: Tuple[str, ...], seconds: float) -> List[str]:
+    """Say of this agent's runs that they are being interrupted; return those that are.
+
+    `known` are the ids that the agent's folder knows. A run that has ended by itself, and only has
+    not delivered it yet, is left alone.
+    """
+    deadline = time.monotonic() + seconds
+    # First on disk: the server may be away.
+    marked = [run_id for run_id in known if note_interrupt(task.agents_folder, run_id)]
+    for run_id in _active_runs(task, deadline):
+        if run_id not in known and note_interrupt(task.agents_folder, run_id):
+            marked.append(run_id)
+    for run_id in marked:
+        run = get_run(task, run_id, deadline)
+        if run and run.state in ACTIVE:
+            _stream(task, run_id, INTERRUPTED, deadline)
+    return marked
+
+
+def settle_runs(task: Task, known: Tuple[str, ...], seconds: float) -> None:
+    """End this agent's runs on the server; their processes are gone.
+
+    One that came to its end is delivered with its own exit code; all others are handed out again.
+    """
+    deadline = time.monotonic() + seconds
+    active = _active_runs(task, deadline)
+    for run_id in [*active, *(run_id for run_id in known if run_id not in active)]:
+        leavings = load_leavings(task.agents_folder, run_id)
+        if not deliver_end(task, run_id, leavings, deadline):
+            run = get_run(task, run_id, deadline)
+            if run and run.state in ACTIVE:
+                if leavings:
+                    deliver_history(task, run_id, leavings, run, deadline)
+                _stream(task, run_id, KILLED, deadline)
+
+
+def deliver_ended(task: Task, run_id: str, seconds: float) -> None:
+    """See that the server knows the end of a run whose process has just ended by itself."""
+    leavings = load_leavings(task.agents_folder, run_id)
+    deliver_end(task, run_id, leavings, time.monotonic() + seconds)
+
+
+def deliver_end(task: Task, run_id: str, leavings: Optional[Leavings], deadline: float) -> bool:
+    """Deliver all of a run that ended by itself and could not say so; True if that was done."""
+    if leavings is None or leavings.exit_code is None:
+        return False
+    run = get_run(task, run_id, deadline)
+    if run is None or run.state not in (*ACTIVE, *GIVEN_UP):
+        return False
+    # Handed out again, or deleted and begun anew: then only a good end of this very run counts.
+    if run.state not in ("running", "preempting") and (leavings.exit_code or not run.line_count):
+        return False
+    if not deliver_history(task, run_id, leavings, run, deadline):
+        return False
+    return _stream(task, run_id, {"complete": True, "exitcode": leavings.exit_code}, deadline)
+
+
+def deliver_history(
+    task: Task, run_id: str, leavings: Leavings, run: ServerRun, deadline: float
+) -> bool:
+    """Write the rows that the server has missed behind those it has, and the summary."""
+    steps = sorted(step for step in leavings.rows if step > run.last_step)
+    for start in range(0, len(steps), LINES_PER_REQUEST):
+        lines = [json.dumps(leavings.rows[s]) for s in steps[start : start + LINES_PER_REQUEST]]
+        part = {"offset": run.line_count + start, "content": lines}
+        if not _stream(task, run_id, {"files": {"wandb-history.jsonl": part}}, deadline):
+            return False
+    if not steps:
+        return True
+    summary = json.dumps({**run.summary, **leavings.summary})
+    part = {"offset": 0, "content": [summary]}
+    return _stream(task, run_id, {"files": {"wandb-summary.json": part}}, deadline)
+
+
+def get_run(task: Task, run_id: str, deadline: float) -> Optional[ServerRun]:
+    """Ask for a run, until the deadline; None if there is none or the server stays away.
+
+    Not for its `wandbConfig`: our server takes that question as the trainer's wish to resume.
+    """
+    variables = {**task.project, "run": run_id}
+    reply = insist(lambda: ask(task.server, RUN, variables, REQUEST_SECONDS), deadline)
+    found = (reply.data.get("project") or {}).get("run")
+    if not found:
+        return None
+    tail = json.loads(found.get("historyTail") or "[]")
+    last = json.loads(tail[-1]).get("_step", -1) if tail else -1
+    return ServerRun(
+        state=str(found["state"]),
+        line_count=int(found.get("historyLineCount") or 0),
+        last_step=int(last),
+        summary=json.loads(found.get("summaryMetrics") or "{}"),
+    )
+
+
+def _active_runs(task: Task, deadline: float) -> List[str]:
+    """Ask which runs the agent of our name holds; a server that knows no names has none."""
+    sweep_id = task.sweep_path.rpartition("/")[2]
+    variables = {**task.project, "sweep": sweep_id, "agent": task.agent}
+    reply = insist(lambda: ask(task.server, AGENT_RUNS, variables, REQUEST_SECONDS), deadline)
+    sweep = (reply.data.get("project") or {}).get("sweep") or {}
+    edges = ((sweep.get("agent") or {}).get("runs") or {}).get("edges") or []
+    return [edge["node"]["name"] for edge in edges if edge["node"]["state"] in ACTIVE]
+
+
+def _stream(task: Task, run_id: str, chunk: Dict[str, Any], deadline: float) -> bool:
+    path = "/files/{entity}/{project}/{run}/file_stream".format(**task.project, run=run_id)
+    reply = insist(lambda: post(task.server, path, chunk, REQUEST_SECONDS), deadline)
+    return reply.status == 200
+
+
+def insist(request: Callable[[], Reply], deadline: float) -> Reply:
+    """Repeat a request until the server has said something for good, or the deadline has come."""
+    wait = 0.2
+    while True:
+        reply = request()
+        wait = max(wait, reply.retry_after_seconds)
+        if not reply.passing or time.monotonic() + wait > deadline:
+            return reply
+        time.sleep(wait)
+        wait = min(2 * wait, LONGEST_WAIT_SECONDS)

@@ -1,0 +1,54 @@
+"""An errand: work with the network, done in a forked child of the supervisor.
+
+So urllib and ssl never stay in the supervisor's memory, and a hanging server never delays a signal.
+"""
+
+import json
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from typing import Any, Callable
+
+
+@dataclass(frozen=True)
+class Errand:
+    """A child at work, and the pipe into which it writes its result."""
+
+    process_id: int
+    pipe: int
+
+
+def send_errand(work: Callable[[], object], seconds: float) -> Errand:
+    """Start `work` in a child that ends after so many seconds at the latest.
+
+    What it returns must be JSON; the child is reaped like every other one.
+    """
+    receiver, sender = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(sender)
+        return Errand(child, receiver)
+    try:
+        os.closerange(3, sender)  # the supervisor's lock must not live on in here
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        with os.fdopen(sender, "w", encoding="utf-8") as pipe:
+            pipe.write(json.dumps(work()))
+    except Exception as error:
+        sys.stderr.write(f"deployer: an errand failed: {error!r}\n")
+    finally:
+        os._exit(0)
+
+
+def run_errand(work: Callable[[], object], seconds: float) -> Any:
+    """Do `work` in a child and wait for its result; None if it took too long or failed."""
+    errand = send_errand(work, seconds)
+    os.waitpid(errand.process_id, 0)
+    return read_result(errand)
+
+
+def read_result(errand: Errand) -> Any:
+    """Return the result of an errand whose child has ended; None if it broke off."""
+    with os.fdopen(errand.pipe, encoding="utf-8") as pipe:
+        text = pipe.read()
+    return json.loads(text) if text else None

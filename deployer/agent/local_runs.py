@@ -1,0 +1,88 @@
+"""What earlier attempts of a run left on this machine, and how they are marked.
+
+Every attempt has a folder `wandb/run-<time>-<run id>` in the folder of the agent that ran it; the
+folders of all agents lie side by side.
+"""
+
+import contextlib
+import os
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional
+
+from .wandbfile import LocalRun, read_run
+
+# Beside a `.wandb` file: its attempt was interrupted, so that its exit code means nothing.
+INTERRUPTED_NAME = "deployer-interrupted"
+SUPERSEDED_SUFFIX = ".superseded"
+
+
+@dataclass(frozen=True)
+class Leavings:
+    """Everything that the attempts of one run wrote down here.
+
+    `exit_code` is the newest attempt's, None if it never came to its end or was interrupted.
+    """
+
+    rows: Dict[int, Dict[str, Any]]
+    summary: Dict[str, Any]
+    exit_code: Optional[int]
+
+
+def list_wandb_files(agents_folder: str, run_id: str) -> List[str]:
+    """Return the `.wandb` files of a run, of all agents here, oldest attempt first."""
+    found = []
+    for agent in _names(agents_folder):
+        runs = os.path.join(agents_folder, agent, "wandb")
+        for name in _names(runs):
+            path = os.path.join(runs, name, f"run-{run_id}.wandb")
+            if name.startswith("run-") and os.path.exists(path):
+                found.append((name, path))
+    return [path for _, path in sorted(found)]
+
+
+def _names(folder: str) -> List[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def load_leavings(agents_folder: str, run_id: str) -> Optional[Leavings]:
+    """Read what there is of a run; None if there is nothing. Later attempts prevail."""
+    paths = list_wandb_files(agents_folder, run_id)
+    if not paths:
+        return None
+    rows: Dict[int, Dict[str, Any]] = {}
+    newest = LocalRun()
+    for path in paths:
+        newest = read_run(path)
+        rows.update(newest.rows)
+    exit_code = None if _is_interrupted(paths[-1]) else newest.exit_code
+    return Leavings(rows, newest.summary, exit_code)
+
+
+def note_interrupt(agents_folder: str, run_id: str) -> bool:
+    """Note that a run's newest attempt is ended by us; False if it had ended by itself before."""
+    paths = list_wandb_files(agents_folder, run_id)
+    if not paths:
+        return True
+    if read_run(paths[-1]).exit_code is not None and not _is_interrupted(paths[-1]):
+        return False
+    with contextlib.suppress(OSError), open(_mark_of(paths[-1]), "w", encoding="utf-8"):
+        pass
+    return True
+
+
+def supersede(agents_folder: str, run_id: str) -> None:
+    """Put aside what was written before a run starts afresh: the server drops these rows too."""
+    for path in list_wandb_files(agents_folder, run_id):
+        with contextlib.suppress(OSError):
+            os.rename(path, path + SUPERSEDED_SUFFIX)
+
+
+def _is_interrupted(path: str) -> bool:
+    return os.path.exists(_mark_of(path))
+
+
+def _mark_of(path: str) -> str:
+    return os.path.join(os.path.dirname(path), INTERRUPTED_NAME)

@@ -1,0 +1,110 @@
+"""The prologue of every run: Python itself executes it, in the run's first Python process.
+
+Its folder is on PYTHONPATH, so that neither the trainer nor wandb is changed. It gives the run its
+checkpoint folder (DEPLOYER_CHECKPOINT_DIR), which no other attempt may write to at the same time,
+and lets the run resume if that folder is not empty. It must never make a run fail: any trouble is
+one line on stderr. A command that starts no Python, or one with -I, -E or -S, goes without it.
+"""
+
+import os
+import sys
+from typing import List
+
+LOCK_SECONDS = 60.0  # longer than a successor needs to end what is left of its predecessor
+LOCKED = 75  # EX_TEMPFAIL
+FINISHED_ALREADY = 100  # catchup.py
+MARK = "DEPLOYER_RUN_PROLOGUE"
+
+locks: List[int] = []  # held until the process ends
+
+
+def prepare_run() -> None:
+    """Make the checkpoint folder, take its lock, and decide whether the run resumes."""
+    environment = os.environ
+    run_id = environment["WANDB_RUN_ID"]
+    environment[MARK] = run_id  # children must not do this again
+    sweep = os.path.join(environment["DEPLOYER_CHECKPOINT_ROOT"], environment["WANDB_SWEEP_ID"])
+    folder = os.path.join(sweep, run_id)
+    os.makedirs(folder, exist_ok=True)
+    hold_lock(folder + ".lock", environment.get("DEPLOYER_AGENT_START", ""))
+    environment["DEPLOYER_CHECKPOINT_DIR"] = folder
+    resumes = bool(os.listdir(folder))
+    if was_here(os.path.dirname(environment["DEPLOYER_AGENT_FOLDER"]), run_id):
+        catch_up(run_id, resumes)
+    if resumes:
+        environment.setdefault("WANDB_RESUME", "allow")
+
+
+def hold_lock(path: str, owner: str) -> None:
+    """Lock a file until this process ends; another program of the same attempt may hold it."""
+    import fcntl
+    import time
+
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    locks.append(handle)
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if os.pread(handle, 200, 0) == owner.encode():
+                return
+            if time.monotonic() > deadline:
+                sys.stderr.write(f"deployer: another attempt of this run still holds {path}\n")
+                os._exit(LOCKED)
+            time.sleep(0.1)
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, owner.encode(), 0)
+
+
+def was_here(agents: str, run_id: str) -> bool:
+    """Tell whether an earlier attempt of the run has left something in an agent's folder."""
+    for agent in os.listdir(agents):
+        try:
+            names = os.listdir(os.path.join(agents, agent, "wandb"))
+        except OSError:
+            continue
+        # `run-<time>-<run id>`, and sometimes `-<number>` behind it.
+        if any(name.startswith("run-") and f"-{run_id}-" in f"{name}-" for name in names):
+            return True
+    return False
+
+
+def catch_up(run_id: str, resumes: bool) -> None:
+    """Bring the server up to date in another process, which may find that nothing is left to do."""
+    import subprocess
+
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    folder, name = os.path.split(package)
+    steps = (
+        f"import sys; sys.path.append({folder!r})",
+        f"from {name}.catchup import main; sys.exit(main({resumes}))",
+    )
+    code = "\n".join(steps)
+    if subprocess.call([sys.executable, "-I", "-S", "-c", code]) == FINISHED_ALREADY:
+        sys.stderr.write(f"deployer: run {run_id} had finished; its end is delivered now\n")
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def run_next() -> None:
+    """Execute the sitecustomize module that ours hides, if there is one."""
+    from importlib.machinery import PathFinder
+    from importlib.util import module_from_spec
+
+    ours = os.path.dirname(os.path.abspath(__file__))
+    spec = PathFinder.find_spec(
+        "sitecustomize", [path for path in sys.path if os.path.abspath(path) != ours]
+    )
+    if spec and spec.loader:
+        spec.loader.exec_module(module_from_spec(spec))
+
+
+NEEDED = ("WANDB_RUN_ID", "WANDB_SWEEP_ID", "DEPLOYER_CHECKPOINT_ROOT", "DEPLOYER_AGENT_FOLDER")
+if all(map(os.environ.get, NEEDED)) and os.environ.get(MARK) != os.environ["WANDB_RUN_ID"]:
+    try:
+        prepare_run()
+    except Exception as error:
+        sys.stderr.write(f"deployer: the run's checkpoint folder is not ready: {error!r}\n")
+run_next()
