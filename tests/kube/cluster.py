@@ -18,6 +18,7 @@ from tests.kube.control_plane.binaries import find_programs
 from tests.kube.control_plane.folder import START_SECONDS, Folder, join_folder, make_folder
 from tests.kube.control_plane.network import Link, can_make_links
 from tests.kube.control_plane.node import Node, import_image, make_node_network, start_node
+from tests.kube.control_plane.node_settings import build_node_rights
 from tests.kube.control_plane.packages import find_runtime
 from tests.kube.control_plane.pki import Pki, load_pki, make_pki
 from tests.kube.control_plane.servers import start_servers, wait_for_servers
@@ -109,11 +110,9 @@ class Cluster:
 
     def set_gpus(self, node: str, count: int, resource: str = "nvidia.com/gpu") -> None:
         """Advertise GPUs on a real node, as Kubernetes documents it, until the node restarts."""
-        path = f"/status/capacity/{resource.replace('/', '~1')}"
-        patch = json.dumps([{"op": "add", "path": path, "value": str(count)}])
-        self.kubectl("patch", "node", node, "--subresource=status", "--type=json", "-p", patch)
-        key = resource.replace(".", r"\.")
-        self.wait_for(f"node/{node}", f"jsonpath={{.status.allocatable.{key}}}={count}")
+        counted = {resource: str(count)}  # allocatable too: the kubelet copies it every 10 s
+        patch = json.dumps({"status": {"capacity": counted, "allocatable": counted}})
+        self.kubectl("patch", "node", node, "--subresource=status", "--type=merge", "-p", patch)
 
     def add_image(self, *names: str, folders: Mapping[str, Path] | None = None) -> None:
         """Make the tiny image known to every real node under other names, as if pulled.
@@ -160,6 +159,7 @@ def start_cluster(
         cluster = Cluster(folder, server, made, version)
         pki.write_kubeconfig(cluster.kubeconfig, server, "admin", "system:masters")
         wait_for_servers(folder, pki, server)
+        cluster.create(build_node_rights())
         for node in made:
             start_node(folder, node, programs, runtime, pki, server, [IMAGE])
         _finish(cluster, runtime)

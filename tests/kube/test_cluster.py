@@ -102,7 +102,8 @@ def test_pod_reaches_a_server_on_this_machine(cluster: Cluster, namespace: str) 
 
 def test_services_and_dns(cluster: Cluster, namespace: str) -> None:
     serve = (
-        "import http.server as s; s.test(s.SimpleHTTPRequestHandler, port=8000, directory='/tmp')"
+        "from http.server import HTTPServer, SimpleHTTPRequestHandler as Folder\n"
+        "HTTPServer(('', 8000), Folder).serve_forever()"
     )
     server = build_pod("server", python(serve))
     server["metadata"]["labels"] = {"app": "server"}
@@ -169,9 +170,9 @@ def test_tenant_may_only_what_its_namespace_allows(cluster: Cluster, namespace: 
     greedy = build_pod("greedy", ["id"], limits={"nvidia.com/gpu": "5"})
     with pytest.raises(ForbiddenError, match="exceeded quota"):
         pods.create(body=greedy, namespace=namespace)
-    with pytest.raises(ForbiddenError, match='cannot create resource "pods"'):
+    with pytest.raises(ForbiddenError, match="cannot create resource"):
         pods.create(body=build_pod("elsewhere", ["id"]), namespace="default")
-    with pytest.raises(ForbiddenError, match='cannot list resource "nodes"'):
+    with pytest.raises(ForbiddenError, match="cannot list resource"):
         tenant.resources.get(api_version="v1", kind="Node").get()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -101,7 +100,7 @@ def make_folder() -> Folder:
         (path / name).touch()
     folder = Folder(path, os.open(path / "lease", os.O_RDWR))
     fcntl.flock(folder.lease, fcntl.LOCK_SH)
-    for name in ("log", "pids", "processes"):
+    for name in ("links", "log", "pids", "processes"):
         (path / name).mkdir()
     with open(path / "log/keeper.log", "wb") as log:
         subprocess.Popen(
@@ -139,8 +138,7 @@ def sweep_folders() -> None:
         except (FileNotFoundError, BlockingIOError):  # ended by itself meanwhile, or in use
             continue
         if old:
-            keeper.remove_cgroups(path.name)
-            shutil.rmtree(path, ignore_errors=True)
+            keeper.remove_traces(path)
 
 
 def free_ports(count: int) -> list[int]:

@@ -88,6 +88,14 @@ def remove_cgroups(prefix: str) -> None:
         time.sleep(0.05)
 
 
+def remove_traces(folder: Path) -> None:
+    """Remove what outlives the processes; a dying socket may hold a network and its link."""
+    for link in (folder / "links").iterdir():
+        subprocess.run(["ip", "link", "delete", link.name], check=False)
+    remove_cgroups(folder.name)
+    shutil.rmtree(folder)
+
+
 def keep(folder: Path) -> None:
     """Reconcile until the lease is free, then leave nothing behind."""
     keeper = Keeper(folder)
@@ -97,8 +105,7 @@ def keep(folder: Path) -> None:
             keeper.reconcile()
             time.sleep(PERIOD_SECONDS)
         keeper.stop_all()
-        remove_cgroups(folder.name)
-        shutil.rmtree(folder)
+        remove_traces(folder)
 
 
 def is_free(lease: int) -> bool:

