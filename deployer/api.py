@@ -20,16 +20,18 @@ from pathlib import Path
 from deployer import server as servers
 from deployer import up
 from deployer.config import Config, Flags, load_config
-from deployer.making import make_sweep
+from deployer.healing import Healing, get_whole_snapshot, heal_sweep
+from deployer.making import Draws, make_sweep
 from deployer.place import Agent
 from deployer.plan import Plan
 from deployer.results import Results, build_results
 from deployer.server import Server
 from deployer.sweep import load_sweep
-from deployer.wandb_api import SweepPath, get_snapshot, parse_sweep_path
-from deployer.watch import Status, get_status, watch_status
+from deployer.tending import Tender
+from deployer.wandb_api import SweepPath, parse_sweep_path
+from deployer.watch import Status, watch_status
 
-__all__ = ["apply", "connect", "create_sweep", "plan", "results", "watch"]
+__all__ = ["apply", "connect", "create_sweep", "heal", "plan", "results", "watch"]
 
 
 def connect(wandb: str | None = None) -> Server:
@@ -46,6 +48,7 @@ def create_sweep(
     *,
     run_cap: int | None = None,
     seed: int | None = None,
+    retries: int | None = None,
     new: bool = True,
 ) -> str:
     """Make a sweep from a file and return its path; `new=False` continues an unfinished one."""
@@ -56,7 +59,7 @@ def create_sweep(
             _config(),
             file=Path(file),
             continued=not new,
-            seed=seed,
+            draws=Draws(seed, retries),
             now=time.time(),
         ).path
     )
@@ -78,19 +81,25 @@ def apply(server: Server, plan: Plan, *, on: str = "local") -> Sequence[Agent]:
 def watch(
     server: Server, sweep_path: str, *, on: str = "local", timeout_seconds: float | None = None
 ) -> Iterator[Status]:
-    """Yield the sweep's status whenever it changes, until it is over. Raises WatchTimeout."""
+    """Yield the sweep's status whenever it changes, until it is over. Raises WatchTimeout.
+
+    Agents that die are replaced, as by the command.
+    """
     place, path = up.open_place(on), _path(sweep_path)
-
-    def read(now: float) -> Status:
-        return get_status(server.client, place, path, None, now)
-
-    return watch_status(read, time.time, time.sleep, timeout_seconds)
+    wanted = len(place.list_agents(sweep_path))
+    tender = Tender(server, place, path, wanted, Path.cwd(), None, lambda _: None)
+    return watch_status(tender.read, time.time, time.sleep, timeout_seconds, tender.tend)
 
 
 def results(server: Server, sweep_path: str) -> Results:
-    """Return a sweep's ranking, coverage and failures as they are now."""
-    snapshot = get_snapshot(server.client, _path(sweep_path))
+    """Return a sweep's ranking, coverage and failures as they are now, follow-ups counted in."""
+    snapshot = get_whole_snapshot(server, _path(sweep_path))
     return build_results(snapshot.sweep, snapshot.runs)
+
+
+def heal(server: Server, sweep_path: str) -> Healing:
+    """Set going again what is lost or failed: requeued, or in a follow-up where it cannot be."""
+    return heal_sweep(server, _path(sweep_path))
 
 
 def _config(wandb: str | None = None) -> Config:

@@ -24,6 +24,25 @@ from deployer.wandb_api import (
 
 # A server's clock and ours may differ by this much.
 CLOCK_DIFFERENCE_SECONDS = 120.0
+DEFAULT_RETRIES = 1  # the embedded backend's own
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What a sweep has beyond W&B's file, on the embedded backend alone; None: its default.
+
+    `seed` repeats its draws; `retries` are further attempts for a run that fails by itself.
+    """
+
+    seed: int | None = None
+    retries: int | None = None
+
+    @property
+    def keys(self) -> dict[str, int]:
+        """Return the top-level keys that say so; none for what is the default anyway."""
+        retries = None if self.retries == DEFAULT_RETRIES else self.retries
+        named = {"seed": self.seed, "retries": retries}
+        return {key: value for key, value in named.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -42,21 +61,17 @@ def make_sweep(
     *,
     file: Path,
     continued: bool,
-    seed: int | None,
+    draws: Draws,
     now: float,
 ) -> MadeSweep:
     """Return our own unfinished sweep of the same content if `continued`, else a new one.
 
     A sweep whose making was cut off is asked for again, never made twice.
-    Raises ConfigError when `seed` is given and the server has no use for it.
+    Raises ConfigError when `draws` says what the server has no use for.
     """
-    if seed is not None and not server.extended:
-        raise ConfigError(
-            "--seed",
-            f"{server.url} draws without a seed",
-            "leave --seed out, or use --wandb embedded",
-        )
-    wanted = _build_record(server, sweep, config, file, seed, now)
+    if not server.extended:
+        _check_plain(server, draws)
+    wanted = _build_record(server, sweep, config, file, draws, now)
     earlier = [r for r in load_records(config.folder) if _same(r, wanted)]
     if continued:
         for record in earlier:
@@ -65,16 +80,28 @@ def make_sweep(
     cut_off = next((r for r in earlier if not r.sweep_path), None)
     entity = config.entity_for(sweep.entity, server.viewer.entity)
     project = config.project_for(sweep.project, sweep.program)
-    text = build_text(sweep, seed)
+    text = build_text(sweep, draws)
     if cut_off and (path := _find_made(server, cut_off, entity, project, text)):
         save_record(replace(cut_off, sweep_path=str(path)))
         return MadeSweep(path, created=False)
     return _create(server, cut_off or wanted, entity, project, text)
 
 
-def build_text(sweep: Sweep, seed: int | None) -> str:
-    """Return the YAML that the server gets; the embedded backend keeps `seed` at the top level."""
-    return sweep.text if seed is None else dump_config({**sweep.config, "seed": seed})
+def build_text(sweep: Sweep, draws: Draws) -> str:
+    """Return the YAML that the server gets; what W&B's file has not is at the top level."""
+    return dump_config({**sweep.config, **draws.keys}) if draws.keys else sweep.text
+
+
+def _check_plain(server: Server, draws: Draws) -> None:
+    """Refuse what a server that has nothing beyond W&B's would ignore."""
+    refused = (
+        (draws.seed is not None, "--seed", "draws without a seed"),
+        (bool(draws.retries), "--retries", "gives a run that failed no other attempt"),
+    )
+    for given, flag, reason in refused:
+        if given:
+            hint = f"leave {flag} out, or use --wandb embedded"
+            raise ConfigError(flag, f"{server.url} {reason}", hint)
 
 
 def _create(server: Server, record: SweepRecord, entity: str, project: str, text: str) -> MadeSweep:
@@ -122,10 +149,13 @@ def _find_made(
 
 
 def _build_record(
-    server: Server, sweep: Sweep, config: Config, file: Path, seed: int | None, now: float
+    server: Server, sweep: Sweep, config: Config, file: Path, draws: Draws, now: float
 ) -> SweepRecord:
     place = (config.entity, config.project, config.file_entity, config.file_project)
-    content = repr((sweep.content_hash, seed, place))
+    retries = draws.keys.get("retries")
+    content = repr(
+        (sweep.content_hash, draws.seed, place, *(() if retries is None else (retries,)))
+    )
     return SweepRecord(
         mutation_id=uuid.uuid4().hex,
         sweep_path="",

@@ -17,7 +17,8 @@ class Agent:
 
     `state` is `lost` when its supervisor is gone without having written an exit code.
     `exit_code` is 0 finished, 3 gave up, 78 bad key or missing sweep, 143 asked to stop.
-    `started_at` and `ended_at` are seconds since the epoch.
+    `folder` is the project folder it works in, if the place knows. `started_at` and `ended_at` are
+    seconds since the epoch.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Agent:
     run_id: str | None = None
     gpu: str = ""
     node: str = ""
+    folder: str = ""
     process_id: int | None = None
     environment: dict[str, str] = field(default_factory=dict)
 

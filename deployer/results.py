@@ -13,16 +13,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from deployer.configurations import configuration_key, flatten_configuration, list_parameters
+from deployer.explicit import find_list_parameter
 from deployer.metrics import metric_value, rank_key
-from deployer.wandb_api.model import RunInfo, SweepInfo
+from deployer.wandb_api.model import Attempt, RunInfo, SweepInfo
 
 ACTIVE_STATES = ("running", "pending", "preempting")
+# Will be handed out again, on W&B's servers too.
+WAITING_STATES = ("preempted",)
 FAILED_STATES = ("failed",)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One run in the ranking; `parameters` holds the sweep's own, flattened by dots."""
+    """One run in the ranking; `parameters` holds the sweep's own, flattened by dots.
+
+    `attempts` are empty where the server does not keep them; `heals` is the run in whose place
+    this one ran.
+    """
 
     rank: int | None
     run_id: str
@@ -32,14 +39,18 @@ class Row:
     parameters: dict[str, Any]
     duration_seconds: float | None
     exit_code: int | None
+    started_at: float | None = None
+    attempts: tuple[Attempt, ...] = ()
+    heals: str = ""
 
 
 @dataclass(frozen=True)
 class Coverage:
     """How the expected configurations stand; `expected` is None for an endless sweep.
 
-    `waiting` ones were not handed out yet. `lost` ones were handed out and vanished, or were
-    never handed out although the sweep has ended.
+    `waiting` ones were not handed out yet, or will be again. `lost` ones were handed out and
+    vanished, or were never handed out although the sweep has ended. `healed` ones are finished,
+    and it took more than one attempt.
     """
 
     expected: int | None
@@ -49,6 +60,7 @@ class Coverage:
     running: int
     waiting: int
     lost: int
+    healed: int = 0
 
     @property
     def complete(self) -> bool:
@@ -61,13 +73,21 @@ class Coverage:
         total = f"/{self.expected}" if self.expected is not None else ""
         parts = [f"{self.finished}{total} configurations finished"]
         parts += [f"{self.duplicates} duplicates", f"{self.lost} lost"]
-        others = (("failed", self.failed), ("running", self.running), ("waiting", self.waiting))
+        others = (
+            ("healed", self.healed),
+            ("failed", self.failed),
+            ("running", self.running),
+            ("waiting", self.waiting),
+        )
         return ", ".join(parts + [f"{count} {word}" for word, count in others if count])
 
 
 @dataclass(frozen=True)
 class Results:
-    """Rows are ranked, best first; `best` is the first that has a value."""
+    """Rows are ranked, best first; `best` is the first that has a value.
+
+    `stop_reason` says why the server stopped the sweep by itself, if it did.
+    """
 
     sweep_path: str
     state: str
@@ -77,6 +97,7 @@ class Results:
     rows: tuple[Row, ...]
     best: Row | None
     failures: tuple[Row, ...]
+    stop_reason: str = ""
 
 
 def build_results(
@@ -98,6 +119,7 @@ def build_results(
         rows=rows,
         best=done[0] if done else None,
         failures=tuple(row for row in rows if row.state in (*FAILED_STATES, "crashed")),
+        stop_reason=sweep.stop_reason,
     )
 
 
@@ -125,23 +147,39 @@ def build_coverage(sweep: SweepInfo, rows: Sequence[Row], expected: int | None) 
     key = _key_of(sweep)
     finishes = Counter(key(row) for row in rows if is_done(sweep, row.state))
     active = {key(r) for r in rows if r.state in ACTIVE_STATES} - finishes.keys()
-    failed = {key(r) for r in rows if r.state in FAILED_STATES} - finishes.keys() - active
-    known = finishes.keys() | active | failed
-    vanished = {key(r) for r in rows} - known
+    returned = {key(r) for r in rows if r.state in WAITING_STATES} - finishes.keys() - active
+    settled = finishes.keys() | active | (set() if sweep.ended else returned)
+    failed = {key(r) for r in rows if r.state in FAILED_STATES} - settled
+    vanished = {key(r) for r in rows} - settled - failed
+    seen = len(settled | failed | vanished)
     if expected is None:
         expected = sweep.expected
     if sweep.ended and _reached_target(sweep, rows):
-        expected = len(known | vanished)
-    unseen = max(0, (expected or 0) - len(known | vanished))
+        expected = seen
+    unseen = max(0, (expected or 0) - seen)
     return Coverage(
         expected=expected,
         finished=len(finishes),
         duplicates=sum(finishes.values()) - len(finishes),
         failed=len(failed),
         running=len(active),
-        waiting=0 if sweep.ended else unseen,
+        waiting=0 if sweep.ended else unseen + len(returned),
         lost=len(vanished) + (unseen if sweep.ended else 0),
+        healed=_count_healed(rows, key, finishes),
     )
+
+
+def _count_healed(
+    rows: Sequence[Row], key: Callable[[Row], Hashable], finishes: Mapping[Hashable, int]
+) -> int:
+    """Count finished configurations that took more attempts than those that finished.
+
+    Where the server keeps no attempts, each run that failed or vanished was one.
+    """
+    attempts: Counter[Hashable] = Counter()
+    for row in rows:
+        attempts[key(row)] += len(row.attempts) or (row.state != "killed")
+    return sum(attempts[configuration] > finishes[configuration] for configuration in finishes)
 
 
 def is_done(sweep: SweepInfo, state: str) -> bool:
@@ -168,10 +206,20 @@ def _build_row(sweep: SweepInfo, run: RunInfo, names: tuple[str, ...]) -> Row:
         title=run.title,
         state=run.state,
         value=_value(sweep, run),
-        parameters=flatten_configuration(run.config, names),
+        parameters=_parameters(sweep, run, names),
         duration_seconds=run_seconds(run),
         exit_code=run.exit_code,
+        started_at=run.created_at,
+        attempts=run.attempts,
+        heals=run.heals,
     )
+
+
+def _parameters(sweep: SweepInfo, run: RunInfo, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return a run's parameters; those of an explicit list are shown as what they stand for."""
+    flat = flatten_configuration(run.config, names)
+    name = find_list_parameter(sweep.config)
+    return {k.removeprefix(f"{name}."): v for k, v in flat.items()} if name else flat
 
 
 def _value(sweep: SweepInfo, run: RunInfo) -> float | None:
@@ -182,7 +230,7 @@ def _value(sweep: SweepInfo, run: RunInfo) -> float | None:
 def _key_of(sweep: SweepInfo) -> Callable[[Row], Hashable]:
     if sweep.method == "grid":
         return lambda row: configuration_key(row.parameters)
-    return lambda row: row.run_id
+    return lambda row: row.heals or row.run_id
 
 
 def _reached_target(sweep: SweepInfo, rows: Sequence[Row]) -> bool:

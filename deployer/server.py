@@ -7,7 +7,22 @@ from dataclasses import dataclass
 from deployer.config import Config
 from deployer.errors import BackendError
 from deployer.home import backend_folder
-from deployer.wandb_api import AGENT_KEYS, Client, SweepPath, Viewer, build_sweep_url, get_viewer
+from deployer.wandb_api import (
+    AGENT_KEYS,
+    REQUEUE,
+    Client,
+    SweepPath,
+    Viewer,
+    build_sweep_url,
+    get_viewer,
+)
+
+# What W&B's own servers leave to luck, in one line.
+NOT_GUARANTEED = (
+    "not guaranteed by this server: each configuration exactly once, interrupted runs handed out "
+    "again, retries, repeatable draws; results counts what is lost or doubled, "
+    "deployer heal runs what is missing"
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +48,11 @@ class Server:
         """Tell whether this server has what the embedded backend has beyond W&B's."""
         return AGENT_KEYS in self.client.mutations
 
+    @property
+    def can_requeue(self) -> bool:
+        """Tell whether this server can hand out again what it has ended."""
+        return REQUEUE in self.client.mutations
+
     def sweep_url(self, path: SweepPath) -> str:
         """Return the address of a sweep's page for people."""
         return build_sweep_url(self.url, path)
@@ -57,6 +77,21 @@ def connect(config: Config) -> Server:
     key_file = f"{backend.data} (deployer backend)"
     client = Client(backend.url, read_key(backend.data), key_file)
     return Server(client, get_viewer(client), embedded=True)
+
+
+def revive_backend() -> bool:
+    """Serve the embedded backend again if its process is gone, at the same address.
+
+    Tell whether it was gone; raises BackendError if it does not come up.
+    """
+    from deployer.backend.daemon import backend_status, start_backend
+
+    data = backend_folder()
+    status = backend_status(data)
+    if status is not None and status.running:
+        return False
+    start_backend(data)
+    return True
 
 
 def embedded_url() -> str | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
+import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from deployer.errors import AgentError
@@ -11,6 +14,12 @@ from deployer.place import Agent, Place
 from deployer.plan import Plan, build_plan
 from deployer.server import Server
 from deployer.wandb_api import SweepPath, create_agent_keys
+
+# W&B's servers were seen to allow 50 to 200 requests a minute. An agent's start and its first run
+# take about 20 of them, and each agent that is there sends 12 heartbeats a minute.
+RAMP_SECONDS = 6.0
+RAMP_JITTER = 0.25
+MANY_AGENTS = 20
 
 
 def open_place(on: str) -> Place:
@@ -36,13 +45,74 @@ def plan_agents(server: Server, place: Place, path: SweepPath, replicas: int, fo
     )
 
 
-def apply_plan(server: Server, place: Place, plan: Plan) -> Sequence[Agent]:
-    """Start the plan's agents that are not alive yet, each with its own key if it can have one."""
+def plan_replacement(
+    server: Server,
+    place: Place,
+    path: SweepPath,
+    count: int,
+    avoided: Sequence[str],
+    folder: Path,
+) -> Plan:
+    """Plan `count` agents more than stay, none under an `avoided` name, where they worked before.
+
+    `folder` is for a place that does not know where.
+    """
+    agents = place.list_agents(str(path))
+    staying = [a.name for a in agents if _stays(a)]
+    leaving = [a.name for a in agents if a.alive and not _stays(a)]
+    folders = [a.folder for a in agents if a.folder]
+    return build_plan(
+        sweep_path=str(path),
+        base_url=server.url,
+        folder=folders[-1] if folders else str(folder),
+        replicas=len(staying) + count,
+        existing=staying,
+        leaving=[*leaving, *avoided],
+        gpus=place.list_gpus(),
+    )
+
+
+def warn_about_many(server: Server, replicas: int) -> str:
+    """Say why more agents may not help on a server with W&B's limits; empty if all is well."""
+    if server.extended or replicas <= MANY_AGENTS:
+        return ""
+    return (
+        f"{replicas} agents send {12 * replicas} heartbeats a minute; W&B's servers were seen to "
+        f"refuse more than 200 requests a minute, so above {MANY_AGENTS} agents runs come late"
+    )
+
+
+def build_ramp(count: int, chance: random.Random) -> tuple[float, ...]:
+    """Return the seconds to wait before each of `count` starts, so that limits bear them."""
+    spread = (1 - RAMP_JITTER, 1 + RAMP_JITTER)
+    return tuple(RAMP_SECONDS * chance.uniform(*spread) if n else 0.0 for n in range(count))
+
+
+def apply_plan(
+    server: Server,
+    place: Place,
+    plan: Plan,
+    sleep: Callable[[float], None] = time.sleep,
+    chance: random.Random | None = None,
+) -> Sequence[Agent]:
+    """Start the plan's agents that are not alive yet, each with its own key if it can have one.
+
+    On a server with W&B's limits they start one after another.
+    """
     alive = {a.name for a in place.list_agents(plan.sweep_path) if a.alive}
     missing = tuple(agent.name for agent in plan.agents if agent.name not in alive)
     path = SweepPath(*plan.sweep_path.split("/"))
     keys = create_agent_keys(server.client, path, missing, uuid.uuid4().hex) if missing else {}
-    return place.apply(plan, keys)
+    if server.extended:
+        return place.apply(plan, keys)
+    starting = [agent for agent in plan.agents if agent.name in missing]
+    for agent, seconds in zip(
+        starting, build_ramp(len(starting), chance or random.Random()), strict=True
+    ):
+        sleep(seconds)
+        place.apply(replace(plan, agents=(agent,)), keys)
+    names = {agent.name for agent in plan.agents}
+    return [a for a in place.list_agents(plan.sweep_path) if a.name in names]
 
 
 def scale_down(place: Place, path: SweepPath, replicas: int) -> tuple[str, ...]:

@@ -78,6 +78,7 @@ def results_to_plain(results: Results) -> dict[str, Any]:
     return {
         "sweep": results.sweep_path,
         "state": results.state,
+        "stop_reason": results.stop_reason,
         "metric": results.metric,
         "goal": results.goal,
         "coverage": {
@@ -92,13 +93,14 @@ def results_to_plain(results: Results) -> dict[str, Any]:
 
 
 def build_ranking(results: Results, exact: bool) -> tuple[list[str], list[list[object]]]:
-    """Return the ranking's columns and rows; `exact` keeps seconds, titles and exit codes."""
+    """Return the ranking's columns and rows; `exact` keeps seconds, titles, codes, attempts."""
     names = list(dict.fromkeys(name for row in results.rows for name in row.parameters))
     metric = results.metric or "value"
     if exact:
-        columns = ["rank", "run_id", "title", "state", "duration_seconds", "exit_code", metric]
-        return columns + names, [
-            [r.rank, r.run_id, r.title, r.state, r.duration_seconds, r.exit_code, r.value]
+        columns = ["rank", "run_id", "title", "state", "duration_seconds", "exit_code"]
+        return [*columns, "attempts", metric, *names], [
+            [r.rank, r.run_id, r.title, r.state, r.duration_seconds, r.exit_code]
+            + [len(r.attempts) or None, r.value]
             + [r.parameters.get(name) for name in names]
             for r in results.rows
         ]
@@ -126,6 +128,12 @@ def build_failure_line(row: Row, tail: tuple[str, ...]) -> str:
     last = next((line for line in reversed(tail) if line.strip()), "")
     words = f": {last.strip()}" if last else ""
     return f"{row.state}: {row.run_id}{code} ({_configuration(row)}){words}"
+
+
+def build_breaker_lines(reason: str, first: Row, tail: tuple[str, ...]) -> list[str]:
+    """Return why the server stopped the sweep, and what its first failing run printed last."""
+    lines = [f"stopped: {reason}", build_failure_line(first, ())]
+    return lines + [f"  | {line}" for line in tail if line.strip()]
 
 
 def status_to_plain(status: Status) -> dict[str, Any]:

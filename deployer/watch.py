@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deployer.errors import WandbError, WatchTimeout
+from deployer.guarding import find_twins, is_overshooting
 from deployer.place import Agent, Place
 from deployer.results import ACTIVE_STATES, Results, Row, build_results, run_seconds
 from deployer.wandb_api import AgentInfo, Client, RunInfo, Snapshot, SweepInfo, SweepPath
@@ -41,7 +42,8 @@ class Status:
     """A sweep at one moment.
 
     `agents` are those of our place; `other_agents` counts living ones that are not ours.
-    `ends_at` is a forecast in seconds since the epoch. `trouble` is what the server said when it
+    `ends_at` is a forecast in seconds since the epoch. `twins` are runs that should not be, and
+    `overshooting` says that the sweep should have ended. `trouble` is what the server said when it
     did not answer: then everything else is as it was last.
     """
 
@@ -54,6 +56,8 @@ class Status:
     agents: tuple[AgentStatus, ...]
     other_agents: int
     ends_at: float | None
+    twins: tuple[RunInfo, ...] = ()
+    overshooting: bool = False
     trouble: str = ""
 
     @property
@@ -101,6 +105,8 @@ def summarise_status(
         agents=tuple(_summarise_agent(agent, titles) for agent in agents),
         other_agents=other_agents,
         ends_at=forecast_end(results, runs, sum(a.alive for a in agents) + other_agents, now),
+        twins=find_twins(sweep, runs),
+        overshooting=is_overshooting(sweep, results.coverage),
     )
 
 
@@ -111,9 +117,14 @@ def forecast_end(
 
     None before the first run has finished, for an endless sweep, without agents, and at the end.
     """
-    durations = [d for r in runs if r.state == "finished" and (d := run_seconds(r)) is not None]
     left = results.coverage.waiting + results.coverage.running
-    if not durations or results.coverage.expected is None or not agents or not left:
+    if results.coverage.expected is None or not agents or not left:
+        return None
+    if (pace := finishing_pace(runs, agents)) is not None:
+        last, seconds = pace
+        return max(now, last + left * seconds)
+    durations = [d for r in runs if r.state == "finished" and (d := run_seconds(r)) is not None]
+    if not durations:
         return None
     usual = statistics.median(durations) + AGENT_POLL_SECONDS
     spent = sum(
@@ -122,6 +133,19 @@ def forecast_end(
         if run.state in ACTIVE_STATES and run.created_at is not None
     )
     return now + max(0.0, left * usual - spent) / min(agents, left)
+
+
+def finishing_pace(runs: Sequence[RunInfo], agents: int) -> tuple[float, float] | None:
+    """Return when the last run finished and the seconds from one finish to the next.
+
+    It has everything in it: starting the SDK, the agent's polls, data that is loaded again. None
+    until each agent has finished two, so that the first starts do not count as pace.
+    """
+    ends = sorted(r.heartbeat_at for r in runs if r.state == "finished" and r.heartbeat_at)
+    recent = ends[-4 * agents - 1 :]
+    if len(recent) <= 2 * agents:
+        return None
+    return recent[-1], (recent[-1] - recent[0]) / (len(recent) - 1)
 
 
 def count_other_agents(server_agents: Sequence[AgentInfo], ours: int, now: float) -> int:
@@ -150,9 +174,11 @@ def watch_status(
     clock: Callable[[], float],
     sleep: Callable[[float], None],
     timeout_seconds: float | None = None,
+    tend: Callable[[Status], bool] = lambda _: False,
 ) -> Iterator[Status]:
     """Yield the status whenever it has changed, until the sweep is over.
 
+    `tend` does what each status asks for and tells whether the sweep goes on because of it.
     A server that is away is waited for. Raises WatchTimeout, or WandbError if it refuses for good.
     """
     started = clock()
@@ -162,7 +188,8 @@ def watch_status(
         if status is not None and (last is None or _shown(status) != _shown(last)):
             yield status
         last = status or last
-        if last is not None and last.over:
+        goes_on = status is not None and tend(status)
+        if last is not None and last.over and not goes_on:
             return
         if timeout_seconds is not None and clock() - started >= timeout_seconds:
             raise WatchTimeout(

@@ -20,7 +20,15 @@ from deployer.cli.options import (
 from deployer.config import Config, Flags
 from deployer.render import say, show, show_json_line
 from deployer.selection import open_sweep
-from deployer.up import apply_plan, check_names, end_agents, open_place, plan_agents, scale_down
+from deployer.up import (
+    apply_plan,
+    check_names,
+    end_agents,
+    open_place,
+    plan_agents,
+    scale_down,
+    warn_about_many,
+)
 from deployer.views import show_agents, show_ended
 from deployer.wandb_api import SweepPath, get_sweep
 
@@ -146,6 +154,8 @@ def _start(config: Config, sweep: str | None, replicas: int, output: str) -> Non
     place = open_place(config.on)
     server, path = open_sweep(pick_sweep(sweep, config))
     say(f"using {server.describe()}")
+    if warning := warn_about_many(server, replicas):
+        say(f"warning: {warning}")
     state = get_sweep(server.client, path).state
     if state not in ("RUNNING", "PENDING"):
         say(f"{path} is {state}")

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from deployer.errors import SweepFailed
+from deployer.healing import get_whole_snapshot
 from deployer.place import Place
 from deployer.render import open_live, say, show, show_json
-from deployer.results import Results
+from deployer.results import Results, build_results
 from deployer.server import Server
+from deployer.tending import Tender
 from deployer.views import (
+    build_breaker_lines,
     build_failure_line,
     build_live_view,
     build_status_line,
@@ -19,10 +23,11 @@ from deployer.views import (
     show_results,
 )
 from deployer.wandb_api import SweepPath, get_log_tail
-from deployer.watch import Status, get_status, watch_status
+from deployer.watch import Status, watch_status
 
 SHOWN_FAILURES = 5
 FAILURE_LINES = 3
+BREAKER_LINES = 10
 
 
 def follow(
@@ -30,30 +35,37 @@ def follow(
     place: Place,
     path: SweepPath,
     *,
+    wanted: int | None,
+    folder: Path,
     expected: int | None,
     plain: bool,
     timeout_seconds: float | None = None,
 ) -> Status:
-    """Show the sweep until it is over and return its last status; Ctrl-C only stops showing."""
+    """Show the sweep until it is over and return its last status; Ctrl-C only stops showing.
 
-    def read(now: float) -> Status:
-        return get_status(server.client, place, path, expected, now)
-
+    Agents that die are replaced until `wanted` work again, as many as there are if it is None.
+    """
+    wanted = len(place.list_agents(str(path))) if wanted is None else wanted
+    tender = Tender(server, place, path, wanted, folder, expected, say)
+    statuses = watch_status(tender.read, time.time, time.sleep, timeout_seconds, tender.tend)
     try:
-        return _show(watch_status(read, time.time, time.sleep, timeout_seconds), plain)
+        return _show(statuses, plain)
     except KeyboardInterrupt:
         say(f"\ndetached; agents go on. Come back: deployer watch {path}")
         say(f"end them: deployer down {path}")
         raise
 
 
-def report(server: Server, path: SweepPath, results: Results, output: str) -> None:
+def report(server: Server, path: SweepPath, expected: int | None, output: str) -> None:
     """Show what came of a sweep; raises SweepFailed unless all finished."""
+    snapshot = get_whole_snapshot(server, path)
+    results = build_results(snapshot.sweep, snapshot.runs, expected)
     show_outcome(server, path, results, output)
     if not results.coverage.complete:
+        reason = f"stopped, since {results.stop_reason}: " if results.stop_reason else ""
         raise SweepFailed(
-            f"{path}: {results.coverage.sentence()}",
-            f"deployer agents logs {path}" if results.failures else f"deployer results {path}",
+            f"{path}: {reason}{results.coverage.sentence()}",
+            f"deployer agents logs {path}" if results.failures else f"deployer heal {path}",
         )
 
 
@@ -65,13 +77,25 @@ def show_outcome(server: Server, path: SweepPath, results: Results, output: str)
         return
     show_results(results, output)
     tell = show if output == "table" else say
-    for row in results.failures[:SHOWN_FAILURES]:
-        tail = get_log_tail(server.client, path, row.run_id, FAILURE_LINES)
-        tell(build_failure_line(row, tail))
-    if (hidden := len(results.failures) - SHOWN_FAILURES) > 0:
-        tell(f"and {hidden} more failures: deployer results {path} -o json")
+    for line in _failure_lines(server, path, results):
+        tell(line)
     for line in build_summary_lines(results, page):
         tell(line)
+
+
+def _failure_lines(server: Server, path: SweepPath, results: Results) -> Iterator[str]:
+    """Yield why the sweep was stopped, with what the first failing run printed; then the others."""
+    failures = results.failures
+    if results.stop_reason and failures:
+        first = min(failures, key=lambda row: row.started_at or 0.0)
+        tail = get_log_tail(server.client, path, first.run_id, BREAKER_LINES)
+        yield from build_breaker_lines(results.stop_reason, first, tail)
+        failures = tuple(row for row in failures if row != first)
+    for row in failures[:SHOWN_FAILURES]:
+        tail = get_log_tail(server.client, path, row.run_id, FAILURE_LINES)
+        yield build_failure_line(row, tail)
+    if (hidden := len(failures) - SHOWN_FAILURES) > 0:
+        yield f"and {hidden} more failures: deployer results {path} -o json"
 
 
 def _show(statuses: Iterator[Status], plain: bool) -> Status:

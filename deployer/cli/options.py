@@ -43,6 +43,14 @@ SeedOption = Annotated[
     int | None,
     typer.Option("--seed", help="Repeatable draws; on the embedded backend only."),
 ]
+RetriesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--retries",
+        min=0,
+        help="More attempts for a run that fails by itself (1); on the embedded backend only.",
+    ),
+]
 OutputOption = Annotated[str, typer.Option("--output", "-o", help="table or json.")]
 RankingOption = Annotated[str, typer.Option("--output", "-o", help="table, json or csv.")]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from deployer.cli.following import show_outcome
@@ -14,9 +16,12 @@ from deployer.cli.options import (
     read_config,
 )
 from deployer.config import Flags
+from deployer.errors import SweepFailed
+from deployer.healing import get_whole_snapshot
+from deployer.render import say, show, show_json
 from deployer.results import build_results
 from deployer.selection import open_sweep
-from deployer.wandb_api import get_snapshot
+from deployer.verifying import verify_sweep
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -24,12 +29,25 @@ app = typer.Typer(rich_markup_mode=None)
 @app.command()
 def results(
     sweep: SweepArgument = None,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Recount from the raw history instead; exit 3 if wrong."),
+    ] = False,
     wandb: WandbOption = None,
     output: RankingOption = "table",
 ) -> None:
-    """Show a sweep's ranking, coverage and failures."""
+    """Show a sweep's ranking, coverage and failures, its follow-ups counted in."""
     check_output(output, "table", "json", "csv")
     config = read_config(Flags(wandb=wandb))
     server, path = open_sweep(pick_sweep(sweep, config))
-    snapshot = get_snapshot(server.client, path)
-    show_outcome(server, path, build_results(snapshot.sweep, snapshot.runs), output)
+    snapshot = get_whole_snapshot(server, path)
+    if not verify:
+        show_outcome(server, path, build_results(snapshot.sweep, snapshot.runs), output)
+        return
+    found = verify_sweep(server, snapshot)
+    if output == "json":
+        show_json({**vars(found), "good": found.good, "sentence": found.sentence()})
+    else:
+        (show if output == "table" else say)(found.sentence())
+    if not found.good:
+        raise SweepFailed(f"{path}: steps are doubled or missing", f"deployer results {path}")

@@ -11,6 +11,7 @@ from deployer.cli.options import (
     FileArgument,
     OutputOption,
     ProjectOption,
+    RetriesOption,
     RunCapOption,
     SeedOption,
     SweepArgument,
@@ -21,12 +22,13 @@ from deployer.cli.options import (
 )
 from deployer.config import Flags
 from deployer.errors import WandbError
-from deployer.making import make_sweep
+from deployer.healing import get_whole_snapshot
+from deployer.making import Draws, make_sweep
 from deployer.render import say, show, show_json, show_table
 from deployer.selection import open_sweep
 from deployer.server import connect
 from deployer.views import show_sweep, sweep_to_plain
-from deployer.wandb_api import get_snapshot, get_sweep, list_sweeps, set_sweep_state
+from deployer.wandb_api import get_sweep, list_sweeps, set_sweep_state
 
 app = typer.Typer(rich_markup_mode=None, help="Create, list and steer sweeps.")
 
@@ -44,6 +46,7 @@ def create(
     file: FileArgument,
     run_cap: RunCapOption = None,
     seed: SeedOption = None,
+    retries: RetriesOption = None,
     wandb: WandbOption = None,
     entity: EntityOption = None,
     project: ProjectOption = None,
@@ -57,7 +60,10 @@ def create(
     sweep = load_sweep(file, run_cap)
     server = connect(config)
     say(f"using {server.describe()}")
-    made = make_sweep(server, sweep, config, file=file, continued=False, seed=seed, now=time.time())
+    draws = Draws(seed, retries)
+    made = make_sweep(
+        server, sweep, config, file=file, continued=False, draws=draws, now=time.time()
+    )
     for warning in (*sweep.warnings, *made.warnings):
         say(f"warning: {warning}")
     page = server.sweep_url(made.path)
@@ -96,7 +102,7 @@ def show_(
     check_output(output)
     config = read_config(Flags(wandb=wandb))
     server, path = open_sweep(pick_sweep(sweep, config))
-    show_sweep(get_snapshot(server.client, path), server.sweep_url(path), output)
+    show_sweep(get_whole_snapshot(server, path), server.sweep_url(path), output)
 
 
 @app.command()

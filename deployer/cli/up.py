@@ -17,6 +17,7 @@ from deployer.cli.options import (
     OutputOption,
     ProjectOption,
     ReplicasOption,
+    RetriesOption,
     RunCapOption,
     SeedOption,
     WandbOption,
@@ -24,12 +25,12 @@ from deployer.cli.options import (
     read_config,
 )
 from deployer.config import Config, Flags
-from deployer.making import make_sweep
+from deployer.making import Draws, make_sweep
 from deployer.place import Agent
 from deployer.render import say, show_json
-from deployer.server import Server, connect
+from deployer.server import NOT_GUARANTEED, Server, connect
 from deployer.sweep import Sweep, load_sweep
-from deployer.up import apply_plan, open_place, plan_agents
+from deployer.up import apply_plan, open_place, plan_agents, warn_about_many
 from deployer.wandb_api import SweepPath
 
 app = typer.Typer(rich_markup_mode=None)
@@ -46,6 +47,7 @@ def up(
     ] = False,
     run_cap: RunCapOption = None,
     seed: SeedOption = None,
+    retries: RetriesOption = None,
     on: OnOption = None,
     wandb: WandbOption = None,
     entity: EntityOption = None,
@@ -58,27 +60,41 @@ def up(
     """
     check_output(output)
     config = read_config(Flags(wandb, entity, project, replicas, on))
-    server, sweep, path = _make(file, config, run_cap=run_cap, seed=seed, continued=not new)
+    server, sweep, path = _make(
+        file, config, run_cap=run_cap, draws=Draws(seed, retries), continued=not new
+    )
     place = open_place(config.on)
+    if warning := warn_about_many(server, config.replicas):
+        say(f"warning: {warning}")
     plan = plan_agents(server, place, path, config.replicas, config.folder)
     agents = apply_plan(server, place, plan)
     if detach:
         _say_how_to_come_back(path, agents, output)
         return
     plain = wait or output == "json"
-    status = follow(server, place, path, expected=sweep.expected, plain=plain)
-    report(server, path, status.results, output)
+    follow(
+        server,
+        place,
+        path,
+        wanted=config.replicas,
+        folder=config.folder,
+        expected=sweep.expected,
+        plain=plain,
+    )
+    report(server, path, sweep.expected, output)
 
 
 def _make(
-    file: Path, config: Config, *, run_cap: int | None, seed: int | None, continued: bool
+    file: Path, config: Config, *, run_cap: int | None, draws: Draws, continued: bool
 ) -> tuple[Server, Sweep, SweepPath]:
     """Read the file, connect, make or continue the sweep, and say each in one line."""
     sweep = load_sweep(file, run_cap)
     server = connect(config)
     say(f"using {server.describe()}")
+    if not server.extended:
+        say(NOT_GUARANTEED)
     made = make_sweep(
-        server, sweep, config, file=file, continued=continued, seed=seed, now=time.time()
+        server, sweep, config, file=file, continued=continued, draws=draws, now=time.time()
     )
     for warning in (*sweep.warnings, *made.warnings):
         say(f"warning: {warning}")

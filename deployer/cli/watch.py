@@ -38,12 +38,14 @@ def watch(
     check_output(output)
     config = read_config(Flags(wandb=wandb, on=on))
     server, path = open_sweep(pick_sweep(sweep, config))
-    status = follow(
+    follow(
         server,
         open_place(config.on),
         path,
+        wanted=None,
+        folder=config.folder,
         expected=None,
         plain=wait or output == "json",
         timeout_seconds=timeout,
     )
-    report(server, path, status.results, output)
+    report(server, path, None, output)

@@ -1,8 +1,10 @@
 """The only door to a W&B server: W&B's names become ours here and nowhere else."""
 
 from deployer.wandb_api.client import Client
+from deployer.wandb_api.history import History, get_history
 from deployer.wandb_api.model import (
     AgentInfo,
+    Attempt,
     RunInfo,
     Snapshot,
     SweepInfo,
@@ -13,6 +15,7 @@ from deployer.wandb_api.model import (
 )
 from deployer.wandb_api.operations import (
     AGENT_KEYS,
+    REQUEUE,
     create_agent_keys,
     create_sweep,
     get_log_tail,
@@ -22,13 +25,18 @@ from deployer.wandb_api.operations import (
     list_agents,
     list_runs,
     list_sweeps,
+    requeue_sweep,
     set_sweep_state,
+    stop_run,
 )
 
 __all__ = [
     "AGENT_KEYS",
+    "REQUEUE",
     "AgentInfo",
+    "Attempt",
     "Client",
+    "History",
     "RunInfo",
     "Snapshot",
     "SweepInfo",
@@ -37,6 +45,7 @@ __all__ = [
     "build_sweep_url",
     "create_agent_keys",
     "create_sweep",
+    "get_history",
     "get_log_tail",
     "get_snapshot",
     "get_sweep",
@@ -45,5 +54,7 @@ __all__ = [
     "list_runs",
     "list_sweeps",
     "parse_sweep_path",
+    "requeue_sweep",
     "set_sweep_state",
+    "stop_run",
 ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from functools import cached_property
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 from requests import exceptions as http
@@ -56,6 +58,8 @@ class Client:
         self.session = requests.Session()
         self.session.auth = ("api", key)
         self.session.headers["User-Agent"] = f"deployer/{__version__}"
+        # A proxy cannot reach this machine's own addresses; NO_PROXY rarely names them.
+        self.session.trust_env = not is_loopback(self.base_url)
         self._careful = _adapter(read_retries=0)
         self._patient = _adapter(read_retries=3)
 
@@ -112,6 +116,15 @@ class Client:
         if response.status_code >= 500:
             return "the server is in trouble; what is stored there is safe, try again"
         return "" if spoke_json else NOT_WANDB
+
+
+def is_loopback(base_url: str) -> bool:
+    """Tell whether an address is one of this machine's own: 127.0.0.1, ::1 or localhost."""
+    host = urlsplit(base_url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def translate(base_url: str, error: http.RequestException) -> WandbError:

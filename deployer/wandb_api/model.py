@@ -36,7 +36,10 @@ class Viewer:
 
 @dataclass(frozen=True)
 class SweepInfo:
-    """A sweep as its server has it; `state` is W&B's upper-case word, `config` the parsed file."""
+    """A sweep as its server has it; `state` is W&B's upper-case word, `config` the parsed file.
+
+    `stop_reason` says why the embedded backend stopped it by itself.
+    """
 
     path: SweepPath
     node_id: str
@@ -46,6 +49,8 @@ class SweepInfo:
     run_count: int
     expected: int | None
     created_at: float | None
+    description: str = ""
+    stop_reason: str = ""
 
     @property
     def ended(self) -> bool:
@@ -81,8 +86,28 @@ class SweepInfo:
 
 
 @dataclass(frozen=True)
+class Attempt:
+    """One time that a run was handed out; times are epoch seconds.
+
+    `cause` says how it ended: finished, stopped, interrupted, own failure, never started, signal,
+    node, lost reply or healed; None while it lasts.
+    """
+
+    number: int
+    agent: str
+    assigned_at: float | None
+    ended_at: float | None
+    cause: str | None
+    exit_code: int | None
+
+
+@dataclass(frozen=True)
 class RunInfo:
-    """A run; `summary` has the last value of all that was logged, times are epoch seconds."""
+    """A run; `summary` has the last value of all that was logged, times are epoch seconds.
+
+    `attempts` are empty where the server does not keep them. `heals` is the run of another sweep
+    in whose place this one runs.
+    """
 
     run_id: str
     title: str
@@ -92,6 +117,9 @@ class RunInfo:
     exit_code: int | None
     created_at: float | None
     heartbeat_at: float | None
+    node_id: str = ""
+    attempts: tuple[Attempt, ...] = ()
+    heals: str = ""
 
 
 @dataclass(frozen=True)
@@ -131,15 +159,18 @@ def build_sweep_url(base_url: str, path: SweepPath) -> str:
 
 def parse_sweep(node: dict[str, Any], path: SweepPath) -> SweepInfo:
     """Read a GraphQL Sweep; its config is YAML text that may be anything."""
+    config = parse_sweep_config(node.get("config"))
     return SweepInfo(
         path=path,
         node_id=str(node.get("id", "")),
         title=str(node.get("displayName") or node.get("name") or ""),
         state=str(node.get("state") or "").upper(),
-        config=parse_sweep_config(node.get("config")),
+        config=config,
         run_count=int(node.get("runCount") or 0),
         expected=node.get("runCountExpected"),
         created_at=parse_time(node.get("createdAt")),
+        description=str(node.get("description") or config.get("description") or ""),
+        stop_reason=str(node.get("deployerStopReason") or ""),
     )
 
 
@@ -154,6 +185,20 @@ def parse_run(node: dict[str, Any]) -> RunInfo:
         exit_code=node.get("exitcode"),
         created_at=parse_time(node.get("createdAt")),
         heartbeat_at=parse_time(node.get("heartbeatAt")),
+        node_id=str(node.get("id", "")),
+        attempts=tuple(parse_attempt(a) for a in node.get("deployerAttempts") or ()),
+    )
+
+
+def parse_attempt(node: dict[str, Any]) -> Attempt:
+    """Read one attempt of a run."""
+    return Attempt(
+        number=int(node.get("number") or 0),
+        agent=str(node.get("agentName") or ""),
+        assigned_at=parse_time(node.get("assignedAt")),
+        ended_at=parse_time(node.get("endedAt")),
+        cause=node.get("cause"),
+        exit_code=node.get("exitcode"),
     )
 
 

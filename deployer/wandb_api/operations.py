@@ -1,12 +1,11 @@
-"""The operations we send. Only fields that the SDK's own operations use, so that W&B's servers,
-of every version that it supports, answer them; fields named `deployer…` are the embedded backend's.
-"""
+"""The operations we send: sweeps, their runs and agents; `queries` has their texts."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from deployer.errors import WandbError
+from deployer.wandb_api import queries
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import (
     AgentInfo,
@@ -23,110 +22,12 @@ from deployer.wandb_api.model import (
 RUNS_PER_PAGE = 500
 SWEEPS_PER_PAGE = 100
 AGENT_KEYS = "deployerCreateAgentKey"
-
-VIEWER = "query Viewer { viewer { id entity username } }"
-
-SWEEP_FIELDS = """
-    id name displayName state config createdAt runCount runCountExpected
-"""
-
-RUN_FIELDS = """
-    name displayName state config summaryMetrics exitcode createdAt heartbeatAt
-"""
-
-GET_SWEEP = f"""
-query GetSweep($entity: String, $project: String, $sweep: String!) {{
-  project(name: $project, entityName: $entity) {{
-    sweep(sweepName: $sweep) {{ {SWEEP_FIELDS} }}
-  }}
-}}
-"""
-
-GET_SNAPSHOT = f"""
-query SweepWithRuns($entity: String, $project: String, $sweep: String!, $first: Int!) {{
-  project(name: $project, entityName: $entity) {{
-    sweep(sweepName: $sweep) {{
-      {SWEEP_FIELDS}
-      agents {{ edges {{ node {{ id name host state heartbeatAt }} }} }}
-      runs(first: $first) {{
-        pageInfo {{ hasNextPage endCursor }}
-        edges {{ node {{ {RUN_FIELDS} }} }}
-      }}
-    }}
-  }}
-}}
-"""
-
-LIST_RUNS = f"""
-query SweepRuns(
-  $entity: String, $project: String, $sweep: String!, $first: Int!, $cursor: String
-) {{
-  project(name: $project, entityName: $entity) {{
-    sweep(sweepName: $sweep) {{
-      runs(first: $first, after: $cursor) {{
-        pageInfo {{ hasNextPage endCursor }}
-        edges {{ node {{ {RUN_FIELDS} }} }}
-      }}
-    }}
-  }}
-}}
-"""
-
-LIST_SWEEPS = f"""
-query GetSweeps($entity: String!, $project: String!, $perPage: Int!, $cursor: String) {{
-  project(name: $project, entityName: $entity) {{
-    sweeps(first: $perPage, after: $cursor) {{
-      pageInfo {{ hasNextPage endCursor }}
-      edges {{ node {{ {SWEEP_FIELDS} }} }}
-    }}
-  }}
-}}
-"""
-
-CREATE_SWEEP = """
-mutation UpsertSweep(
-  $config: String, $entityName: String, $projectName: String, $clientMutationId: String
-) {
-  upsertSweep(input: {
-    config: $config, entityName: $entityName, projectName: $projectName,
-    clientMutationId: $clientMutationId
-  }) {
-    sweep { id name project { name entity { name } } }
-    configValidationWarnings
-  }
-}
-"""
-
-SET_SWEEP_STATE = """
-mutation UpsertSweepState(
-  $id: ID!, $state: String!, $entityName: String, $projectName: String
-) {
-  upsertSweep(input: {
-    id: $id, state: $state, entityName: $entityName, projectName: $projectName
-  }) { sweep { name state } }
-}
-"""
-
-LOG_TAIL = """
-query RunConsoleLogTail($entity: String!, $project: String!, $run: String!, $last: Int!) {
-  project(name: $project, entityName: $entity) {
-    run(name: $run) { logLines(last: $last) { edges { node { line } } } }
-  }
-}
-"""
-
-CREATE_AGENT_KEY = """
-mutation DeployerCreateAgentKey($sweepPath: String!, $agentName: String!, $id: String) {
-  deployerCreateAgentKey(input: {
-    sweepPath: $sweepPath, agentName: $agentName, clientMutationId: $id
-  }) { key }
-}
-"""
+REQUEUE = "deployerRequeue"
 
 
 def get_viewer(client: Client) -> Viewer:
     """Return who the key belongs to; the check that a key is good."""
-    viewer = client.execute(VIEWER).get("viewer")
+    viewer = client.execute(queries.VIEWER).get("viewer")
     if not viewer:
         raise WandbError(
             f"{client.base_url}: the key is not valid",
@@ -137,7 +38,12 @@ def get_viewer(client: Client) -> Viewer:
 
 
 def create_sweep(
-    client: Client, config: str, entity: str, project: str, mutation_id: str
+    client: Client,
+    config: str,
+    entity: str,
+    project: str,
+    mutation_id: str,
+    description: str | None = None,
 ) -> tuple[SweepPath, tuple[str, ...]]:
     """Make a sweep from its YAML text; return its path and the server's warnings.
 
@@ -146,12 +52,13 @@ def create_sweep(
     """
     variables = {
         "config": config,
+        "description": description,
         "entityName": entity,
         "projectName": project,
         "clientMutationId": mutation_id,
     }
     repeatable = AGENT_KEYS in client.mutations
-    reply = client.execute(CREATE_SWEEP, variables, repeatable)["upsertSweep"]
+    reply = client.execute(queries.CREATE_SWEEP, variables, repeatable)["upsertSweep"]
     sweep = reply["sweep"]
     home = sweep.get("project") or {}
     path = SweepPath(
@@ -164,23 +71,32 @@ def create_sweep(
 
 def get_sweep(client: Client, path: SweepPath) -> SweepInfo:
     """Return one sweep; raises WandbError with status 404 when there is none."""
-    return parse_sweep(_sweep_node(client, GET_SWEEP, path, {}), path)
+    return parse_sweep(_sweep_node(client, queries.GET_SWEEP, path, {}), path)
 
 
 def get_snapshot(client: Client, path: SweepPath) -> Snapshot:
     """Return a sweep with all its runs and agents: one request up to 500 runs."""
-    node = _sweep_node(client, GET_SNAPSHOT, path, {"first": RUNS_PER_PAGE})
+    known = _known_fields(client)
+    query = queries.GET_SNAPSHOT % known
+    node = _sweep_node(client, query, path, {"first": RUNS_PER_PAGE})
     runs = node.get("runs") or {}
     nodes = _nodes(runs)
     while cursor := _next_cursor(runs):
         page = {"first": RUNS_PER_PAGE, "cursor": cursor}
-        runs = _sweep_node(client, LIST_RUNS, path, page).get("runs") or {}
+        runs = _sweep_node(client, queries.LIST_RUNS % known, path, page).get("runs") or {}
         nodes += _nodes(runs)
     return Snapshot(
         sweep=parse_sweep(node, path),
         runs=tuple(parse_run(n) for n in nodes),
         agents=tuple(parse_agent(n) for n in _nodes(node.get("agents") or {})),
     )
+
+
+def _known_fields(client: Client) -> dict[str, str]:
+    """Return the fields to ask for beyond W&B's: none where the server does not have them."""
+    if REQUEUE not in client.mutations:
+        return {"sweep": "", "run": ""}
+    return {"sweep": queries.OUR_SWEEP_FIELDS, "run": queries.OUR_RUN_FIELDS}
 
 
 def list_runs(client: Client, path: SweepPath) -> tuple[RunInfo, ...]:
@@ -198,7 +114,7 @@ def list_sweeps(client: Client, entity: str, project: str) -> tuple[SweepInfo, .
     found: list[SweepInfo] = []
     variables: dict[str, Any] = {"entity": entity, "project": project, "perPage": SWEEPS_PER_PAGE}
     while True:
-        home = client.execute(LIST_SWEEPS, variables).get("project") or {}
+        home = client.execute(queries.LIST_SWEEPS, variables).get("project") or {}
         page = home.get("sweeps") or {}
         found += [parse_sweep(n, SweepPath(entity, project, n["name"])) for n in _nodes(page)]
         cursor = _next_cursor(page)
@@ -210,7 +126,7 @@ def list_sweeps(client: Client, entity: str, project: str) -> tuple[SweepInfo, .
 def set_sweep_state(client: Client, sweep: SweepInfo, state: str) -> None:
     """Set RUNNING, PAUSED, FINISHED (no new runs) or CANCELED (runs are killed too)."""
     client.execute(
-        SET_SWEEP_STATE,
+        queries.SET_SWEEP_STATE,
         {
             "id": sweep.node_id,
             "state": state,
@@ -220,11 +136,22 @@ def set_sweep_state(client: Client, sweep: SweepInfo, state: str) -> None:
     )
 
 
+def requeue_sweep(client: Client, path: SweepPath, mutation_id: str) -> int:
+    """Have the embedded backend hand out again what failed or was lost; return how many."""
+    variables = {"sweepPath": str(path), "id": mutation_id}
+    return int(client.execute(queries.REQUEUE, variables)[REQUEUE]["requeued"])
+
+
+def stop_run(client: Client, run: RunInfo) -> None:
+    """Ask a run to stop: its trainer is interrupted when its SDK next hears from the server."""
+    client.execute(queries.STOP_RUN, {"id": run.node_id})
+
+
 def get_log_tail(client: Client, path: SweepPath, run_id: str, lines: int) -> tuple[str, ...]:
     """Return the last lines of a run's console; none where the server cannot tell."""
     variables = {"entity": path.entity, "project": path.project, "run": run_id, "last": lines}
     try:
-        run = (client.execute(LOG_TAIL, variables).get("project") or {}).get("run") or {}
+        run = (client.execute(queries.LOG_TAIL, variables).get("project") or {}).get("run") or {}
     except WandbError:
         return ()
     return tuple(str(n.get("line") or "").rstrip() for n in _nodes(run.get("logLines") or {}))
@@ -239,7 +166,7 @@ def create_agent_keys(
     keys = {}
     for name in agent_names:
         variables = {"sweepPath": str(path), "agentName": name, "id": f"{mutation_id}-{name}"}
-        reply = client.execute(CREATE_AGENT_KEY, variables)[AGENT_KEYS]
+        reply = client.execute(queries.CREATE_AGENT_KEY, variables)[AGENT_KEYS]
         keys[name] = str(reply["key"])
     return keys
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from deployer.config import Config, Flags, load_config
-from deployer.errors import WandbError
-from deployer.making import MadeSweep, build_text, make_sweep
+from deployer.errors import ConfigError, WandbError
+from deployer.making import Draws, MadeSweep, build_text, make_sweep
 from deployer.records import load_records, save_record
 from deployer.server import Server, connect
 from deployer.sweep import load_sweep
@@ -41,10 +41,20 @@ def server(config: Config) -> Server:
     return connect(config)
 
 
-def make(server: Server, config: Config, *, continued: bool = True, now: float = 0.0) -> MadeSweep:
+NO_DRAWS = Draws()
+
+
+def make(
+    server: Server,
+    config: Config,
+    *,
+    continued: bool = True,
+    now: float = 0.0,
+    draws: Draws = NO_DRAWS,
+) -> MadeSweep:
     file = config.folder / "grid.yaml"
     return make_sweep(
-        server, load_sweep(file), config, file=file, continued=continued, seed=None, now=now
+        server, load_sweep(file), config, file=file, continued=continued, draws=draws, now=now
     )
 
 
@@ -102,7 +112,20 @@ def test_a_record_of_a_sweep_that_is_gone_is_dropped(server: Server, config: Con
     assert make(server, config).created
 
 
-def test_seed_goes_to_the_top_level(config: Config) -> None:
+def test_what_only_the_embedded_backend_has_goes_to_the_top_level(config: Config) -> None:
     sweep = load_sweep(config.folder / "grid.yaml")
-    assert build_text(sweep, None) == sweep.text
-    assert "\nseed: 7\n" in build_text(sweep, 7)
+    assert build_text(sweep, Draws()) == build_text(sweep, Draws(retries=1)) == sweep.text
+    assert "\nseed: 7\n" in build_text(sweep, Draws(seed=7))
+    assert "\nretries: 0\n" in build_text(sweep, Draws(retries=0))
+
+
+def test_other_retries_make_another_sweep(server: Server, config: Config) -> None:
+    if not server.extended:
+        with pytest.raises(ConfigError, match="gives a run that failed no other attempt"):
+            make(server, config, draws=Draws(retries=3))
+        assert load_records() == ()
+        return
+    first = make(server, config, draws=Draws(retries=3))
+    assert make(server, config, draws=Draws(retries=3)).path == first.path
+    assert make(server, config).path != first.path
+    assert get_sweep(server.client, first.path).config["retries"] == 3

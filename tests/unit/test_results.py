@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from deployer.results import Results, build_results
-from deployer.wandb_api import RunInfo, SweepInfo, SweepPath
+from deployer.wandb_api import Attempt, RunInfo, SweepInfo, SweepPath
 
 NESTED: dict[str, Any] = {
     "method": "grid",
@@ -77,7 +78,7 @@ def test_a_list_of_configurations_reads_like_any_sweep() -> None:
     }
     one = RunInfo("a", "", "finished", {"configuration": {"lr": 1, "opt": {"m": 2}}}, {}, 0, 0, 1)
     row = build_results(sweep(config), [one]).rows[0]
-    assert row.parameters == {"configuration.lr": 1, "configuration.opt.m": 2}
+    assert row.parameters == {"lr": 1, "opt.m": 2}
 
 
 def test_duplicates_of_a_grid_see_9_and_9_0_as_equal() -> None:
@@ -116,10 +117,42 @@ def test_what_became_of_each_configuration_is_the_best_of_its_runs() -> None:
     coverage = build_results(sweep(state="RUNNING", expected=6), runs).coverage
     counts = (coverage.finished, coverage.failed, coverage.running, coverage.lost)
     assert counts == (1, 1, 1, 1)
+    assert coverage.healed == 1
     assert coverage.waiting == 2
     assert coverage.sentence() == (
-        "1/6 configurations finished, 0 duplicates, 1 lost, 1 failed, 1 running, 2 waiting"
+        "1/6 configurations finished, 0 duplicates, 1 lost, "
+        "1 healed, 1 failed, 1 running, 2 waiting"
     )
+
+
+def attempts(*causes: str | None) -> tuple[Attempt, ...]:
+    return tuple(Attempt(n, "agent", 0.0, 1.0, c, None) for n, c in enumerate(causes, start=1))
+
+
+def test_a_configuration_that_took_several_attempts_is_healed() -> None:
+    runs = [
+        replace(run("a", lr=1), attempts=attempts("signal", "node", "finished")),
+        replace(run("b", lr=2), attempts=attempts("finished")),
+        replace(run("c", "failed", lr=3), attempts=attempts("own failure", "own failure")),
+    ]
+    coverage = build_results(sweep(expected=3), runs).coverage
+    assert coverage.sentence() == (
+        "2/3 configurations finished, 0 duplicates, 0 lost, 1 healed, 1 failed"
+    )
+    assert [len(row.attempts) for row in build_results(sweep(), runs).rows] == [3, 1, 2]
+
+
+def test_a_run_that_waits_to_be_handed_out_again_is_not_lost() -> None:
+    runs = [run("a", lr=1), run("b", "preempted", lr=2)]
+    open_ = build_results(sweep(state="RUNNING", expected=3), runs).coverage
+    assert (open_.finished, open_.waiting, open_.lost) == (1, 2, 0)
+    ended = build_results(sweep(expected=3), runs).coverage
+    assert (ended.finished, ended.waiting, ended.lost) == (1, 0, 2)
+
+
+def test_a_twin_that_was_stopped_heals_nothing() -> None:
+    coverage = build_results(sweep(expected=1), [run("a"), run("twin", "killed")]).coverage
+    assert coverage.sentence() == "1/1 configurations finished, 0 duplicates, 0 lost"
 
 
 def test_expected_from_the_file_counts_where_the_server_does_not_say() -> None:

@@ -1,0 +1,119 @@
+"""An explicit list of configurations as a W&B sweep; pure.
+
+W&B has no such sweep, but a grid may have one parameter whose values are mappings. A small program
+in `command:` spreads the mapping into the flags that the trainer knows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+PARAMETER = "configuration"
+DEFAULT_COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")
+
+# Runs in the user's image: standard library only, Python 3.8 or newer. It writes the flags as the
+# agent does (`create_sweep_command_args` of wandb/sdk/launch/sweeps/utils.py), adds the values to
+# the file from which `wandb.init` takes the sweep's parameters, and becomes the trainer.
+# YAML 1.1 reads `1e-05` as text, hence the `.0`.
+SPREAD = """\
+import json, os, sys
+name = "configuration"
+chosen = json.loads(sys.argv[1])[name]
+pairs = list(chosen.items())
+
+def yaml(value):
+    if isinstance(value, dict):
+        return "{%s}" % ", ".join(yaml(str(k)) + ": " + yaml(v) for k, v in value.items())
+    if isinstance(value, list):
+        return "[%s]" % ", ".join(map(yaml, value))
+    text = json.dumps(value, ensure_ascii=False)
+    bare = isinstance(value, float) and "." not in text
+    return text.replace("e", ".0e") if bare else text
+
+path = os.environ.get("WANDB_SWEEP_PARAM_PATH", "")
+if path:
+    values = {key: {"value": value} for key, value in [(name, chosen)] + pairs}
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(yaml(dict(values, wandb_version=1)))
+    with open(path + ".json", "w", encoding="utf-8") as file:
+        json.dump(chosen, file)
+forms = {
+    "{args}": ["--%s=%s" % pair for pair in pairs],
+    "{args_no_equals}": [word for key, value in pairs for word in ("--" + key, str(value))],
+    "{args_no_hyphens}": ["%s=%s" % pair for pair in pairs],
+    "{args_append_hydra}": ["+%s=%s" % pair for pair in pairs],
+    "{args_override_hydra}": ["++%s=%s" % pair for pair in pairs],
+    "{args_no_boolean_flags}": [
+        "--" + key if value is True else "--%s=%s" % (key, value)
+        for key, value in pairs if value is not False
+    ],
+    "{args_json}": [json.dumps(chosen)],
+    "{args_json_file}": [path + ".json"],
+}
+words = [part for word in sys.argv[2:] for part in forms.get(word, [word])]
+os.execvp(words[0], words)
+"""
+
+_ARGUMENTS = re.compile(r"\$(\{args\w*\})")
+_PYTHON = re.compile(r"(.*/)?python[0-9.]*")
+# What decides which configurations there are; everything else of a sweep is kept.
+_SEARCH_KEYS = (
+    *("method", "parameters", "command", "early_terminate", "run_cap"),
+    *("controller", "scheduler", "seed", "retries", "name", "description"),
+)
+
+
+def build_list_config(
+    config: Mapping[str, Any],
+    configurations: Sequence[Mapping[str, Any]],
+    name: str,
+    description: str,
+) -> dict[str, Any]:
+    """Return a sweep that runs exactly these configurations with the trainer of `config`.
+
+    A configuration is {top name: value or nested mapping}, as the agent gives it to the trainer.
+    """
+    kept = {key: value for key, value in config.items() if key not in _SEARCH_KEYS}
+    return {
+        "name": name,
+        "description": description,
+        **kept,
+        "method": "grid",
+        "command": list(build_command(config.get("command") or DEFAULT_COMMAND)),
+        "parameters": {PARAMETER: {"values": [dict(c) for c in configurations]}},
+    }
+
+
+def build_command(words: Sequence[object]) -> tuple[str, ...]:
+    """Put the spreading program before a sweep's command, run by the same Python.
+
+    The agent must leave the trainer's `${args}` alone, so it loses its dollar.
+    """
+    texts = [str(word) for word in words]
+    python = next((word for word in texts if _PYTHON.fullmatch(word)), "${interpreter}")
+    rest = [_ARGUMENTS.sub(r"\1", word) for word in texts]
+    return ("${env}", python, "-c", SPREAD, "${args_json}", *rest)
+
+
+def find_list_parameter(config: Mapping[str, Any]) -> str:
+    """Return the parameter that is an explicit list of configurations, or nothing."""
+    parameters = config.get("parameters")
+    if not isinstance(parameters, Mapping) or len(parameters) != 1:
+        return ""
+    ((name, form),) = parameters.items()
+    return str(name) if list_values(form) else ""
+
+
+def list_configurations(config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the configurations of an explicit list; none of any other sweep."""
+    name = find_list_parameter(config)
+    return [dict(value) for value in list_values(config["parameters"][name])] if name else []
+
+
+def list_values(form: Any) -> list[Mapping[str, Any]]:
+    """Return a parameter's values if all of them are mappings."""
+    values = form.get("values") if isinstance(form, Mapping) else None
+    good = isinstance(values, list) and all(isinstance(value, Mapping) for value in values)
+    return list(values) if good and values else []

@@ -1,0 +1,136 @@
+"""The texts of the operations we send. Only fields that the SDK's own operations use, so that
+W&B's servers of every version answer them; `deployer…` ones are the embedded backend's.
+"""
+
+from __future__ import annotations
+
+VIEWER = "query Viewer { viewer { id entity username } }"
+
+SWEEP_FIELDS = """
+    id name displayName state description config createdAt runCount runCountExpected
+"""
+
+RUN_FIELDS = """
+    id name displayName state config summaryMetrics exitcode createdAt heartbeatAt
+"""
+
+# What only the embedded backend knows; asked for where it says that it has them.
+OUR_SWEEP_FIELDS = "deployerStopReason"
+OUR_RUN_FIELDS = "deployerAttempts { number agentName assignedAt endedAt cause exitcode }"
+
+GET_SWEEP = f"""
+query GetSweep($entity: String, $project: String, $sweep: String!) {{
+  project(name: $project, entityName: $entity) {{
+    sweep(sweepName: $sweep) {{ {SWEEP_FIELDS} }}
+  }}
+}}
+"""
+
+GET_SNAPSHOT = f"""
+query SweepWithRuns($entity: String, $project: String, $sweep: String!, $first: Int!) {{
+  project(name: $project, entityName: $entity) {{
+    sweep(sweepName: $sweep) {{
+      {SWEEP_FIELDS} %(sweep)s
+      agents {{ edges {{ node {{ id name host state heartbeatAt }} }} }}
+      runs(first: $first) {{
+        pageInfo {{ hasNextPage endCursor }}
+        edges {{ node {{ {RUN_FIELDS} %(run)s }} }}
+      }}
+    }}
+  }}
+}}
+"""
+
+LIST_RUNS = f"""
+query SweepRuns(
+  $entity: String, $project: String, $sweep: String!, $first: Int!, $cursor: String
+) {{
+  project(name: $project, entityName: $entity) {{
+    sweep(sweepName: $sweep) {{
+      runs(first: $first, after: $cursor) {{
+        pageInfo {{ hasNextPage endCursor }}
+        edges {{ node {{ {RUN_FIELDS} %(run)s }} }}
+      }}
+    }}
+  }}
+}}
+"""
+
+LIST_SWEEPS = f"""
+query GetSweeps($entity: String!, $project: String!, $perPage: Int!, $cursor: String) {{
+  project(name: $project, entityName: $entity) {{
+    sweeps(first: $perPage, after: $cursor) {{
+      pageInfo {{ hasNextPage endCursor }}
+      edges {{ node {{ {SWEEP_FIELDS} }} }}
+    }}
+  }}
+}}
+"""
+
+CREATE_SWEEP = """
+mutation UpsertSweep(
+  $config: String, $description: String, $entityName: String, $projectName: String,
+  $clientMutationId: String
+) {
+  upsertSweep(input: {
+    config: $config, description: $description, entityName: $entityName,
+    projectName: $projectName, clientMutationId: $clientMutationId
+  }) {
+    sweep { id name project { name entity { name } } }
+    configValidationWarnings
+  }
+}
+"""
+
+SET_SWEEP_STATE = """
+mutation UpsertSweepState(
+  $id: ID!, $state: String!, $entityName: String, $projectName: String
+) {
+  upsertSweep(input: {
+    id: $id, state: $state, entityName: $entityName, projectName: $projectName
+  }) { sweep { name state } }
+}
+"""
+
+LOG_TAIL = """
+query RunConsoleLogTail($entity: String!, $project: String!, $run: String!, $last: Int!) {
+  project(name: $project, entityName: $entity) {
+    run(name: $run) { logLines(last: $last) { edges { node { line } } } }
+  }
+}
+"""
+
+CREATE_AGENT_KEY = """
+mutation DeployerCreateAgentKey($sweepPath: String!, $agentName: String!, $id: String) {
+  deployerCreateAgentKey(input: {
+    sweepPath: $sweepPath, agentName: $agentName, clientMutationId: $id
+  }) { key }
+}
+"""
+
+REQUEUE = """
+mutation DeployerRequeue($sweepPath: String!, $id: String) {
+  deployerRequeue(input: { sweepPath: $sweepPath, clientMutationId: $id }) { requeued }
+}
+"""
+
+STOP_RUN = """
+mutation StopRun($id: ID!) { stopRun(input: { id: $id }) { success } }
+"""
+
+COUNT_HISTORY = """
+query RunHistoryCount($entity: String!, $project: String!, $run: String!) {
+  project(name: $project, entityName: $entity) { run(name: $run) { historyLineCount } }
+}
+"""
+
+HISTORY_PAGE = """
+query HistoryPage(
+  $entity: String!, $project: String!, $run: String!,
+  $minStep: Int64!, $maxStep: Int64!, $pageSize: Int!
+) {
+  project(name: $project, entityName: $entity) {
+    run(name: $run) { history(minStep: $minStep, maxStep: $maxStep, samples: $pageSize) }
+  }
+}
+"""
