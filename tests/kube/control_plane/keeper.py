@@ -99,13 +99,15 @@ def remove_traces(folder: Path) -> None:
 def keep(folder: Path) -> None:
     """Reconcile until the lease is free, then leave nothing behind."""
     keeper = Keeper(folder)
-    with open(folder / "keeper", "rb") as alive, open(folder / "lease", "rb") as lease:
-        fcntl.flock(alive, fcntl.LOCK_EX)  # until this process ends: the folder is in use
-        while not is_free(lease.fileno()):
-            keeper.reconcile()
-            time.sleep(PERIOD_SECONDS)
-        keeper.stop_all()
-        remove_traces(folder)
+    fcntl.flock(
+        os.open(folder / "keeper", os.O_RDWR), fcntl.LOCK_EX
+    )  # until this process has ended
+    lease = os.open(folder / "lease", os.O_RDWR)
+    while not is_free(lease):
+        keeper.reconcile()
+        time.sleep(PERIOD_SECONDS)
+    keeper.stop_all()
+    remove_traces(folder)
 
 
 def is_free(lease: int) -> bool:
