@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -69,6 +70,18 @@ def test_forecast_shares_what_is_left_among_living_agents() -> None:
     assert status(runs=HALF, agents=(agent("x"),)).ends_at == 1030.0 + 165.0
     assert status(runs=HALF, agents=(agent("x"), agent("y"))).ends_at == 1030.0 + 82.5
     assert status(runs=HALF, agents=(agent("x"),), others=1).ends_at == 1030.0 + 82.5
+
+
+def test_forecast_goes_by_the_time_between_finishes_once_it_is_known() -> None:
+    ends = (1000.0, 1010.0, 1020.0, 1030.0)
+    done = tuple(
+        replace(run(str(n), "finished", n, 0.5), heartbeat_at=end) for n, end in enumerate(ends)
+    )
+    sweep = SweepInfo(PATH, "node", "title", "RUNNING", CONFIG, 4, 10, None)
+    seen = summarise_status(sweep, done, (agent("x"),), 0, None, 1031.0)
+    assert seen.ends_at == 1030.0 + 6 * 10.0
+    late = summarise_status(sweep, done, (agent("x"),), 0, None, 2000.0)
+    assert late.ends_at == 2000.0
 
 
 def test_there_is_no_forecast_without_a_finished_run_or_an_agent() -> None:
@@ -139,7 +152,11 @@ class Clock:
         return self.now
 
 
-def watch(script: list[Status | WandbError], timeout: float | None = None) -> Iterator[Status]:
+def watch(
+    script: list[Status | WandbError],
+    timeout: float | None = None,
+    tend: Callable[[Status], bool] = lambda _: False,
+) -> Iterator[Status]:
     clock = Clock()
     replies = iter(script)
 
@@ -149,7 +166,7 @@ def watch(script: list[Status | WandbError], timeout: float | None = None) -> It
             raise reply
         return reply
 
-    return watch_status(read, clock.read, clock.sleep, timeout)
+    return watch_status(read, clock.read, clock.sleep, timeout, tend)
 
 
 GOING = status(runs=HALF, agents=(agent("x", run_id="b"),))
@@ -177,3 +194,27 @@ def test_what_a_server_refuses_for_good_ends_the_watching() -> None:
 def test_watching_ends_after_its_time() -> None:
     with pytest.raises(WatchTimeout):
         list(watch([GOING] * 10, timeout=3 * POLL_SECONDS))
+
+
+def test_a_sweep_goes_on_while_something_is_done_about_it() -> None:
+    answers = iter([True, True, False])
+    seen: list[Status] = []
+
+    def tend(status: Status) -> bool:
+        seen.append(status)
+        return next(answers)
+
+    assert list(watch([OVER, OVER, OVER], tend=tend)) == [OVER]
+    assert seen == [OVER] * 3
+
+
+def test_what_is_done_waits_for_the_server() -> None:
+    away = WandbError("cannot be reached", status=0)
+    seen: list[Status] = []
+
+    def tend(status: Status) -> bool:
+        seen.append(status)
+        return False
+
+    list(watch([GOING, away, OVER], tend=tend))
+    assert [s.trouble for s in seen] == ["", "cannot be reached", ""]
