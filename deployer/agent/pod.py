@@ -1,0 +1,64 @@
+"""What a pod adds to a supervisor: the project's code as an archive, and the wish to drain.
+
+Nobody can signal a process in a pod, but an annotation of the pod comes to it as a file.
+"""
+
+import os
+import signal
+import threading
+import time
+from typing import Mapping
+
+from .__main__ import main as supervise
+from .supervisor import DRAIN_SIGNAL, WATCHED_SIGNALS
+
+ARCHIVE_VARIABLE = "DEPLOYER_CODE_ARCHIVE"
+CODE_VARIABLE = "DEPLOYER_CODE_FOLDER"
+ANNOTATIONS_VARIABLE = "DEPLOYER_POD_ANNOTATIONS"
+DRAIN_LINE = b'deployer.dev/drain="true"'
+POLL_SECONDS = 1.0
+
+
+def main() -> int:
+    """Run one supervisor in a pod; returns its exit code."""
+    enter_code(os.environ)
+    annotations = os.environ.get(ANNOTATIONS_VARIABLE)
+    if annotations:
+        # Before the thread starts, so that it never takes a signal from the supervisor.
+        signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED_SIGNALS)
+        threading.Thread(target=await_drain, args=(annotations,), daemon=True).start()
+    return supervise()
+
+
+def enter_code(environment: Mapping[str, str]) -> None:
+    """Unpack the project's code and make it the working folder, where there is an archive."""
+    archive = environment.get(ARCHIVE_VARIABLE, "")
+    if not os.path.exists(archive):
+        return
+    import tarfile
+
+    folder = environment[CODE_VARIABLE]
+    os.makedirs(folder, exist_ok=True)
+    with tarfile.open(archive) as code:
+        # Older Pythons have no filters; the archive is the project's own either way.
+        if hasattr(tarfile, "tar_filter"):
+            code.extractall(folder, filter="tar")
+        else:
+            code.extractall(folder)
+    os.chdir(folder)
+
+
+def await_drain(annotations: str) -> None:
+    """Wait until the pod's annotations ask this agent to leave after its run, and pass it on."""
+    while not is_draining(annotations):
+        time.sleep(POLL_SECONDS)
+    os.kill(os.getpid(), DRAIN_SIGNAL)
+
+
+def is_draining(annotations: str) -> bool:
+    """Tell whether the file of annotations has the wish to drain."""
+    try:
+        with open(annotations, "rb", buffering=0) as file:
+            return DRAIN_LINE in file.read().splitlines()
+    except OSError:
+        return False

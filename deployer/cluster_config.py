@@ -1,0 +1,214 @@
+"""The section `kubernetes:` of deployer.yaml as one frozen `ClusterConfig`; pure.
+
+What is left out here stays as the template says: k8s/agent.yaml, or the user's own manifest.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic.dataclasses import dataclass
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from deployer.cluster_parts import (
+    PATTERN_HINTS,
+    STRICT,
+    AbsolutePath,
+    EmptyDir,
+    Gpu,
+    NfsFolder,
+    ObjectName,
+    Quantity,
+    SecretKey,
+    Text,
+    Toleration,
+    Value,
+    Volume,
+    count_to_gpu,
+)
+from deployer.errors import ConfigError, ConfigErrors
+from deployer.yaml_document import parse_document
+
+SECTION = "kubernetes"
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class ClusterConfig:
+    """Where agents run in a cluster and what each of them gets."""
+
+    image: Annotated[Text | None, Field(description="Any image with Python and wandb.")] = None
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
+    image_pull_secrets: tuple[Text, ...] = ()
+    python: Annotated[Text, Field(description="The interpreter in the image.")] = "python3"
+    code: Annotated[
+        Literal["image", "archive"],
+        Field(description="Run the image's code, or a frozen archive of this folder."),
+    ] = "archive"
+    working_dir: Annotated[
+        AbsolutePath | None, Field(description="The folder of the image's code.")
+    ] = None
+    context: Annotated[Text | None, Field(description="The context in kubeconfig.")] = None
+    namespace: ObjectName | None = None
+    service_account: Text | None = None
+    run_as_user: Annotated[int, Field(ge=1)] | None = None
+    gpu: Annotated[Gpu | None, BeforeValidator(count_to_gpu, json_schema_input_type=int | Gpu)] = (
+        None
+    )
+    cpu: Annotated[Quantity | None, Field(description="CPU cores, request and limit.")] = None
+    memory: Annotated[Quantity | None, Field(description="Request and limit.")] = None
+    shared_memory: Annotated[Quantity | None, Field(description="Size of /dev/shm.")] = None
+    volumes: tuple[Volume, ...] = ()
+    env: Mapping[str, Value] = Field(default_factory=dict)
+    secrets: Annotated[
+        Mapping[str, SecretKey],
+        Field(description="Environment variables from existing Secrets."),
+    ] = Field(default_factory=dict)
+    node_selector: Mapping[str, Value] = Field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+    priority_class: Text | None = None
+    queue: Annotated[Text | None, Field(description="The LocalQueue of Kueue.")] = None
+    labels: Mapping[str, Value] = Field(default_factory=dict)
+    annotations: Mapping[str, Value] = Field(default_factory=dict)
+    generate_name: Annotated[
+        bool, Field(description="Let the server complete the names of Jobs (EIDF).")
+    ] = False
+    grace_seconds: Annotated[
+        int | None,
+        Field(ge=5, description="How long a pod that is told to stop may take."),
+    ] = None
+    max_hours: Annotated[
+        float | None, Field(gt=0, description="An agent is ended after this, come what may.")
+    ] = None
+    ttl_seconds: Annotated[
+        int | None, Field(ge=0, description="How long an ended Job and its log stay.")
+    ] = None
+    template: Annotated[
+        Text | None, Field(description="A manifest with one Job, beside deployer.yaml.")
+    ] = None
+
+    @field_validator("env", "secrets")
+    @classmethod
+    def _check_variables(cls, value: Mapping[str, Any]) -> Mapping[str, Any]:
+        wrong = [name for name in value if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)]
+        if wrong:
+            said = f"'{wrong[0]}' is not the name of an environment variable"
+            raise PydanticCustomError("variable", "{said}", {"said": said})
+        if "WANDB_API_KEY" in value:
+            hint = "deployer secret create"
+            raise PydanticCustomError("key", "the key is no setting of a file", {"hint": hint})
+        return value
+
+    @model_validator(mode="after")
+    def _check(self) -> ClusterConfig:
+        for what in ("name", "path"):
+            seen = [getattr(volume, what) for volume in self.volumes]
+            twice = next((one for one in seen if seen.count(one) > 1), None)
+            if twice is not None:
+                said = f"volumes: two have the {what} '{twice}'"
+                raise PydanticCustomError("volumes", "{said}", {"said": said})
+        if self.working_dir and self.code == "archive":
+            said = "working_dir: with an archive, agents work in the archive's folder"
+            hint = "remove it, or write `code: image`"
+            raise PydanticCustomError("working_dir", "{said}", {"said": said, "hint": hint})
+        return self
+
+
+ADAPTER = TypeAdapter(ClusterConfig)
+PARTS: Mapping[str, type] = {
+    "gpu": Gpu,
+    "volumes": Volume,
+    "nfs": NfsFolder,
+    "empty_dir": EmptyDir,
+    "secrets": SecretKey,
+    "tolerations": Toleration,
+}
+KINDS = {
+    "string_type": "text",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "dataclass_type": "a mapping",
+    "dict_type": "a mapping",
+    "tuple_type": "a list",
+}
+
+
+def parse_cluster(
+    section: object, place_of: Callable[[tuple[str, ...]], str] | None = None
+) -> ClusterConfig:
+    """Read the section `kubernetes:`; `place_of` names the place of a path such as (gpu, count).
+
+    Raises ConfigErrors with every complaint.
+    """
+    places = place_of or _name_place
+    try:
+        # As JSON, so that pydantic takes lists and mappings, and still no text for a number.
+        text = json.dumps({} if section is None else section, default=str)
+        return ADAPTER.validate_json(text)
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+        raise ConfigErrors([_complain(one, places) for one in details]) from error
+    except TypeError as error:  # a key that is a date
+        raise ConfigErrors([ConfigError(places(()), str(error))]) from error
+
+
+def load_cluster(folder: Path) -> ClusterConfig:
+    """Read the section `kubernetes:` of `deployer.yaml` in a folder; the defaults without one.
+
+    Raises ConfigErrors with every complaint and its line.
+    """
+    path = folder / "deployer.yaml"
+    if not path.exists():
+        return ClusterConfig()
+    document = parse_document(path.read_text(encoding="utf-8"), path.name)
+    section = document.value.get(SECTION) if isinstance(document.value, dict) else None
+    return parse_cluster(section, lambda inside: document.place_of((SECTION, *inside)))
+
+
+def _name_place(path: tuple[str, ...]) -> str:
+    return ".".join((f"deployer.yaml: {SECTION}", *path)).replace(".[", "[")
+
+
+def _complain(detail: ErrorDetails, place_of: Callable[[tuple[str, ...]], str]) -> ConfigError:
+    location = detail["loc"]
+    path = tuple(f"[{part}]" if isinstance(part, int) else part for part in location)
+    message, hint = _describe(detail)
+    return ConfigError(place_of(path), message, hint)
+
+
+def _describe(detail: ErrorDetails) -> tuple[str, str]:
+    """Return what is wrong in our words, and what to do about it."""
+    kind, given, context = detail["type"], detail["input"], detail.get("ctx", {})
+    if kind == "unexpected_keyword_argument":
+        return "unknown key", _hint_at_key(detail["loc"])
+    if kind in KINDS:
+        hint = "put it in quotes" if kind == "string_type" else ""
+        return f"{given!r} is not {KINDS[kind]}", hint
+    if kind == "string_pattern_mismatch":
+        return f"{given!r} is not valid", PATTERN_HINTS.get(context["pattern"], "")
+    if kind == "literal_error":
+        return f"{given!r} is not known", f"one of: {context['expected']}"
+    if kind == "missing":
+        return "is missing", ""
+    return detail["msg"][:1].lower() + detail["msg"][1:], str(context.get("hint", ""))
+
+
+def _hint_at_key(location: tuple[int | str, ...]) -> str:
+    above = (PARTS[part] for part in reversed(location[:-1]) if part in PARTS)  # type: ignore[index]
+    known = [field.name for field in fields(next(above, ClusterConfig))]
+    near = difflib.get_close_matches(str(location[-1]), known, n=1)
+    return f"did you mean `{near[0]}`?" if near else f"known: {', '.join(known)}"

@@ -1,0 +1,16 @@
+"""From a plan to Kubernetes manifests: their shape is in k8s/*.yaml, Python sets what it owns."""
+
+from deployer.manifests.build import build_manifests, build_secret, encode
+from deployer.manifests.fields import Manifest
+from deployer.manifests.owned import owned_paths
+from deployer.manifests.templates import Templates, load_templates
+
+__all__ = [
+    "Manifest",
+    "Templates",
+    "build_manifests",
+    "build_secret",
+    "encode",
+    "load_templates",
+    "owned_paths",
+]

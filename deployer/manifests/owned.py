@@ -1,0 +1,78 @@
+"""The fields that Python sets, for each template; every other line of k8s/ is sent as it stands.
+
+`# set by deployer` marks the same fields in k8s/*.yaml; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_POD = "spec.template.spec"
+_MAIN = f"{_POD}.containers[agent]"
+JOB = (
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.labels",
+    "metadata.annotations",
+    "spec.completions",
+    "spec.parallelism",
+    "spec.ttlSecondsAfterFinished",
+    "spec.activeDeadlineSeconds",
+    "spec.template.metadata.labels",
+    "spec.template.metadata.annotations",
+    f"{_POD}.terminationGracePeriodSeconds",
+    f"{_POD}.serviceAccountName",
+    f"{_POD}.priorityClassName",
+    f"{_POD}.imagePullSecrets",
+    f"{_POD}.nodeSelector",
+    f"{_POD}.tolerations",
+    f"{_POD}.securityContext.runAsUser",
+    f"{_POD}.securityContext.fsGroup",
+    f"{_MAIN}.image",
+    f"{_MAIN}.imagePullPolicy",
+    f"{_MAIN}.command",
+    f"{_MAIN}.args",
+    f"{_MAIN}.workingDir",
+    f"{_MAIN}.env",
+    f"{_MAIN}.env[WANDB_BASE_URL].value",
+    f"{_MAIN}.env[WANDB_API_KEY].valueFrom.secretKeyRef.name",
+    f"{_MAIN}.env[WANDB_API_KEY].valueFrom.secretKeyRef.key",
+    f"{_MAIN}.env[DEPLOYER_CHECKPOINT_ROOT].value",
+    f"{_MAIN}.resources.requests.cpu",
+    f"{_MAIN}.resources.requests.memory",
+    f"{_MAIN}.resources.limits",
+    f"{_MAIN}.resources.limits.cpu",
+    f"{_MAIN}.resources.limits.memory",
+    f"{_MAIN}.resources.limits.nvidia.com/gpu",
+    f"{_MAIN}.volumeMounts",
+    f"{_POD}.volumes",
+    f"{_POD}.volumes[deployer-supervisor].configMap.name",
+    f"{_POD}.volumes[deployer-code].configMap.name",
+    f"{_POD}.volumes[deployer-code].configMap.optional",
+    f"{_POD}.volumes[shared-memory].emptyDir.sizeLimit",
+)
+
+_COMMON = ("metadata.name", "metadata.namespace", "metadata.labels", "metadata.annotations")
+_OWNED: Mapping[str, tuple[str, ...]] = {
+    "agent": JOB,
+    "supervisor": (*_COMMON, "binaryData.agent.zip"),
+    "code": (*_COMMON, "binaryData.code.tar.gz"),
+    "volume": (
+        "metadata.name",
+        "metadata.labels",
+        "metadata.annotations",
+        "spec.claimRef.namespace",
+        "spec.claimRef.name",
+        "spec.nfs.server",
+        "spec.nfs.path",
+    ),
+    "claim": (*_COMMON, "spec.volumeName"),
+}
+
+
+def owned_paths() -> Mapping[str, tuple[str, ...]]:
+    """Return the paths that Python sets, by field of `Templates`.
+
+    What lies below a path may change with it; an item of a list is named by its `name`.
+    """
+    return _OWNED

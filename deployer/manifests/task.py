@@ -1,0 +1,24 @@
+"""What one agent's Job is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class AgentTask:
+    """One agent, and the objects it needs; `code` is None where the image's code runs.
+
+    `claims` names the claim of each volume that comes from NFS.
+    """
+
+    name: str
+    sweep_path: str
+    base_url: str
+    environment: tuple[tuple[str, str], ...]
+    secret_name: str
+    secret_key: str
+    supervisor: str
+    code: str | None
+    claims: Mapping[str, str]

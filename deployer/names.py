@@ -1,0 +1,89 @@
+"""Names, labels and selectors of Kubernetes objects; pure.
+
+What exists is found by label; the sweep's whole path, which no label can hold, is an annotation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Mapping
+
+PREFIX = "deployer.dev"
+SWEEP_LABEL = f"{PREFIX}/sweep"
+AGENT_LABEL = f"{PREFIX}/agent"  # as a label, and whole as an annotation
+SWEEP_PATH_ANNOTATION = f"{PREFIX}/sweep-path"
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+MANAGED_BY = {"app.kubernetes.io/managed-by": "deployer"}
+APPLICATION = {"app.kubernetes.io/name": "wandb-sweep"}
+COMPONENT_LABEL = "app.kubernetes.io/component"
+
+# A Job's pod adds 6 characters to its name and the server up to 5 for `generateName`; a label
+# holds 63.
+LONGEST_NAME = 52
+LONGEST_LABEL = 63
+HASH_LENGTH = 8
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
+
+
+def build_name(text: str) -> str:
+    """Return a name for an object: `text` itself if it is one, else a slug and a hash of it."""
+    if len(text) <= LONGEST_NAME and _NAME.fullmatch(text):
+        return text
+    return _slug(text, LONGEST_NAME)
+
+
+def build_label(text: str) -> str:
+    """Return a label's value: `text` itself if it is one, else a slug and a hash of it."""
+    if len(text) <= LONGEST_LABEL and _LABEL.fullmatch(text):
+        return text
+    return _slug(text, LONGEST_LABEL)
+
+
+def build_hash(*contents: bytes) -> str:
+    """Return 8 hexadecimal characters that tell contents apart."""
+    return hashlib.sha256(b"\0".join(contents)).hexdigest()[:HASH_LENGTH]
+
+
+def sweep_id(sweep_path: str) -> str:
+    """Return the short id at the end of a sweep's path."""
+    return sweep_path.rpartition("/")[2]
+
+
+def build_labels(component: str, sweep_path: str = "", agent: str = "") -> dict[str, str]:
+    """Return the labels of an object: of nothing in particular, of a sweep or of an agent."""
+    labels = {**MANAGED_BY, **APPLICATION, COMPONENT_LABEL: build_label(component)}
+    if sweep_path:
+        labels[SWEEP_LABEL] = build_label(sweep_id(sweep_path))
+    if agent:
+        labels[AGENT_LABEL] = build_label(agent)
+    return labels
+
+
+def build_selector(sweep_path: str | None = None, component: str = "", agent: str = "") -> str:
+    """Return the selector of what we made: everything, or of one sweep, component or agent.
+
+    Short ids of different projects may be equal: compare the annotation with the whole path.
+    """
+    wanted = dict(MANAGED_BY)
+    if component:
+        wanted[COMPONENT_LABEL] = build_label(component)
+    if sweep_path is not None:
+        wanted[SWEEP_LABEL] = build_label(sweep_id(sweep_path))
+    if agent:
+        wanted[AGENT_LABEL] = build_label(agent)
+    return join_selector(wanted)
+
+
+def join_selector(labels: Mapping[str, str]) -> str:
+    """Return labels as a selector that wants all of them."""
+    return ",".join(f"{name}={value}" for name, value in labels.items())
+
+
+def _slug(text: str, longest: int) -> str:
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    slug = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[: longest - HASH_LENGTH - 1].rstrip("-")
+    return "-".join(part for part in (slug, build_hash(text.encode())) if part)
