@@ -14,16 +14,18 @@ import pytest
 from tests.kube.cluster import Cluster, join_cluster, start_cluster
 from tests.kube.describe import describe_namespace
 
+CLUSTERS = {"cluster", "make_cluster"}
+
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Name the marker that every test of this folder has."""
+    """Name the marker of the tests that need a cluster."""
     config.addinivalue_line("markers", "kube: needs a test cluster (root, Debian; built once)")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of this folder, and with them the build of a cluster, out of `make check`."""
+    """Keep the tests that need a cluster, and with them its build, out of `make check`."""
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
+        if CLUSTERS & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kube)
             item.add_marker(pytest.mark.slow)
 

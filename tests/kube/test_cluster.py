@@ -20,11 +20,13 @@ from kubernetes.dynamic.exceptions import ForbiddenError
 from tests.kube.cluster import Cluster, connect
 from tests.kube.control_plane.keeper import CGROUPS
 from tests.kube.control_plane.simulated import GPU_PRODUCT
+from tests.kube.describe import describe_namespace
 from tests.kube.pods import build_job, build_pod, python
 from tests.kube.tenants import make_tenant
 from tests.kube.volumes import make_volume
 
 PROJECT = Path(__file__).parents[2]
+OUTSIDE = "192.0.2.1"  # an address of nobody (RFC 5737)
 
 
 def test_api_server_answers(cluster: Cluster) -> None:
@@ -83,7 +85,7 @@ def test_eviction_ends_a_pod(cluster: Cluster, namespace: str) -> None:
     cluster.wait_for("pod/victim", "delete", namespace)
 
 
-def test_pod_reaches_a_server_on_this_machine(cluster: Cluster, namespace: str) -> None:
+def test_pod_reaches_this_machine_and_nothing_beyond(cluster: Cluster, namespace: str) -> None:
     class Hello(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
@@ -94,10 +96,12 @@ def test_pod_reaches_a_server_on_this_machine(cluster: Cluster, namespace: str) 
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://{cluster.host}:{server.server_port}"
         code = f"import urllib.request as r; print(r.urlopen({url!r}).read().decode())"
+        code += f"\ntry: r.urlopen('http://{OUTSIDE}')\nexcept OSError as no: print(no.reason)"
         cluster.create(build_pod("caller", python(code)), namespace)
         cluster.wait_for("pod/caller", "jsonpath=.status.phase=Succeeded", namespace)
         server.shutdown()
-    assert cluster.kubectl("logs", "caller", "-n", namespace) == "hello pod\n"
+    said = cluster.kubectl("logs", "caller", "-n", namespace).splitlines()
+    assert said == ["hello pod", "[Errno 113] No route to host"]
 
 
 def test_services_and_dns(cluster: Cluster, namespace: str) -> None:
@@ -176,6 +180,29 @@ def test_tenant_may_only_what_its_namespace_allows(cluster: Cluster, namespace: 
         tenant.resources.get(api_version="v1", kind="Node").get()
 
 
+def test_foreign_image_brings_its_own_files(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/python").write_text("#!/busybox/sh\necho a shell")
+    (tmp_path / "bin/python").chmod(0o700)
+    image = f"registry.example/{namespace}:1"
+    cluster.add_image(image, folders={"/opt": tmp_path})
+    pod = build_pod("foreign", ["python"])
+    pod["spec"]["containers"][0]["image"] = image
+    cluster.create(pod, namespace)
+    cluster.wait_for("pod/foreign", "jsonpath=.status.phase=Succeeded", namespace)
+    assert cluster.kubectl("logs", "foreign", "-n", namespace) == "a shell\n"
+
+
+def test_failure_report_shows_events_and_logs(cluster: Cluster, namespace: str) -> None:
+    cluster.create(build_job("sad", build_pod("sad", python("exit('no luck')"))), namespace)
+    cluster.wait_for("job/sad", "condition=Failed", namespace)
+    told = describe_namespace(cluster, namespace)
+    for part in ("job.batch/sad", "BackoffLimitExceeded", "Started container main", "no luck"):
+        assert part in told
+
+
 def test_audit_log_has_the_bodies(cluster: Cluster, namespace: str) -> None:
     body = build_job("audited", build_pod("audited", ["sleep", "0"]))
     cluster.create(body, namespace)
@@ -219,6 +246,8 @@ def test_cluster_heals_from_lost_servers_and_nodes(make_cluster: Callable[..., C
     cluster.wait_for("pod/p", "delete")
 
 
+@pytest.mark.kube
+@pytest.mark.slow
 def test_nothing_is_left_behind_when_pytest_is_killed() -> None:
     code = (
         "import time; from tests.kube.cluster import start_cluster; c = start_cluster();"

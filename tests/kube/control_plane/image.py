@@ -61,8 +61,15 @@ def _build_layer(busybox: Path, folders: Mapping[str, Path]) -> bytes:
         _add_file(layer, "etc/passwd", USERS)
         _add_file(layer, "etc/group", GROUPS)
         for place, source in folders.items():
-            layer.add(source, arcname=place.strip("/"))
+            layer.add(source, arcname=place.strip("/"), filter=_for_everybody)
     return content.getvalue()
+
+
+def _for_everybody(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Give a file to root and let every user of the container read it."""
+    entry.uid = entry.gid = 0
+    entry.mode |= 0o755 if entry.isdir() or entry.mode & 0o100 else 0o644
+    return entry
 
 
 def _add_entry(tar: tarfile.TarFile, name: str, kind: bytes, mode: int, target: str = "") -> None:

@@ -2,7 +2,8 @@
 
 Routes, forwarding and kube-proxy's rules live in the namespace and go with it, so this machine's
 own network is as before even after a crash. Link N is 10.88.N.0/24: this machine is .1, the node
-.2, its pods .130 and up. The pods reach this machine's servers at .1 and nothing beyond it.
+.2, its pods .130 and up. The pods reach this machine's servers at .1 and nothing beyond it: what
+is outside is refused at once, so that nothing waits for it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import subprocess
 from dataclasses import dataclass
 
 UPLINK = "uplink"
+ALL_LINKS = "10.88.0.0/16"
+SERVICES = "10.0.0.0/24"  # of the cluster; kube-proxy answers for them before they go anywhere
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,9 @@ def make_link(process_id: int) -> Link:
     _run(*inside, "ip", "link", "set", "lo", "up")
     _run(*inside, "ip", "address", "add", f"{link.node}/30", "dev", UPLINK)
     _run(*inside, "ip", "link", "set", UPLINK, "up")
-    _run(*inside, "ip", "route", "add", "default", "via", link.host)
+    for reached in (ALL_LINKS, SERVICES):
+        _run(*inside, "ip", "route", "add", reached, "via", link.host)
+    _run(*inside, "ip", "route", "add", "unreachable", "default")
     return link
 
 

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.kube.control_plane.folder import Folder, free_ports
+from tests.kube.control_plane.network import SERVICES
 from tests.kube.control_plane.pki import Pki
 
-SERVICES = "10.0.0.0/24"
-API_SERVICE = "10.0.0.1"
 # The stock 20 requests a second make 300 Jobs take 34 s until their pods run, instead of 5 s.
 RATES = ("--kube-api-qps=1000", "--kube-api-burst=2000")
 # A lost node is noticed after 12 s instead of 6 minutes.
