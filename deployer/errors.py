@@ -4,6 +4,7 @@
     ├── ConfigError(place)              exit 2   a file or a flag is wrong; nothing was contacted
     │   └── ConfigErrors                exit 2   several of them, raised at once
     ├── WandbError                      exit 1   a W&B server refused; its own sentence is kept
+    ├── KubeError                       exit 1   a Kubernetes server refused; its words are kept
     ├── BackendError                    exit 1   the embedded backend cannot start, or is not there
     ├── AgentError                      exit 1   an agent cannot be started, found or stopped
     ├── SweepFailed                     exit 3   it ended without every configuration finished
@@ -61,6 +62,33 @@ class WandbError(DeployerError):
     def __init__(self, message: str, hint: str = "", status: int = 0) -> None:
         super().__init__(message, hint)
         self.status = status
+
+
+class KubeError(DeployerError):
+    """A Kubernetes server refused or could not be reached.
+
+    `status` is the HTTP status, 0 if none came; `reason` is Kubernetes' word for it.
+    """
+
+    code = "kubernetes"
+
+    def __init__(
+        self,
+        message: str,
+        hint: str = "",
+        status: int = 0,
+        reason: str = "",
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        super().__init__(message, hint)
+        self.status = status
+        self.reason = reason
+        self.retry_after_seconds = retry_after_seconds
+
+    @property
+    def passing(self) -> bool:
+        """Tell whether it may go away by itself: no answer, a busy server, one that restarts."""
+        return self.status in (0, 408, 429, 500, 502, 503, 504)
 
 
 class BackendError(DeployerError):

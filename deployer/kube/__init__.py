@@ -1,0 +1,27 @@
+"""The only door to Kubernetes: plain dicts in and out, every failure as one `KubeError`.
+
+Importing it imports the Kubernetes client, a third of a second: do so where it is used.
+"""
+
+from deployer.kube.access import Access, load_access
+from deployer.kube.door import Kube, open_kube
+from deployer.kube.kinds import CONFIG_MAP, EVENT, JOB, POD, SECRET, Kind, Manifest, kind_of
+from deployer.kube.logs import LogLine, follow_log, read_log
+
+__all__ = [
+    "CONFIG_MAP",
+    "EVENT",
+    "JOB",
+    "POD",
+    "SECRET",
+    "Access",
+    "Kind",
+    "Kube",
+    "LogLine",
+    "Manifest",
+    "follow_log",
+    "kind_of",
+    "load_access",
+    "open_kube",
+    "read_log",
+]

@@ -1,0 +1,83 @@
+"""Which cluster, as which user, in which namespace: read as kubectl reads it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import urllib3
+from kubernetes import client
+from kubernetes import config as untyped
+from kubernetes.config.config_exception import ConfigException
+
+from deployer.errors import ConfigError
+
+config: Any = untyped
+
+NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+CONNECTIONS = 16  # more threads gain nothing end to end
+
+
+@dataclass(frozen=True)
+class Access:
+    """A cluster's client, the context's name (empty inside a pod) and the namespace to work in."""
+
+    client: Any
+    context: str
+    namespace: str
+
+    @property
+    def server(self) -> str:
+        """Return the API server's address."""
+        return str(self.client.configuration.host)
+
+
+def load_access(
+    context: str | None, namespace: str | None, environment: Mapping[str, str]
+) -> Access:
+    """Read the kubeconfig (KUBECONFIG, else ~/.kube/config), or a pod's own account.
+
+    Raises ConfigError if there is none, or no such context.
+    """
+    files = environment.get("KUBECONFIG") or "~/.kube/config"
+    if not _exists(files) and NAMESPACE_FILE.exists():
+        return _load_own(namespace)
+    try:
+        contexts, active = config.list_kube_config_contexts(config_file=files)
+        chosen = next((c for c in contexts if c["name"] == context), None) if context else active
+        if chosen is None:
+            names = ", ".join(c["name"] for c in contexts)
+            raise ConfigError("kubernetes: context", f"there is no '{context}'", f"one of: {names}")
+        settings = client.Configuration()
+        config.load_kube_config(
+            config_file=files,
+            context=chosen["name"],
+            client_configuration=settings,
+            persist_config=False,
+        )
+    except (ConfigException, OSError) as error:
+        raise ConfigError(
+            files, f"cannot be used: {error}", "kubectl config view; KUBECONFIG names the file"
+        ) from error
+    found = namespace or chosen["context"].get("namespace") or "default"
+    return Access(_build_client(settings), str(chosen["name"]), found)
+
+
+def _load_own(namespace: str | None) -> Access:
+    settings = client.Configuration()
+    config.load_incluster_config(client_configuration=settings)
+    return Access(_build_client(settings), "", namespace or NAMESPACE_FILE.read_text().strip())
+
+
+def _build_client(settings: Any) -> Any:
+    settings.connection_pool_maxsize = CONNECTIONS
+    # The door decides what is tried again; urllib3 knows nothing of effects.
+    settings.retries = urllib3.Retry(total=False, redirect=3)
+    return client.ApiClient(settings)
+
+
+def _exists(files: str) -> bool:
+    return any(Path(part).expanduser().exists() for part in files.split(os.pathsep) if part)

@@ -1,0 +1,259 @@
+"""One cluster and one namespace: read, apply, create, patch and delete objects as plain dicts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kubernetes import dynamic
+from urllib3.exceptions import ReadTimeoutError
+
+from deployer import home
+from deployer.errors import KubeError
+from deployer.kube.access import Access, load_access
+from deployer.kube.failures import CATCHABLE, Attempt, translate_error
+from deployer.kube.kinds import ACCESS_REVIEW, Kind, Manifest, kind_of
+
+T = TypeVar("T")
+FIELD_MANAGER = "deployer"
+TIMEOUTS_SECONDS = (5.0, 30.0)  # to connect, to answer
+MERGE_PATCH = "application/merge-patch+json"
+DISCOVERY_LIFE_SECONDS = 6 * 3600.0  # as kubectl keeps it
+
+# Nothing has happened at these, so that anything may be sent again; 0: no connection or no answer.
+REFUSED_STATUSES = (429, 503)
+TRIES = 4
+LONGEST_WAIT_SECONDS = 30.0
+
+
+def open_kube(
+    context: str | None = None,
+    namespace: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Kube:
+    """Return the door to a cluster: the kubeconfig's context and namespace unless others are named.
+
+    Contacts nothing. Raises ConfigError.
+    """
+    return Kube(load_access(context, namespace, environment or os.environ))
+
+
+class Kube:
+    """The door. Every method raises KubeError and may be called again after any failure."""
+
+    def __init__(self, access: Access) -> None:
+        self.namespace = access.namespace
+        self.context = access.context
+        self.server = access.server
+        self._access = access
+        self._dynamic: Any = None
+        self._ahead_seconds = 0.0
+
+    def now(self) -> float:
+        """Return the server's clock, as of its last answer, in seconds since the epoch."""
+        return time.time() + self._ahead_seconds
+
+    def get(self, kind: Kind, name: str) -> Manifest | None:
+        """Return one object, None if it is not there."""
+        try:
+            return self._send("get", kind, name, "get", {"name": name})
+        except KubeError as error:
+            if error.status != 404:
+                raise
+            return None
+
+    def list_objects(
+        self, kind: Kind, selector: str = "", field_selector: str = ""
+    ) -> list[Manifest]:
+        """Return all objects of a kind that have these labels and fields."""
+        query = {"label_selector": selector or None, "field_selector": field_selector or None}
+        items = self._send("list", kind, "", "get", query).get("items") or ()
+        return [{"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in items]
+
+    def apply(self, manifest: Manifest, dry_run: bool = False) -> Manifest:
+        """Make an object be as the manifest says (server-side apply), whoever made it."""
+        options = {
+            "body": manifest,
+            "field_manager": FIELD_MANAGER,
+            "force_conflicts": True,
+            "dry_run": "All" if dry_run else None,
+        }
+        name = manifest["metadata"]["name"]
+        return self._send("patch", kind_of(manifest), name, "server_side_apply", options)
+
+    def create(self, manifest: Manifest, same: str = "", dry_run: bool = False) -> Manifest:
+        """Create an object.
+
+        With `generateName` a lost answer is no reason to create another one: an object with the
+        labels of the selector `same` counts as this one.
+        """
+        kind, metadata = kind_of(manifest), manifest["metadata"]
+        named = metadata.get("name")
+        repeatable = bool(named) or dry_run
+        options = {
+            "body": manifest,
+            "field_manager": FIELD_MANAGER,
+            "dry_run": "All" if dry_run else None,
+        }
+        shown = str(named or f"{metadata.get('generateName')}*")
+        try:
+            return self._send("create", kind, shown, "create", options, repeatable)
+        except KubeError as error:
+            found = () if repeatable or not error.passing else self.list_objects(kind, same)
+            if not found:
+                raise
+            return found[0]
+
+    def patch(self, kind: Kind, name: str, changes: Manifest) -> Manifest:
+        """Change some fields of an object (JSON merge patch)."""
+        options = {
+            "name": name,
+            "body": changes,
+            "content_type": MERGE_PATCH,
+            "field_manager": FIELD_MANAGER,
+        }
+        return self._send("patch", kind, name, "patch", options)
+
+    def delete(
+        self,
+        kind: Kind,
+        name: str,
+        propagation: str = "Background",
+        grace_seconds: int | None = None,
+    ) -> None:
+        """Delete one object; it may be gone already. With `grace_seconds=0` without waiting."""
+        # In the body: as a query a grace of 0 is not sent.
+        wishes = {"propagationPolicy": propagation, "gracePeriodSeconds": grace_seconds}
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", **wishes}
+        try:
+            self._send("delete", kind, name, "delete", {"name": name, "body": body})
+        except KubeError as error:
+            if error.status != 404:
+                raise
+
+    def delete_collection(self, kind: Kind, selector: str, propagation: str = "Background") -> None:
+        """Delete all objects of a kind that have these labels, with one request."""
+        assert selector  # without one it would delete everybody's
+        options = {"label_selector": selector, "propagation_policy": propagation}
+        self._send("deletecollection", kind, "", "delete", options)
+
+    def is_allowed(self, verb: str, kind: Kind, subresource: str = "") -> bool:
+        """Ask whether we may do this in our namespace."""
+        attributes = {"namespace": self.namespace, "verb": verb, "resource": kind.plural}
+        attributes |= {"group": kind.group, "subresource": subresource}
+        review = {
+            "apiVersion": ACCESS_REVIEW.api_version,
+            "kind": ACCESS_REVIEW.kind,
+            "spec": {"resourceAttributes": attributes},
+        }
+        answer = self._send("create", ACCESS_REVIEW, "", "create", {"body": review})
+        return bool(answer["status"].get("allowed"))
+
+    def open_log(self, pod: str, query: Mapping[str, str]) -> Any:
+        """Return a pod's log as an open HTTP response, to be read by `deployer.kube.logs`."""
+        kind = Kind("v1", "Pod", "pods/log")
+
+        def send() -> Any:
+            return (
+                self._client()
+                .resources.get(api_version="v1", kind="Pod")
+                .log.get(
+                    name=pod,
+                    namespace=self.namespace,
+                    serialize=False,
+                    query_params=list(query.items()),
+                    _request_timeout=TIMEOUTS_SECONDS,
+                )
+            )
+
+        return self._try(send, self.attempt("read the log of", kind, pod), repeatable=True)
+
+    def server_version(self) -> tuple[int, int]:
+        """Return the server's version, such as (1, 34)."""
+        attempt = self.attempt("get", Kind("v1", "version", "version"), "")
+        told = self._try(lambda: self._client().version["kubernetes"], attempt, repeatable=True)
+        minor = "".join(c for c in str(told["minor"]) if c.isdigit())
+        return int(told["major"]), int(minor)
+
+    def attempt(self, verb: str, kind: Kind, name: str) -> Attempt:
+        """Return the words in which errors speak of a call."""
+        return Attempt(verb, kind, name, self.namespace, self.context, self.server)
+
+    def _send(
+        self,
+        verb: str,
+        kind: Kind,
+        name: str,
+        method: str,
+        options: Mapping[str, Any],
+        repeatable: bool = True,
+    ) -> Manifest:
+        def send() -> Manifest:
+            resource = self._client().resources.get(api_version=kind.api_version, kind=kind.kind)
+            namespace = self.namespace if resource.namespaced else None
+            answer = getattr(resource, method)(
+                namespace=namespace, serialize=False, _request_timeout=TIMEOUTS_SECONDS, **options
+            )
+            # Read here: an answer can be cut off after its head.
+            content = json.loads(answer.data)
+            self._read_clock(answer)
+            return dict(content)
+
+        return self._try(send, self.attempt(verb, kind, name), repeatable)
+
+    def _try(self, send: Callable[[], T], attempt: Attempt, repeatable: bool) -> T:
+        """Send a request; again after a while if the server is away or busy for a moment."""
+        for left in reversed(range(TRIES)):
+            try:
+                return send()
+            except CATCHABLE as error:
+                failure = translate_error(error, attempt)
+                again = failure.passing if repeatable else failure.status in REFUSED_STATUSES
+                if not again or not left or _has_timed_out(error):
+                    raise failure from error
+                time.sleep(_wait_seconds(failure, TRIES - left))
+        raise AssertionError("unreachable")
+
+    def _read_clock(self, answer: Any) -> None:
+        """Compare clocks: ours may be minutes off, and who is lost is told by the server's."""
+        said = getattr(answer, "headers", {}).get("Date")
+        if said:
+            self._ahead_seconds = parsedate_to_datetime(said).timestamp() - time.time()
+
+    def _client(self) -> Any:
+        if self._dynamic is None:
+            self._dynamic = dynamic.DynamicClient(  # type: ignore[no-untyped-call]
+                self._access.client, cache_file=str(_make_cache_file(self.server))
+            )
+        return self._dynamic
+
+
+def _wait_seconds(failure: KubeError, tries: int) -> float:
+    """Return how long to wait: as long as the server asks, else a little longer each time."""
+    asked = failure.retry_after_seconds
+    jitter = 0.75 + os.urandom(1)[0] / 512
+    return min(LONGEST_WAIT_SECONDS, 0.5 * 2 ** (tries - 1) * jitter if asked is None else asked)
+
+
+def _has_timed_out(error: Exception) -> bool:
+    return isinstance(error, ReadTimeoutError)
+
+
+def _make_cache_file(server: str) -> Path:
+    """Return the file that keeps what the server can do, readable by its owner alone."""
+    folder = home.home() / "kubernetes"
+    folder.mkdir(exist_ok=True, mode=0o700)
+    path = folder / f"{hashlib.sha256(server.encode()).hexdigest()[:16]}.json"
+    if path.exists() and time.time() - path.stat().st_mtime > DISCOVERY_LIFE_SECONDS:
+        path.unlink(missing_ok=True)
+    if not path.exists():
+        # The client keeps the mode of a file that is there, and drops what another version wrote.
+        with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
+            json.dump({"library_version": ""}, file)
+    return path

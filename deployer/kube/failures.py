@@ -1,0 +1,152 @@
+"""Every way in which a call to Kubernetes can fail, as a `KubeError` with a hint."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from dataclasses import dataclass
+from typing import Any
+
+from kubernetes.client.exceptions import ApiException, OpenApiException
+from kubernetes.config.config_exception import ConfigException
+from kubernetes.dynamic import exceptions as dynamic
+from urllib3 import exceptions as http
+
+from deployer.errors import KubeError
+from deployer.kube.kinds import Kind
+
+AGAIN = "type the command again"
+HEALTH = "kubectl get --raw /readyz{context}"
+REACH = "kubectl cluster-info{context}"
+RIGHT = "kubectl auth can-i {verb} {plural}{namespace}{context}"
+LOOK = "kubectl get {plural}{namespace}{context}"
+SENT = "deployer plan FILE -o yaml shows what is sent"
+REPORT = "please report this"
+
+# What each HTTP status means here when the server says nothing, and what to do then.
+STATUSES: dict[int, tuple[str, str]] = {
+    400: ("the server cannot read what was sent", SENT),
+    401: ("the server does not know who you are", "log in again: kubectl auth whoami{context}"),
+    403: ("you may not", RIGHT),
+    404: ("there is no such thing", LOOK),
+    405: ("the server does not allow this", RIGHT),
+    406: ("the server cannot answer in JSON", REPORT),
+    408: ("the server gave up waiting", AGAIN),
+    409: ("somebody else changes the same thing", AGAIN),
+    410: ("what was asked about is too old", AGAIN),
+    413: ("what was sent is too large", "fewer files, or an image that contains them"),
+    415: ("the server is too old for this request", "kubectl version{context}"),
+    422: ("the server refuses these fields", SENT),
+    429: ("the server has too much to do", "wait a little, then type the command again"),
+    500: ("the server failed", HEALTH),
+    502: ("something between here and the server failed", HEALTH),
+    503: ("the server is not ready", HEALTH),
+    504: ("the server did not answer in time", AGAIN),
+}
+# Words of the server that call for another hint than their status does.
+REFUSALS: tuple[tuple[str, str], ...] = (
+    ("exceeded quota", "kubectl describe resourcequota{namespace}{context}"),
+    ("failed quota", "kubectl describe resourcequota{namespace}{context}"),
+    ("violates PodSecurity", "kubectl get namespace{namespace} --show-labels{context}"),
+    ("being terminated", "kubectl get namespace{namespace}{context}"),
+    ("field is immutable", "deployer down, then the command again"),
+)
+# Every exception of the client and of urllib3 that is no answer; the first class that fits counts.
+TROUBLES: tuple[tuple[type[Exception], str, str], ...] = (
+    (http.NameResolutionError, "its name is unknown", REACH),
+    (http.NewConnectionError, "it refuses the connection", REACH),
+    (http.ConnectTimeoutError, "it does not answer", REACH),
+    (http.ReadTimeoutError, "no answer in time; it may have been done all the same", AGAIN),
+    (http.ProxyError, "the proxy refused", "see HTTPS_PROXY and NO_PROXY"),
+    (http.ProxySchemeUnknown, "the proxy's address is wrong", "see HTTPS_PROXY"),
+    (http.SSLError, "its certificate is not trusted", REACH),
+    (ssl.SSLError, "its certificate is not trusted", REACH),
+    (http.ProtocolError, "the answer was cut off; it may have been done all the same", AGAIN),
+    (http.LocationValueError, "its address is wrong", "kubectl config view"),
+    (http.HTTPError, "the connection failed", REACH),
+    (
+        dynamic.ResourceNotFoundError,
+        "the server has no such kind",
+        "kubectl api-resources{context}",
+    ),
+    (dynamic.ResourceNotUniqueError, "several kinds have this name", REPORT),
+    (dynamic.KubernetesValidateMissing, "kubernetes-validate is not installed", REPORT),
+    (ConfigException, "the kubeconfig is wrong", "kubectl config view"),
+    (OpenApiException, "the client refuses what was to be sent", SENT),
+    (ValueError, "the answer is not Kubernetes'", REACH),
+    (OSError, "the connection failed", REACH),
+)
+CATCHABLE = tuple(kind for kind, _, _ in TROUBLES)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What was tried, and where: `server` is an address, `context` the kubeconfig's name for it."""
+
+    verb: str
+    kind: Kind
+    name: str
+    namespace: str
+    context: str
+    server: str
+
+    @property
+    def words(self) -> str:
+        """What was tried, for an error's first line."""
+        named = f"{self.kind.kind} {self.name}".strip()
+        return f"cannot {self.verb} {named} in namespace {self.namespace}"
+
+    def hint(self, template: str) -> str:
+        """Fill in a hint: a command that can be typed as it is."""
+        return template.format(
+            verb=self.verb.replace("read", "get"),
+            plural=f"{self.kind.plural}.{self.kind.group}".rstrip("."),
+            namespace=f" -n {self.namespace}",
+            context=f" --context {self.context}" if self.context else "",
+        )
+
+
+def translate_error(error: Exception, attempt: Attempt) -> KubeError:
+    """Return what the user is told; the server's own sentence stays as it is."""
+    if isinstance(error, ApiException) and error.status:
+        return _translate_answer(error, attempt)
+    cause = error.__cause__ or error.__context__ if isinstance(error, ApiException) else error
+    while isinstance(cause, http.MaxRetryError) and cause.reason:
+        cause = cause.reason
+    cause = cause if isinstance(cause, CATCHABLE) else error
+    said, hint = next((said, hint) for kind, said, hint in TROUBLES if isinstance(cause, kind))
+    where = f" (context {attempt.context})" if attempt.context else ""
+    return KubeError(
+        f"{attempt.words}: {attempt.server}{where}: {said}", attempt.hint(hint), status=0
+    )
+
+
+def _translate_answer(error: ApiException, attempt: Attempt) -> KubeError:
+    status = int(error.status or 0)
+    answer = _read_status(error.body)
+    usual, hint = STATUSES.get(status, (f"the server answers {status} {error.reason}", HEALTH))
+    sentence = str(answer.get("message") or usual)
+    hint = next((h for words, h in REFUSALS if words in sentence), hint)
+    return KubeError(
+        f"{attempt.words}: {sentence}",
+        attempt.hint(hint),
+        status=status,
+        reason=str(answer.get("reason") or ""),
+        retry_after_seconds=_read_retry_after(error),
+    )
+
+
+def _read_status(body: Any) -> dict[str, Any]:
+    """Return the server's `Status` object; a proxy's page in HTML is none."""
+    try:
+        answer = json.loads(body or "")
+    except (ValueError, TypeError):
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def _read_retry_after(error: ApiException) -> float | None:
+    try:
+        return max(0.0, float((error.headers or {}).get("Retry-After", "")))
+    except ValueError:
+        return None
