@@ -19,8 +19,16 @@ from deployer.errors import ConfigError, ConfigErrors
 
 FILE_NAME = "deployer.yaml"
 EMBEDDED = "embedded"
-PLACES = ("local",)
-KEYS: dict[str, type] = {"wandb": str, "entity": str, "project": str, "replicas": int, "on": str}
+PLACES = ("local", "kubernetes")
+KEYS: dict[str, type] = {
+    "wandb": str,
+    "entity": str,
+    "project": str,
+    "replicas": int,
+    "on": str,
+    "kubernetes": dict,
+}
+KINDS = {str: "text", int: "a whole number", dict: "a mapping"}
 
 
 @dataclass(frozen=True)
@@ -131,6 +139,8 @@ def load_file(path: Path) -> dict[str, Any]:
     # YAML 1.1 reads the key `on` as true.
     named = {"on" if key is True else str(key): value for key, value in values.items()}
     errors = [e for key, value in named.items() if (e := _complaint(path, key, value))]
+    if isinstance(named.get("kubernetes"), dict):
+        errors += _cluster_complaints(path)
     if errors:
         raise ConfigErrors(errors)
     return named
@@ -199,8 +209,17 @@ def _complaint(path: Path, key: str, value: Any) -> ConfigError | None:
         hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(KEYS)}"
         return ConfigError(f"{path.name}: {key}", "unknown key", hint)
     if isinstance(value, bool) or not isinstance(value, KEYS[key]):
-        kind = "a whole number" if KEYS[key] is int else "text"
-        return ConfigError(f"{path.name}: {key}", f"{value!r} is not {kind}")
+        return ConfigError(f"{path.name}: {key}", f"{value!r} is not {KINDS[KEYS[key]]}")
     if isinstance(value, int) and value < 1:
         return ConfigError(f"{path.name}: {key}", f"{value} is below 1")
     return None
+
+
+def _cluster_complaints(path: Path) -> list[ConfigError]:
+    from deployer.cluster_config import load_cluster  # 0.1 s, for who has a cluster
+
+    try:
+        load_cluster(path.parent)
+    except ConfigErrors as error:
+        return list(error.errors)
+    return []

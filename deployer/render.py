@@ -36,6 +36,13 @@ def show_json(value: Any) -> None:
     show(json.dumps(to_plain(value), indent=2, allow_nan=False))
 
 
+def show_yaml(documents: Iterable[Any]) -> None:
+    """Put documents on stdout as YAML, each as `kubectl apply -f -` takes it."""
+    import yaml
+
+    show(yaml.safe_dump_all(to_plain(documents), sort_keys=False, width=PIPE_WIDTH).rstrip())
+
+
 def show_json_line(value: Any) -> None:
     """Put a value on stdout as one line of JSON, for output that goes on and on."""
     show(json.dumps(to_plain(value), allow_nan=False))

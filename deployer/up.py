@@ -23,7 +23,13 @@ MANY_AGENTS = 20
 
 
 def open_place(on: str) -> Place:
-    """Return the place that `--on` names."""
+    """Return the place that `--on` names; a cluster as `deployer.yaml` in this folder has it."""
+    if on == "kubernetes":
+        from deployer.cluster import open_cluster
+        from deployer.cluster_config import load_cluster
+
+        folder = Path.cwd()
+        return open_cluster(load_cluster(folder), folder)
     from deployer.local import LocalPlace
 
     assert on == "local"  # config.py has checked the word

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # Command: its module in this package, and its line in `deployer --help`.
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "up": ("up", "Run a sweep to its end: create or continue it, start agents, watch, rank."),
+    "plan": ("plan", "Print what `up` would send; contacts nothing."),
     "watch": ("watch", "Show a sweep live until it is over."),
     "results": ("results", "Show a sweep's ranking, coverage and failures."),
     "heal": ("heal", "Run what is lost or failed again."),

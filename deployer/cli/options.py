@@ -30,7 +30,7 @@ WandbOption = Annotated[
 EntityOption = Annotated[str | None, typer.Option("--entity", help="Whose sweep: user or team.")]
 ProjectOption = Annotated[str | None, typer.Option("--project", help="The sweep's project.")]
 OnOption = Annotated[
-    str | None, typer.Option("--on", envvar="DEPLOYER_ON", help="Where agents run: local.")
+    str | None, typer.Option("--on", envvar="DEPLOYER_ON", help="local or kubernetes.")
 ]
 ReplicasOption = Annotated[
     int | None,

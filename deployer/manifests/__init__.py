@@ -2,15 +2,18 @@
 
 from deployer.manifests.build import build_manifests, build_secret, encode
 from deployer.manifests.fields import Manifest
+from deployer.manifests.inputs import Inputs, load_inputs
 from deployer.manifests.owned import owned_paths
 from deployer.manifests.templates import Templates, load_templates
 
 __all__ = [
+    "Inputs",
     "Manifest",
     "Templates",
     "build_manifests",
     "build_secret",
     "encode",
+    "load_inputs",
     "load_templates",
     "owned_paths",
 ]

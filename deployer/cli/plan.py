@@ -1,0 +1,74 @@
+"""`deployer plan`: the very manifests that `up` sends, before there is a sweep."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from deployer.cli.options import (
+    FileArgument,
+    OnOption,
+    ReplicasOption,
+    RunCapOption,
+    WandbOption,
+    check_output,
+    read_config,
+)
+from deployer.config import Config, Flags
+from deployer.plan import Plan, build_plan
+from deployer.render import say, show_json, show_yaml
+from deployer.sweep import load_sweep
+
+SWEEP_PATH = "ENTITY/PROJECT/SWEEP_ID"  # W&B names a sweep when it makes it
+EMBEDDED_URL = "http://EMBEDDED"
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def plan(
+    file: FileArgument,
+    replicas: ReplicasOption = None,
+    run_cap: RunCapOption = None,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+    output: Annotated[str, typer.Option("--output", "-o", help="yaml or json.")] = "yaml",
+) -> None:
+    """Print the manifests that `up` would send, in the order in which it sends them.
+
+    Contacts nothing, so ENTITY/PROJECT/SWEEP_ID stands for the sweep. No key is in them.
+    """
+    check_output(output, "yaml", "json")
+    config = read_config(Flags(wandb=wandb, replicas=replicas, on=on))
+    for warning in load_sweep(file, run_cap).warnings:
+        say(f"warning: {warning}")
+    base_url = EMBEDDED_URL if config.embedded else config.wandb
+    planned = build_plan(SWEEP_PATH, base_url, str(config.folder), config.replicas)
+    documents = _build_documents(planned, config)
+    if output == "json":
+        show_json(documents)
+    else:
+        show_yaml(documents)
+
+
+def _build_documents(planned: Plan, config: Config) -> list[object]:
+    """Return manifests for a cluster; on this machine, the plan itself is all there is."""
+    if config.on == "local":
+        return [planned]
+    from deployer.cluster_config import load_cluster
+    from deployer.manifests import build_manifests, load_inputs
+
+    cluster = load_cluster(config.folder)
+    inputs = load_inputs(cluster, config.folder)
+    return list(
+        build_manifests(
+            planned,
+            cluster,
+            inputs.templates,
+            secret_name="wandb-secret",
+            secret_keys={agent.name: "secret" for agent in planned.agents},
+            supervisor=inputs.supervisor,
+            code=inputs.code,
+        )
+    )

@@ -1,0 +1,46 @@
+"""The JSON schema of deployer.yaml, by which editors complete, explain and check it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from deployer.cluster_config import ADAPTER, SECTION
+from deployer.config import KEYS, PLACES
+
+PATH = Path(__file__).parent / "schemas" / "deployer.schema.json"
+TYPES = {str: "string", int: "integer"}
+DESCRIPTIONS = {
+    "wandb": "`embedded`, or the address of a W&B server.",
+    "entity": "Whose sweeps: a user or a team.",
+    "project": "The project of the sweeps.",
+    "replicas": "How many agents in all.",
+    "on": "Where agents run.",
+    SECTION: "The cluster, and what each agent gets there.",
+}
+
+
+def build_schema() -> dict[str, Any]:
+    """Return the schema, made from the classes that read the file."""
+    cluster = ADAPTER.json_schema()
+    definitions = cluster.pop("$defs")
+    properties: dict[str, Any] = {}
+    for key, kind in KEYS.items():
+        shape = {"type": TYPES[kind]} if kind in TYPES else cluster
+        properties[key] = {**shape, "description": DESCRIPTIONS[key]}
+    properties["replicas"]["minimum"] = 1
+    properties["on"]["enum"] = list(PLACES)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "deployer.yaml",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": properties,
+        "$defs": definitions,
+    }
+
+
+def format_schema() -> str:
+    """Return the schema as the file in schemas/ has it."""
+    return json.dumps(build_schema(), indent=2) + "\n"
