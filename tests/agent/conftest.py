@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -16,8 +17,16 @@ import pytest
 
 from deployer.agent.processes import Process, list_marked, send_signal
 from deployer.agent.status import Status, load_status
-from deployer.wandb_api import Client, RunInfo, SweepPath, create_sweep, list_runs
+from deployer.wandb_api import (
+    Client,
+    RunInfo,
+    SweepPath,
+    create_agent_keys,
+    create_sweep,
+    list_runs,
+)
 from tests.conftest import ServedBackend
+from tests.faults.proof import Door, RunRecord
 
 # Ends by itself, or waits for the file `go`; writes `at-work-<run>` once the server knows it.
 TRAINER = """
@@ -38,6 +47,55 @@ with wandb.init() as run:
     pathlib.Path("at-work-" + run.id).touch()
     while arguments.wait == "yes" and not pathlib.Path("go").exists():
         time.sleep(0.05)
+"""
+
+# Logs a row and saves a checkpoint at each step; `kind` is how it behaves when things go wrong.
+STEPPING = """
+import argparse, json, os, pathlib, signal, subprocess, sys, time
+import wandb
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--kind")
+parser.add_argument("--steps", type=int)
+parser.add_argument("--pause", type=float)
+arguments = parser.parse_args()
+if arguments.kind == "deaf":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if arguments.kind == "forking":
+    subprocess.Popen(["sleep", "1000"], start_new_session=True)
+checkpoint = pathlib.Path(os.environ["DEPLOYER_CHECKPOINT_DIR"]) / "last.json"
+forgetful = arguments.kind == "forgetful"
+run = wandb.init()
+first = json.loads(checkpoint.read_text()) + 1 if checkpoint.exists() else 0
+with open("trace.jsonl", "a") as trace:
+    trace.write(json.dumps({"run": run.id, "first": first, "process": os.getpid()}) + "\\n")
+try:
+    for step in range(first, arguments.steps):
+        run.log({"loss": 1 / (step + 1), "nested": {"step": step}}, step=step, commit=True)
+        if not forgetful:
+            checkpoint.with_suffix(".new").write_text(json.dumps(step))
+            checkpoint.with_suffix(".new").rename(checkpoint)
+        pathlib.Path("step").write_text(str(step))
+        while pathlib.Path("hold").exists():
+            time.sleep(0.02)
+        time.sleep(arguments.pause)
+except KeyboardInterrupt:
+    if arguments.kind != "quitting":
+        raise
+    run.finish()
+    sys.exit(0)
+run.finish()
+pathlib.Path("ended").touch()
+"""
+
+STEPPING_SWEEP = """
+program: train.py
+method: grid
+parameters:
+  kind: {{value: "{kind}"}}
+  steps: {{value: {steps}}}
+  pause: {{value: {pause}}}
 """
 
 SWEEP = """
@@ -103,27 +161,81 @@ class Bench:
         path, _ = create_sweep(self.client, text, self.backend.entity, name, uuid.uuid4().hex)
         return path
 
-    def start(
-        self, sweep_path: object, *, key: str | None = None, url: str = "", grace: float = 20.0
+    def create_stepping_sweep(
+        self, kind: str = "plain", steps: int = 8, pause: float = 0.3
+    ) -> SweepPath:
+        """Make a sweep of one run whose trainer logs and saves step by step."""
+        (self.folder / "train.py").write_text(STEPPING)
+        text = STEPPING_SWEEP.format(kind=kind, steps=steps, pause=pause)
+        name = f"agent-{uuid.uuid4().hex[:8]}"
+        path, _ = create_sweep(self.client, text, self.backend.entity, name, uuid.uuid4().hex)
+        return path
+
+    def start_with_own_key(
+        self, path: SweepPath, folder: str = "agent-1", grace: float = 10.0, **settings: str
     ) -> Supervised:
-        """Start a supervisor in the foreground."""
-        folder = self.folder / f"agent-{len(self.started) + 1}"
+        """Start a supervisor as `up` does: a key of its own, and a folder that stays."""
+        keys = create_agent_keys(self.client, path, (folder,), uuid.uuid4().hex)
+        return self.start(path, key=keys[folder], folder=folder, grace=grace, **settings)
+
+    def read_run(self, path: SweepPath) -> RunRecord:
+        """Return the only run of a sweep with all its lines, as the server holds them."""
+        [run] = Door(self.backend.url, self.backend.key).read_runs(str(path))
+        return run
+
+    def causes(self, path: SweepPath) -> list[str | None]:
+        """Return why each attempt of a sweep's only run ended."""
+        [run] = self.runs(path)
+        return [attempt.cause for attempt in run.attempts]
+
+    def firsts(self) -> list[int]:
+        """Return the step with which each attempt began, as the trainers say."""
+        lines = (self.folder / "trace.jsonl").read_text().splitlines()
+        return [json.loads(line)["first"] for line in lines]
+
+    def wait_for_step(self, step: int) -> None:
+        """Wait until a trainer has logged and saved a step."""
+        file = self.folder / "step"
+        wait_for(lambda: file.exists() and int(file.read_text() or -1) >= step, f"step {step}")
+
+    def start(
+        self,
+        sweep_path: object,
+        *,
+        key: str | None = None,
+        url: str = "",
+        grace: float = 20.0,
+        folder: str = "",
+        **settings: str,
+    ) -> Supervised:
+        """Start a supervisor in the foreground; `settings` are added to its environment."""
+        name = folder or f"agent-{len(self.started) + 1}"
+        agent_folder = self.folder / "agents" / name
         command = [sys.executable, "-P", "-m", "deployer.agent", str(sweep_path)]
         process = subprocess.Popen(
-            [*command, "--folder", str(folder), "--grace-seconds", str(grace)],
+            [
+                *command,
+                "--folder",
+                str(agent_folder),
+                "--grace-seconds",
+                str(grace),
+                "--name",
+                name,
+            ],
             cwd=self.folder,
             env={
                 **os.environ,
                 "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
                 "WANDB_BASE_URL": url or self.backend.url,
                 "WANDB_API_KEY": self.backend.key if key is None else key,
+                **settings,
             },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
-        supervised = Supervised(process, folder)
+        supervised = Supervised(process, agent_folder)
         self.started.append(supervised)
         return supervised
 

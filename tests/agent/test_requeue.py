@@ -1,0 +1,153 @@
+"""A run whose attempt was ended from outside is handed out again, and ends as if nothing was."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import psutil
+import pytest
+
+from deployer.agent.processes import send_signal
+from tests.agent.conftest import Bench, Supervised, wait_for
+
+KINDS = ["plain", "deaf", "quitting", "forking", "forgetful"]
+
+
+def processes_of(supervised: Supervised, *words: str) -> list[psutil.Process]:
+    """Return an agent's processes whose command line holds one of the words."""
+    found = []
+    for process in supervised.left():
+        one = psutil.Process(process.id)
+        if any(word in part for word in words for part in one.cmdline()):
+            found.append(one)
+    return found
+
+
+def kill_supervisor(supervised: Supervised) -> None:
+    """Kill a supervisor; its agent and its run go on."""
+    supervised.process.kill()
+    supervised.process.wait()
+
+
+def end_by_stop(supervised: Supervised) -> None:
+    supervised.process.terminate()
+    assert supervised.wait()[0] == 143
+    assert supervised.left() == []
+
+
+def end_by_agents_death(supervised: Supervised) -> None:
+    assert supervised.status is not None
+    send_signal(supervised.status.agent_process_id or 0, signal.SIGKILL)
+    assert supervised.wait()[0] == 137
+    assert supervised.left() == []
+
+
+def kill_everything(supervised: Supervised) -> None:
+    """Kill all at the same moment, as when a machine dies."""
+    kill_supervisor(supervised)
+    for process in supervised.left():
+        send_signal(process.id, signal.SIGKILL)
+    wait_for(lambda: not supervised.left(), "the end of all processes")
+
+
+def finish(bench: Bench, path: object, steps: int) -> None:
+    """Let a successor of the same name see the run through, and check all that it left."""
+    code, output = bench.start_with_own_key(path).wait()  # type: ignore[arg-type]
+    assert code == 0, output
+    run = bench.read_run(path)  # type: ignore[arg-type]
+    assert (run.state, run.exit_code) == ("finished", 0)
+    assert run.steps == tuple(range(steps)), output
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stopped_run_is_free_at_once_and_ends_right(bench: Bench, kind: str) -> None:
+    path = bench.create_stepping_sweep(kind)
+    supervised = bench.start_with_own_key(path, grace=2.0)
+    bench.wait_for_step(2)
+    end_by_stop(supervised)
+    assert bench.read_run(path).state == "preempted"
+    assert bench.causes(path) == ["interrupted"]
+    finish(bench, path, 8)
+    assert bench.causes(path) == ["interrupted", "finished"]
+    assert (bench.firsts()[1] == 0) == (kind == "forgetful")
+
+
+def test_a_run_whose_agent_died_is_free_at_once(bench: Bench) -> None:
+    path = bench.create_stepping_sweep()
+    supervised = bench.start_with_own_key(path)
+    bench.wait_for_step(2)
+    end_by_agents_death(supervised)
+    assert bench.causes(path) == ["interrupted"]
+    finish(bench, path, 8)
+
+
+def test_a_run_is_free_that_was_assigned_and_has_not_started(bench: Bench) -> None:
+    path = bench.create_stepping_sweep()
+    supervised = bench.start_with_own_key(path)
+    wait_for(lambda: bench.runs(path), "the assignment")
+    end_by_stop(supervised)
+    assert bench.read_run(path).state == "preempted"
+    assert bench.causes(path) == ["interrupted"]
+    finish(bench, path, 8)
+
+
+@pytest.mark.parametrize("kind", ["plain", "quitting"])
+def test_a_successor_clears_away_what_a_killed_supervisor_left(bench: Bench, kind: str) -> None:
+    path = bench.create_stepping_sweep(kind, steps=20)
+    supervised = bench.start_with_own_key(path)
+    bench.wait_for_step(2)
+    kill_supervisor(supervised)
+    assert processes_of(supervised, "train.py")
+    finish(bench, path, 20)
+    assert bench.causes(path) == ["interrupted", "finished"]
+
+
+def kill_trainer(supervised: Supervised) -> None:
+    for process in processes_of(supervised, "train.py"):
+        process.kill()
+    supervised.process.terminate()
+    supervised.wait()
+
+
+def kill_trainer_and_core(supervised: Supervised) -> None:
+    for process in processes_of(supervised, "train.py", "wandb-core"):
+        process.kill()
+    supervised.process.terminate()
+    supervised.wait()
+
+
+@pytest.mark.parametrize("kill", [kill_trainer, kill_trainer_and_core, kill_everything])
+def test_no_step_is_lost_or_doubled_by_a_kill(
+    bench: Bench, kill: Callable[[Supervised], None]
+) -> None:
+    path = bench.create_stepping_sweep(steps=12)
+    # The server has heard nothing but the first row when the kill comes.
+    settings = {"WANDB_X_FILE_STREAM_TRANSMIT_INTERVAL": "60"}
+    supervised = bench.start_with_own_key(path, **settings)
+    bench.wait_for_step(4)
+    (bench.folder / "hold").touch()
+    bench.wait_for_step(4)
+    time.sleep(0.05)  # what was logged is on disk after 0.01 s
+    kill(supervised)
+    assert len(bench.read_run(path).steps) < 5 or kill is not kill_everything
+    (bench.folder / "hold").unlink()
+    finish(bench, path, 12)
+    assert bench.firsts()[1] >= 5
+
+
+def test_a_checkpoint_folder_is_the_same_for_every_attempt_and_agent(bench: Bench) -> None:
+    path = bench.create_stepping_sweep()
+    supervised = bench.start_with_own_key(path)
+    bench.wait_for_step(2)
+    end_by_stop(supervised)
+    code, output = bench.start_with_own_key(path, folder="agent-2").wait()
+    assert code == 0, output
+    run = bench.read_run(path)
+    assert run.steps == tuple(range(8))
+    [kept] = (bench.folder / "agents").glob(f"checkpoints/{path.sweep_id}/{run.name}/last.json")
+    assert kept.read_text() == "7"
+    assert bench.firsts()[1] > 2
+    assert os.listdir(kept.parent) == ["last.json"]
