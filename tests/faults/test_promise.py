@@ -26,6 +26,8 @@ from tests.faults.scenario import Scenario
 pytestmark = pytest.mark.slow
 
 SEEDS = range(20)
+# Three agents with a run each 5 s to 10 s, and as much again for what is done twice.
+SECONDS_A_RUN = 8.0
 
 
 @contextlib.contextmanager
@@ -36,9 +38,9 @@ def begin(folder: Path, grid: Grid = SMALL, **settings: object) -> Iterator[Scen
         yield scenario
 
 
-def finish(scenario: Scenario, seconds: float = 110.0) -> None:
+def finish(scenario: Scenario) -> None:
     """Wait for the end of `up`, which must be a good one, and check the promise."""
-    code = scenario.wait_for_end(seconds)
+    code = scenario.wait_for_end(60.0 + SECONDS_A_RUN * len(scenario.grid.configurations))
     scenario.prove()
     assert code == 0, scenario.ends[-1]
 
@@ -99,13 +101,13 @@ PASSING = [
 ]
 # The SDK gives a stream, a run or an agent up for good on these.
 FATAL = [
-    Fault("status", "^file_stream ", status=401, count=2),
-    Fault("status", "^file_stream ", status=404, count=2),
-    Fault("status", "^file_stream ", status=409, count=2),
-    Fault("status", "^UpsertBucket ", status=409, count=2),
-    Fault("status", "^UpsertBucket ", status=401, count=2),
-    Fault("status", "^Heartbeat ", status=404, count=2),
-    Fault("status", "^Heartbeat ", status=401, count=2),
+    Fault("status", "^file_stream ", status=401, count=4),
+    Fault("status", "^file_stream ", status=404, count=4),
+    Fault("status", "^file_stream ", status=409, count=4),
+    Fault("status", "^UpsertBucket ", status=409, count=4),
+    Fault("status", "^UpsertBucket ", status=401, count=4),
+    Fault("status", "^Heartbeat ", status=404, count=4),
+    Fault("status", "^Heartbeat ", status=401, count=4),
 ]
 
 
@@ -121,7 +123,7 @@ def test_the_way_to_the_server_is_bad(tmp_path: Path, fault: Fault) -> None:
     with begin(tmp_path, proxied=True) as scenario:
         scenario.proxy.set_faults(fault)
         scenario.wait_for(
-            lambda: len(scenario.proxy.passages(fault=fault.kind)) >= 2 or scenario.ended,
+            lambda: len(scenario.proxy.passages(fault=fault.kind)) >= 4 or scenario.ended,
             f"the fault {name_of(fault)}",
         )
         finish(scenario)

@@ -18,7 +18,7 @@ parser.add_argument("--lr", type=float, default=0.1)
 parser.add_argument("--layers", type=int, default=1)
 parser.add_argument("--optimizer", type=ast.literal_eval, default={{}})
 parser.add_argument("--steps", type=int, default={STEPS})
-parser.add_argument("--pause", type=float, default=0.4)
+parser.add_argument("--pause", type=float, default=0.25)
 arguments = parser.parse_args()
 
 
