@@ -32,6 +32,7 @@ class Agent:
     gpu: str = ""
     node: str = ""
     folder: str = ""
+    restarts: int = 0
     process_id: int | None = None
     environment: dict[str, str] = field(default_factory=dict)
 

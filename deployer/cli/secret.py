@@ -1,0 +1,121 @@
+"""`deployer secret`: the W&B key in the cluster, as the Secret `wandb-secret`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deployer.cli.options import OutputOption, WandbOption, check_output, read_config
+from deployer.config import Config, Flags
+from deployer.errors import ConfigError
+from deployer.render import say, show, show_json
+from deployer.wandb_api import Client, get_viewer
+
+if TYPE_CHECKING:
+    from deployer.kube import Kube
+
+app = typer.Typer(rich_markup_mode=None, help="Keep the W&B key in the cluster.")
+
+KeyStdinOption = Annotated[
+    bool,
+    typer.Option("--key-stdin", help="Read the key from stdin; else as `wandb` finds it."),
+]
+ContextOption = Annotated[str | None, typer.Option("--context", help="The kubeconfig's context.")]
+NamespaceOption = Annotated[str | None, typer.Option("--namespace", "-n", help="The namespace.")]
+
+
+@app.command()
+def create(
+    key_stdin: KeyStdinOption = False,
+    context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    wandb: WandbOption = None,
+) -> None:
+    """Make the Secret from stdin, environment or netrc, or check the one that is there."""
+    from deployer.cluster.secret import create_secret, get_key
+
+    config = _read_config(wandb)
+    kube = _open(config, context, namespace)
+    key = _read_key() if key_stdin else config.key or get_key(kube) or config.require_key()
+    owner = _check_key(config, key, "stdin" if key_stdin else config.key_source)
+    made = create_secret(kube, key, config.wandb)
+    done = "created" if made else "already there"
+    say(f"Secret wandb-secret in namespace {kube.namespace}: {done}, the key of {owner}")
+
+
+@app.command()
+def rotate(
+    key_stdin: KeyStdinOption = False,
+    context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    wandb: WandbOption = None,
+) -> None:
+    """Replace the key; agents that start from now on have the new one."""
+    from deployer.cluster.secret import rotate_secret
+
+    config = _read_config(wandb)
+    kube = _open(config, context, namespace)
+    key = _read_key() if key_stdin else config.require_key()
+    owner = _check_key(config, key, "stdin" if key_stdin else config.key_source)
+    rotate_secret(kube, key, config.wandb)
+    say(f"Secret wandb-secret in namespace {kube.namespace}: now the key of {owner}")
+
+
+@app.command("show")
+def show_(
+    context: ContextOption = None, namespace: NamespaceOption = None, output: OutputOption = "table"
+) -> None:
+    """Show the Secret without its key."""
+    from deployer.cluster.secret import describe_secret
+
+    check_output(output)
+    found = describe_secret(_open(read_config(Flags()), context, namespace))
+    if output == "json":
+        show_json(found)
+        return
+    for name, value in vars(found).items():
+        show(f"{name.replace('_', ' ')}: {value}")
+
+
+@app.command()
+def delete(context: ContextOption = None, namespace: NamespaceOption = None) -> None:
+    """Delete the Secret if `deployer` made it."""
+    from deployer.cluster.secret import delete_secret
+
+    kube = _open(read_config(Flags()), context, namespace)
+    done = "deleted" if delete_secret(kube) else "not there"
+    say(f"Secret wandb-secret in namespace {kube.namespace}: {done}")
+
+
+def _read_config(wandb: str | None) -> Config:
+    config = read_config(Flags(wandb=wandb))
+    if config.embedded:
+        raise ConfigError(
+            "deployer secret",
+            "the embedded backend gives each agent a key of its own",
+            "name a W&B server: --wandb https://api.wandb.ai",
+        )
+    return config
+
+
+def _open(config: Config, context: str | None, namespace: str | None) -> Kube:
+    from deployer.cluster_config import load_cluster
+    from deployer.kube import open_kube
+
+    cluster = load_cluster(config.folder)
+    return open_kube(context or cluster.context, namespace or cluster.namespace)
+
+
+def _check_key(config: Config, key: str, source: str) -> str:
+    """Return whose key it is, as the server says. Raises WandbError."""
+    viewer = get_viewer(Client(config.wandb, key, source))
+    return viewer.name or viewer.entity
+
+
+def _read_key() -> str:
+    key = sys.stdin.readline().strip()
+    if not key:
+        raise ConfigError("--key-stdin", "there is no key on stdin", "deployer secret create <FILE")
+    return key

@@ -1,0 +1,57 @@
+"""From a plan to the manifests of this cluster: the code that a sweep began with stays its code."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from deployer.archive import build_code_archive, build_supervisor_zip
+from deployer.cluster.sighting import created_at, path_of
+from deployer.cluster_config import ClusterConfig
+from deployer.kube import CONFIG_MAP, Kube, Manifest
+from deployer.manifests import build_manifests, load_templates
+from deployer.names import build_selector
+from deployer.plan import Plan
+
+CODE = "code"
+
+
+class ManifestBuilder:
+    """Makes manifests for one cluster and namespace; a template's path begins at `folder`."""
+
+    def __init__(self, kube: Kube, cluster: ClusterConfig, folder: Path) -> None:
+        self._kube = kube
+        self._cluster = replace(cluster, namespace=kube.namespace)
+        self._folder = folder
+
+    def build(
+        self, plan: Plan, names: Sequence[str], secret_name: str, secret_keys: Mapping[str, str]
+    ) -> tuple[Manifest, ...]:
+        """Return the manifests of the named agents of a plan. Raises ConfigError, KubeError."""
+        template = self._cluster.template
+        return build_manifests(
+            replace(plan, agents=tuple(agent for agent in plan.agents if agent.name in names)),
+            self._cluster,
+            load_templates(self._folder / template if template else None),
+            secret_name=secret_name,
+            secret_keys=secret_keys,
+            supervisor=build_supervisor_zip(),
+            code=self._find_code(plan),
+        )
+
+    def _find_code(self, plan: Plan) -> bytes | None:
+        """Return the sweep's archive, made from the plan's folder if there is none yet."""
+        if self._cluster.code != "archive":
+            return None
+        selector = build_selector(plan.sweep_path, CODE)
+        maps = [
+            one
+            for one in self._kube.list_objects(CONFIG_MAP, selector)
+            if path_of(one) == plan.sweep_path and one.get("binaryData")
+        ]
+        if not maps:
+            return build_code_archive(Path(plan.folder))
+        [encoded] = min(maps, key=created_at)["binaryData"].values()
+        return base64.b64decode(encoded)

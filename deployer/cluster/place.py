@@ -1,0 +1,208 @@
+"""The place that is a Kubernetes cluster: N Jobs of one pod each, found by their labels alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from deployer.cluster.builder import ManifestBuilder
+from deployer.cluster.checking import check_admission
+from deployer.cluster.keys import place_keys
+from deployer.cluster.logs import follow_agents
+from deployer.cluster.many import do_all
+from deployer.cluster.reasons import newest_causes
+from deployer.cluster.removal import forget_objects, free_lost_pods, remove_agents
+from deployer.cluster.sighting import (
+    DRAIN_ANNOTATION,
+    Sighting,
+    annotations_of,
+    build_agent,
+    group_objects,
+    is_lost,
+    name_of,
+    needs_waiting_reason,
+    path_of,
+)
+from deployer.cluster_config import ClusterConfig
+from deployer.errors import AgentError, KubeError
+from deployer.kube import EVENT, JOB, POD, Kube, Manifest, kind_of, open_kube
+from deployer.names import build_selector
+from deployer.place import Agent
+from deployer.plan import Plan
+
+AGENT = "agent"
+LOOK_LIFE_SECONDS = 1.0  # followers of many logs share one look at the cluster
+
+
+def open_cluster(cluster: ClusterConfig, folder: Path) -> KubernetesPlace:
+    """Return the cluster that `deployer.yaml` in `folder` and the kubeconfig name."""
+    return KubernetesPlace(open_kube(cluster.context, cluster.namespace), cluster, folder)
+
+
+class KubernetesPlace:
+    """Agents as Jobs. `sleep` waits between looks; `folder` is where a template's path begins."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        cluster: ClusterConfig,
+        folder: Path,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.kube = kube
+        self._builder = ManifestBuilder(kube, cluster, folder)
+        self._sleep = sleep
+        self._looked: tuple[float, tuple[Sighting, ...]] = (float("-inf"), ())
+
+    def list_gpus(self) -> Sequence[str]:
+        """Return nothing: the scheduler deals GPUs out."""
+        return ()
+
+    def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
+        """Start the plan's agents that are not alive yet; `api_keys` maps agent name to key.
+
+        What the cluster would not take is said before anything is made. Raises KubeError.
+        """
+        sightings = self._look(plan.sweep_path)
+        now = self.kube.now()
+        alive = {s.name for s in sightings if build_agent(s, {}, now).alive}
+        missing = [agent.name for agent in plan.agents if agent.name not in alive]
+        if missing:
+            self._start(plan, missing, sightings, api_keys)
+        planned = {agent.name for agent in plan.agents}
+        return [a for a in self.list_agents(plan.sweep_path) if a.name in planned]
+
+    def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
+        """Return agents, oldest first; of one sweep, or of all."""
+        sightings = self._look(sweep_path)
+        causes = self._read_causes() if any(map(needs_waiting_reason, sightings)) else {}
+        return [build_agent(sighting, causes, self.kube.now()) for sighting in sightings]
+
+    def drain(self, names: Sequence[str]) -> None:
+        """Let each agent's current run end, then let the agent leave.
+
+        The wish stands on the Job, for whoever looks, and on the pod, where the supervisor reads it
+        as a file. An agent that has not started yet is ended.
+        """
+        found = self._find(names)
+        waiting = [s for s in found if s.job is not None and not _runs(s)]
+        do_all(self._ask_to_drain, [s for s in found if _runs(s)])
+        if waiting:
+            remove_agents(self.kube, waiting, self._sleep)
+
+    def stop(self, names: Sequence[str]) -> Sequence[str]:
+        """Interrupt agents, wait until nothing of them is left; return those that were alive."""
+        found = self._find(names)
+        now = self.kube.now()
+        alive = [s.name for s in found if build_agent(s, {}, now).alive]
+        remove_agents(self.kube, found, self._sleep)
+        return alive
+
+    def forget(self, sweep_path: str | None = None) -> None:
+        """Delete what is kept about agents that have ended, logs and keys included."""
+        sightings = self._look(sweep_path)
+        now = self.kube.now()
+        agents = [build_agent(s, {}, now) for s in sightings]
+        over = [s for s, agent in zip(sightings, agents, strict=True) if not agent.alive]
+        remove_agents(self.kube, over, self._sleep)
+        forget_objects(self.kube, sweep_path, {a.sweep_path for a in agents if a.alive})
+
+    def log_lines(self, names: Sequence[str], follow: bool) -> Iterator[tuple[str, str]]:
+        """Yield (agent name, line) in order of arrival; with `follow`, until all have ended."""
+        return follow_agents(self.kube, names, follow, self._look_for_one)
+
+    def heal(self) -> Sequence[str]:
+        """Do what only a watcher can: free agents of lost nodes, repeat the wish to drain.
+
+        Kubernetes waits for a lost node until it returns or is deleted; without its pod the Job
+        starts another one. Returns sentences about what was done.
+        """
+        sightings, now = self._look(None), self.kube.now()
+        lost = [pod for s in sightings for pod in s.living_pods if is_lost(pod, now)]
+        free_lost_pods(self.kube, lost)
+        unheard = [s for s in sightings if _runs(s) and s.draining and not _was_told(s)]
+        do_all(self._ask_to_drain, unheard)
+        return [
+            f"{name_of(pod)}: node {pod['spec'].get('nodeName')} is lost; its pod was deleted, "
+            "so that its Job can start another"
+            for pod in lost
+        ]
+
+    def _start(
+        self,
+        plan: Plan,
+        missing: Sequence[str],
+        sightings: Sequence[Sighting],
+        api_keys: Mapping[str, str],
+    ) -> None:
+        keyless = [name for name in missing if name not in api_keys]
+        if keyless:
+            raise AgentError(f"agent {keyless[0]} has just ended", "type the command again")
+        keys = {name: api_keys[name] for name in missing}
+        secret = place_keys(self.kube, plan.sweep_path, keys)
+        manifests = self._builder.build(plan, missing, secret.name, secret.keys)
+        jobs = [one for one in manifests if kind_of(one) == JOB]
+        check_admission(self.kube, jobs[0])
+        secret.write()
+        for one in manifests:
+            if kind_of(one) != JOB:
+                self.kube.apply(one)
+        remove_agents(self.kube, [s for s in sightings if s.name in missing], self._sleep)
+        do_all(self._create, jobs)
+
+    def _create(self, job: Manifest) -> None:
+        """Create a Job, unless a first try has made it or somebody else was faster."""
+        same = build_selector(path_of(job), AGENT, name_of(job))
+        try:
+            self.kube.create(job, same)
+        except KubeError as error:
+            if error.reason != "AlreadyExists":
+                raise
+
+    def _ask_to_drain(self, sighting: Sighting) -> None:
+        wish: Manifest = {"metadata": {"annotations": {DRAIN_ANNOTATION: "true"}}}
+        assert sighting.job is not None
+        self.kube.patch(JOB, sighting.job["metadata"]["name"], wish)
+        for pod in sighting.living_pods:
+            try:
+                self.kube.patch(POD, pod["metadata"]["name"], wish)
+            except KubeError as error:
+                if error.status != 404:
+                    raise
+
+    def _look(self, sweep_path: str | None) -> list[Sighting]:
+        selector = build_selector(sweep_path, AGENT)
+        # Jobs first: a pod whose Job is not listed has lost it.
+        jobs = self.kube.list_objects(JOB, selector)
+        return group_objects(jobs, self.kube.list_objects(POD, selector), sweep_path)
+
+    def _find(self, names: Sequence[str]) -> list[Sighting]:
+        wanted = set(names)
+        return [s for s in self._look(None) if s.name in wanted]
+
+    def _look_for_one(self, name: str) -> Sighting | None:
+        looked_at, sightings = self._looked
+        if time.monotonic() - looked_at > LOOK_LIFE_SECONDS:
+            sightings = tuple(self._look(None))
+            self._looked = (time.monotonic(), sightings)
+        return next((s for s in sightings if s.name == name), None)
+
+    def _read_causes(self) -> dict[str, str]:
+        """Return warnings by object; nothing where events may not be read."""
+        try:
+            return newest_causes(self.kube.list_objects(EVENT, field_selector="type=Warning"))
+        except KubeError as error:
+            if error.status != 403:
+                raise
+            return {}
+
+
+def _runs(sighting: Sighting) -> bool:
+    """Tell whether a supervisor is there to be told anything."""
+    pod = sighting.pod
+    return sighting.job is not None and pod is not None and pod["status"].get("phase") == "Running"
+
+
+def _was_told(sighting: Sighting) -> bool:
+    return all(DRAIN_ANNOTATION in annotations_of(pod) for pod in sighting.living_pods)

@@ -1,0 +1,92 @@
+"""Why an agent does not start or has ended, as Kubernetes and the supervisor say it; pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+Manifest = Mapping[str, Any]
+
+# What a container waits for while all is well.
+USUAL_WAITING = ("ContainerCreating", "PodInitializing")
+# The supervisor's last line; the kubelet keeps a failed container's last lines.
+SUPERVISOR_SAID = re.compile(r"ended with exit code \d+: (.+)$", re.MULTILINE)
+
+
+def find_condition(item: Manifest, kind: str, status: str = "True") -> Mapping[str, Any] | None:
+    """Return an object's condition if it has this status."""
+    conditions = item.get("status", {}).get("conditions") or ()
+    return next((c for c in conditions if c["type"] == kind and c["status"] == status), None)
+
+
+def find_container_state(pod: Manifest, state: str) -> Mapping[str, Any] | None:
+    """Return the state of a pod's containers if one is `running`, `waiting` or `terminated`."""
+    status = pod.get("status", {})
+    containers = [
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    ]
+    return next((c["state"][state] for c in reversed(containers) if c["state"].get(state)), None)
+
+
+def explain_waiting(job: Manifest, pod: Manifest | None, causes: Mapping[str, str]) -> str:
+    """Say why an agent has not started; `causes` are the newest warnings by object."""
+    if find_condition(job, "Suspended"):
+        return f"suspended: {(find_condition(job, 'Suspended') or {}).get('message', '')}"
+    if pod is None or pod["status"].get("phase") in ("Succeeded", "Failed"):
+        before = f"{explain_pod_end(pod)}; " if pod else ""
+        cause = causes.get(job["metadata"]["name"], "")
+        return f"{before}{cause}" if cause else before and f"{before}is started again"
+    unscheduled = find_condition(pod, "PodScheduled", "False")
+    if unscheduled:
+        return f"{unscheduled.get('reason', '')}: {unscheduled.get('message', '')}"
+    waiting = find_container_state(pod, "waiting") or {}
+    if waiting.get("reason") not in (None, *USUAL_WAITING):
+        return ": ".join(filter(None, (waiting["reason"], waiting.get("message", ""))))
+    return causes.get(pod["metadata"]["name"], "")
+
+
+def explain_ending(job: Manifest, pod: Manifest | None) -> str:
+    """Say why an agent has ended."""
+    failed = find_condition(job, "Failed") or {}
+    of_pod = explain_pod_end(pod) if pod is not None else ""
+    if of_pod or not failed:
+        return of_pod
+    return ": ".join(filter(None, (failed.get("reason", ""), failed.get("message", ""))))
+
+
+def explain_pod_end(pod: Manifest) -> str:
+    """Say why a pod has ended: evicted, killed for its memory, or what its supervisor said last."""
+    status = pod["status"]
+    terminated = find_container_state(pod, "terminated") or {}
+    if terminated.get("reason") == "OOMKilled":
+        return f"OOMKilled: more memory than its limit{_memory_limit(pod)}"
+    if said := SUPERVISOR_SAID.search(terminated.get("message") or ""):
+        return said.group(1).strip()
+    if status.get("reason"):
+        return ": ".join(filter(None, (status["reason"], status.get("message", ""))))
+    disrupted = find_condition(pod, "DisruptionTarget") or {}
+    if disrupted:
+        return ": ".join(filter(None, (disrupted.get("reason", ""), disrupted.get("message", ""))))
+    if terminated.get("exitCode"):
+        last = (terminated.get("message") or "").strip().splitlines()[-1:]
+        return ": ".join([f"exit code {terminated['exitCode']}", *last])
+    return ""
+
+
+def newest_causes(events: list[dict[str, Any]]) -> dict[str, str]:
+    """Return the newest warning about each object, by the object's name."""
+
+    def when(event: Manifest) -> str:
+        return str(event.get("lastTimestamp") or event.get("eventTime") or "")
+
+    return {
+        event["involvedObject"]["name"]: f"{event.get('reason', '')}: {event.get('message', '')}"
+        for event in sorted(events, key=when)
+    }
+
+
+def _memory_limit(pod: Manifest) -> str:
+    limits = [c.get("resources", {}).get("limits", {}) for c in pod["spec"]["containers"]]
+    return next((f" of {one['memory']}" for one in limits if "memory" in one), "")

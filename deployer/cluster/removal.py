@@ -1,0 +1,128 @@
+"""Takes agents out of the cluster, and what was made for them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from deployer.cluster.many import do_all
+from deployer.cluster.sighting import Sighting, is_lost, name_of, path_of
+from deployer.errors import KubeError
+from deployer.kube import CONFIG_MAP, JOB, POD, SECRET, Kind, Kube, Manifest, kind_of
+from deployer.names import AGENT_LABEL, build_label, build_selector
+
+POLL_SECONDS = 0.5
+# Beyond its grace time a pod still takes a moment until its node has said so.
+PATIENCE_SECONDS = 60.0
+AGENTS_PER_REQUEST = 200  # a selector is part of the address
+# What is made for a sweep beside its agents; volumes only where deployer.yaml names NFS.
+KEPT = (
+    CONFIG_MAP,
+    SECRET,
+    Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
+    Kind("v1", "PersistentVolume", "persistentvolumes"),
+)
+
+
+def remove_agents(
+    kube: Kube, sightings: Sequence[Sighting], sleep: Callable[[float], None]
+) -> None:
+    """Delete Jobs and pods and wait until they are gone; pods of lost nodes are not waited for.
+
+    Raises KubeError if something stays.
+    """
+    for selector in build_selectors(sightings):
+        # The Jobs first, so that none of them replaces a pod.
+        kube.delete_collection(JOB, selector)
+        kube.delete_collection(POD, selector)
+    grace = max((_grace_seconds(s) for s in sightings), default=0.0)
+    deadline = time.monotonic() + grace + PATIENCE_SECONDS
+    while left := _list_left(kube, sightings):
+        pods = [one for one in left if kind_of(one) == POD]
+        free_lost_pods(kube, [pod for pod in pods if is_lost(pod, kube.now())])
+        if time.monotonic() > deadline:
+            _complain(kube, left)
+        sleep(POLL_SECONDS)
+
+
+def build_selectors(sightings: Sequence[Sighting]) -> list[str]:
+    """Return the selectors of these agents and no others."""
+    by_sweep: dict[str, set[str]] = {}
+    for sighting in sightings:
+        item = sighting.job or sighting.pods[0]
+        by_sweep.setdefault(path_of(item), set()).add(build_label(sighting.name))
+    return [
+        f"{build_selector(path, 'agent')},{AGENT_LABEL} in ({','.join(some)})"
+        for path, labels in by_sweep.items()
+        for some in _split(sorted(labels))
+    ]
+
+
+def free_lost_pods(kube: Kube, pods: Sequence[Mapping[str, Any]]) -> None:
+    """Delete pods of nodes that do not answer, without waiting for these nodes.
+
+    The Job's own finalizer is taken away too: its controller waits for an end that nobody reports.
+    """
+
+    def free(pod: Mapping[str, Any]) -> None:
+        name = pod["metadata"]["name"]
+        kube.delete(POD, name, grace_seconds=0)
+        try:
+            kube.patch(POD, name, {"metadata": {"finalizers": None}})
+        except KubeError as error:
+            if error.status != 404:
+                raise
+
+    do_all(free, pods)
+
+
+def forget_objects(kube: Kube, sweep_path: str | None, busy: Collection[str]) -> None:
+    """Delete what was made for a sweep, or for all; not what `busy` sweeps use."""
+    selector = build_selector(sweep_path)
+    found = [item for kind in KEPT for item in _list_allowed(kube, kind, selector)]
+    mine = [item for item in found if sweep_path in (None, path_of(item))]
+    # What belongs to no sweep in particular goes once no agent works at all.
+    over = [item for item in mine if path_of(item) not in busy and (path_of(item) or not busy)]
+    do_all(lambda item: kube.delete(kind_of(item), _name(item)), over)
+
+
+def _list_allowed(kube: Kube, kind: Kind, selector: str) -> list[Manifest]:
+    """Return what is there; who may not list a kind has made none of it."""
+    try:
+        return kube.list_objects(kind, selector)
+    except KubeError as error:
+        if error.status != 403:
+            raise
+        return []
+
+
+def _split(labels: Sequence[str]) -> Iterator[Sequence[str]]:
+    starts = range(0, len(labels), AGENTS_PER_REQUEST)
+    return (labels[start : start + AGENTS_PER_REQUEST] for start in starts)
+
+
+def _list_left(kube: Kube, sightings: Sequence[Sighting]) -> list[Manifest]:
+    return [
+        item
+        for selector in build_selectors(sightings)
+        for kind in (JOB, POD)
+        for item in kube.list_objects(kind, selector)
+    ]
+
+
+def _grace_seconds(sighting: Sighting) -> float:
+    pods = [pod["spec"] for pod in sighting.pods]
+    return max((float(p.get("terminationGracePeriodSeconds") or 0) for p in pods), default=0.0)
+
+
+def _complain(kube: Kube, left: Sequence[Manifest]) -> None:
+    names = " ".join(f"{item['kind'].lower()}/{_name(item)}" for item in left[:5])
+    raise KubeError(
+        f"agent {name_of(left[0])} does not go: {names} stay in namespace {kube.namespace}",
+        f"kubectl describe {names} -n {kube.namespace}",
+    )
+
+
+def _name(item: Manifest) -> str:
+    return str(item["metadata"]["name"])

@@ -1,0 +1,161 @@
+"""Agents as Jobs: real pods with the real `wandb agent`, in a restricted namespace with a quota."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deployer.errors import KubeError
+from deployer.kube import CONFIG_MAP, JOB, POD, SECRET
+from deployer.names import build_selector
+from deployer.server import Server
+from deployer.up import end_agents
+from tests.kube.bed import Bed, make_bed, open_door, serve_for_pods
+from tests.kube.cluster import Cluster
+from tests.kube.tenants import make_tenant
+
+KINDS = (JOB, POD, SECRET, CONFIG_MAP)
+
+
+@pytest.fixture(scope="module")
+def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serve_for_pods(cluster, tmp_path_factory.mktemp("backend") / "data") as serving:
+        yield serving
+
+
+@pytest.fixture
+def bed(cluster: Cluster, namespace: str, server: Server, tmp_path: Path) -> Bed:
+    kubeconfig = make_tenant(cluster, namespace)
+    return make_bed(cluster, namespace, kubeconfig, server, tmp_path / "project")
+
+
+def list_left(bed: Bed) -> list[str]:
+    return [
+        f"{kind.kind}/{item['metadata']['name']}"
+        for kind in KINDS
+        for item in bed.kube.list_objects(kind, build_selector())
+    ]
+
+
+def test_two_agents_finish_a_grid_and_leave_nothing(bed: Bed) -> None:
+    path = bed.create_sweep([0.1, 0.2, 0.3, 0.4])
+    bed.start(path, 2)
+    bed.wait_for(lambda: bed.states(path) == ["ended", "ended"], "both agents' end")
+    assert bed.results(path).coverage.sentence().startswith("4/4")
+    agents = bed.place.list_agents(str(path))
+    assert [agent.name for agent in agents] == [f"{path.sweep_id}-1", f"{path.sweep_id}-2"]
+    assert [(a.exit_code, a.node, a.restarts) for a in agents] == [(0, "node-0", 0)] * 2
+    lines = list(bed.place.log_lines([agent.name for agent in agents], follow=True))
+    trained = sorted(text for _, text in lines if text.startswith("trained with"))
+    assert trained == [f"trained with {lr}" for lr in (0.1, 0.2, 0.3, 0.4)]
+    assert end_agents(bed.place, str(path)) == ()
+    assert list_left(bed) == []
+
+
+def test_scale_drain_and_stop(bed: Bed) -> None:
+    path = bed.create_sweep([0.1, 0.2, 0.3], seconds=8)
+    bed.start(path, 1)
+    bed.wait_for(lambda: bed.results(path).coverage.running == 1, "the first run")
+    bed.start(path, 3)
+    bed.start(path, 3)
+    bed.wait_for(lambda: bed.results(path).coverage.running == 3, "three runs")
+    assert bed.states(path) == ["running"] * 3
+    first, second, third = (agent.name for agent in bed.place.list_agents(str(path)))
+
+    bed.place.drain([second])
+    assert bed.states(path) == ["running", "draining", "running"]
+    assert bed.place.stop([third]) == [third]
+    assert [agent.name for agent in bed.place.list_agents(str(path))] == [first, second]
+    bed.wait_for(lambda: bed.states(path) == ["ended", "ended"], "the end of the others")
+    assert bed.results(path).coverage.sentence().startswith("3/3")
+    assert list(bed.place.stop([first, second])) == []
+    bed.place.forget(str(path))
+    assert list_left(bed) == []
+
+
+def test_deleted_pod_is_replaced_and_its_run_finished_once(bed: Bed) -> None:
+    path = bed.create_sweep([0.1, 0.2], seconds=6)
+    bed.start(path, 1)
+    bed.wait_for(lambda: bed.results(path).coverage.running == 1, "the first run")
+    [pod] = bed.kube.list_objects(POD, build_selector(str(path)))
+    bed.kube.delete(POD, pod["metadata"]["name"])
+    bed.wait_for(lambda: bed.states(path) == ["ended"], "the end of the replacement")
+    [agent] = bed.place.list_agents(str(path))
+    assert (agent.exit_code, agent.restarts) == (0, 1)
+    results = bed.results(path)
+    assert results.coverage.sentence().startswith("2/2")
+    assert results.coverage.duplicates == 0
+    end_agents(bed.place, None)
+    assert list_left(bed) == []
+
+
+def test_too_much_memory_is_said(bed: Bed) -> None:
+    tight = bed.with_section(memory="160Mi")
+    path = bed.create_sweep([0.1], megabytes=600, seconds=60)
+    tight.start(path, 1)
+    reasons: set[str] = set()
+
+    def look() -> bool:
+        reasons.update(agent.reason for agent in tight.place.list_agents(str(path)))
+        return any("OOMKilled" in reason for reason in reasons)
+
+    bed.wait_for(look, "the word of the kernel's killer")
+    assert any(
+        reason.startswith("OOMKilled: more memory than its limit of 160Mi") for reason in reasons
+    )
+    end_agents(tight.place, str(path))
+    assert list_left(bed) == []
+
+
+def test_what_never_fits_is_refused_before_anything_is_made(bed: Bed) -> None:
+    path = bed.create_sweep([0.1])
+    greedy = bed.with_section(gpu=5)
+    with pytest.raises(KubeError) as caught:
+        greedy.start(path, 1)
+    assert "exceeded quota: tenant, requested: requests.nvidia.com/gpu=5" in caught.value.message
+    assert caught.value.hint.startswith(f"kubectl describe resourcequota -n {bed.namespace}")
+    assert list_left(bed) == []
+
+
+def test_pods_that_wait_say_why(bed: Bed) -> None:
+    path = bed.create_sweep([0.1, 0.2])
+    missing = bed.with_section(image="registry.invalid/none:1")
+    missing.start(path, 1)
+    bed.wait_for(
+        lambda: "ImagePull" in missing.place.list_agents(str(path))[0].reason, "the image's fault"
+    )
+    [agent] = missing.place.list_agents(str(path))
+    assert "registry.invalid/none:1" in agent.reason
+    assert (agent.state, agent.exit_code) == ("starting", None)
+    end_agents(missing.place, str(path))
+
+    elsewhere = bed.with_section(node_selector={"disk": "none"})
+    elsewhere.start(path, 1)
+    bed.wait_for(
+        lambda: "didn't match" in elsewhere.place.list_agents(str(path))[0].reason, "the scheduler"
+    )
+    [agent] = elsewhere.place.list_agents(str(path))
+    assert agent.reason.startswith("Unschedulable: 0/")
+    elsewhere.place.drain([agent.name])
+    assert elsewhere.place.list_agents(str(path)) == []
+
+
+def test_full_quota_is_said_while_an_agent_waits(bed: Bed) -> None:
+    bed.cluster.kubectl(
+        *("patch", "resourcequota", "tenant", "-n", bed.namespace, "--type=merge"),
+        *("-p", '{"spec": {"hard": {"pods": "1"}}}'),
+    )
+    path = bed.create_sweep([0.1, 0.2], seconds=3600)
+    bed.start(path, 2)
+    reasons: set[str] = set()
+
+    def look() -> bool:
+        reasons.update(agent.reason for agent in bed.place.list_agents(str(path)))
+        return any("exceeded quota: tenant" in reason for reason in reasons)
+
+    bed.wait_for(look, "the quota's words")
+    assert any(reason.startswith("FailedCreate: Error creating: pods") for reason in reasons)
+    end_agents(bed.place, str(path))
+    assert list_left(bed) == []
