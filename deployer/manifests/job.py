@@ -47,7 +47,7 @@ def build_job(
     set_volumes(pod, container, task, cluster)
     _set_container(pod, container, task, cluster)
     _set_environment(container, task, cluster)
-    _set_resources(container.setdefault("resources", {}), cluster)
+    _set_resources(container, cluster)
     return job
 
 
@@ -156,12 +156,14 @@ def _refer(variable: str, secret: str, key: str) -> Manifest:
     return {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
 
 
-def _set_resources(resources: Manifest, cluster: ClusterConfig) -> None:
+def _set_resources(container: Manifest, cluster: ClusterConfig) -> None:
+    resources = dict(container.get("resources") or {})
     wanted = without_none({"cpu": cluster.cpu, "memory": cluster.memory})
     for kind in ("requests", "limits"):
         update(resources, kind, wanted)
     if cluster.gpu is not None:
         _set_gpus(resources, cluster.gpu)
+    update(container, "resources", resources)
 
 
 def _set_gpus(resources: Manifest, gpu: Gpu) -> None:
