@@ -99,8 +99,7 @@ class Cluster:
         simulator: str = KWOK,
     ) -> list[str]:
         """Add simulated GPU nodes PREFIX-0 … and return their names; the caller deletes them."""
-        if not self.folder.pid_file(f"kwok-{simulator}").exists():
-            simulated.start_simulator(self.folder, self.programs, self.pki, self.server, simulator)
+        simulated.start_simulator(self.folder, self.programs, self.pki, self.server, simulator)
         names = [f"{prefix}-{number}" for number in range(count)]
         for name in names:
             self.create(simulated.build_gpu_node(name, gpus, product, resource, simulator))
@@ -172,7 +171,8 @@ def start_cluster(
 def _finish(cluster: Cluster, runtime: Path) -> None:
     """Wait for the nodes, give them services and DNS, and write down how to join."""
     simulated.start_simulator(cluster.folder, cluster.programs, cluster.pki, cluster.server, KWOK)
-    cluster.create(build_api_endpoint(cluster.server), "default")
+    if cluster.nodes:  # Kubernetes refuses an endpoint on loopback
+        cluster.create(build_api_endpoint(cluster.server), "default")
     for node in cluster.nodes:
         cluster.wait_for(f"node/{node.name}", "create")
         start_services(cluster.folder, node, cluster.programs, runtime, cluster.pki, cluster.server)

@@ -18,6 +18,7 @@ import pytest
 from kubernetes.dynamic.exceptions import ForbiddenError
 
 from tests.kube.cluster import Cluster, connect
+from tests.kube.control_plane.binaries import CACHE, find_programs
 from tests.kube.control_plane.keeper import CGROUPS
 from tests.kube.control_plane.simulated import GPU_PRODUCT
 from tests.kube.describe import describe_namespace
@@ -229,6 +230,28 @@ def test_static_volume_is_shared_by_pods(cluster: Cluster, namespace: str, tmp_p
     cluster.create(pod, namespace)
     cluster.wait_for("pod/writer", "jsonpath=.status.phase=Succeeded", namespace)
     assert (tmp_path / "x").read_text() == "kept"
+
+
+@pytest.mark.kube
+@pytest.mark.slow
+def test_given_programs_come_before_built_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "etcd").touch()
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    programs = find_programs()
+    assert programs["etcd"] == tmp_path / "etcd"
+    assert programs["kube-apiserver"].is_relative_to(CACHE)
+
+
+def test_cluster_without_a_real_node(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster(0)
+    assert cluster.server.startswith("https://127.0.0.1:")
+    cluster.add_gpu_nodes(1, gpus=1)
+    ends = {"sim/runs-for": "100ms", "sim/exit-code": "3"}
+    pod = build_pod("sim", ["train"], limits={"nvidia.com/gpu": "1"}, annotations=ends)
+    cluster.create(build_job("sim", pod), "default")
+    cluster.wait_for("job/sim", "condition=Failed")
 
 
 def test_cluster_heals_from_lost_servers_and_nodes(make_cluster: Callable[..., Cluster]) -> None:

@@ -16,9 +16,12 @@ GPU_PRODUCT = "NVIDIA-A100-SXM4-40GB"
 def start_simulator(
     folder: Folder, programs: Mapping[str, Path], pki: Pki, server: str, name: str
 ) -> None:
-    """Start a kwok for the nodes of this name; pausing its process loses exactly those nodes."""
+    """Have a kwok for the nodes of this name; pausing its process loses exactly those nodes."""
     home = folder.path / f"kwok-{name}"
-    home.mkdir()
+    try:
+        home.mkdir()
+    except FileExistsError:  # started before, by this test process or another
+        return
     kubeconfig = pki.write_kubeconfig(home / "kubeconfig", server, "system:kwok", "system:masters")
     folder.set_process(
         f"kwok-{name}",
