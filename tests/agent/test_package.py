@@ -11,7 +11,8 @@ from pathlib import Path
 
 import deployer.agent
 
-SOURCES = sorted(Path(deployer.agent.__file__).parent.glob("*.py"))
+FOLDER = Path(deployer.agent.__file__).parent
+SOURCES = sorted(FOLDER.rglob("*.py"))
 
 
 def test_every_file_is_python_3_8_and_imports_the_standard_library_alone() -> None:
@@ -30,7 +31,7 @@ def test_it_runs_from_a_zip_file_without_any_package(tmp_path: Path) -> None:
     packed = tmp_path / "agent.zip"
     with zipfile.ZipFile(packed, "w") as archive:
         for source in SOURCES:
-            archive.write(source, f"agent/{source.name}")
+            archive.write(source, f"agent/{source.relative_to(FOLDER)}")
         archive.writestr(
             "__main__.py", "import sys\nfrom agent.__main__ import main\nsys.exit(main())"
         )

@@ -8,14 +8,13 @@ one line on stderr. A command that starts no Python, or one with -I, -E or -S, g
 
 import os
 import sys
-from typing import List
 
 LOCK_SECONDS = 60.0  # longer than a successor needs to end what is left of its predecessor
 LOCKED = 75  # EX_TEMPFAIL
 FINISHED_ALREADY = 100  # catchup.py
 MARK = "DEPLOYER_RUN_PROLOGUE"
 
-locks: List[int] = []  # held until the process ends
+locks: "list[int]" = []  # held until the process ends
 
 
 def prepare_run() -> None:
@@ -90,15 +89,16 @@ def catch_up(run_id: str, resumes: bool) -> None:
 
 def run_next() -> None:
     """Execute the sitecustomize module that ours hides, if there is one."""
-    from importlib.machinery import PathFinder
-    from importlib.util import module_from_spec
-
     ours = os.path.dirname(os.path.abspath(__file__))
-    spec = PathFinder.find_spec(
-        "sitecustomize", [path for path in sys.path if os.path.abspath(path) != ours]
-    )
-    if spec and spec.loader:
-        spec.loader.exec_module(module_from_spec(spec))
+    others = [path for path in sys.path if os.path.abspath(path) != ours]
+    # By the finders themselves: importing importlib's modules would cost more than all the rest.
+    for finder in sys.meta_path:
+        spec = finder.find_spec("sitecustomize", others)
+        if spec and spec.loader:
+            module = type(sys)("sitecustomize")
+            module.__file__, module.__spec__ = spec.origin, spec
+            spec.loader.exec_module(module)
+            return
 
 
 NEEDED = ("WANDB_RUN_ID", "WANDB_SWEEP_ID", "DEPLOYER_CHECKPOINT_ROOT", "DEPLOYER_AGENT_FOLDER")
