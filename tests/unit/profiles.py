@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import yaml
 
@@ -83,9 +84,7 @@ def build_profile(name: str, namespace: str | None = None) -> tuple[Manifest, ..
 
 def build(cluster: ClusterConfig, namespace: str | None = None) -> tuple[Manifest, ...]:
     """Return what two agents mean in a cluster."""
-    if namespace:
-        values = {field: getattr(cluster, field) for field in cluster.__dataclass_fields__}
-        cluster = ClusterConfig(**{**values, "namespace": namespace})
+    cluster = replace(cluster, namespace=namespace or cluster.namespace)
     plan = build_plan(
         SWEEP_PATH, "https://wandb.example", "/home/me/project", 2, environment=(("SEED", "1"),)
     )
