@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deployer.errors import AgentError, BackendError, WandbError
+from deployer.errors import AgentError, BackendError, KubeError, WandbError
 from deployer.place import Place
 from deployer.replacing import FRUITLESS_STARTS, agents_to_replace
 from deployer.server import Server, revive_backend
@@ -47,18 +47,38 @@ class Tender:
             if not self.place.list_agents(str(self.path)):
                 hint = f"deployer watch {self.path}"
                 raise BackendError("the embedded backend was stopped", hint) from error
-            if revive_backend():
-                self.tell("the embedded backend had died and is started again")
+            self._revive()
             raise
 
     def tend(self, status: Status) -> bool:
         """Do what the status asks for; tell whether the sweep will go on because of it."""
         if not status.trouble and not self.server.extended:
             self._guard(status)
-        return self._replace(status)
+        try:
+            for sentence in self.place.heal():
+                self.tell(sentence)
+            return self._replace(status)
+        except KubeError as error:
+            if not error.passing:
+                raise
+            return True
+
+    def _revive(self) -> None:
+        try:
+            if revive_backend():
+                self.tell("the embedded backend had died and is started again")
+        except BackendError as error:
+            # A full disk may have room again: waited for as any other outage.
+            raise WandbError(error.message, error.hint) from error
 
     def _guard(self, status: Status) -> None:
-        """Stop what the server should not have handed out."""
+        """Stop what the server should not have handed out; what it refuses is tried again."""
+        try:
+            self._stop_excess(status)
+        except WandbError as error:
+            self._tell_once(f"cannot stop what is too much: {error.message}")
+
+    def _stop_excess(self, status: Status) -> None:
         for run in status.twins:
             if run.run_id not in self._stopped:
                 stop_run(self.server.client, run)
