@@ -1,13 +1,16 @@
-"""What a pod adds to a supervisor: the project's code as an archive, and the wish to drain.
+"""What a pod adds to a supervisor: its Python on PATH, the project's code, the wish to drain.
 
 Nobody can signal a process in a pod, but an annotation of the pod comes to it as a file.
 """
 
+import contextlib
 import os
+import shutil
 import signal
+import sys
 import threading
 import time
-from typing import Mapping
+from typing import Mapping, MutableMapping
 
 from .__main__ import main as supervise
 from .supervisor import DRAIN_SIGNAL, WATCHED_SIGNALS
@@ -21,6 +24,7 @@ POLL_SECONDS = 1.0
 
 def main() -> int:
     """Run one supervisor in a pod; returns its exit code."""
+    lead_to_python(os.environ)
     enter_code(os.environ)
     annotations = os.environ.get(ANNOTATIONS_VARIABLE)
     if annotations:
@@ -28,6 +32,25 @@ def main() -> int:
         signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED_SIGNALS)
         threading.Thread(target=await_drain, args=(annotations,), daemon=True).start()
     return supervise()
+
+
+def lead_to_python(environment: MutableMapping[str, str]) -> None:
+    """Let `python`, by which sweeps start their trainer, mean the Python that runs us.
+
+    An image may have `python3` alone, or one of a virtual environment that PATH does not know.
+    """
+    path = environment.get("PATH", os.defpath)
+    folder = os.path.dirname(sys.executable)
+    found = shutil.which("python", path=path)
+    if found and os.path.realpath(os.path.dirname(found)) == os.path.realpath(folder):
+        return
+    if not os.path.exists(os.path.join(folder, "python")):
+        # Never so in a virtual environment, which would not know itself behind a link.
+        folder = os.path.join(environment["HOME"], "bin")
+        os.makedirs(folder, exist_ok=True)
+        with contextlib.suppress(FileExistsError):  # the container was started again
+            os.symlink(sys.executable, os.path.join(folder, "python"))
+    environment["PATH"] = os.pathsep.join([folder, path])
 
 
 def enter_code(environment: Mapping[str, str]) -> None:

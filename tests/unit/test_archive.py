@@ -149,6 +149,30 @@ def test_supervisor_runs_from_its_zip_file_and_enters_the_code(tmp_path: Path) -
     assert (tmp_path / "work/code/agent/status.json").exists()
 
 
+@pytest.mark.parametrize("links", [("python3",), ("python3", "python")])
+def test_python_means_the_one_that_runs_the_supervisor(
+    tmp_path: Path, links: tuple[str, ...]
+) -> None:
+    (tmp_path / "image").mkdir()
+    for link in links:
+        (tmp_path / "image" / link).symlink_to(os.path.realpath(sys.executable))
+    (tmp_path / "agent.zip").write_bytes(build_supervisor_zip())
+    code = (
+        "import os, shutil; from agent.pod import lead_to_python; lead_to_python(os.environ); "
+        "print(shutil.which('python'), os.environ['PATH'])"
+    )
+    folder = "image" if "python" in links else "bin"
+    for _ in range(2):  # a container may be started again in its pod
+        answer = subprocess.run(
+            [tmp_path / "image/python3", "-c", code],
+            env={"PYTHONPATH": f"{tmp_path}/agent.zip", "HOME": str(tmp_path), "PATH": "/nowhere"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert answer.stdout == f"{tmp_path}/{folder}/python {tmp_path}/{folder}:/nowhere\n"
+
+
 def test_prologue_of_a_run_is_found_in_the_zip_file(tmp_path: Path) -> None:
     (tmp_path / "agent.zip").write_bytes(build_supervisor_zip())
     answer = subprocess.run(
