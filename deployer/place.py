@@ -63,5 +63,8 @@ class Place(Protocol):
     def forget(self, sweep_path: str | None = None) -> None:
         """Delete what is kept about agents that have ended, logs included."""
 
+    def heal(self) -> Sequence[str]:
+        """Do what the place itself cannot for the agents listed last; return what was done."""
+
     def log_lines(self, names: Sequence[str], follow: bool) -> Iterator[tuple[str, str]]:
         """Yield (agent name, line) in order of arrival; with `follow`, until all have ended."""

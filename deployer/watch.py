@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from deployer.errors import WandbError, WatchTimeout
+from deployer.errors import KubeError, WandbError, WatchTimeout
 from deployer.guarding import find_twins, is_overshooting
 from deployer.place import Agent, Place
 from deployer.results import ACTIVE_STATES, Results, Row, build_results, run_seconds
@@ -205,6 +205,10 @@ def _read_patiently(
         return read(now)
     except WandbError as error:
         if last is None or error.status not in PASSING_STATUSES:
+            raise
+        return Status(**{**vars(last), "trouble": error.message})
+    except KubeError as error:
+        if last is None or not error.passing:
             raise
         return Status(**{**vars(last), "trouble": error.message})
 

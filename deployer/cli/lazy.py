@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "down": ("down", "End a sweep's agents and delete what was made for it; results stay."),
     "sweep": ("sweep", "Create, list, show, pause, resume, stop or cancel sweeps."),
     "agents": ("agents", "Start, list, scale, drain, follow or end agents."),
+    "secret": ("secret", "Keep the W&B key in the cluster: create, rotate, show, delete."),
     "backend": ("backend", "Run the embedded W&B-compatible backend."),
 }
 

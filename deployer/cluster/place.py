@@ -53,6 +53,7 @@ class KubernetesPlace:
         self.kube = kube
         self._builder = ManifestBuilder(kube, cluster, folder)
         self._sleep = sleep
+        self._seen: Sequence[Sighting] = ()
         self._looked: tuple[float, tuple[Sighting, ...]] = (float("-inf"), ())
 
     def list_gpus(self) -> Sequence[str]:
@@ -116,9 +117,10 @@ class KubernetesPlace:
         """Do what only a watcher can: free agents of lost nodes, repeat the wish to drain.
 
         Kubernetes waits for a lost node until it returns or is deleted; without its pod the Job
-        starts another one. Returns sentences about what was done.
+        starts another one. Goes by what was listed last, so that it costs nothing while all is
+        well. Returns sentences about what was done.
         """
-        sightings, now = self._look(None), self.kube.now()
+        sightings, now = self._seen, self.kube.now()
         lost = [pod for s in sightings for pod in s.living_pods if is_lost(pod, now)]
         free_lost_pods(self.kube, lost)
         unheard = [s for s in sightings if _runs(s) and s.draining and not _was_told(s)]
@@ -175,7 +177,10 @@ class KubernetesPlace:
         selector = build_selector(sweep_path, AGENT)
         # Jobs first: a pod whose Job is not listed has lost it.
         jobs = self.kube.list_objects(JOB, selector)
-        return group_objects(jobs, self.kube.list_objects(POD, selector), sweep_path)
+        pods = self.kube.list_objects(POD, selector)
+        found = group_objects(jobs, pods, sweep_path)
+        self._seen = found
+        return found
 
     def _find(self, names: Sequence[str]) -> list[Sighting]:
         wanted = set(names)

@@ -45,13 +45,23 @@ def open_kube(
 
 
 class Kube:
-    """The door. Every method raises KubeError and may be called again after any failure."""
+    """The door. Every method raises KubeError and may be called again after any failure.
 
-    def __init__(self, access: Access) -> None:
+    `sleep` waits before a request is sent again.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        timeouts_seconds: tuple[float, float] = TIMEOUTS_SECONDS,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self.namespace = access.namespace
         self.context = access.context
         self.server = access.server
         self._access = access
+        self._timeouts_seconds = timeouts_seconds
+        self._sleep = sleep
         self._dynamic: Any = None
         self._ahead_seconds = 0.0
 
@@ -168,7 +178,7 @@ class Kube:
                     namespace=self.namespace,
                     serialize=False,
                     query_params=list(query.items()),
-                    _request_timeout=TIMEOUTS_SECONDS,
+                    _request_timeout=self._timeouts_seconds,
                 )
             )
 
@@ -198,7 +208,10 @@ class Kube:
             resource = self._client().resources.get(api_version=kind.api_version, kind=kind.kind)
             namespace = self.namespace if resource.namespaced else None
             answer = getattr(resource, method)(
-                namespace=namespace, serialize=False, _request_timeout=TIMEOUTS_SECONDS, **options
+                namespace=namespace,
+                serialize=False,
+                _request_timeout=self._timeouts_seconds,
+                **options,
             )
             # Read here: an answer can be cut off after its head.
             content = json.loads(answer.data)
@@ -217,7 +230,7 @@ class Kube:
                 again = failure.passing if repeatable else failure.status in REFUSED_STATUSES
                 if not again or not left or _has_timed_out(error):
                     raise failure from error
-                time.sleep(_wait_seconds(failure, TRIES - left))
+                self._sleep(_wait_seconds(failure, TRIES - left))
         raise AssertionError("unreachable")
 
     def _read_clock(self, answer: Any) -> None:

@@ -74,6 +74,10 @@ class LocalPlace:
                 if not folder.is_alive() and not folder.processes():
                     shutil.rmtree(folder.path)
 
+    def heal(self) -> Sequence[str]:
+        """Do nothing: whoever watches replaces what died here."""
+        return ()
+
     def log_lines(self, names: Sequence[str], follow: bool) -> Iterator[tuple[str, str]]:
         """Yield (agent name, line) in order of arrival; with `follow`, until all have ended."""
         return follow_lines([self._find(name) for name in names], follow)

@@ -12,7 +12,7 @@ from deployer.kube import CONFIG_MAP, JOB, POD, SECRET
 from deployer.names import build_selector
 from deployer.server import Server
 from deployer.up import end_agents
-from tests.kube.bed import Bed, make_bed, open_door, serve_for_pods
+from tests.kube.bed import Bed, make_bed, serve_for_pods
 from tests.kube.cluster import Cluster
 from tests.kube.tenants import make_tenant
 
