@@ -58,7 +58,7 @@ test: $(SETUP) ## every test
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy
-	@$(BIN)/pytest -n 4 --durations=10 -m "not bench and not full $(WITHOUT_DATA)"
+	@$(BIN)/pytest -n 4 --durations=10 -m "not full $(WITHOUT_DATA)"
 	@$(DATA_NOTE)
 
 test-full: $(SETUP) ## repeated faults: about an hour

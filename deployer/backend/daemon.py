@@ -41,15 +41,17 @@ class Backend:
 def start_backend(data: Path) -> Backend:
     """Serve the folder in the background, if nobody does yet, and wait until it is ready.
 
-    Two calls at the same time end with one server: the second finds the folder held.
+    Two calls at the same time end with one server: the second finds the folder held. A server that
+    dies while it starts is started again.
     """
-    if not is_served(data):
-        _spawn(data)
     deadline = time.monotonic() + START_SECONDS
+    child: subprocess.Popen[bytes] | None = None
     while time.monotonic() < deadline:
         status = backend_status(data)
         if status and status.running and _answers(status.url):
             return status
+        if not is_served(data) and (child is None or child.poll() is not None):
+            child = _spawn(data)
         time.sleep(POLL_SECONDS)
     raise BackendError(
         f"the backend did not become ready within {START_SECONDS:.0f} s",
@@ -57,11 +59,11 @@ def start_backend(data: Path) -> Backend:
     )
 
 
-def _spawn(data: Path) -> None:
+def _spawn(data: Path) -> subprocess.Popen[bytes]:
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     command = [sys.executable, "-m", "deployer.backend.serving", "127.0.0.1", "0", str(data)]
     with (data / LOG_FILE).open("ab") as log:
-        subprocess.Popen(
+        return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

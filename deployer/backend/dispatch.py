@@ -12,7 +12,6 @@ from deployer.backend.agents import Agent, agent_by_id
 from deployer.backend.context import Backend
 from deployer.backend.ending import abandon_run, end_run, finish_if_complete, marks_of
 from deployer.backend.lifecycle import (
-    LOST_REPLY_SECONDS,
     MAX_DELIVERIES,
     Outcome,
     judge_disappearance,
@@ -23,6 +22,7 @@ from deployer.backend.runs import (
     Run,
     assign_run,
     change_run,
+    last_cause,
     list_runs,
     reassign_run,
     repeat_attempt,
@@ -136,23 +136,24 @@ def _next_run(backend: Backend, agent: Agent) -> list[Command]:
 
 
 def _undelivered(backend: Backend, db: Connection, agent: Agent) -> Run | None:
-    now = backend.now()
     for run in list_runs(db, f"reported = 0 AND started_at IS NULL AND {OWNED}", agent.id):
         if run.deliveries >= MAX_DELIVERIES:
             end_run(backend, db, run, judge_disappearance(marks_of(run), agent_is_there=True))
             continue
-        if not run.deliveries:
-            return run
-        quick = now - (run.delivered_at or now) < LOST_REPLY_SECONDS
-        return repeat_attempt(db, run, "lost reply" if quick else "never started", now)
+        return repeat_attempt(db, run, "lost reply", backend.now()) if run.deliveries else run
     return None
 
 
 def _returned(backend: Backend, db: Connection, agent: Agent, causes: str) -> Run | None:
     """Return the oldest run that waits to be handed out again, now this agent's."""
-    tail = f"sweep_id = ? AND queued = 1 AND {causes} ORDER BY ordinal LIMIT 1"
-    queued = list_runs(db, tail, agent.sweep_id)
-    return reassign_run(db, queued[0], agent, backend.now()) if queued else None
+    for run in list_runs(
+        db, f"sweep_id = ? AND queued = 1 AND {causes} ORDER BY ordinal", agent.sweep_id
+    ):
+        silence = backend.presence.silence_seconds("run", run.id)
+        rested = silence >= backend.patience.unstarted_wait_seconds
+        if rested or last_cause(db, run) != "never started":
+            return reassign_run(db, run, agent, backend.now())
+    return None
 
 
 def _reclaim(backend: Backend, db: Connection, sweep: Sweep) -> None:
@@ -179,7 +180,7 @@ def succeed_predecessors(backend: Backend, db: Connection, agent: Agent) -> None
 
 
 def _deliver(backend: Backend, db: Connection, sweep: Sweep, run: Run) -> list[Command]:
-    change_run(db, run, deliveries=run.deliveries + 1, delivered_at=backend.now())
+    change_run(db, run, deliveries=run.deliveries + 1)
     backend.presence.seen("run", run.id)
     args = {name: {"value": value} for name, value in run.assigned_args.items()}
     kind = "run" if run.heartbeat_at is None else "resume"

@@ -17,15 +17,15 @@ Cause = Literal[
     "never started",  # ended without `wandb.init`
     "signal",  # gone without an exit record while its agent lived: a signal, or out of memory
     "node",  # gone together with its agent
-    "lost reply",  # the agent never received it
+    "lost reply",  # sent again, since nothing showed that the agent had received it
     "healed",  # asked for again by hand
 ]
 OWN_FAILURES: tuple[Cause, ...] = ("own failure", "never started")
 
 # A reply can be lost and a trainer can die before `wandb.init`: the server cannot tell them apart.
 MAX_DELIVERIES = 3
-# The SDK's first retry of a lost reply comes after 2 s; an agent that got it asks again after 5 s.
-LOST_REPLY_SECONDS = 4.0
+# A trainer that never started may have met a full disk or a signal: two more tries, a while later.
+UNSTARTED_RETRIES = 2
 # Different configurations that fail before any has finished: then the script is broken.
 BREAKER_FAILURES = 3
 
@@ -43,6 +43,7 @@ class Patience:
     exit_record_seconds: float = 20.0
     silence_seconds: float = 120.0
     graceful_stop_seconds: float = 45.0
+    unstarted_wait_seconds: float = 10.0
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ def judge_disappearance(marks: Marks, agent_is_there: bool) -> Outcome:
 
 def judge_failure(outcome: Outcome, failures_before: int, retries: int) -> Outcome:
     """Give a run that failed by itself another attempt while it has retries left."""
+    if outcome.cause == "never started":
+        retries += UNSTARTED_RETRIES
     if outcome.cause in OWN_FAILURES and failures_before < retries:
         return requeue(outcome.cause)
     return outcome

@@ -74,7 +74,6 @@ MIGRATIONS = (
         agent_id INTEGER REFERENCES agents,
         attempt INTEGER NOT NULL DEFAULT 1,
         deliveries INTEGER NOT NULL DEFAULT 0,
-        delivered_at REAL,
         reported INTEGER NOT NULL DEFAULT 0,
         resuming INTEGER NOT NULL DEFAULT 0,
         started_at REAL,

@@ -42,7 +42,6 @@ class Run:
     agent_id: int | None
     attempt: int
     deliveries: int
-    delivered_at: float | None
     reported: int
     resuming: int
     started_at: float | None
@@ -137,7 +136,6 @@ def reassign_run(db: Connection, run: Run, agent: Agent, now: float) -> Run:
         attempt=number,
         agent_id=agent.id,
         deliveries=0,
-        delivered_at=None,
         reported=0,
         resuming=0,
         started_at=None,

@@ -82,22 +82,22 @@ def test_a_run_whose_delivery_was_lost_comes_again_to_the_same_agent(client: Cli
     assert client.heartbeat(agent, [first["run_id"]]) == []
 
 
-def test_a_trainer_that_dies_before_init_is_failed_after_three_deliveries(client: Client) -> None:
-    sweep = client.create_sweep({**grid(x=[1]), "retries": 0})
+def test_a_trainer_that_dies_before_init_rests_after_three_deliveries(client: Client) -> None:
+    sweep = client.create_sweep(grid(x=[1]))
     agent = client.create_agent(sweep)
     deliveries = [client.heartbeat(agent)[0]["type"] for _ in range(3)]
     assert deliveries == ["run"] * 3
-    assert client.heartbeat(agent)[0]["type"] == "exit"
-    assert client.sweep(sweep)["runs"]["edges"][0]["node"]["state"] == "failed"
+    assert client.heartbeat(agent) == []
+    assert client.sweep(sweep)["runs"]["edges"][0]["node"]["state"] == "preempted"
 
 
-def test_a_trainer_that_was_alive_and_never_called_init_is_failed(client: Client) -> None:
-    sweep = client.create_sweep({**grid(x=[1]), "retries": 0})
+def test_a_trainer_that_was_alive_and_never_called_init_rests(client: Client) -> None:
+    sweep = client.create_sweep(grid(x=[1]))
     agent = client.create_agent(sweep)
     run = client.heartbeat(agent)[0]["run_id"]
     assert client.heartbeat(agent, [run]) == []
-    assert client.heartbeat(agent)[0]["type"] == "exit"
-    assert client.run(run)["state"] == "failed"
+    assert client.heartbeat(agent) == []
+    assert client.run(run)["state"] == "preempted"
 
 
 @pytest.mark.parametrize(

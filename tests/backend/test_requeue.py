@@ -15,6 +15,7 @@ from deployer.backend.context import Backend
 from deployer.backend.dispatch import heartbeat, succeed_predecessors
 from deployer.backend.ending import end_silent_runs, requeue_failed
 from deployer.backend.filestream import apply_chunk
+from deployer.backend.lifecycle import MAX_DELIVERIES
 from deployer.backend.lines import count_lines, write_lines
 from deployer.backend.projects import ensure_project, project_by_id
 from deployer.backend.refusal import Refusal
@@ -250,11 +251,16 @@ def test_a_trainer_that_does_not_resume_starts_on_a_clean_page(bench: Bench) -> 
         bench.send(name, complete=True, exitcode=255)
 
 
-def test_a_lost_reply_is_told_from_a_trainer_that_never_started(bench: Bench) -> None:
-    agent = bench.agent(bench.sweep(retries=0))
-    name = bench.beat(agent)["run_id"]
-    bench.seconds += 2
-    assert bench.beat(agent)["run_id"] == name
-    bench.seconds += 5
-    assert bench.beat(agent)["run_id"] == name
-    assert bench.causes(name) == ["lost reply", "never started", None]
+def test_a_trainer_that_never_starts_is_tried_again_after_a_rest(bench: Bench) -> None:
+    agent = bench.agent(bench.sweep(retries=0, run_cap=1))
+    for judged in range(1, 4):
+        for _ in range(MAX_DELIVERIES):
+            name = bench.beat(agent)["run_id"]
+            bench.seconds += 5
+        bench.beat(agent)
+        assert bench.causes(name).count("never started") == judged
+        if judged < 3:
+            assert bench.beat(agent)["type"] == "wait"
+            bench.seconds += bench.backend.patience.unstarted_wait_seconds
+    assert bench.run(name).state == "failed"
+    assert bench.causes(name).count("lost reply") == 3 * (MAX_DELIVERIES - 1)
