@@ -37,7 +37,8 @@ def plan(
 ) -> None:
     """Print the manifests that `up` would send, in the order in which it sends them.
 
-    Contacts nothing, so ENTITY/PROJECT/SWEEP_ID stands for the sweep. No key is in them.
+    Contacts nothing, so ENTITY/PROJECT/SWEEP_ID stands for the sweep. No key is in them. Send them
+    with `kubectl apply --server-side -f -`, or `kubectl create` where the server names Jobs.
     """
     check_output(output, "yaml", "json")
     config = read_config(Flags(wandb=wandb, replicas=replicas, on=on))
@@ -59,6 +60,7 @@ def _build_documents(planned: Plan, config: Config) -> list[object]:
     from deployer.cluster_config import load_cluster
     from deployer.manifests import build_manifests, load_inputs
 
+    secret, keys = _name_keys(planned, config)
     cluster = load_cluster(config.folder)
     inputs = load_inputs(cluster, config.folder)
     return list(
@@ -66,9 +68,21 @@ def _build_documents(planned: Plan, config: Config) -> list[object]:
             planned,
             cluster,
             inputs.templates,
-            secret_name="wandb-secret",
-            secret_keys={agent.name: "secret" for agent in planned.agents},
+            secret_name=secret,
+            secret_keys=keys,
             supervisor=inputs.supervisor,
             code=inputs.code,
         )
     )
+
+
+def _name_keys(planned: Plan, config: Config) -> tuple[str, dict[str, str]]:
+    """Return the Secret and each agent's key in it: of its own on the embedded backend."""
+    from deployer.cluster.keys import KEYS, WANDB_SECRET, WANDB_SECRET_KEY
+    from deployer.names import build_label, build_name, sweep_id
+
+    names = [agent.name for agent in planned.agents]
+    if not config.embedded:
+        return WANDB_SECRET, dict.fromkeys(names, WANDB_SECRET_KEY)
+    secret = build_name(f"{sweep_id(planned.sweep_path)}-{KEYS}")
+    return secret, {name: build_label(name) for name in names}

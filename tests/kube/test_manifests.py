@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -12,11 +13,14 @@ import pytest
 import yaml
 from kubernetes.dynamic.exceptions import DynamicApiError
 
+from deployer.__main__ import run
 from deployer.archive import build_supervisor_zip
 from deployer.manifests.templates import find_folder
 from tests.kube.cluster import IMAGE, Cluster, connect
 from tests.kube.tenants import make_tenant
 from tests.unit.profiles import PROFILES, build_profile
+
+SWEEP = Path(__file__).parents[2] / "sweeps/digits.yaml"
 
 
 def send(cluster: Cluster, manifest: dict[str, Any], namespace: str) -> Any:
@@ -52,6 +56,24 @@ def test_server_takes_the_templates_as_they_stand(
         if manifest["kind"] == "PersistentVolume":
             manifest["spec"]["claimRef"]["namespace"] = namespace
         assert send(cluster, manifest, namespace).to_dict()["kind"] == manifest["kind"]
+
+
+def test_kubectl_takes_what_plan_prints(
+    cluster: Cluster,
+    namespace: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    section = {"image": "trainer:1", "namespace": namespace}
+    (tmp_path / "deployer.yaml").write_text(yaml.safe_dump({"kubernetes": section}))
+    (tmp_path / "noise.bin").write_bytes(os.urandom(800 * 1024))  # near the limit of a ConfigMap
+    monkeypatch.chdir(tmp_path)
+    assert run(["plan", str(SWEEP), "--on", "kubernetes", "--replicas", "2"]) == 0
+    printed = capsys.readouterr().out
+    said = cluster.kubectl("apply", "--server-side", "-f", "-", stdin=printed).splitlines()
+    kinds = [line.partition("/")[0] for line in said]
+    assert kinds == ["configmap", "configmap", "job.batch", "job.batch"]
 
 
 def test_restricted_namespace_with_a_quota_takes_the_pods(cluster: Cluster, namespace: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -59,6 +60,28 @@ def test_plan_of_every_sweep(
     stable = re.sub(r"(agent.zip|code.tar.gz): \S+", r"\1: PACKED", shown)
     stable = re.sub(r"(supervisor|code)-[0-9a-f]{8}-[0-9a-f]{8}", r"\1-HASH", stable)
     check_golden("plan.yaml", stable)
+
+
+def test_plan_for_a_server_with_one_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "deployer.yaml").write_text("on: kubernetes\nkubernetes: {image: a, code: image}\n")
+    monkeypatch.chdir(tmp_path)
+    words = ["plan", str(SWEEPS[0]), "--wandb", "https://wandb.example", "-o", "json"]
+    assert run(words) == 0
+    *_, job = json.loads(capsys.readouterr().out)
+    environment = job["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert environment[0] == {"name": "WANDB_BASE_URL", "value": "https://wandb.example"}
+    assert environment[1]["valueFrom"]["secretKeyRef"] == {"name": "wandb-secret", "key": "secret"}
+
+
+def test_plan_on_this_machine_is_its_agents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["plan", str(SWEEPS[0]), "--replicas", "2"]) == 0
+    (planned,) = yaml.safe_load_all(capsys.readouterr().out)
+    assert [agent["name"] for agent in planned["agents"]] == ["SWEEP_ID-1", "SWEEP_ID-2"]
 
 
 def test_same_input_same_manifests_and_no_template_is_changed() -> None:
