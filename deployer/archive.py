@@ -21,6 +21,7 @@ from deployer.errors import ConfigError
 # A ConfigMap holds 1 MiB; some is left for its other fields.
 LARGEST_CODE_BYTES = 900 * 1024
 BIGGEST_SHOWN = 5
+LEFT_OUT_SHOWN = 3
 # 2 January 1980: the first day that is in every time zone one that a zip file can hold.
 TIME = 315619200
 NEVER_PACKED = ("__pycache__", "node_modules", "wandb")
@@ -76,6 +77,16 @@ def list_left_out(folder: Path) -> list[str]:
     """Return files that git neither tracks nor ignores: perhaps somebody forgot to add them."""
     tracked = _ask_git(folder, "--cached")
     return (_ask_git(folder, "--others", "--exclude-standard") or []) if tracked else []
+
+
+def warn_about_left_out(folder: Path) -> str:
+    """Say which files are not in the archive though they look as if they should; else empty."""
+    names = list_left_out(folder)
+    if not names:
+        return ""
+    more = f" and {len(names) - LEFT_OUT_SHOWN} more" if len(names) > LEFT_OUT_SHOWN else ""
+    listed = ", ".join(names[:LEFT_OUT_SHOWN])
+    return f"agents do not get what git does not track: {listed}{more} (git add, or .gitignore)"
 
 
 def _ask_git(folder: Path, *flags: str) -> list[str] | None:

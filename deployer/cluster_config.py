@@ -84,7 +84,7 @@ class ClusterConfig:
     labels: Mapping[str, Value] = Field(default_factory=dict)
     annotations: Mapping[str, Value] = Field(default_factory=dict)
     generate_name: Annotated[
-        bool, Field(description="Let the server complete the names of Jobs (EIDF).")
+        bool, Field(description="Let the server complete Jobs' names, as some demand.")
     ] = False
     grace_seconds: Annotated[
         int | None,

@@ -57,12 +57,15 @@ def _build_documents(planned: Plan, config: Config) -> list[object]:
     """Return manifests for a cluster; on this machine, the plan itself is all there is."""
     if config.on == "local":
         return [planned]
+    from deployer.archive import warn_about_left_out
     from deployer.cluster_config import load_cluster
     from deployer.manifests import build_manifests, load_inputs
 
     secret, keys = _name_keys(planned, config)
     cluster = load_cluster(config.folder)
     inputs = load_inputs(cluster, config.folder)
+    if inputs.code is not None and (warning := warn_about_left_out(config.folder)):
+        say(f"warning: {warning}")
     return list(
         build_manifests(
             planned,

@@ -18,6 +18,7 @@ from deployer.archive import (
     build_supervisor_zip,
     list_left_out,
     main,
+    warn_about_left_out,
 )
 from deployer.errors import ConfigError
 
@@ -52,6 +53,11 @@ def test_tracked_files_as_they_are_now(project: Path) -> None:
     code = build_code_archive(project)
     assert list_names(code) == [".gitignore", "lib/model.py", "train.py"]
     assert list_left_out(project) == ["forgotten.py"]
+    write(project, "one.py", "other.py", "third.py")
+    assert warn_about_left_out(project) == (
+        "agents do not get what git does not track: forgotten.py, one.py, other.py and 1 more "
+        "(git add, or .gitignore)"
+    )
     with tarfile.open(fileobj=io.BytesIO(code)) as archive:
         content = archive.extractfile("train.py")
         assert content is not None
