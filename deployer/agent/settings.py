@@ -12,7 +12,8 @@ NAME_VARIABLE = "DEPLOYER_AGENT"
 FOLDER_VARIABLE = "DEPLOYER_AGENT_FOLDER"
 GRACE_VARIABLE = "DEPLOYER_AGENT_GRACE_SECONDS"
 GRACE_SECONDS = 30.0
-# How long a run that has ended may hold its GPU while the server is away.
+# How long a run that has ended may hold its GPU while the server is away. SDKs that do not know
+# this setting, 0.24 for one, wait without end.
 FINISH_TIMEOUT_VARIABLE = "DEPLOYER_AGENT_FINISH_TIMEOUT_SECONDS"
 FINISH_TIMEOUT_SECONDS = 600.0
 # What the run's prologue goes by: where all runs keep their checkpoints, and which start of a

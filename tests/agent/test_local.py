@@ -146,7 +146,7 @@ def test_stop_after_a_killed_supervisor_ends_agent_and_run(bench: Bench, place: 
     assert place.list_agents() == [lost]
     assert place.stop([agent.name]) == [agent.name]
     assert left(agent.name) == []
-    assert [run.exit_code for run in bench.runs(path)] == [1]
+    assert [(run.state, run.exit_code) for run in bench.runs(path)] == [("preempted", 1)]
 
 
 def test_a_lost_agent_is_replaced_under_its_name(bench: Bench, place: LocalPlace) -> None:

@@ -67,6 +67,7 @@ def test_143_and_all_delivered_when_stopped_with_a_run(bench: Bench, number: int
     [run] = bench.runs(path)
     assert run.exit_code == 1  # the record that a `with wandb.init()` leaves when interrupted
     assert run.summary["loss"] == 1.0
+    assert run.state == "preempted"
 
 
 def test_143_when_stopped_before_the_first_run(bench: Bench) -> None:
@@ -85,6 +86,7 @@ def test_a_trainer_that_ignores_every_request_is_killed_after_the_grace_time(ben
     supervised.process.terminate()
     assert supervised.wait()[0] == 143
     assert supervised.left() == []
+    assert [(run.state, run.exit_code) for run in bench.runs(path)] == [("preempted", 255)]
 
 
 def test_78_for_a_key_that_the_server_refuses(bench: Bench) -> None:
@@ -198,7 +200,7 @@ def test_137_and_no_orphan_when_the_agent_is_killed(bench: Bench) -> None:
     child_of(supervised).kill()
     assert supervised.wait()[0] == 137
     assert supervised.left() == []
-    assert [run.exit_code for run in bench.runs(path)] == [1]
+    assert [(run.state, run.exit_code) for run in bench.runs(path)] == [("preempted", 1)]
 
 
 def test_a_second_supervisor_in_one_folder_is_refused(bench: Bench) -> None:
