@@ -8,6 +8,8 @@ import socket
 
 import pytest
 
+from tests.backend.client import Client as Sdk
+from tests.backend.client import grid
 from tests.conftest import FOREIGN_KEY, ServedBackend
 from tests.e2e.conftest import Project
 
@@ -150,6 +152,42 @@ def test_seed_is_refused_where_it_has_no_use(
         f"error: --seed: {plain_backend.url} draws without a seed",
         "hint: leave --seed out, or use --wandb embedded",
     ]
+
+
+def test_retries_are_refused_where_there_are_none(
+    project: Project, plain_backend: ServedBackend
+) -> None:
+    project.write_grid()
+    words = ("sweep", "create", "grid.yaml", "--retries", "2")
+    lines = fail(project, *words, code=2, **plain_backend.environment)
+    assert lines[-2:] == [
+        f"error: --retries: {plain_backend.url} gives a run that failed no other attempt",
+        "hint: leave --retries out, or use --wandb embedded",
+    ]
+
+
+def test_doubled_and_missing_steps_end_with_3(
+    project: Project, plain_backend: ServedBackend
+) -> None:
+    sdk = Sdk.of(plain_backend, "doubled")
+    sweep = sdk.create_sweep(grid(lr=[1]))
+    (command,) = sdk.heartbeat(sdk.create_agent(sweep))
+    run = command["run_id"]
+    sdk.init_run(run, config=json.dumps(command["args"]))
+    sdk.log(run, [{"_step": step} for step in (0, 1, 1, 2, 3, 5)])
+    sdk.finish(run)
+    path = f"{sdk.entity}/doubled/{sweep}"
+    done = project.run("results", path, "--verify", code=3, **plain_backend.environment)
+    assert done.stdout == (
+        "verified 6 rows of 1 finished runs, 1 steps doubled, 1 gaps, "
+        f"first doubled: step 1 of {run}, first gap: between steps 3 and 5 of {run}\n"
+    )
+    assert done.stderr.splitlines() == [
+        f"error: {path}: steps are doubled or missing",
+        f"hint: deployer results {path}",
+    ]
+    healed = project.run("heal", path, **plain_backend.environment)
+    assert healed.stderr.splitlines()[-1] == f"{path}: nothing to run again"
 
 
 def test_backend_that_never_was(project: Project) -> None:
