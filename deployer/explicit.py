@@ -74,15 +74,22 @@ def build_list_config(
     """Return a sweep that runs exactly these configurations with the trainer of `config`.
 
     A configuration is {top name: value or nested mapping}, as the agent gives it to the trainer.
+    Of a sweep that is a list already the command can do it.
     """
     kept = {key: value for key, value in config.items() if key not in _SEARCH_KEYS}
+    command = list(config.get("command") or DEFAULT_COMMAND)
+    values = [dict(c) for c in configurations]
+    if parameter := find_list_parameter(config):
+        values = [value[parameter] for value in values]
+    else:
+        command = list(build_command(command))
     return {
         "name": name,
         "description": description,
         **kept,
         "method": "grid",
-        "command": list(build_command(config.get("command") or DEFAULT_COMMAND)),
-        "parameters": {PARAMETER: {"values": [dict(c) for c in configurations]}},
+        "command": command,
+        "parameters": {parameter or PARAMETER: {"values": values}},
     }
 
 

@@ -12,7 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from deployer.configurations import configuration_key, flatten_configuration, list_parameters
-from deployer.explicit import PARAMETER, build_list_config, list_configurations
+from deployer.explicit import (
+    PARAMETER,
+    build_list_config,
+    find_list_parameter,
+    list_configurations,
+)
 from deployer.parameters import parse_parameters
 from deployer.results import ACTIVE_STATES, WAITING_STATES, build_results, is_done
 from deployer.server import Server
@@ -48,7 +53,7 @@ class Healing:
 def heal_sweep(server: Server, path: SweepPath) -> Healing:
     """Set going what is missing of a sweep; calling it again makes no second follow-up.
 
-    Raises WandbError.
+    Of a follow-up its original is healed, so that one place counts all. Raises WandbError.
     """
     if server.can_requeue:
         snapshot = get_snapshot(server.client, path)
@@ -56,8 +61,10 @@ def heal_sweep(server: Server, path: SweepPath) -> Healing:
             return Healing(path, 0)
         return Healing(path, requeue_sweep(server.client, path, uuid.uuid4().hex))
     original, follow_ups = _read_family(server, path)
+    if origin := _origin(original.sweep):
+        return heal_sweep(server, origin)
     whole = merge_follow_ups(original, follow_ups)
-    missing = list_missing(whole, _planned(follow_ups))
+    missing = list_missing(whole, _planned(original.sweep, follow_ups))
     unknown = _count_unknown(whole, len(missing))
     if not missing:
         going = [f.sweep.path for f in follow_ups if not f.sweep.ended]
@@ -135,7 +142,9 @@ def _count_unknown(snapshot: Snapshot, missing: int) -> int:
 def _as_own(sweep: SweepInfo, runs: Sequence[RunInfo], run: RunInfo) -> RunInfo:
     """Return a follow-up's run as if the original had handed it out."""
     chosen = run.config.get(PARAMETER)
-    own = replace(run, config=dict(chosen) if isinstance(chosen, Mapping) else run.config)
+    own = run
+    if isinstance(chosen, Mapping) and not find_list_parameter(sweep.config):
+        own = replace(run, config=dict(chosen))
     names = list_parameters(sweep.config)
     key = _key(own.config, names)
     place = next(
@@ -153,9 +162,12 @@ def _key(configuration: Mapping[str, Any], names: tuple[str, ...]) -> Hashable:
     return configuration_key(flatten_configuration(configuration, names))
 
 
-def _planned(follow_ups: Sequence[Snapshot]) -> list[dict[str, Any]]:
-    """Return what open follow-ups run or will run, all of their lists."""
-    return [c for f in follow_ups if not f.sweep.ended for c in list_configurations(f.sweep.config)]
+def _planned(sweep: SweepInfo, follow_ups: Sequence[Snapshot]) -> list[dict[str, Any]]:
+    """Return what open follow-ups run or will run, all of their lists, as the original's."""
+    open_ = [f.sweep.config for f in follow_ups if not f.sweep.ended]
+    listed = [c for config in open_ for c in list_configurations(config)]
+    name = find_list_parameter(sweep.config)
+    return [{name: c} for c in listed] if name else listed
 
 
 def _read_family(server: Server, path: SweepPath) -> tuple[Snapshot, list[Snapshot]]:
@@ -168,6 +180,12 @@ def _read_family(server: Server, path: SweepPath) -> tuple[Snapshot, list[Snapsh
 
 def _describe(path: SweepPath) -> str:
     return f"{MARK}{path}"
+
+
+def _origin(sweep: SweepInfo) -> SweepPath | None:
+    """Return the sweep that a follow-up heals."""
+    parts = sweep.description.removeprefix(MARK).split("/")
+    return SweepPath(*parts) if sweep.description.startswith(MARK) and len(parts) == 3 else None
 
 
 def _create(server: Server, sweep: SweepInfo, missing: list[dict[str, Any]]) -> SweepPath:

@@ -101,6 +101,33 @@ def test_what_failed_in_a_follow_up_gets_another(plain_backend: ServedBackend) -
     )
 
 
+def test_a_list_is_healed_by_a_shorter_list(plain_backend: ServedBackend) -> None:
+    server, sdk = connect(plain_backend)
+    chosen = [{"lr": 0.1}, {"lr": 0.2}, {"lr": 0.3}]
+    sweep = sdk.create_sweep({**grid(mine=chosen), "command": ["run", "${args_json}"]})
+    path = SweepPath(sdk.entity, sdk.project, sweep)
+    (done,) = work(sdk, sweep, 0)
+    sdk.set_state(sweep, "FINISHED")
+    healing = heal_sweep(server, path)
+    assert heal_sweep(server, path).sweep_path == healing.sweep_path
+    assert get_sweep(server.client, healing.sweep_path).config["command"][0] == "run"
+    rest = work(sdk, healing.sweep_path.sweep_id, 0, 0)
+    assert [c["mine"] for c in (done, *rest)] == chosen
+    assert coverage(server, path).complete
+
+
+def test_healing_a_follow_up_heals_its_original(plain_backend: ServedBackend) -> None:
+    server, sdk = connect(plain_backend)
+    sweep = sdk.create_sweep(grid(lr=[0.1, 0.2]))
+    path = SweepPath(sdk.entity, sdk.project, sweep)
+    sdk.set_state(sweep, "FINISHED")
+    first = heal_sweep(server, path).sweep_path
+    sdk.set_state(first.sweep_id, "CANCELED")
+    second = heal_sweep(server, first)
+    assert (second.count, second.created) == (2, True)
+    assert get_sweep(server.client, second.sweep_path).description.endswith(str(path))
+
+
 def test_of_a_random_sweep_the_failed_draws_run_again(plain_backend: ServedBackend) -> None:
     server, sdk = connect(plain_backend)
     config = {
