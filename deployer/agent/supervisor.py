@@ -45,6 +45,7 @@ class Supervisor:
         self.asked_to: Optional[Ending] = None
         self.exit_statuses: Dict[int, int] = {}
         self.deliveries: Dict[int, Errand] = {}
+        self.leaving = False
         self.status = StatusFile(settings)
         self.log = AgentLog()
 
@@ -159,6 +160,7 @@ class Supervisor:
     def _leave_nothing(self) -> None:
         if self.asked_to is INTERRUPTED:
             self.status.change(state="stopping")
+        self.leaving = True
         for process_id in self.deliveries:
             send_signal(process_id, signal.SIGKILL)
         task = build_task(self.settings, self.environment["WANDB_API_KEY"])
@@ -186,7 +188,7 @@ class Supervisor:
     def _read_log(self, reader: LogReader) -> None:
         for line in reader.read_lines():
             if self.log.read_line(line):
-                if not self.log.busy:
+                if not self.log.busy and not self.leaving:
                     self._deliver(self.log.last_run_id)
                 sweep_id = self.settings.sweep_path.rpartition("/")[2]
                 run_id = newest_run(self.settings.folder, sweep_id) if self.log.busy else None
