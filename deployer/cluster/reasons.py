@@ -60,7 +60,8 @@ def explain_pod_end(pod: Manifest) -> str:
     """Say why a pod has ended: evicted, killed for its memory, or what its supervisor said last."""
     status = pod["status"]
     terminated = find_container_state(pod, "terminated") or {}
-    if terminated.get("reason") == "OOMKilled":
+    # With exit code 0 it was a run that was killed: the supervisor saw to it.
+    if terminated.get("reason") == "OOMKilled" and terminated.get("exitCode"):
         return f"OOMKilled: more memory than its limit{_memory_limit(pod)}"
     if said := SUPERVISOR_SAID.search(terminated.get("message") or ""):
         return said.group(1).strip()
@@ -78,8 +79,10 @@ def explain_pod_end(pod: Manifest) -> str:
 def newest_causes(events: list[dict[str, Any]]) -> dict[str, str]:
     """Return the newest warning about each object, by the object's name."""
 
-    def when(event: Manifest) -> str:
-        return str(event.get("lastTimestamp") or event.get("eventTime") or "")
+    def when(event: Manifest) -> tuple[str, int]:
+        # Of several within a second the longest says most.
+        at = str(event.get("lastTimestamp") or event.get("eventTime") or "")
+        return at, len(event.get("message") or "")
 
     return {
         event["involvedObject"]["name"]: f"{event.get('reason', '')}: {event.get('message', '')}"

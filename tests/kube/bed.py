@@ -32,7 +32,7 @@ BIN = Path(sys.executable).parent
 SECTION = {
     "image": IMAGE,
     "python": sys.executable,
-    "cpu": "100m",
+    "cpu": "400m",
     "memory": "512Mi",
     "shared_memory": "16Mi",
     "gpu": 0,

@@ -158,7 +158,8 @@ def test_newest_warning_counts() -> None:
             "lastTimestamp": at,
         }
 
-    events = [event("2026-01-01T00:02:00Z", "new"), event("2026-01-01T00:01:00Z", "old")]
+    newest = "2026-01-01T00:02:00Z"
+    events = [event(newest, "new"), event(newest, "ew"), event("2026-01-01T00:01:00Z", "old")]
     assert newest_causes(events) == {NAME: "FailedCreate: new"}
 
 
