@@ -13,6 +13,8 @@ from tests.agent.conftest import Bench, wait_for
 from tests.agent.test_requeue import kill_everything, processes_of
 from tests.conftest import ServedBackend, serve_backend
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass
 class Outage:

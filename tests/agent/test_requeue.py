@@ -11,7 +11,10 @@ import psutil
 import pytest
 
 from deployer.agent.processes import send_signal
+from deployer.wandb_api import SweepPath
 from tests.agent.conftest import Bench, Supervised, wait_for
+
+pytestmark = pytest.mark.slow
 
 KINDS = ["plain", "deaf", "quitting", "forking", "forgetful"]
 
@@ -33,12 +36,14 @@ def kill_supervisor(supervised: Supervised) -> None:
 
 
 def end_by_stop(supervised: Supervised) -> None:
+    """Stop a supervisor as Kubernetes and `down` do."""
     supervised.process.terminate()
     assert supervised.wait()[0] == 143
     assert supervised.left() == []
 
 
 def end_by_agents_death(supervised: Supervised) -> None:
+    """Kill the `wandb agent` alone."""
     assert supervised.status is not None
     send_signal(supervised.status.agent_process_id or 0, signal.SIGKILL)
     assert supervised.wait()[0] == 137
@@ -53,11 +58,11 @@ def kill_everything(supervised: Supervised) -> None:
     wait_for(lambda: not supervised.left(), "the end of all processes")
 
 
-def finish(bench: Bench, path: object, steps: int) -> None:
+def finish(bench: Bench, path: SweepPath, steps: int) -> None:
     """Let a successor of the same name see the run through, and check all that it left."""
-    code, output = bench.start_with_own_key(path).wait()  # type: ignore[arg-type]
+    code, output = bench.start_with_own_key(path).wait()
     assert code == 0, output
-    run = bench.read_run(path)  # type: ignore[arg-type]
+    run = bench.read_run(path)
     assert (run.state, run.exit_code) == ("finished", 0)
     assert run.steps == tuple(range(steps)), output
 
@@ -106,14 +111,17 @@ def test_a_successor_clears_away_what_a_killed_supervisor_left(bench: Bench, kin
 
 
 def kill_trainer(supervised: Supervised) -> None:
-    for process in processes_of(supervised, "train.py"):
-        process.kill()
-    supervised.process.terminate()
-    supervised.wait()
+    """Kill a trainer, then stop its agent."""
+    _kill(supervised, "train.py")
 
 
 def kill_trainer_and_core(supervised: Supervised) -> None:
-    for process in processes_of(supervised, "train.py", "wandb-core"):
+    """Kill a trainer and, at the same moment, the process that delivers its data."""
+    _kill(supervised, "train.py", "wandb-core")
+
+
+def _kill(supervised: Supervised, *words: str) -> None:
+    for process in processes_of(supervised, *words):
         process.kill()
     supervised.process.terminate()
     supervised.wait()
@@ -129,8 +137,7 @@ def test_no_step_is_lost_or_doubled_by_a_kill(
     supervised = bench.start_with_own_key(path, **settings)
     bench.wait_for_step(4)
     (bench.folder / "hold").touch()
-    bench.wait_for_step(4)
-    time.sleep(0.05)  # what was logged is on disk after 0.01 s
+    time.sleep(0.05)  # the pause itself: what was logged is on disk after 0.01 s
     kill(supervised)
     assert len(bench.read_run(path).steps) < 5 or kill is not kill_everything
     (bench.folder / "hold").unlink()
