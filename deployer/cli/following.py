@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from deployer.errors import SweepFailed
 from deployer.healing import get_whole_snapshot
@@ -73,7 +74,8 @@ def show_outcome(server: Server, path: SweepPath, results: Results, output: str)
     """Show ranking, failures, coverage, best configuration and the page's address."""
     page = server.sweep_url(path)
     if output == "json":
-        show_json({**results_to_plain(results), "page": page})
+        failures = _failures_with_lines(server, path, results)
+        show_json({**results_to_plain(results), "failures": failures, "page": page})
         return
     show_results(results, output)
     tell = show if output == "table" else say
@@ -81,6 +83,19 @@ def show_outcome(server: Server, path: SweepPath, results: Results, output: str)
         tell(line)
     for line in build_summary_lines(results, page):
         tell(line)
+
+
+def _failures_with_lines(server: Server, path: SweepPath, results: Results) -> list[dict[str, Any]]:
+    """Return the failures with what each printed last; None beyond the first few."""
+    return [
+        {
+            **vars(row),
+            "last_lines": get_log_tail(server.client, path, row.run_id, FAILURE_LINES)
+            if number < SHOWN_FAILURES
+            else None,
+        }
+        for number, row in enumerate(results.failures)
+    ]
 
 
 def _failure_lines(server: Server, path: SweepPath, results: Results) -> Iterator[str]:

@@ -71,6 +71,9 @@ def test_a_broken_script_stops_the_sweep_and_says_why_once(project: Project) -> 
     reason = lines.index("stopped: 3 configurations failed before any finished")
     assert "with exit code 7 (lr=3, layers=1)" in lines[reason + 1]
     assert "  | no learning rate for mortals" in lines[reason + 2 : reason + 12]
+    failures = read(project, "results")["failures"]
+    assert {f["exit_code"] for f in failures} == {7}
+    assert all("no learning rate for mortals" in f["last_lines"] for f in failures)
     assert "stopped, since 3 configurations failed before any finished: 0/6" in done.stderr
 
 
@@ -131,6 +134,21 @@ def test_a_watcher_stops_twins_and_what_overshoots(
     assert sdk.sweep(sweep)["state"] == "FINISHED"
     done = project.run(*words[:3], **plain_backend.environment)
     assert "2/2 configurations finished, 0 duplicates, 0 lost\n" in done.stdout
+
+
+@pytest.mark.slow
+def test_after_the_machine_went_down_up_goes_on(project: Project) -> None:
+    project.write_grid(lrs="[1.0]")
+    path = project.run("sweep", "create", "grid.yaml").stdout.strip()
+    up = project.start("up", "grid.yaml", "--replicas", "2", "--wait")
+    wait_for(lambda: [a for a in read(project, "agents", "list", path) if a["run_id"]])
+    supervisors = [a["process_id"] for a in read(project, "agents", "list", path)]
+    for process_id in (up.pid, *supervisors, read(project, "backend", "status")["process_id"]):
+        os.kill(process_id, signal.SIGKILL)
+    up.communicate()
+    done = project.run("up", "grid.yaml", "--replicas", "2", "--wait")
+    assert f"continuing sweep {path}" in done.stderr
+    assert "2/2 configurations finished, 0 duplicates, 0 lost" in done.stdout
 
 
 @pytest.mark.slow
