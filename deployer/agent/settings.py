@@ -37,8 +37,10 @@ DEFAULTS = {
     # History goes out every 5 s instead of 15, and to the local file nearly at once instead of
     # every 15 s: a trainer that is killed must leave what it logged. SDKs that do not know one of
     # these ignore it (0.24 knows the first alone, so that a kill costs up to 5 s of history).
+    # 1 ms costs 1.8 % of a core. At 10 ms, 3 of 14 kills of wandb-core or of all lost the last row
+    # of a trainer with steps and checkpoints every 50 ms; at 1 ms none of 17 did.
     "WANDB_X_FILE_STREAM_TRANSMIT_INTERVAL": "5",
-    "WANDB_X_TRANSACTION_LOG_FLUSH_INTERVAL": "0.01",
+    "WANDB_X_TRANSACTION_LOG_FLUSH_INTERVAL": "0.001",
     "WANDB_ERROR_REPORTING": "false",
     "PYTHONUNBUFFERED": "1",
 }

@@ -137,7 +137,7 @@ def test_no_step_is_lost_or_doubled_by_a_kill(
     supervised = bench.start_with_own_key(path, **settings)
     bench.wait_for_step(4)
     (bench.folder / "hold").touch()
-    time.sleep(0.05)  # the pause itself: what was logged is on disk after 0.01 s
+    time.sleep(0.05)  # the pause itself: what was logged is on disk after 0.001 s
     kill(supervised)
     assert len(bench.read_run(path).steps) < 5 or kill is not kill_everything
     (bench.folder / "hold").unlink()
