@@ -31,9 +31,10 @@ def find_twins(sweep: SweepInfo, runs: Sequence[RunInfo]) -> tuple[RunInfo, ...]
     names = list_parameters(sweep.config)
     taken = set()
     twins = []
-    # What is finished counts first, then who came first.
+    # What is finished counts first, then who came first; servers list runs in order of creation,
+    # which decides within one second.
     by_age = sorted(
-        runs, key=lambda r: (not is_done(sweep, r.state), r.created_at or math.inf, r.run_id)
+        runs, key=lambda run: (not is_done(sweep, run.state), run.created_at or math.inf)
     )
     for run in by_age:
         flat = flatten_configuration(run.config, names)

@@ -21,6 +21,8 @@ from deployer.plan import Plan, build_plan
 from deployer.wandb_api import SweepPath, get_sweep
 from tests.agent.conftest import Bench, wait_for
 
+pytestmark = pytest.mark.slow
+
 
 def build(bench: Bench, path: SweepPath, replicas: int = 1) -> tuple[Plan, dict[str, str]]:
     """Plan agents for a sweep, and give each the owner's key."""

@@ -18,6 +18,8 @@ from deployer.wandb_api import get_sweep, set_sweep_state
 from tests.agent.conftest import PATIENCE_SECONDS, Bench, Supervised, wait_for
 from tests.conftest import FOREIGN_KEY, serve_backend
 
+pytestmark = pytest.mark.slow
+
 MEMORY_GOAL_BYTES = 20 << 20
 
 
