@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from deployer.errors import KubeError, WandbError, WatchTimeout
 from deployer.guarding import find_twins, is_overshooting
+from deployer.joining import join_runs
 from deployer.place import Agent, Place
 from deployer.results import ACTIVE_STATES, Results, Row, build_results, run_seconds
 from deployer.wandb_api import AgentInfo, Client, RunInfo, Snapshot, SweepInfo, SweepPath
@@ -35,6 +36,8 @@ class AgentStatus:
     gpu: str
     reason: str
     exit_code: int | None
+    node: str = ""
+    restarts: int = 0
 
 
 @dataclass(frozen=True)
@@ -164,7 +167,7 @@ def get_status(
 ) -> Status:
     """Read the sweep from its server and its agents from their place, once."""
     snapshot: Snapshot = read_snapshot(client, path)
-    agents = tuple(place.list_agents(str(path)))
+    agents = join_runs(place.list_agents(str(path)), snapshot.runs)
     others = count_other_agents(snapshot.agents, len(agents), now)
     return summarise_status(snapshot.sweep, snapshot.runs, agents, others, expected, now)
 
@@ -235,4 +238,6 @@ def _summarise_agent(agent: Agent, titles: Mapping[str, str]) -> AgentStatus:
         gpu=agent.gpu,
         reason=agent.reason,
         exit_code=agent.exit_code,
+        node=agent.node,
+        restarts=agent.restarts,
     )

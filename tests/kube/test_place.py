@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from deployer.errors import KubeError
 from deployer.kube import CONFIG_MAP, JOB, POD, SECRET
 from deployer.names import build_selector
 from deployer.server import Server
 from deployer.up import end_agents
-from tests.kube.bed import Bed, make_bed, serve_for_pods
+from deployer.watch import get_status
+from tests.kube.bed import SECTION, Bed, make_bed, serve_for_pods
 from tests.kube.cluster import Cluster
 from tests.kube.tenants import make_tenant
 
@@ -62,6 +69,8 @@ def test_scale_drain_and_stop(bed: Bed) -> None:
     bed.start(path, 3)
     bed.wait_for(lambda: bed.results(path).coverage.running == 3, "three runs")
     assert bed.states(path) == ["running"] * 3
+    status = get_status(bed.server.client, bed.place, path, 3, time.time())
+    assert len({agent.run_id for agent in status.agents} - {None}) == 3
     first, second, third = (agent.name for agent in bed.place.list_agents(str(path)))
 
     bed.place.drain([second])
@@ -162,3 +171,45 @@ def test_full_quota_is_said_while_an_agent_waits(bed: Bed) -> None:
     assert any(reason.startswith("FailedCreate: Error creating: pods") for reason in reasons)
     end_agents(bed.place, str(path))
     assert list_left(bed) == []
+
+
+def test_one_command_from_file_to_ranking(bed: Bed, cluster: Cluster, namespace: str) -> None:
+    sweep = {
+        "program": "train.py",
+        "project": "kube-cli",
+        "method": "grid",
+        "metric": {"name": "loss", "goal": "minimize"},
+        "parameters": {"lr": {"values": [0.3, 0.1, 0.2]}},
+    }
+    (bed.folder / "sweep.yaml").write_text(yaml.safe_dump(sweep))
+    section = {**SECTION, "namespace": namespace}
+    config = {"on": "kubernetes", "replicas": 2, "kubernetes": section}
+    (bed.folder / "deployer.yaml").write_text(yaml.safe_dump(config))
+
+    def deployer(*arguments: str) -> subprocess.CompletedProcess[str]:
+        kubeconfig = cluster.folder.path / f"tenant-{namespace}.kubeconfig"
+        return subprocess.run(
+            [sys.executable, "-m", "deployer", *arguments],
+            cwd=bed.folder,
+            env={
+                **os.environ,
+                "KUBECONFIG": str(kubeconfig),
+                "WANDB_BASE_URL": bed.server.url,
+                "WANDB_API_KEY": bed.server.client.key,
+            },
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    ran = deployer("up", "sweep.yaml", "--wait")
+    assert ran.returncode == 0, ran.stderr
+    assert "3/3" in ran.stdout
+    agents = json.loads(deployer("agents", "list", "-o", "json").stdout)
+    assert [(a["state"], a["exit_code"], a["node"]) for a in agents] == [("ended", 0, "node-0")] * 2
+    logs = deployer("agents", "logs").stdout
+    assert sum("trained with" in line for line in logs.splitlines()) == 3
+    down = deployer("down")
+    assert down.returncode == 0, down.stderr
+    assert list_left(bed) == []
+    assert bed.server.client.key not in ran.stdout + ran.stderr + logs
