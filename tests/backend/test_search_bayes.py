@@ -177,6 +177,8 @@ def test_grid_and_random_start_no_process() -> None:
 OWNER = """
 import time
 from deployer.backend.search.engine import SearchEngine
+
+pytestmark = pytest.mark.slow
 if __name__ == "__main__":
     engine = SearchEngine()
     config = {"method": "bayes", "metric": {"name": "l"}, "parameters": {"a": {"value": 1}}}

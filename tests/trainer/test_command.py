@@ -18,6 +18,8 @@ from tests.trainer.conftest import start_trainer
 from tests.trainer.test_train import assert_equal_states
 from trainer.__main__ import main
 
+pytestmark = pytest.mark.slow
+
 # Long enough to be interrupted, as short as can be otherwise.
 LONG = ("--no_wandb", "--device=cpu", "--epochs=100", "--train_limit=256", "--dropout=0.2")
 
