@@ -110,15 +110,21 @@ def translate_error(error: Exception, attempt: Attempt) -> KubeError:
     """Return what the user is told; the server's own sentence stays as it is."""
     if isinstance(error, ApiException) and error.status:
         return _translate_answer(error, attempt)
-    cause = error.__cause__ or error.__context__ if isinstance(error, ApiException) else error
-    while isinstance(cause, http.MaxRetryError) and cause.reason:
-        cause = cause.reason
-    cause = cause if isinstance(cause, CATCHABLE) else error
+    cause = _find_cause(error)
     said, hint = next((said, hint) for kind, said, hint in TROUBLES if isinstance(cause, kind))
     where = f" (context {attempt.context})" if attempt.context else ""
     return KubeError(
         f"{attempt.words}: {attempt.server}{where}: {said}", attempt.hint(hint), status=0
     )
+
+
+def _find_cause(error: Exception) -> Exception:
+    """Return what the client's own exceptions wrap."""
+    cause: BaseException | None = error
+    while isinstance(cause, ApiException | http.MaxRetryError):
+        inner = cause.reason if isinstance(cause, http.MaxRetryError) else None
+        cause = inner or cause.__cause__ or cause.__context__
+    return cause if isinstance(cause, CATCHABLE) else error
 
 
 def _translate_answer(error: ApiException, attempt: Attempt) -> KubeError:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from kubernetes.client import exceptions as client
 from kubernetes.config.config_exception import ConfigException
 from kubernetes.dynamic import exceptions as dynamic
@@ -117,6 +118,15 @@ def test_nobody_listens(tmp_path: Path, cluster: Cluster) -> None:
     )
     assert caught.value.hint == "kubectl cluster-info --context proxy"
     assert caught.value.passing
+
+
+def test_certificate_that_nobody_vouches_for(cluster: Cluster, tmp_path: Path) -> None:
+    content = yaml.safe_load(cluster.kubeconfig.read_text())
+    server = content["clusters"][0]["cluster"]["server"]
+    content["clusters"][0]["cluster"] = {"server": server}
+    (tmp_path / "config").write_text(yaml.safe_dump(content))
+    with pytest.raises(KubeError, match="its certificate is not trusted"):
+        open_door(tmp_path / "config", "default").list_objects(JOB)
 
 
 def test_kubeconfig_is_read_as_kubectl_does(cluster: Cluster, tmp_path: Path) -> None:
