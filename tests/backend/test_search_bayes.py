@@ -19,6 +19,8 @@ from deployer.backend.search.runs import SearchRun
 from deployer.backend.search.suggest import random_point, suggest
 from deployer.parameters import parse_parameters
 
+pytestmark = pytest.mark.slow
+
 PARAMETERS = {
     "lr": {"distribution": "log_uniform_values", "min": 1e-5, "max": 1.0},
     "deep": {
@@ -177,8 +179,6 @@ def test_grid_and_random_start_no_process() -> None:
 OWNER = """
 import time
 from deployer.backend.search.engine import SearchEngine
-
-pytestmark = pytest.mark.slow
 if __name__ == "__main__":
     engine = SearchEngine()
     config = {"method": "bayes", "metric": {"name": "l"}, "parameters": {"a": {"value": 1}}}
