@@ -57,6 +57,13 @@ class Server:
         """Return the address of a sweep's page for people."""
         return build_sweep_url(self.url, path)
 
+    @property
+    def login_hint(self) -> str:
+        """Say which key opens the results page, where it is not the user's own W&B log-in."""
+        from deployer.backend.folder import KEY_FILE
+
+        return f" (log in with the key in {backend_folder() / KEY_FILE})" if self.embedded else ""
+
     def describe(self) -> str:
         """Say where to in one line."""
         kind = "embedded W&B backend" if self.embedded else "W&B server"

@@ -25,7 +25,8 @@ def apply_chunk(
 ) -> dict[str, Any]:
     """Store one chunk of a run's stream and return the reply; `stopped` asks the run to stop."""
     backend.presence.seen("run", run.id)
-    run = _revived(db, change_run(db, run, heartbeat_at=backend.now(), vanished_at=None))
+    run = change_run(db, run, heartbeat_at=backend.now(), vanished_at=None)
+    run = _revived(db, run, ended="complete" in chunk)
     for name, part in (chunk.get("files") or {}).items():
         run = _apply_file(backend, db, run, name, part)
     if not run.ended_at:
@@ -33,9 +34,10 @@ def apply_chunk(
     return {"stopped": True} if run.stop_requested_at and not run.ended_at else {}
 
 
-def _revived(db: Connection, run: Run) -> Run:
-    """Set a run going again that was only silent, if nobody else has it yet."""
-    if run.queued and run.exit_code is None and last_cause(db, run) == "node":
+def _revived(db: Connection, run: Run, ended: bool) -> Run:
+    """Take a run back that was only silent, or whose exit record is late, if nobody has it yet."""
+    believed = ("node", "signal") if ended else ("node",)
+    if run.queued and run.exit_code is None and last_cause(db, run) in believed:
         reopen_attempt(db, run)
         return change_run(db, run, state="running", queued=0, ended_at=None)
     return run

@@ -28,7 +28,7 @@ from deployer.render import say, show, show_json, show_table
 from deployer.selection import open_sweep
 from deployer.server import connect
 from deployer.views import show_sweep, sweep_to_plain
-from deployer.wandb_api import get_sweep, list_sweeps, set_sweep_state
+from deployer.wandb_api import get_sweep, list_projects, list_sweeps, set_sweep_state
 
 app = typer.Typer(rich_markup_mode=None, help="Create, list and steer sweeps.")
 
@@ -81,12 +81,15 @@ def list_(
     project: ProjectOption = None,
     output: OutputOption = "table",
 ) -> None:
-    """List a project's sweeps, newest first."""
+    """List sweeps, newest first: a project's, or without --project those of all projects."""
     check_output(output)
     config = read_config(Flags(wandb=wandb, entity=entity, project=project))
     server = connect(config)
     owner = config.entity_for(None, server.viewer.entity)
-    found = list_sweeps(server.client, owner, config.project_for(None, None))
+    chosen = config.project or config.file_project
+    names = (chosen,) if chosen else list_projects(server.client, owner)
+    found = [sweep for name in names for sweep in list_sweeps(server.client, owner, name)]
+    found.sort(key=lambda sweep: sweep.created_at or 0.0, reverse=True)
     if output == "json":
         show_json([sweep_to_plain(info) for info in found])
         return

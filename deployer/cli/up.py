@@ -99,7 +99,7 @@ def _make(
     for warning in (*sweep.warnings, *made.warnings):
         say(f"warning: {warning}")
     say(f"{'created' if made.created else 'continuing'} sweep {made.path}")
-    say(f"results page: {server.sweep_url(made.path)}")
+    say(f"results page: {server.sweep_url(made.path)}{server.login_hint}")
     return server, sweep, made.path
 
 

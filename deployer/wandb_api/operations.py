@@ -123,6 +123,19 @@ def list_sweeps(client: Client, entity: str, project: str) -> tuple[SweepInfo, .
         variables["cursor"] = cursor
 
 
+def list_projects(client: Client, entity: str) -> tuple[str, ...]:
+    """Return the names of an entity's projects, newest first."""
+    found: list[str] = []
+    variables: dict[str, Any] = {"entity": entity, "perPage": SWEEPS_PER_PAGE}
+    while True:
+        page = client.execute(queries.LIST_PROJECTS, variables).get("models") or {}
+        found += [str(node["name"]) for node in _nodes(page)]
+        cursor = _next_cursor(page)
+        if not cursor:
+            return tuple(found)
+        variables["cursor"] = cursor
+
+
 def set_sweep_state(client: Client, sweep: SweepInfo, state: str) -> None:
     """Set RUNNING, PAUSED, FINISHED (no new runs) or CANCELED (runs are killed too)."""
     client.execute(

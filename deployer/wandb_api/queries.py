@@ -56,6 +56,15 @@ query SweepRuns(
 }}
 """
 
+LIST_PROJECTS = """
+query GetProjects($entity: String, $perPage: Int, $cursor: String) {
+  models(entityName: $entity, first: $perPage, after: $cursor) {
+    pageInfo { hasNextPage endCursor }
+    edges { node { name } }
+  }
+}
+"""
+
 LIST_SWEEPS = f"""
 query GetSweeps($entity: String!, $project: String!, $perPage: Int!, $cursor: String) {{
   project(name: $project, entityName: $entity) {{

@@ -155,6 +155,19 @@ def test_a_silent_run_comes_back_to_life_unless_somebody_has_it(bench: Bench) ->
     assert (bench.run(name).state, bench.causes(name)) == ("running", [None])
 
 
+def test_an_exit_record_that_is_very_late_spares_another_attempt(bench: Bench) -> None:
+    agent = bench.agent(bench.sweep())
+    name = bench.take(agent)
+    bench.beat(agent)
+    bench.seconds += bench.backend.patience.exit_record_seconds
+    bench.beat(agent)
+    assert bench.causes(name) == ["signal"]
+    bench.send(name)
+    assert bench.run(name).state == "preempted"
+    bench.send(name, complete=True, exitcode=0)
+    assert (bench.run(name).state, bench.causes(name)) == ("finished", ["finished"])
+
+
 def test_what_a_dead_agent_never_began_goes_to_the_next(bench: Bench) -> None:
     sweep = bench.sweep()
     name = bench.beat(bench.agent(sweep))["run_id"]
