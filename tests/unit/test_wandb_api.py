@@ -23,6 +23,7 @@ from deployer.wandb_api import (
     get_snapshot,
     get_sweep,
     get_viewer,
+    list_projects,
     list_sweeps,
     parse_sweep_path,
     set_sweep_state,
@@ -236,6 +237,7 @@ def test_a_sweeps_life_on_a_real_server(served: ServedBackend) -> None:
     assert info.expected == 2
     assert not info.ended
     assert [s.path for s in list_sweeps(client, viewer.entity, project)] == [path]
+    assert project in list_projects(client, viewer.entity)
     snapshot = get_snapshot(client, path)
     assert (snapshot.sweep, snapshot.runs, snapshot.agents) == (info, (), ())
     set_sweep_state(client, info, "FINISHED")
