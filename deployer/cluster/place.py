@@ -94,10 +94,11 @@ class KubernetesPlace:
 
     def stop(self, names: Sequence[str]) -> Sequence[str]:
         """Interrupt agents, wait until nothing of them is left; return those that were alive."""
-        found = self._find(names)
+        there, wanted = self._look(None), set(names)
+        found = [s for s in there if s.name in wanted]
         now = self.kube.now()
         alive = [s.name for s in found if build_agent(s, {}, now).alive]
-        remove_agents(self.kube, found, self._sleep)
+        remove_agents(self.kube, found, self._sleep, there)
         return alive
 
     def forget(self, sweep_path: str | None = None) -> None:

@@ -10,9 +10,10 @@ from deployer.cluster.many import do_all
 from deployer.cluster.sighting import Sighting, is_lost, name_of, path_of
 from deployer.errors import KubeError
 from deployer.kube import CONFIG_MAP, JOB, POD, SECRET, Kind, Kube, Manifest, kind_of
-from deployer.names import AGENT_LABEL, build_label, build_selector
+from deployer.names import AGENT_LABEL, build_label, build_selector, sweep_id
 
 POLL_SECONDS = 0.5
+POLL_SECONDS_EACH = 0.003  # as long as a pod's end takes the server
 # Beyond its grace time a pod still takes a moment until its node has said so.
 PATIENCE_SECONDS = 60.0
 AGENTS_PER_REQUEST = 200  # a selector is part of the address
@@ -26,37 +27,54 @@ KEPT = (
 
 
 def remove_agents(
-    kube: Kube, sightings: Sequence[Sighting], sleep: Callable[[float], None]
+    kube: Kube,
+    sightings: Sequence[Sighting],
+    sleep: Callable[[float], None],
+    among: Sequence[Sighting] = (),
 ) -> None:
     """Delete Jobs and pods and wait until they are gone; pods of lost nodes are not waited for.
 
-    Raises KubeError if something stays.
+    `among` is all that there is, if known: whole sweeps then go with one request. Raises KubeError
+    if something stays.
     """
-    for selector in build_selectors(sightings):
+    selectors = build_selectors(sightings, among)
+    for selector in selectors:
         # The Jobs first, so that none of them replaces a pod.
         kube.delete_collection(JOB, selector)
         kube.delete_collection(POD, selector)
     grace = max((_grace_seconds(s) for s in sightings), default=0.0)
     deadline = time.monotonic() + grace + PATIENCE_SECONDS
-    while left := _list_left(kube, sightings):
+    while left := _list_left(kube, selectors):
         pods = [one for one in left if kind_of(one) == POD]
         free_lost_pods(kube, [pod for pod in pods if is_lost(pod, kube.now())])
         if time.monotonic() > deadline:
             _complain(kube, left)
-        sleep(POLL_SECONDS)
+        # Listing many costs the server what it needs to delete them.
+        sleep(POLL_SECONDS + len(left) * POLL_SECONDS_EACH)
 
 
-def build_selectors(sightings: Sequence[Sighting]) -> list[str]:
+def build_selectors(sightings: Sequence[Sighting], among: Sequence[Sighting] = ()) -> list[str]:
     """Return the selectors of these agents and no others."""
-    by_sweep: dict[str, set[str]] = {}
+    wanted, there = _labels_by_sweep(sightings), _labels_by_sweep(among)
+    selectors = []
+    for path, labels in wanted.items():
+        # Short ids of different projects may be equal.
+        alike = [other for other in there if sweep_id(other) == sweep_id(path)]
+        of_sweep = build_selector(path, "agent")
+        if alike == [path] and there[path] == labels:
+            selectors.append(of_sweep)
+            continue
+        parts = _split(sorted(labels))
+        selectors += [f"{of_sweep},{AGENT_LABEL} in ({','.join(part)})" for part in parts]
+    return selectors
+
+
+def _labels_by_sweep(sightings: Sequence[Sighting]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
     for sighting in sightings:
         item = sighting.job or sighting.pods[0]
-        by_sweep.setdefault(path_of(item), set()).add(build_label(sighting.name))
-    return [
-        f"{build_selector(path, 'agent')},{AGENT_LABEL} in ({','.join(some)})"
-        for path, labels in by_sweep.items()
-        for some in _split(sorted(labels))
-    ]
+        found.setdefault(path_of(item), set()).add(build_label(sighting.name))
+    return found
 
 
 def free_lost_pods(kube: Kube, pods: Sequence[Mapping[str, Any]]) -> None:
@@ -102,10 +120,10 @@ def _split(labels: Sequence[str]) -> Iterator[Sequence[str]]:
     return (labels[start : start + AGENTS_PER_REQUEST] for start in starts)
 
 
-def _list_left(kube: Kube, sightings: Sequence[Sighting]) -> list[Manifest]:
+def _list_left(kube: Kube, selectors: Sequence[str]) -> list[Manifest]:
     return [
         item
-        for selector in build_selectors(sightings)
+        for selector in selectors
         for kind in (JOB, POD)
         for item in kube.list_objects(kind, selector)
     ]
