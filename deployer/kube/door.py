@@ -23,6 +23,7 @@ from deployer.kube.kinds import ACCESS_REVIEW, Kind, Manifest, kind_of
 T = TypeVar("T")
 FIELD_MANAGER = "deployer"
 TIMEOUTS_SECONDS = (5.0, 30.0)  # to connect, to answer
+COLLECTION_PATIENCE = 10  # times as long: the server answers once all 1,000 are deleted
 MERGE_PATCH = "application/merge-patch+json"
 DISCOVERY_LIFE_SECONDS = 6 * 3600.0  # as kubectl keeps it
 
@@ -150,7 +151,12 @@ class Kube:
     def delete_collection(self, kind: Kind, selector: str, propagation: str = "Background") -> None:
         """Delete all objects of a kind that have these labels, with one request."""
         assert selector  # without one it would delete everybody's
-        options = {"label_selector": selector, "propagation_policy": propagation}
+        connect, answer = self._timeouts_seconds
+        options = {
+            "label_selector": selector,
+            "propagation_policy": propagation,
+            "_request_timeout": (connect, answer * COLLECTION_PATIENCE),
+        }
         self._send("deletecollection", kind, "", "delete", options)
 
     def is_allowed(self, verb: str, kind: Kind, subresource: str = "") -> bool:
@@ -210,8 +216,7 @@ class Kube:
             answer = getattr(resource, method)(
                 namespace=namespace,
                 serialize=False,
-                _request_timeout=self._timeouts_seconds,
-                **options,
+                **{"_request_timeout": self._timeouts_seconds, **options},
             )
             # Read here: an answer can be cut off after its head.
             content = json.loads(answer.data)
