@@ -141,14 +141,16 @@ def forecast_end(
 def finishing_pace(runs: Sequence[RunInfo], agents: int) -> tuple[float, float] | None:
     """Return when the last run finished and the seconds from one finish to the next.
 
-    It has everything in it: starting the SDK, the agent's polls, data that is loaded again. None
-    until each agent has finished two, so that the first starts do not count as pace.
+    It has everything in it: starting the SDK, the agent's polls, data that is loaded again. The
+    median of whole rounds, so that a night without agents does not count. None until each agent
+    has finished two.
     """
     ends = sorted(r.heartbeat_at for r in runs if r.state == "finished" and r.heartbeat_at)
     recent = ends[-4 * agents - 1 :]
     if len(recent) <= 2 * agents:
         return None
-    return recent[-1], (recent[-1] - recent[0]) / (len(recent) - 1)
+    rounds = [later - end for end, later in zip(recent, recent[agents:], strict=False)]
+    return recent[-1], statistics.median(rounds) / agents
 
 
 def count_other_agents(server_agents: Sequence[AgentInfo], ours: int, now: float) -> int:
