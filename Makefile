@@ -24,6 +24,14 @@ DATA_NOTE := true
 endif
 export DEPLOYER_TEST_DATA
 
+# The tests on a cluster start real nodes, which takes root; they run one after another.
+ifeq ($(shell id -u),0)
+CLUSTER_TESTS := $(BIN)/python -m tests.kube.control_plane.binaries && \
+	$(BIN)/pytest --durations=10 tests/kube -m "not full"
+else
+CLUSTER_TESTS := echo "not run: the tests on a cluster (tests/kube) need root"
+endif
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check test test-full bench format clean
 
@@ -58,11 +66,13 @@ test: $(SETUP) ## every test
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy
-	@$(BIN)/pytest -n 4 --durations=10 -m "not full $(WITHOUT_DATA)"
+	@$(BIN)/pytest -n 3 --durations=10 --ignore tests/kube -m "not full $(WITHOUT_DATA)"
+	@$(CLUSTER_TESTS)
 	@$(DATA_NOTE)
 
 test-full: $(SETUP) ## repeated faults: about an hour
-	@$(BIN)/pytest -n 4 --durations=10 -m full
+	@$(BIN)/pytest -n 3 --durations=10 --ignore tests/kube -m full
+	@$(BIN)/pytest --durations=10 tests/kube -m full
 
 bench: $(SETUP) ## benchmarks: ratios within one run
 	@$(BIN)/python -m tests.bench
