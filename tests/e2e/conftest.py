@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 TRAINER = """
-import argparse, sys
+import argparse, os, sys, time
 import wandb
 
 parser = argparse.ArgumentParser()
@@ -25,6 +25,8 @@ if arguments.lr > arguments.fail_above:
     print("no learning rate for mortals", flush=True)
     run.finish(exit_code=7)
     sys.exit(7)
+while os.path.exists("hold"):
+    time.sleep(0.1)
 for step in range(3):
     run.log({"loss": arguments.lr * arguments.layers / (step + 1)})
 run.finish()

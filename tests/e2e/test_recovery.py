@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.backend.client import Client as Sdk
@@ -30,6 +31,13 @@ def wait_for(found: Callable[[], Any]) -> Any:
     return answer
 
 
+def kill_with_children(process_id: int) -> None:
+    """Kill a supervisor with its agent and its run, as the loss of a machine does."""
+    supervisor = psutil.Process(process_id)
+    for process in (supervisor, *supervisor.children(recursive=True)):
+        process.kill()
+
+
 def read(project: Project, *words: str, **environment: str) -> Any:
     return json.loads(project.run(*words, "-o", "json", **environment).stdout)
 
@@ -37,6 +45,7 @@ def read(project: Project, *words: str, **environment: str) -> Any:
 @pytest.mark.slow
 def test_up_replaces_a_dead_agent_and_a_dead_backend(project: Project) -> None:
     project.write_grid()
+    hold = project.write("hold", "runs go on when this file is gone")
     path = project.run("sweep", "create", "grid.yaml").stdout.strip()
     up = project.start("up", "grid.yaml", "--replicas", "1", "--wait", "-o", "json")
 
@@ -44,8 +53,9 @@ def test_up_replaces_a_dead_agent_and_a_dead_backend(project: Project) -> None:
         return [a for a in read(project, "agents", "list", path) if a["run_id"]]
 
     (agent,) = wait_for(busy)
-    os.kill(agent["process_id"], signal.SIGKILL)
+    kill_with_children(agent["process_id"])
     os.kill(read(project, "backend", "status")["process_id"], signal.SIGKILL)
+    hold.unlink()
     out, err = up.communicate(timeout=120)
     assert up.returncode == 0, out + err
     assert f"started again: {agent['name']}" in err
@@ -139,13 +149,18 @@ def test_a_watcher_stops_twins_and_what_overshoots(
 @pytest.mark.slow
 def test_after_the_machine_went_down_up_goes_on(project: Project) -> None:
     project.write_grid(lrs="[1.0]")
+    hold = project.write("hold", "runs go on when this file is gone")
     path = project.run("sweep", "create", "grid.yaml").stdout.strip()
     up = project.start("up", "grid.yaml", "--replicas", "2", "--wait")
     wait_for(lambda: [a for a in read(project, "agents", "list", path) if a["run_id"]])
-    supervisors = [a["process_id"] for a in read(project, "agents", "list", path)]
-    for process_id in (up.pid, *supervisors, read(project, "backend", "status")["process_id"]):
+    agents = read(project, "agents", "list", path)
+    supervisors = [a["process_id"] for a in agents if a["process_id"]]
+    for process_id in (up.pid, read(project, "backend", "status")["process_id"]):
         os.kill(process_id, signal.SIGKILL)
+    for process_id in supervisors:
+        kill_with_children(process_id)
     up.communicate()
+    hold.unlink()
     done = project.run("up", "grid.yaml", "--replicas", "2", "--wait")
     assert f"continuing sweep {path}" in done.stderr
     assert "2/2 configurations finished, 0 duplicates, 0 lost" in done.stdout
