@@ -7,13 +7,22 @@ from pathlib import Path
 
 import platformdirs
 
+from deployer.errors import ConfigError
+
 
 def home() -> Path:
-    """Return the state folder (`DEPLOYER_HOME`, else the platform's), made with mode 0700."""
+    """Return the state folder (`DEPLOYER_HOME`, else the platform's), made with mode 0700.
+
+    Raises ConfigError where there can be none.
+    """
     chosen = os.environ.get("DEPLOYER_HOME")
     path = Path(chosen).expanduser() if chosen else Path(platformdirs.user_data_dir("deployer"))
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path.chmod(0o700)
+    try:
+        path.mkdir(parents=True, mode=0o700)
+    except OSError as error:
+        if not path.is_dir():  # one that is there already keeps its mode
+            hint = "let DEPLOYER_HOME name a folder that can be made"
+            raise ConfigError("DEPLOYER_HOME", f"{path}: {error.strerror}", hint) from error
     return path.resolve()
 
 

@@ -75,7 +75,7 @@ def connect(config: Config) -> Server:
 
     Raises ConfigError without a key, BackendError or WandbError.
     """
-    if not config.embedded:
+    if not config.embedded and not _is_own_backend(config):
         client = Client(config.wandb, config.require_key(), config.key_source)
         return Server(client, get_viewer(client), embedded=False)
     from deployer.backend.daemon import read_key, start_backend
@@ -84,6 +84,18 @@ def connect(config: Config) -> Server:
     key_file = f"{backend.data} (deployer backend)"
     client = Client(backend.url, read_key(backend.data), key_file)
     return Server(client, get_viewer(client), embedded=True)
+
+
+def _is_own_backend(config: Config) -> bool:
+    """Tell whether an address and a key from the environment are our own backend's.
+
+    `eval "$(deployer backend env)"` says so in W&B's words.
+    """
+    if config.wandb != embedded_url():
+        return False
+    from deployer.backend.daemon import read_key
+
+    return config.require_key() == read_key(backend_folder())
 
 
 def revive_backend() -> bool:

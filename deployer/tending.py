@@ -33,6 +33,7 @@ class Tender:
     _missing_before: bool = False
     _stopped: set[str] = field(default_factory=set)
     _told: set[str] = field(default_factory=set)
+    _ours: set[str] = field(default_factory=set)
 
     def read(self, now: float) -> Status:
         """Read the status; an embedded backend whose process died is started again.
@@ -40,7 +41,11 @@ class Tender:
         Once its agents are forgotten somebody took everything down, the backend too.
         """
         try:
-            return get_status(self.server.client, self.place, self.path, self.expected, now)
+            status = get_status(
+                self.server.client, self.place, self.path, self.expected, now, self._ours
+            )
+            self._ours.update(agent.name for agent in status.agents)
+            return status
         except WandbError as error:
             if not self.server.embedded or error.status != 0:
                 raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deployer.errors import KubeError, WandbError, WatchTimeout
@@ -153,24 +153,40 @@ def finishing_pace(runs: Sequence[RunInfo], agents: int) -> tuple[float, float] 
     return recent[-1], statistics.median(rounds) / agents
 
 
-def count_other_agents(server_agents: Sequence[AgentInfo], ours: int, now: float) -> int:
-    """Count living agents on the server beyond our own; the server knows no supervisor names."""
-    living = sum(
+def count_other_agents(
+    server_agents: Sequence[AgentInfo], ours: Collection[str], now: float
+) -> int:
+    """Count living agents on the server beyond our own.
+
+    The embedded backend knows the names of our supervisors; W&B's servers only know hosts, so
+    there as many as we have are ours.
+    """
+    others = sum(
         agent.state not in GONE_AGENT_STATES
         and agent.heartbeat_at is not None
         and now - agent.heartbeat_at < SILENT_AGENT_SECONDS
+        and agent.name not in ours
         for agent in server_agents
     )
-    return max(0, living - ours)
+    nameless = len(set(ours) - {agent.name for agent in server_agents})
+    return max(0, others - nameless)
 
 
 def get_status(
-    client: Client, place: Place, path: SweepPath, expected: int | None, now: float
+    client: Client,
+    place: Place,
+    path: SweepPath,
+    expected: int | None,
+    now: float,
+    ours: Collection[str] = (),
 ) -> Status:
-    """Read the sweep from its server and its agents from their place, once."""
+    """Read the sweep from its server and its agents from their place, once.
+
+    `ours` are names of agents that were ours before and may be forgotten by now.
+    """
     snapshot: Snapshot = read_snapshot(client, path)
     agents = join_runs(place.list_agents(str(path)), snapshot.runs)
-    others = count_other_agents(snapshot.agents, len(agents), now)
+    others = count_other_agents(snapshot.agents, {*ours, *(agent.name for agent in agents)}, now)
     return summarise_status(snapshot.sweep, snapshot.runs, agents, others, expected, now)
 
 

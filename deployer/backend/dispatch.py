@@ -12,6 +12,7 @@ from deployer.backend.agents import Agent, agent_by_id
 from deployer.backend.context import Backend
 from deployer.backend.ending import abandon_run, end_run, finish_if_complete, marks_of
 from deployer.backend.lifecycle import (
+    LOST_REPLY_SECONDS,
     MAX_DELIVERIES,
     Outcome,
     judge_disappearance,
@@ -137,7 +138,8 @@ def _next_run(backend: Backend, agent: Agent) -> list[Command]:
 
 def _undelivered(backend: Backend, db: Connection, agent: Agent) -> Run | None:
     for run in list_runs(db, f"reported = 0 AND started_at IS NULL AND {OWNED}", agent.id):
-        if run.deliveries >= MAX_DELIVERIES:
+        quick = backend.presence.silence_seconds("run", run.id) < LOST_REPLY_SECONDS
+        if run.deliveries >= MAX_DELIVERIES or (run.deliveries and not quick):
             end_run(backend, db, run, judge_disappearance(marks_of(run), agent_is_there=True))
             continue
         return repeat_attempt(db, run, "lost reply", backend.now()) if run.deliveries else run

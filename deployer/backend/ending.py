@@ -38,7 +38,8 @@ def end_run(
         queued = False
     else:
         sweep = sweep_by_id(db, run.sweep_id)
-        outcome = judge_failure(outcome, count_failures(db, run) - 1, sweep.retries)
+        if not sweep.ended:
+            outcome = judge_failure(outcome, count_failures(db, run) - 1, sweep.retries)
         queued = outcome.queued
     ended = change_run(
         db,
@@ -128,13 +129,20 @@ def end_silent_runs(backend: Backend) -> None:
 
 
 def requeue_failed(backend: Backend, db: Connection, sweep: Sweep) -> int:
-    """Hand out again what failed, crashed or was killed; reopen the sweep; return how many."""
+    """Reopen a sweep for what is failed, killed, interrupted or never handed out; return how many.
+
+    A sweep to which nothing is missing stays as it is.
+    """
     early = "" if "early_terminate" in sweep.settings else ", 'killed'"
-    runs = list_runs(
+    runs = list_runs(db, "sweep_id = ?", sweep.id)
+    failed = list_runs(
         db, f"sweep_id = ? AND queued = 0 AND state IN ('failed', 'crashed'{early})", sweep.id
     )
-    for run in runs:
-        change_run(db, run, state="preempted", queued=1)
-    update_sweep(db, sweep, backend.now(), state="RUNNING", stop_reason=None)
-    finish_if_complete(backend, db, sweep_by_id(db, sweep.id))
-    return len(runs)
+    waiting = sum(run.queued for run in runs) if sweep.ended else 0
+    unseen = max(0, (sweep.expected or 0) - len(runs)) if sweep.ended else 0
+    missing = len(failed) + waiting + unseen
+    if missing:
+        for run in failed:
+            change_run(db, run, state="preempted", queued=1)
+        update_sweep(db, sweep, backend.now(), state="RUNNING", stop_reason=None)
+    return missing

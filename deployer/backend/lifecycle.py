@@ -22,7 +22,9 @@ Cause = Literal[
 ]
 OWN_FAILURES: tuple[Cause, ...] = ("own failure", "never started")
 
-# A reply can be lost and a trainer can die before `wandb.init`: the server cannot tell them apart.
+# The SDK repeats a lost heartbeat after 2 s; an agent that received it asks again after 5 s. A run
+# that is not named as alive by then had a trainer that died before `wandb.init`.
+LOST_REPLY_SECONDS = 4.0
 MAX_DELIVERIES = 3
 # A trainer that never started may have met a full disk or a signal: two more tries, a while later.
 UNSTARTED_RETRIES = 2

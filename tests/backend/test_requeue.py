@@ -20,7 +20,7 @@ from deployer.backend.lines import count_lines, write_lines
 from deployer.backend.projects import ensure_project, project_by_id
 from deployer.backend.refusal import Refusal
 from deployer.backend.runs import Run, change_run, check_writer, find_run, list_attempts
-from deployer.backend.sweeps import Sweep, create_sweep, sweep_by_id
+from deployer.backend.sweeps import Sweep, create_sweep, sweep_by_id, update_sweep
 from tests.backend.client import grid
 
 KEY = "k" * 40
@@ -158,9 +158,9 @@ def test_a_silent_run_comes_back_to_life_unless_somebody_has_it(bench: Bench) ->
 def test_an_exit_record_that_is_very_late_spares_another_attempt(bench: Bench) -> None:
     agent = bench.agent(bench.sweep())
     name = bench.take(agent)
-    bench.beat(agent)
+    other = bench.beat(agent)["run_id"]
     bench.seconds += bench.backend.patience.exit_record_seconds
-    bench.beat(agent)
+    bench.beat(agent, other)
     assert bench.causes(name) == ["signal"]
     bench.send(name)
     assert bench.run(name).state == "preempted"
@@ -267,13 +267,44 @@ def test_a_trainer_that_does_not_resume_starts_on_a_clean_page(bench: Bench) -> 
 def test_a_trainer_that_never_starts_is_tried_again_after_a_rest(bench: Bench) -> None:
     agent = bench.agent(bench.sweep(retries=0, run_cap=1))
     for judged in range(1, 4):
-        for _ in range(MAX_DELIVERIES):
-            name = bench.beat(agent)["run_id"]
-            bench.seconds += 5
-        bench.beat(agent)
-        assert bench.causes(name).count("never started") == judged
-        if judged < 3:
-            assert bench.beat(agent)["type"] == "wait"
-            bench.seconds += bench.backend.patience.unstarted_wait_seconds
+        name = bench.beat(agent)["run_id"]
+        bench.seconds += 5
+        assert bench.beat(agent)["type"] == ("exit" if judged == 3 else "wait")
+        assert bench.causes(name) == ["never started"] * judged
+        bench.seconds += bench.backend.patience.unstarted_wait_seconds
     assert bench.run(name).state == "failed"
-    assert bench.causes(name).count("lost reply") == 3 * (MAX_DELIVERIES - 1)
+
+
+def test_a_lost_reply_is_repeated_at_once_and_not_for_ever(bench: Bench) -> None:
+    agent = bench.agent(bench.sweep())
+    name = bench.beat(agent)["run_id"]
+    for _ in range(MAX_DELIVERIES - 1):
+        bench.seconds += 2
+        assert bench.beat(agent)["run_id"] == name
+    bench.seconds += 2
+    assert bench.beat(agent)["run_id"] != name
+    assert bench.causes(name) == ["lost reply"] * (MAX_DELIVERIES - 1) + ["never started"]
+
+
+def test_what_fails_after_the_breaker_is_failed(bench: Bench) -> None:
+    sweep = bench.sweep()
+    names = [bench.take(bench.agent(sweep)) for _ in range(3)]
+    with bench.backend.store.transaction() as db:
+        update_sweep(db, sweep, bench.seconds, state="FINISHED")
+    bench.send(names[0], complete=True, exitcode=1)
+    assert bench.run(names[0]).state == "failed"
+
+
+def test_heal_reopens_a_cancelled_sweep_only_for_what_is_missing(bench: Bench) -> None:
+    sweep = bench.sweep()
+    bench.send(bench.take(bench.agent(sweep)), complete=True, exitcode=0)
+    with bench.backend.store.transaction() as db:
+        cancelled = update_sweep(db, sweep, bench.seconds, state="CANCELED")
+        assert requeue_failed(bench.backend, db, cancelled) == 2
+    assert bench.state(sweep)[0] == "RUNNING"
+    agent = bench.agent(sweep)
+    for _ in range(2):
+        bench.send(bench.take(agent), complete=True, exitcode=0)
+    with bench.backend.store.transaction() as db:
+        assert requeue_failed(bench.backend, db, sweep_by_id(db, sweep.id)) == 0
+    assert bench.state(sweep)[0] == "FINISHED"

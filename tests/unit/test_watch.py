@@ -114,8 +114,8 @@ def test_agents_elsewhere_are_those_alive_beyond_ours() -> None:
         AgentInfo("3", "n", "h", "FINISHED", 1000.0),
         AgentInfo("4", "n", "h", "RUNNING", 100.0),
     ]
-    assert count_other_agents(infos, ours=1, now=1010.0) == 1
-    assert count_other_agents(infos, ours=3, now=1010.0) == 0
+    assert count_other_agents(infos, ours={"a"}, now=1010.0) == 1
+    assert count_other_agents(infos, ours={"a", "b", "c"}, now=1010.0) == 0
 
 
 def test_status_line() -> None:
