@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 from typer.exceptions import TyperException
 from typer.main import get_command
@@ -16,6 +17,9 @@ JSON_FORMS = ("-o json", "-ojson", "--output json", "--output=json")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0, or what errors.py says; 130 after Ctrl-C."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a narrow encoding costs a line, not a failure
     sys.exit(run(words))
 
 

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 from deployer.config import EMBEDDED, Config
 from deployer.credentials import CLOUD_URL
-from deployer.errors import ConfigError
+from deployer.errors import ConfigError, WandbError
 from deployer.records import SweepRecord, load_records
 from deployer.server import Server, connect, embedded_url
-from deployer.wandb_api import SweepPath
+from deployer.wandb_api import SweepPath, get_sweep, list_projects
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,23 @@ def choose_sweep(text: str | None, config: Config, known_paths: Iterable[str] = 
 def open_sweep(choice: Choice) -> tuple[Server, SweepPath]:
     """Connect to the sweep's server and return both; raises WandbError or BackendError."""
     server = connect(choice.config)
-    return server, choice.path(server.viewer.entity)
+    path = choice.path(server.viewer.entity)
+    return server, path if choice.complete else _find_anywhere(server, path)
+
+
+def _find_anywhere(server: Server, path: SweepPath) -> SweepPath:
+    """Look for a short id in its entity's projects; the path that was guessed if it is nowhere."""
+    guessed = [path.project, *list_projects(server.client, path.entity)]
+    for project in dict.fromkeys(guessed):
+        found = SweepPath(path.entity, project, path.sweep_id)
+        try:
+            get_sweep(server.client, found)
+        except WandbError as error:
+            if error.status != 404:
+                raise
+        else:
+            return found
+    return path
 
 
 def _newest(config: Config) -> Choice:

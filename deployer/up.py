@@ -13,6 +13,7 @@ from deployer.errors import AgentError
 from deployer.place import Agent, Place
 from deployer.plan import Plan, build_plan
 from deployer.server import Server
+from deployer.sweep import Sweep
 from deployer.wandb_api import SweepPath, create_agent_keys
 
 # W&B's servers were seen to allow 50 to 200 requests a minute. An agent's start and its first run
@@ -86,6 +87,14 @@ def warn_about_many(server: Server, replicas: int) -> str:
         f"{replicas} agents send {12 * replicas} heartbeats a minute; W&B's servers were seen to "
         f"refuse more than 200 requests a minute, so above {MANY_AGENTS} agents runs come late"
     )
+
+
+def warn_about_program(sweep: Sweep, folder: Path) -> str:
+    """Say that the folder has no such program, where the agents' command would start it."""
+    started = not sweep.command or "${program}" in sweep.command
+    if not started or sweep.program is None or (folder / sweep.program).exists():
+        return ""
+    return f"there is no {sweep.program} in {folder}, where the agents will look for it"
 
 
 def build_ramp(count: int, chance: random.Random) -> tuple[float, ...]:

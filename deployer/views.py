@@ -35,8 +35,8 @@ def build_status_line(status: Status, now: float) -> str:
     parts.append(_agents_phrase(status))
     if status.best is not None:
         parts.append(f"best {_metric_phrase(status, status.best)}")
-    if status.ends_at is not None and not status.over:
-        parts.append(f"about {format_seconds(status.ends_at - now)} left")
+    if status.ends_at is not None and not status.over and not status.trouble:
+        parts.append(f"about {format_seconds(max(0.0, status.ends_at - now))} left")
     if status.sweep_state not in ("RUNNING", "PENDING"):
         parts.append(f"sweep {status.sweep_state.lower()}")
     if status.trouble:

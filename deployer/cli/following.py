@@ -12,6 +12,7 @@ from deployer.healing import get_whole_snapshot
 from deployer.place import Place
 from deployer.render import open_live, say, show, show_json
 from deployer.results import Results, build_results
+from deployer.run_output import get_run_tail
 from deployer.server import Server
 from deployer.tending import Tender
 from deployer.views import (
@@ -23,7 +24,7 @@ from deployer.views import (
     results_to_plain,
     show_results,
 )
-from deployer.wandb_api import SweepPath, get_log_tail
+from deployer.wandb_api import SweepPath
 from deployer.watch import Status, watch_status
 
 SHOWN_FAILURES = 5
@@ -57,11 +58,13 @@ def follow(
         raise
 
 
-def report(server: Server, path: SweepPath, expected: int | None, output: str) -> None:
+def report(
+    server: Server, place: Place, path: SweepPath, expected: int | None, output: str
+) -> None:
     """Show what came of a sweep; raises SweepFailed unless all finished."""
     snapshot = get_whole_snapshot(server, path)
     results = build_results(snapshot.sweep, snapshot.runs, expected)
-    show_outcome(server, path, results, output)
+    show_outcome(server, place, path, results, output)
     if not results.coverage.complete:
         reason = f"stopped, since {results.stop_reason}: " if results.stop_reason else ""
         raise SweepFailed(
@@ -70,27 +73,31 @@ def report(server: Server, path: SweepPath, expected: int | None, output: str) -
         )
 
 
-def show_outcome(server: Server, path: SweepPath, results: Results, output: str) -> None:
+def show_outcome(
+    server: Server, place: Place | None, path: SweepPath, results: Results, output: str
+) -> None:
     """Show ranking, failures, coverage, best configuration and the page's address."""
     page = server.sweep_url(path)
     if output == "json":
-        failures = _failures_with_lines(server, path, results)
+        failures = _failures_with_lines(server, place, path, results)
         show_json({**results_to_plain(results), "failures": failures, "page": page})
         return
     show_results(results, output)
     tell = show if output == "table" else say
-    for line in _failure_lines(server, path, results):
+    for line in _failure_lines(server, place, path, results):
         tell(line)
     for line in build_summary_lines(results, page):
         tell(line)
 
 
-def _failures_with_lines(server: Server, path: SweepPath, results: Results) -> list[dict[str, Any]]:
+def _failures_with_lines(
+    server: Server, place: Place | None, path: SweepPath, results: Results
+) -> list[dict[str, Any]]:
     """Return the failures with what each printed last; None beyond the first few."""
     return [
         {
             **vars(row),
-            "last_lines": get_log_tail(server.client, path, row.run_id, FAILURE_LINES)
+            "last_lines": get_run_tail(server, place, path, row, FAILURE_LINES)
             if number < SHOWN_FAILURES
             else None,
         }
@@ -98,16 +105,18 @@ def _failures_with_lines(server: Server, path: SweepPath, results: Results) -> l
     ]
 
 
-def _failure_lines(server: Server, path: SweepPath, results: Results) -> Iterator[str]:
+def _failure_lines(
+    server: Server, place: Place | None, path: SweepPath, results: Results
+) -> Iterator[str]:
     """Yield why the sweep was stopped, with what the first failing run printed; then the others."""
     failures = results.failures
     if results.stop_reason and failures:
         first = min(failures, key=lambda row: row.started_at or 0.0)
-        tail = get_log_tail(server.client, path, first.run_id, BREAKER_LINES)
+        tail = get_run_tail(server, place, path, first, BREAKER_LINES)
         yield from build_breaker_lines(results.stop_reason, first, tail)
         failures = tuple(row for row in failures if row != first)
     for row in failures[:SHOWN_FAILURES]:
-        tail = get_log_tail(server.client, path, row.run_id, FAILURE_LINES)
+        tail = get_run_tail(server, place, path, row, FAILURE_LINES)
         yield build_failure_line(row, tail)
     if (hidden := len(failures) - SHOWN_FAILURES) > 0:
         yield f"and {hidden} more failures: deployer results {path} -o json"

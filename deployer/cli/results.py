@@ -21,6 +21,7 @@ from deployer.healing import get_whole_snapshot
 from deployer.render import say, show, show_json
 from deployer.results import build_results
 from deployer.selection import open_sweep
+from deployer.up import open_place
 from deployer.verifying import verify_sweep
 
 app = typer.Typer(rich_markup_mode=None)
@@ -42,7 +43,8 @@ def results(
     server, path = open_sweep(pick_sweep(sweep, config))
     snapshot = get_whole_snapshot(server, path)
     if not verify:
-        show_outcome(server, path, build_results(snapshot.sweep, snapshot.runs), output)
+        place = open_place(config.on) if config.on == "local" else None
+        show_outcome(server, place, path, build_results(snapshot.sweep, snapshot.runs), output)
         return
     found = verify_sweep(server, snapshot)
     if output == "json":

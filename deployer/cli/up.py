@@ -30,7 +30,13 @@ from deployer.place import Agent
 from deployer.render import say, show_json
 from deployer.server import NOT_GUARANTEED, Server, connect
 from deployer.sweep import Sweep, load_sweep
-from deployer.up import apply_plan, open_place, plan_agents, warn_about_many
+from deployer.up import (
+    apply_plan,
+    open_place,
+    plan_agents,
+    warn_about_many,
+    warn_about_program,
+)
 from deployer.wandb_api import SweepPath
 
 app = typer.Typer(rich_markup_mode=None)
@@ -81,7 +87,7 @@ def up(
         expected=sweep.expected,
         plain=plain,
     )
-    report(server, path, sweep.expected, output)
+    report(server, place, path, sweep.expected, output)
 
 
 def _make(
@@ -89,6 +95,8 @@ def _make(
 ) -> tuple[Server, Sweep, SweepPath]:
     """Read the file, connect, make or continue the sweep, and say each in one line."""
     sweep = load_sweep(file, run_cap)
+    if config.on == "local" and (warning := warn_about_program(sweep, config.folder)):
+        say(f"warning: {warning}")
     server = connect(config)
     say(f"using {server.describe()}")
     if not server.extended:

@@ -38,9 +38,10 @@ def watch(
     check_output(output)
     config = read_config(Flags(wandb=wandb, on=on))
     server, path = open_sweep(pick_sweep(sweep, config))
+    place = open_place(config.on)
     follow(
         server,
-        open_place(config.on),
+        place,
         path,
         wanted=None,
         folder=config.folder,
@@ -48,4 +49,4 @@ def watch(
         plain=wait or output == "json",
         timeout_seconds=timeout,
     )
-    report(server, path, None, output)
+    report(server, place, path, None, output)
