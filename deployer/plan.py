@@ -36,7 +36,7 @@ def build_plan(
     gpus: Sequence[str] = (),
     environment: Sequence[tuple[str, str]] = (),
 ) -> Plan:
-    """Plan `replicas` agents: those in `existing` stay, the rest are named `<sweep id>-<number>`.
+    """Plan `replicas` agents: those in `existing` stay, the rest are named `<sweep id>-a<number>`.
 
     The smallest free number is taken, so that an agent that replaces an ended one has its name and
     its place. Names in `leaving` still belong to agents that are about to end. GPUs are dealt round
@@ -44,7 +44,7 @@ def build_plan(
     """
     sweep_id = sweep_path.rpartition("/")[2]
     taken = {*existing, *leaving}
-    free = (name for n in count(1) if (name := f"{sweep_id}-{n}") not in taken)
+    free = (name for n in count(1) if (name := f"{sweep_id}-a{n}") not in taken)
     missing = max(0, replicas - len(existing))
     names = [*existing, *(next(free) for _ in range(missing))]
     agents = (AgentPlan(name, _deal(name, gpus), tuple(environment)) for name in names)
@@ -57,5 +57,5 @@ def _deal(name: str, gpus: Sequence[str]) -> tuple[str, ...]:
 
 def _number(name: str) -> int:
     """Return the number at the end of an agent's name; 0 for a name that is not ours."""
-    end = name.rpartition("-")[2]
+    end = name.rpartition("-a")[2]
     return int(end) if end.isdigit() else 0

@@ -71,7 +71,7 @@ def test_agents_run_a_sweep_to_its_end_and_are_found_from_another_shell(
 ) -> None:
     path = bench.create_sweep("[1.0, 2.0, 3.0]")
     agents = place.apply(*build(bench, path, 2))
-    names = [f"{path.sweep_id}-1", f"{path.sweep_id}-2"]
+    names = [f"{path.sweep_id}-a1", f"{path.sweep_id}-a2"]
     assert [agent.name for agent in agents] == names
     assert all(agent.alive for agent in agents)
     question = (

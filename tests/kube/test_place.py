@@ -52,7 +52,7 @@ def test_two_agents_finish_a_grid_and_leave_nothing(bed: Bed) -> None:
     bed.wait_for(lambda: bed.states(path) == ["ended", "ended"], "both agents' end")
     assert bed.results(path).coverage.sentence().startswith("4/4")
     agents = bed.place.list_agents(str(path))
-    assert [agent.name for agent in agents] == [f"{path.sweep_id}-1", f"{path.sweep_id}-2"]
+    assert [agent.name for agent in agents] == [f"{path.sweep_id}-a1", f"{path.sweep_id}-a2"]
     assert [(a.exit_code, a.node, a.restarts) for a in agents] == [(0, "node-0", 0)] * 2
     lines = list(bed.place.log_lines([agent.name for agent in agents], follow=True))
     trained = sorted(text for _, text in lines if text.startswith("trained with"))

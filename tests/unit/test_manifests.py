@@ -81,7 +81,7 @@ def test_plan_on_this_machine_is_its_agents(
     monkeypatch.chdir(tmp_path)
     assert run(["plan", str(SWEEPS[0]), "--replicas", "2"]) == 0
     (planned,) = yaml.safe_load_all(capsys.readouterr().out)
-    assert [agent["name"] for agent in planned["agents"]] == ["SWEEP_ID-1", "SWEEP_ID-2"]
+    assert [agent["name"] for agent in planned["agents"]] == ["SWEEP_ID-a1", "SWEEP_ID-a2"]
 
 
 def test_same_input_same_manifests_and_no_template_is_changed() -> None:
@@ -104,7 +104,7 @@ def build_from(templates: Templates, cluster: ClusterConfig) -> tuple[Manifest, 
         cluster,
         templates,
         secret_name="ab12-keys",
-        secret_keys={"ab12-1": "ab12-1"},
+        secret_keys={"ab12-a1": "ab12-a1"},
         supervisor=b"supervisor",
         code=b"code" if cluster.code == "archive" else None,
     )
@@ -206,7 +206,7 @@ def test_other_content_makes_another_config_map() -> None:
     names = {
         build_manifests(
             plan, ClusterConfig(image="x"), load_templates(), secret_name="s",
-            secret_keys={"ab12-1": "k"}, supervisor=b"s", code=code,
+            secret_keys={"ab12-a1": "k"}, supervisor=b"s", code=code,
         )[1]["metadata"]["name"]
         for code in (b"one", b"two", b"one")
     }  # fmt: skip
@@ -225,7 +225,7 @@ def test_a_key_is_in_the_secret_alone() -> None:
     variables = {
         one["name"]: one for one in job["spec"]["template"]["spec"]["containers"][0]["env"]
     }
-    reference = {"secretKeyRef": {"name": "ab12-keys", "key": "ab12-1"}}
+    reference = {"secretKeyRef": {"name": "ab12-keys", "key": "ab12-a1"}}
     assert variables["WANDB_API_KEY"] == {"name": "WANDB_API_KEY", "valueFrom": reference}
 
 
