@@ -24,6 +24,10 @@ DATA_NOTE := true
 endif
 export DEPLOYER_TEST_DATA
 
+# Hundreds of real processes share the machine: what fails among them is run once more by itself,
+# for all to see, and must pass then.
+ONCE_MORE := { echo "failed; once more, one at a time:"; $(BIN)/pytest --last-failed --last-failed-no-failures none; }
+
 # The tests on a cluster start real nodes, which takes root; they run one after another.
 ifeq ($(shell id -u),0)
 CLUSTER_TESTS := $(BIN)/python -m tests.kube.control_plane.binaries && \
@@ -66,8 +70,8 @@ test: $(SETUP) ## every test
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy
-	@$(BIN)/pytest -n 3 --durations=10 --ignore tests/kube -m "not full $(WITHOUT_DATA)"
-	@$(CLUSTER_TESTS)
+	@$(BIN)/pytest -n 3 --durations=10 --ignore tests/kube -m "not full $(WITHOUT_DATA)" || $(ONCE_MORE)
+	@$(CLUSTER_TESTS) || $(ONCE_MORE)
 	@$(DATA_NOTE)
 
 test-full: $(SETUP) ## repeated faults: about an hour
