@@ -65,16 +65,19 @@ class AgentLog:
 def judge_ending(log: AgentLog, exit_status: int, sweep_state: Optional[str]) -> Ending:
     """Judge an agent that ended unasked.
 
-    `exit_status` is negative for a signal; `sweep_state` is the server's, None if it is unknown.
+    `exit_status` is negative for a signal; `sweep_state` is the server's, empty if it knows no such
+    sweep, None if it was not asked or did not answer.
     """
-    if exit_status == 0 and sweep_state in SWEEP_ENDED:
+    if (exit_status == 0 or log.sweep_deleted) and sweep_state in SWEEP_ENDED:
         return Ending(FINISHED, f"the sweep is {sweep_state}")
     if exit_status == 0 and log.told_to_exit:
         return Ending(FINISHED, "the server had nothing left for this agent")
     if log.gave_up:
         return Ending(GAVE_UP, log.gave_up)
-    if log.sweep_deleted:
+    if log.sweep_deleted and sweep_state == "":
         return Ending(MISCONFIGURED, "the sweep was deleted")
+    if log.sweep_deleted:
+        return Ending(FAILED, "the server denied the sweep or the agent, and then did not")
     if exit_status == 0:
         return Ending(GAVE_UP, "the agent left although the sweep goes on")
     if exit_status < 0:

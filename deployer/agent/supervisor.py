@@ -172,7 +172,8 @@ class Supervisor:
     def _judge(self, exit_status: int) -> Ending:
         """Judge an agent that ended unasked, with the sweep's state if that can tell more."""
         state = None
-        if exit_status == 0 and not self.log.told_to_exit:
+        left = exit_status == 0 and not self.log.told_to_exit
+        if left or self.log.sweep_deleted:
             state = self._ask_until_answered()
         return self.asked_to or judge_ending(self.log, exit_status, state)
 

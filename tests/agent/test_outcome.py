@@ -11,6 +11,7 @@ EXIT_COMMAND = "2026-11-20 10:00:00,000 - wandb.wandb_agent - INFO - Agent recei
 FLAPPING = "x - ERROR - Detected 3 failed runs in the first 60 seconds, shutting down."
 FAILING = "x - ERROR - Detected 5 failed runs in a row, shutting down."
 CONSECUTIVE = "wandb: ERROR Detected 4 consecutive failed runs, shutting down."
+DELETED = "wandb: ERROR Sweep was deleted or agent was not found."
 DELETED_BUSY = (
     "wandb: ERROR Sweep was deleted or agent was not found. "
     "Active runs will be allowed to finish before the agent exits."
@@ -27,8 +28,11 @@ DELETED_BUSY = (
         ([FLAPPING], 0, "RUNNING", 3),
         ([FAILING], 0, None, 3),
         ([CONSECUTIVE], 0, "RUNNING", 3),
-        (["wandb: ERROR Sweep was deleted or agent was not found."], 1, None, 78),
-        ([DELETED_BUSY], 0, None, 78),
+        ([DELETED], 1, "", 78),
+        ([DELETED_BUSY], 0, "", 78),
+        ([DELETED], 1, "RUNNING", 1),
+        ([DELETED_BUSY], 0, None, 1),
+        ([DELETED], 1, "FINISHED", 0),
         ([], 0, "RUNNING", 3),
         ([], 0, None, 3),
         ([], 1, "FINISHED", 1),
