@@ -18,7 +18,6 @@ Cause = Literal[
     "signal",  # gone without an exit record while its agent lived: a signal, or out of memory
     "node",  # gone together with its agent
     "lost reply",  # sent again, since nothing showed that the agent had received it
-    "healed",  # asked for again by hand
 ]
 OWN_FAILURES: tuple[Cause, ...] = ("own failure", "never started")
 

@@ -90,7 +90,7 @@ class Attempt:
     """One time that a run was handed out; times are epoch seconds.
 
     `cause` says how it ended: finished, stopped, interrupted, own failure, never started, signal,
-    node, lost reply or healed; None while it lasts.
+    node or lost reply; None while it lasts.
     """
 
     number: int
