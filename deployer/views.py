@@ -136,21 +136,6 @@ def build_breaker_lines(reason: str, first: Row, tail: tuple[str, ...]) -> list[
     return lines + [f"  | {line}" for line in tail if line.strip()]
 
 
-def status_to_plain(status: Status) -> dict[str, Any]:
-    """Return a status with stable keys for `-o json`."""
-    return {
-        "sweep": status.sweep_path,
-        "state": status.sweep_state,
-        "runs": dict(status.counts),
-        "agents": [vars(agent) for agent in status.agents],
-        "other_agents": status.other_agents,
-        "ends_at": status.ends_at,
-        "trouble": status.trouble,
-        "coverage": vars(status.results.coverage),
-        "best": vars(status.best) if status.best else None,
-    }
-
-
 def _agents_phrase(status: Status) -> str:
     count = status.living_agents
     words = f"{count} agent{'' if count == 1 else 's'}"
