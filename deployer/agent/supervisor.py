@@ -14,6 +14,7 @@ from dataclasses import asdict
 from typing import Dict, Optional
 
 from .clearing import build_task, clear_leftovers, end_runs
+from .core_watch import CoreWatch
 from .delivery import deliver_ended
 from .door import CHILD_SECONDS, Answer, TryAgain, get_sweep_state, judge_preflight
 from .errand import Errand, read_result, send_errand
@@ -34,6 +35,7 @@ ASKS_AT_THE_END = 8  # about half a minute: a server that stays away leaves the 
 
 DRAINED = Ending(FINISHED, "drained: its last run has ended")
 INTERRUPTED = Ending(STOPPED, "asked to stop")
+MUTE = Ending(FAILED, "the agent's wandb-core died, and with it the agent's heartbeats")
 
 
 class Supervisor:
@@ -124,14 +126,14 @@ class Supervisor:
         agent = self._start_agent()
         self.exit_statuses.clear()
         self.status.change(state="running", reason="", agent_process_id=agent)
-        self._follow(agent, reader)
+        mute = self._follow(agent, reader)
         # Killed, not asked: an agent that sees its run end would fetch the next one.
         if agent not in self.exit_statuses:
             send_signal(agent, signal.SIGKILL)
         self._read_log(reader)
         self._leave_nothing()
         self._read_log(reader)
-        return self.asked_to or self._judge(self.exit_statuses[agent])
+        return self.asked_to or mute or self._judge(self.exit_statuses[agent])
 
     def _start_agent(self) -> int:
         # As with the command `wandb`, files of the project must not stand in for modules.
@@ -143,11 +145,16 @@ class Supervisor:
         finally:
             os.close(log)
 
-    def _follow(self, agent: int, reader: LogReader) -> None:
-        """Wait for the agent's end, or until we are asked to stop."""
+    def _follow(self, agent: int, reader: LogReader) -> Optional[Ending]:
+        """Wait for the agent's end, or until we are asked to stop; tell if it has gone mute."""
+        core = CoreWatch(agent)
         while agent not in self.exit_statuses and self.asked_to is not INTERRUPTED:
             self._pause(TICK_SECONDS)
             self._read_log(reader)
+            if self.log.busy:
+                core.reset()
+            elif core.is_lost(time.monotonic()):
+                return MUTE
             if self.asked_to is DRAINED and self.status.status.state != "draining":
                 self.status.change(state="draining")
                 # The first interrupt makes the agent wait for its run and take no other.
@@ -156,6 +163,7 @@ class Supervisor:
         while self.asked_to is DRAINED and any(process.is_run for process in list_own()):
             self._pause(TICK_SECONDS)
             self._read_log(reader)
+        return None
 
     def _leave_nothing(self) -> None:
         if self.asked_to is INTERRUPTED:

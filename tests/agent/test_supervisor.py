@@ -205,6 +205,21 @@ def test_137_and_no_orphan_when_the_agent_is_killed(bench: Bench) -> None:
     assert [(run.state, run.exit_code) for run in bench.runs(path)] == [("preempted", 1)]
 
 
+def test_an_idle_agent_that_lost_its_core_ends_instead_of_waiting_for_ever(bench: Bench) -> None:
+    path = bench.create_sweep()
+    set_sweep_state(bench.client, get_sweep(bench.client, path), "PAUSED")
+    supervised = bench.start(path)
+    wait_for(lambda: supervised.status and supervised.status.agent_process_id, "the agent")
+    log = supervised.folder / "log"
+    wait_for(lambda: log.exists() and "Running runs" in log.read_text(), "a heartbeat")
+    for core in child_of(supervised).children():
+        core.kill()
+    code, output = supervised.wait()
+    assert code == 1
+    assert "the agent's wandb-core died" in output
+    assert supervised.left() == []
+
+
 def test_a_second_supervisor_in_one_folder_is_refused(bench: Bench) -> None:
     path = bench.create_sweep(wait="yes")
     first = bench.start(path)

@@ -75,7 +75,7 @@ def list_names(bed: Bed) -> dict[str, list[str]]:
 
 def check_started(bed: Bed, path: SweepPath) -> None:
     found = list_names(bed)
-    assert found["Job"] == [f"{path.sweep_id}-{n + 1}" for n in range(AGENTS)]
+    assert found["Job"] == [f"{path.sweep_id}-a{n + 1}" for n in range(AGENTS)]
     [secret] = bed.kube.list_objects(SECRET, build_selector())
     assert sorted(secret["data"]) == found["Job"]
     kinds = {name.split("-")[1] for name in found["ConfigMap"]}

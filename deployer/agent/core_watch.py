@@ -1,0 +1,54 @@
+"""Notices that an agent has lost its wandb-core.
+
+In newer versions of wandb an agent's heartbeats go through a wandb-core of its own. If that one dies the
+agent says nothing, starts no other and goes on asking nobody for work, for ever. While a run is
+going this does no harm, since a run has a wandb-core of its own and the agent dies after it.
+"""
+
+import importlib.util
+import os
+
+from .processes import list_processes
+
+LOOK_SECONDS = 5.0
+MISSING_LOOKS = 3  # an agent starts it anew after each run, slowly on a busy machine
+
+
+class CoreWatch:
+    """Looks now and then whether the agent, a process id, has its wandb-core."""
+
+    def __init__(self, agent: int) -> None:
+        self._agent = agent
+        self._needed = heartbeats_need_core()
+        self._next_look = 0.0
+        self._missing = 0
+
+    def reset(self) -> None:
+        """Begin to count anew: the agent has a run, or is about to start a wandb-core."""
+        self._missing = 0
+
+    def is_lost(self, now: float) -> bool:
+        """Tell whether it was missing in several looks in a row; `now` in seconds, monotonic."""
+        if self._needed and now >= self._next_look:
+            self._next_look = now + LOOK_SECONDS
+            self._missing = 0 if self._is_there() else self._missing + 1
+        return self._missing >= MISSING_LOOKS
+
+    def _is_there(self) -> bool:
+        """Find a child in a session of its own: a run leads a group only."""
+        return any(
+            process.parent == self._agent and process.id == process.session and not process.ended
+            for process in list_processes()
+        )
+
+
+def heartbeats_need_core() -> bool:
+    """Tell by wandb's source; older versions send heartbeats themselves."""
+    wandb = importlib.util.find_spec("wandb")
+    if wandb is None or wandb.origin is None:
+        return False
+    try:
+        with open(os.path.join(os.path.dirname(wandb.origin), "wandb_agent.py"), "rb") as source:
+            return b"import _agent_heartbeat" in source.read()
+    except OSError:
+        return False
