@@ -20,6 +20,8 @@ FINISH_TIMEOUT_SECONDS = 600.0
 # supervisor an attempt belongs to.
 CHECKPOINTS_VARIABLE = "DEPLOYER_CHECKPOINT_ROOT"
 START_VARIABLE = "DEPLOYER_AGENT_START"
+# With 1, an agent leaves after one run and its GPU is free: a Job for each run.
+COUNT_VARIABLE = "DEPLOYER_AGENT_COUNT"
 
 # The stock agent's breakers count wrongly (deaths by signal reset them) and end with code 0.
 BREAKERS_OFF = {
@@ -50,6 +52,7 @@ NOT_INHERITED = (
     "WANDB_SWEEP_ID",
     "WANDB_SWEEP_PARAM_PATH",
     "WANDB_SERVICE",
+    COUNT_VARIABLE,
     "DEPLOYER_RUN_PROLOGUE",
     "DEPLOYER_CHECKPOINT_DIR",
 )
@@ -58,7 +61,10 @@ PROLOGUE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "prologue")
 
 @dataclass(frozen=True)
 class Settings:
-    """One supervisor's task. The key is not in here: it stays in the environment."""
+    """One supervisor's task. The key is not in here: it stays in the environment.
+
+    `count` is how many runs the agent takes, 0 for no limit.
+    """
 
     sweep_path: str
     base_url: str
@@ -67,6 +73,7 @@ class Settings:
     grace_seconds: float = GRACE_SECONDS
     finish_timeout_seconds: float = FINISH_TIMEOUT_SECONDS
     checkpoints: str = ""
+    count: int = 0
     detach: bool = False
     clear: bool = False
 
@@ -120,6 +127,12 @@ def parse_settings(arguments: List[str], environment: Mapping[str, str]) -> Sett
         "--clear", action="store_true", help="only end what a supervisor that was killed has left"
     )
     given = parser.parse_args(arguments)
+    parser.add_argument(
+        "--count",
+        type=int,
+        default=environment.get(COUNT_VARIABLE, 0),
+        help="how many runs the agent takes before it leaves; 0: no limit",
+    )
     folder = os.path.abspath(given.folder or f".deployer-agent-{given.name}")
     return Settings(
         sweep_path=given.sweep_path,
@@ -136,6 +149,7 @@ def parse_settings(arguments: List[str], environment: Mapping[str, str]) -> Sett
     )
 
 
+        count=given.count,
 def agent_environment(settings: Settings, environment: Mapping[str, str]) -> Dict[str, str]:
     """Return the environment of the `wandb agent`, which its runs inherit."""
     kept = {name: value for name, value in environment.items() if name not in NOT_INHERITED}

@@ -11,15 +11,25 @@ import signal
 import sys
 import time
 from dataclasses import asdict
-from typing import Dict, Optional
+from typing import Callable, Dict, Optional
 
-from .clearing import build_task, clear_leftovers, end_runs
+from .clearing import SERVER_SECONDS, build_task, clear_leftovers, end_runs
 from .core_watch import CoreWatch
-from .delivery import deliver_ended
+from .delivery import Task, deliver_ended
 from .door import CHILD_SECONDS, Answer, TryAgain, get_sweep_state, judge_preflight
-from .errand import Errand, read_result, send_errand
+from .errand import Errand, read_result, run_errand, send_errand
+from .last_run import end_unstarted, is_settled
 from .logfile import LogReader, newest_run
-from .outcome import FAILED, FINISHED, MISCONFIGURED, STOPPED, AgentLog, Ending, judge_ending
+from .outcome import (
+    FAILED,
+    FINISHED,
+    MISCONFIGURED,
+    STOPPED,
+    UNSETTLED,
+    AgentLog,
+    Ending,
+    judge_ending,
+)
 from .processes import become_subreaper, list_own, reap, send_signal, spawn
 from .settings import Settings, agent_environment
 from .status import StatusFile
@@ -35,6 +45,8 @@ ASKS_AT_THE_END = 8  # about half a minute: a server that stays away leaves the 
 
 DRAINED = Ending(FINISHED, "drained: its last run has ended")
 INTERRUPTED = Ending(STOPPED, "asked to stop")
+RUN_SETTLED = Ending(FINISHED, "it has taken its last run")
+RUN_RETURNED = Ending(UNSETTLED, "its run is handed out again")
 MUTE = Ending(FAILED, "the agent's wandb-core died, and with it the agent's heartbeats")
 
 
@@ -135,10 +147,14 @@ class Supervisor:
         self._read_log(reader)
         return self.asked_to or mute or self._judge(self.exit_statuses[agent])
 
+        if self._has_taken_all():
+            self._about_last_run(end_unstarted)
     def _start_agent(self) -> int:
         # As with the command `wandb`, files of the project must not stand in for modules.
         safely = ["-P"] if sys.version_info >= (3, 11) else []
-        command = [sys.executable, *safely, "-m", "wandb", "agent", self.settings.sweep_path]
+        count = ["--count", str(self.settings.count)] if self.settings.count else []
+        sweep_path = self.settings.sweep_path
+        command = [sys.executable, *safely, "-m", "wandb", "agent", *count, sweep_path]
         log = os.open(self.settings.log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             return spawn(command, agent_environment(self.settings, self.environment), log)
@@ -186,12 +202,24 @@ class Supervisor:
         return self.asked_to or judge_ending(self.log, exit_status, state)
 
     def _ask_until_answered(self) -> Optional[str]:
+        if exit_status == 0 and self._has_taken_all():
+            settled = self._about_last_run(is_settled)
+            return self.asked_to or (RUN_SETTLED if settled else RUN_RETURNED)
         for tries in range(ASKS_AT_THE_END):
             answer = self._ask()
             verdict = judge_preflight(answer)
             if self.asked_to or not isinstance(verdict, TryAgain):
                 return answer.sweep_state
             self._wait_for_server(verdict, tries)
+    def _has_taken_all(self) -> bool:
+        """Tell whether the agent has taken as many runs as it may, so that it leaves."""
+        return 0 < self.settings.count <= self.log.runs_ended
+
+    def _about_last_run(self, errand: Callable[[Task, str, float], object]) -> object:
+        task = build_task(self.settings, self.environment["WANDB_API_KEY"])
+        run_id = self.log.last_run_id
+        return run_errand(lambda: errand(task, run_id, SERVER_SECONDS), SERVER_SECONDS)
+
         return None
 
     def _read_log(self, reader: LogReader) -> None:

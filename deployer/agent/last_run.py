@@ -1,0 +1,31 @@
+"""What becomes of the last run of an agent that takes only so many: it asks the server no more.
+
+From the agent's next question the server would learn that a run is gone. Called in short-lived
+processes alone.
+"""
+
+import time
+
+from .delivery import REQUEST_SECONDS, Task, get_run, insist
+from .wire import post
+
+# Assigned, and its trainer never came to `wandb.init`.
+UNSTARTED = "pending"
+RETURNED = "preempted"
+UNSTARTED_EXIT_CODE = 255
+
+
+def end_unstarted(task: Task, run_id: str, seconds: float) -> None:
+    """Say of a run that ended before `wandb.init` that it has failed by itself."""
+    deadline = time.monotonic() + seconds
+    run = get_run(task, run_id, deadline)
+    if run and run.state == UNSTARTED:
+        path = "/files/{entity}/{project}/{run}/file_stream".format(**task.project, run=run_id)
+        end = {"complete": True, "exitcode": UNSTARTED_EXIT_CODE}
+        insist(lambda: post(task.server, path, end, REQUEST_SECONDS), deadline)
+
+
+def is_settled(task: Task, run_id: str, seconds: float) -> bool:
+    """Tell whether the run will not be handed out again; False if the server does not say."""
+    run = get_run(task, run_id, time.monotonic() + seconds)
+    return run is not None and run.state not in (RETURNED, UNSTARTED)
