@@ -8,6 +8,8 @@ from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints, mode
 from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
+from deployer.names import GPU_PRODUCT_LABEL
+
 CHECKPOINTS = "checkpoints"
 CHECKPOINTS_PATH = "/deployer/checkpoints"
 # Volumes of k8s/agent.yaml that nobody can replace.
@@ -64,7 +66,7 @@ class Gpu:
     count: Annotated[int, Field(ge=0)] = 1
     resource: Text = "nvidia.com/gpu"
     product: Text | None = None
-    product_label: Text = "nvidia.com/gpu.product"
+    product_label: Text = GPU_PRODUCT_LABEL
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -17,8 +17,8 @@ class Agent:
 
     `state` is `lost` when its supervisor is gone without having written an exit code.
     `exit_code` is 0 finished, 3 gave up, 78 bad key or missing sweep, 143 asked to stop.
-    `folder` is the project folder it works in, if the place knows. `started_at` and `ended_at` are
-    seconds since the epoch.
+    `folder` is the project folder it works in, if the place knows; only a cluster has `pod` and
+    `node`. `started_at` and `ended_at` are seconds since the epoch.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Agent:
     run_id: str | None = None
     gpu: str = ""
     node: str = ""
+    pod: str = ""
     folder: str = ""
     restarts: int = 0
     process_id: int | None = None

@@ -54,10 +54,14 @@ def build_live_view(status: Status, now: float) -> RenderableType:
     head = Text(f"{status.title or status.sweep_path}  ", style="bold")
     line = Text(build_status_line(status, now))
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for column in ("AGENT", "STATE", "RUN", "GPU", ""):
+    columns, rows = without_empty_columns(
+        ("AGENT", "STATE", "RUN", status.metric or "METRIC", "NODE", "GPU", "RESTARTS", ""),
+        [_agent_cells(agent) for agent in status.agents],
+    )
+    for column in columns:
         table.add_column(column)
-    for agent in status.agents:
-        table.add_row(*(Text(cell) for cell in _agent_cells(agent)))
+    for row in rows:
+        table.add_row(*(Text(format_value(cell)) for cell in row))
     return Group(head, line, table) if status.agents else Group(head, line)
 
 
@@ -146,10 +150,27 @@ def _metric_phrase(status: Status, row: Row) -> str:
     return f"{status.metric}={format_value(row.value)} ({row.run_id})"
 
 
-def _agent_cells(agent: AgentStatus) -> tuple[str, ...]:
+def _agent_cells(agent: AgentStatus) -> tuple[object, ...]:
     run = " ".join(filter(None, (agent.run_id, agent.run_title)))
     code = f"exit {agent.exit_code}" if agent.exit_code else ""
-    return agent.name, agent.state, run, agent.gpu, " ".join(filter(None, (code, agent.reason)))
+    return (
+        agent.name,
+        agent.state,
+        run,
+        agent.value,
+        agent.node,
+        agent.gpu,
+        agent.restarts or None,
+        " ".join(filter(None, (code, agent.reason))),
+    )
+
+
+def without_empty_columns(
+    columns: Sequence[str], rows: Sequence[Sequence[object]]
+) -> tuple[list[str], list[list[object]]]:
+    """Drop the columns that would show nothing: this machine has no nodes, a laptop no GPUs."""
+    kept = [n for n in range(len(columns)) if any(row[n] not in ("", None) for row in rows)]
+    return [columns[n] for n in kept], [[row[n] for n in kept] for row in rows]
 
 
 def _configuration(row: Row) -> str:
@@ -202,20 +223,26 @@ def show_agents(agents: Sequence[Agent], output: str, now: float) -> None:
     if output == "json":
         show_json([agent_to_plain(agent) for agent in agents])
         return
-    columns = ("AGENT", "STATE", "RUN", "GPU", "AGE", "EXIT", "SWEEP")
+    columns = ("AGENT", "STATE", "RUN", "NODE", "GPU", "RESTARTS", "AGE", "EXIT", "REASON", "SWEEP")
     rows = [
         (
             agent.name,
             agent.state,
-            agent.run_id or "",
+            agent.run_id,
+            agent.node,
             agent.gpu,
+            agent.restarts or None,
             format_seconds((agent.ended_at or now) - agent.started_at),
-            "" if agent.exit_code is None else f"{agent.exit_code} {agent.reason}".strip(),
+            agent.exit_code,
+            agent.reason,
             agent.sweep_path,
         )
         for agent in agents
     ]
-    show_table(columns, rows)
+    if rows:
+        show_table(*without_empty_columns(columns, rows))
+    else:
+        say("no agents")
 
 
 def show_ended(whose: str, names: Sequence[str], output: str) -> None:

@@ -27,16 +27,18 @@ PASSING_STATUSES = (0, 408, 429, 500, 502, 503, 504)
 
 @dataclass(frozen=True)
 class AgentStatus:
-    """One agent as shown: where it is, what it does, its current run."""
+    """One agent as shown: where it is, what it does, its current run and that run's metric."""
 
     name: str
     state: str
     run_id: str | None
     run_title: str
+    value: float | None
     gpu: str
     reason: str
     exit_code: int | None
     node: str = ""
+    pod: str = ""
     restarts: int = 0
 
 
@@ -97,7 +99,7 @@ def summarise_status(
 ) -> Status:
     """Work out what to show from what was read; pure. `now` is in seconds since the epoch."""
     results = build_results(sweep, runs, expected)
-    titles = {run.run_id: run.title for run in runs}
+    rows = {row.run_id: row for row in results.rows}
     return Status(
         sweep_path=str(sweep.path),
         sweep_state=sweep.state,
@@ -105,7 +107,7 @@ def summarise_status(
         metric=sweep.metric_name,
         counts=dict(Counter(run.state for run in runs)),
         results=results,
-        agents=tuple(_summarise_agent(agent, titles) for agent in agents),
+        agents=tuple(_summarise_agent(agent, rows.get(agent.run_id or "")) for agent in agents),
         other_agents=other_agents,
         ends_at=forecast_end(results, runs, sum(a.alive for a in agents) + other_agents, now),
         twins=find_twins(sweep, runs),
@@ -247,15 +249,17 @@ def _shown(status: Status) -> tuple[object, ...]:
     )
 
 
-def _summarise_agent(agent: Agent, titles: Mapping[str, str]) -> AgentStatus:
+def _summarise_agent(agent: Agent, row: Row | None) -> AgentStatus:
     return AgentStatus(
         name=agent.name,
         state=agent.state,
         run_id=agent.run_id,
-        run_title=titles.get(agent.run_id or "", ""),
+        run_title=row.title if row else "",
+        value=row.value if row else None,
         gpu=agent.gpu,
         reason=agent.reason,
         exit_code=agent.exit_code,
         node=agent.node,
+        pod=agent.pod,
         restarts=agent.restarts,
     )

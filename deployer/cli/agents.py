@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from deployer.cli.logs import logs
 from deployer.cli.options import (
     OnOption,
     OutputOption,
@@ -14,11 +15,12 @@ from deployer.cli.options import (
     SweepArgument,
     WandbOption,
     check_output,
+    find_path,
     pick_sweep,
     read_config,
 )
 from deployer.config import Config, Flags
-from deployer.render import say, show, show_json_line
+from deployer.render import say
 from deployer.selection import open_sweep
 from deployer.up import (
     apply_plan,
@@ -30,7 +32,7 @@ from deployer.up import (
     warn_about_many,
 )
 from deployer.views import show_agents, show_ended
-from deployer.wandb_api import SweepPath, get_sweep
+from deployer.wandb_api import get_sweep
 
 app = typer.Typer(rich_markup_mode=None, help="Start, list, scale, drain, follow or end agents.")
 
@@ -66,7 +68,7 @@ def list_(
     check_output(output)
     config = read_config(Flags(wandb=wandb, on=on))
     place = open_place(config.on)
-    path = None if all_ else str(_find_path(sweep, config))
+    path = None if all_ else str(find_path(sweep, config))
     show_agents(place.list_agents(path), output, time.time())
 
 
@@ -82,7 +84,7 @@ def scale(
     check_output(output)
     config = read_config(Flags(wandb=wandb, on=on))
     place = open_place(config.on)
-    path = _find_path(sweep, config)
+    path = find_path(sweep, config)
     leaving = scale_down(place, path, replicas)
     if leaving:
         say(f"{path}: draining {', '.join(leaving)}")
@@ -103,34 +105,13 @@ def drain(
     check_output(output)
     config = read_config(Flags(wandb=wandb, on=on))
     place = open_place(config.on)
-    path = _find_path(sweep, config)
+    path = find_path(sweep, config)
     place.drain(check_names(place, path, names))
     say(f"{path}: draining {', '.join(names)}")
     show_agents(place.list_agents(str(path)), output, time.time())
 
 
-@app.command()
-def logs(
-    sweep: SweepArgument = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until all agents have ended.")
-    ] = False,
-    agent: Annotated[list[str] | None, typer.Option("--agent", help="Only this one.")] = None,
-    on: OnOption = None,
-    wandb: WandbOption = None,
-    output: OutputOption = "table",
-) -> None:
-    """Show agents' logs, each line with its agent's name in front."""
-    check_output(output)
-    config = read_config(Flags(wandb=wandb, on=on))
-    place = open_place(config.on)
-    path = _find_path(sweep, config)
-    names = check_names(place, path, agent or [a.name for a in place.list_agents(str(path))])
-    for name, line in place.log_lines(names, follow):
-        if output == "json":
-            show_json_line({"agent": name, "line": line})
-        else:
-            show(f"{name} | {line}")
+app.command()(logs)
 
 
 @app.command()
@@ -144,7 +125,7 @@ def down(
     check_output(output)
     config = read_config(Flags(wandb=wandb, on=on))
     place = open_place(config.on)
-    path = _find_path(sweep, config)
+    path = find_path(sweep, config)
     ended = end_agents(place, str(path))
     show_ended(str(path), ended, output)
 
@@ -161,9 +142,3 @@ def _start(config: Config, sweep: str | None, replicas: int, output: str) -> Non
         say(f"{path} is {state}")
     apply_plan(server, place, plan_agents(server, place, path, replicas, config.folder))
     show_agents(place.list_agents(str(path)), output, time.time())
-
-
-def _find_path(text: str | None, config: Config) -> SweepPath:
-    """Return the sweep's path, asking a server only for what cannot be known without it."""
-    choice = pick_sweep(text, config)
-    return choice.path() if choice.complete else open_sweep(choice)[1]

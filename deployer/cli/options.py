@@ -11,8 +11,9 @@ import typer
 
 from deployer.config import Config, Flags, load_config
 from deployer.errors import ConfigError
-from deployer.selection import Choice, choose_sweep
+from deployer.selection import Choice, choose_sweep, open_sweep
 from deployer.up import open_place
+from deployer.wandb_api import SweepPath
 
 SweepArgument = Annotated[
     str | None,
@@ -63,6 +64,12 @@ def read_config(flags: Flags) -> Config:
 def pick_sweep(text: str | None, config: Config) -> Choice:
     """Return the sweep that is meant; a short id may be that of any agent's sweep."""
     return choose_sweep(text, config, _paths_of_agents(config.on))
+
+
+def find_path(text: str | None, config: Config) -> SweepPath:
+    """Return the sweep's path, asking a server only for what cannot be known without it."""
+    choice = pick_sweep(text, config)
+    return choice.path() if choice.complete else open_sweep(choice)[1]
 
 
 def _paths_of_agents(on: str) -> Iterator[str]:

@@ -11,23 +11,26 @@ from deployer.cluster.checking import check_admission
 from deployer.cluster.keys import place_keys
 from deployer.cluster.logs import follow_agents
 from deployer.cluster.many import do_all
+from deployer.cluster.nodes import GpuProducts
 from deployer.cluster.reasons import newest_causes
 from deployer.cluster.removal import forget_objects, free_lost_pods, remove_agents
 from deployer.cluster.sighting import (
     DRAIN_ANNOTATION,
     Sighting,
     annotations_of,
+    asks_for_gpu,
     build_agent,
     group_objects,
     is_lost,
     name_of,
     needs_waiting_reason,
+    node_of,
     path_of,
 )
 from deployer.cluster_config import ClusterConfig
 from deployer.errors import AgentError, KubeError
 from deployer.kube import EVENT, JOB, POD, Kube, Manifest, kind_of, open_kube
-from deployer.names import build_selector
+from deployer.names import GPU_PRODUCT_LABEL, build_selector
 from deployer.place import Agent
 from deployer.plan import Plan
 
@@ -51,6 +54,9 @@ class KubernetesPlace:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.kube = kube
+        self._products = GpuProducts(
+            kube, cluster.gpu.product_label if cluster.gpu else GPU_PRODUCT_LABEL
+        )
         self._builder = ManifestBuilder(kube, cluster, folder)
         self._sleep = sleep
         self._seen: Sequence[Sighting] = ()
@@ -78,7 +84,10 @@ class KubernetesPlace:
         """Return agents, oldest first; of one sweep, or of all."""
         sightings = self._look(sweep_path)
         causes = self._read_causes() if any(map(needs_waiting_reason, sightings)) else {}
-        return [build_agent(sighting, causes, self.kube.now()) for sighting in sightings]
+        with_gpus = {node_of(s.pod) for s in sightings if s.pod and asks_for_gpu(s)} - {""}
+        products = self._products.read(with_gpus)
+        now = self.kube.now()
+        return [build_agent(sighting, causes, now, products) for sighting in sightings]
 
     def drain(self, names: Sequence[str]) -> None:
         """Let each agent's current run end, then let the agent leave.
@@ -127,7 +136,7 @@ class KubernetesPlace:
         unheard = [s for s in sightings if _runs(s) and s.draining and not _was_told(s)]
         do_all(self._ask_to_drain, unheard)
         return [
-            f"{name_of(pod)}: node {pod['spec'].get('nodeName')} is lost; its pod was deleted, "
+            f"{name_of(pod)}: node {node_of(pod)} is lost; its pod was deleted, "
             "so that its Job can start another"
             for pod in lost
         ]

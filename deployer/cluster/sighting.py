@@ -13,14 +13,13 @@ from deployer.cluster.reasons import (
     find_condition,
     find_container_state,
 )
-from deployer.names import AGENT_LABEL, PREFIX, SWEEP_PATH_ANNOTATION
+from deployer.names import AGENT_LABEL, GPU_PRODUCT_LABEL, PREFIX, SWEEP_PATH_ANNOTATION
 from deployer.place import Agent, AgentState
 
 Manifest = Mapping[str, Any]
 
 DRAIN_ANNOTATION = f"{PREFIX}/drain"
 ENDED_PHASES = ("Succeeded", "Failed")
-GPU_PRODUCT_LABEL = "nvidia.com/gpu.product"
 # A kubelet that lives says within seconds after the grace time that a pod has ended.
 LOST_SECONDS = 15.0
 
@@ -74,17 +73,23 @@ def group_objects(
     return sorted(sightings, key=lambda s: (created_at(s.job or s.pods[0]), s.name))
 
 
-def build_agent(sighting: Sighting, causes: Mapping[str, str], now: float) -> Agent:
+def build_agent(
+    sighting: Sighting,
+    causes: Mapping[str, str],
+    now: float,
+    products: Mapping[str, str] | None = None,
+) -> Agent:
     """Return an agent as its place sees it.
 
     `causes` are the newest warnings by the name of the object that they are about; `now` is the
-    cluster's own clock in seconds since the epoch.
+    cluster's own clock in seconds since the epoch; `products` are GPU products by node.
     """
     state = judge_state(sighting, now)
     job, pod = sighting.job, sighting.pod
     seen = pod or job or {}
     newest = job or seen
     ended = state == "ended"
+    node = node_of(pod) if pod else ""
     return Agent(
         name=sighting.name,
         sweep_path=path_of(newest),
@@ -93,8 +98,9 @@ def build_agent(sighting: Sighting, causes: Mapping[str, str], now: float) -> Ag
         ended_at=_ended_at(sighting) if ended else None,
         exit_code=_exit_code(sighting) if ended else None,
         reason=_explain(sighting, state, causes),
-        gpu=_describe_gpu(newest),
-        node=str((pod or {}).get("spec", {}).get("nodeName", "")),
+        gpu=_describe_gpu(newest, (products or {}).get(node, "")),
+        node=node,
+        pod=pod["metadata"]["name"] if pod else "",
         restarts=count_restarts(sighting),
     )
 
@@ -154,6 +160,11 @@ def name_of(item: Manifest) -> str:
     return annotations_of(item).get(AGENT_LABEL) or label
 
 
+def node_of(pod: Manifest) -> str:
+    """Return the node that a pod was given to; empty while it waits for one."""
+    return str((pod.get("spec") or {}).get("nodeName") or "")
+
+
 def created_at(item: Manifest) -> float:
     """Return when an object was created, in seconds since the epoch."""
     return parse_time(item["metadata"]["creationTimestamp"])
@@ -193,8 +204,7 @@ def _exit_code(sighting: Sighting) -> int | None:
 def _explain(sighting: Sighting, state: AgentState, causes: Mapping[str, str]) -> str:
     job, pod = sighting.job, sighting.pod
     if state == "lost":
-        node = (sighting.living_pods[0].get("spec") or {}).get("nodeName", "")
-        return f"node {node} does not answer"
+        return f"node {node_of(sighting.living_pods[0])} does not answer"
     if state == "ended" and job is not None:
         return explain_ending(job, pod)
     if state == "starting" and job is not None:
@@ -202,14 +212,20 @@ def _explain(sighting: Sighting, state: AgentState, causes: Mapping[str, str]) -
     if state in ("running", "draining") and pod is not None:
         ready = find_condition(pod, "Ready", "False")
         silent = ready is not None and find_container_state(pod, "running") is not None
-        return f"node {pod['spec'].get('nodeName')} does not answer" if silent else ""
+        return f"node {node_of(pod)} does not answer" if silent else ""
     return ""
 
 
-def _describe_gpu(item: Manifest) -> str:
-    """Return how many GPUs an agent has, and which: what the scheduler was told."""
+def asks_for_gpu(sighting: Sighting) -> bool:
+    """Tell whether an agent has GPUs at all."""
+    item = sighting.job or sighting.pod
+    return bool(item and _describe_gpu(item, ""))
+
+
+def _describe_gpu(item: Manifest, product: str) -> str:
+    """Return how many GPUs an agent has, and which: its node's, or what the scheduler was told."""
     spec = item["spec"].get("template", {}).get("spec") or item["spec"]
-    product = (spec.get("nodeSelector") or {}).get(GPU_PRODUCT_LABEL, "")
+    product = product or (spec.get("nodeSelector") or {}).get(GPU_PRODUCT_LABEL, "")
     for container in spec.get("containers") or ():
         for resource, count in (container.get("resources", {}).get("limits") or {}).items():
             if "/" in resource and str(count) != "0":

@@ -5,13 +5,14 @@ Importing it imports the Kubernetes client, a third of a second: do so where it 
 
 from deployer.kube.access import Access, load_access
 from deployer.kube.door import Kube, open_kube
-from deployer.kube.kinds import CONFIG_MAP, EVENT, JOB, POD, SECRET, Kind, Manifest, kind_of
+from deployer.kube.kinds import CONFIG_MAP, EVENT, JOB, NODE, POD, SECRET, Kind, Manifest, kind_of
 from deployer.kube.logs import LogLine, follow_log, read_log
 
 __all__ = [
     "CONFIG_MAP",
     "EVENT",
     "JOB",
+    "NODE",
     "POD",
     "SECRET",
     "Access",

@@ -90,7 +90,7 @@ class Attempt:
     """One time that a run was handed out; times are epoch seconds.
 
     `cause` says how it ended: finished, stopped, interrupted, own failure, never started, signal,
-    node or lost reply; None while it lasts.
+    OOM, node or lost reply; None while it lasts.
     """
 
     number: int
@@ -131,6 +131,16 @@ class AgentInfo:
     host: str
     state: str
     heartbeat_at: float | None
+
+
+@dataclass(frozen=True)
+class LogPage:
+    """Some lines of a run's console; `total` is how many there are, `cursor` asks for the next."""
+
+    run_state: str
+    lines: tuple[str, ...]
+    total: int
+    cursor: str | None
 
 
 @dataclass(frozen=True)

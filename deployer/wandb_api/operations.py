@@ -9,6 +9,7 @@ from deployer.wandb_api import queries
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import (
     AgentInfo,
+    LogPage,
     RunInfo,
     Snapshot,
     SweepInfo,
@@ -21,6 +22,7 @@ from deployer.wandb_api.model import (
 
 RUNS_PER_PAGE = 500
 SWEEPS_PER_PAGE = 100
+LINES_PER_PAGE = 1000
 AGENT_KEYS = "deployerCreateAgentKey"
 REQUEUE = "deployerRequeue"
 
@@ -168,6 +170,28 @@ def get_log_tail(client: Client, path: SweepPath, run_id: str, lines: int) -> tu
     except WandbError:
         return ()
     return tuple(str(n.get("line") or "").rstrip() for n in _nodes(run.get("logLines") or {}))
+
+
+def get_log_page(client: Client, path: SweepPath, run_id: str, after: str | None) -> LogPage:
+    """Return the lines of a run's console behind a cursor, up to a thousand.
+
+    Raises WandbError if there is no such run.
+    """
+    variables = {"entity": path.entity, "project": path.project, "run": run_id, "after": after}
+    answer = client.execute(queries.LOG_PAGE, {**variables, "first": LINES_PER_PAGE})
+    run = (answer.get("project") or {}).get("run")
+    if not run:
+        raise WandbError(
+            f"there is no run '{run_id}' in {path.entity}/{path.project}",
+            f"deployer results {path}",
+        )
+    page = run.get("logLines") or {}
+    return LogPage(
+        run_state=str(run.get("state") or ""),
+        lines=tuple(str(node.get("line") or "").rstrip() for node in _nodes(page)),
+        total=int(run.get("logLineCount") or 0),
+        cursor=(page.get("pageInfo") or {}).get("endCursor") or after,
+    )
 
 
 def create_agent_keys(

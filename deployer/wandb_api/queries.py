@@ -109,6 +109,23 @@ query RunConsoleLogTail($entity: String!, $project: String!, $run: String!, $las
 }
 """
 
+LOG_PAGE = """
+query RunConsoleLogPage(
+  $entity: String!, $project: String!, $run: String!, $after: String, $first: Int!
+) {
+  project(name: $project, entityName: $entity) {
+    run(name: $run) {
+      state
+      logLineCount
+      logLines(first: $first, after: $after) {
+        edges { node { line } }
+        pageInfo { endCursor }
+      }
+    }
+  }
+}
+"""
+
 CREATE_AGENT_KEY = """
 mutation DeployerCreateAgentKey($sweepPath: String!, $agentName: String!, $id: String) {
   deployerCreateAgentKey(input: {

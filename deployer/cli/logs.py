@@ -1,0 +1,84 @@
+"""`deployer agents logs`: what agents and runs print, also of those that are gone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from deployer.cli.options import (
+    OnOption,
+    OutputOption,
+    SweepArgument,
+    WandbOption,
+    check_output,
+    find_path,
+    pick_sweep,
+    read_config,
+)
+from deployer.config import Config, Flags
+from deployer.errors import ConfigError
+from deployer.place import Place
+from deployer.render import say, show, show_json_line
+from deployer.run_output import follow_run, read_lost_output
+from deployer.selection import open_sweep
+from deployer.up import check_names, open_place
+from deployer.wandb_api import SweepPath
+
+
+def logs(
+    sweep: SweepArgument = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until all have ended.")
+    ] = False,
+    agent: Annotated[list[str] | None, typer.Option("--agent", help="Only this one.")] = None,
+    run: Annotated[
+        str | None, typer.Option("--run", help="Only this run, whichever agents have it.")
+    ] = None,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+    output: OutputOption = "table",
+) -> None:
+    """Show agents' logs, each line with its agent's name in front."""
+    check_output(output)
+    if run and agent:
+        raise ConfigError("--run", "does not go together with --agent", "leave one of them out")
+    config = read_config(Flags(wandb=wandb, on=on))
+    whose = "run" if run else "agent"
+    lines = _read_run(config, sweep, run, follow) if run else _read(config, sweep, agent, follow)
+    for name, line in lines:
+        if output == "json":
+            show_json_line({whose: name, "line": line})
+        else:
+            show(f"{name} | {line}")
+
+
+def _read_run(
+    config: Config, sweep: str | None, run: str, follow: bool
+) -> Iterator[tuple[str, str]]:
+    server, path = open_sweep(pick_sweep(sweep, config))
+    for line in follow_run(server.client, path, run, follow, time.sleep):
+        yield run, line
+
+
+def _read(
+    config: Config, sweep: str | None, agents: list[str] | None, follow: bool
+) -> Iterator[tuple[str, str]]:
+    place = open_place(config.on)
+    path = find_path(sweep, config)
+    names = check_names(place, path, agents or [a.name for a in place.list_agents(str(path))])
+    if not names:
+        say(f"{path} has no agents here; for a run's output: deployer agents logs {path} --run ID")
+    lost = _without_log(place, path, names) if config.on == "kubernetes" else []
+    if lost:
+        server, path = open_sweep(pick_sweep(sweep, config))
+        yield from read_lost_output(server.client, path, lost)
+    yield from place.log_lines(names, follow)
+
+
+def _without_log(place: Place, path: SweepPath, names: list[str]) -> list[str]:
+    """Return the agents whose pods are gone, and their logs with them."""
+    there = {agent.name for agent in place.list_agents(str(path)) if agent.pod}
+    return [name for name in names if name not in there]
