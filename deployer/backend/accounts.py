@@ -7,6 +7,7 @@ import re
 import secrets
 from dataclasses import dataclass
 
+from deployer.backend.refusal import Refusal
 from deployer.backend.store import Connection, insert, select_one
 
 # What the SDK accepts: at least 40 of these characters, with an optional `prefix-` in front.
@@ -25,12 +26,16 @@ class User:
 
 @dataclass(frozen=True)
 class Caller:
-    """Who is asking. With a `sweep_id`, the key is an agent's own and good for that sweep alone."""
+    """Who is asking. With a `sweep_id`, the key is an agent's and good for that sweep alone.
+
+    It is `superseded` once a supervisor of the same name has started later with a key of its own.
+    """
 
     user: User
     key_id: int
     sweep_id: int | None = None
     agent_name: str | None = None
+    superseded: bool = False
 
 
 def new_key() -> str:
@@ -61,6 +66,30 @@ def create_user(db: Connection, name: str, key: str, now: float) -> User:
 def create_agent_key(db: Connection, caller: Caller, sweep_id: int, name: str, now: float) -> str:
     """Return a new key that is good for one agent's work on one sweep and nothing else."""
     key = new_key()
+    _insert_agent_key(db, caller, sweep_id, name, key, now)
+    return key
+
+
+def adopt_own_key(db: Connection, caller: Caller, key: str, now: float) -> None:
+    """Take the key that a supervisor has chosen for its agent; older keys can write no more.
+
+    The supervisor chooses it, so that asking again after a lost reply, or a request that arrives
+    late, changes nothing. Raise ValueError for a bad or foreign key.
+    """
+    assert caller.sweep_id is not None
+    assert caller.agent_name is not None
+    if not KEY_PATTERN.fullmatch(key):
+        raise ValueError("a key needs 40 or more of the characters A-Z a-z 0-9 _ -")
+    owner = find_caller(db, key)
+    if owner is None:
+        _insert_agent_key(db, caller, caller.sweep_id, caller.agent_name, key, now, own=1)
+    elif (owner.sweep_id, owner.agent_name) != (caller.sweep_id, caller.agent_name):
+        raise ValueError("this key is in use already")
+
+
+def _insert_agent_key(
+    db: Connection, caller: Caller, sweep_id: int, name: str, key: str, now: float, own: int = 0
+) -> None:
     insert(
         db,
         "keys",
@@ -69,8 +98,14 @@ def create_agent_key(db: Connection, caller: Caller, sweep_id: int, name: str, n
         sweep_id=sweep_id,
         agent_name=name,
         created_at=now,
+        own=own,
     )
-    return key
+
+
+def check_newest(caller: Caller) -> None:
+    """Refuse with 403 an agent whose supervisor was started again, here or elsewhere."""
+    if caller.superseded:
+        raise Refusal(403, f"agent {caller.agent_name} was started again and has a newer key")
 
 
 def find_caller(db: Connection, key: str) -> Caller | None:
@@ -81,9 +116,16 @@ def find_caller(db: Connection, key: str) -> Caller | None:
 def caller_of_hash(db: Connection, key_hash: str) -> Caller | None:
     """Return who owns the key of a hash, or None."""
     row = db.execute(
-        "SELECT id, user_id, sweep_id, agent_name FROM keys WHERE hash = ?", (key_hash,)
+        "SELECT id, user_id, sweep_id, agent_name, EXISTS (SELECT 1 FROM keys AS newer"
+        " WHERE newer.sweep_id = keys.sweep_id AND newer.agent_name = keys.agent_name"
+        " AND newer.own = 1 AND newer.id > keys.id) AS superseded FROM keys WHERE hash = ?",
+        (key_hash,),
     ).fetchone()
     if row is None:
         return None
     user = select_one(db, User, "users WHERE id = ?", row["user_id"])
-    return Caller(user, row["id"], row["sweep_id"], row["agent_name"]) if user else None
+    if user is None:
+        return None
+    return Caller(
+        user, row["id"], row["sweep_id"], row["agent_name"], superseded=bool(row["superseded"])
+    )

@@ -125,6 +125,10 @@ MIGRATIONS = (
         UNIQUE (run_id, name)
     );
     """,
+    """
+    ALTER TABLE keys ADD COLUMN own INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX keys_agent ON keys (sweep_id, agent_name);
+    """,
 )
 
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from deployer.backend.accounts import Caller
+from deployer.backend.accounts import Caller, check_newest
 from deployer.backend.agents import Agent
 from deployer.backend.projects import Project
 from deployer.backend.refusal import Refusal, not_found
@@ -231,6 +231,7 @@ def check_writer(db: Connection, caller: Caller, run: Run) -> None:
     """
     if caller.sweep_id is None:
         return
+    check_newest(caller)
     agent = select_one(db, Agent, "agents WHERE id = ?", run.agent_id)
     if (
         agent is None

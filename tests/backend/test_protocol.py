@@ -281,7 +281,7 @@ def test_an_agent_key_does_its_own_sweep_s_work_and_nothing_else(client: Client)
         a.create_agent(other)
     with pytest.raises(AssertionError, match="an agent's key cannot change sweeps"):
         a.create_sweep(grid(x=[5]))
-    with pytest.raises(AssertionError, match="an agent's key cannot make keys"):
+    with pytest.raises(AssertionError, match="for its own agent only"):
         a.ask(make, path=path, name="c")
     with pytest.raises(AssertionError, match="is not agent"):
         b.heartbeat(agent)

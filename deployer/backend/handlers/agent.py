@@ -7,7 +7,7 @@ from typing import Any
 
 from ariadne import MutationType, ObjectType
 
-from deployer.backend.accounts import Caller
+from deployer.backend.accounts import Caller, check_newest
 from deployer.backend.agents import Agent, agent_by_id
 from deployer.backend.dispatch import heartbeat
 from deployer.backend.filters import sort_runs
@@ -47,6 +47,7 @@ def check_owner(db: Connection, caller: Caller, row: Agent) -> None:
         raise not_found("agent")
     if caller.sweep_id is not None and (caller.sweep_id, caller.agent_name) != (sweep.id, row.name):
         raise Refusal(403, f"this key is not agent {row.name}'s")
+    check_newest(caller)
 
 
 @agent.field("id")

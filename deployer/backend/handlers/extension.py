@@ -6,7 +6,7 @@ from typing import Any
 
 from ariadne import MutationType, ObjectType
 
-from deployer.backend.accounts import create_agent_key
+from deployer.backend.accounts import Caller, adopt_own_key, create_agent_key
 from deployer.backend.agents import Agent
 from deployer.backend.ending import requeue_failed
 from deployer.backend.handlers.sweep import named_sweep
@@ -27,14 +27,29 @@ attempt.set_alias("exitcode", "exit_code")
 
 @mutation.field("deployerCreateAgentKey")
 def resolve_create_agent_key(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Make a key that is good for one agent's work on one sweep and for nothing else."""
+    """Make a key that is good for one agent's work on one sweep and for nothing else.
+
+    A supervisor may bring a newer key for its own agent: with the one it was given, a successor
+    could start while it is cut off.
+    """
     request = info.context
-    if request.caller.sweep_id is not None:
-        raise Refusal(403, "an agent's key cannot make keys")
+    caller, key, name = request.caller, input.get("key"), input["agent_name"]
     with transaction(info) as db:
         row = _sweep_at(info, db, input["sweep_path"])
         now = request.backend.now()
-        return {"key": create_agent_key(db, request.caller, row.id, input["agent_name"], now)}
+        if key is None and caller.sweep_id is None:
+            return {"key": create_agent_key(db, caller, row.id, name, now)}
+        if key is None or (caller.sweep_id, caller.agent_name) != (row.id, name):
+            raise Refusal(403, "an agent's key makes a newer one for its own agent only")
+        _adopt(db, caller, key, now)
+        return {"key": key}
+
+
+def _adopt(db: Connection, caller: Caller, key: str, now: float) -> None:
+    try:
+        adopt_own_key(db, caller, key, now)
+    except ValueError as error:
+        raise Refusal(400, str(error)) from error
 
 
 @mutation.field("deployerRequeue")

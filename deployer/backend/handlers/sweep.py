@@ -6,6 +6,7 @@ from typing import Any
 
 from ariadne import MutationType, ObjectType
 
+from deployer.backend.accounts import check_newest
 from deployer.backend.agents import Agent, create_agent, find_agent, list_agents
 from deployer.backend.dispatch import succeed_predecessors
 from deployer.backend.filters import parse_filter, sort_runs
@@ -103,6 +104,7 @@ def resolve_create_agent(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
         row = named_sweep(db, project, input["sweep"])
         if request.caller.sweep_id not in (None, row.id):
             raise Refusal(403, "this agent's key is for another sweep")
+        check_newest(request.caller)
         now = request.backend.now()
         agent = create_agent(db, request.caller, row, input["host"], now)
         succeed_predecessors(request.backend, db, agent)

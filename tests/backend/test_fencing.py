@@ -1,0 +1,82 @@
+"""A supervisor's own key, newer than the one it was given, shuts out whoever has an older one."""
+
+from __future__ import annotations
+
+import secrets
+
+import pytest
+
+from tests.backend.client import Client, grid
+from tests.conftest import ServedBackend
+
+MAKE = (
+    "mutation K($path: String!, $name: String!, $key: String) { deployerCreateAgentKey("
+    "input: {sweepPath: $path, agentName: $name, key: $key}) { key } }"
+)
+
+
+@pytest.fixture
+def client(backend: ServedBackend) -> Client:
+    return Client.of(backend, f"fence-{secrets.token_hex(4)}")
+
+
+def make_key(client: Client, sweep: str, name: str, key: str | None = None) -> Client:
+    """Return a client with a new key for an agent."""
+    path = f"{client.entity}/{client.project}/{sweep}"
+    made = client.ask(MAKE, path=path, name=name, key=key)["deployerCreateAgentKey"]["key"]
+    return Client(client.url, made, client.entity, client.project)
+
+
+def test_an_own_key_shuts_out_older_ones(client: Client) -> None:
+    sweep = client.create_sweep(grid(x=[1, 2]))
+    given = make_key(client, sweep, "a")
+    neighbour = make_key(client, sweep, "b")
+    first = make_key(given, sweep, "a", secrets.token_hex(20))
+    agent = first.create_agent(sweep)
+    run = first.heartbeat(agent)[0]["run_id"]
+    first.init_run(run)
+    first.log(run, [{"_step": 0, "loss": 1.0}])
+
+    second = make_key(given, sweep, "a", secrets.token_hex(20))
+    assert first.stream(run, complete=True).status_code == 403
+    for late in (first, given):
+        with pytest.raises(AssertionError, match="agent a was started again and has a newer key"):
+            late.heartbeat(agent)
+        with pytest.raises(AssertionError, match="was started again"):
+            late.create_agent(sweep)
+        with pytest.raises(AssertionError, match="was started again"):
+            late.init_run(run)
+    again = second.create_agent(sweep)
+    assert second.heartbeat(again)[0]["run_id"] == run
+    second.init_run(run)
+    second.finish(run)
+    assert client.run(run)["state"] == "finished"
+    assert neighbour.heartbeat(neighbour.create_agent(sweep))[0]["type"] == "run"
+
+
+def test_a_repeated_or_late_request_changes_nothing(client: Client) -> None:
+    sweep = client.create_sweep(grid(x=[1]))
+    given = make_key(client, sweep, "a")
+    first, second = secrets.token_hex(20), secrets.token_hex(20)
+    make_key(given, sweep, "a", first)
+    make_key(given, sweep, "a", first)
+    newest = make_key(given, sweep, "a", second)
+    make_key(given, sweep, "a", first)
+    assert newest.heartbeat(newest.create_agent(sweep))[0]["type"] == "run"
+
+
+def test_nobody_makes_a_key_for_somebody_else(client: Client) -> None:
+    sweep = client.create_sweep(grid(x=[1]))
+    given = make_key(client, sweep, "a")
+    key = secrets.token_hex(20)
+    with pytest.raises(AssertionError, match="for its own agent only"):
+        make_key(given, sweep, "b", key)
+    with pytest.raises(AssertionError, match="for its own agent only"):
+        make_key(given, sweep, "a")
+    with pytest.raises(AssertionError, match="for its own agent only"):
+        make_key(client, sweep, "a", key)
+    with pytest.raises(AssertionError, match="a key needs 40 or more"):
+        make_key(given, sweep, "a", "short")
+    make_key(given, sweep, "a", key)
+    with pytest.raises(AssertionError, match="in use already"):
+        make_key(make_key(client, sweep, "b"), sweep, "b", key)
