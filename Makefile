@@ -37,10 +37,10 @@ CLUSTER_TESTS := echo "not run: the tests on a cluster (tests/kube) need root"
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-full bench format clean
+.PHONY: help setup demo demo-kubernetes check test test-full bench format clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(SETUP) ## install uv and every package, as the lock file says
 
@@ -59,6 +59,10 @@ $(SETUP): $(UV) pyproject.toml uv.lock
 demo: $(SETUP) ## run the main job: a sweep of 12 runs with 2 agents on this machine
 	@mkdir -p $(DEMO_HOME)
 	@$(ISOLATED) $(BIN)/deployer up sweeps/digits.yaml --replicas 2 --wait --new --wandb embedded
+
+demo-kubernetes: $(SETUP) ## the same with 4 agents in a real cluster that it starts; needs root
+	@mkdir -p $(DEMO_HOME)
+	@$(ISOLATED) $(BIN)/python -m tests.kube.demo
 
 check: $(SETUP) ## lint, types, unit tests and one small sweep, in under 90 seconds
 	@$(BIN)/ruff check --quiet
