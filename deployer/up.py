@@ -97,6 +97,16 @@ def warn_about_program(sweep: Sweep, folder: Path) -> str:
     return f"there is no {sweep.program} in {folder}, where the agents will look for it"
 
 
+def warn_about_code(on: str, folder: Path) -> str:
+    """Say which files agents in a cluster will lack though they lie in the folder, else empty."""
+    if on == "local":
+        return ""
+    from deployer.archive import warn_about_left_out
+    from deployer.cluster_config import load_cluster
+
+    return warn_about_left_out(folder) if load_cluster(folder).code == "archive" else ""
+
+
 def build_ramp(count: int, chance: random.Random) -> tuple[float, ...]:
     """Return the seconds to wait before each of `count` starts, so that limits bear them."""
     spread = (1 - RAMP_JITTER, 1 + RAMP_JITTER)

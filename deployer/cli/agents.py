@@ -29,6 +29,7 @@ from deployer.up import (
     open_place,
     plan_agents,
     scale_down,
+    warn_about_code,
     warn_about_many,
 )
 from deployer.views import show_agents, show_ended
@@ -135,8 +136,12 @@ def _start(config: Config, sweep: str | None, replicas: int, output: str) -> Non
     place = open_place(config.on)
     server, path = open_sweep(pick_sweep(sweep, config))
     say(f"using {server.describe()}")
-    if warning := warn_about_many(server, replicas):
-        say(f"warning: {warning}")
+    for warning in (
+        warn_about_many(server, replicas),
+        warn_about_code(config.on, config.folder),
+    ):
+        if warning:
+            say(f"warning: {warning}")
     state = get_sweep(server.client, path).state
     if state not in ("RUNNING", "PENDING"):
         say(f"{path} is {state}")

@@ -34,6 +34,7 @@ from deployer.up import (
     apply_plan,
     open_place,
     plan_agents,
+    warn_about_code,
     warn_about_many,
     warn_about_program,
 )
@@ -96,6 +97,8 @@ def _make(
     """Read the file, connect, make or continue the sweep, and say each in one line."""
     sweep = load_sweep(file, run_cap)
     if config.on == "local" and (warning := warn_about_program(sweep, config.folder)):
+        say(f"warning: {warning}")
+    if warning := warn_about_code(config.on, config.folder):
         say(f"warning: {warning}")
     server = connect(config)
     say(f"using {server.describe()}")
