@@ -13,15 +13,19 @@ from deployer.cli.options import (
     RunCapOption,
     WandbOption,
     check_output,
+    pick_sweep,
     read_config,
 )
 from deployer.config import Config, Flags
 from deployer.plan import Plan, build_plan
 from deployer.render import say, show_json, show_yaml
+from deployer.selection import open_sweep
 from deployer.sweep import load_sweep
+from deployer.up import open_place, plan_agents, warn_about_code
 
 SWEEP_PATH = "ENTITY/PROJECT/SWEEP_ID"  # W&B names a sweep when it makes it
 EMBEDDED_URL = "http://EMBEDDED"
+A_NEW_KEY = "what the server makes for each agent"
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -33,39 +37,58 @@ def plan(
     run_cap: RunCapOption = None,
     on: OnOption = None,
     wandb: WandbOption = None,
+    sweep: Annotated[
+        str | None,
+        typer.Option("--sweep", help="Of this sweep, as server and cluster are now."),
+    ] = None,
     output: Annotated[str, typer.Option("--output", "-o", help="yaml or json.")] = "yaml",
 ) -> None:
     """Print the manifests that `up` would send, in the order in which it sends them.
 
-    Contacts nothing, so ENTITY/PROJECT/SWEEP_ID stands for the sweep. No key is in them. Send them
-    with `kubectl apply --server-side -f -`, or `kubectl create` where the server names Jobs.
+    Contacts nothing, so ENTITY/PROJECT/SWEEP_ID stands for the sweep; with `--sweep`, reads what is
+    there. No key is in them. Send them with `kubectl apply --server-side -f -`, or `kubectl create`
+    where the server names Jobs.
     """
     check_output(output, "yaml", "json")
     config = read_config(Flags(wandb=wandb, replicas=replicas, on=on))
-    for warning in load_sweep(file, run_cap).warnings:
-        say(f"warning: {warning}")
-    base_url = EMBEDDED_URL if config.embedded else config.wandb
-    planned = build_plan(SWEEP_PATH, base_url, str(config.folder), config.replicas)
-    documents = _build_documents(planned, config)
+    for warning in (*load_sweep(file, run_cap).warnings, warn_about_code(config.on, config.folder)):
+        if warning:
+            say(f"warning: {warning}")
+    documents = _plan_sweep(sweep, config) if sweep else _plan_file(config)
     if output == "json":
         show_json(documents)
     else:
         show_yaml(documents)
 
 
-def _build_documents(planned: Plan, config: Config) -> list[object]:
-    """Return manifests for a cluster; on this machine, the plan itself is all there is."""
+def _plan_sweep(sweep: str, config: Config) -> list[object]:
+    """Return what `agents up` would send now for a sweep that is there."""
+    server, path = open_sweep(pick_sweep(sweep, config))
+    place = open_place(config.on)
+    planned = plan_agents(server, place, path, config.replicas, config.folder)
     if config.on == "local":
         return [planned]
-    from deployer.archive import warn_about_left_out
+    from deployer.cluster import KubernetesPlace
+
+    assert isinstance(place, KubernetesPlace)
+    alive = {agent.name for agent in place.list_agents(str(path)) if agent.alive}
+    key = A_NEW_KEY if server.extended else server.client.key
+    keys = {agent.name: key for agent in planned.agents if agent.name not in alive}
+    return list(place.build_manifests(planned, keys)) if keys else []
+
+
+def _plan_file(config: Config) -> list[object]:
+    """Return manifests for a cluster; on this machine, the plan itself is all there is."""
+    base_url = EMBEDDED_URL if config.embedded else config.wandb
+    planned = build_plan(SWEEP_PATH, base_url, str(config.folder), config.replicas)
+    if config.on == "local":
+        return [planned]
     from deployer.cluster_config import load_cluster
     from deployer.manifests import build_manifests, load_inputs
 
     secret, keys = _name_keys(planned, config)
     cluster = load_cluster(config.folder)
     inputs = load_inputs(cluster, config.folder)
-    if inputs.code is not None and (warning := warn_about_left_out(config.folder)):
-        say(f"warning: {warning}")
     return list(
         build_manifests(
             planned,

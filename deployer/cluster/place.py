@@ -8,7 +8,7 @@ from pathlib import Path
 
 from deployer.cluster.builder import ManifestBuilder
 from deployer.cluster.checking import check_admission
-from deployer.cluster.keys import place_keys
+from deployer.cluster.keys import KeyPlace, place_keys
 from deployer.cluster.logs import follow_agents
 from deployer.cluster.many import do_all
 from deployer.cluster.nodes import GpuProducts
@@ -89,6 +89,13 @@ class KubernetesPlace:
         now = self.kube.now()
         return [build_agent(sighting, causes, now, products) for sighting in sightings]
 
+    def build_manifests(self, plan: Plan, api_keys: Mapping[str, str]) -> tuple[Manifest, ...]:
+        """Return what `apply` would send for the agents in `api_keys`, without the Secret.
+
+        Reads the cluster and changes nothing. Raises ConfigError, KubeError.
+        """
+        return self._build(plan, api_keys)[1]
+
     def drain(self, names: Sequence[str]) -> None:
         """Let each agent's current run end, then let the agent leave.
 
@@ -152,8 +159,7 @@ class KubernetesPlace:
         if keyless:
             raise AgentError(f"agent {keyless[0]} has just ended", "type the command again")
         keys = {name: api_keys[name] for name in missing}
-        secret = place_keys(self.kube, plan.sweep_path, keys)
-        manifests = self._builder.build(plan, missing, secret.name, secret.keys)
+        secret, manifests = self._build(plan, keys)
         jobs = [one for one in manifests if kind_of(one) == JOB]
         check_admission(self.kube, jobs[0])
         secret.write()
@@ -162,6 +168,12 @@ class KubernetesPlace:
                 self.kube.apply(one)
         remove_agents(self.kube, [s for s in sightings if s.name in missing], self._sleep)
         do_all(self._create, jobs)
+
+    def _build(
+        self, plan: Plan, api_keys: Mapping[str, str]
+    ) -> tuple[KeyPlace, tuple[Manifest, ...]]:
+        secret = place_keys(self.kube, plan.sweep_path, api_keys)
+        return secret, self._builder.build(plan, list(api_keys), secret.name, secret.keys)
 
     def _create(self, job: Manifest) -> None:
         """Create a Job, unless a first try has made it or somebody else was faster."""
