@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from deployer.cluster.nodes import GpuProducts
 from deployer.errors import KubeError
 from deployer.kube import CONFIG_MAP, JOB, POD, SECRET
-from deployer.names import build_selector
+from deployer.names import GPU_PRODUCT_LABEL, build_selector
 from deployer.server import Server
 from deployer.up import end_agents
 from deployer.watch import get_status
-from tests.kube.bed import SECTION, Bed, make_bed, serve_for_pods
+from tests.kube.bed import SECTION, Bed, make_bed, open_door, serve_for_pods
 from tests.kube.cluster import Cluster
 from tests.kube.tenants import make_tenant
 
@@ -36,6 +37,18 @@ def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def bed(cluster: Cluster, namespace: str, server: Server, tmp_path: Path) -> Bed:
     kubeconfig = make_tenant(cluster, namespace)
     return make_bed(cluster, namespace, kubeconfig, server, tmp_path / "project")
+
+
+def test_gpu_products_are_known_where_nodes_may_be_read(
+    cluster: Cluster, namespace: str, bed: Bed
+) -> None:
+    cluster.set_gpus("node-0", 1)
+    administrator = open_door(cluster.kubeconfig, namespace)
+    assert GpuProducts(administrator, GPU_PRODUCT_LABEL).read({"node-0", "gone"}) == {
+        "node-0": "Tesla-T4",
+        "gone": "",
+    }
+    assert GpuProducts(bed.kube, GPU_PRODUCT_LABEL).read({"node-0"}) == {"node-0": ""}
 
 
 def list_left(bed: Bed) -> list[str]:
@@ -209,6 +222,10 @@ def test_one_command_from_file_to_ranking(bed: Bed, cluster: Cluster, namespace:
     assert [(a["state"], a["exit_code"], a["node"]) for a in agents] == [("ended", 0, "node-0")] * 2
     logs = deployer("agents", "logs").stdout
     assert sum("trained with" in line for line in logs.splitlines()) == 3
+    best = json.loads(deployer("results", "-o", "json").stdout)["best"]["run_id"]
+    assert f"{best} | trained with 0.1" in deployer("agents", "logs", "--run", best).stdout
+    cluster.kubectl("delete", "pods", "--all", "-n", namespace)
+    assert "trained with" in deployer("agents", "logs").stdout, "the server has the last lines"
     down = deployer("down")
     assert down.returncode == 0, down.stderr
     assert list_left(bed) == []

@@ -137,6 +137,23 @@ def test_live_view_shows_a_line_for_each_agent() -> None:
     assert "title-b" in text
     assert "right" in text
     assert "starting" in text
+    [head] = [line.split() for line in text.splitlines() if "AGENT" in line]
+    assert head == ["AGENT", "STATE", "RUN"], "no column that would be empty"
+
+
+def test_live_view_joins_run_metric_node_gpu_and_restarts() -> None:
+    from io import StringIO
+
+    from rich.console import Console
+
+    out = StringIO()
+    one = replace(agent("x-a1", run_id="b"), node="node-7", gpu="1 Tesla-T4", restarts=2)
+    seen = status(runs=(run("b", "running", 2, 0.25),), agents=(one,))
+    Console(file=out, width=200).print(build_live_view(seen, 1030.0))
+    [head] = [line.split() for line in out.getvalue().splitlines() if "AGENT" in line]
+    [line] = [line.split() for line in out.getvalue().splitlines() if "x-a1" in line]
+    assert head == ["AGENT", "STATE", "RUN", "loss", "NODE", "GPU", "RESTARTS"]
+    assert line == ["x-a1", "running", "b", "title-b", "0.25", "node-7", "1", "Tesla-T4", "2"]
 
 
 class Clock:
