@@ -22,6 +22,7 @@ from deployer import up
 from deployer.config import Config, Flags, load_config
 from deployer.healing import Healing, get_whole_snapshot, heal_sweep
 from deployer.making import Draws, make_sweep
+from deployer.one_run import count_wanted
 from deployer.place import Agent
 from deployer.plan import Plan
 from deployer.results import Results, build_results
@@ -86,7 +87,7 @@ def watch(
     Agents that die are replaced, as by the command.
     """
     place, path = up.open_place(on), _path(sweep_path)
-    wanted = len(place.list_agents(sweep_path))
+    wanted = count_wanted(place.list_agents(sweep_path))
     tender = Tender(server, place, path, wanted, Path.cwd(), None, lambda _: None)
     return watch_status(tender.read, time.time, time.sleep, timeout_seconds, tender.tend)
 

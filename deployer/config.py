@@ -47,7 +47,8 @@ class Config:
     """Everything decided before anything is contacted.
 
     `wandb` is `embedded` or a base URL, `key` its key: empty for embedded, and where there is none,
-    which matters only to what contacts the server.
+    which matters only to what contacts the server. `given_replicas` is None where nobody named a
+    number and `replicas` is the default.
     A sweep file's entity and project count more than `deployer.yaml`'s and less than the
     environment's, as W&B has it.
     """
@@ -65,6 +66,7 @@ class Config:
     on: str
     explicit_wandb: bool
     credentials: Credentials = field(repr=False)
+    given_replicas: int | None = None
 
     @property
     def embedded(self) -> bool:
@@ -105,6 +107,7 @@ def load_config(flags: Flags, environment: Mapping[str, str], folder: Path) -> C
     path = folder / FILE_NAME
     values = load_file(path)
     credentials = load_credentials(environment, folder)
+    given = flags.replicas if flags.replicas is not None else values.get("replicas")
     wandb, source, explicit = _choose_server(flags, values, credentials, path)
     key, key_source = _find_key(wandb, credentials)
     # WANDB_ENTITY and WANDB_PROJECT name things on the server that the SDK is set up for.
@@ -119,10 +122,11 @@ def load_config(flags: Flags, environment: Mapping[str, str], folder: Path) -> C
         project=flags.project or environment.get("WANDB_PROJECT") or None,
         file_entity=values.get("entity"),
         file_project=values.get("project"),
-        replicas=_choose_replicas(flags.replicas, values),
+        replicas=1 if given is None else given,
         on=_choose_place(flags.on, values, path),
         explicit_wandb=explicit,
         credentials=credentials,
+        given_replicas=given,
     )
 
 
@@ -190,10 +194,6 @@ def _choose_server(
 def _find_key(wandb: str, credentials: Credentials) -> tuple[str, str]:
     found = None if wandb == EMBEDDED else credentials.key(wandb)
     return found or ("", "")
-
-
-def _choose_replicas(flag: int | None, values: dict[str, Any]) -> int:
-    return int(flag if flag is not None else values.get("replicas", 1))
 
 
 def _choose_place(flag: str | None, values: dict[str, Any], path: Path) -> str:

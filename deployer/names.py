@@ -14,6 +14,7 @@ PREFIX = "deployer.dev"
 SWEEP_LABEL = f"{PREFIX}/sweep"
 AGENT_LABEL = f"{PREFIX}/agent"  # as a label, and whole as an annotation
 SWEEP_PATH_ANNOTATION = f"{PREFIX}/sweep-path"
+RELEASED_ANNOTATION = f"{PREFIX}/released"  # how many agents a paused sweep gave up
 GPU_PRODUCT_LABEL = "nvidia.com/gpu.product"  # set by the device plugin's feature discovery
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 MANAGED_BY = {"app.kubernetes.io/managed-by": "deployer"}

@@ -61,6 +61,12 @@ class Place(Protocol):
     def stop(self, names: Sequence[str]) -> Sequence[str]:
         """Interrupt agents, wait until nothing of them is left; return those that were alive."""
 
+    def release(self, sweep_path: str) -> Sequence[str]:
+        """Interrupt a sweep's agents as `stop` does, and keep in mind how many they were."""
+
+    def count_released(self, sweep_path: str) -> int:
+        """Return how many agents of a sweep were released and have not been started again."""
+
     def forget(self, sweep_path: str | None = None) -> None:
         """Delete what is kept about agents that have ended, logs included."""
 

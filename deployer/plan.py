@@ -18,12 +18,16 @@ class AgentPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """The agents that shall work on one sweep, in `folder`, talking to `base_url`."""
+    """The agents that shall work on one sweep, in `folder`, talking to `base_url`.
+
+    New ones keep off `avoided_nodes`.
+    """
 
     sweep_path: str
     base_url: str
     folder: str
     agents: tuple[AgentPlan, ...]
+    avoided_nodes: tuple[str, ...] = ()
 
 
 def build_plan(
@@ -35,6 +39,7 @@ def build_plan(
     leaving: Sequence[str] = (),
     gpus: Sequence[str] = (),
     environment: Sequence[tuple[str, str]] = (),
+    avoided_nodes: Sequence[str] = (),
 ) -> Plan:
     """Plan `replicas` agents: those in `existing` stay, the rest are named `<sweep id>-a<number>`.
 
@@ -48,7 +53,8 @@ def build_plan(
     missing = max(0, replicas - len(existing))
     names = [*existing, *(next(free) for _ in range(missing))]
     agents = (AgentPlan(name, _deal(name, gpus), tuple(environment)) for name in names)
-    return Plan(sweep_path, base_url, folder, tuple(sorted(agents, key=lambda a: _number(a.name))))
+    ordered = tuple(sorted(agents, key=lambda a: _number(a.name)))
+    return Plan(sweep_path, base_url, folder, ordered, tuple(avoided_nodes))
 
 
 def _deal(name: str, gpus: Sequence[str]) -> tuple[str, ...]:

@@ -122,7 +122,8 @@ class Tender:
         except AgentError as error:
             self.tell(error.message)
         else:
-            self.tell(f"started again: {', '.join(names)}")
+            again = " again" if {*names} & self._ours else ""
+            self.tell(f"started{again}: {', '.join(names)}")
 
     def _explain(self, status: Status, names: tuple[str, ...]) -> None:
         """Say once why an agent is not replaced."""

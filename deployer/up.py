@@ -10,11 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from deployer.errors import AgentError
+from deployer.joining import join_runs
+from deployer.one_run import ENVIRONMENT, count_agents, count_left, list_used_names, takes_one_run
 from deployer.place import Agent, Place
 from deployer.plan import Plan, build_plan
+from deployer.results import build_results
 from deployer.server import Server
 from deployer.sweep import Sweep
-from deployer.wandb_api import SweepPath, create_agent_keys
+from deployer.wandb_api import RunInfo, SweepPath, create_agent_keys, get_snapshot
 
 # W&B's servers were seen to allow 50 to 200 requests a minute. An agent's start and its first run
 # take about 20 of them, and each agent that is there sends 12 heartbeats a minute.
@@ -37,19 +40,29 @@ def open_place(on: str) -> Place:
     return LocalPlace()
 
 
-def plan_agents(server: Server, place: Place, path: SweepPath, replicas: int, folder: Path) -> Plan:
-    """Work out which agents make `replicas` in all: those that stay, and new ones."""
-    alive = [a for a in place.list_agents(str(path)) if a.alive]
-    staying = [a for a in alive if _stays(a)]
-    return build_plan(
-        sweep_path=str(path),
-        base_url=server.url,
-        folder=str(folder),
-        replicas=max(replicas, len(staying)),
-        existing=[a.name for a in staying],
-        leaving=[a.name for a in alive if not _stays(a)],
-        gpus=place.list_gpus(),
-    )
+def plan_agents(
+    server: Server,
+    place: Place,
+    path: SweepPath,
+    replicas: int | None,
+    folder: Path,
+    *,
+    one_run: bool = False,
+) -> Plan:
+    """Work out which agents make `replicas` in all: those that stay, and new ones.
+
+    With `one_run`, or where the sweep's agents are so already, each takes one run, and there are as
+    many as configurations are left, at most `replicas`. Else None means as many as were released,
+    or one. Raises ConfigError.
+    """
+    agents = place.list_agents(str(path))
+    one_run = one_run or any(map(takes_one_run, agents))
+    if one_run:
+        replicas = count_agents(get_left(server, path), replicas)
+    elif replicas is None:
+        replicas = place.count_released(str(path)) or 1
+    replicas = max(replicas, sum(map(_stays, agents)))
+    return _plan(server, place, path, agents, replicas, str(folder), one_run=one_run)
 
 
 def plan_replacement(
@@ -59,24 +72,59 @@ def plan_replacement(
     count: int,
     avoided: Sequence[str],
     folder: Path,
+    *,
+    one_run: bool = False,
+    avoided_nodes: Sequence[str] = (),
 ) -> Plan:
     """Plan `count` agents more than stay, none under an `avoided` name, where they worked before.
 
-    `folder` is for a place that does not know where.
+    `folder` is for a place that does not know where; they keep off `avoided_nodes`.
     """
     agents = place.list_agents(str(path))
-    staying = [a.name for a in agents if _stays(a)]
-    leaving = [a.name for a in agents if a.alive and not _stays(a)]
     folders = [a.folder for a in agents if a.folder]
+    return _plan(
+        server,
+        place,
+        path,
+        agents,
+        sum(map(_stays, agents)) + count,
+        folders[-1] if folders else str(folder),
+        one_run=one_run or any(map(takes_one_run, agents)),
+        avoided=avoided,
+        avoided_nodes=avoided_nodes,
+    )
+
+
+def _plan(
+    server: Server,
+    place: Place,
+    path: SweepPath,
+    agents: Sequence[Agent],
+    replicas: int,
+    folder: str,
+    *,
+    one_run: bool,
+    avoided: Sequence[str] = (),
+    avoided_nodes: Sequence[str] = (),
+) -> Plan:
+    leaving = [a.name for a in agents if a.alive and not _stays(a)]
     return build_plan(
         sweep_path=str(path),
         base_url=server.url,
-        folder=folders[-1] if folders else str(folder),
-        replicas=len(staying) + count,
-        existing=staying,
-        leaving=[*leaving, *avoided],
+        folder=folder,
+        replicas=replicas,
+        existing=[a.name for a in agents if _stays(a)],
+        leaving=[*leaving, *list_used_names(agents), *avoided],
         gpus=place.list_gpus(),
+        environment=ENVIRONMENT if one_run else (),
+        avoided_nodes=avoided_nodes,
     )
+
+
+def get_left(server: Server, path: SweepPath) -> int | None:
+    """Return how many configurations of a sweep are left; None for one without end."""
+    snapshot = get_snapshot(server.client, path)
+    return count_left(build_results(snapshot.sweep, snapshot.runs).coverage)
 
 
 def warn_about_many(server: Server, replicas: int) -> str:
@@ -140,9 +188,14 @@ def apply_plan(
     return [a for a in place.list_agents(plan.sweep_path) if a.name in names]
 
 
-def scale_down(place: Place, path: SweepPath, replicas: int) -> tuple[str, ...]:
-    """Drain agents until `replicas` stay, idle ones first; return the names of those that go."""
-    staying = [a for a in place.list_agents(str(path)) if _stays(a)]
+def scale_down(
+    place: Place, path: SweepPath, replicas: int, runs: Sequence[RunInfo] = ()
+) -> tuple[str, ...]:
+    """Drain agents until `replicas` stay, idle ones first; return the names of those that go.
+
+    `runs` tell who is idle where the place cannot.
+    """
+    staying = [a for a in join_runs(place.list_agents(str(path)), runs) if _stays(a)]
     by_idleness = sorted(staying, key=lambda a: (a.run_id is not None, -a.started_at))
     leaving = tuple(a.name for a in by_idleness[: max(0, len(staying) - replicas)])
     if leaving:

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from deployer.cli.logs import logs
 from deployer.cli.options import (
+    OneRunOption,
     OnOption,
     OutputOption,
     ReplicasOption,
     SweepArgument,
     WandbOption,
     check_output,
+    choose_bound,
     find_path,
     pick_sweep,
     read_config,
 )
+from deployer.cli.starting import say_before_start, say_what_begins_later
 from deployer.config import Config, Flags
+from deployer.errors import WandbError
 from deployer.render import say
 from deployer.selection import open_sweep
 from deployer.up import (
@@ -30,10 +35,9 @@ from deployer.up import (
     plan_agents,
     scale_down,
     warn_about_code,
-    warn_about_many,
 )
 from deployer.views import show_agents, show_ended
-from deployer.wandb_api import get_sweep
+from deployer.wandb_api import RunInfo, SweepPath, get_sweep, list_runs
 
 app = typer.Typer(rich_markup_mode=None, help="Start, list, scale, drain, follow or end agents.")
 
@@ -47,14 +51,19 @@ SweepOption = Annotated[
 def up(
     sweep: SweepArgument = None,
     replicas: ReplicasOption = None,
+    one_run_per_job: OneRunOption = False,
     on: OnOption = None,
     wandb: WandbOption = None,
     output: OutputOption = "table",
 ) -> None:
-    """Start agents until there are N in all; the current folder is their project folder."""
+    """Start agents until there are N in all; the current folder is their project folder.
+
+    Without a number, as many as `sweep pause --release` ended. A sweep that has ended needs none.
+    """
     check_output(output)
     config = read_config(Flags(wandb=wandb, replicas=replicas, on=on))
-    _start(config, sweep, config.replicas, output)
+    bound = choose_bound(config, one_run_per_job)
+    _start(config, sweep, bound, output, one_run=one_run_per_job)
 
 
 @app.command("list")
@@ -86,7 +95,7 @@ def scale(
     config = read_config(Flags(wandb=wandb, on=on))
     place = open_place(config.on)
     path = find_path(sweep, config)
-    leaving = scale_down(place, path, replicas)
+    leaving = scale_down(place, path, replicas, _read_runs(config, path))
     if leaving:
         say(f"{path}: draining {', '.join(leaving)}")
         show_agents(place.list_agents(str(path)), output, time.time())
@@ -131,19 +140,32 @@ def down(
     show_ended(str(path), ended, output)
 
 
-def _start(config: Config, sweep: str | None, replicas: int, output: str) -> None:
-    """Connect, check that the sweep is there, start what is missing, show all."""
+def _start(
+    config: Config, sweep: str | None, replicas: int | None, output: str, one_run: bool = False
+) -> None:
+    """Connect, start what is missing unless the sweep has ended, show all."""
     place = open_place(config.on)
     server, path = open_sweep(pick_sweep(sweep, config))
     say(f"using {server.describe()}")
-    for warning in (
-        warn_about_many(server, replicas),
-        warn_about_code(config.on, config.folder),
-    ):
-        if warning:
+    info = get_sweep(server.client, path)
+    if info.ended:
+        say(f"{path} is {info.state}: no agent is started. What is missing: deployer heal {path}")
+    else:
+        if warning := warn_about_code(config.on, config.folder):
             say(f"warning: {warning}")
-    state = get_sweep(server.client, path).state
-    if state not in ("RUNNING", "PENDING"):
-        say(f"{path} is {state}")
-    apply_plan(server, place, plan_agents(server, place, path, replicas, config.folder))
+        plan = plan_agents(server, place, path, replicas, config.folder, one_run=one_run)
+        say_before_start(server, info, len(plan.agents))
+        apply_plan(server, place, plan)
+        if one_run:
+            say_what_begins_later(server, path, len(plan.agents))
     show_agents(place.list_agents(str(path)), output, time.time())
+
+
+def _read_runs(config: Config, path: SweepPath) -> Sequence[RunInfo]:
+    """Return the sweep's runs, by which idle agents are told; none if the server is away."""
+    try:
+        server, _ = open_sweep(pick_sweep(str(path), config))
+        return list_runs(server.client, path)
+    except WandbError as error:
+        say(f"warning: busy agents may be drained before idle ones: {error.message}")
+        return ()

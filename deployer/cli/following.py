@@ -9,6 +9,7 @@ from typing import Any
 
 from deployer.errors import SweepFailed
 from deployer.healing import get_whole_snapshot
+from deployer.one_run import count_wanted
 from deployer.place import Place
 from deployer.render import open_live, say, show, show_json
 from deployer.results import Results, build_results
@@ -47,7 +48,7 @@ def follow(
 
     Agents that die are replaced until `wanted` work again, as many as there are if it is None.
     """
-    wanted = len(place.list_agents(str(path))) if wanted is None else wanted
+    wanted = count_wanted(place.list_agents(str(path))) if wanted is None else wanted
     tender = Tender(server, place, path, wanted, folder, expected, say)
     statuses = watch_status(tender.read, time.time, time.sleep, timeout_seconds, tender.tend)
     try:

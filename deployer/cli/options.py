@@ -37,6 +37,14 @@ ReplicasOption = Annotated[
     int | None,
     typer.Option("--replicas", envvar="DEPLOYER_REPLICAS", min=1, help="How many agents in all."),
 ]
+OneRunOption = Annotated[
+    bool,
+    typer.Option(
+        "--one-run-per-job",
+        help="An agent for each run that is left, which leaves after it; "
+        "--replicas bounds how many are there at a time.",
+    ),
+]
 RunCapOption = Annotated[
     int | None, typer.Option("--run-cap", min=1, help="At most this many runs.")
 ]
@@ -70,6 +78,14 @@ def find_path(text: str | None, config: Config) -> SweepPath:
     """Return the sweep's path, asking a server only for what cannot be known without it."""
     choice = pick_sweep(text, config)
     return choice.path() if choice.complete else open_sweep(choice)[1]
+
+
+def choose_bound(config: Config, one_run: bool) -> int | None:
+    """Return how many agents there shall be; None for what was there, or one for each run.
+
+    A cluster queues what does not fit now, and this machine does not.
+    """
+    return config.replicas if one_run and config.on == "local" else config.given_replicas
 
 
 def _paths_of_agents(on: str) -> Iterator[str]:

@@ -8,15 +8,18 @@ import typer
 
 from deployer.cli.options import (
     FileArgument,
+    OneRunOption,
     OnOption,
     ReplicasOption,
     RunCapOption,
     WandbOption,
     check_output,
+    choose_bound,
     pick_sweep,
     read_config,
 )
 from deployer.config import Config, Flags
+from deployer.one_run import ENVIRONMENT, count_agents
 from deployer.plan import Plan, build_plan
 from deployer.render import say, show_json, show_yaml
 from deployer.selection import open_sweep
@@ -35,6 +38,7 @@ def plan(
     file: FileArgument,
     replicas: ReplicasOption = None,
     run_cap: RunCapOption = None,
+    one_run_per_job: OneRunOption = False,
     on: OnOption = None,
     wandb: WandbOption = None,
     sweep: Annotated[
@@ -51,21 +55,26 @@ def plan(
     """
     check_output(output, "yaml", "json")
     config = read_config(Flags(wandb=wandb, replicas=replicas, on=on))
-    for warning in (*load_sweep(file, run_cap).warnings, warn_about_code(config.on, config.folder)):
+    read = load_sweep(file, run_cap)
+    for warning in (*read.warnings, warn_about_code(config.on, config.folder)):
         if warning:
             say(f"warning: {warning}")
-    documents = _plan_sweep(sweep, config) if sweep else _plan_file(config)
+    if sweep:
+        documents = _plan_sweep(sweep, config, one_run_per_job)
+    else:
+        documents = _plan_file(config, read.expected, one_run_per_job)
     if output == "json":
         show_json(documents)
     else:
         show_yaml(documents)
 
 
-def _plan_sweep(sweep: str, config: Config) -> list[object]:
+def _plan_sweep(sweep: str, config: Config, one_run: bool) -> list[object]:
     """Return what `agents up` would send now for a sweep that is there."""
     server, path = open_sweep(pick_sweep(sweep, config))
     place = open_place(config.on)
-    planned = plan_agents(server, place, path, config.replicas, config.folder)
+    bound = choose_bound(config, one_run)
+    planned = plan_agents(server, place, path, bound, config.folder, one_run=one_run)
     if config.on == "local":
         return [planned]
     from deployer.cluster import KubernetesPlace
@@ -77,10 +86,12 @@ def _plan_sweep(sweep: str, config: Config) -> list[object]:
     return list(place.build_manifests(planned, keys)) if keys else []
 
 
-def _plan_file(config: Config) -> list[object]:
+def _plan_file(config: Config, expected: int | None, one_run: bool) -> list[object]:
     """Return manifests for a cluster; on this machine, the plan itself is all there is."""
     base_url = EMBEDDED_URL if config.embedded else config.wandb
-    planned = build_plan(SWEEP_PATH, base_url, str(config.folder), config.replicas)
+    count = count_agents(expected, choose_bound(config, True)) if one_run else config.replicas
+    environment = ENVIRONMENT if one_run else ()
+    planned = build_plan(SWEEP_PATH, base_url, str(config.folder), count, environment=environment)
     if config.on == "local":
         return [planned]
     from deployer.cluster_config import load_cluster

@@ -13,6 +13,7 @@ from deployer.cli.following import follow, report
 from deployer.cli.options import (
     EntityOption,
     FileArgument,
+    OneRunOption,
     OnOption,
     OutputOption,
     ProjectOption,
@@ -22,8 +23,10 @@ from deployer.cli.options import (
     SeedOption,
     WandbOption,
     check_output,
+    choose_bound,
     read_config,
 )
+from deployer.cli.starting import say_before_start, say_what_begins_later
 from deployer.config import Config, Flags
 from deployer.making import Draws, make_sweep
 from deployer.place import Agent
@@ -35,10 +38,9 @@ from deployer.up import (
     open_place,
     plan_agents,
     warn_about_code,
-    warn_about_many,
     warn_about_program,
 )
-from deployer.wandb_api import SweepPath
+from deployer.wandb_api import SweepPath, get_sweep
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -55,6 +57,7 @@ def up(
     run_cap: RunCapOption = None,
     seed: SeedOption = None,
     retries: RetriesOption = None,
+    one_run_per_job: OneRunOption = False,
     on: OnOption = None,
     wandb: WandbOption = None,
     entity: EntityOption = None,
@@ -71,19 +74,21 @@ def up(
         file, config, run_cap=run_cap, draws=Draws(seed, retries), continued=not new
     )
     place = open_place(config.on)
-    if warning := warn_about_many(server, config.replicas):
-        say(f"warning: {warning}")
-    plan = plan_agents(server, place, path, config.replicas, config.folder)
+    bound = choose_bound(config, one_run_per_job)
+    plan = plan_agents(server, place, path, bound, config.folder, one_run=one_run_per_job)
+    say_before_start(server, get_sweep(server.client, path), len(plan.agents))
     agents = apply_plan(server, place, plan)
     if detach:
         _say_how_to_come_back(path, agents, output)
+        if one_run_per_job:
+            say_what_begins_later(server, path, len(agents))
         return
     plain = wait or output == "json"
     follow(
         server,
         place,
         path,
-        wanted=config.replicas,
+        wanted=len(plan.agents) if one_run_per_job else config.given_replicas or len(plan.agents),
         folder=config.folder,
         expected=sweep.expected,
         plain=plain,

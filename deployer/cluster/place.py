@@ -13,6 +13,7 @@ from deployer.cluster.logs import follow_agents
 from deployer.cluster.many import do_all
 from deployer.cluster.nodes import GpuProducts
 from deployer.cluster.reasons import newest_causes
+from deployer.cluster.released import note_released, read_released
 from deployer.cluster.removal import forget_objects, free_lost_pods, remove_agents
 from deployer.cluster.sighting import (
     DRAIN_ANNOTATION,
@@ -117,6 +118,17 @@ class KubernetesPlace:
         remove_agents(self.kube, found, self._sleep, there)
         return alive
 
+    def release(self, sweep_path: str) -> Sequence[str]:
+        """Interrupt a sweep's agents as `stop` does, and keep in mind how many they were."""
+        names = [agent.name for agent in self.list_agents(sweep_path) if agent.alive]
+        if names:
+            note_released(self.kube, sweep_path, len(names))
+        return self.stop(names)
+
+    def count_released(self, sweep_path: str) -> int:
+        """Return how many agents of a sweep were released and have not been started again."""
+        return read_released(self.kube, sweep_path)
+
     def forget(self, sweep_path: str | None = None) -> None:
         """Delete what is kept about agents that have ended, logs and keys included."""
         sightings = self._look(sweep_path)
@@ -168,6 +180,7 @@ class KubernetesPlace:
                 self.kube.apply(one)
         remove_agents(self.kube, [s for s in sightings if s.name in missing], self._sleep)
         do_all(self._create, jobs)
+        note_released(self.kube, plan.sweep_path, 0)
 
     def _build(
         self, plan: Plan, api_keys: Mapping[str, str]

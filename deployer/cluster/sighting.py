@@ -102,6 +102,7 @@ def build_agent(
         node=node,
         pod=pod["metadata"]["name"] if pod else "",
         restarts=count_restarts(sighting),
+        environment=_environment(newest),
     )
 
 
@@ -214,6 +215,13 @@ def _explain(sighting: Sighting, state: AgentState, causes: Mapping[str, str]) -
         silent = ready is not None and find_container_state(pod, "running") is not None
         return f"node {node_of(pod)} does not answer" if silent else ""
     return ""
+
+
+def _environment(item: Manifest) -> dict[str, str]:
+    """Return the variables that a manifest itself gives a value."""
+    spec = item["spec"].get("template", {}).get("spec") or item["spec"]
+    variables = (one for c in spec.get("containers") or () for one in c.get("env") or ())
+    return {one["name"]: one["value"] for one in variables if "value" in one}
 
 
 def asks_for_gpu(sighting: Sighting) -> bool:

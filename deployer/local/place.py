@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from deployer import home
+from deployer.agent.outcome import STOPPED
 from deployer.agent.settings import GRACE_SECONDS
 from deployer.errors import AgentError
 from deployer.local.ending import end_agent, signal_supervisor
@@ -65,6 +66,14 @@ class LocalPlace:
         with ThreadPoolExecutor(max_workers=max(1, len(folders))) as pool:
             were_alive = list(pool.map(end_agent, folders))
         return [f.spec.name for f, was_alive in zip(folders, were_alive, strict=True) if was_alive]
+
+    def release(self, sweep_path: str) -> Sequence[str]:
+        """Interrupt a sweep's agents; their folders keep in mind how many they were."""
+        return self.stop([f.spec.name for f in self._folders(sweep_path) if f.is_alive()])
+
+    def count_released(self, sweep_path: str) -> int:
+        """Return how many agents were interrupted and have not been started again."""
+        return sum(a.exit_code == STOPPED for a in self.list_agents(sweep_path) if not a.alive)
 
     def forget(self, sweep_path: str | None = None) -> None:
         """Delete what is kept about agents that have ended, logs included."""
