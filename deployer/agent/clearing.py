@@ -3,6 +3,7 @@
 import signal
 from typing import Callable, Sequence, Tuple
 
+from .death import judge_predecessor
 from .delivery import Task, mark_runs, settle_runs
 from .errand import run_errand
 from .logfile import newest_run
@@ -37,9 +38,10 @@ def clear_leftovers(settings: Settings, key: str) -> bool:
     run_id = newest_run(settings.folder, settings.sweep_path.rpartition("/")[2])
     if not key or not run_id:
         return end_processes(find, settings.grace_seconds)
+    cause = judge_predecessor(settings.witness_path)
     # Without a process, another agent may have that run by now.
     known = (run_id,) if any(process.is_run for process in left) else ()
-    return end_runs(build_task(settings, key), known, find, settings.grace_seconds)
+    return end_runs(build_task(settings, key), known, find, settings.grace_seconds, cause)
 
 
 def end_runs(
@@ -47,15 +49,16 @@ def end_runs(
     known: Tuple[str, ...],
     find: Callable[[], Sequence[Process]],
     grace_seconds: float,
+    cause: str,
 ) -> bool:
     """End all processes that `find` returns, and tell the server before and after.
 
     Before, since a trainer may exit with 0 when it is interrupted; after, since one that had to be
-    killed cannot speak for itself. `known` are the runs that the agent's folder or log names.
-    Returns whether all processes are gone.
+    killed cannot speak for itself. `known` are the runs that the agent's folder or log names;
+    `cause` is one of `death`. Returns whether all processes are gone.
     """
     if any(process.is_run for process in find()):
-        run_errand(lambda: mark_runs(task, known, SERVER_SECONDS), SERVER_SECONDS)
+        run_errand(lambda: mark_runs(task, known, cause, SERVER_SECONDS), SERVER_SECONDS)
     gone = end_processes(find, grace_seconds)
-    run_errand(lambda: settle_runs(task, known, SERVER_SECONDS), SERVER_SECONDS)
+    run_errand(lambda: settle_runs(task, known, cause, SERVER_SECONDS), SERVER_SECONDS)
     return gone

@@ -9,19 +9,23 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from .local_runs import Leavings, load_leavings, note_interrupt
+from .local_runs import Leavings, is_interrupted, load_leavings, note_interrupt
+from .processes import list_cores
 from .wire import Reply, Server, ask, post
 
 REQUEST_SECONDS = 3.0  # one try; a server that hangs is asked again
 LONGEST_WAIT_SECONDS = 3.0
 LINES_PER_REQUEST = 500
 
-ACTIVE = ("pending", "running", "preempting")
+STARTED = ("running", "preempting")
+ACTIVE = ("pending", *STARTED)
 # What a server may call a run whose end it never heard of.
 GIVEN_UP = ("crashed", "preempted")
-# The second key is ours: this attempt is over whatever the exit code. W&B's server ignores it.
-INTERRUPTED = {"preempting": True, "deployerInterrupted": True}
-KILLED = {**INTERRUPTED, "complete": True, "exitcode": 255}
+KILLED_EXIT_CODE = 255  # what the SDK says of a run that was interrupted
+# A run that died is reported before its agent can have it again, or not at all: the server finds
+# it out by itself, some seconds later.
+DEATH_SECONDS = 10.0
+CORE_POLL_SECONDS = 0.1
 
 RUN = """
 query DeployerRun($entity: String, $project: String!, $run: String!) {
@@ -61,11 +65,11 @@ class ServerRun:
     summary: Dict[str, Any]
 
 
-def mark_runs(task: Task, known: Tuple[str, ...], seconds: float) -> List[str]:
-    """Say of this agent's runs that they are being interrupted; return those that are.
+def mark_runs(task: Task, known: Tuple[str, ...], cause: str, seconds: float) -> List[str]:
+    """Say of this agent's runs that they are being ended, and why; return those that are.
 
-    `known` are the ids that the agent's folder knows. A run that has ended by itself, and only has
-    not delivered it yet, is left alone.
+    `known` are the ids that the agent's folder knows, `cause` is one of `death`. A run that has
+    ended by itself, and only has not delivered it yet, is left alone.
     """
     deadline = time.monotonic() + seconds
     # First on disk: the server may be away.
@@ -76,11 +80,11 @@ def mark_runs(task: Task, known: Tuple[str, ...], seconds: float) -> List[str]:
     for run_id in marked:
         run = get_run(task, run_id, deadline)
         if run and run.state in ACTIVE:
-            _stream(task, run_id, INTERRUPTED, deadline)
+            _stream(task, run_id, _mark(cause), deadline)
     return marked
 
 
-def settle_runs(task: Task, known: Tuple[str, ...], seconds: float) -> None:
+def settle_runs(task: Task, known: Tuple[str, ...], cause: str, seconds: float) -> None:
     """End this agent's runs on the server; their processes are gone.
 
     One that came to its end is delivered with its own exit code; all others are handed out again.
@@ -94,13 +98,39 @@ def settle_runs(task: Task, known: Tuple[str, ...], seconds: float) -> None:
             if run and run.state in ACTIVE:
                 if leavings:
                     deliver_history(task, run_id, leavings, run, deadline)
-                _stream(task, run_id, KILLED, deadline)
+                _stream(task, run_id, _end(cause), deadline)
 
 
-def deliver_ended(task: Task, run_id: str, seconds: float) -> None:
-    """See that the server knows the end of a run whose process has just ended by itself."""
+def deliver_ended(task: Task, run_id: str, seconds: float, cause: str) -> None:
+    """See that the server knows the end of a run whose process has just ended.
+
+    `cause` is why, should it have died without coming to its end; empty if the server knows that.
+    """
+    death_deadline = time.monotonic() + DEATH_SECONDS
     leavings = load_leavings(task.agents_folder, run_id)
-    deliver_end(task, run_id, leavings, time.monotonic() + seconds)
+    if leavings is None or leavings.exit_code is None:
+        # The SDK's own process may have the end still to write.
+        while list_cores(run_id) and time.monotonic() < death_deadline:
+            time.sleep(CORE_POLL_SECONDS)
+        leavings = load_leavings(task.agents_folder, run_id)
+    if leavings and leavings.exit_code is not None:
+        deliver_end(task, run_id, leavings, time.monotonic() + seconds)
+    elif leavings and cause and not list_cores(run_id):
+        _deliver_death(task, run_id, leavings, cause, death_deadline)
+
+
+def _deliver_death(
+    task: Task, run_id: str, leavings: Leavings, cause: str, deadline: float
+) -> None:
+    """Report a run that died without an exit record, so that it is handed out again at once.
+
+    One that has not called `wandb.init` in this attempt is the server's to judge.
+    """
+    run = get_run(task, run_id, deadline)
+    if run and run.state in STARTED and not is_interrupted(task.agents_folder, run_id):
+        deliver_history(task, run_id, leavings, run, deadline)
+        # Once only: repeated after a lost reply, it could hit the next attempt.
+        _stream(task, run_id, _end(cause), time.monotonic())
 
 
 def deliver_end(task: Task, run_id: str, leavings: Optional[Leavings], deadline: float) -> bool:
@@ -111,7 +141,7 @@ def deliver_end(task: Task, run_id: str, leavings: Optional[Leavings], deadline:
     if run is None or run.state not in (*ACTIVE, *GIVEN_UP):
         return False
     # Handed out again, or deleted and begun anew: then only a good end of this very run counts.
-    if run.state not in ("running", "preempting") and (leavings.exit_code or not run.line_count):
+    if run.state not in STARTED and (leavings.exit_code or not run.line_count):
         return False
     if not deliver_history(task, run_id, leavings, run, deadline):
         return False
@@ -163,6 +193,15 @@ def _active_runs(task: Task, deadline: float) -> List[str]:
     sweep = (reply.data.get("project") or {}).get("sweep") or {}
     edges = ((sweep.get("agent") or {}).get("runs") or {}).get("edges") or []
     return [edge["node"]["name"] for edge in edges if edge["node"]["state"] in ACTIVE]
+
+
+def _mark(cause: str) -> Dict[str, Any]:
+    """Return what ends an attempt whatever its exit code; W&B's server ignores the second key."""
+    return {"preempting": True, "deployerInterrupted": cause}
+
+
+def _end(cause: str) -> Dict[str, Any]:
+    return {**_mark(cause), "complete": True, "exitcode": KILLED_EXIT_CODE}
 
 
 def _stream(task: Task, run_id: str, chunk: Dict[str, Any], deadline: float) -> bool:

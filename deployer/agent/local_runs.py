@@ -73,6 +73,11 @@ def note_interrupt(agents_folder: str, run_id: str) -> bool:
     return True
 
 
+def is_interrupted(agents_folder: str, run_id: str) -> bool:
+    """Tell whether a run's newest attempt here was ended by us."""
+    return any(_is_interrupted(path) for path in list_wandb_files(agents_folder, run_id)[-1:])
+
+
 def supersede(agents_folder: str, run_id: str) -> None:
     """Put aside what was written before a run starts afresh: the server drops these rows too."""
     for path in list_wandb_files(agents_folder, run_id):

@@ -21,6 +21,7 @@ SWEEP_ENDED = ("FINISHED", "CANCELED")
 # Lines of wandb/wandb_agent.py, the same from 0.22 to 0.31.
 _GAVE_UP = re.compile(r"Detected \d+ (consecutive )?failed runs.*, shutting down\.")
 _EXIT_COMMAND = re.compile(r"- INFO - Agent received command: exit\b")
+_STOP_COMMAND = "- INFO - Agent received command: stop"
 _DELETED = "Sweep was deleted or agent was not found."
 _RUN_BEGINS = "- INFO - About to run command: "
 _RUN_ENDED = re.compile(r"- INFO - Cleaning up finished run: (\S+)")
@@ -39,6 +40,7 @@ class AgentLog:
 
     def __init__(self) -> None:
         self.told_to_exit = False
+        self.told_to_stop_run = False
         self.sweep_deleted = False
         self.gave_up = ""
         self.busy = False
@@ -49,18 +51,24 @@ class AgentLog:
         """Take note of one line; tell whether a run begins or has ended with it."""
         if _RUN_BEGINS in line:
             self.busy = True
+            self.told_to_stop_run = False
             return True
         ended = _RUN_ENDED.search(line)
         if ended:
-            self.last_run_id = ended.group(1)
-            self.busy = False
-            self.runs_ended += 1
+            self.note_end(ended.group(1))
             return True
         self.told_to_exit |= bool(_EXIT_COMMAND.search(line))
+        self.told_to_stop_run |= _STOP_COMMAND in line
         self.sweep_deleted |= _DELETED in line
         gave_up = _GAVE_UP.search(line)
         self.gave_up = gave_up.group(0) if gave_up else self.gave_up
         return False
+
+    def note_end(self, run_id: str) -> None:
+        """Take note of a run's end, of which an agent that was interrupted says nothing."""
+        self.last_run_id = run_id
+        self.busy = False
+        self.runs_ended += 1
 
 
 def judge_ending(log: AgentLog, exit_status: int, sweep_state: Optional[str]) -> Ending:

@@ -152,6 +152,21 @@ def list_leftovers(folder: str) -> List[Process]:
     return [p for p in marked if p.id not in ours and p.parent != os.getpid()]
 
 
+def list_cores(run_id: str) -> List[int]:
+    """Return the living processes that write down and deliver what a run logs.
+
+    The agent has one for itself, whose environment names its last run, too.
+    """
+    living = [process for process in list_processes() if not process.ended]
+    agents = {process.id for process in living if is_agent(process)}
+    cores = [p.id for p in living if p.parent not in agents and _is_core(p)]
+    return [core for core in cores if read_variable(core, "WANDB_RUN_ID") == run_id]
+
+
+def _is_core(process: Process) -> bool:
+    return b"".join(_read_words(process.id, "cmdline")[:1]).endswith(b"/wandb-core")
+
+
 def read_variable(process_id: int, name: str) -> str:
     """Return a variable of another process's environment, empty if it has none."""
     start = f"{name}=".encode()

@@ -93,6 +93,11 @@ class Settings:
         return os.path.join(self.folder, "status.json")
 
     @property
+    def witness_path(self) -> str:
+        """What a successor can tell the supervisor's death by."""
+        return os.path.join(self.folder, "witness.json")
+
+    @property
     def lock_path(self) -> str:
         """The file that a living supervisor holds locked."""
         return os.path.join(self.folder, "lock")

@@ -15,6 +15,8 @@ from typing import Callable, Dict, Optional
 
 from .clearing import SERVER_SECONDS, build_task, clear_leftovers, end_runs
 from .core_watch import CoreWatch
+from .death import INTERRUPTED as ASKED
+from .death import Witness
 from .delivery import Task, deliver_ended
 from .door import CHILD_SECONDS, Answer, TryAgain, get_sweep_state, judge_preflight
 from .errand import Errand, read_result, run_errand, send_errand
@@ -62,6 +64,7 @@ class Supervisor:
         self.leaving = False
         self.status = StatusFile(settings)
         self.log = AgentLog()
+        self.witness = Witness(settings.witness_path)
 
     def run(self) -> int:
         """Run the agent to its end and leave nothing behind; returns the exit code."""
@@ -135,6 +138,7 @@ class Supervisor:
 
     def _run_agent(self) -> Ending:
         reader = LogReader(self.settings.log_path, None if self.settings.detach else 1)
+        self.witness.look()
         agent = self._start_agent()
         self.exit_statuses.clear()
         self.status.change(state="running", reason="", agent_process_id=agent)
@@ -182,6 +186,8 @@ class Supervisor:
         return None
 
     def _leave_nothing(self) -> None:
+        cause = ASKED if self.asked_to is INTERRUPTED else self.witness.judge()
+        self.witness.say(cause)
         if self.asked_to is INTERRUPTED:
             self.status.change(state="stopping")
         self.leaving = True
@@ -189,7 +195,8 @@ class Supervisor:
             send_signal(process_id, signal.SIGKILL)
         task = build_task(self.settings, self.environment["WANDB_API_KEY"])
         run_id = self.status.status.run_id
-        if not end_runs(task, (run_id,) if run_id else (), list_own, self.settings.grace_seconds):
+        known = (run_id,) if run_id else ()
+        if not end_runs(task, known, list_own, self.settings.grace_seconds, cause):
             names = ", ".join(str(process.id) for process in list_own())
             self._say(f"these processes do not end: {names}")
 
@@ -223,6 +230,7 @@ class Supervisor:
         return None
 
     def _read_log(self, reader: LogReader) -> None:
+        self.witness.look()
         for line in reader.read_lines():
             if self.log.read_line(line):
                 if not self.log.busy and not self.leaving:
@@ -234,8 +242,9 @@ class Supervisor:
     def _deliver(self, run_id: str) -> None:
         """See that the server hears of a run's end, which a run gives up after a time-out."""
         task = build_task(self.settings, self.environment["WANDB_API_KEY"])
+        cause = "" if self.log.told_to_stop_run else self.witness.judge()
         errand = send_errand(
-            lambda: deliver_ended(task, run_id, DELIVERY_SECONDS), DELIVERY_SECONDS
+            lambda: deliver_ended(task, run_id, DELIVERY_SECONDS, cause), DELIVERY_SECONDS
         )
         self.deliveries[errand.process_id] = errand
 

@@ -8,6 +8,7 @@ from deployer.backend.lifecycle import (
     OWN_FAILURES,
     Marks,
     Outcome,
+    judge_announcement,
     judge_disappearance,
     judge_failure,
 )
@@ -23,7 +24,7 @@ def marks_of(run: Run) -> Marks:
     return Marks(
         started=run.started_at is not None,
         preempting=bool(run.preempting),
-        interrupted=bool(run.interrupted),
+        announced=judge_announcement(run.announced),
         stopping=run.stop_requested_at is not None,
     )
 

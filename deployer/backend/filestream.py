@@ -10,13 +10,14 @@ from typing import Any
 
 from deployer.backend.context import Backend
 from deployer.backend.ending import end_run, finish_if_target_reached, marks_of
-from deployer.backend.lifecycle import judge_exit
+from deployer.backend.lifecycle import judge_announcement, judge_exit
 from deployer.backend.lines import FILE_STREAMS, write_lines
 from deployer.backend.runs import Run, change_run, last_cause, reopen_attempt
 from deployer.backend.store import Connection
 
 SUMMARY_FILE = "wandb-summary.json"
-# A supervisor adds it to `preempting`: this attempt is over even if the trainer exits with 0.
+# A supervisor adds it to `preempting`, with the cause: this attempt is over even if the trainer
+# exits with 0.
 INTERRUPTED_MARK = "deployerInterrupted"
 
 
@@ -56,8 +57,8 @@ def _apply_file(backend: Backend, db: Connection, run: Run, name: str, part: dic
 
 def _apply_state(backend: Backend, db: Connection, run: Run, chunk: dict[str, Any]) -> Run:
     if chunk.get("preempting"):
-        interrupted = int(bool(run.interrupted or chunk.get(INTERRUPTED_MARK)))
-        run = change_run(db, run, preempting=1, interrupted=interrupted, state="preempting")
+        announced = run.announced or judge_announcement(chunk.get(INTERRUPTED_MARK))
+        run = change_run(db, run, preempting=1, announced=announced, state="preempting")
     if not chunk.get("complete"):
         return run
     exit_code = int(chunk.get("exitcode") or 0)

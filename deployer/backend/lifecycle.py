@@ -12,13 +12,16 @@ from typing import Literal
 Cause = Literal[
     "finished",
     "stopped",
-    "interrupted",  # its supervisor ended it, or the trainer said that it was being preempted
+    "interrupted",  # asked to stop, or the trainer said that it was being preempted
     "own failure",
     "never started",  # ended without `wandb.init`
-    "signal",  # gone without an exit record while its agent lived: a signal, or out of memory
-    "node",  # gone together with its agent
+    "signal",  # it, its agent or its supervisor was killed: gone without an exit record
+    "OOM",  # the same, by the kernel, which was out of memory
+    "node",  # gone together with its agent, or with the machine
     "lost reply",  # sent again, since nothing showed that the agent had received it
 ]
+# What a supervisor can know better than the server, and says before it ends a run.
+ANNOUNCED: tuple[Cause, ...] = ("interrupted", "signal", "OOM", "node")
 OWN_FAILURES: tuple[Cause, ...] = ("own failure", "never started")
 
 # The SDK repeats a lost heartbeat after 2 s; an agent that received it asks again after 5 s. A run
@@ -49,11 +52,11 @@ class Patience:
 
 @dataclass(frozen=True)
 class Marks:
-    """What is known about an attempt when it ends."""
+    """What is known about an attempt when it ends; `announced` is its supervisor's word for why."""
 
     started: bool
     preempting: bool
-    interrupted: bool
+    announced: Cause | None
     stopping: bool
 
 
@@ -71,9 +74,17 @@ def requeue(cause: Cause) -> Outcome:
     return Outcome("preempted", cause, queued=True)
 
 
+def judge_announcement(mark: object) -> Cause | None:
+    """Return the cause that a supervisor gives; a mark that names none means interrupted."""
+    known = next((cause for cause in ANNOUNCED if cause == mark), None)
+    return known or ("interrupted" if mark else None)
+
+
 def judge_exit(exit_code: int, marks: Marks) -> Outcome:
-    """Judge an exit record as W&B does, but for a run whose supervisor said it interrupts it."""
-    if marks.interrupted or (marks.preempting and exit_code):
+    """Judge an exit record as W&B does, but for a run whose supervisor said that it ends it."""
+    if marks.announced:
+        return _judge_announced(marks.announced, marks)
+    if marks.preempting and exit_code:
         return requeue("interrupted")
     if exit_code == 0:
         return Outcome("finished", "finished")
@@ -82,9 +93,18 @@ def judge_exit(exit_code: int, marks: Marks) -> Outcome:
     return Outcome("failed", "own failure")
 
 
+def _judge_announced(cause: Cause, marks: Marks) -> Outcome:
+    """Hand it out again, unless it was killed since it had been told to stop."""
+    if marks.stopping and cause != "interrupted":
+        return Outcome("killed", "stopped")
+    return requeue(cause)
+
+
 def judge_disappearance(marks: Marks, agent_is_there: bool) -> Outcome:
     """Judge an attempt that ended without an exit record."""
-    if marks.preempting or marks.interrupted:
+    if marks.announced:
+        return _judge_announced(marks.announced, marks)
+    if marks.preempting:
         return requeue("interrupted")
     if marks.stopping:
         return Outcome("killed", "stopped")

@@ -70,7 +70,7 @@ MIGRATIONS = (
         queued INTEGER NOT NULL DEFAULT 0,
         stop_requested_at REAL,
         preempting INTEGER NOT NULL DEFAULT 0,
-        interrupted INTEGER NOT NULL DEFAULT 0,
+        announced TEXT,
         agent_id INTEGER REFERENCES agents,
         attempt INTEGER NOT NULL DEFAULT 1,
         deliveries INTEGER NOT NULL DEFAULT 0,

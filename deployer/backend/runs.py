@@ -20,8 +20,8 @@ ACTIVE = ("pending", "running", "preempting")
 class Run:
     """A run as it is stored; `config` and `summary` are JSON text that may hold bare NaN.
 
-    `queued` is 1 while the run waits to be handed out again. `interrupted` is 1 once a supervisor
-    has said that it ends this attempt, whatever the exit code will be. `deliveries` counts how
+    `queued` is 1 while the run waits to be handed out again. `announced` is why a supervisor said
+    that it ends this attempt, whatever the exit code will be. `deliveries` counts how
     often this attempt was sent to its agent; `reported` is 1 once the agent named it as alive;
     `started_at` is None until the trainer's first `wandb.init`, and `resuming` is 1 if that asked
     where to go on. `vanished_at` is when the agent stopped naming it without an exit record.
@@ -38,7 +38,7 @@ class Run:
     queued: int
     stop_requested_at: float | None
     preempting: int
-    interrupted: int
+    announced: str | None
     agent_id: int | None
     attempt: int
     deliveries: int
@@ -131,7 +131,7 @@ def reassign_run(db: Connection, run: Run, agent: Agent, now: float) -> Run:
         state="pending",
         queued=0,
         preempting=0,
-        interrupted=0,
+        announced=None,
         stop_requested_at=None,
         attempt=number,
         agent_id=agent.id,

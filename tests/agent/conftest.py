@@ -73,6 +73,8 @@ with open("trace.jsonl", "a") as trace:
 try:
     for step in range(first, arguments.steps):
         run.log({"loss": 1 / (step + 1), "nested": {"step": step}}, step=step, commit=True)
+        if arguments.kind == "greedy" and step == 3 and first == 0:
+            too_much = b"1" * (1 << 30)
         if not forgetful:
             checkpoint.with_suffix(".new").write_text(json.dumps(step))
             checkpoint.with_suffix(".new").rename(checkpoint)
@@ -172,11 +174,17 @@ class Bench:
         return path
 
     def start_with_own_key(
-        self, path: SweepPath, folder: str = "agent-1", grace: float = 10.0, **settings: str
+        self,
+        path: SweepPath,
+        folder: str = "agent-1",
+        grace: float = 10.0,
+        enter: Path | None = None,
+        **settings: str,
     ) -> Supervised:
         """Start a supervisor as `up` does: a key of its own, and a folder that stays."""
         keys = create_agent_keys(self.client, path, (folder,), uuid.uuid4().hex)
-        return self.start(path, key=keys[folder], folder=folder, grace=grace, **settings)
+        key = keys[folder]
+        return self.start(path, key=key, folder=folder, grace=grace, enter=enter, **settings)
 
     def read_run(self, path: SweepPath) -> RunRecord:
         """Return the only run of a sweep with all its lines, as the server holds them."""
@@ -206,12 +214,18 @@ class Bench:
         url: str = "",
         grace: float = 20.0,
         folder: str = "",
+        enter: Path | None = None,
         **settings: str,
     ) -> Supervised:
-        """Start a supervisor in the foreground; `settings` are added to its environment."""
+        """Start a supervisor in the foreground; `settings` are added to its environment.
+
+        `enter` is the file of a control group in which it is to live.
+        """
         name = folder or f"agent-{len(self.started) + 1}"
         agent_folder = self.folder / "agents" / name
         command = [sys.executable, "-P", "-m", "deployer.agent", str(sweep_path)]
+        if enter:
+            command = ["sh", "-c", f'echo $$ > {enter}; exec "$@"', "sh", *command]
         process = subprocess.Popen(
             [
                 *command,

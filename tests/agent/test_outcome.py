@@ -58,6 +58,8 @@ def test_the_log_tells_when_a_run_begins_and_ends() -> None:
     log = AgentLog()
     assert log.read_line("x - INFO - About to run command: /usr/bin/env python train.py")
     assert (log.busy, log.runs_ended) == (True, 0)
+    assert not log.read_line("x - INFO - Agent received command: stop")
+    assert log.told_to_stop_run
     assert log.read_line("x - INFO - Cleaning up finished run: abc123")
     assert (log.busy, log.runs_ended) == (False, 1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -13,8 +14,11 @@ import pytest
 from deployer.agent.processes import send_signal
 from deployer.wandb_api import SweepPath
 from tests.agent.conftest import Bench, Supervised, wait_for
+from tests.faults.memory import small_memory
 
 pytestmark = pytest.mark.slow
+
+LIMIT_BYTES = 600 << 20  # a supervisor, an agent and a modest trainer need half of it
 
 KINDS = ["plain", "deaf", "quitting", "forking", "forgetful"]
 
@@ -85,7 +89,7 @@ def test_a_run_whose_agent_died_is_free_at_once(bench: Bench) -> None:
     supervised = bench.start_with_own_key(path)
     bench.wait_for_step(2)
     end_by_agents_death(supervised)
-    assert bench.causes(path) == ["interrupted"]
+    assert bench.causes(path) == ["signal"]
     finish(bench, path, 8)
 
 
@@ -107,7 +111,45 @@ def test_a_successor_clears_away_what_a_killed_supervisor_left(bench: Bench, kin
     kill_supervisor(supervised)
     assert processes_of(supervised, "train.py")
     finish(bench, path, 20)
-    assert bench.causes(path) == ["interrupted", "finished"]
+    assert bench.causes(path) == ["signal", "finished"]
+
+
+def test_a_successor_on_another_machine_says_so(bench: Bench) -> None:
+    path = bench.create_stepping_sweep(steps=8)
+    supervised = bench.start_with_own_key(path)
+    bench.wait_for_step(2)
+    kill_everything(supervised)
+    witness = supervised.folder / "witness.json"
+    witness.write_text(json.dumps({**json.loads(witness.read_text()), "boot": "another"}))
+    finish(bench, path, 8)
+    assert bench.causes(path) == ["node", "finished"]
+
+
+def test_a_run_that_dies_by_signal_is_handed_out_again_at_once(bench: Bench) -> None:
+    path = bench.create_stepping_sweep(steps=20)
+    supervised = bench.start_with_own_key(path)
+    bench.wait_for_step(2)
+    [trainer] = processes_of(supervised, "train.py")
+    trainer.kill()
+    trainer.wait()
+    killed = time.monotonic()
+    wait_for(lambda: bench.causes(path)[0] == "signal", "the report of its death")
+    # The agent looks every 5 s; the server by itself would wait 20 s for an exit record.
+    assert time.monotonic() - killed < 12
+    assert supervised.wait()[0] == 0
+    assert bench.read_run(path).steps == tuple(range(20))
+    assert bench.causes(path) == ["signal", "finished"]
+
+
+def test_a_run_that_is_killed_for_its_memory_says_so(bench: Bench) -> None:
+    path = bench.create_stepping_sweep("greedy", steps=8)
+    with small_memory(LIMIT_BYTES) as group:
+        supervised = bench.start_with_own_key(path, enter=group)
+        bench.wait_for_step(2)
+        wait_for(lambda: len(bench.firsts()) > 1, "another attempt")
+        assert supervised.wait()[0] == 0
+    assert bench.read_run(path).steps == tuple(range(8))
+    assert bench.causes(path) == ["OOM", "finished"]
 
 
 def kill_trainer(supervised: Supervised) -> None:

@@ -115,6 +115,36 @@ def test_what_a_supervisor_interrupts_goes_first_under_the_same_id(
     assert bench.causes(name) == ["interrupted", None]
 
 
+@pytest.mark.parametrize(
+    ("mark", "cause"),
+    [
+        ("interrupted", "interrupted"),
+        ("signal", "signal"),
+        ("OOM", "OOM"),
+        ("node", "node"),
+        ("something new", "interrupted"),
+    ],
+)
+def test_a_supervisors_word_for_why_a_run_ends_is_kept(bench: Bench, mark: str, cause: str) -> None:
+    name = bench.take(bench.agent(bench.sweep()))
+    bench.send(name, preempting=True, deployerInterrupted=mark)
+    # The first word counts: what comes later is only the end of it.
+    bench.send(
+        name, preempting=True, deployerInterrupted="interrupted", complete=True, exitcode=255
+    )
+    assert bench.causes(name) == [cause]
+    assert bench.run(name).queued
+
+
+@pytest.mark.parametrize("mark", ["signal", "OOM", "node"])
+def test_a_run_that_was_told_to_stop_is_not_handed_out_again(bench: Bench, mark: str) -> None:
+    name = bench.take(bench.agent(bench.sweep()))
+    with bench.backend.store.transaction() as db:
+        change_run(db, bench.run(name), stop_requested_at=1.0)
+    bench.send(name, preempting=True, deployerInterrupted=mark, complete=True, exitcode=255)
+    assert (bench.run(name).state, bench.causes(name)) == ("killed", ["stopped"])
+
+
 def test_a_trainer_that_says_preempting_and_exits_with_0_has_finished(bench: Bench) -> None:
     name = bench.take(bench.agent(bench.sweep()))
     bench.send(name, preempting=True)
