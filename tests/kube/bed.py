@@ -132,8 +132,10 @@ def serve_for_pods(cluster: Cluster, data: Path) -> Iterator[Server]:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
         client = Client(url, read_key(data), EMBEDDED)
-        yield Server(client, get_viewer(client), embedded=False)
-        process.terminate()
+        try:
+            yield Server(client, get_viewer(client), embedded=False)
+        finally:
+            process.terminate()
 
 
 def make_bed(
