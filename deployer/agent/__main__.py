@@ -5,6 +5,7 @@ import signal
 import sys
 
 from .clearing import clear_leftovers
+from .keys import Keys
 from .outcome import FAILED
 from .settings import Settings, parse_settings
 from .status import hold_lock
@@ -43,7 +44,8 @@ def _clear(settings: Settings) -> int:
     """End what is left, unless a supervisor works here; FAILED if something does not end."""
     if hold_lock(settings.lock_path) is None:
         return 0
-    return 0 if clear_leftovers(settings, os.environ.get("WANDB_API_KEY", "")) else FAILED
+    keys = Keys(settings, dict(os.environ))
+    return 0 if clear_leftovers(settings, keys.for_leftovers) else FAILED
 
 
 def _supervise(settings: Settings, ready: int = -1) -> int:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Union
 
 from .outcome import FINISHED, MISCONFIGURED, SWEEP_ENDED, Ending
-from .wire import Server, ask
+from .wire import Reply, Server, ask
 
 CHILD_SECONDS = 60  # a server that drips byte by byte outwits the socket's time-out
 
@@ -13,6 +13,11 @@ VIEWER = "query Viewer { viewer { id entity username } }"
 SWEEP_STATE = """
 query GetSweepState($entity: String, $project: String, $sweep: String!) {
   project(name: $project, entityName: $entity) { sweep(sweepName: $sweep) { id state } }
+}
+"""
+OWN_KEY = """
+mutation DeployerCreateAgentKey($sweepPath: String!, $agentName: String!, $key: String!) {
+  deployerCreateAgentKey(input: {sweepPath: $sweepPath, agentName: $agentName, key: $key}) { key }
 }
 """
 _REFUSED_FOR_GOOD = re.compile(r"permission denied|not found|does not exist", re.IGNORECASE)
@@ -67,3 +72,13 @@ def get_sweep_state(server: Server, sweep_path: str) -> Answer:
     if not found and (reply.error or reply.status != 200):
         return Answer(reply.status, True, "", reply.error, reply.retry_after_seconds)
     return Answer(200, True, sweep_state=str(found.get("state", "")).upper())
+
+
+def bring_own_key(server: Server, sweep_path: str, agent: str, key: str) -> Reply:
+    """Bring a key that we have chosen, newer than the one we were given; twice is as good as once.
+
+    From then on the server refuses whoever works for this agent with an older one, such as our
+    predecessor on a node that is cut off. W&B's own server does not know this question.
+    """
+    variables = {"sweepPath": sweep_path, "agentName": agent, "key": key}
+    return ask(server, OWN_KEY, variables)

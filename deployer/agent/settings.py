@@ -20,6 +20,9 @@ FINISH_TIMEOUT_SECONDS = 600.0
 # supervisor an attempt belongs to.
 CHECKPOINTS_VARIABLE = "DEPLOYER_CHECKPOINT_ROOT"
 START_VARIABLE = "DEPLOYER_AGENT_START"
+KEY_VARIABLE = "WANDB_API_KEY"
+# A file with the same key, which may be rotated while the supervisor lives.
+KEY_FILE_VARIABLE = "DEPLOYER_KEY_FILE"
 # With 1, an agent leaves after one run and its GPU is free: a Job for each run.
 COUNT_VARIABLE = "DEPLOYER_AGENT_COUNT"
 
@@ -53,6 +56,7 @@ NOT_INHERITED = (
     "WANDB_SWEEP_PARAM_PATH",
     "WANDB_SERVICE",
     COUNT_VARIABLE,
+    KEY_FILE_VARIABLE,
     "DEPLOYER_RUN_PROLOGUE",
     "DEPLOYER_CHECKPOINT_DIR",
 )
@@ -98,6 +102,11 @@ class Settings:
         return os.path.join(self.folder, "witness.json")
 
     @property
+    def own_key_path(self) -> str:
+        """Where the supervisor leaves its own key to a successor."""
+        return os.path.join(self.folder, "key")
+
+    @property
     def lock_path(self) -> str:
         """The file that a living supervisor holds locked."""
         return os.path.join(self.folder, "lock")
@@ -107,7 +116,7 @@ def parse_settings(arguments: List[str], environment: Mapping[str, str]) -> Sett
     """Read flags, with the environment as their defaults; exits 2 with usage if they are wrong."""
     parser = argparse.ArgumentParser(
         prog="deployer.agent",
-        description="Run one `wandb agent` on a sweep. The key comes in WANDB_API_KEY.",
+        description=f"Run one `wandb agent` on a sweep. The key comes in {KEY_VARIABLE}.",
     )
     name = environment.get(NAME_VARIABLE, "agent")
     parser.add_argument("sweep_path", metavar="ENTITY/PROJECT/SWEEP_ID")
@@ -127,17 +136,17 @@ def parse_settings(arguments: List[str], environment: Mapping[str, str]) -> Sett
         default=environment.get(CHECKPOINTS_VARIABLE),
         help="where runs keep their checkpoints, shared by all agents",
     )
-    parser.add_argument("--detach", action="store_true", help="leave the terminal, log to a file")
-    parser.add_argument(
-        "--clear", action="store_true", help="only end what a supervisor that was killed has left"
-    )
-    given = parser.parse_args(arguments)
     parser.add_argument(
         "--count",
         type=int,
         default=environment.get(COUNT_VARIABLE, 0),
         help="how many runs the agent takes before it leaves; 0: no limit",
     )
+    parser.add_argument("--detach", action="store_true", help="leave the terminal, log to a file")
+    parser.add_argument(
+        "--clear", action="store_true", help="only end what a supervisor that was killed has left"
+    )
+    given = parser.parse_args(arguments)
     folder = os.path.abspath(given.folder or f".deployer-agent-{given.name}")
     return Settings(
         sweep_path=given.sweep_path,
@@ -149,12 +158,12 @@ def parse_settings(arguments: List[str], environment: Mapping[str, str]) -> Sett
         checkpoints=os.path.abspath(
             given.checkpoints or os.path.join(folder, os.pardir, "checkpoints")
         ),
+        count=given.count,
         detach=given.detach,
         clear=given.clear,
     )
 
 
-        count=given.count,
 def agent_environment(settings: Settings, environment: Mapping[str, str]) -> Dict[str, str]:
     """Return the environment of the `wandb agent`, which its runs inherit."""
     kept = {name: value for name, value in environment.items() if name not in NOT_INHERITED}

@@ -12,6 +12,7 @@ from deployer.backend.store import Connection, insert, select_one
 
 # What the SDK accepts: at least 40 of these characters, with an optional `prefix-` in front.
 KEY_PATTERN = re.compile(r"(?:[A-Za-z0-9_]+-)?[A-Za-z0-9_-]{40,}")
+SHORT_KEY = "a key needs 40 or more of the characters A-Z a-z 0-9 _ -"
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 
 
@@ -53,7 +54,7 @@ def create_user(db: Connection, name: str, key: str, now: float) -> User:
     if not NAME_PATTERN.fullmatch(name):
         raise ValueError(f"user name {name!r} must be letters, digits, '-' and '_', at most 63")
     if not KEY_PATTERN.fullmatch(key):
-        raise ValueError("a key needs 40 or more of the characters A-Z a-z 0-9 _ -")
+        raise ValueError(SHORT_KEY)
     if select_one(db, User, "users WHERE name = ?", name):
         raise ValueError(f"user {name!r} exists already")
     if db.execute("SELECT 1 FROM keys WHERE hash = ?", (hash_key(key),)).fetchone():
@@ -61,6 +62,26 @@ def create_user(db: Connection, name: str, key: str, now: float) -> User:
     user = User(insert(db, "users", name=name, created_at=now), name, now)
     insert(db, "keys", hash=hash_key(key), user_id=user.id, created_at=now)
     return user
+
+
+def add_key(db: Connection, name: str, key: str, now: float, only: bool) -> None:
+    """Give a user one more key; with `only`, the others they had are refused from now on.
+
+    Keys of their agents stay. Raise ValueError for an unknown user, a short or a foreign key.
+    """
+    if not KEY_PATTERN.fullmatch(key):
+        raise ValueError(SHORT_KEY)
+    user = select_one(db, User, "users WHERE name = ?", name)
+    if user is None:
+        raise ValueError(f"there is no user {name!r}")
+    owner = find_caller(db, key)
+    if owner is None:
+        insert(db, "keys", hash=hash_key(key), user_id=user.id, created_at=now)
+    elif (owner.user.id, owner.sweep_id) != (user.id, None):
+        raise ValueError("this key is in use already")
+    if only:
+        others = "user_id = ? AND sweep_id IS NULL AND hash != ?"
+        db.execute(f"DELETE FROM keys WHERE {others}", (user.id, hash_key(key)))
 
 
 def create_agent_key(db: Connection, caller: Caller, sweep_id: int, name: str, now: float) -> str:
@@ -79,7 +100,7 @@ def adopt_own_key(db: Connection, caller: Caller, key: str, now: float) -> None:
     assert caller.sweep_id is not None
     assert caller.agent_name is not None
     if not KEY_PATTERN.fullmatch(key):
-        raise ValueError("a key needs 40 or more of the characters A-Z a-z 0-9 _ -")
+        raise ValueError(SHORT_KEY)
     owner = find_caller(db, key)
     if owner is None:
         _insert_agent_key(db, caller, caller.sweep_id, caller.agent_name, key, now, own=1)
@@ -102,10 +123,10 @@ def _insert_agent_key(
     )
 
 
-def check_newest(caller: Caller) -> None:
-    """Refuse with 403 an agent whose supervisor was started again, here or elsewhere."""
+def check_newest(caller: Caller, status: int = 403) -> None:
+    """Refuse an agent whose supervisor was started again, here or elsewhere."""
     if caller.superseded:
-        raise Refusal(403, f"agent {caller.agent_name} was started again and has a newer key")
+        raise Refusal(status, f"agent {caller.agent_name} was started again and has a newer key")
 
 
 def find_caller(db: Connection, key: str) -> Caller | None:

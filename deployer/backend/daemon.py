@@ -10,13 +10,27 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from deployer.backend.folder import LOG_FILE, is_served, read_address, read_key
+from deployer.backend.folder import LOG_FILE, is_served, read_address, read_key, write_key
 from deployer.errors import BackendError
 
-__all__ = ["Backend", "add_user", "backend_status", "read_key", "start_backend", "stop_backend"]
+if TYPE_CHECKING:
+    from deployer.backend.store import Connection
+
+__all__ = [
+    "Backend",
+    "add_user",
+    "add_user_key",
+    "backend_status",
+    "read_key",
+    "start_backend",
+    "stop_backend",
+]
 
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
@@ -139,14 +153,36 @@ def add_user(data: Path, name: str, key: str) -> None:
     Raises BackendError for a bad or taken name, or a key that no SDK would accept.
     """
     from deployer.backend.accounts import create_user
+
+    with _accounts(data, "deployer backend user add NAME --key-stdin") as db:
+        create_user(db, name, key, time.time())
+
+
+def add_user_key(data: Path, name: str, key: str, only: bool) -> None:
+    """Give a user one more key, also while the backend runs; with `only`, the others end.
+
+    Raises BackendError for an unknown user, or a key that no SDK would accept or somebody has.
+    """
+    from deployer.backend.accounts import add_key, find_caller
+
+    with _accounts(data, "deployer backend user key NAME --key-stdin") as db:
+        first = find_caller(db, read_key(data))
+        add_key(db, name, key, time.time(), only)
+    # The command line itself works with this one.
+    if only and first and first.user.name == name:
+        write_key(data, key)
+
+
+@contextmanager
+def _accounts(data: Path, hint: str) -> Iterator[Connection]:
     from deployer.backend.store import Store
 
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     store = Store(data / "backend.sqlite")
     try:
         with store.transaction() as db:
-            create_user(db, name, key, time.time())
+            yield db
     except ValueError as error:
-        raise BackendError(str(error), "deployer backend user add NAME --key-stdin") from error
+        raise BackendError(str(error), hint) from error
     finally:
         store.close()

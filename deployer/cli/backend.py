@@ -12,6 +12,7 @@ import typer
 from deployer.backend.daemon import (
     Backend,
     add_user,
+    add_user_key,
     backend_status,
     read_key,
     start_backend,
@@ -29,6 +30,9 @@ app.add_typer(user_app, name="user")
 
 DataOption = Annotated[
     Path | None, typer.Option("--data", help="The data folder; left out: this user's.")
+]
+KeyStdinOption = Annotated[
+    bool, typer.Option("--key-stdin", help="Read the key from stdin: 40 characters or more.")
 ]
 
 
@@ -93,20 +97,36 @@ def env(data: DataOption = None) -> None:
 @user_app.command("add")
 def user_add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="User, and entity of that name.")],
-    key_stdin: Annotated[
-        bool, typer.Option("--key-stdin", help="Read the key from stdin: 40 characters or more.")
-    ] = False,
+    key_stdin: KeyStdinOption = False,
     data: DataOption = None,
 ) -> None:
     """Add a user with an entity of their own, also while the backend runs."""
+    add_user(_folder(data), name, _read_key("add", name, key_stdin))
+    say(f"added user {name}")
+
+
+@user_app.command("key")
+def user_key(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A user who is there.")],
+    key_stdin: KeyStdinOption = False,
+    only: Annotated[
+        bool, typer.Option("--only", help="Refuse the user's other keys from now on.")
+    ] = False,
+    data: DataOption = None,
+) -> None:
+    """Give a user another key; the others stay good unless it shall be the only one."""
+    add_user_key(_folder(data), name, _read_key("key", name, key_stdin), only)
+    say(f"added a key of {name}; the others are refused" if only else f"added a key of {name}")
+
+
+def _read_key(command: str, name: str, key_stdin: bool) -> str:
     if not key_stdin:
         raise ConfigError(
             "--key-stdin",
             "a key is read from stdin alone",
-            f"deployer backend user add {name} --key-stdin < KEYFILE",
+            f"deployer backend user {command} {name} --key-stdin < KEYFILE",
         )
-    add_user(_folder(data), name, sys.stdin.readline().strip())
-    say(f"added user {name}")
+    return sys.stdin.readline().strip()
 
 
 def _folder(data: Path | None) -> Path:

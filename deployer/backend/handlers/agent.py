@@ -47,7 +47,8 @@ def check_owner(db: Connection, caller: Caller, row: Agent) -> None:
         raise not_found("agent")
     if caller.sweep_id is not None and (caller.sweep_id, caller.agent_name) != (sweep.id, row.name):
         raise Refusal(403, f"this key is not agent {row.name}'s")
-    check_newest(caller)
+    # On a 404 the agent takes no other run and ends; a 403 would have it ask again for ever.
+    check_newest(caller, 404)
 
 
 @agent.field("id")

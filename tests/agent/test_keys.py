@@ -1,0 +1,113 @@
+"""Which key an agent works with: a rotated one from the next run on, and one that fences others."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deployer.wandb_api import SweepPath, create_agent_keys
+from tests.agent.conftest import Bench, wait_for
+from tests.conftest import ServedBackend
+
+pytestmark = pytest.mark.slow
+
+# Says which key it has, and waits before its third step for the file `go`.
+TRAINER = """
+import argparse, os, pathlib, time
+import wandb
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+parser.add_argument("--wait")
+parser.add_argument("--deaf")
+arguments = parser.parse_args()
+with wandb.init() as run:
+    for step in range(4):
+        run.log({"loss": arguments.lr / (step + 1)}, step=step, commit=True)
+        if step == 2:
+            pathlib.Path("key-" + run.id).write_text(os.environ["WANDB_API_KEY"])
+            pathlib.Path("at-work-" + run.id).touch()
+            while not pathlib.Path("go").exists():
+                time.sleep(0.05)
+"""
+
+
+def rotate(backend: ServedBackend, *only: str) -> str:
+    """Give the backend's user another key; with "--only", it is the only one that counts."""
+    key = secrets.token_hex(20)
+    words = ("backend", "user", "key", backend.entity, "--key-stdin", "--data", str(backend.data))
+    command = [sys.executable, "-m", "deployer", *words, *only]
+    subprocess.run(command, input=f"{key}\n", text=True, check=True)
+    return key
+
+
+def keys_of_runs(bench: Bench, path: SweepPath) -> list[str]:
+    """Return the key that each run had, in the order of the grid."""
+    runs = sorted(bench.runs(path), key=lambda run: run.title or run.run_id)
+    return [(bench.folder / f"key-{run.run_id}").read_text() for run in runs]
+
+
+def test_rotated_key_counts_from_the_next_run_on(bench: Bench, tmp_path: Path) -> None:
+    (bench.folder / "train.py").write_text(TRAINER)
+    old, file = bench.backend.key, tmp_path / "key"
+    file.write_text(old)
+    path = bench.create_sweep("[1.0, 2.0]")
+    supervised = bench.start(path, key="", DEPLOYER_KEY_FILE=str(file))
+    bench.wait_for_work()
+    first_agent = supervised.status and supervised.status.agent_process_id
+    new = rotate(bench.backend)
+    file.write_text(new + "\n")
+    log = supervised.folder / "log"
+    wait_for(lambda: "Waiting for runs to end" in log.read_text(), "the agent's last run")
+    bench.release()
+    assert supervised.wait()[0] == 0
+    assert supervised.status and supervised.status.agent_process_id != first_agent
+    assert supervised.status.runs_ended == 2
+    assert [run.state for run in bench.runs(path)] == ["finished"] * 2
+    assert keys_of_runs(bench, path) == [old, new]
+
+
+def test_refused_key_changes_nothing(bench: Bench, tmp_path: Path) -> None:
+    (bench.folder / "train.py").write_text(TRAINER)
+    file = tmp_path / "key"
+    path = bench.create_sweep("[1.0, 2.0]")
+    file.write_text(bench.backend.key)
+    supervised = bench.start(path, key="", DEPLOYER_KEY_FILE=str(file))
+    bench.wait_for_work()
+    file.write_text("0" * 40)
+    bench.release()
+    code, output = supervised.wait()
+    assert code == 0
+    assert "the key was rotated, but the key was refused" in output
+    assert keys_of_runs(bench, path) == [bench.backend.key] * 2
+
+
+def test_second_supervisor_with_the_same_key_fences_the_first(bench: Bench, tmp_path: Path) -> None:
+    """As when a node is cut off: both live, and neither sees the other's folder."""
+    other = Bench(bench.backend, tmp_path / "other node")
+    path = bench.create_sweep("[1.0, 2.0]")
+    key = create_agent_keys(bench.client, path, ("a1",), "m")["a1"]
+    for each in (bench, other):
+        each.folder.mkdir(exist_ok=True)
+        (each.folder / "train.py").write_text(TRAINER)
+    cut_off = bench.start(path, key=key, folder="a1")
+    bench.wait_for_work()
+    replacement = other.start(path, key=key, folder="a1")
+    other.wait_for_work()
+    [run] = bench.runs(path)
+    assert [attempt.cause for attempt in run.attempts] == ["node", None]
+    bench.release()
+    code, output = cut_off.wait()
+    assert code == 1, output
+    assert "the server denied the sweep or the agent" in output
+    assert [run.state for run in bench.runs(path)] == ["running"]
+    other.release()
+    assert replacement.wait()[0] == 0
+    runs = bench.runs(path)
+    assert [(run.state, len(run.attempts)) for run in runs] == [("finished", 2), ("finished", 1)]
+    assert keys_of_runs(other, path)[0] != key
+    assert (replacement.folder / "key").stat().st_mode & 0o777 == 0o600
