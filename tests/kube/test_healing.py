@@ -1,21 +1,50 @@
-"""Agents of a lost node: whoever watches frees them, and their runs are finished once elsewhere."""
+"""Whatever happens to pods, nodes and servers, every configuration is finished once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from deployer.cluster.sighting import LOST_SECONDS, group_objects, judge_state
-from deployer.kube import JOB, POD
+from deployer.kube import POD
 from deployer.names import SWEEP_PATH_ANNOTATION as PATH
 from deployer.names import build_labels, build_selector
 from deployer.up import end_agents
-from tests.kube.bed import make_bed, serve_for_pods
+from deployer.verifying import verify_sweep
+from deployer.wandb_api import SweepPath, get_snapshot
+from tests.kube.bed import Bed, make_bed, serve_for_pods
 from tests.kube.cluster import Cluster
 from tests.kube.conftest import make_namespace
+from tests.kube.faults import (
+    SUPERVISOR,
+    TRAINER,
+    evict,
+    exhaust_memory,
+    kill_backend,
+    restart_api_server,
+)
 
 SWEEP = "me/project/abc"
 CREATED = "2026-01-01T00:00:00Z"
+
+
+@pytest.fixture(scope="module")
+def broken(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """Start two nodes, whose loss is noticed after seconds."""
+    return make_cluster(2, short_timeouts=True)
+
+
+def prove(bed: Bed, path: SweepPath, expected: int) -> None:
+    """Show that every configuration is finished exactly once, and every step logged once."""
+    coverage = bed.results(path).coverage
+    assert (coverage.expected, coverage.finished) == (expected, expected), coverage.sentence()
+    assert (coverage.duplicates, coverage.failed, coverage.lost) == (0, 0, 0), coverage.sentence()
+    assert coverage.complete
+    told = verify_sweep(bed.server, get_snapshot(bed.server.client, path))
+    assert told.good, told.sentence()
 
 
 def build_object(kind: str, **metadata: object) -> dict[str, object]:
@@ -41,51 +70,56 @@ def test_pod_is_lost_only_after_its_time() -> None:
     assert judge_state(sighting, end + 3600) == "starting"
 
 
-def test_lost_node(make_cluster: Callable[..., Cluster], tmp_path: Path) -> None:
-    cluster = make_cluster(2, short_timeouts=True)
-    namespace = make_namespace(cluster, "lost")
-    with serve_for_pods(cluster, tmp_path / "data") as server:
-        bed = make_bed(cluster, namespace, cluster.kubeconfig, server, tmp_path / "project")
-        bed = bed.with_section(grace_seconds=5)
-        path = bed.create_sweep([0.1, 0.2], seconds=10)
-        bed.start(path, 1)
-        bed.wait_for(lambda: bed.results(path).coverage.running == 1, "the first run")
-        [agent] = bed.place.list_agents(str(path))
-        cluster.lose_node(agent.node)
+def test_every_fault_heals(broken: Cluster, tmp_path: Path) -> None:
+    """Deleted, evicted, out of memory, node lost and back, both servers killed in one sweep."""
+    data = tmp_path / "data"
+    namespace = make_namespace(broken, "faults")
+    with ExitStack() as servers:
+        server = servers.enter_context(serve_for_pods(broken, data))
+        bed = make_bed(broken, namespace, broken.kubeconfig, server, tmp_path / "project")
+        bed = bed.with_section(grace_seconds=15, cpu="300m")
+        path = bed.create_sweep([number / 10 for number in range(1, 9)], seconds=8)
+        bed.start(path, 5)
+        bed.wait_for(lambda: bed.results(path).coverage.running == 5, "five runs")
+        pods = bed.kube.list_objects(POD, build_selector(str(path)))
+        by_node: dict[str, list[str]] = {}
+        for pod in pods:
+            by_node.setdefault(pod["spec"]["nodeName"], []).append(pod["metadata"]["name"])
+        (lost_node, _), (_, (deleted, evicted, exhausted)) = sorted(
+            by_node.items(), key=lambda item: len(item[1])
+        )
+        broken.lose_node(lost_node)
+        bed.kube.delete(POD, deleted)
+        exhaust_memory(broken, namespace, exhausted, SUPERVISOR)
+        exhaust_memory(broken, namespace, evicted, TRAINER)
+        evict(broken, namespace, evicted)
+        restart_api_server(broken)
+        kill_backend(data)
+        servers.enter_context(serve_for_pods(broken, data))
 
-        bed.wait_for(lambda: bed.states(path) == ["lost"], "the loss")
-        [lost] = bed.place.list_agents(str(path))
-        assert lost.reason == f"node {agent.node} does not answer"
-        assert not lost.alive
-        [sentence] = bed.place.heal()
-        assert f"node {agent.node} is lost" in sentence
-
-        bed.wait_for(lambda: bed.states(path) == ["ended"], "the end of the replacement")
-        [after] = bed.place.list_agents(str(path))
-        assert after.node not in ("", agent.node)
-        assert after.exit_code == 0
-        assert len(bed.kube.list_objects(JOB)) == 1
-        results = bed.results(path)
-        assert results.coverage.sentence().startswith("2/2")
-        assert results.coverage.duplicates == 0
-
-        cluster.return_node(agent.node)
+        bed.wait_for(lambda: bed.states(path).count("lost") == 2, "the loss of the node")
+        lost = [agent for agent in bed.place.list_agents(str(path)) if agent.state == "lost"]
+        assert {agent.reason for agent in lost} == {f"node {lost_node} does not answer"}
+        assert not any(agent.alive for agent in lost)
+        sentences = bed.place.heal()
+        assert len(sentences) == 2
+        assert f"node {lost_node} is lost" in sentences[0]
+        bed.wait_for(lambda: set(bed.states(path)) == {"ended"}, "the end of the sweep")
+        broken.return_node(lost_node)
+        prove(bed, path, 8)
         end_agents(bed.place, str(path))
         assert bed.kube.list_objects(POD, build_selector()) == []
 
 
-def test_stop_does_not_wait_for_a_lost_node(
-    make_cluster: Callable[..., Cluster], tmp_path: Path
-) -> None:
-    cluster = make_cluster(2, short_timeouts=True)
-    namespace = make_namespace(cluster, "stop")
-    with serve_for_pods(cluster, tmp_path / "data") as server:
-        bed = make_bed(cluster, namespace, cluster.kubeconfig, server, tmp_path / "project")
+def test_stop_does_not_wait_for_a_lost_node(broken: Cluster, tmp_path: Path) -> None:
+    namespace = make_namespace(broken, "stop")
+    with serve_for_pods(broken, tmp_path / "data") as server:
+        bed = make_bed(broken, namespace, broken.kubeconfig, server, tmp_path / "project")
         bed = bed.with_section(grace_seconds=5)
         path = bed.create_sweep([0.1], seconds=3600)
         bed.start(path, 1)
         bed.wait_for(lambda: bed.states(path) == ["running"], "the agent")
         [agent] = bed.place.list_agents(str(path))
-        cluster.lose_node(agent.node)
+        broken.lose_node(agent.node)
         assert list(end_agents(bed.place, str(path))) == [agent.name]
         assert bed.kube.list_objects(POD, build_selector()) == []
