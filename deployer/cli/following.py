@@ -66,6 +66,11 @@ def report(
     snapshot = get_whole_snapshot(server, path)
     results = build_results(snapshot.sweep, snapshot.runs, expected)
     show_outcome(server, place, path, results, output)
+    if results.state == "PAUSED":
+        raise SweepFailed(
+            f"{path} is PAUSED and has no agents: {results.coverage.sentence()}",
+            f"deployer sweep resume {path}, then deployer agents up {path}",
+        )
     if not results.coverage.complete:
         reason = f"stopped, since {results.stop_reason}: " if results.stop_reason else ""
         raise SweepFailed(

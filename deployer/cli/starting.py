@@ -1,9 +1,13 @@
-"""What is said when agents are started; shared by `up` and `agents up`."""
+"""What is said when agents are started, and when a paused sweep gives them up."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from deployer.one_run import takes_one_run
+from deployer.place import Agent
 from deployer.render import say
-from deployer.server import Server
+from deployer.server import NOT_GUARANTEED, Server
 from deployer.up import get_left, warn_about_many
 from deployer.wandb_api import SweepInfo, SweepPath
 
@@ -23,3 +27,27 @@ def say_what_begins_later(server: Server, path: SweepPath, agents: int) -> None:
     if left is None or left > agents:
         rest = f"the other {left - agents}" if left else "the others"
         say(f"each takes one run; {rest} begin while somebody watches: deployer watch {path}")
+
+
+def say_held(path: SweepPath, agents: int) -> None:
+    """Say what a pause leaves as it is, and the command that ends it."""
+    said = "end their run, then wait and hold their GPUs. Free them"
+    say(f"{count_agents(agents)} {said}: deployer sweep pause {path} --release")
+
+
+def say_released(
+    server: Server, path: SweepPath, agents: Sequence[Agent], released: Sequence[str]
+) -> None:
+    """Say that agents are gone, what becomes of their runs, and how all goes on."""
+    if released and not server.extended:
+        say(NOT_GUARANTEED)
+    again = f"deployer sweep resume {path}, then deployer agents up {path}"
+    if any(map(takes_one_run, agents)):
+        again += " --one-run-per-job"
+    said = "released, their runs go on when they are handed out again"
+    say(f"{count_agents(len(released))} {said}: {again}")
+
+
+def count_agents(count: int) -> str:
+    """Return a number of agents in words."""
+    return f"{count} agent{'' if count == 1 else 's'}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from typing import Annotated
 
 import typer
 
 from deployer.cli.options import (
     EntityOption,
     FileArgument,
+    OnOption,
     OutputOption,
     ProjectOption,
     RetriesOption,
@@ -20,15 +22,23 @@ from deployer.cli.options import (
     pick_sweep,
     read_config,
 )
-from deployer.config import Flags
+from deployer.cli.starting import count_agents, say_held, say_released
+from deployer.config import Config, Flags
 from deployer.errors import WandbError
 from deployer.healing import get_whole_snapshot
 from deployer.making import Draws, make_sweep
 from deployer.render import say, show, show_json, show_table
 from deployer.selection import open_sweep
-from deployer.server import connect
+from deployer.server import Server, connect
+from deployer.up import open_place
 from deployer.views import show_sweep, sweep_to_plain
-from deployer.wandb_api import get_sweep, list_projects, list_sweeps, set_sweep_state
+from deployer.wandb_api import (
+    SweepPath,
+    get_sweep,
+    list_projects,
+    list_sweeps,
+    set_sweep_state,
+)
 
 app = typer.Typer(rich_markup_mode=None, help="Create, list and steer sweeps.")
 
@@ -110,18 +120,40 @@ def show_(
 
 @app.command()
 def pause(
-    sweep: SweepArgument = None, wandb: WandbOption = None, output: OutputOption = "table"
+    sweep: SweepArgument = None,
+    release: Annotated[
+        bool,
+        typer.Option("--release", help="Interrupt its agents too: their GPUs are free."),
+    ] = False,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+    output: OutputOption = "table",
 ) -> None:
-    """Hand out no more runs; agents stay and keep their GPU."""
-    _steer(sweep, wandb, "PAUSED", output)
+    """Hand out no more runs; those under way end, and agents wait for the sweep to go on."""
+    config = read_config(Flags(wandb=wandb, on=on))
+    server, path = _steer(sweep, config, "PAUSED", output)
+    place = open_place(config.on)
+    agents = [agent for agent in place.list_agents(str(path)) if agent.alive]
+    if release:
+        say_released(server, path, agents, place.release(str(path)))
+    elif agents:
+        say_held(path, len(agents))
+    _show_state(path, "PAUSED", output)
 
 
 @app.command()
 def resume(
-    sweep: SweepArgument = None, wandb: WandbOption = None, output: OutputOption = "table"
+    sweep: SweepArgument = None,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+    output: OutputOption = "table",
 ) -> None:
-    """Hand out runs again after a pause."""
-    _steer(sweep, wandb, "RUNNING", output)
+    """Hand out runs again after a pause; agents that were released are to be started again."""
+    config = read_config(Flags(wandb=wandb, on=on))
+    _, path = _steer(sweep, config, "RUNNING", output)
+    if released := open_place(config.on).count_released(str(path)):
+        say(f"{count_agents(released)} were released: deployer agents up {path}")
+    _show_state(path, "RUNNING", output)
 
 
 @app.command()
@@ -129,7 +161,8 @@ def stop(
     sweep: SweepArgument = None, wandb: WandbOption = None, output: OutputOption = "table"
 ) -> None:
     """Hand out no more runs, ever; runs under way end by themselves."""
-    _steer(sweep, wandb, "FINISHED", output)
+    _, path = _steer(sweep, read_config(Flags(wandb=wandb)), "FINISHED", output)
+    _show_state(path, "FINISHED", output)
 
 
 @app.command()
@@ -137,13 +170,14 @@ def cancel(
     sweep: SweepArgument = None, wandb: WandbOption = None, output: OutputOption = "table"
 ) -> None:
     """End the sweep now and kill its runs."""
-    _steer(sweep, wandb, "CANCELED", output)
+    _, path = _steer(sweep, read_config(Flags(wandb=wandb)), "CANCELED", output)
+    _show_state(path, "CANCELED", output)
 
 
-def _steer(text: str | None, wandb: str | None, state: str, output: str) -> None:
+def _steer(text: str | None, config: Config, state: str, output: str) -> tuple[Server, SweepPath]:
     """Set a sweep's state unless it has it; a sweep that ended can only end."""
     check_output(output)
-    server, path = open_sweep(pick_sweep(text, read_config(Flags(wandb=wandb))))
+    server, path = open_sweep(pick_sweep(text, config))
     say(f"using {server.describe()}")
     info = get_sweep(server.client, path)
     if info.state not in STEERABLE[state]:
@@ -154,5 +188,9 @@ def _steer(text: str | None, wandb: str | None, state: str, output: str) -> None
     if info.state != state:
         set_sweep_state(server.client, info, state)
     say(f"{path} is {state}")
+    return server, path
+
+
+def _show_state(path: SweepPath, state: str, output: str) -> None:
     if output == "json":
         show_json({"sweep": str(path), "state": state})

@@ -26,7 +26,7 @@ from deployer.cli.options import (
     choose_bound,
     read_config,
 )
-from deployer.cli.starting import say_before_start, say_what_begins_later
+from deployer.cli.starting import count_agents, say_before_start, say_what_begins_later
 from deployer.config import Config, Flags
 from deployer.making import Draws, make_sweep
 from deployer.place import Agent
@@ -120,7 +120,7 @@ def _make(
 
 
 def _say_how_to_come_back(path: SweepPath, agents: Sequence[Agent], output: str) -> None:
-    say(f"{len(agents)} agent{'' if len(agents) == 1 else 's'} at work")
+    say(f"{count_agents(len(agents))} at work")
     say(f"come back: deployer watch {path}")
     if output == "json":
         show_json({"sweep": str(path), "agents": [agent.name for agent in agents]})
