@@ -45,13 +45,14 @@ class ConfigError(DeployerError):
 
 
 class ConfigErrors(ConfigError):
-    """All complaints about one file, so that a user mends them in one go."""
+    """All complaints about one file, so that a user mends them in one go; doubts as sentences."""
 
-    def __init__(self, errors: Sequence[ConfigError]) -> None:
+    def __init__(self, errors: Sequence[ConfigError], warnings: Sequence[str] = ()) -> None:
         first = errors[0]
         super().__init__(first.place, "\n".join(e.message for e in errors), first.hint)
         self.message = "\n".join(e.message for e in errors)
         self.errors = tuple(errors)
+        self.warnings = tuple(warnings)
 
 
 class WandbError(DeployerError):

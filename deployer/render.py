@@ -16,9 +16,13 @@ from deployer.errors import ConfigErrors, DeployerError
 
 if TYPE_CHECKING:
     from rich.live import Live
+    from rich.table import Table
+    from rich.text import Text
 
 # Wider than any table: what is piped must not be cut to a terminal that is not there.
 PIPE_WIDTH = 10_000
+SHORT_TEXT_WIDTH = 12  # what is left of a text in a narrow terminal: a run's id is that long
+CELL_GAP = 3
 
 
 def say(text: str) -> None:
@@ -53,6 +57,9 @@ def show_error(error: DeployerError, as_json: bool) -> None:
     if as_json:
         say(json.dumps(build_error(error)))
         return
+    if isinstance(error, ConfigErrors):
+        for warning in error.warnings:
+            say(f"warning: {warning}")
     for one in error.errors if isinstance(error, ConfigErrors) else (error,):
         say(f"error: {one.message}")
         if one.hint:
@@ -64,6 +71,8 @@ def build_error(error: DeployerError) -> dict[str, Any]:
     body: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
     if isinstance(error, ConfigErrors):
         body["errors"] = [{"message": e.message, "hint": e.hint} for e in error.errors]
+        if error.warnings:
+            body["warnings"] = list(error.warnings)
     return {"error": body}
 
 
@@ -83,25 +92,54 @@ def to_plain(value: Any) -> Any:
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
-    """Put a table on stdout; numbers are set to the right."""
-    from rich.box import SIMPLE_HEAD
+    """Put a table on stdout; numbers are set to the right and never cut."""
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
-    data = [list(row) for row in rows]
-    table = Table(box=SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
-    for index, column in enumerate(columns):
-        numeric = bool(data) and all(isinstance(row[index], int | float) for row in data)
-        table.add_column(column, justify="right" if numeric else "left", no_wrap=not numeric)
-    for row in data:
-        table.add_row(*(Text(format_value(cell)) for cell in row))
+    table, least_width = build_table(columns, rows, title)
     if sys.stdout.isatty():
-        Console().print(table)
+        Console(width=max(Console().width, least_width)).print(table)
         return
     text = StringIO()
     Console(file=text, width=PIPE_WIDTH).print(table)
     show("\n".join(line.rstrip() for line in text.getvalue().splitlines() if line.strip()))
+
+
+def build_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = ""
+) -> tuple[Table, int]:
+    """Return a table, and the width below which it would lose digits or whole columns.
+
+    In a narrow terminal texts are cut; where that is not enough, its lines are folded.
+    """
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    data = [list(row) for row in rows]
+    table = Table(box=SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
+    least_width = 0
+    for index, column in enumerate(columns):
+        cells = [row[index] for row in data]
+        numeric = bool(cells) and all(isinstance(cell, int | float) for cell in cells)
+        widest = max(len(text) for text in (column, *map(format_value, cells)))
+        least = widest if numeric else min(widest, SHORT_TEXT_WIDTH)
+        # rich takes space from the columns that may wrap, and so from texts alone.
+        table.add_column(
+            _cut(column),
+            justify="right" if numeric else "left",
+            no_wrap=numeric,
+            min_width=least,
+        )
+        least_width += least + CELL_GAP
+    for row in data:
+        table.add_row(*(_cut(format_value(cell)) for cell in row))
+    return table, least_width
+
+
+def _cut(text: str) -> Text:
+    """Return a cell in one line, with an ellipsis where it does not fit."""
+    from rich.text import Text
+
+    return Text(text, no_wrap=True, overflow="ellipsis")
 
 
 @contextmanager

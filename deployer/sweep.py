@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,15 +75,18 @@ def parse_sweep(text: str, place: str, run_cap: int | None = None) -> Sweep:
         config["run_cap"] = run_cap
     complaints = check_config(config)
     errors = [c for c in complaints if c.severity == "error"]
+    wrong = {c.path for c in errors}
+    doubts = [c for c in complaints if c.severity == "warning"]
+    warnings = _warnings(document, doubts, wrong)
     if errors:
         raise ConfigErrors(
             [
                 ConfigError(document.place_of(c.path), c.message, c.hint)
                 for c in sorted(errors, key=lambda c: document.line_of(c.path))
-            ]
+            ],
+            warnings,
         )
-    doubts = [c for c in complaints if c.severity == "warning"]
-    return _build(config, _warnings(document, doubts))
+    return _build(config, warnings)
 
 
 def dump_config(config: dict[str, Any]) -> str:
@@ -105,10 +109,13 @@ def _as_mapping(document: Document) -> dict[str, Any]:
     return dict(document.value)
 
 
-def _warnings(document: Document, doubts: list[Complaint]) -> tuple[str, ...]:
-    """Return what is doubtful as sentences, in the order of the file."""
+def _warnings(
+    document: Document, doubts: list[Complaint], wrong: Collection[tuple[str, ...]]
+) -> tuple[str, ...]:
+    """Return what is doubtful as sentences, in the order of the file; not where an error stands."""
     inside = tuple(r for r in document.scalars if r.path[0] == "parameters")
     remarks: list[Complaint | Remark] = [*doubts, *document.duplicates, *inside]
+    remarks = [remark for remark in remarks if remark.path not in wrong]
     remarks.sort(key=lambda remark: document.line_of(remark.path))
     return tuple(f"{document.place_of(r.path)}: {r.message} ({r.hint})" for r in remarks)
 

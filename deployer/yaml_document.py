@@ -7,7 +7,7 @@ as a boolean, `017` as 15, and a key that is written twice.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from deployer.parameters import number_hint
 
 Path = tuple[str, ...]
 TAG = "tag:yaml.org,2002:"
+ODD_KEYS = tuple(f"{TAG}{kind}" for kind in ("bool", "int", "float", "null", "timestamp"))
 # Integers whose text does not look like their value: octal and base-60 numbers.
 ODD_INTEGER = re.compile(r"[-+]?(0[0-7_]+|[1-9][0-9_]*(:[0-5]?[0-9])+)")
 
@@ -33,11 +34,15 @@ class Remark:
 
 @dataclass(frozen=True)
 class Document:
-    """A file's value; `lines` maps the path of each key and list item to its line, from 1."""
+    """A file's value; `lines` maps the path of each key and list item to its line, from 1.
+
+    Paths hold keys as YAML reads them; `typed` has those that look otherwise in the file.
+    """
 
     place: str
     value: Any
     lines: Mapping[Path, int]
+    typed: Mapping[Path, str]
     duplicates: tuple[Remark, ...]
     scalars: tuple[Remark, ...]
 
@@ -49,7 +54,8 @@ class Document:
     def place_of(self, path: Path) -> str:
         """Return a place such as `sweeps/lr.yaml:12: parameters.lr.min`."""
         line = f":{self.line_of(path)}" if self.line_of(path) else ""
-        where = ".".join(path).replace(".[", "[")
+        names = (self.typed.get(path[: n + 1], name) for n, name in enumerate(path))
+        where = ".".join(names).replace(".[", "[")
         return f"{self.place}{line}: {where}" if where else f"{self.place}{line}"
 
 
@@ -63,20 +69,33 @@ def parse_document(text: str, place: str) -> Document:
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2026-13-45
         reason = " ".join(str(error).split())
         raise ConfigError(place, f"unreadable YAML: {reason}", "correct this value") from error
+    return _note_places(place, value, root)
+
+
+def _note_places(place: str, value: Any, root: yaml.Node | None) -> Document:
     lines: dict[Path, int] = {}
-    duplicates: list[Remark] = []
-    repeated: set[Path] = set()
-    scalars: list[Remark] = []
+    typed: dict[Path, str] = {}
+    duplicates: dict[Path, Remark] = {}
+    scalars: dict[Path, Remark] = {}
     for path, key, node in _walk((), root, ()) if root is not None else ():
-        if path in lines and path[-1] != "<<" and path[:-1] not in repeated:
-            repeated.add(path)
+        if path in lines and path[-1] != "<<" and not _is_inside(path, duplicates):
             message = f"the key is written twice (line {lines[path]} too), the last one counts"
-            duplicates.append(Remark(path, message, "remove one of them"))
+            duplicates[path] = Remark(path, message, "remove one of them")
+            # What stood in the first one is read by nobody.
+            scalars = {p: r for p, r in scalars.items() if p[: len(path)] != path}
         lines[path] = (key or node).start_mark.line + 1
+        if key is not None and str(key.value) != path[-1]:
+            typed[path] = str(key.value)
         remark = _odd_scalar(path, node)
         if remark:
-            scalars.append(remark)
-    return Document(place, value, lines, tuple(duplicates), tuple(scalars))
+            scalars[path] = remark
+    found = tuple(duplicates.values()), tuple(scalars.values())
+    return Document(place, value, lines, typed, *found)
+
+
+def _is_inside(path: Path, places: Collection[Path]) -> bool:
+    """Tell whether a path is one of these places, or lies in one."""
+    return any(path[:length] in places for length in range(1, len(path) + 1))
 
 
 def refers_to_itself(document: Document) -> bool:
@@ -104,12 +123,17 @@ def _walk(
         return
     inside: list[tuple[Path, yaml.Node | None, yaml.Node]] = []
     if isinstance(node, yaml.MappingNode):
-        inside = [((*path, str(key.value)), key, value) for key, value in node.value]
+        inside = [((*path, _read_key(key)), key, value) for key, value in node.value]
     elif isinstance(node, yaml.SequenceNode):
         inside = [((*path, f"[{i}]"), None, item) for i, item in enumerate(node.value)]
     for item in inside:
         yield item
         yield from _walk(item[0], item[2], (*above, node))
+
+
+def _read_key(key: yaml.Node) -> str:
+    """Return a key as it is in the value: YAML 1.1 reads the word `on` as a boolean."""
+    return str(yaml.safe_load(key.value)) if key.tag in ODD_KEYS else str(key.value)
 
 
 def _odd_scalar(path: Path, node: yaml.Node) -> Remark | None:

@@ -9,11 +9,13 @@ import math
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from deployer.__main__ import wants_json
 from deployer.cli.lazy import COMMANDS
 from deployer.errors import ConfigError, ConfigErrors, WandbError
 from deployer.render import (
+    build_table,
     format_seconds,
     format_value,
     show_csv,
@@ -49,6 +51,21 @@ def test_a_table_in_a_pipe_is_neither_cut_nor_coloured(capsys: pytest.CaptureFix
     assert "[red]x[/red]" in out
     assert "\x1b" not in out
     assert all(line == line.rstrip() for line in out.splitlines())
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_narrow_terminal_cuts_texts_and_no_numbers(width: int) -> None:
+    columns = ["RANK", "RUN", "validation_accuracy", "learning_rate", "NOTE"]
+    rows = [[1, "abcdefgh-12", 0.987654321, 1e-05, "n" * 50]]
+    table, least_width = build_table(columns, rows)
+    assert least_width < 80
+    text = io.StringIO()
+    Console(file=text, width=max(width, least_width)).print(table)
+    lines = [line.rstrip() for line in text.getvalue().splitlines() if line.strip()]
+    header, _, row = lines
+    assert header.split() == columns
+    assert row.split()[:-1] == ["1", "abcdefgh-12", "0.987654", "1e-05"]
+    assert row.endswith("nnn…")
 
 
 def test_an_error_has_one_line_for_what_and_one_for_what_to_do(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from deployer.errors import ConfigErrors
 from deployer.sweep import parse_sweep
 from tests.unit.sweep_texts import grid, random_sweep
 
@@ -40,6 +41,12 @@ DOUBTS: list[tuple[str, str]] = [
     (
         grid("lr: {value: 1}\nlr: {value: 2}"),
         "s.yaml:5: parameters.lr: the key is written twice (line 4 too), the last one counts"
+        " (remove one of them)",
+    ),
+    (
+        # What is inside is not written twice, and what nobody reads is not doubtful.
+        grid("lr: {values: [1e-5]}\nlr: {values: [1]}\nlr: {values: [2]}"),
+        "s.yaml:6: parameters.lr: the key is written twice (line 4 too), the last one counts"
         " (remove one of them)",
     ),
     (
@@ -98,3 +105,17 @@ def test_doubtful_sweeps_run_with_a_warning(text: str, warning: str) -> None:
 def test_a_capped_grid_is_not_large() -> None:
     text = grid("a: {min: 1, max: 10001}", "run_cap: 10\n")
     assert parse_sweep(text, "s.yaml").warnings == ()
+
+
+def test_an_error_does_not_hide_what_is_doubtful() -> None:
+    text = grid("on: {value: 1}\nlr: {min: 1e-5, max: 1}\nb: {value: 010}", "paramters: 1\n")
+    with pytest.raises(ConfigErrors) as caught:
+        parse_sweep(text, "s.yaml")
+    assert [error.place for error in caught.value.errors] == [
+        "s.yaml:4: parameters.on",
+        "s.yaml:5: parameters.lr.min",
+    ]
+    assert caught.value.warnings == (
+        "s.yaml:6: parameters.b.value: 010 is read as 8 (write 8, or '010' in quotes)",
+        "s.yaml:7: paramters: W&B does not know 'paramters' (did you mean parameters?)",
+    )
