@@ -11,6 +11,8 @@ from deployer.manifests.task import AgentTask
 
 SUPERVISOR = "deployer-supervisor"
 CODE = "deployer-code"
+KEY = "deployer-key"
+KEY_FILE = "key"
 SHARED_MEMORY = "shared-memory"
 
 
@@ -30,9 +32,13 @@ def graft(pod: Manifest, container: Manifest, own_pod: Manifest, cluster: Cluste
 def set_volumes(
     pod: Manifest, container: Manifest, task: AgentTask, cluster: ClusterConfig
 ) -> None:
-    """Name the ConfigMaps of supervisor and code, and mount the user's volumes."""
+    """Name the ConfigMaps of supervisor and code and the Secret, and mount the user's volumes."""
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
     volumes[SUPERVISOR]["configMap"] = {"name": task.supervisor}
+    volumes[KEY]["secret"] |= {
+        "secretName": task.secret_name,
+        "items": [{"key": task.secret_key, "path": KEY_FILE}],
+    }
     if task.code is None:
         _unmount(pod, container, lambda mount: mount["name"] == CODE)
     else:

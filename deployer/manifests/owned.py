@@ -49,6 +49,8 @@ JOB = (
     f"{_POD}.volumes[deployer-supervisor].configMap.name",
     f"{_POD}.volumes[deployer-code].configMap.name",
     f"{_POD}.volumes[deployer-code].configMap.optional",
+    f"{_POD}.volumes[deployer-key].secret.secretName",
+    f"{_POD}.volumes[deployer-key].secret.items",
     f"{_POD}.volumes[shared-memory].emptyDir.sizeLimit",
 )
 

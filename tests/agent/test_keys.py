@@ -65,7 +65,8 @@ def test_rotated_key_counts_from_the_next_run_on(bench: Bench, tmp_path: Path) -
     wait_for(lambda: "Waiting for runs to end" in log.read_text(), "the agent's last run")
     bench.release()
     assert supervised.wait()[0] == 0
-    assert supervised.status and supervised.status.agent_process_id != first_agent
+    assert supervised.status
+    assert supervised.status.agent_process_id != first_agent
     assert supervised.status.runs_ended == 2
     assert [run.state for run in bench.runs(path)] == ["finished"] * 2
     assert keys_of_runs(bench, path) == [old, new]
