@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from deployer.configurations import configuration_key, flatten_configuration, list_parameters
+from deployer.errors import ConfigError
 from deployer.explicit import (
     PARAMETER,
     build_list_config,
@@ -50,16 +51,21 @@ class Healing:
     created: bool = False
 
 
-def heal_sweep(server: Server, path: SweepPath) -> Healing:
+def heal_sweep(server: Server, path: SweepPath, retries: int | None = None) -> Healing:
     """Set going what is missing of a sweep; calling it again makes no second follow-up.
 
-    Of a follow-up its original is healed, so that one place counts all. Raises WandbError.
+    `retries` are further attempts for a run that fails by itself, None for as many as the sweep
+    has. Of a follow-up its original is healed, so that one place counts all. Raises WandbError,
+    or ConfigError where the server knows no retries.
     """
     if server.can_requeue:
         snapshot = get_snapshot(server.client, path)
         if build_results(snapshot.sweep, snapshot.runs).coverage.complete:
             return Healing(path, 0)
-        return Healing(path, requeue_sweep(server.client, path, uuid.uuid4().hex))
+        return Healing(path, requeue_sweep(server.client, path, uuid.uuid4().hex, retries))
+    if retries:
+        reason = f"{server.url} gives a run that failed no other attempt"
+        raise ConfigError("--retries", reason, "leave --retries out, and heal again")
     original, follow_ups = _read_family(server, path)
     if origin := _origin(original.sweep):
         return heal_sweep(server, origin)

@@ -27,8 +27,8 @@ FAILED_STATES = ("failed",)
 class Row:
     """One run in the ranking; `parameters` holds the sweep's own, flattened by dots.
 
-    `attempts` are empty where the server does not keep them; `heals` is the run in whose place
-    this one ran.
+    `duration_seconds` is rounded to tenths. `attempts` are empty where the server does not keep
+    them; `heals` is the run in whose place this one ran.
     """
 
     rank: int | None
@@ -200,6 +200,7 @@ def run_seconds(run: RunInfo) -> float | None:
 
 
 def _build_row(sweep: SweepInfo, run: RunInfo, names: tuple[str, ...]) -> Row:
+    seconds = run_seconds(run)
     return Row(
         rank=None,
         run_id=run.run_id,
@@ -207,7 +208,7 @@ def _build_row(sweep: SweepInfo, run: RunInfo, names: tuple[str, ...]) -> Row:
         state=run.state,
         value=_value(sweep, run),
         parameters=_parameters(sweep, run, names),
-        duration_seconds=run_seconds(run),
+        duration_seconds=None if seconds is None else round(seconds, 1),
         exit_code=run.exit_code,
         started_at=run.created_at,
         attempts=run.attempts,

@@ -16,7 +16,7 @@ from deployer.render import (
     show_json,
     show_table,
 )
-from deployer.results import Results, Row, build_results
+from deployer.results import Coverage, Results, Row, build_results
 from deployer.wandb_api import Snapshot, SweepInfo
 from deployer.watch import AgentStatus, Status
 
@@ -85,15 +85,17 @@ def results_to_plain(results: Results) -> dict[str, Any]:
         "stop_reason": results.stop_reason,
         "metric": results.metric,
         "goal": results.goal,
-        "coverage": {
-            **vars(results.coverage),
-            "complete": results.coverage.complete,
-            "sentence": results.coverage.sentence(),
-        },
+        "coverage": coverage_to_plain(results.coverage),
         "best": vars(results.best) if results.best else None,
         "runs": [vars(row) for row in results.rows],
         "failures": [vars(row) for row in results.failures],
     }
+
+
+def coverage_to_plain(coverage: Coverage) -> dict[str, Any]:
+    """Return a coverage with stable keys, what follows from it included."""
+    judged = {"complete": coverage.complete, "sentence": coverage.sentence()}
+    return {**vars(coverage), **judged}
 
 
 def build_ranking(results: Results, exact: bool) -> tuple[list[str], list[list[object]]]:

@@ -215,8 +215,10 @@ def watch_status(
         if last is not None and last.over and not goes_on:
             return
         if timeout_seconds is not None and clock() - started >= timeout_seconds:
+            path = last.sweep_path if last else ""
             raise WatchTimeout(
-                f"the sweep still goes on after {timeout_seconds:g} s", "deployer watch"
+                f"the sweep still goes on after {timeout_seconds:g} s",
+                f"deployer watch {path}".rstrip(),
             )
         sleep(POLL_SECONDS)
 

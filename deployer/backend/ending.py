@@ -65,13 +65,13 @@ def abandon_run(backend: Backend, db: Connection, run: Run) -> Run:
 
 
 def count_failures(db: Connection, run: Run) -> int:
-    """Count the attempts of a run that failed by themselves."""
+    """Count the attempts of a run that failed by themselves since its sweep was healed last."""
     marks = ", ".join("?" * len(OWN_FAILURES))
     found = db.execute(
         f"SELECT COUNT(*) FROM attempts WHERE run_id = ? AND cause IN ({marks})",
         (run.id, *OWN_FAILURES),
     )
-    return int(found.fetchone()[0])
+    return int(found.fetchone()[0]) - run.forgiven
 
 
 def break_if_broken(backend: Backend, db: Connection, sweep: Sweep) -> None:
@@ -144,6 +144,7 @@ def requeue_failed(backend: Backend, db: Connection, sweep: Sweep) -> int:
     missing = len(failed) + waiting + unseen
     if missing:
         for run in failed:
-            change_run(db, run, state="preempted", queued=1)
+            forgiven = run.forgiven + count_failures(db, run)
+            change_run(db, run, state="preempted", queued=1, forgiven=forgiven)
         update_sweep(db, sweep, backend.now(), state="RUNNING", stop_reason=None)
     return missing

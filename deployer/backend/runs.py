@@ -21,7 +21,8 @@ class Run:
     """A run as it is stored; `config` and `summary` are JSON text that may hold bare NaN.
 
     `queued` is 1 while the run waits to be handed out again. `announced` is why a supervisor said
-    that it ends this attempt, whatever the exit code will be. `deliveries` counts how
+    that it ends this attempt, whatever the exit code will be. `forgiven` counts the
+    failures that no longer count, since somebody healed the sweep. `deliveries` counts how
     often this attempt was sent to its agent; `reported` is 1 once the agent named it as alive;
     `started_at` is None until the trainer's first `wandb.init`, and `resuming` is 1 if that asked
     where to go on. `vanished_at` is when the agent stopped naming it without an exit record.
@@ -41,6 +42,7 @@ class Run:
     announced: str | None
     agent_id: int | None
     attempt: int
+    forgiven: int
     deliveries: int
     reported: int
     resuming: int

@@ -28,7 +28,8 @@ STATES = ("PENDING", "RUNNING", "PAUSED", *ENDED)
 class Sweep:
     """A sweep; `expected` is the number of configurations, None for an endless one.
 
-    `stop_reason` says why the server itself stopped it before its end.
+    `retries` are further attempts for a run that fails by itself. `stop_reason` says why the server
+    itself stopped it before its end.
     """
 
     id: int
@@ -41,6 +42,7 @@ class Sweep:
     state: str
     seed: str
     expected: int | None
+    retries: int
     stop_reason: str | None
     controller: str | None
     scheduler: str | None
@@ -66,12 +68,6 @@ class Sweep:
     def metric_goal(self) -> str:
         """Return `minimize` or `maximize`."""
         return metric_goal(self.settings)
-
-    @property
-    def retries(self) -> int:
-        """Return how often a run that fails by itself is tried again."""
-        retries = self.settings.get("retries", DEFAULT_RETRIES)
-        return retries if type(retries) is int else DEFAULT_RETRIES
 
     @property
     def ended(self) -> bool:
@@ -123,12 +119,18 @@ def create_sweep(
         state="PENDING",
         seed=str(settings.get("seed", f"{project.entity}/{project.name}/{name}")),
         expected=expected_count(settings),
+        retries=_read_retries(settings),
         request_key=request_key,
         created_at=now,
         updated_at=now,
         **columns,
     )
     return sweep_by_id(db, row_id)
+
+
+def _read_retries(settings: dict[str, Any]) -> int:
+    retries = settings.get("retries", DEFAULT_RETRIES)
+    return retries if type(retries) is int else DEFAULT_RETRIES
 
 
 def _repeated(db: Connection, request_key: str, exact: bool, now: float) -> Sweep | None:
@@ -153,7 +155,9 @@ def _short_id(db: Connection, project: Project) -> str:
 def update_sweep(db: Connection, sweep: Sweep, now: float, **changes: Any) -> Sweep:
     """Set columns of a sweep; a new `config` also renews what follows from it."""
     if "config" in changes:
-        changes["expected"] = expected_count(parse_config(changes["config"]))
+        settings = parse_config(changes["config"])
+        changes["expected"] = expected_count(settings)
+        changes["retries"] = _read_retries(settings)
     update(db, "sweeps", sweep.id, updated_at=now, **changes)
     return sweep_by_id(db, sweep.id)
 

@@ -9,6 +9,7 @@ import typer
 from deployer.cli.options import (
     OnOption,
     OutputOption,
+    RetriesOption,
     SweepArgument,
     WandbOption,
     check_output,
@@ -32,6 +33,7 @@ def heal(
     replicas: Annotated[
         int | None, typer.Option("--replicas", min=1, help="Start agents until there are N.")
     ] = None,
+    retries: RetriesOption = None,
     on: OnOption = None,
     wandb: WandbOption = None,
     output: OutputOption = "table",
@@ -44,7 +46,7 @@ def heal(
     config = read_config(Flags(wandb=wandb, on=on))
     server, path = open_sweep(pick_sweep(sweep, config))
     say(f"using {server.describe()}")
-    healing = heal_sweep(server, path)
+    healing = heal_sweep(server, path, retries)
     say(_describe(path, healing))
     going = bool(healing.count) or healing.sweep_path != path
     if going and replicas:

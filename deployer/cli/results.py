@@ -21,8 +21,11 @@ from deployer.healing import get_whole_snapshot
 from deployer.render import say, show, show_json
 from deployer.results import build_results
 from deployer.selection import open_sweep
+from deployer.server import Server
 from deployer.up import open_place
 from deployer.verifying import verify_sweep
+from deployer.views import coverage_to_plain, show_results
+from deployer.wandb_api import Snapshot, SweepPath
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -32,7 +35,10 @@ def results(
     sweep: SweepArgument = None,
     verify: Annotated[
         bool,
-        typer.Option("--verify", help="Recount from the raw history instead; exit 3 if wrong."),
+        typer.Option(
+            "--verify",
+            help="Recount from the raw history instead; exit 3 if a step or a run is missing.",
+        ),
     ] = False,
     wandb: WandbOption = None,
     output: RankingOption = "table",
@@ -46,10 +52,26 @@ def results(
         place = open_place(config.on) if config.on == "local" else None
         show_outcome(server, place, path, build_results(snapshot.sweep, snapshot.runs), output)
         return
+    _verify(server, path, snapshot, output)
+
+
+def _verify(server: Server, path: SweepPath, snapshot: Snapshot, output: str) -> None:
+    """Show what the recount found, and what it could not find since it has not finished."""
     found = verify_sweep(server, snapshot)
+    results = build_results(snapshot.sweep, snapshot.runs)
+    coverage = results.coverage
     if output == "json":
-        show_json({**vars(found), "good": found.good, "sentence": found.sentence()})
+        judged = {"good": found.good, "sentence": found.sentence()}
+        show_json({**vars(found), **judged, "coverage": coverage_to_plain(coverage)})
     else:
-        (show if output == "table" else say)(found.sentence())
+        if output == "csv":
+            show_results(results, output)
+        for sentence in (coverage.sentence(), found.sentence()):
+            (show if output == "table" else say)(sentence)
     if not found.good:
         raise SweepFailed(f"{path}: steps are doubled or missing", f"deployer results {path}")
+    if not coverage.complete:
+        follow = "heal" if snapshot.sweep.ended else "watch"
+        raise SweepFailed(
+            f"{path}: not every configuration is finished", f"deployer {follow} {path}"
+        )

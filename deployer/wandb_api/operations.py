@@ -151,9 +151,14 @@ def set_sweep_state(client: Client, sweep: SweepInfo, state: str) -> None:
     )
 
 
-def requeue_sweep(client: Client, path: SweepPath, mutation_id: str) -> int:
-    """Have the embedded backend hand out again what failed or was lost; return how many."""
-    variables = {"sweepPath": str(path), "id": mutation_id}
+def requeue_sweep(
+    client: Client, path: SweepPath, mutation_id: str, retries: int | None = None
+) -> int:
+    """Have the embedded backend hand out again what failed or was lost; return how many.
+
+    `retries` replaces how many further attempts a run has that fails by itself.
+    """
+    variables = {"sweepPath": str(path), "id": mutation_id, "retries": retries}
     return int(client.execute(queries.REQUEUE, variables)[REQUEUE]["requeued"])
 
 

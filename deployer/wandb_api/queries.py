@@ -135,8 +135,10 @@ mutation DeployerCreateAgentKey($sweepPath: String!, $agentName: String!, $id: S
 """
 
 REQUEUE = """
-mutation DeployerRequeue($sweepPath: String!, $id: String) {
-  deployerRequeue(input: { sweepPath: $sweepPath, clientMutationId: $id }) { requeued }
+mutation DeployerRequeue($sweepPath: String!, $retries: Int, $id: String) {
+  deployerRequeue(input: {
+    sweepPath: $sweepPath, retries: $retries, clientMutationId: $id
+  }) { requeued }
 }
 """
 

@@ -253,6 +253,22 @@ def test_heal_hands_failed_runs_out_again(bench: Bench) -> None:
     assert bench.state(sweep)[0] == "FINISHED"
 
 
+@pytest.mark.parametrize("retries", [0, 2])
+def test_a_healed_run_may_fail_as_often_again(bench: Bench, retries: int) -> None:
+    sweep = bench.sweep(retries=0)
+    agent = bench.agent(sweep)
+    for code in (0, 1, 0):
+        bench.send(bench.take(agent), complete=True, exitcode=code)
+    with bench.backend.store.transaction() as db:
+        update_sweep(db, sweep, bench.seconds, retries=retries)
+        requeue_failed(bench.backend, db, sweep_by_id(db, sweep.id))
+    for _ in range(retries + 1):
+        assert bench.state(sweep)[0] == "RUNNING"
+        bench.send(bench.take(bench.agent(sweep)), complete=True, exitcode=1)
+    assert bench.state(sweep)[0] == "FINISHED"
+    assert bench.run(f"{sweep.name}-1").state == "failed"
+
+
 def test_supervised_idle_agents_leave_while_others_are_busy(bench: Bench) -> None:
     sweep = bench.sweep()
     busy = [bench.agent(sweep, f"a-{n}") for n in range(3)]

@@ -179,6 +179,7 @@ def test_doubled_and_missing_steps_end_with_3(
     path = f"{sdk.entity}/doubled/{sweep}"
     done = project.run("results", path, "--verify", code=3, **plain_backend.environment)
     assert done.stdout == (
+        "1/1 configurations finished, 0 duplicates, 0 lost\n"
         "verified 6 rows of 1 finished runs, 1 steps doubled, 1 gaps, "
         f"first doubled: step 1 of {run}, first gap: between steps 3 and 5 of {run}\n"
     )
@@ -188,6 +189,24 @@ def test_doubled_and_missing_steps_end_with_3(
     ]
     healed = project.run("heal", path, **plain_backend.environment)
     assert healed.stderr.splitlines()[-1] == f"{path}: nothing to run again"
+
+
+def test_a_recount_of_an_unfinished_sweep_proves_nothing(
+    project: Project, backend: ServedBackend
+) -> None:
+    project.write_grid()
+    path = project.run("sweep", "create", "grid.yaml", **backend.environment).stdout.strip()
+    coverage = "0/4 configurations finished, 0 duplicates, 0 lost, 4 waiting"
+    verified = "verified 0 rows of 0 finished runs, 0 steps doubled, 0 gaps"
+    done = project.run("results", path, "--verify", code=3, **backend.environment)
+    assert done.stdout.splitlines() == [coverage, verified]
+    assert done.stderr.splitlines() == [
+        f"error: {path}: not every configuration is finished",
+        f"hint: deployer watch {path}",
+    ]
+    as_csv = project.run("results", path, "--verify", "-o", "csv", code=3, **backend.environment)
+    assert as_csv.stdout.startswith("rank,run_id,title,state,")
+    assert as_csv.stderr.splitlines()[:2] == [coverage, verified]
 
 
 def test_backend_that_never_was(project: Project) -> None:
@@ -215,7 +234,7 @@ def test_time_is_over_with_4_and_ctrl_c_ends_with_130(
     project.run("sweep", "pause", path, **backend.environment)
     project.run("agents", "up", path, **backend.environment)
     lines = fail(project, "watch", path, "--timeout", "0", code=4, **backend.environment)
-    assert lines[-1] == "hint: deployer watch"
+    assert lines[-1] == f"hint: deployer watch {path}"
     process = project.start("watch", path, **backend.environment)
     assert process.stderr is not None
     assert "sweep paused" in process.stderr.readline()

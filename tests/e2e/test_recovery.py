@@ -67,9 +67,12 @@ def test_up_replaces_a_dead_agent_and_a_dead_backend(project: Project) -> None:
         (1, agent["name"]),
         (2, agent["name"]),
     ]
-    assert healed["attempts"][1]["cause"] == "finished"
+    assert [a["cause"] for a in healed["attempts"]] == ["signal", "finished"]
     verified = project.run("results", "--verify").stdout
-    assert verified == "verified 12 rows of 4 finished runs, 0 steps doubled, 0 gaps\n"
+    assert verified.splitlines()[0] == coverage["sentence"]
+    assert (
+        verified.splitlines()[1] == "verified 12 rows of 4 finished runs, 0 steps doubled, 0 gaps"
+    )
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from deployer.backend.projects import get_project
 from deployer.backend.refusal import Refusal
 from deployer.backend.runs import Attempt, Run, list_attempts
 from deployer.backend.store import Connection, select_one
-from deployer.backend.sweeps import Sweep
+from deployer.backend.sweeps import Sweep, update_sweep
 
 mutation = MutationType()
 sweep = ObjectType("Sweep")
@@ -59,6 +59,9 @@ def resolve_requeue(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]
         raise Refusal(403, "an agent's key cannot change sweeps")
     with transaction(info) as db:
         row = _sweep_at(info, db, input["sweep_path"])
+        retries = input.get("retries")
+        if retries is not None:
+            row = update_sweep(db, row, info.context.backend.now(), retries=max(0, retries))
         return {"requeued": requeue_failed(info.context.backend, db, row)}
 
 
