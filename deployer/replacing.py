@@ -13,6 +13,7 @@ FRUITLESS_STARTS = 3
 FINAL_CODES = (3, 78)
 ASKED_TO_STOP = 143
 DRAINED = "drained"
+HANDING_OUT = ("RUNNING", "PENDING")
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ def agents_to_replace(status: Status, wanted: int, fruitless: Mapping[str, int])
     Agents that were drained stay away; so do all once their place has forgotten them.
     """
     avoided = tuple(a.name for a in status.agents if is_given_up(a, fruitless))
-    if status.trouble or status.sweep_state not in ("RUNNING", "PENDING"):
+    if status.trouble or status.sweep_state not in HANDING_OUT:
         return Replacement(0, avoided)
     dismissed = sum(is_dismissed(a) for a in status.agents)
     missing = wanted - status.living_agents - dismissed - len(avoided)
@@ -49,6 +50,11 @@ def count_idle_work(status: Status, wanted: int) -> int:
     if coverage.expected is None:
         return wanted
     return coverage.waiting + coverage.running - hands
+
+
+def takes_runs(agent: AgentStatus) -> bool:
+    """Tell whether an agent will have more runs: it is there, and nobody asked it to leave."""
+    return agent.state in ("starting", "running")
 
 
 def is_given_up(agent: AgentStatus, fruitless: Mapping[str, int]) -> bool:

@@ -1,4 +1,4 @@
-"""What a watcher does besides watching: replace agents that died, stop what overshoots.
+"""What a watcher does besides watching: replace agents, leave sick nodes, stop what overshoots.
 
 Level-triggered as the watching itself. Returns what it did as sentences and prints nothing.
 """
@@ -11,8 +11,9 @@ from pathlib import Path
 
 from deployer.errors import AgentError, BackendError, KubeError, WandbError
 from deployer.place import Place
-from deployer.replacing import FRUITLESS_STARTS, agents_to_replace
+from deployer.replacing import FRUITLESS_STARTS, HANDING_OUT, agents_to_replace, takes_runs
 from deployer.server import Server, revive_backend
+from deployer.sick_nodes import AttemptKey, find_sick_nodes, locate_attempts
 from deployer.up import apply_plan, plan_replacement
 from deployer.wandb_api import SweepPath, get_sweep, set_sweep_state, stop_run
 from deployer.watch import PASSING_STATUSES, Status, get_status
@@ -34,6 +35,8 @@ class Tender:
     _stopped: set[str] = field(default_factory=set)
     _told: set[str] = field(default_factory=set)
     _ours: set[str] = field(default_factory=set)
+    _attempt_nodes: dict[AttemptKey, str] | None = None
+    _sick_nodes: set[str] = field(default_factory=set)
 
     def read(self, now: float) -> Status:
         """Read the status; an embedded backend whose process died is started again.
@@ -62,7 +65,7 @@ class Tender:
         try:
             for sentence in self.place.heal():
                 self.tell(sentence)
-            return self._replace(status)
+            return self._leave_sick_nodes(status) or self._replace(status)
         except KubeError as error:
             if not error.passing:
                 raise
@@ -95,6 +98,24 @@ class Tender:
             )
             self._tell_once("stopped the sweep: every configuration is finished")
 
+    def _leave_sick_nodes(self, status: Status) -> bool:
+        """Name nodes on which runs keep failing; agents there are interrupted and begin elsewhere.
+
+        Tells whether there were any.
+        """
+        if status.trouble or status.sweep_state not in HANDING_OUT:
+            return False
+        rows = status.results.rows
+        self._attempt_nodes = locate_attempts(self._attempt_nodes, rows, status.agents)
+        for node in find_sick_nodes(rows, self._attempt_nodes, self._sick_nodes):
+            self._sick_nodes.add(node.name)
+            self.tell(node.sentence())
+        sitting = [a.name for a in status.agents if a.node in self._sick_nodes and takes_runs(a)]
+        if sitting:
+            self.place.stop(sitting)
+            self._start(len(sitting), ())
+        return bool(sitting)
+
     def _replace(self, status: Status) -> bool:
         for agent in status.agents:
             if agent.run_id:
@@ -109,7 +130,15 @@ class Tender:
         return missing
 
     def _start(self, count: int, avoided: tuple[str, ...]) -> None:
-        plan = plan_replacement(self.server, self.place, self.path, count, avoided, self.folder)
+        plan = plan_replacement(
+            self.server,
+            self.place,
+            self.path,
+            count,
+            avoided,
+            self.folder,
+            avoided_nodes=sorted(self._sick_nodes),
+        )
         alive = {a.name for a in self.place.list_agents(str(self.path)) if a.alive}
         names = [agent.name for agent in plan.agents if agent.name not in alive]
         for name in names:

@@ -73,7 +73,6 @@ def plan_replacement(
     avoided: Sequence[str],
     folder: Path,
     *,
-    one_run: bool = False,
     avoided_nodes: Sequence[str] = (),
 ) -> Plan:
     """Plan `count` agents more than stay, none under an `avoided` name, where they worked before.
@@ -89,7 +88,7 @@ def plan_replacement(
         agents,
         sum(map(_stays, agents)) + count,
         folders[-1] if folders else str(folder),
-        one_run=one_run or any(map(takes_one_run, agents)),
+        one_run=any(map(takes_one_run, agents)),
         avoided=avoided,
         avoided_nodes=avoided_nodes,
     )

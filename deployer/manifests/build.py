@@ -62,6 +62,7 @@ def build_manifests(
             supervisor=names[0],
             code=names[1] if code is not None else None,
             claims=claims,
+            avoided_nodes=plan.avoided_nodes,
         )
         for agent in plan.agents
     )

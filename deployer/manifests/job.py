@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from deployer.cluster_config import ClusterConfig
@@ -44,6 +45,7 @@ def build_job(
     _set_metadata(job, task, cluster)
     _set_job(job["spec"], cluster)
     _set_pod(pod, cluster)
+    _avoid(pod, task.avoided_nodes)
     set_volumes(pod, container, task, cluster)
     _set_container(pod, container, task, cluster)
     _set_environment(container, task, cluster)
@@ -109,6 +111,26 @@ def _set_pod(pod: Manifest, cluster: ClusterConfig) -> None:
     if cluster.tolerations:
         added = [without_none(asdict(one)) for one in cluster.tolerations]
         pod["tolerations"] = [*pod.get("tolerations", ()), *added]
+
+
+def _avoid(pod: Manifest, nodes: Sequence[str]) -> None:
+    """Keep a pod off nodes, whatever else is wanted of its node.
+
+    By the node's name, which is what is known of it: its host name's label may differ.
+    """
+    if not nodes:
+        return
+    refused = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in nodes]
+    affinity = pod["affinity"] = dict(pod.get("affinity") or {})
+    wanted = affinity["nodeAffinity"] = dict(affinity.get("nodeAffinity") or {})
+    required = wanted.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    # A node has to match one of the terms, so that each of them must refuse.
+    terms = required.get("nodeSelectorTerms") or [{}]
+    wanted["requiredDuringSchedulingIgnoredDuringExecution"] = {
+        "nodeSelectorTerms": [
+            {**term, "matchFields": [*term.get("matchFields", ()), *refused]} for term in terms
+        ]
+    }
 
 
 def _set_container(

@@ -26,6 +26,7 @@ JOB = (
     f"{_POD}.imagePullSecrets",
     f"{_POD}.nodeSelector",
     f"{_POD}.tolerations",
+    f"{_POD}.affinity",
     f"{_POD}.securityContext.runAsUser",
     f"{_POD}.securityContext.fsGroup",
     f"{_MAIN}.image",

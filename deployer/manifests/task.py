@@ -22,3 +22,4 @@ class AgentTask:
     supervisor: str
     code: str | None
     claims: Mapping[str, str]
+    avoided_nodes: tuple[str, ...] = ()

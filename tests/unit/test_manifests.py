@@ -31,6 +31,7 @@ from tests.unit.goldens import check_golden
 from tests.unit.profiles import PROFILES, build, build_profile
 
 MARK = "# set by deployer"
+AVOIDED = ("node-7", "node-9")
 SWEEPS = sorted((Path(__file__).parents[2] / "sweeps").glob("*.yaml"))
 # The templates by field of `Templates`: file, and which of its documents.
 FILES = {
@@ -98,7 +99,7 @@ def replace_section(name: str, **changes: Any) -> ClusterConfig:
 
 
 def build_from(templates: Templates, cluster: ClusterConfig) -> tuple[Manifest, ...]:
-    plan = build_plan("me/proj/ab12", "http://other.example", "/", 1)
+    plan = build_plan("me/proj/ab12", "http://other.example", "/", 1, avoided_nodes=AVOIDED)
     return build_manifests(
         plan,
         cluster,
@@ -184,6 +185,21 @@ def test_python_changes_all_owned_fields_and_no_others(name: str) -> None:
         for path in find_differences("", getattr(templates, name), built) if built else ():
             changed.add(find_owner(path, owned_paths()[name]))
     assert changed == set(owned_paths()[name])
+
+
+def test_sick_nodes_are_refused_whatever_else_is_wanted() -> None:
+    templates = load_templates()
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    zones = [[{"key": "zone", "operator": "In", "values": [zone]}] for zone in "ab"]
+    wanted = {required: {"nodeSelectorTerms": [{"matchExpressions": one} for one in zones]}}
+    templates.agent["spec"]["template"]["spec"]["affinity"] = {"nodeAffinity": wanted}
+    job = pick(build_from(templates, ClusterConfig(image="x")), "agent")
+    assert job is not None
+    affinity = job["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    refused = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in AVOIDED]
+    assert affinity[required]["nodeSelectorTerms"] == [
+        {"matchExpressions": one, "matchFields": refused} for one in zones
+    ]
 
 
 def pick(manifests: tuple[Manifest, ...], name: str) -> Manifest | None:
