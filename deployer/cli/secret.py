@@ -9,8 +9,9 @@ import typer
 
 from deployer.cli.options import OutputOption, WandbOption, check_output, read_config
 from deployer.config import Config, Flags
-from deployer.errors import ConfigError
+from deployer.errors import ConfigError, WandbError
 from deployer.render import say, show, show_json
+from deployer.server import Server
 from deployer.wandb_api import Client, get_viewer
 
 if TYPE_CHECKING:
@@ -52,15 +53,18 @@ def rotate(
     namespace: NamespaceOption = None,
     wandb: WandbOption = None,
 ) -> None:
-    """Replace the key; agents that start from now on have the new one."""
-    from deployer.cluster.secret import rotate_secret
+    """Replace the key; agents at work take it up at their next run."""
+    from deployer.cluster.rotation import rotate_secret
 
     config = _read_config(wandb)
     kube = _open(config, context, namespace)
     key = _read_key() if key_stdin else config.require_key()
     owner = _check_key(config, key, "stdin" if key_stdin else config.key_source)
-    rotate_secret(kube, key, config.wandb)
-    say(f"Secret wandb-secret in namespace {kube.namespace}: now the key of {owner}")
+    done = rotate_secret(kube, key, config.wandb, lambda held: _is_of(config, held, owner))
+    say(
+        f"Secret {', '.join(done.secrets)} in namespace {kube.namespace}: now the key of {owner}; "
+        f"agents at work that take it up at their next run: {done.agents}"
+    )
 
 
 @app.command("show")
@@ -112,6 +116,17 @@ def _check_key(config: Config, key: str, source: str) -> str:
     """Return whose key it is, as the server says. Raises WandbError."""
     viewer = get_viewer(Client(config.wandb, key, source))
     return viewer.name or viewer.entity
+
+
+def _is_of(config: Config, key: str, owner: str) -> bool:
+    """Tell whether a key in the cluster is this user's; agents' own keys are nobody's here."""
+    client = Client(config.wandb, key, "the cluster")
+    try:
+        viewer = get_viewer(client)
+        server = Server(client, viewer, embedded=False)
+        return not server.extended and (viewer.name or viewer.entity) == owner
+    except WandbError:
+        return False
 
 
 def _read_key() -> str:

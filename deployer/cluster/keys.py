@@ -14,6 +14,7 @@ from deployer.names import build_label, build_name, sweep_id
 WANDB_SECRET = "wandb-secret"
 WANDB_SECRET_KEY = "secret"
 KEYS = "keys"
+KEY_COMPONENT = "key"
 
 
 @dataclass(frozen=True)

@@ -61,18 +61,6 @@ def create_secret(kube: Kube, key: str, base_url: str) -> bool:
     return True
 
 
-def rotate_secret(kube: Kube, key: str, base_url: str) -> None:
-    """Replace the key; agents that start from now on have the new one. Raises KubeError."""
-    kube.patch(
-        SECRET,
-        WANDB_SECRET,
-        {
-            "metadata": {"annotations": {BASE_URL_ANNOTATION: base_url}},
-            "stringData": {WANDB_SECRET_KEY: key},
-        },
-    )
-
-
 def describe_secret(kube: Kube) -> KeySecret:
     """Return what may be shown. Raises KubeError if there is no Secret."""
     found = kube.get(SECRET, WANDB_SECRET)

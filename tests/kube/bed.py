@@ -124,9 +124,17 @@ def open_door(kubeconfig: Path, namespace: str) -> Kube:
 
 
 @contextmanager
-def serve_for_pods(cluster: Cluster, data: Path) -> Iterator[Server]:
-    """Serve a backend on the address at which pods reach this machine."""
-    command = [sys.executable, "-m", "deployer.backend.serving", cluster.host, "0", str(data)]
+def serve_for_pods(cluster: Cluster, data: Path, *flags: str) -> Iterator[Server]:
+    """Serve a backend on the address at which pods reach this machine; "plain" as W&B's own."""
+    command = [
+        sys.executable,
+        "-m",
+        "deployer.backend.serving",
+        cluster.host,
+        "0",
+        str(data),
+        *flags,
+    ]
     environment = {**os.environ, "USER": "tester"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None

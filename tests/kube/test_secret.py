@@ -5,19 +5,38 @@ from __future__ import annotations
 import base64
 import json
 import os
+import secrets
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from deployer.cluster import KubernetesPlace
+from deployer.config import EMBEDDED
 from deployer.kube import SECRET, Kube
+from deployer.server import Server
+from deployer.wandb_api import Client, SweepPath
 from tests.conftest import FOREIGN_KEY, ServedBackend
-from tests.kube.bed import build_section, open_door
+from tests.kube.bed import Bed, build_section, make_bed, open_door, serve_for_pods
 from tests.kube.cluster import Cluster
 from tests.kube.tenants import make_tenant
+
+
+def run_deployer(
+    folder: Path, kubeconfig: Path, *arguments: str, stdin: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder, with these variables added to the environment."""
+    return subprocess.run(
+        [sys.executable, "-m", "deployer", *arguments],
+        input=stdin,
+        cwd=folder,
+        env={**os.environ, "KUBECONFIG": str(kubeconfig), **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 @dataclass(frozen=True)
@@ -33,20 +52,8 @@ class Desk:
         self, *arguments: str, stdin: str = "", **environment: str
     ) -> subprocess.CompletedProcess[str]:
         """Run `deployer secret …`."""
-        return subprocess.run(
-            [sys.executable, "-m", "deployer", "secret", *arguments],
-            input=stdin,
-            cwd=self.folder,
-            env={
-                **os.environ,
-                "KUBECONFIG": str(self.kubeconfig),
-                "DEPLOYER_WANDB": self.backend.url,
-                **environment,
-            },
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        told = {"DEPLOYER_WANDB": self.backend.url, **environment}
+        return run_deployer(self.folder, self.kubeconfig, "secret", *arguments, stdin=stdin, **told)
 
     def stored_key(self) -> str | None:
         found = self.kube.get(SECRET, "wandb-secret")
@@ -134,3 +141,61 @@ def test_embedded_needs_no_secret(desk: Desk) -> None:
     told = desk.deployer("create", DEPLOYER_WANDB="embedded")
     assert told.returncode == 2
     assert "the embedded backend gives each agent a key of its own" in told.stderr
+
+
+SHOWING_TRAINER = """
+import argparse, os, time
+import wandb
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+with wandb.init() as run:
+    print("the key ends with", os.environ["WANDB_API_KEY"][-6:], flush=True)
+    for step in range(12):
+        run.log({"loss": 1 / (step + 1)}, step=step, commit=True)
+        time.sleep(0.5)
+"""
+
+
+def agents_with(bed: Bed, path: SweepPath, key: str) -> set[str]:
+    """Return the agents that have run something with this key."""
+    names = [agent.name for agent in bed.place.list_agents(str(path))]
+    lines = bed.place.log_lines(names, follow=False)
+    return {agent for agent, line in lines if line == f"the key ends with {key[-6:]}"}
+
+
+def test_rotated_key_counts_from_the_next_run_on(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    """One agent has a copy of the key, since it began before there was a Secret."""
+    kubeconfig, data = make_tenant(cluster, namespace), tmp_path / "data"
+    with serve_for_pods(cluster, data, "plain") as server:
+        bed = make_bed(cluster, namespace, kubeconfig, server, tmp_path / "project")
+        (bed.folder / "train.py").write_text(SHOWING_TRAINER)
+
+        def run(*arguments: str, stdin: str) -> str:
+            told = {"DEPLOYER_WANDB": server.url}
+            done = run_deployer(bed.folder, kubeconfig, *arguments, stdin=stdin, **told)
+            assert done.returncode == 0, done.stderr
+            return done.stderr
+
+        path = bed.create_sweep([0.1, 0.2, 0.3, 0.4])
+        bed.start(path, 1)
+        run("secret", "create", "--key-stdin", stdin=server.client.key)
+        bed.start(path, 2)
+        bed.wait_for(lambda: len(agents_with(bed, path, server.client.key)) == 2, "two runs")
+
+        key = secrets.token_hex(20)
+        adds = ("backend", "user", "key", "tester", "--key-stdin", "--data", str(data))
+        run(*adds, stdin=key)
+        told = run("secret", "rotate", "--key-stdin", stdin=key)
+        assert f"Secret {path.sweep_id}-keys, wandb-secret" in told
+        assert told.endswith("take it up at their next run: 2\n")
+        bed.wait_for(lambda: len(agents_with(bed, path, key)) == 2, "two runs with the new key")
+        run(*adds, "--only", stdin=key)
+        client = Client(server.url, key, EMBEDDED)
+        bed = replace(bed, server=Server(client, server.viewer, embedded=False))
+        bed.wait_for(lambda: bed.states(path) == ["ended", "ended"], "the end of the sweep")
+        coverage = bed.results(path).coverage
+        assert (coverage.expected, coverage.finished, coverage.duplicates) == (4, 4, 0)
+        assert [agent.restarts for agent in bed.place.list_agents(str(path))] == [0, 0]
