@@ -61,6 +61,9 @@ class Place(Protocol):
     def stop(self, names: Sequence[str]) -> Sequence[str]:
         """Interrupt agents, wait until nothing of them is left; return those that were alive."""
 
+    def longest_stop_seconds(self, names: Sequence[str]) -> float:
+        """Return how long `stop` waits for these agents at most."""
+
     def release(self, sweep_path: str) -> Sequence[str]:
         """Interrupt a sweep's agents as `stop` does, and keep in mind how many they were."""
 

@@ -128,6 +128,7 @@ class Supervisor:
         """End what a predecessor that was killed has left, so that its run is free again."""
         if not clear_leftovers(self.settings, self.keys.for_leftovers):
             return Ending(FAILED, "what an earlier supervisor left here does not end")
+        self.witness.look()
         return None
 
     def _wait_for_server(self, trouble: TryAgain, tries: int) -> None:
@@ -193,7 +194,6 @@ class Supervisor:
 
     def _run_agent(self) -> Ending:
         reader = LogReader(self.settings.log_path, None if self.settings.detach else 1)
-        self.witness.look()
         agent = self._start_agent()
         self.exit_statuses.clear()
         self.let_go = False

@@ -23,6 +23,7 @@ from deployer.cli.options import (
     read_config,
 )
 from deployer.cli.starting import say_before_start, say_what_begins_later
+from deployer.cli.waiting import tell_who_lasts
 from deployer.config import Config, Flags
 from deployer.errors import WandbError
 from deployer.render import say
@@ -136,7 +137,8 @@ def down(
     config = read_config(Flags(wandb=wandb, on=on))
     place = open_place(config.on)
     path = find_path(sweep, config)
-    ended = end_agents(place, str(path))
+    with tell_who_lasts(place, str(path)):
+        ended = end_agents(place, str(path))
     show_ended(str(path), ended, output)
 
 

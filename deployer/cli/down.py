@@ -16,6 +16,7 @@ from deployer.cli.options import (
     pick_sweep,
     read_config,
 )
+from deployer.cli.waiting import tell_who_lasts
 from deployer.config import EMBEDDED, Flags
 from deployer.errors import ConfigError
 from deployer.home import backend_folder
@@ -51,12 +52,16 @@ def down(
     config = read_config(Flags(wandb=wandb, on=on))
     place = open_place(config.on)
     if all_:
-        show_ended("every sweep", end_agents(place, None), output)
+        with tell_who_lasts(place, None):
+            ended = end_agents(place, None)
+        show_ended("every sweep", ended, output)
         _end_backend(delete_data)
         return
     choice = pick_sweep(sweep, config)
     path = str(choice.path() if choice.complete else open_sweep(choice)[1])
-    show_ended(path, end_agents(place, path), output)
+    with tell_who_lasts(place, path):
+        ended = end_agents(place, path)
+    show_ended(path, ended, output)
 
 
 def _end_backend(delete_data: bool) -> None:

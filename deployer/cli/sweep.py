@@ -103,6 +103,10 @@ def list_(
     if output == "json":
         show_json([sweep_to_plain(info) for info in found])
         return
+    if not found:
+        say(f"no sweeps of {owner}{f' in project {chosen}' if chosen else ''}")
+        say("hint: deployer up FILE")
+        return
     columns = ("SWEEP", "STATE", "METHOD", "RUNS", "TITLE")
     show_table(columns, [(str(i.path), i.state, i.method, i.run_count, i.title) for i in found])
 

@@ -14,7 +14,12 @@ from deployer.cluster.many import do_all
 from deployer.cluster.nodes import GpuProducts
 from deployer.cluster.reasons import newest_causes
 from deployer.cluster.released import note_released, read_released
-from deployer.cluster.removal import forget_objects, free_lost_pods, remove_agents
+from deployer.cluster.removal import (
+    forget_objects,
+    free_lost_pods,
+    longest_removal_seconds,
+    remove_agents,
+)
 from deployer.cluster.sighting import (
     DRAIN_ANNOTATION,
     Sighting,
@@ -117,6 +122,10 @@ class KubernetesPlace:
         alive = [s.name for s in found if build_agent(s, {}, now).alive]
         remove_agents(self.kube, found, self._sleep, there)
         return alive
+
+    def longest_stop_seconds(self, names: Sequence[str]) -> float:
+        """Return how long `stop` waits for these agents at most."""
+        return longest_removal_seconds(self._find(names))
 
     def release(self, sweep_path: str) -> Sequence[str]:
         """Interrupt a sweep's agents as `stop` does, and keep in mind how many they were."""

@@ -42,8 +42,7 @@ def remove_agents(
         # The Jobs first, so that none of them replaces a pod.
         kube.delete_collection(JOB, selector)
         kube.delete_collection(POD, selector)
-    grace = max((_grace_seconds(s) for s in sightings), default=0.0)
-    deadline = time.monotonic() + grace + PATIENCE_SECONDS
+    deadline = time.monotonic() + longest_removal_seconds(sightings)
     while left := _list_left(kube, selectors):
         pods = [one for one in left if kind_of(one) == POD]
         free_lost_pods(kube, [pod for pod in pods if is_lost(pod, kube.now())])
@@ -127,6 +126,11 @@ def _list_left(kube: Kube, selectors: Sequence[str]) -> list[Manifest]:
         for kind in (JOB, POD)
         for item in kube.list_objects(kind, selector)
     ]
+
+
+def longest_removal_seconds(sightings: Sequence[Sighting]) -> float:
+    """Return how long these agents may take to go."""
+    return max((_grace_seconds(s) for s in sightings), default=0.0) + PATIENCE_SECONDS
 
 
 def _grace_seconds(sighting: Sighting) -> float:

@@ -38,13 +38,18 @@ def end_agent(folder: AgentFolder) -> bool:
     Returns whether anything was alive; raises AgentError if something outlasts SIGKILL.
     """
     was_supervised = folder.is_alive()
-    seconds = 2 * SERVER_SECONDS + 2 * TERMINATE_SECONDS + KILL_SECONDS
-    deadline = time.monotonic() + folder.spec.grace_seconds + seconds
+    deadline = time.monotonic() + longest_end_seconds(folder)
     while folder.is_alive():
         if time.monotonic() > deadline:
             signal_supervisor(folder, signal.SIGKILL)
         time.sleep(POLL_SECONDS)
     return end_leftovers(folder) or was_supervised
+
+
+def longest_end_seconds(folder: AgentFolder) -> float:
+    """Return how long a supervisor may take from being told to stop until it is killed."""
+    ours = 2 * SERVER_SECONDS + 2 * TERMINATE_SECONDS + KILL_SECONDS
+    return folder.spec.grace_seconds + ours
 
 
 def end_leftovers(folder: AgentFolder) -> bool:

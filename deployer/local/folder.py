@@ -9,10 +9,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
+from deployer.agent.death import INTERRUPTED, NODE, OUT_OF_MEMORY, SIGNAL, judge_predecessor
 from deployer.agent.processes import Process, list_marked
 from deployer.agent.settings import Settings
 from deployer.agent.status import Status, is_locked, load_status
 from deployer.place import Agent, AgentState
+
+# By why a supervisor is gone; one that was stopping was killed before it could say its end.
+LOST_REASONS = {
+    SIGNAL: "its supervisor was killed",
+    OUT_OF_MEMORY: "its supervisor was killed: out of memory",
+    NODE: "its supervisor is gone, as after a restart of the machine",
+    INTERRUPTED: "its supervisor was killed while it stopped",
+}
 
 
 @dataclass(frozen=True)
@@ -82,7 +91,7 @@ class AgentFolder:
             state = "starting" if alive else "lost"
         else:
             state = status.state if alive or status.state == "ended" else "lost"
-        lost = "its supervisor is gone" if state == "lost" else ""
+        lost = self._why_lost() if state == "lost" else ""
         return Agent(
             name=self.spec.name,
             sweep_path=self.spec.sweep_path,
@@ -98,6 +107,9 @@ class AgentFolder:
             process_id=status.process_id if status and alive else None,
             environment=self.spec.environment,
         )
+
+    def _why_lost(self) -> str:
+        return LOST_REASONS[judge_predecessor(self.settings.witness_path)]
 
 
 def load_folder(path: Path) -> AgentFolder | None:

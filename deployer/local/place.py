@@ -16,7 +16,7 @@ from deployer import home
 from deployer.agent.outcome import STOPPED
 from deployer.agent.settings import GRACE_SECONDS
 from deployer.errors import AgentError
-from deployer.local.ending import end_agent, signal_supervisor
+from deployer.local.ending import end_agent, longest_end_seconds, signal_supervisor
 from deployer.local.folder import AgentFolder, Spec, load_folder, load_folders
 from deployer.local.logs import follow_lines
 from deployer.local.starting import list_gpus, start_supervisor
@@ -66,6 +66,10 @@ class LocalPlace:
         with ThreadPoolExecutor(max_workers=max(1, len(folders))) as pool:
             were_alive = list(pool.map(end_agent, folders))
         return [f.spec.name for f, was_alive in zip(folders, were_alive, strict=True) if was_alive]
+
+    def longest_stop_seconds(self, names: Sequence[str]) -> float:
+        """Return how long `stop` waits for these agents at most."""
+        return max((longest_end_seconds(self._find(name)) for name in names), default=0.0)
 
     def release(self, sweep_path: str) -> Sequence[str]:
         """Interrupt a sweep's agents; their folders keep in mind how many they were."""

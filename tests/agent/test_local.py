@@ -15,6 +15,7 @@ import pytest
 
 from deployer import home
 from deployer.agent.processes import list_marked
+from deployer.cli.waiting import tell_who_lasts
 from deployer.errors import AgentError
 from deployer.local import LocalPlace
 from deployer.plan import Plan, build_plan
@@ -143,12 +144,29 @@ def test_stop_after_a_killed_supervisor_ends_agent_and_run(bench: Bench, place: 
     kill_supervisor(place, agent.name)
     [lost] = place.list_agents()
     assert (lost.state, lost.exit_code, lost.process_id) == ("lost", None, None)
+    assert lost.reason == "its supervisor was killed"
     assert left(agent.name)
     place.forget()
     assert place.list_agents() == [lost]
     assert place.stop([agent.name]) == [agent.name]
     assert left(agent.name) == []
     assert [(run.state, run.exit_code) for run in bench.runs(path)] == [("preempted", 1)]
+
+
+def test_who_does_not_end_is_named_while_everybody_waits(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = bench.create_sweep("[1.0]", wait="yes", deaf="yes")
+    place = LocalPlace(grace_seconds=1.0)
+    [agent] = place.apply(*build(bench, path))
+    bench.wait_for_work()
+    [run] = bench.runs(path)
+    with tell_who_lasts(place, str(path)):
+        place.stop([agent.name])
+    assert left(agent.name) == []
+    assert capsys.readouterr().err == (
+        f"waiting for {agent.name} (run {run.run_id}): 31 s at most, then killed\n"
+    )
 
 
 def test_a_lost_agent_is_replaced_under_its_name(bench: Bench, place: LocalPlace) -> None:

@@ -122,6 +122,23 @@ def test_heal_on_a_server_that_requeues_nothing(
     assert shown.splitlines()[0].split() == ["RANK", "RUN", "STATE", "loss", "layers", "lr", "TIME"]
 
 
+def test_heal_gives_a_run_that_fails_as_many_attempts_as_are_asked_for(
+    project: Project, backend: ServedBackend
+) -> None:
+    sdk = Sdk.of(backend, f"heal-{uuid.uuid4().hex[:8]}")
+    sweep = sdk.create_sweep({**grid(lr=[1]), "retries": 0})
+    agent = sdk.create_agent(sweep)
+    sdk.work_once(agent, exit_code=1)
+    assert sdk.sweep(sweep)["state"] == "FINISHED"
+    path = f"{sdk.entity}/{sdk.project}/{sweep}"
+    healed = project.run("heal", path, "--retries", "1", **backend.environment)
+    assert f"{path}: 1 configuration to run again" in healed.stderr
+    for _ in range(2):
+        assert sdk.sweep(sweep)["state"] == "RUNNING"
+        sdk.work_once(agent, exit_code=1)
+    assert sdk.sweep(sweep)["state"] == "FINISHED"
+
+
 def test_a_watcher_stops_twins_and_what_overshoots(
     project: Project, plain_backend: ServedBackend
 ) -> None:

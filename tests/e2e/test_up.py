@@ -153,6 +153,12 @@ def test_the_environment_of_the_embedded_backend(project: Project) -> None:
     project.run("backend", "user", "add", "ann", "--key-stdin", text=key + "\n")
     listed = project.run("sweep", "list", "--wandb", status["url"], "-o", "json", WANDB_API_KEY=key)
     assert json.loads(listed.stdout) == []
+    words = ("sweep", "list", "--wandb", status["url"])
+    listed = project.run(*words, "--project", "none", WANDB_API_KEY=key)
+    assert (listed.stdout, listed.stderr.splitlines()) == (
+        "",
+        ["no sweeps of ann in project none", "hint: deployer up FILE"],
+    )
     project.run("backend", "down")
     assert json.loads(project.run("backend", "status", "-o", "json").stdout)["running"] is False
 
