@@ -116,6 +116,12 @@ def find_complaints(
     return complaints
 
 
+def read_causes(database: Path) -> set[str]:
+    """Return why attempts ended, each cause once."""
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        return {str(cause) for (cause,) in connection.execute("SELECT cause FROM attempts")}
+
+
 def list_attempts(database: Path) -> list[str]:
     """Return a line for each attempt that was not the first or did not finish."""
     question = """

@@ -24,7 +24,7 @@ from tests.faults import trainers
 from tests.faults.clock import Clock
 from tests.faults.grids import WHOLE, Grid
 from tests.faults.processes import find_processes, kill_all, wait_until_gone
-from tests.faults.proof import Door, find_complaints, list_attempts
+from tests.faults.proof import Door, find_complaints, list_attempts, read_causes
 from tests.faults.proxy import FaultProxy
 
 POLL_SECONDS = 0.2
@@ -201,6 +201,11 @@ class Scenario:
         )
         assert not complaints, "\n".join([*complaints, self.describe()])
         self.end()
+
+    @property
+    def causes(self) -> set[str]:
+        """Why attempts ended, as the server has it."""
+        return read_causes(self.state / "backend" / "backend.sqlite")
 
     def end(self) -> None:
         """End everything by `deployer down --all`; fails if a process outlives it."""

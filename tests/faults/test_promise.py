@@ -69,6 +69,12 @@ def test_without_any_fault(tmp_path: Path) -> None:
 def test_one_kind_is_killed(tmp_path: Path, kind: Kind, number: signal.Signals) -> None:
     with begin(tmp_path) as scenario:
         hit(scenario, [kind], [number], kills=4)
+        # Interrupted is only what somebody asked to stop.
+        assert ("interrupted" in scenario.causes) == (
+            (kind, number) == ("supervisor", signal.SIGTERM)
+        )
+        if kind in ("trainer", "agent") or (kind, number) == ("supervisor", signal.SIGKILL):
+            assert "signal" in scenario.causes, scenario.describe()
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda n: n.name)
