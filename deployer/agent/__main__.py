@@ -4,12 +4,13 @@ import os
 import signal
 import sys
 
+from .attention import WATCHED_SIGNALS
 from .clearing import clear_leftovers
 from .keys import Keys
 from .outcome import FAILED
 from .settings import Settings, parse_settings
 from .status import hold_lock
-from .supervisor import WATCHED_SIGNALS, Supervisor
+from .supervisor import Supervisor
 
 
 def main() -> int:
