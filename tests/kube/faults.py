@@ -8,6 +8,8 @@ import signal
 import sys
 from pathlib import Path
 
+import psutil
+
 from deployer.backend.folder import read_address
 from tests.kube.cluster import Cluster
 
@@ -47,6 +49,29 @@ def exhaust_memory(cluster: Cluster, namespace: str, pod: str, victim: str) -> N
     """Use up a pod's memory, so that the kernel kills `victim`: SUPERVISOR or TRAINER."""
     look = ("-n", namespace, pod, "--", sys.executable, "-c", HOG, victim)
     assert cluster.try_kubectl("exec", *look).returncode != 0
+
+
+def freeze_node(cluster: Cluster, name: str) -> None:
+    """Stop a node's kubelet alone: the cluster hears nothing of the node, whose pods go on."""
+    _find_kubelet(cluster, name).suspend()
+
+
+def thaw_node(cluster: Cluster, name: str) -> None:
+    """Let a node's kubelet go on: it is told what has become of its pods meanwhile."""
+    _find_kubelet(cluster, name).resume()
+
+
+def _find_kubelet(cluster: Cluster, name: str) -> psutil.Process:
+    below = psutil.Process(cluster.folder.get_pid(name)).children(recursive=True)
+    [kubelet] = [process for process in below if process.name() == "kubelet"]
+    return kubelet
+
+
+def read_node_logs(cluster: Cluster, name: str, namespace: str) -> str:
+    """Return what the pods of a namespace have printed on a node, also while it is cut off."""
+    [node] = [node for node in cluster.nodes if node.name == name]
+    files = (node.folder / "log/pods").glob(f"{namespace}_*/*/*.log")
+    return "".join(file.read_text(errors="replace") for file in files)
 
 
 def restart_api_server(cluster: Cluster) -> None:

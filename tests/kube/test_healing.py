@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,9 +24,31 @@ from tests.kube.faults import (
     TRAINER,
     evict,
     exhaust_memory,
+    freeze_node,
     kill_backend,
     restart_api_server,
+    thaw_node,
 )
+
+LRS = [number / 10 for number in range(1, 8)]
+# Until then no run ends, so that there is something to be lost: a lost node is noticed after half
+# a minute, and then others take the place of its agents.
+FAULTY_SECONDS = 75.0
+PATIENT_TRAINER = """
+import argparse, time
+import wandb
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+parser.add_argument("--until", type=float)
+arguments = parser.parse_args()
+with wandb.init() as run:
+    step = 0
+    while step < 4 or time.time() < arguments.until:
+        run.log({"loss": arguments.lr / (step + 1)}, step=step, commit=True)
+        step += 1
+        time.sleep(0.5)
+"""
 
 SWEEP = "me/project/abc"
 CREATED = "2026-01-01T00:00:00Z"
@@ -70,25 +93,34 @@ def test_pod_is_lost_only_after_its_time() -> None:
     assert judge_state(sighting, end + 3600) == "starting"
 
 
-def test_every_fault_heals(broken: Cluster, tmp_path: Path) -> None:
-    """Deleted, evicted, out of memory, node lost and back, both servers killed in one sweep."""
-    data = tmp_path / "data"
-    namespace = make_namespace(broken, "faults")
+@pytest.mark.parametrize(
+    ("lose", "give_back"),
+    [
+        pytest.param(freeze_node, thaw_node, id="cut-off"),
+        pytest.param(Cluster.lose_node, Cluster.return_node, id="dead", marks=pytest.mark.full),
+    ],
+)
+def test_every_fault_heals(
+    broken: Cluster,
+    tmp_path: Path,
+    lose: Callable[[Cluster, str], None],
+    give_back: Callable[[Cluster, str], None],
+) -> None:
+    """Deleted, evicted, out of memory, node lost and back, both servers killed in one sweep.
+
+    On a node that is only cut off the agents go on, while others work in their place.
+    """
+    data, namespace = tmp_path / "data", make_namespace(broken, "faults")
     with ExitStack() as servers:
         server = servers.enter_context(serve_for_pods(broken, data))
         bed = make_bed(broken, namespace, broken.kubeconfig, server, tmp_path / "project")
+        (bed.folder / "train.py").write_text(PATIENT_TRAINER)
         bed = bed.with_section(grace_seconds=15, cpu="300m")
-        path = bed.create_sweep([number / 10 for number in range(1, 9)], seconds=8)
+        path = bed.create_sweep(LRS, until=time.time() + FAULTY_SECONDS)
         bed.start(path, 5)
         bed.wait_for(lambda: bed.results(path).coverage.running == 5, "five runs")
-        pods = bed.kube.list_objects(POD, build_selector(str(path)))
-        by_node: dict[str, list[str]] = {}
-        for pod in pods:
-            by_node.setdefault(pod["spec"]["nodeName"], []).append(pod["metadata"]["name"])
-        (lost_node, _), (_, (deleted, evicted, exhausted)) = sorted(
-            by_node.items(), key=lambda item: len(item[1])
-        )
-        broken.lose_node(lost_node)
+        node, (deleted, evicted, exhausted) = choose_node(bed, path)
+        lose(broken, node)
         bed.kube.delete(POD, deleted)
         exhaust_memory(broken, namespace, exhausted, SUPERVISOR)
         exhaust_memory(broken, namespace, evicted, TRAINER)
@@ -99,16 +131,26 @@ def test_every_fault_heals(broken: Cluster, tmp_path: Path) -> None:
 
         bed.wait_for(lambda: bed.states(path).count("lost") == 2, "the loss of the node")
         lost = [agent for agent in bed.place.list_agents(str(path)) if agent.state == "lost"]
-        assert {agent.reason for agent in lost} == {f"node {lost_node} does not answer"}
+        assert {agent.reason for agent in lost} == {f"node {node} does not answer"}
         assert not any(agent.alive for agent in lost)
-        sentences = bed.place.heal()
-        assert len(sentences) == 2
-        assert f"node {lost_node} is lost" in sentences[0]
+        told = bed.place.heal()
+        assert len(told) == 2
+        assert all(f"node {node} is lost" in sentence for sentence in told)
+        bed.wait_for(lambda: bed.states(path).count("running") >= 4, "agents in their place")
+        give_back(broken, node)
         bed.wait_for(lambda: set(bed.states(path)) == {"ended"}, "the end of the sweep")
-        broken.return_node(lost_node)
-        prove(bed, path, 8)
+        prove(bed, path, len(LRS))
         end_agents(bed.place, str(path))
         assert bed.kube.list_objects(POD, build_selector()) == []
+
+
+def choose_node(bed: Bed, path: SweepPath) -> tuple[str, list[str]]:
+    """Return the node with fewer of a sweep's agents, and the pods that are on the other one."""
+    pods: dict[str, list[str]] = {}
+    for pod in bed.kube.list_objects(POD, build_selector(str(path))):
+        pods.setdefault(pod["spec"]["nodeName"], []).append(pod["metadata"]["name"])
+    (node, _), (_, others) = sorted(pods.items(), key=lambda item: len(item[1]))
+    return node, others
 
 
 def test_stop_does_not_wait_for_a_lost_node(broken: Cluster, tmp_path: Path) -> None:
