@@ -130,10 +130,17 @@ def build_summary_lines(results: Results, page: str) -> list[str]:
 
 def build_failure_line(row: Row, tail: tuple[str, ...]) -> str:
     """Return one line about a run that failed: its exit code and the last line it printed."""
-    code = f" with exit code {row.exit_code}" if row.exit_code is not None else ""
     last = next((line for line in reversed(tail) if line.strip()), "")
     words = f": {last.strip()}" if last else ""
-    return f"{row.state}: {row.run_id}{code} ({_configuration(row)}){words}"
+    return f"{row.state}: {row.run_id}{_ending(row)} ({_configuration(row)}){words}"
+
+
+def _ending(row: Row) -> str:
+    """Return how a run failed: its exit code, unless it never had enough memory."""
+    causes = [attempt.cause for attempt in row.attempts]
+    if causes[-1:] == ["OOM"]:
+        return f", {causes.count('OOM')} times out of memory"
+    return f" with exit code {row.exit_code}" if row.exit_code is not None else ""
 
 
 def build_breaker_lines(reason: str, first: Row, tail: tuple[str, ...]) -> list[str]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from deployer.backend.context import Backend
 from deployer.backend.lifecycle import (
     BREAKER_FAILURES,
     OWN_FAILURES,
+    Cause,
     Marks,
     Outcome,
     judge_announcement,
     judge_disappearance,
     judge_failure,
+    judge_memory,
 )
 from deployer.backend.lines import parse_row
 from deployer.backend.runs import Run, change_run, list_runs, settle_attempt
@@ -41,6 +45,7 @@ def end_run(
         sweep = sweep_by_id(db, run.sweep_id)
         if not sweep.ended:
             outcome = judge_failure(outcome, count_failures(db, run) - 1, sweep.retries)
+            outcome = judge_memory(outcome, count_causes(db, run, ("OOM",)))
         queued = outcome.queued
     ended = change_run(
         db,
@@ -66,12 +71,17 @@ def abandon_run(backend: Backend, db: Connection, run: Run) -> Run:
 
 def count_failures(db: Connection, run: Run) -> int:
     """Count the attempts of a run that failed by themselves since its sweep was healed last."""
-    marks = ", ".join("?" * len(OWN_FAILURES))
+    return count_causes(db, run, OWN_FAILURES) - run.forgiven
+
+
+def count_causes(db: Connection, run: Run, causes: Sequence[Cause]) -> int:
+    """Count the attempts of a run that ended by one of these causes."""
+    marks = ", ".join("?" * len(causes))
     found = db.execute(
         f"SELECT COUNT(*) FROM attempts WHERE run_id = ? AND cause IN ({marks})",
-        (run.id, *OWN_FAILURES),
+        (run.id, *causes),
     )
-    return int(found.fetchone()[0]) - run.forgiven
+    return int(found.fetchone()[0])
 
 
 def break_if_broken(backend: Backend, db: Connection, sweep: Sweep) -> None:

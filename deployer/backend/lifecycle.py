@@ -30,6 +30,8 @@ LOST_REPLY_SECONDS = 4.0
 MAX_DELIVERIES = 3
 # A trainer that never started may have met a full disk or a signal: two more tries, a while later.
 UNSTARTED_RETRIES = 2
+# A run that needs more memory than there is would be tried for ever.
+MEMORY_KILLS = 5
 # Different configurations that fail before any has finished: then the script is broken.
 BREAKER_FAILURES = 3
 
@@ -111,6 +113,12 @@ def judge_disappearance(marks: Marks, agent_is_there: bool) -> Outcome:
     if not agent_is_there:
         return requeue("node")
     return requeue("signal") if marks.started else Outcome("failed", "never started")
+
+
+def judge_memory(outcome: Outcome, kills: int) -> Outcome:
+    """Give up a run that was killed for its memory so many times, this one included."""
+    hopeless = outcome.cause == "OOM" and kills >= MEMORY_KILLS
+    return Outcome("failed", "OOM") if hopeless else outcome
 
 
 def judge_failure(outcome: Outcome, failures_before: int, retries: int) -> Outcome:

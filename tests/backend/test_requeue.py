@@ -15,7 +15,7 @@ from deployer.backend.context import Backend
 from deployer.backend.dispatch import heartbeat, succeed_predecessors
 from deployer.backend.ending import end_silent_runs, requeue_failed
 from deployer.backend.filestream import apply_chunk
-from deployer.backend.lifecycle import MAX_DELIVERIES
+from deployer.backend.lifecycle import MAX_DELIVERIES, MEMORY_KILLS
 from deployer.backend.lines import count_lines, write_lines
 from deployer.backend.projects import ensure_project, project_by_id
 from deployer.backend.refusal import Refusal
@@ -134,6 +134,19 @@ def test_a_supervisors_word_for_why_a_run_ends_is_kept(bench: Bench, mark: str, 
     )
     assert bench.causes(name) == [cause]
     assert bench.run(name).queued
+
+
+def test_a_run_that_never_has_enough_memory_is_given_up(bench: Bench) -> None:
+    sweep = bench.sweep()
+    agent = bench.agent(sweep)
+    name = bench.take(agent)
+    for _ in range(MEMORY_KILLS - 1):
+        bench.send(name, preempting=True, deployerInterrupted="OOM", complete=True, exitcode=255)
+        assert bench.take(agent) == name
+    bench.send(name, preempting=True, deployerInterrupted="OOM", complete=True, exitcode=255)
+    assert (bench.run(name).state, bench.run(name).queued) == ("failed", 0)
+    assert bench.causes(name) == ["OOM"] * MEMORY_KILLS
+    assert bench.take(agent) != name
 
 
 @pytest.mark.parametrize("mark", ["signal", "OOM", "node"])

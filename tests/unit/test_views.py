@@ -6,7 +6,13 @@ from dataclasses import replace
 
 from deployer.render import to_plain
 from deployer.results import Results, build_results
-from deployer.views import build_breaker_lines, build_ranking, build_summary_lines, results_to_plain
+from deployer.views import (
+    build_breaker_lines,
+    build_failure_line,
+    build_ranking,
+    build_summary_lines,
+    results_to_plain,
+)
 from deployer.wandb_api import Attempt, RunInfo, SweepInfo, SweepPath
 
 CONFIG = {
@@ -64,6 +70,15 @@ def test_csv_counts_the_attempts_where_the_server_keeps_them() -> None:
 def test_the_proof_stands_first_under_the_ranking() -> None:
     assert build_summary_lines(results(), "http://page")[0] == (
         "1/2 configurations finished, 0 duplicates, 0 lost, 1 healed, 1 failed"
+    )
+
+
+def test_a_run_that_never_had_enough_memory_says_so() -> None:
+    [row] = results().failures
+    killed = tuple(Attempt(n, "agent-1", 10.0, 12.0, "OOM", 255) for n in (1, 2))
+    assert build_failure_line(row, ("last",)) == "failed: bad with exit code 7 (lr=2): last"
+    assert build_failure_line(replace(row, attempts=killed), ()) == (
+        "failed: bad, 2 times out of memory (lr=2)"
     )
 
 
