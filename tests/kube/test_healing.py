@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from tests.kube.faults import (
     exhaust_memory,
     freeze_node,
     kill_backend,
+    read_node_logs,
     restart_api_server,
     thaw_node,
 )
@@ -94,10 +96,12 @@ def test_pod_is_lost_only_after_its_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lose", "give_back"),
+    ("lose", "give_back", "goes_on"),
     [
-        pytest.param(freeze_node, thaw_node, id="cut-off"),
-        pytest.param(Cluster.lose_node, Cluster.return_node, id="dead", marks=pytest.mark.full),
+        pytest.param(freeze_node, thaw_node, True, id="cut-off"),
+        pytest.param(
+            Cluster.lose_node, Cluster.return_node, False, id="dead", marks=pytest.mark.full
+        ),
     ],
 )
 def test_every_fault_heals(
@@ -105,6 +109,7 @@ def test_every_fault_heals(
     tmp_path: Path,
     lose: Callable[[Cluster, str], None],
     give_back: Callable[[Cluster, str], None],
+    goes_on: bool,
 ) -> None:
     """Deleted, evicted, out of memory, node lost and back, both servers killed in one sweep.
 
@@ -136,7 +141,12 @@ def test_every_fault_heals(
         told = bed.place.heal()
         assert len(told) == 2
         assert all(f"node {node} is lost" in sentence for sentence in told)
-        bed.wait_for(lambda: bed.states(path).count("running") >= 4, "agents in their place")
+        bed.wait_for(
+            lambda: not {"lost", "starting"} & set(bed.states(path)), "agents in their place"
+        )
+        if goes_on:
+            logs = partial(read_node_logs, broken, node, namespace)
+            bed.wait_for(lambda: "agent was not found" in logs(), "their refusal")
         give_back(broken, node)
         bed.wait_for(lambda: set(bed.states(path)) == {"ended"}, "the end of the sweep")
         prove(bed, path, len(LRS))
