@@ -42,13 +42,14 @@ def main() -> int:
     find_programs()  # says what it builds
     started = time.monotonic()
     _say("starting a Kubernetes of our own: API server, controllers, scheduler, a node for pods")
-    cluster = start_cluster()
     try:
-        code = Demo(cluster).run()
+        cluster = start_cluster()
+        try:
+            code = Demo(cluster).run()
+        finally:
+            cluster.folder.release()
     except KeyboardInterrupt:
         code = 130
-    finally:
-        cluster.folder.release()
     _say(f"\nthe cluster and its backend are gone again, after {time.monotonic() - started:.0f} s")
     return code
 
