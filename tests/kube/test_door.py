@@ -64,7 +64,9 @@ def test_apply_list_patch_delete(door: Kube, home: Path) -> None:
         ("ConfigMap", "two"),
     ]
     assert found[0]["data"] == {"a": "2"}
-    assert found[0]["metadata"]["managedFields"][0]["manager"] == "deployer"
+    one = door.get(CONFIG_MAP, "one")
+    assert one
+    assert one["metadata"]["managedFields"][0]["manager"] == "deployer"
     door.patch(CONFIG_MAP, "two", {"data": {"b": "3"}})
     again = door.get(CONFIG_MAP, "two")
     assert again is not None
@@ -74,7 +76,7 @@ def test_apply_list_patch_delete(door: Kube, home: Path) -> None:
     assert door.get(CONFIG_MAP, "two") is None
     door.delete_collection(CONFIG_MAP, "app=test")
     assert door.list_objects(CONFIG_MAP, "app=test") == []
-    assert door.server_version() >= (1, 34)
+    assert door.server_version() >= (1, 31)
     [cache] = (home / "deployer/kubernetes").iterdir()
     assert stat.S_IMODE(cache.stat().st_mode) == 0o600
 
