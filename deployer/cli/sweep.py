@@ -23,6 +23,7 @@ from deployer.cli.options import (
     read_config,
 )
 from deployer.cli.starting import count_agents, say_held, say_released
+from deployer.cli.waiting import tell_who_lasts
 from deployer.config import Config, Flags
 from deployer.errors import WandbError
 from deployer.healing import get_whole_snapshot
@@ -139,7 +140,9 @@ def pause(
     place = open_place(config.on)
     agents = [agent for agent in place.list_agents(str(path)) if agent.alive]
     if release:
-        say_released(server, path, agents, place.release(str(path)))
+        with tell_who_lasts(place, str(path)):
+            released = place.release(str(path))
+        say_released(server, path, agents, released)
     elif agents:
         say_held(path, len(agents))
     _show_state(path, "PAUSED", output)
