@@ -89,7 +89,7 @@ def test_refused_key_changes_nothing(bench: Bench, tmp_path: Path) -> None:
 
 def test_second_supervisor_with_the_same_key_fences_the_first(bench: Bench, tmp_path: Path) -> None:
     """As when a node is cut off: both live, and neither sees the other's folder."""
-    other = Bench(bench.backend, tmp_path / "other node")
+    other = Bench(bench.backend, tmp_path / "other node", bench.started)
     path = bench.create_sweep("[1.0, 2.0]")
     key = create_agent_keys(bench.client, path, ("a1",), "m")["a1"]
     for each in (bench, other):
