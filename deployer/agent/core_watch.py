@@ -1,8 +1,8 @@
 """Notices that an agent has lost its wandb-core.
 
-In newer versions of wandb an agent's heartbeats go through a wandb-core of its own. If that one dies the
-agent says nothing, starts no other and goes on asking nobody for work, for ever. While a run is
-going this does no harm, since a run has a wandb-core of its own and the agent dies after it.
+In newer versions of wandb an agent's heartbeats go through a wandb-core of its own. If that one
+dies the agent says nothing, starts no other and goes on asking nobody for work, for ever. While a
+run is going this does no harm, since a run has a wandb-core of its own and the agent dies after it.
 """
 
 import importlib.util
@@ -11,7 +11,8 @@ import os
 from .processes import list_processes
 
 LOOK_SECONDS = 5.0
-MISSING_LOOKS = 3  # an agent starts it anew after each run, slowly on a busy machine
+MISSING_LOOKS = 3
+UNSEEN_LOOKS = 24  # an agent starts it after seconds, and on a busy machine after a minute
 
 
 class CoreWatch:
@@ -22,17 +23,21 @@ class CoreWatch:
         self._needed = heartbeats_need_core()
         self._next_look = 0.0
         self._missing = 0
+        self._seen = False
 
     def reset(self) -> None:
-        """Begin to count anew: the agent has a run, or is about to start a wandb-core."""
+        """Begin to count anew: the agent has a run, after which it starts another wandb-core."""
         self._missing = 0
+        self._seen = False
 
     def is_lost(self, now: float) -> bool:
         """Tell whether it was missing in several looks in a row; `now` in seconds, monotonic."""
         if self._needed and now >= self._next_look:
             self._next_look = now + LOOK_SECONDS
-            self._missing = 0 if self._is_there() else self._missing + 1
-        return self._missing >= MISSING_LOOKS
+            there = self._is_there()
+            self._missing = 0 if there else self._missing + 1
+            self._seen = self._seen or there
+        return self._missing >= (MISSING_LOOKS if self._seen else UNSEEN_LOOKS)
 
     def _is_there(self) -> bool:
         """Find a child in a session of its own: a run leads a group only."""

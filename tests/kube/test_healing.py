@@ -32,7 +32,7 @@ from tests.kube.faults import (
     thaw_node,
 )
 
-LRS = [number / 10 for number in range(1, 8)]
+LRS = [number / 10 for number in range(1, 7)]
 # Until then no run ends, so that there is something to be lost: a lost node is noticed after half
 # a minute, and then others take the place of its agents.
 FAULTY_SECONDS = 75.0
