@@ -44,7 +44,8 @@ def end_run(
     else:
         sweep = sweep_by_id(db, run.sweep_id)
         if not sweep.ended:
-            outcome = judge_failure(outcome, count_failures(db, run) - 1, sweep.retries)
+            unstarted = count_causes(db, run, ("never started",))
+            outcome = judge_failure(outcome, count_failures(db, run), unstarted, sweep.retries)
             outcome = judge_memory(outcome, count_causes(db, run, ("OOM",)))
         queued = outcome.queued
     ended = change_run(

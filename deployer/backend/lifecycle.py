@@ -121,10 +121,13 @@ def judge_memory(outcome: Outcome, kills: int) -> Outcome:
     return Outcome("failed", "OOM") if hopeless else outcome
 
 
-def judge_failure(outcome: Outcome, failures_before: int, retries: int) -> Outcome:
-    """Give a run that failed by itself another attempt while it has retries left."""
-    if outcome.cause == "never started":
-        retries += UNSTARTED_RETRIES
-    if outcome.cause in OWN_FAILURES and failures_before < retries:
+def judge_failure(outcome: Outcome, failures: int, unstarted: int, retries: int) -> Outcome:
+    """Give a run that failed by itself another attempt while it has retries left.
+
+    `failures` counts this attempt and those before it that failed, `unstarted` those of them that
+    never started, of which the first few cost no retry.
+    """
+    allowed = retries + min(unstarted, UNSTARTED_RETRIES)
+    if outcome.cause in OWN_FAILURES and failures <= allowed:
         return requeue(outcome.cause)
     return outcome

@@ -334,6 +334,20 @@ def test_a_trainer_that_never_starts_is_tried_again_after_a_rest(bench: Bench) -
     assert bench.run(name).state == "failed"
 
 
+def test_a_start_that_failed_costs_no_retry(bench: Bench) -> None:
+    agent = bench.agent(bench.sweep(retries=1, run_cap=1))
+    for _ in range(2):
+        name = bench.beat(agent)["run_id"]
+        bench.seconds += 5
+        assert bench.beat(agent)["type"] == "wait"
+        bench.seconds += bench.backend.patience.unstarted_wait_seconds
+    for state in ("preempted", "failed"):
+        assert bench.take(agent) == name
+        bench.send(name, complete=True, exitcode=1)
+        assert bench.run(name).state == state
+    assert bench.causes(name) == ["never started"] * 2 + ["own failure"] * 2
+
+
 def test_a_lost_reply_is_repeated_at_once_and_not_for_ever(bench: Bench) -> None:
     agent = bench.agent(bench.sweep())
     name = bench.beat(agent)["run_id"]
