@@ -194,12 +194,17 @@ def scale_down(
 
     `runs` tell who is idle where the place cannot.
     """
-    staying = [a for a in join_runs(place.list_agents(str(path)), runs) if _stays(a)]
-    by_idleness = sorted(staying, key=lambda a: (a.run_id is not None, -a.started_at))
-    leaving = tuple(a.name for a in by_idleness[: max(0, len(staying) - replicas)])
+    leaving = choose_leaving(join_runs(place.list_agents(str(path)), runs), replicas)
     if leaving:
         place.drain(leaving)
     return leaving
+
+
+def choose_leaving(agents: Sequence[Agent], replicas: int) -> tuple[str, ...]:
+    """Return who leaves until `replicas` stay: idle ones first, of these the youngest; pure."""
+    staying = [a for a in agents if _stays(a)]
+    by_idleness = sorted(staying, key=lambda a: (a.run_id is not None, -a.started_at))
+    return tuple(a.name for a in by_idleness[: max(0, len(staying) - replicas)])
 
 
 def end_agents(place: Place, sweep_path: str | None) -> tuple[str, ...]:

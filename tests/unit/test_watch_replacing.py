@@ -37,6 +37,7 @@ def status(*agents: Agent, runs: str = "", state: str = "RUNNING", others: int =
 LOST = agent("c", "lost", reason="its supervisor is gone")
 HOME = agent("b", "ended", 0, "the server had nothing left for this agent")
 BUSY = agent("a")
+ONE_RUN = agent("a1", "ended", 0, "it has taken its last run")
 
 
 @pytest.mark.parametrize(
@@ -68,6 +69,9 @@ BUSY = agent("a")
         # The sweep hands out nothing.
         (status(LOST, runs="r", state="PAUSED"), 1, 0),
         (status(LOST, runs="r", state="FINISHED"), 1, 0),
+        # Each left after its one run, and as many are left.
+        (status(ONE_RUN, replace(ONE_RUN, name="a2"), runs="ff"), 2, 2),
+        (status(ONE_RUN, BUSY, runs="ffff"), 2, 0),
         # Drained agents stay away, whatever is left.
         (status(agent("a", "ended", 0, "drained: its last run has ended"), runs="f"), 1, 0),
         (status(agent("a", "ended", 0, "drained"), LOST, runs="f"), 2, 1),
