@@ -67,11 +67,20 @@ def create_sweep(
 
 
 def plan(
-    server: Server, sweep_path: str, replicas: int, *, on: str = "local", folder: Path | None = None
+    server: Server,
+    sweep_path: str,
+    replicas: int | None,
+    *,
+    on: str = "local",
+    folder: Path | None = None,
+    one_run: bool = False,
 ) -> Plan:
-    """Work out which agents make `replicas` in all, working in `folder` (the current one)."""
-    place = up.open_place(on)
-    return up.plan_agents(server, place, _path(sweep_path), replicas, folder or Path.cwd())
+    """Work out which agents make `replicas` in all, working in `folder` (the current one).
+
+    With `one_run`, an agent for each run that is left, at most `replicas`.
+    """
+    place, path = up.open_place(on), _path(sweep_path)
+    return up.plan_agents(server, place, path, replicas, folder or Path.cwd(), one_run=one_run)
 
 
 def apply(server: Server, plan: Plan, *, on: str = "local") -> Sequence[Agent]:
