@@ -25,6 +25,7 @@ from deployer.render import say, show_json, show_yaml
 from deployer.selection import open_sweep
 from deployer.sweep import load_sweep
 from deployer.up import open_place, plan_agents, warn_about_code
+from deployer.wandb_api import get_sweep
 
 SWEEP_PATH = "ENTITY/PROJECT/SWEEP_ID"  # W&B names a sweep when it makes it
 EMBEDDED_URL = "http://EMBEDDED"
@@ -72,6 +73,7 @@ def plan(
 def _plan_sweep(sweep: str, config: Config, one_run: bool) -> list[object]:
     """Return what `agents up` would send now for a sweep that is there."""
     server, path = open_sweep(pick_sweep(sweep, config))
+    get_sweep(server.client, path)  # raises if there is none
     place = open_place(config.on)
     bound = choose_bound(config, one_run)
     planned = plan_agents(server, place, path, bound, config.folder, one_run=one_run)
