@@ -6,9 +6,8 @@ import sys
 
 from .attention import WATCHED_SIGNALS
 from .clearing import clear_leftovers
-from .keys import Keys
 from .outcome import FAILED
-from .settings import Settings, parse_settings
+from .settings import KEY_VARIABLE, Settings, parse_settings
 from .status import hold_lock
 from .supervisor import Supervisor
 
@@ -45,8 +44,7 @@ def _clear(settings: Settings) -> int:
     """End what is left, unless a supervisor works here; FAILED if something does not end."""
     if hold_lock(settings.lock_path) is None:
         return 0
-    keys = Keys(settings, dict(os.environ))
-    return 0 if clear_leftovers(settings, keys.for_leftovers) else FAILED
+    return 0 if clear_leftovers(settings, os.environ.get(KEY_VARIABLE, "")) else FAILED
 
 
 def _supervise(settings: Settings, ready: int = -1) -> int:

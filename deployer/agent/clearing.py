@@ -7,8 +7,8 @@ from .death import judge_predecessor
 from .delivery import Task, mark_runs, settle_runs
 from .errand import run_errand
 from .logfile import newest_run
-from .processes import Process, end_processes, is_agent, list_leftovers, send_signal
-from .settings import Settings
+from .processes import Process, end_processes, is_agent, list_leftovers, read_variable, send_signal
+from .settings import KEY_VARIABLE, Settings
 from .wire import Server
 
 # A server that is away must not hold up a stop; what it misses, it is told by the next supervisor.
@@ -24,13 +24,18 @@ def build_task(settings: Settings, key: str) -> Task:
 def clear_leftovers(settings: Settings, key: str) -> bool:
     """End what a supervisor of this folder left when it was killed; returns whether it is gone.
 
-    The server is told what has become of its runs, unless there is no key or was no run.
+    The server is told what has become of its runs, unless there is no key or was no run: by the
+    key that they carry, since the one that was given to both supervisors is older.
     """
 
     def find() -> Sequence[Process]:
         return list_leftovers(settings.folder)
 
     left = find()
+    # The supervisor's own children carry what it was given.
+    working = [process for process in left if process.is_run or is_agent(process)]
+    carried = [read_variable(process.id, KEY_VARIABLE) for process in working]
+    key = next(filter(None, carried), key)
     for process in left:
         # Killed first: an agent that sees its run end would fetch the next one.
         if is_agent(process):
@@ -42,6 +47,13 @@ def clear_leftovers(settings: Settings, key: str) -> bool:
     # Without a process, another agent may have that run by now.
     known = (run_id,) if any(process.is_run for process in left) else ()
     return end_runs(build_task(settings, key), known, find, settings.grace_seconds, cause)
+
+
+def settle_leftovers(settings: Settings, key: str, cause: str) -> None:
+    """Tell the server with this key what became of runs of which no process was left here."""
+    if newest_run(settings.folder, settings.sweep_path.rpartition("/")[2]):
+        task = build_task(settings, key)
+        run_errand(lambda: settle_runs(task, (), cause, SERVER_SECONDS), SERVER_SECONDS)
 
 
 def end_runs(

@@ -3,11 +3,10 @@
 The given one may change while we live, if it comes as a file: a Secret of Kubernetes in a volume.
 """
 
-import contextlib
 import os
 from typing import MutableMapping
 
-from .settings import KEY_FILE_VARIABLE, KEY_VARIABLE, Settings
+from .settings import KEY_FILE_VARIABLE, KEY_VARIABLE
 
 KEY_BYTES = 20  # 40 hexadecimal characters, the shortest key that every SDK accepts
 
@@ -15,9 +14,8 @@ KEY_BYTES = 20  # 40 hexadecimal characters, the shortest key that every SDK acc
 class Keys:
     """An agent's keys; `environment`, which its runs get, always has the one to be used."""
 
-    def __init__(self, settings: Settings, environment: MutableMapping[str, str]) -> None:
+    def __init__(self, environment: MutableMapping[str, str]) -> None:
         self._environment = environment
-        self._own_path = settings.own_key_path
         self._file = environment.get(KEY_FILE_VARIABLE, "")
         self.given = environment.get(KEY_VARIABLE, "")
         self.given = environment[KEY_VARIABLE] = self._read_given()
@@ -32,11 +30,6 @@ class Keys:
         """Tell whether another key has been put in the place of the given one."""
         return self._read_given() != self.given
 
-    @property
-    def for_leftovers(self) -> str:
-        """Return the key by which a predecessor in this folder owned its runs, as far as known."""
-        return _read(self._own_path) or self.given
-
     def use(self, key: str) -> None:
         """Work with this key from now on."""
         self._environment[KEY_VARIABLE] = key
@@ -45,14 +38,6 @@ class Keys:
         """Work with the key that is given now."""
         self.given = self._read_given()
         self.use(self.given)
-
-    def use_own(self, key: str) -> None:
-        """Work with a key of our own, and leave it to a successor that clears up after us."""
-        self.use(key)
-        with contextlib.suppress(OSError):
-            handle = os.open(self._own_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(key)
 
     def _read_given(self) -> str:
         return (_read(self._file) if self._file else "") or self.given

@@ -76,7 +76,7 @@ class Questions:
             reply = Reply(**result) if result else Reply(0, error=BROKEN_OFF)
             if not reply.passing:
                 if reply.status == 200 and not reply.error:
-                    self._keys.use_own(key)
+                    self._keys.use(key)
                 break
             self._wait_for_server(TryAgain(reply.error, reply.retry_after_seconds), tries)
             tries += 1

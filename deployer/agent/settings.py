@@ -102,11 +102,6 @@ class Settings:
         return os.path.join(self.folder, "witness.json")
 
     @property
-    def own_key_path(self) -> str:
-        """Where the supervisor leaves its own key to a successor."""
-        return os.path.join(self.folder, "key")
-
-    @property
     def lock_path(self) -> str:
         """The file that a living supervisor holds locked."""
         return os.path.join(self.folder, "lock")

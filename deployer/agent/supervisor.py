@@ -9,10 +9,16 @@ import time
 from typing import Callable, Dict, Optional
 
 from .attention import TICK_SECONDS, Attention
-from .clearing import SERVER_SECONDS, build_task, clear_leftovers, end_runs
+from .clearing import (
+    SERVER_SECONDS,
+    build_task,
+    clear_leftovers,
+    end_runs,
+    settle_leftovers,
+)
 from .core_watch import CoreWatch
 from .death import INTERRUPTED as ASKED
-from .death import Witness
+from .death import Witness, judge_predecessor
 from .delivery import Task, deliver_ended
 from .errand import run_errand
 from .keys import Keys
@@ -38,7 +44,7 @@ class Supervisor:
     def __init__(self, settings: Settings, environment: Dict[str, str]) -> None:
         self.settings = settings
         self.environment = environment
-        self.keys = Keys(settings, environment)
+        self.keys = Keys(environment)
         self.attention = Attention()
         self.questions = Questions(settings, self.keys, self.attention, self._say_waiting)
         self.leaving = False
@@ -46,6 +52,7 @@ class Supervisor:
         self.status = StatusFile(settings)
         self.log = AgentLog()
         self.witness = Witness(settings.witness_path)
+        self.predecessors_end = ""
 
     def run(self) -> int:
         """Run the agent to its end and leave nothing behind; returns the exit code."""
@@ -84,13 +91,20 @@ class Supervisor:
 
     def _clear(self) -> Optional[Ending]:
         """End what a predecessor that was killed has left, so that its run is free again."""
-        if not clear_leftovers(self.settings, self.keys.for_leftovers):
+        self.predecessors_end = judge_predecessor(self.settings.witness_path)
+        if not clear_leftovers(self.settings, self.keys.given):
             return Ending(FAILED, "what an earlier supervisor left here does not end")
         self.witness.look()
         return None
 
+    def _settle(self) -> None:
+        """Say with our own key what the given one, older than our predecessor's own, may not."""
+        if self.keys.current != self.keys.given:
+            settle_leftovers(self.settings, self.keys.current, self.predecessors_end)
+
     def _run_agents(self) -> Ending:
         """Run one agent after another, each with the key that counts when it starts."""
+        self._settle()
         ending = self._run_agent()
         while ending is KEY_ROTATED:
             ending = self._change_key() or self._run_agent()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import secrets
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from deployer.agent.processes import send_signal
 from deployer.wandb_api import SweepPath, create_agent_keys
 from tests.agent.conftest import Bench, wait_for
 from tests.conftest import ServedBackend
@@ -111,4 +113,23 @@ def test_second_supervisor_with_the_same_key_fences_the_first(bench: Bench, tmp_
     runs = bench.runs(path)
     assert [(run.state, len(run.attempts)) for run in runs] == [("finished", 2), ("finished", 1)]
     assert keys_of_runs(other, path)[0] != key
-    assert (replacement.folder / "key").stat().st_mode & 0o777 == 0o600
+
+
+def test_successor_with_the_same_key_clears_up_after_its_predecessor(bench: Bench) -> None:
+    """As a Job's next pod: the given key is older than the one by which the runs were owned."""
+    path = bench.create_stepping_sweep(steps=8, pause=0.5)
+    key = create_agent_keys(bench.client, path, ("a1",), "m")["a1"]
+    killed = bench.start(path, key=key, folder="a1")
+    bench.wait_for_step(2)
+    killed.process.kill()
+    killed.process.wait()
+    again = bench.start(path, key=key, folder="a1")
+    wait_for(lambda: len(bench.firsts()) > 1, "another attempt")
+    assert bench.causes(path) == ["signal", None]
+    again.process.kill()
+    for process in again.left():
+        send_signal(process.id, signal.SIGKILL)
+    wait_for(lambda: not again.left(), "the end of all processes")
+    assert bench.start(path, key=key, folder="a1").wait()[0] == 0
+    assert bench.causes(path) == ["signal", "signal", "finished"]
+    assert bench.read_run(path).steps == tuple(range(8))
