@@ -163,13 +163,7 @@ def _first_metric_of_up(bed: Bed) -> float:
     project = _write_sweep(sweep)
     command = [sys.executable, "-m", "deployer", "up", "sweep.yaml", "--on", "kubernetes"]
     start = time.perf_counter()
-    subprocess.run(
-        [*command, "--replicas", "1", "--new", "--detach"],
-        cwd=bed.folder,
-        env=_environment(bed),
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
+    _run(bed, [*command, "--replicas", "1", "--new", "--detach"])
     path = _wait_for_sweep(bed, project)
     _wait_until_metric(bed, path)
     seconds = time.perf_counter() - start
@@ -181,13 +175,7 @@ def _first_metric_by_hand(bed: Bed) -> float:
     sweep = bed.folder / "sweep.yaml"
     project = _write_sweep(sweep)
     start = time.perf_counter()
-    subprocess.run(
-        [sys.executable, "-m", "wandb", "sweep", "sweep.yaml"],
-        cwd=bed.folder,
-        env=_environment(bed),
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
+    _run(bed, [sys.executable, "-m", "wandb", "sweep", "sweep.yaml"])
     path = _wait_for_sweep(bed, project)
     there = ("-n", bed.namespace)
     bed.cluster.kubectl("create", "configmap", "code", f"--from-file={bed.folder}/train.py", *there)
@@ -210,6 +198,13 @@ def _write_sweep(file: Path) -> str:
     }
     file.write_text(yaml.safe_dump(sweep))
     return project
+
+
+def _run(bed: Bed, command: list[str]) -> None:
+    done = subprocess.run(
+        command, cwd=bed.folder, env=_environment(bed), capture_output=True, text=True
+    )
+    assert not done.returncode, done.stderr
 
 
 def _environment(bed: Bed) -> dict[str, str]:
