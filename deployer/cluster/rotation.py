@@ -20,7 +20,7 @@ ROTATED_ANNOTATION = f"{PREFIX}/key-rotated-at"
 
 @dataclass(frozen=True)
 class Rotation:
-    """The Secrets whose key was replaced, and how many agents at work read them."""
+    """The Secrets that have the new key now, and how many agents at work read them."""
 
     secrets: tuple[str, ...]
     agents: int
@@ -49,15 +49,27 @@ def _rotate_main(kube: Kube, key: str, base_url: str) -> None:
 
 
 def _rotate_copies(kube: Kube, key: str, is_old: Callable[[str], bool]) -> list[str]:
-    """Replace old keys in the Secrets of sweeps; return the names of those that had one."""
+    """Replace old keys in the Secrets of sweeps; return the names of those that have the new one.
+
+    Who may not list Secrets has made none of them.
+    """
     is_old = cache(is_old)
-    changed = []
-    for secret in kube.list_objects(SECRET, build_selector(component=KEY_COMPONENT)):
+    changed: list[str] = []
+    try:
+        secrets = kube.list_objects(SECRET, build_selector(component=KEY_COMPONENT))
+    except KubeError as error:
+        if error.status != 403:
+            raise
+        return changed
+    for secret in secrets:
         name = secret["metadata"]["name"]
+        if name == WANDB_SECRET:
+            continue
         held = {n: b64decode(v).decode() for n, v in (secret.get("data") or {}).items()}
         copies = [n for n, value in held.items() if value != key and is_old(value)]
-        if copies and name != WANDB_SECRET:
+        if copies:
             kube.patch(SECRET, name, {"stringData": dict.fromkeys(copies, key)})
+        if copies or key in held.values():
             changed.append(name)
     return changed
 
