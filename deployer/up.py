@@ -154,6 +154,24 @@ def warn_about_code(on: str, folder: Path) -> str:
     return warn_about_left_out(folder) if load_cluster(folder).code == "archive" else ""
 
 
+def warn_about_deadline(on: str, folder: Path) -> str:
+    """Say that Jobs which wait for their turn come nearer to their end meanwhile, else empty.
+
+    A queue suspends them until they may run, and only then their time begins.
+    """
+    if on == "local":
+        return ""
+    from deployer.cluster_config import load_cluster
+
+    cluster = load_cluster(folder)
+    if cluster.queue or cluster.max_hours is None:
+        return ""
+    return (
+        f"kubernetes.max_hours: each Job ends after {cluster.max_hours:g} hours, its wait for a "
+        "free place included; --replicas N makes the next ones only when there is room"
+    )
+
+
 def build_ramp(count: int, chance: random.Random) -> tuple[float, ...]:
     """Return the seconds to wait before each of `count` starts, so that limits bear them."""
     spread = (1 - RAMP_JITTER, 1 + RAMP_JITTER)

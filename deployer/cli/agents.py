@@ -22,7 +22,7 @@ from deployer.cli.options import (
     pick_sweep,
     read_config,
 )
-from deployer.cli.starting import say_before_start, say_what_begins_later
+from deployer.cli.starting import say_before_start, say_what_begins_later, want_one_run
 from deployer.cli.waiting import tell_who_lasts
 from deployer.config import Config, Flags
 from deployer.errors import WandbError
@@ -36,6 +36,7 @@ from deployer.up import (
     plan_agents,
     scale_down,
     warn_about_code,
+    warn_about_deadline,
 )
 from deployer.views import show_agents, show_ended
 from deployer.wandb_api import RunInfo, SweepPath, get_sweep, list_runs
@@ -63,8 +64,7 @@ def up(
     """
     check_output(output)
     config = read_config(Flags(wandb=wandb, replicas=replicas, on=on))
-    bound = choose_bound(config, one_run_per_job)
-    _start(config, sweep, bound, output, one_run=one_run_per_job)
+    _start(config, sweep, output, one_run_per_job)
 
 
 @app.command("list")
@@ -93,7 +93,7 @@ def scale(
 ) -> None:
     """Start or drain agents until N stay; idle ones go first, busy ones end their run."""
     check_output(output)
-    config = read_config(Flags(wandb=wandb, on=on))
+    config = read_config(Flags(wandb=wandb, replicas=replicas, on=on))
     place = open_place(config.on)
     path = find_path(sweep, config)
     leaving = scale_down(place, path, replicas, _read_runs(config, path))
@@ -101,7 +101,7 @@ def scale(
         say(f"{path}: draining {', '.join(leaving)}")
         show_agents(place.list_agents(str(path)), output, time.time())
     else:
-        _start(config, str(path), replicas, output)
+        _start(config, str(path), output)
 
 
 @app.command()
@@ -142,9 +142,7 @@ def down(
     show_ended(str(path), ended, output)
 
 
-def _start(
-    config: Config, sweep: str | None, replicas: int | None, output: str, one_run: bool = False
-) -> None:
+def _start(config: Config, sweep: str | None, output: str, one_run: bool = False) -> None:
     """Connect, start what is missing unless the sweep has ended, show all."""
     place = open_place(config.on)
     server, path = open_sweep(pick_sweep(sweep, config))
@@ -153,9 +151,12 @@ def _start(
     if info.ended:
         say(f"{path} is {info.state}: no agent is started. What is missing: deployer heal {path}")
     else:
-        if warning := warn_about_code(config.on, config.folder):
-            say(f"warning: {warning}")
-        plan = plan_agents(server, place, path, replicas, config.folder, one_run=one_run)
+        one_run = want_one_run(place, path, one_run)
+        bound = choose_bound(config, one_run)
+        for warn in (warn_about_code, *([warn_about_deadline] if one_run else [])):
+            if warning := warn(config.on, config.folder):
+                say(f"warning: {warning}")
+        plan = plan_agents(server, place, path, bound, config.folder, one_run=one_run)
         say_before_start(server, info, len(plan.agents))
         apply_plan(server, place, plan)
         if one_run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deployer.one_run import takes_one_run
-from deployer.place import Agent
+from deployer.place import Agent, Place
 from deployer.render import say
 from deployer.server import NOT_GUARANTEED, Server
 from deployer.up import get_left, warn_about_many
@@ -19,6 +19,11 @@ def say_before_start(server: Server, sweep: SweepInfo, agents: int) -> None:
     if sweep.state == "PAUSED":
         said = "is PAUSED: agents wait and hold their GPUs until"
         say(f"{sweep.path} {said}: deployer sweep resume {sweep.path}")
+
+
+def want_one_run(place: Place, path: SweepPath, flag: bool) -> bool:
+    """Tell whether each agent shall take one run: as said, or as the sweep's agents do already."""
+    return flag or any(map(takes_one_run, place.list_agents(str(path))))
 
 
 def say_what_begins_later(server: Server, path: SweepPath, agents: int) -> None:

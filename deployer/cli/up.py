@@ -26,7 +26,12 @@ from deployer.cli.options import (
     choose_bound,
     read_config,
 )
-from deployer.cli.starting import count_agents, say_before_start, say_what_begins_later
+from deployer.cli.starting import (
+    count_agents,
+    say_before_start,
+    say_what_begins_later,
+    want_one_run,
+)
 from deployer.config import Config, Flags
 from deployer.making import Draws, make_sweep
 from deployer.place import Agent
@@ -38,6 +43,7 @@ from deployer.up import (
     open_place,
     plan_agents,
     warn_about_code,
+    warn_about_deadline,
     warn_about_program,
 )
 from deployer.wandb_api import SweepPath, get_sweep
@@ -74,13 +80,16 @@ def up(
         file, config, run_cap=run_cap, draws=Draws(seed, retries), continued=not new
     )
     place = open_place(config.on)
-    bound = choose_bound(config, one_run_per_job)
-    plan = plan_agents(server, place, path, bound, config.folder, one_run=one_run_per_job)
+    one_run = want_one_run(place, path, one_run_per_job)
+    bound = choose_bound(config, one_run)
+    plan = plan_agents(server, place, path, bound, config.folder, one_run=one_run)
+    if one_run and (warning := warn_about_deadline(config.on, config.folder)):
+        say(f"warning: {warning}")
     say_before_start(server, get_sweep(server.client, path), len(plan.agents))
     agents = apply_plan(server, place, plan)
     if detach:
         _say_how_to_come_back(path, agents, output)
-        if one_run_per_job:
+        if one_run:
             say_what_begins_later(server, path, len(agents))
         return
     plain = wait or output == "json"
@@ -88,7 +97,7 @@ def up(
         server,
         place,
         path,
-        wanted=len(plan.agents) if one_run_per_job else config.given_replicas or len(plan.agents),
+        wanted=len(plan.agents) if one_run else config.given_replicas or len(plan.agents),
         folder=config.folder,
         expected=sweep.expected,
         plain=plain,

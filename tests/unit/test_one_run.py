@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from deployer.joining import join_runs
 from deployer.one_run import ENVIRONMENT, count_agents, count_left, count_wanted, list_used_names
 from deployer.place import Agent
 from deployer.results import Coverage
-from deployer.up import choose_leaving
+from deployer.up import choose_leaving, warn_about_deadline
 from deployer.wandb_api import Attempt, RunInfo
 
 ONE = dict(ENVIRONMENT)
@@ -63,3 +64,15 @@ def test_only_an_agent_whose_run_is_settled_has_used_up_its_name() -> None:
     agents = [agent(name, "ended", code) for name, code in ends]
     agents += [agent("s-a4", "lost"), agent("s-a5"), agent("s-a6", "ended", 0, one=False)]
     assert list_used_names(agents) == ["s-a1"]
+
+
+def test_jobs_that_wait_come_nearer_to_their_end_unless_a_queue_suspends_them(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "deployer.yaml"
+    file.write_text("kubernetes: {image: x, max_hours: 12}\n")
+    assert "each Job ends after 12 hours, its wait" in warn_about_deadline("kubernetes", tmp_path)
+    assert warn_about_deadline("local", tmp_path) == ""
+    for section in ("{image: x}", "{image: x, max_hours: 12, queue: mine}"):
+        file.write_text(f"kubernetes: {section}\n")
+        assert warn_about_deadline("kubernetes", tmp_path) == ""
