@@ -78,7 +78,7 @@ test: $(SETUP) ## every test
 	@$(CLUSTER_TESTS) || $(ONCE_MORE)
 	@$(DATA_NOTE)
 
-test-full: $(SETUP) ## repeated faults: about an hour
+test-full: $(SETUP) ## repeated faults, an older Kubernetes: about an hour
 	@$(BIN)/pytest -n 3 --durations=10 --ignore tests/kube -m full
 	@$(BIN)/pytest --durations=10 tests/kube -m full
 

@@ -256,7 +256,10 @@ def show_agents(agents: Sequence[Agent], output: str, now: float) -> None:
 
 def show_ended(whose: str, names: Sequence[str], output: str) -> None:
     """Say which agents a command has ended: in words on stderr, as JSON on stdout."""
-    say(f"{whose}: {len(names)} agent{'' if len(names) == 1 else 's'} ended")
+    if names:
+        say(f"{whose}: {len(names)} agent{'' if len(names) == 1 else 's'} ended")
+    else:
+        say(f"{whose}: no agent was at work; what was kept about agents is deleted")
     if output == "json":
         show_json({"sweep": whose, "ended": names})
 
