@@ -13,7 +13,7 @@ from deployer.kube import CONFIG_MAP, JOB, POD, SECRET, Kind, Kube, Manifest, ki
 from deployer.names import AGENT_LABEL, build_label, build_selector, sweep_id
 
 POLL_SECONDS = 0.5
-POLL_SECONDS_EACH = 0.003  # as long as a pod's end takes the server
+LOOK_SECONDS = 3.0  # between looks at all that is left, which cost the server time to delete
 # Beyond its grace time a pod still takes a moment until its node has said so.
 PATIENCE_SECONDS = 60.0
 AGENTS_PER_REQUEST = 200  # a selector is part of the address
@@ -34,22 +34,25 @@ def remove_agents(
 ) -> None:
     """Delete Jobs and pods and wait until they are gone; pods of lost nodes are not waited for.
 
-    `among` is all that there is, if known: whole sweeps then go with one request. Raises KubeError
-    if something stays.
+    `among` is all that there is, if known: whole sweeps then go with one request. Pods go with
+    their Jobs; those that do not are deleted one by one. Raises KubeError if something stays.
     """
     selectors = build_selectors(sightings, among)
     for selector in selectors:
-        # The Jobs first, so that none of them replaces a pod.
         kube.delete_collection(JOB, selector)
-        kube.delete_collection(POD, selector)
-    deadline = time.monotonic() + longest_removal_seconds(sightings)
-    while left := _list_left(kube, selectors):
-        pods = [one for one in left if kind_of(one) == POD]
-        free_lost_pods(kube, [pod for pod in pods if is_lost(pod, kube.now())])
-        if time.monotonic() > deadline:
-            _complain(kube, left)
-        # Listing many costs the server what it needs to delete them.
-        sleep(POLL_SECONDS + len(left) * POLL_SECONDS_EACH)
+    _delete_pods(kube, [pod for s in sightings if s.job is None for pod in s.pods])
+    now = time.monotonic()
+    deadline, next_look = now + longest_removal_seconds(sightings), now + LOOK_SECONDS
+    while _is_left(kube, selectors):
+        if time.monotonic() > next_look:
+            left = _list_left(kube, selectors)
+            pods = [one for one in left if kind_of(one) == POD]
+            free_lost_pods(kube, [pod for pod in pods if is_lost(pod, kube.now())])
+            _delete_pods(kube, pods)
+            if left and time.monotonic() > deadline:
+                _complain(kube, left)
+            next_look = time.monotonic() + LOOK_SECONDS
+        sleep(POLL_SECONDS)
 
 
 def build_selectors(sightings: Sequence[Sighting], among: Sequence[Sighting] = ()) -> list[str]:
@@ -94,6 +97,12 @@ def free_lost_pods(kube: Kube, pods: Sequence[Mapping[str, Any]]) -> None:
     do_all(free, pods)
 
 
+def _delete_pods(kube: Kube, pods: Sequence[Mapping[str, Any]]) -> None:
+    """Delete those that nobody has deleted: of Jobs that are gone, or whose turn comes late."""
+    staying = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
+    do_all(lambda pod: kube.delete(POD, _name(pod)), staying)
+
+
 def forget_objects(kube: Kube, sweep_path: str | None, busy: Collection[str]) -> None:
     """Delete what was made for a sweep, or for all; not what `busy` sweeps use."""
     selector = build_selector(sweep_path)
@@ -117,6 +126,13 @@ def _list_allowed(kube: Kube, kind: Kind, selector: str) -> list[Manifest]:
 def _split(labels: Sequence[str]) -> Iterator[Sequence[str]]:
     starts = range(0, len(labels), AGENTS_PER_REQUEST)
     return (labels[start : start + AGENTS_PER_REQUEST] for start in starts)
+
+
+def _is_left(kube: Kube, selectors: Sequence[str]) -> bool:
+    """Ask for one object of each kind, which costs next to nothing."""
+    return any(
+        kube.list_objects(kind, selector, limit=1) for selector in selectors for kind in (JOB, POD)
+    )
 
 
 def _list_left(kube: Kube, selectors: Sequence[str]) -> list[Manifest]:
@@ -146,5 +162,5 @@ def _complain(kube: Kube, left: Sequence[Manifest]) -> None:
     )
 
 
-def _name(item: Manifest) -> str:
+def _name(item: Mapping[str, Any]) -> str:
     return str(item["metadata"]["name"])

@@ -81,10 +81,14 @@ class Kube:
             return None
 
     def list_objects(
-        self, kind: Kind, selector: str = "", field_selector: str = ""
+        self, kind: Kind, selector: str = "", field_selector: str = "", limit: int | None = None
     ) -> list[Manifest]:
-        """Return all objects of a kind that have these labels and fields."""
-        query = {"label_selector": selector or None, "field_selector": field_selector or None}
+        """Return the objects of a kind that have these labels and fields: all, or a few."""
+        query = {
+            "label_selector": selector or None,
+            "field_selector": field_selector or None,
+            "limit": limit,
+        }
         items = self._send("list", kind, "", "get", query).get("items") or ()
         return [{"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in items]
 
