@@ -19,7 +19,9 @@ from pathlib import Path
 from deployer.errors import ConfigError
 
 # A ConfigMap holds 1 MiB; some is left for its other fields.
-LARGEST_CODE_BYTES = 900 * 1024
+PART_BYTES = 900 * 1024
+# All of it is read from the cluster, and sent, whenever agents are started.
+MOST_PARTS = 10
 BIGGEST_SHOWN = 5
 LEFT_OUT_SHOWN = 3
 # 2 January 1980: the first day that is in every time zone one that a zip file can hold.
@@ -45,7 +47,7 @@ def build_code_archive(folder: Path) -> bytes:
     """Return the files of a project as they are now, as tar.gz: those that git tracks.
 
     Without git, everything but hidden files and what programs leave behind. Raises ConfigError if
-    there is nothing, or more than a ConfigMap holds.
+    there is nothing, or more than ten ConfigMaps hold.
     """
     names = list_files(folder)
     if not names:
@@ -55,9 +57,14 @@ def build_code_archive(folder: Path) -> bytes:
         for name in names:
             _add(archive, folder, name)
     code = gzip.compress(packed.getvalue(), mtime=0)
-    if len(code) > LARGEST_CODE_BYTES:
+    if len(code) > PART_BYTES * MOST_PARTS:
         raise _too_big(folder, names, len(code))
     return code
+
+
+def split_archive(code: bytes) -> list[bytes]:
+    """Return the parts of an archive, each as much as a ConfigMap holds: one, if all fits in it."""
+    return [code[start : start + PART_BYTES] for start in range(0, len(code), PART_BYTES)]
 
 
 def list_files(folder: Path) -> list[str]:
@@ -135,9 +142,10 @@ def _too_big(folder: Path, names: Sequence[str], size: int) -> ConfigError:
     listed = ", ".join(f"{name} ({_kib(size)})" for size, name in biggest)
     return ConfigError(
         f"{folder}",
-        f"the code is {_kib(size)} packed and a ConfigMap holds {_kib(LARGEST_CODE_BYTES)}; "
-        f"its biggest files: {listed}",
-        "keep data out of git (git rm --cached FILE), or build it into the image: `code: image`",
+        f"the code is {_kib(size)} packed and {MOST_PARTS} ConfigMaps hold "
+        f"{_kib(PART_BYTES * MOST_PARTS)}; its biggest files: {listed}",
+        "keep data out of git (git rm --cached FILE) and on a volume (`pvc:`), or build it into "
+        "the image: `code: image`",
     )
 
 

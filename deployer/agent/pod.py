@@ -4,6 +4,8 @@ Nobody can signal a process in a pod, but an annotation of the pod comes to it a
 """
 
 import contextlib
+import glob
+import io
 import os
 import shutil
 import signal
@@ -55,20 +57,35 @@ def lead_to_python(environment: MutableMapping[str, str]) -> None:
 
 def enter_code(environment: Mapping[str, str]) -> None:
     """Unpack the project's code and make it the working folder, where there is an archive."""
-    archive = environment.get(ARCHIVE_VARIABLE, "")
-    if not os.path.exists(archive):
+    archive = environment.get(ARCHIVE_VARIABLE)
+    packed = read_archive(archive) if archive else b""
+    if not packed:
         return
     import tarfile
 
     folder = environment[CODE_VARIABLE]
     os.makedirs(folder, exist_ok=True)
-    with tarfile.open(archive) as code:
+    with tarfile.open(fileobj=io.BytesIO(packed)) as code:
         # Older Pythons have no filters; the archive is the project's own either way.
         if hasattr(tarfile, "tar_filter"):
             code.extractall(folder, filter="tar")
         else:
             code.extractall(folder)
     os.chdir(folder)
+
+
+def read_archive(path: str) -> bytes:
+    """Return the archive at `path`; empty if there is none.
+
+    A ConfigMap holds only so much: the parts of a larger one lie at `path`.00, `path`.01 and so on.
+    """
+    whole = os.path.exists(path)
+    files = [path] if whole else sorted(glob.glob(glob.escape(path) + ".[0-9][0-9]"))
+    contents = []
+    for name in files:
+        with open(name, "rb") as file:
+            contents.append(file.read())
+    return b"".join(contents)
 
 
 def await_drain(annotations: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from deployer.archive import build_code_archive, build_supervisor_zip
 from deployer.cluster.sighting import created_at, path_of
 from deployer.cluster_config import ClusterConfig
 from deployer.kube import CONFIG_MAP, Kube, Manifest
-from deployer.manifests import build_manifests, load_templates
+from deployer.manifests import build_manifests, load_templates, read_code_maps
 from deployer.names import build_selector
 from deployer.plan import Plan
 
@@ -42,7 +41,11 @@ class ManifestBuilder:
         )
 
     def _find_code(self, plan: Plan) -> bytes | None:
-        """Return the sweep's archive, made from the plan's folder if there is none yet."""
+        """Return the sweep's archive, made from the plan's folder if there is none yet.
+
+        If a first try failed before all parts of it were there, no agent has begun with it, and
+        it counts as none.
+        """
         if self._cluster.code != "archive":
             return None
         selector = build_selector(plan.sweep_path, CODE)
@@ -51,7 +54,5 @@ class ManifestBuilder:
             for one in self._kube.list_objects(CONFIG_MAP, selector)
             if path_of(one) == plan.sweep_path and one.get("binaryData")
         ]
-        if not maps:
-            return build_code_archive(Path(plan.folder))
-        [encoded] = min(maps, key=created_at)["binaryData"].values()
-        return base64.b64decode(encoded)
+        found = read_code_maps(sorted(maps, key=created_at))
+        return build_code_archive(Path(plan.folder)) if found is None else found

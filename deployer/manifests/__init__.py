@@ -1,6 +1,7 @@
 """From a plan to Kubernetes manifests: their shape is in k8s/*.yaml, Python sets what it owns."""
 
-from deployer.manifests.build import build_manifests, build_secret, encode
+from deployer.manifests.build import build_manifests, build_secret
+from deployer.manifests.config_maps import read_code_maps
 from deployer.manifests.fields import Manifest
 from deployer.manifests.inputs import Inputs, load_inputs
 from deployer.manifests.owned import owned_paths
@@ -12,8 +13,8 @@ __all__ = [
     "Templates",
     "build_manifests",
     "build_secret",
-    "encode",
     "load_inputs",
     "load_templates",
     "owned_paths",
+    "read_code_maps",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import copy
 from collections.abc import Mapping
 from itertools import chain
@@ -10,18 +9,12 @@ from itertools import chain
 from deployer.cluster_config import ClusterConfig
 from deployer.cluster_parts import NfsFolder, Volume
 from deployer.errors import ConfigError
-from deployer.manifests.fields import Manifest, set_namespace, update
+from deployer.manifests.config_maps import build_code_maps, build_config_map
+from deployer.manifests.fields import Manifest, encode, set_metadata
 from deployer.manifests.job import build_job
 from deployer.manifests.task import AgentTask
 from deployer.manifests.templates import Templates
-from deployer.names import (
-    COMPONENT_LABEL,
-    SWEEP_PATH_ANNOTATION,
-    build_hash,
-    build_labels,
-    build_name,
-    sweep_id,
-)
+from deployer.names import build_hash, build_name, sweep_id
 from deployer.plan import Plan
 
 
@@ -44,10 +37,11 @@ def build_manifests(
     if cluster.image is None and templates.template is None:
         hint = "image: any image with Python and wandb, for example your trainer's"
         raise ConfigError("deployer.yaml: kubernetes.image", "is missing", hint)
-    maps = [_build_config_map(templates.supervisor, supervisor, plan, cluster)]
+    where = (plan.sweep_path, cluster.namespace)
+    maps = [build_config_map(templates.supervisor, supervisor, *where)]
     if code is not None:
-        maps.append(_build_config_map(templates.code, code, plan, cluster))
-    names = [one["metadata"]["name"] for one in maps]
+        maps += build_code_maps(templates.code, code, *where)
+    supervisor_name, *code_names = (one["metadata"]["name"] for one in maps)
     folders = [(volume, volume.nfs) for volume in cluster.volumes if volume.nfs]
     claims = {volume.name: _name_claim(volume, nfs, plan, cluster) for volume, nfs in folders}
     volumes = [_build_nfs(templates, claims[v.name], nfs, plan, cluster) for v, nfs in folders]
@@ -59,8 +53,8 @@ def build_manifests(
             environment=agent.environment,
             secret_name=secret_name,
             secret_key=secret_keys[agent.name],
-            supervisor=names[0],
-            code=names[1] if code is not None else None,
+            supervisor=supervisor_name,
+            code=tuple(code_names),
             claims=claims,
             avoided_nodes=plan.avoided_nodes,
         )
@@ -79,26 +73,9 @@ def build_secret(
     It is apart from `build_manifests`, since a plan must never hold a key.
     """
     secret: Manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": {}, "type": "Opaque"}
-    _set_metadata(secret, name, "key", sweep_path, namespace)
+    set_metadata(secret, name, "key", sweep_path, namespace)
     secret["data"] = {key: encode(value.encode()) for key, value in values.items()}
     return secret
-
-
-def encode(content: bytes) -> str:
-    """Return bytes as `data` and `binaryData` hold them."""
-    return base64.b64encode(content).decode()
-
-
-def _build_config_map(
-    template: Manifest, content: bytes, plan: Plan, cluster: ClusterConfig
-) -> Manifest:
-    """Fill the only file of a ConfigMap; its component says what it is."""
-    config_map = copy.deepcopy(template)
-    component = config_map["metadata"]["labels"][COMPONENT_LABEL]
-    name = build_name(f"{sweep_id(plan.sweep_path)}-{component}-{build_hash(content)}")
-    _set_metadata(config_map, name, component, plan.sweep_path, cluster.namespace)
-    config_map["binaryData"] = dict.fromkeys(config_map["binaryData"], encode(content))
-    return config_map
 
 
 def _name_claim(volume: Volume, nfs: NfsFolder, plan: Plan, cluster: ClusterConfig) -> str:
@@ -112,20 +89,9 @@ def _build_nfs(
     templates: Templates, name: str, nfs: NfsFolder, plan: Plan, cluster: ClusterConfig
 ) -> tuple[Manifest, Manifest]:
     volume, claim = copy.deepcopy(templates.volume), copy.deepcopy(templates.claim)
-    _set_metadata(volume, name, "volume", plan.sweep_path, None)
-    _set_metadata(claim, name, "volume", plan.sweep_path, cluster.namespace)
+    set_metadata(volume, name, "volume", plan.sweep_path, None)
+    set_metadata(claim, name, "volume", plan.sweep_path, cluster.namespace)
     volume["spec"]["claimRef"] = {"namespace": cluster.namespace or "default", "name": name}
     volume["spec"]["nfs"] = {"server": nfs.server, "path": nfs.path}
     claim["spec"]["volumeName"] = name
     return volume, claim
-
-
-def _set_metadata(
-    manifest: Manifest, name: str, component: str, sweep_path: str, namespace: str | None
-) -> None:
-    metadata = manifest["metadata"]
-    metadata["name"] = name
-    set_namespace(metadata, namespace)
-    update(metadata, "labels", build_labels(component, sweep_path))
-    if sweep_path:
-        update(metadata, "annotations", {SWEEP_PATH_ANNOTATION: sweep_path})

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+from deployer.names import SWEEP_PATH_ANNOTATION, build_labels
 
 Manifest = dict[str, Any]
 
@@ -14,6 +17,23 @@ def set_namespace(metadata: Manifest, namespace: str | None) -> None:
         metadata["namespace"] = namespace
     else:
         metadata.pop("namespace", None)
+
+
+def set_metadata(
+    manifest: Manifest, name: str, component: str, sweep_path: str, namespace: str | None
+) -> None:
+    """Name an object and label it as ours; with `sweep_path`, as one that goes with that sweep."""
+    metadata = manifest["metadata"]
+    metadata["name"] = name
+    set_namespace(metadata, namespace)
+    update(metadata, "labels", build_labels(component, sweep_path))
+    if sweep_path:
+        update(metadata, "annotations", {SWEEP_PATH_ANNOTATION: sweep_path})
+
+
+def encode(content: bytes) -> str:
+    """Return bytes as `data` and `binaryData` hold them."""
+    return base64.b64encode(content).decode()
 
 
 def update(target: Manifest, name: str, values: Mapping[str, Any]) -> None:

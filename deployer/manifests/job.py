@@ -169,7 +169,7 @@ def _set_environment(container: Manifest, task: AgentTask, cluster: ClusterConfi
         _refer("WANDB_API_KEY", task.secret_name, task.secret_key),
         {"name": "DEPLOYER_CHECKPOINT_ROOT", "value": _checkpoints(container)},
     ]
-    left_out = CODE_VARIABLES if task.code is None else ()
+    left_out = () if task.code else CODE_VARIABLES
     wanted = merged(merged(container["env"], users), ours)
     container["env"] = [variable for variable in wanted if variable["name"] not in left_out]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from deployer.cluster_config import ClusterConfig
 from deployer.cluster_parts import Volume
@@ -39,10 +39,10 @@ def set_volumes(
         "secretName": task.secret_name,
         "items": [{"key": task.secret_key, "path": KEY_FILE}],
     }
-    if task.code is None:
-        _unmount(pod, container, lambda mount: mount["name"] == CODE)
+    if task.code:
+        _set_code(volumes[CODE], task.code)
     else:
-        volumes[CODE]["configMap"] = {"name": task.code}
+        _unmount(pod, container, lambda mount: mount["name"] == CODE)
     if cluster.shared_memory is not None and SHARED_MEMORY in volumes:
         volumes[SHARED_MEMORY]["emptyDir"]["sizeLimit"] = cluster.shared_memory
     for volume in cluster.volumes:
@@ -52,6 +52,15 @@ def set_volumes(
         if volume.sub_path:
             mount["subPath"] = volume.sub_path
         _mount(pod, container, _build_volume(volume, task.claims), mount)
+
+
+def _set_code(volume: Manifest, names: Sequence[str]) -> None:
+    """Name the ConfigMap of the code, or all that have a part of it: their files lie together."""
+    if len(names) == 1:
+        volume["configMap"] = {"name": names[0]}
+        return
+    volume.pop("configMap", None)
+    volume["projected"] = {"sources": [{"configMap": {"name": name}} for name in names]}
 
 
 def _build_volume(volume: Volume, claims: Mapping[str, str]) -> Manifest:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class AgentTask:
-    """One agent, and the objects it needs; `code` is None where the image's code runs.
+    """One agent, and the objects it needs; `code` is empty where the image's code runs.
 
-    `claims` names the claim of each volume that comes from NFS.
+    `code` names the ConfigMaps of the archive's parts, `claims` the claim of each volume that comes
+    from NFS.
     """
 
     name: str
@@ -20,6 +21,6 @@ class AgentTask:
     secret_name: str
     secret_key: str
     supervisor: str
-    code: str | None
+    code: tuple[str, ...]
     claims: Mapping[str, str]
     avoided_nodes: tuple[str, ...] = ()

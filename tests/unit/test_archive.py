@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from deployer.archive import (
-    LARGEST_CODE_BYTES,
+    MOST_PARTS,
+    PART_BYTES,
     build_code_archive,
     build_supervisor_zip,
     list_left_out,
@@ -106,12 +107,13 @@ def test_links_and_programs_stay_what_they_are(tmp_path: Path) -> None:
 
 def test_too_much_code_names_its_biggest_files(tmp_path: Path) -> None:
     write(tmp_path, "train.py")
-    (tmp_path / "weights.pt").write_bytes(os.urandom(LARGEST_CODE_BYTES))
+    (tmp_path / "weights.pt").write_bytes(os.urandom(PART_BYTES * MOST_PARTS))
     with pytest.raises(ConfigError) as caught:
         build_code_archive(tmp_path)
-    assert "and a ConfigMap holds 900 KiB; its biggest files: weights.pt (900 KiB), train" in (
+    assert "10 ConfigMaps hold 9,000 KiB; its biggest files: weights.pt (9,000 KiB), train" in (
         caught.value.message
     )
+    assert "on a volume (`pvc:`)" in caught.value.hint
     assert "`code: image`" in caught.value.hint
 
 
@@ -136,10 +138,17 @@ def run_zip(folder: Path, *words: str, **environment: str) -> subprocess.Complet
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_supervisor_runs_from_its_zip_file_and_enters_the_code(tmp_path: Path) -> None:
+@pytest.mark.parametrize("part_bytes", [1 << 20, 100])
+def test_supervisor_runs_from_its_zip_file_and_enters_the_code(
+    tmp_path: Path, part_bytes: int
+) -> None:
     write(tmp_path / "project", "train.py", "lib/model.py")
     archive = tmp_path / "code.tar.gz"
-    archive.write_bytes(build_code_archive(tmp_path / "project"))
+    code = build_code_archive(tmp_path / "project")
+    parts = [code[start : start + part_bytes] for start in range(0, len(code), part_bytes)]
+    for number, part in enumerate(parts):
+        end = f".{number:02}" if len(parts) > 1 else ""
+        Path(f"{archive}{end}").write_bytes(part)
     answer = run_zip(
         tmp_path,
         "me/proj/sweep",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import random
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,6 +16,7 @@ import pytest
 import yaml
 
 from deployer.__main__ import run
+from deployer.archive import PART_BYTES
 from deployer.cluster_config import ClusterConfig, parse_cluster
 from deployer.errors import ConfigError
 from deployer.manifests import (
@@ -24,8 +26,10 @@ from deployer.manifests import (
     build_secret,
     load_templates,
     owned_paths,
+    read_code_maps,
 )
 from deployer.manifests.templates import find_folder
+from deployer.names import build_hash
 from deployer.plan import build_plan
 from tests.unit.goldens import check_golden
 from tests.unit.profiles import PROFILES, build, build_profile
@@ -227,6 +231,40 @@ def test_other_content_makes_another_config_map() -> None:
         for code in (b"one", b"two", b"one")
     }  # fmt: skip
     assert len(names) == 2
+
+
+def build_with_code(code: bytes) -> tuple[list[Manifest], Manifest]:
+    """Return the ConfigMaps of some code, and the volume that an agent mounts."""
+    plan = build_plan("me/proj/ab12", "http://x", "/", 1)
+    _, *maps, job = build_manifests(
+        plan, ClusterConfig(image="x"), load_templates(), secret_name="s",
+        secret_keys={"ab12-a1": "k"}, supervisor=b"s", code=code,
+    )  # fmt: skip
+    volumes = job["spec"]["template"]["spec"]["volumes"]
+    return maps, next(one for one in volumes if one["name"] == "deployer-code")
+
+
+def test_a_large_archive_lies_in_several_config_maps() -> None:
+    code = random.Random(1).randbytes(2 * PART_BYTES + 7)
+    maps, volume = build_with_code(code)
+    names = [one["metadata"]["name"] for one in maps]
+    assert names == [f"ab12-code-{build_hash(code)}-{n}" for n in range(3)]
+    files = [file for one in maps for file in one["binaryData"]]
+    assert files == [f"code.tar.gz.{n:02}" for n in range(3)]
+    sources = [{"configMap": {"name": name}} for name in names]
+    assert volume == {"name": "deployer-code", "projected": {"sources": sources}}
+
+
+def test_archives_are_read_back_from_config_maps() -> None:
+    small, large = b"first", random.Random(1).randbytes(2 * PART_BYTES + 7)
+    maps, (other, *_) = build_with_code(large)[0], build_with_code(large[::-1])[0]
+    assert read_code_maps(maps[::-1]) == large
+    assert read_code_maps([other, *maps]) == large  # of the other archive two parts are missing
+    for missing in maps:
+        assert read_code_maps([one for one in maps if one is not missing]) is None
+    assert read_code_maps([*build_with_code(small)[0], *maps]) == small
+    assert read_code_maps([*maps, *build_with_code(small)[0]]) == large
+    assert read_code_maps([]) is None
 
 
 def test_a_key_is_in_the_secret_alone() -> None:
