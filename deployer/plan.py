@@ -20,7 +20,8 @@ class AgentPlan:
 class Plan:
     """The agents that shall work on one sweep, in `folder`, talking to `base_url`.
 
-    New ones keep off `avoided_nodes`.
+    New ones keep off `avoided_nodes`. With `own_keys` the server gives each a key of its own, else
+    all share the user's.
     """
 
     sweep_path: str
@@ -28,6 +29,7 @@ class Plan:
     folder: str
     agents: tuple[AgentPlan, ...]
     avoided_nodes: tuple[str, ...] = ()
+    own_keys: bool = True
 
 
 def build_plan(
@@ -40,6 +42,7 @@ def build_plan(
     gpus: Sequence[str] = (),
     environment: Sequence[tuple[str, str]] = (),
     avoided_nodes: Sequence[str] = (),
+    own_keys: bool = True,
 ) -> Plan:
     """Plan `replicas` agents: those in `existing` stay, the rest are named `<sweep id>-a<number>`.
 
@@ -54,7 +57,7 @@ def build_plan(
     names = [*existing, *(next(free) for _ in range(missing))]
     agents = (AgentPlan(name, _deal(name, gpus), tuple(environment)) for name in names)
     ordered = tuple(sorted(agents, key=lambda a: _number(a.name)))
-    return Plan(sweep_path, base_url, folder, ordered, tuple(avoided_nodes))
+    return Plan(sweep_path, base_url, folder, ordered, tuple(avoided_nodes), own_keys)
 
 
 def _deal(name: str, gpus: Sequence[str]) -> tuple[str, ...]:

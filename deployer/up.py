@@ -117,6 +117,7 @@ def _plan(
         gpus=place.list_gpus(),
         environment=ENVIRONMENT if one_run else (),
         avoided_nodes=avoided_nodes,
+        own_keys=server.extended,
     )
 
 

@@ -20,7 +20,7 @@ from deployer.cli.options import (
 )
 from deployer.config import Config, Flags
 from deployer.one_run import ENVIRONMENT, count_agents
-from deployer.plan import Plan, build_plan
+from deployer.plan import build_plan
 from deployer.render import say, show_json, show_yaml
 from deployer.selection import open_sweep
 from deployer.sweep import load_sweep
@@ -93,13 +93,21 @@ def _plan_file(config: Config, expected: int | None, one_run: bool) -> list[obje
     base_url = EMBEDDED_URL if config.embedded else config.wandb
     count = count_agents(expected, choose_bound(config, True)) if one_run else config.replicas
     environment = ENVIRONMENT if one_run else ()
-    planned = build_plan(SWEEP_PATH, base_url, str(config.folder), count, environment=environment)
+    planned = build_plan(
+        SWEEP_PATH,
+        base_url,
+        str(config.folder),
+        count,
+        environment=environment,
+        own_keys=config.embedded,
+    )
     if config.on == "local":
         return [planned]
+    from deployer.cluster.keys import name_keys
     from deployer.cluster_config import load_cluster
     from deployer.manifests import build_manifests, load_inputs
 
-    secret, keys = _name_keys(planned, config)
+    secret, keys = name_keys(planned, [agent.name for agent in planned.agents])
     cluster = load_cluster(config.folder)
     inputs = load_inputs(cluster, config.folder)
     return list(
@@ -113,15 +121,3 @@ def _plan_file(config: Config, expected: int | None, one_run: bool) -> list[obje
             code=inputs.code,
         )
     )
-
-
-def _name_keys(planned: Plan, config: Config) -> tuple[str, dict[str, str]]:
-    """Return the Secret and each agent's key in it: of its own on the embedded backend."""
-    from deployer.cluster.keys import KEYS, WANDB_SECRET, WANDB_SECRET_KEY
-    from deployer.names import build_label, build_name, sweep_id
-
-    names = [agent.name for agent in planned.agents]
-    if not config.embedded:
-        return WANDB_SECRET, dict.fromkeys(names, WANDB_SECRET_KEY)
-    secret = build_name(f"{sweep_id(planned.sweep_path)}-{KEYS}")
-    return secret, {name: build_label(name) for name in names}

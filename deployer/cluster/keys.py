@@ -1,18 +1,17 @@
-"""Where agents' keys lie: in a Secret of their sweep, or in the user's own `wandb-secret`."""
+"""Where agents' keys lie: in the `wandb-secret` that all share, or in a Secret of their sweep."""
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from deployer.cluster.secret import WANDB_SECRET, WANDB_SECRET_KEY, create_secret, decode_key
 from deployer.errors import KubeError
 from deployer.kube import SECRET, Kube, Manifest
 from deployer.manifests import build_secret
 from deployer.names import build_label, build_name, sweep_id
+from deployer.plan import Plan
 
-WANDB_SECRET = "wandb-secret"
-WANDB_SECRET_KEY = "secret"
 KEYS = "keys"
 KEY_COMPONENT = "key"
 
@@ -22,54 +21,78 @@ class KeyPlace:
     """A Secret and the key of each agent in it; `values` is what `write` puts there."""
 
     kube: Kube = field(repr=False)
-    sweep_path: str
+    plan: Plan = field(repr=False)
     name: str
     keys: Mapping[str, str]
     values: Mapping[str, str] = field(repr=False)
 
     def write(self) -> None:
-        """Add the keys to the Secret; those of agents that are at work stay."""
-        if not self.values:
-            return
-        if self.kube.get(SECRET, self.name) is None:
+        """Add the keys to the Secret; those of agents that are at work stay.
+
+        Raises KubeError, and ConfigError if `wandb-secret` has got another key meanwhile.
+        """
+        if self.values and self.name == WANDB_SECRET:
+            create_secret(self.kube, self.values[WANDB_SECRET_KEY], self.plan.base_url)
+        elif self.values:
+            self._add_values()
+
+    def _add_values(self) -> None:
+        if _get_allowed(self.kube, self.name) is None:
+            path = self.plan.sweep_path
             try:
-                self.kube.create(
-                    build_secret(self.name, self.kube.namespace, self.values, self.sweep_path)
-                )
+                self.kube.create(build_secret(self.name, self.kube.namespace, self.values, path))
             except KubeError as error:
                 if error.reason != "AlreadyExists":
                     raise
         self.kube.patch(SECRET, self.name, {"stringData": dict(self.values)})
 
 
-def place_keys(kube: Kube, sweep_path: str, api_keys: Mapping[str, str]) -> KeyPlace:
+def place_keys(kube: Kube, plan: Plan, api_keys: Mapping[str, str]) -> KeyPlace:
     """Decide where the agents' keys shall lie; writes nothing.
 
-    If `wandb-secret` has the very key that all agents shall have, they use it, so that a key that
-    is rotated there reaches them. Keys of their own lie in a Secret of the sweep.
+    Agents that share the user's key read `wandb-secret`, which is made if it does not exist, so
+    that a key that is rotated there reaches them. If it holds another key, or may not be read, and
+    for keys of agents' own, it is a Secret of the sweep.
     """
-    if set(api_keys.values()) == {read_wandb_secret(kube)}:
-        return KeyPlace(
-            kube, sweep_path, WANDB_SECRET, dict.fromkeys(api_keys, WANDB_SECRET_KEY), {}
-        )
-    name = build_name(f"{sweep_id(sweep_path)}-{KEYS}")
-    keys = {agent: build_label(agent) for agent in api_keys}
-    values = {keys[agent]: key for agent, key in api_keys.items()}
-    return KeyPlace(kube, sweep_path, name, keys, values)
+    if not plan.own_keys:
+        [key] = set(api_keys.values())
+        missing = _find_missing(kube, key)
+        if missing is not None:
+            return KeyPlace(kube, plan, *name_keys(plan, api_keys), missing)
+    name, keys = _name_own_keys(plan, api_keys)
+    return KeyPlace(kube, plan, name, keys, {keys[agent]: key for agent, key in api_keys.items()})
 
 
-def read_wandb_secret(kube: Kube) -> str | None:
-    """Return the key in `wandb-secret`; None if there is none or we may not read it."""
+def name_keys(plan: Plan, agents: Iterable[str]) -> tuple[str, dict[str, str]]:
+    """Return the Secret of a plan's agents and each agent's key in it, if nobody is in the way."""
+    if plan.own_keys:
+        return _name_own_keys(plan, agents)
+    return WANDB_SECRET, dict.fromkeys(agents, WANDB_SECRET_KEY)
+
+
+def _name_own_keys(plan: Plan, agents: Iterable[str]) -> tuple[str, dict[str, str]]:
+    name = build_name(f"{sweep_id(plan.sweep_path)}-{KEYS}")
+    return name, {agent: build_label(agent) for agent in agents}
+
+
+def _find_missing(kube: Kube, key: str) -> dict[str, str] | None:
+    """Return what has to be written for `wandb-secret` to hold this key; None if it may not be."""
     try:
         secret = kube.get(SECRET, WANDB_SECRET)
     except KubeError as error:
         if error.status != 403:
             raise
         return None
-    return decode_key(secret) if secret else None
+    if secret is None:
+        return {WANDB_SECRET_KEY: key}
+    return {} if decode_key(secret) == key else None
 
 
-def decode_key(secret: Manifest) -> str | None:
-    """Return the W&B key in a Secret object."""
-    encoded = (secret.get("data") or {}).get(WANDB_SECRET_KEY)
-    return base64.b64decode(encoded).decode(errors="replace").strip() if encoded else None
+def _get_allowed(kube: Kube, name: str) -> Manifest | None:
+    """Return a Secret; None if there is none or we may not read it."""
+    try:
+        return kube.get(SECRET, name)
+    except KubeError as error:
+        if error.status != 403:
+            raise
+        return None

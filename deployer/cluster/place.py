@@ -194,7 +194,7 @@ class KubernetesPlace:
     def _build(
         self, plan: Plan, api_keys: Mapping[str, str]
     ) -> tuple[KeyPlace, tuple[Manifest, ...]]:
-        secret = place_keys(self.kube, plan.sweep_path, api_keys)
+        secret = place_keys(self.kube, plan, api_keys)
         return secret, self._builder.build(plan, list(api_keys), secret.name, secret.keys)
 
     def _create(self, job: Manifest) -> None:

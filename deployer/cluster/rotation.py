@@ -8,9 +8,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from deployer.cluster.keys import KEY_COMPONENT, WANDB_SECRET, WANDB_SECRET_KEY, decode_key
+from deployer.cluster.keys import KEY_COMPONENT
 from deployer.cluster.many import do_all
-from deployer.cluster.secret import BASE_URL_ANNOTATION
+from deployer.cluster.secret import (
+    BASE_URL_ANNOTATION,
+    WANDB_SECRET,
+    WANDB_SECRET_KEY,
+    decode_key,
+)
 from deployer.errors import KubeError
 from deployer.kube import POD, SECRET, Kube, Manifest
 from deployer.names import PREFIX, build_selector
@@ -29,8 +34,8 @@ class Rotation:
 def rotate_secret(kube: Kube, key: str, base_url: str, is_mine: Callable[[str], bool]) -> Rotation:
     """Replace the key in `wandb-secret`, and where a sweep has a copy of it.
 
-    Agents have copies if they began without `wandb-secret`; `is_mine` tells whether such a key is
-    one of the same user's. Raises KubeError if there is nothing to be replaced.
+    Agents have copies if `wandb-secret` held another key when they began; `is_mine` tells whether
+    such a copy is one of the same user's. Raises KubeError if there is nothing to be replaced.
     """
     main = kube.get(SECRET, WANDB_SECRET)
     old = decode_key(main) if main else None

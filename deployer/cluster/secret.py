@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass
 
-from deployer.cluster.keys import WANDB_SECRET, WANDB_SECRET_KEY, decode_key
 from deployer.errors import ConfigError, KubeError
 from deployer.kube import SECRET, Kube, Manifest
 from deployer.manifests import build_secret
 from deployer.names import MANAGED_BY, PREFIX
 
+WANDB_SECRET = "wandb-secret"
+WANDB_SECRET_KEY = "secret"
 BASE_URL_ANNOTATION = f"{PREFIX}/base-url"
 SHOWN_CHARACTERS = 4
 
@@ -93,6 +95,12 @@ def delete_secret(kube: Kube) -> bool:
         )
     kube.delete(SECRET, WANDB_SECRET)
     return True
+
+
+def decode_key(secret: Manifest) -> str | None:
+    """Return the W&B key in a Secret object."""
+    encoded = (secret.get("data") or {}).get(WANDB_SECRET_KEY)
+    return base64.b64decode(encoded).decode(errors="replace").strip() if encoded else None
 
 
 def is_ours(item: Manifest) -> bool:

@@ -16,6 +16,7 @@ import pytest
 from deployer.cluster import KubernetesPlace
 from deployer.config import EMBEDDED
 from deployer.kube import SECRET, Kube
+from deployer.manifests import build_secret
 from deployer.server import Server
 from deployer.wandb_api import Client, SweepPath
 from tests.conftest import FOREIGN_KEY, ServedBackend
@@ -167,7 +168,7 @@ def agents_with(bed: Bed, path: SweepPath, key: str) -> set[str]:
 def test_rotated_key_counts_from_the_next_run_on(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
-    """One agent has a copy of the key, since it began before there was a Secret."""
+    """One agent has a copy of the key, since it began when `wandb-secret` held somebody else's."""
     kubeconfig, data = make_tenant(cluster, namespace), tmp_path / "data"
     with serve_for_pods(cluster, data, "plain") as server:
         bed = make_bed(cluster, namespace, kubeconfig, server, tmp_path / "project")
@@ -180,7 +181,9 @@ def test_rotated_key_counts_from_the_next_run_on(
             return done.stderr
 
         path = bed.create_sweep([0.1, 0.2, 0.3, 0.4])
+        bed.kube.create(build_secret("wandb-secret", namespace, {"secret": FOREIGN_KEY}))
         bed.start(path, 1)
+        bed.kube.delete(SECRET, "wandb-secret")
         run("secret", "create", "--key-stdin", stdin=server.client.key)
         bed.start(path, 2)
         bed.wait_for(lambda: len(agents_with(bed, path, server.client.key)) == 2, "two runs")
