@@ -48,7 +48,7 @@ class Config:
 
     `wandb` is `embedded` or a base URL, `key` its key: empty for embedded, and where there is none,
     which matters only to what contacts the server. `given_replicas` is None where nobody named a
-    number and `replicas` is the default.
+    number and `replicas` is the default; `explicit_on` tells whether somebody named the place.
     A sweep file's entity and project count more than `deployer.yaml`'s and less than the
     environment's, as W&B has it.
     """
@@ -67,6 +67,7 @@ class Config:
     explicit_wandb: bool
     credentials: Credentials = field(repr=False)
     given_replicas: int | None = None
+    explicit_on: bool = False
 
     @property
     def embedded(self) -> bool:
@@ -127,6 +128,7 @@ def load_config(flags: Flags, environment: Mapping[str, str], folder: Path) -> C
         explicit_wandb=explicit,
         credentials=credentials,
         given_replicas=given,
+        explicit_on=bool(flags.on or "on" in values),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from deployer.home import sweeps_folder
@@ -18,7 +18,8 @@ from deployer.home import sweeps_folder
 class SweepRecord:
     """One sweep; `sweep_path` is empty while nobody knows whether the server has made it.
 
-    `server` is `embedded` or a base URL; `created_at` is in seconds since the epoch.
+    `server` is `embedded` or a base URL; `created_at` is in seconds since the epoch. `on` is where
+    its agents were started last, empty before the first.
     """
 
     mutation_id: str
@@ -29,6 +30,7 @@ class SweepRecord:
     file: str
     content_hash: str
     created_at: float
+    on: str = ""
 
 
 def load_records(folder: Path | None = None) -> tuple[SweepRecord, ...]:
@@ -51,6 +53,13 @@ def save_record(record: SweepRecord) -> None:
     draft = path.with_suffix(f".{os.getpid()}.tmp")
     draft.write_text(json.dumps(asdict(record), indent=1) + "\n", encoding="utf-8")
     draft.replace(path)
+
+
+def remember_place(sweep_path: str, on: str) -> None:
+    """Note where a sweep's agents are, so that later commands look for them there."""
+    for record in load_records():
+        if record.sweep_path == sweep_path and record.on != on:
+            save_record(replace(record, on=on))
 
 
 def delete_record(record: SweepRecord) -> None:

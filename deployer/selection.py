@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from deployer.config import EMBEDDED, Config
@@ -54,6 +54,22 @@ def choose_sweep(text: str | None, config: Config, known_paths: Iterable[str] = 
     entity, project, sweep_id = (whole.split("/") if whole else ["", "", *parts])[-3:]
     record = next((r for r in load_records() if r.sweep_path == whole), None) if whole else None
     return Choice(_config_for(record, config), entity, project, sweep_id)
+
+
+def settle_place(text: str | None, config: Config) -> Config:
+    """Return the config with the place where the sweep's agents were started from here last.
+
+    A flag, the environment and `deployer.yaml` count more. Contacts nothing.
+    """
+    if config.explicit_on:
+        return config
+    try:
+        choice = choose_sweep(text, config)
+    except ConfigError:
+        return config  # whoever needs the sweep says what is wrong with it
+    path = f"{choice.entity}/{choice.project}/{choice.sweep_id}"
+    places = [r.on for r in load_records() if r.sweep_path == path and r.on]
+    return replace(config, on=places[0]) if places else config
 
 
 def open_sweep(choice: Choice) -> tuple[Server, SweepPath]:

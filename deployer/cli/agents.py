@@ -20,12 +20,18 @@ from deployer.cli.options import (
     choose_bound,
     find_path,
     pick_sweep,
-    read_config,
+    read_config_of,
 )
-from deployer.cli.starting import say_before_start, say_what_begins_later, want_one_run
+from deployer.cli.starting import (
+    check_reach,
+    say_before_start,
+    say_what_begins_later,
+    want_one_run,
+)
 from deployer.cli.waiting import tell_who_lasts
 from deployer.config import Config, Flags
 from deployer.errors import WandbError
+from deployer.records import remember_place
 from deployer.render import say
 from deployer.selection import open_sweep
 from deployer.up import (
@@ -63,7 +69,7 @@ def up(
     Without a number, as many as `sweep pause --release` ended. A sweep that has ended needs none.
     """
     check_output(output)
-    config = read_config(Flags(wandb=wandb, replicas=replicas, on=on))
+    config = read_config_of(sweep, Flags(wandb=wandb, replicas=replicas, on=on))
     _start(config, sweep, output, one_run_per_job)
 
 
@@ -77,7 +83,7 @@ def list_(
 ) -> None:
     """List a sweep's agents: state, current run, GPU."""
     check_output(output)
-    config = read_config(Flags(wandb=wandb, on=on))
+    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     place = open_place(config.on)
     path = None if all_ else str(find_path(sweep, config))
     show_agents(place.list_agents(path), output, time.time())
@@ -93,7 +99,7 @@ def scale(
 ) -> None:
     """Start or drain agents until N stay; idle ones go first, busy ones end their run."""
     check_output(output)
-    config = read_config(Flags(wandb=wandb, replicas=replicas, on=on))
+    config = read_config_of(sweep, Flags(wandb=wandb, replicas=replicas, on=on))
     place = open_place(config.on)
     path = find_path(sweep, config)
     leaving = scale_down(place, path, replicas, _read_runs(config, path))
@@ -114,7 +120,7 @@ def drain(
 ) -> None:
     """Let each agent's current run end, then let the agent leave."""
     check_output(output)
-    config = read_config(Flags(wandb=wandb, on=on))
+    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     place = open_place(config.on)
     path = find_path(sweep, config)
     place.drain(check_names(place, path, names))
@@ -134,7 +140,7 @@ def down(
 ) -> None:
     """Interrupt a sweep's agents; their runs are handed out again to the next ones."""
     check_output(output)
-    config = read_config(Flags(wandb=wandb, on=on))
+    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     place = open_place(config.on)
     path = find_path(sweep, config)
     with tell_who_lasts(place, str(path)):
@@ -151,6 +157,7 @@ def _start(config: Config, sweep: str | None, output: str, one_run: bool = False
     if info.ended:
         say(f"{path} is {info.state}: no agent is started. What is missing: deployer heal {path}")
     else:
+        check_reach(config.on, server.url)
         one_run = want_one_run(place, path, one_run)
         bound = choose_bound(config, one_run)
         for warn in (warn_about_code, *([warn_about_deadline] if one_run else [])):
@@ -158,6 +165,7 @@ def _start(config: Config, sweep: str | None, output: str, one_run: bool = False
                 say(f"warning: {warning}")
         plan = plan_agents(server, place, path, bound, config.folder, one_run=one_run)
         say_before_start(server, info, len(plan.agents))
+        remember_place(str(path), config.on)
         apply_plan(server, place, plan)
         if one_run:
             say_what_begins_later(server, path, len(plan.agents))

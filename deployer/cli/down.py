@@ -14,10 +14,10 @@ from deployer.cli.options import (
     WandbOption,
     check_output,
     pick_sweep,
-    read_config,
+    read_config_of,
 )
 from deployer.cli.waiting import tell_who_lasts
-from deployer.config import EMBEDDED, Flags
+from deployer.config import EMBEDDED, Config, Flags
 from deployer.errors import ConfigError
 from deployer.home import backend_folder
 from deployer.records import delete_record, load_records
@@ -49,19 +49,29 @@ def down(
     check_output(output)
     if delete_data and not all_:
         raise ConfigError("--delete-data", "deletes every result", "say --all too if you mean it")
-    config = read_config(Flags(wandb=wandb, on=on))
-    place = open_place(config.on)
+    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     if all_:
-        with tell_who_lasts(place, None):
-            ended = end_agents(place, None)
-        show_ended("every sweep", ended, output)
+        _end_everywhere(config, output)
         _end_backend(delete_data)
         return
+    place = open_place(config.on)
     choice = pick_sweep(sweep, config)
     path = str(choice.path() if choice.complete else open_sweep(choice)[1])
     with tell_who_lasts(place, path):
         ended = end_agents(place, path)
     show_ended(path, ended, output)
+
+
+def _end_everywhere(config: Config, output: str) -> None:
+    """End every sweep's agents in the place that was named, else wherever some were started."""
+    places = {config.on}
+    if not config.explicit_on:
+        places |= {record.on for record in load_records(config.folder) if record.on}
+    ended: list[str] = []
+    for place in map(open_place, sorted(places)):
+        with tell_who_lasts(place, None):
+            ended += end_agents(place, None)
+    show_ended("every sweep", ended, output)
 
 
 def _end_backend(delete_data: bool) -> None:

@@ -14,10 +14,12 @@ from deployer.cli.options import (
     WandbOption,
     check_output,
     pick_sweep,
-    read_config,
+    read_config_of,
 )
+from deployer.cli.starting import check_reach
 from deployer.config import Config, Flags
 from deployer.healing import Healing, heal_sweep
+from deployer.records import remember_place
 from deployer.render import say, show_json
 from deployer.selection import open_sweep
 from deployer.server import Server
@@ -43,7 +45,7 @@ def heal(
     Without --replicas it says which command starts the agents.
     """
     check_output(output)
-    config = read_config(Flags(wandb=wandb, on=on))
+    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     server, path = open_sweep(pick_sweep(sweep, config))
     say(f"using {server.describe()}")
     healing = heal_sweep(server, path, retries)
@@ -52,7 +54,9 @@ def heal(
     if going and replicas:
         _start(config, server, healing.sweep_path, replicas)
     elif going:
-        say(f"agents that run them: deployer agents up {healing.sweep_path} --replicas N")
+        where = "" if config.on == "local" else f" --on {config.on}"
+        said = f"deployer agents up {healing.sweep_path} --replicas N{where}"
+        say(f"agents that run them: {said}")
     if going:
         say(f"follow: deployer watch {healing.sweep_path}")
     if output == "json":
@@ -76,7 +80,9 @@ def _describe(path: SweepPath, healing: Healing) -> str:
 
 
 def _start(config: Config, server: Server, path: SweepPath, replicas: int) -> None:
+    check_reach(config.on, server.url)
     place = open_place(config.on)
     plan = plan_agents(server, place, path, replicas, config.folder)
+    remember_place(str(path), config.on)
     agents = apply_plan(server, place, plan)
     say(f"{len(agents)} agent{'' if len(agents) == 1 else 's'} at work")

@@ -16,7 +16,7 @@ from deployer.cli.options import (
     check_output,
     find_path,
     pick_sweep,
-    read_config,
+    read_config_of,
 )
 from deployer.config import Config, Flags
 from deployer.errors import ConfigError
@@ -45,7 +45,7 @@ def logs(
     check_output(output)
     if run and agent:
         raise ConfigError("--run", "does not go together with --agent", "leave one of them out")
-    config = read_config(Flags(wandb=wandb, on=on))
+    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     whose = "run" if run else "agent"
     lines = _read_run(config, sweep, run, follow) if run else _read(config, sweep, agent, follow)
     for name, line in lines:

@@ -11,7 +11,7 @@ import typer
 
 from deployer.config import Config, Flags, load_config
 from deployer.errors import ConfigError
-from deployer.selection import Choice, choose_sweep, open_sweep
+from deployer.selection import Choice, choose_sweep, open_sweep, settle_place
 from deployer.up import open_place
 from deployer.wandb_api import SweepPath
 
@@ -31,7 +31,12 @@ WandbOption = Annotated[
 EntityOption = Annotated[str | None, typer.Option("--entity", help="Whose sweep: user or team.")]
 ProjectOption = Annotated[str | None, typer.Option("--project", help="The sweep's project.")]
 OnOption = Annotated[
-    str | None, typer.Option("--on", envvar="DEPLOYER_ON", help="local or kubernetes.")
+    str | None,
+    typer.Option(
+        "--on",
+        envvar="DEPLOYER_ON",
+        help="local or kubernetes; left out: where the sweep's agents were started, else local.",
+    ),
 ]
 ReplicasOption = Annotated[
     int | None,
@@ -67,6 +72,11 @@ RankingOption = Annotated[str, typer.Option("--output", "-o", help="table, json 
 def read_config(flags: Flags) -> Config:
     """Return the config for the current folder: flags, environment and `deployer.yaml`."""
     return load_config(flags, os.environ, Path.cwd())
+
+
+def read_config_of(sweep: str | None, flags: Flags) -> Config:
+    """Return the config for a sweep that is there: its agents are where they were started."""
+    return settle_place(sweep, read_config(flags))
 
 
 def pick_sweep(text: str | None, config: Config) -> Choice:

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from deployer.errors import ConfigError
 from deployer.one_run import takes_one_run
 from deployer.place import Agent, Place
 from deployer.render import say
 from deployer.server import NOT_GUARANTEED, Server
 from deployer.up import get_left, warn_about_many
 from deployer.wandb_api import SweepInfo, SweepPath
+from deployer.wandb_api.client import is_loopback
+
+
+def check_reach(on: str, base_url: str) -> None:
+    """Refuse agents in a cluster for a server on this machine's own address; raises ConfigError."""
+    if on == "local" or not is_loopback(base_url):
+        return
+    raise ConfigError(
+        "--on",
+        f"pods in a cluster do not reach {base_url}, an address of this machine alone",
+        "deployer backend down; deployer backend serve --host ADDRESS, one that pods reach",
+    )
 
 
 def say_before_start(server: Server, sweep: SweepInfo, agents: int) -> None:

@@ -21,6 +21,7 @@ from deployer.cli.options import (
     check_output,
     pick_sweep,
     read_config,
+    read_config_of,
 )
 from deployer.cli.starting import count_agents, say_held, say_released
 from deployer.cli.waiting import tell_who_lasts
@@ -135,7 +136,7 @@ def pause(
     output: OutputOption = "table",
 ) -> None:
     """Hand out no more runs; those under way end, and agents wait for the sweep to go on."""
-    config = read_config(Flags(wandb=wandb, on=on))
+    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     server, path = _steer(sweep, config, "PAUSED", output)
     place = open_place(config.on)
     agents = [agent for agent in place.list_agents(str(path)) if agent.alive]
@@ -156,7 +157,7 @@ def resume(
     output: OutputOption = "table",
 ) -> None:
     """Hand out runs again after a pause; agents that were released are to be started again."""
-    config = read_config(Flags(wandb=wandb, on=on))
+    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     _, path = _steer(sweep, config, "RUNNING", output)
     if released := open_place(config.on).count_released(str(path)):
         say(f"{count_agents(released)} were released: deployer agents up {path}")

@@ -27,6 +27,7 @@ from deployer.cli.options import (
     read_config,
 )
 from deployer.cli.starting import (
+    check_reach,
     count_agents,
     say_before_start,
     say_what_begins_later,
@@ -35,7 +36,9 @@ from deployer.cli.starting import (
 from deployer.config import Config, Flags
 from deployer.making import Draws, make_sweep
 from deployer.place import Agent
+from deployer.records import remember_place
 from deployer.render import say, show_json
+from deployer.selection import settle_place
 from deployer.server import NOT_GUARANTEED, Server, connect
 from deployer.sweep import Sweep, load_sweep
 from deployer.up import (
@@ -79,6 +82,7 @@ def up(
     server, sweep, path = _make(
         file, config, run_cap=run_cap, draws=Draws(seed, retries), continued=not new
     )
+    config = settle_place(str(path), config)
     place = open_place(config.on)
     one_run = want_one_run(place, path, one_run_per_job)
     bound = choose_bound(config, one_run)
@@ -86,6 +90,7 @@ def up(
     if one_run and (warning := warn_about_deadline(config.on, config.folder)):
         say(f"warning: {warning}")
     say_before_start(server, get_sweep(server.client, path), len(plan.agents))
+    remember_place(str(path), config.on)
     agents = apply_plan(server, place, plan)
     if detach:
         _say_how_to_come_back(path, agents, output)
@@ -115,6 +120,7 @@ def _make(
     if warning := warn_about_code(config.on, config.folder):
         say(f"warning: {warning}")
     server = connect(config)
+    check_reach(config.on, server.url)
     say(f"using {server.describe()}")
     if not server.extended:
         say(NOT_GUARANTEED)

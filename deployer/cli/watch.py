@@ -14,7 +14,7 @@ from deployer.cli.options import (
     WandbOption,
     check_output,
     pick_sweep,
-    read_config,
+    read_config_of,
 )
 from deployer.config import Flags
 from deployer.selection import open_sweep
@@ -36,7 +36,7 @@ def watch(
 ) -> None:
     """Show a sweep live until it is over, then its ranking; exit codes as for up."""
     check_output(output)
-    config = read_config(Flags(wandb=wandb, on=on))
+    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     server, path = open_sweep(pick_sweep(sweep, config))
     place = open_place(config.on)
     follow(

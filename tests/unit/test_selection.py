@@ -8,8 +8,14 @@ import pytest
 
 from deployer.config import Config, Flags, load_config
 from deployer.errors import ConfigError
-from deployer.records import SweepRecord, delete_record, load_records, save_record
-from deployer.selection import choose_sweep
+from deployer.records import (
+    SweepRecord,
+    delete_record,
+    load_records,
+    remember_place,
+    save_record,
+)
+from deployer.selection import choose_sweep, settle_place
 
 KEY = "k" * 40
 
@@ -90,3 +96,14 @@ def test_records_come_newest_first_and_survive_a_broken_neighbour(tmp_path: Path
     delete_record(second)
     delete_record(second)
     assert load_records(tmp_path) == (first,)
+
+
+def test_agents_are_looked_for_where_they_were_started(tmp_path: Path) -> None:
+    record("e/p/here", tmp_path, 1.0)
+    record("e/p/there", tmp_path, 2.0)
+    remember_place("e/p/there", "kubernetes")
+    config = make_config(tmp_path)
+    places = [settle_place(text, config).on for text in (None, "there", "here", "e/p/unknown")]
+    assert places == ["kubernetes", "kubernetes", "local", "local"]
+    (tmp_path / "deployer.yaml").write_text("on: local\n")
+    assert settle_place("there", make_config(tmp_path)).on == "local"
