@@ -35,9 +35,10 @@ def explain_waiting(job: Manifest, pod: Manifest | None, causes: Mapping[str, st
     if find_condition(job, "Suspended"):
         return f"suspended: {(find_condition(job, 'Suspended') or {}).get('message', '')}"
     if pod is None or pod["status"].get("phase") in ("Succeeded", "Failed"):
-        before = f"{explain_pod_end(pod)}; " if pod else ""
         cause = causes.get(job["metadata"]["name"], "")
-        return f"{before}{cause}" if cause else before and f"{before}is started again"
+        if pod is None:
+            return cause
+        return "; ".join(filter(None, (explain_pod_end(pod), cause or "is started again")))
     unscheduled = find_condition(pod, "PodScheduled", "False")
     if unscheduled:
         return f"{unscheduled.get('reason', '')}: {unscheduled.get('message', '')}"

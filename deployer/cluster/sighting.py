@@ -19,6 +19,7 @@ from deployer.place import Agent, AgentState
 Manifest = Mapping[str, Any]
 
 DRAIN_ANNOTATION = f"{PREFIX}/drain"
+DRAINED = "drained"  # as a supervisor says it
 ENDED_PHASES = ("Succeeded", "Failed")
 # A kubelet that lives says within seconds after the grace time that a pod has ended.
 LOST_SECONDS = 15.0
@@ -207,7 +208,9 @@ def _explain(sighting: Sighting, state: AgentState, causes: Mapping[str, str]) -
     if state == "lost":
         return f"node {node_of(sighting.living_pods[0])} does not answer"
     if state == "ended" and job is not None:
-        return explain_ending(job, pod)
+        # The kubelet keeps last words of a pod that failed only.
+        drained = sighting.draining and _exit_code(sighting) == 0
+        return explain_ending(job, pod) or (DRAINED if drained else "")
     if state == "starting" and job is not None:
         return explain_waiting(job, pod, causes)
     if state in ("running", "draining") and pod is not None:

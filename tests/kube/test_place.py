@@ -91,6 +91,8 @@ def test_scale_drain_and_stop(bed: Bed) -> None:
     assert bed.place.stop([third]) == [third]
     assert [agent.name for agent in bed.place.list_agents(str(path))] == [first, second]
     bed.wait_for(lambda: bed.states(path) == ["ended", "ended"], "the end of the others")
+    reasons = [agent.reason for agent in bed.place.list_agents(str(path))]
+    assert reasons == ["", "drained"]  # a watcher leaves the second one away
     assert bed.results(path).coverage.sentence().startswith("3/3")
     assert list(bed.place.stop([first, second])) == []
     bed.place.forget(str(path))

@@ -143,6 +143,13 @@ def test_drain_stop_and_restarts() -> None:
     [sighting] = group_objects([draining], [second, first])
     agent = build_agent(sighting, {}, NOW)
     assert (agent.state, agent.restarts) == ("draining", 1)
+    ended = {"phase": "Succeeded", **container(terminated={"exitCode": 0})}
+    [sighting] = group_objects([draining], [build_object("Pod", ended)])
+    assert build_agent(sighting, {}, NOW).reason == "is started again"
+    left = build_object("Job", condition("Complete"), annotations=wish)
+    [sighting] = group_objects([left], [build_object("Pod", ended)])
+    agent = build_agent(sighting, {}, NOW)
+    assert (agent.state, agent.exit_code, agent.reason) == ("ended", 0, "drained")
     going = build_object("Job", {}, deletionTimestamp="2026-01-01T00:06:00Z")
     [sighting] = group_objects([going], [])
     assert build_agent(sighting, {}, NOW).state == "stopping"
