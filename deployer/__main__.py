@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
@@ -20,6 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a narrow encoding costs a line, not a failure
+    logging.getLogger().addHandler(logging.NullHandler())  # clients' own words; ours are errors
     sys.exit(run(words))
 
 

@@ -44,6 +44,18 @@ def build_status_line(status: Status, now: float) -> str:
     return ", ".join(parts)
 
 
+def build_reason_lines(status: Status) -> list[str]:
+    """Say why agents have not started or do not answer: one line for each reason."""
+    names: dict[tuple[str, str], list[str]] = {}
+    for agent in status.agents:
+        if agent.reason and agent.state != "ended":
+            names.setdefault((agent.state, agent.reason), []).append(agent.name)
+    return [
+        f"{first}{f' and {len(rest)} more' if rest else ''} {state}: {reason}"
+        for (state, reason), (first, *rest) in names.items()
+    ]
+
+
 def build_live_view(status: Status, now: float) -> RenderableType:
     """Return the view that stays on the terminal: one line, then a line for each agent."""
     from rich.box import SIMPLE_HEAD

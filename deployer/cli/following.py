@@ -12,6 +12,7 @@ from deployer.healing import get_whole_snapshot
 from deployer.one_run import count_wanted
 from deployer.place import Place
 from deployer.render import open_live, say, show, show_json
+from deployer.replacing import HANDING_OUT
 from deployer.results import Results, build_results
 from deployer.run_output import get_run_tail
 from deployer.server import Server
@@ -20,6 +21,7 @@ from deployer.views import (
     build_breaker_lines,
     build_failure_line,
     build_live_view,
+    build_reason_lines,
     build_status_line,
     build_summary_lines,
     results_to_plain,
@@ -75,8 +77,15 @@ def report(
         reason = f"stopped, since {results.stop_reason}: " if results.stop_reason else ""
         raise SweepFailed(
             f"{path}: {reason}{results.coverage.sentence()}",
-            f"deployer agents logs {path}" if results.failures else f"deployer heal {path}",
+            f"deployer {_choose_next(results)} {path}",
         )
+
+
+def _choose_next(results: Results) -> str:
+    """Return the command that looks into what failed, or runs what is missing."""
+    if results.failures:
+        return "agents logs"
+    return "agents up" if results.state in HANDING_OUT else "heal"
 
 
 def show_outcome(
@@ -133,6 +142,7 @@ def _show(statuses: Iterator[Status], plain: bool) -> Status:
     started = time.time()
     last: Status | None = None
     shown = ""
+    told: list[str] = []
     with open_live(plain) as live:
         for last in statuses:
             now = time.time()
@@ -141,7 +151,11 @@ def _show(statuses: Iterator[Status], plain: bool) -> Status:
                 live.update(build_live_view(last, now), refresh=True)
             elif line != shown:
                 say(f"{_clock(now - started)}  {line}")
-            shown = line
+            reasons = build_reason_lines(last) if live is None else []
+            for reason in reasons:
+                if reason not in told:
+                    say(f"       {reason}")
+            shown, told = line, reasons
     assert last is not None  # the first status is always yielded
     return last
 

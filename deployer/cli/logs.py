@@ -75,6 +75,9 @@ def _read(
     if lost:
         server, path = open_sweep(pick_sweep(sweep, config))
         yield from read_lost_output(server.client, path, lost)
+    for agent in place.list_agents(str(path)):
+        if agent.name in names and agent.state == "starting" and agent.reason:
+            say(f"{agent.name} has not started: {agent.reason}")
     yield from place.log_lines(names, follow)
 
 

@@ -79,11 +79,13 @@ def up(
     """
     check_output(output)
     config = read_config(Flags(wandb, entity, project, replicas, on))
+    place = open_place(config.on)
+    place.list_agents()  # what forbids it is said before there is a sweep
     server, sweep, path = _make(
         file, config, run_cap=run_cap, draws=Draws(seed, retries), continued=not new
     )
     config = settle_place(str(path), config)
-    place = open_place(config.on)
+    place = open_place(config.on)  # a sweep that goes on may have its agents elsewhere
     one_run = want_one_run(place, path, one_run_per_job)
     bound = choose_bound(config, one_run)
     plan = plan_agents(server, place, path, bound, config.folder, one_run=one_run)
@@ -135,7 +137,9 @@ def _make(
 
 
 def _say_how_to_come_back(path: SweepPath, agents: Sequence[Agent], output: str) -> None:
-    say(f"{count_agents(len(agents))} at work")
+    starting = sum(agent.state == "starting" for agent in agents)
+    state = f", {starting} of them starting" if starting else " at work"
+    say(f"{count_agents(len(agents))}{state}")
     say(f"come back: deployer watch {path}")
     if output == "json":
         show_json({"sweep": str(path), "agents": [agent.name for agent in agents]})

@@ -48,6 +48,7 @@ REFUSALS: tuple[tuple[str, str], ...] = (
     ("exceeded quota", "kubectl describe resourcequota{namespace}{context}"),
     ("failed quota", "kubectl describe resourcequota{namespace}{context}"),
     ("violates PodSecurity", "kubectl get namespace{namespace} --show-labels{context}"),
+    ('namespaces "', "kubectl create namespace {name}{context}"),
     ("being terminated", "kubectl get namespace{namespace}{context}"),
     ("field is immutable", "deployer down, then the command again"),
 )
@@ -102,6 +103,7 @@ class Attempt:
             verb=self.verb.replace("read", "get"),
             plural=f"{self.kind.plural}.{self.kind.group}".rstrip("."),
             namespace=f" -n {self.namespace}",
+            name=self.namespace,
             context=f" --context {self.context}" if self.context else "",
         )
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from deployer.place import Agent
 from deployer.render import to_plain
 from deployer.results import Results, build_results
 from deployer.views import (
     build_breaker_lines,
     build_failure_line,
     build_ranking,
+    build_reason_lines,
     build_summary_lines,
     results_to_plain,
 )
 from deployer.wandb_api import Attempt, RunInfo, SweepInfo, SweepPath
+from deployer.watch import summarise_status
 
 CONFIG = {
     "method": "grid",
@@ -91,4 +94,19 @@ def test_a_stopped_sweep_shows_what_its_first_failing_run_printed() -> None:
         "failed: bad with exit code 7 (lr=2)",
         "  | one",
         "  | two",
+    ]
+
+
+def test_plain_lines_say_once_why_agents_do_not_start() -> None:
+    info = SweepInfo(SweepPath("e", "p", "s"), "n", "t", "RUNNING", CONFIG, 2, 2, None)
+    agents = [
+        Agent("a1", "e/p/s", "starting", 0.0, reason="Unschedulable: no GPU"),
+        Agent("a2", "e/p/s", "running", 0.0),
+        Agent("a3", "e/p/s", "starting", 0.0, reason="Unschedulable: no GPU"),
+        Agent("a4", "e/p/s", "starting", 0.0, reason="ImagePullBackOff"),
+        Agent("a5", "e/p/s", "ended", 0.0, reason="drained"),
+    ]
+    assert build_reason_lines(summarise_status(info, [], agents, 0, None, 1.0)) == [
+        "a1 and 1 more starting: Unschedulable: no GPU",
+        "a4 starting: ImagePullBackOff",
     ]
