@@ -116,7 +116,9 @@ def judge_state(sighting: Sighting, now: float) -> AgentState:
         return "stopping"
     if sighting.ended:
         return "ended"
-    if pod is None or pod["status"].get("phase") in (*ENDED_PHASES, "Pending", None):
+    if pod is not None and pod["status"].get("phase") == "Succeeded":
+        return "stopping"  # its Job is Complete in a moment, and makes no other
+    if pod is None or pod["status"].get("phase") in ("Failed", "Pending", None):
         return "starting"
     if pod["metadata"].get("deletionTimestamp"):
         return "stopping"

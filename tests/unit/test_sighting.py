@@ -145,6 +145,8 @@ def test_drain_stop_and_restarts() -> None:
     assert (agent.state, agent.restarts) == ("draining", 1)
     ended = {"phase": "Succeeded", **container(terminated={"exitCode": 0})}
     [sighting] = group_objects([draining], [build_object("Pod", ended)])
+    assert build_agent(sighting, {}, NOW).state == "stopping"
+    [sighting] = group_objects([draining], [build_object("Pod", {"phase": "Failed"})])
     assert build_agent(sighting, {}, NOW).reason == "is started again"
     left = build_object("Job", condition("Complete"), annotations=wish)
     [sighting] = group_objects([left], [build_object("Pod", ended)])
