@@ -1,4 +1,4 @@
-"""Which run an agent has now, where only the server knows; pure."""
+"""What only the server knows of an agent: its run, and whether it was heard of; pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from dataclasses import replace
 from deployer.place import Agent
 from deployer.results import ACTIVE_STATES
 from deployer.wandb_api import RunInfo
+
+# An agent asks the server within seconds; its Job, from which we count, may wait for its image.
+UNHEARD_SECONDS = 30.0
+UNHEARD = "has not reached the server yet; deployer agents logs says more"
 
 
 def join_runs(agents: Sequence[Agent], runs: Sequence[RunInfo]) -> tuple[Agent, ...]:
@@ -23,6 +27,21 @@ def join_runs(agents: Sequence[Agent], runs: Sequence[RunInfo]) -> tuple[Agent, 
     return tuple(
         replace(agent, run_id=agent.run_id or open_attempts.get(agent.name))
         if agent.alive
+        else agent
+        for agent in agents
+    )
+
+
+def note_unheard(agents: Sequence[Agent], heard: bool, now: float) -> tuple[Agent, ...]:
+    """Say of agents that run for a while that the server has not heard of any agent yet.
+
+    `heard` tells whether it has; `now` is in seconds since the epoch.
+    """
+    return tuple(
+        replace(agent, reason=UNHEARD)
+        if not (heard or agent.run_id or agent.reason)
+        and agent.state == "running"
+        and now - agent.started_at > UNHEARD_SECONDS
         else agent
         for agent in agents
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from deployer.errors import KubeError, WandbError, WatchTimeout
 from deployer.guarding import find_twins, is_overshooting
-from deployer.joining import join_runs
+from deployer.joining import join_runs, note_unheard
 from deployer.place import Agent, Place
 from deployer.results import ACTIVE_STATES, Results, Row, build_results, run_seconds
 from deployer.wandb_api import AgentInfo, Client, RunInfo, Snapshot, SweepInfo, SweepPath
@@ -188,6 +188,7 @@ def get_status(
     """
     snapshot: Snapshot = read_snapshot(client, path)
     agents = join_runs(place.list_agents(str(path)), snapshot.runs)
+    agents = note_unheard(agents, bool(snapshot.agents or snapshot.runs), now)
     others = count_other_agents(snapshot.agents, {*ours, *(agent.name for agent in agents)}, now)
     return summarise_status(snapshot.sweep, snapshot.runs, agents, others, expected, now)
 
