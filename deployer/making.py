@@ -76,6 +76,7 @@ def make_sweep(
     if continued:
         for record in earlier:
             if record.sweep_path and (path := _continue(server, record)):
+                save_record(replace(record, continued_at=now))
                 return MadeSweep(path, created=False)
     cut_off = next((r for r in earlier if not r.sweep_path), None)
     entity = config.entity_for(sweep.entity, server.viewer.entity)

@@ -18,8 +18,8 @@ from deployer.home import sweeps_folder
 class SweepRecord:
     """One sweep; `sweep_path` is empty while nobody knows whether the server has made it.
 
-    `server` is `embedded` or a base URL; `created_at` is in seconds since the epoch. `on` is where
-    its agents were started last, empty before the first.
+    `server` is `embedded` or a base URL; `created_at`, and `continued_at` if `up` went on with it,
+    are in seconds since the epoch. `on` is where its agents were started last, empty before that.
     """
 
     mutation_id: str
@@ -31,10 +31,11 @@ class SweepRecord:
     content_hash: str
     created_at: float
     on: str = ""
+    continued_at: float = 0.0
 
 
 def load_records(folder: Path | None = None) -> tuple[SweepRecord, ...]:
-    """Return the records of one project folder, or of all, newest first."""
+    """Return the records of one project folder, or of all, that of the last `up` first."""
     found = []
     for path in sweeps_folder().glob("*.json"):
         try:
@@ -42,7 +43,7 @@ def load_records(folder: Path | None = None) -> tuple[SweepRecord, ...]:
         except (OSError, ValueError, TypeError):
             continue  # half-written or of another version: it only means a path must be named
     kept = [r for r in found if folder is None or r.folder == str(folder)]
-    return tuple(sorted(kept, key=lambda r: r.created_at, reverse=True))
+    return tuple(sorted(kept, key=lambda r: max(r.created_at, r.continued_at), reverse=True))
 
 
 def save_record(record: SweepRecord) -> None:

@@ -73,8 +73,13 @@ def test_the_same_content_goes_on_and_other_content_does_not(
     assert make(server, config).path == first.path
     assert make(server, config, continued=False).path != first.path
     (config.folder / "grid.yaml").write_text(GRID.replace("[1, 2]", "[1, 3]"))
-    assert make(server, config).created
+    second = make(server, config, now=1.0)
+    assert second.created
     assert count(server, config) == 3
+    assert load_records(config.folder)[0].sweep_path == str(second.path)
+    (config.folder / "grid.yaml").write_text(GRID)
+    continued = make(server, config, now=2.0)
+    assert load_records(config.folder)[0].sweep_path == str(continued.path)
 
 
 def test_a_paused_sweep_goes_on_and_an_ended_one_does_not(server: Server, config: Config) -> None:
