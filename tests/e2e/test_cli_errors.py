@@ -166,20 +166,6 @@ def test_retries_are_refused_where_there_are_none(
     ]
 
 
-def test_pods_do_not_reach_this_machines_own_address(
-    project: Project, backend: ServedBackend
-) -> None:
-    project.write_grid()
-    project.write("deployer.yaml", "kubernetes: {image: a}\n")
-    words = ("up", "grid.yaml", "--on", "kubernetes")
-    assert fail(project, *words, code=2, **backend.environment)[-2:] == [
-        f"error: --on: pods in a cluster do not reach {backend.url}, an address of this machine "
-        "alone",
-        "hint: deployer backend down; deployer backend serve --host ADDRESS, one that pods reach",
-    ]
-    assert fail(project, "results", code=2)[0].startswith("error: SWEEP: no sweep was made")
-
-
 def test_doubled_and_missing_steps_end_with_3(
     project: Project, plain_backend: ServedBackend
 ) -> None:
