@@ -50,6 +50,9 @@ class Place(Protocol):
     def list_gpus(self) -> Sequence[str]:
         """Return the GPUs that a plan deals out; none where a scheduler does it."""
 
+    def check(self, plan: Plan) -> None:
+        """Ask whether the place would take the plan's agents; raises what forbids it."""
+
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
         """Start the plan's agents that are not alive yet; `api_keys` maps agent name to key."""
 

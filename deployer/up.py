@@ -65,6 +65,17 @@ def plan_agents(
     return _plan(server, place, path, agents, replicas, str(folder), one_run=one_run)
 
 
+def plan_draft(server: Server, folder: Path) -> Plan:
+    """Plan an agent of a sweep that is not there yet, to ask whether a place would take it."""
+    return build_plan(
+        sweep_path=str(SweepPath(server.viewer.entity, "project", "draft")),
+        base_url=server.url,
+        folder=str(folder),
+        replicas=1,
+        own_keys=server.extended,
+    )
+
+
 def plan_replacement(
     server: Server,
     place: Place,

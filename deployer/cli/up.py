@@ -35,7 +35,7 @@ from deployer.cli.starting import (
 )
 from deployer.config import Config, Flags
 from deployer.making import Draws, make_sweep
-from deployer.place import Agent
+from deployer.place import Agent, Place
 from deployer.records import remember_place
 from deployer.render import say, show_json
 from deployer.selection import settle_place
@@ -45,6 +45,7 @@ from deployer.up import (
     apply_plan,
     open_place,
     plan_agents,
+    plan_draft,
     warn_about_code,
     warn_about_deadline,
     warn_about_program,
@@ -80,9 +81,8 @@ def up(
     check_output(output)
     config = read_config(Flags(wandb, entity, project, replicas, on))
     place = open_place(config.on)
-    place.list_agents()  # what forbids it is said before there is a sweep
     server, sweep, path = _make(
-        file, config, run_cap=run_cap, draws=Draws(seed, retries), continued=not new
+        file, config, place, run_cap=run_cap, draws=Draws(seed, retries), continued=not new
     )
     config = settle_place(str(path), config)
     place = open_place(config.on)  # a sweep that goes on may have its agents elsewhere
@@ -113,7 +113,7 @@ def up(
 
 
 def _make(
-    file: Path, config: Config, *, run_cap: int | None, draws: Draws, continued: bool
+    file: Path, config: Config, place: Place, *, run_cap: int | None, draws: Draws, continued: bool
 ) -> tuple[Server, Sweep, SweepPath]:
     """Read the file, connect, make or continue the sweep, and say each in one line."""
     sweep = load_sweep(file, run_cap)
@@ -123,6 +123,7 @@ def _make(
         say(f"warning: {warning}")
     server = connect(config)
     check_reach(config.on, server.url)
+    place.check(plan_draft(server, config.folder))
     say(f"using {server.describe()}")
     if not server.extended:
         say(NOT_GUARANTEED)

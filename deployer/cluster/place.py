@@ -72,6 +72,15 @@ class KubernetesPlace:
         """Return nothing: the scheduler deals GPUs out."""
         return ()
 
+    def check(self, plan: Plan) -> None:
+        """Ask the cluster, by a dry run, whether it would take the plan's first agent.
+
+        Raises ConfigError, KubeError.
+        """
+        self._look(plan.sweep_path)  # who may not list agents cannot have any
+        manifests = self.build_manifests(plan, {plan.agents[0].name: ""})
+        check_admission(self.kube, next(one for one in manifests if kind_of(one) == JOB))
+
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
         """Start the plan's agents that are not alive yet; `api_keys` maps agent name to key.
 

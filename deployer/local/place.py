@@ -35,6 +35,9 @@ class LocalPlace:
         """Return the GPUs that are dealt out to agents."""
         return list_gpus(os.environ)
 
+    def check(self, plan: Plan) -> None:
+        """Forbid nothing: what is missing here, the agents say."""
+
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
         """Start the plan's agents that are not alive yet; `api_keys` maps agent name to key."""
         if not sys.platform.startswith("linux"):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from deployer.names import build_selector
+from deployer.wandb_api import list_sweeps
 from tests.kube.bed import SECTION, TRAINER, serve_for_pods
 from tests.kube.cluster import Cluster
 from tests.kube.shell import open_shell
@@ -68,6 +70,25 @@ def test_up_sends_what_plan_prints(cluster: Cluster, namespace: str, tmp_path: P
     assert f"continuing sweep {sweep}" in up.stderr
     for said in (planned, up, again):
         assert "agents do not get what git does not track: deployer.yaml" in said.stderr
+
+
+def test_without_room_for_an_agent_no_sweep_is_made(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    tenant = make_tenant(cluster, namespace)
+    with serve_for_pods(cluster, tmp_path / "backend") as server:
+        shell = open_shell(tmp_path / "project", tenant, server)
+        shell.write("train.py", TRAINER)
+        shell.write("sweep.yaml", SWEEP)
+        section = {**SECTION, "namespace": namespace, "memory": "900Gi"}
+        shell.write("deployer.yaml", {"on": "kubernetes", "kubernetes": section})
+        up = shell.run(sys.executable, "-m", "deployer", "up", "sweep.yaml", "--detach")
+        sweeps = list_sweeps(server.client, server.viewer.entity, "audit")
+    assert up.returncode == 1
+    assert "exceeded quota" in up.stderr
+    assert "hint: " in up.stderr
+    assert sweeps == ()
+    assert list_writes(cluster, f"tenant-{namespace}") == []
 
 
 def as_received(cluster: Cluster, manifests: str, namespace: str) -> list[dict[str, Any]]:
