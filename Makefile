@@ -68,18 +68,18 @@ check: $(SETUP) ## lint, types, unit tests and one small sweep, in under 90 seco
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy
-	@$(BIN)/pytest -q -n 2 -m "not slow and not data"
+	@$(BIN)/pytest -q -n 2 --dist worksteal -m "not slow and not data"
 
 test: $(SETUP) ## every test
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy
-	@$(BIN)/pytest -n 5 --durations=10 --ignore tests/kube -m "not full $(WITHOUT_DATA)" || $(ONCE_MORE)
+	@$(BIN)/pytest -n 5 --dist worksteal --durations=10 --ignore tests/kube -m "not full $(WITHOUT_DATA)" || $(ONCE_MORE)
 	@$(CLUSTER_TESTS) || $(ONCE_MORE)
 	@$(DATA_NOTE)
 
 test-full: $(SETUP) ## repeated faults, an older Kubernetes: about an hour
-	@$(BIN)/pytest -n 3 --durations=10 --ignore tests/kube -m full
+	@$(BIN)/pytest -n 3 --dist worksteal --durations=10 --ignore tests/kube -m full
 	@$(BIN)/pytest --durations=10 tests/kube -m full
 
 bench: $(SETUP) ## benchmarks: ratios within one run
