@@ -50,6 +50,8 @@ def serve(
     """Serve in the foreground; /healthz answers 200 when it is ready."""
     from deployer.backend.serving import serve as serve_folder
 
+    more = f" --data {shlex.quote(str(data))}" if data else ""
+    say(f'use it: eval "$(deployer backend env{more})"')
     serve_folder(host, port, _folder(data), plain)
 
 
