@@ -113,7 +113,7 @@ class Demo:
         folder = self._cluster.folder
         folder.set_process("backend", command, self._environment)
         folder.wait_for("backend", lambda: "http" in folder.read_log("backend"), "backend")
-        url = folder.read_log("backend").split()[0]
+        url = next(word for word in folder.read_log("backend").split() if "http" in word)
         _say(url)
         self._environment |= {"WANDB_BASE_URL": url, "WANDB_API_KEY": read_key(self._data)}
 
