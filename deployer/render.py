@@ -119,7 +119,8 @@ def build_table(
     least_width = 0
     for index, column in enumerate(columns):
         cells = [row[index] for row in data]
-        numeric = bool(cells) and all(isinstance(cell, int | float) for cell in cells)
+        known = [cell for cell in cells if cell is not None]
+        numeric = bool(known) and all(isinstance(cell, int | float) for cell in known)
         widest = max(len(text) for text in (column, *map(format_value, cells)))
         least = widest if numeric else min(widest, SHORT_TEXT_WIDTH)
         # rich takes space from the columns that may wrap, and so from texts alone.

@@ -81,7 +81,8 @@ def _end_backend(delete_data: bool) -> None:
     if stop_backend(data):
         say("embedded backend stopped")
     if not delete_data:
-        say(f"its data stays in {data}")
+        if data.exists():
+            say(f"the embedded backend's data stays in {data}")
         return
     shutil.rmtree(data, ignore_errors=True)
     for record in load_records():
