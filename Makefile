@@ -74,7 +74,7 @@ test: $(SETUP) ## every test
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy
-	@$(BIN)/pytest -n 5 --dist worksteal --durations=10 --ignore tests/kube -m "not full $(WITHOUT_DATA)" || $(ONCE_MORE)
+	@$(BIN)/pytest -n 4 --dist worksteal --durations=10 --ignore tests/kube -m "not full $(WITHOUT_DATA)" || $(ONCE_MORE)
 	@$(CLUSTER_TESTS) || $(ONCE_MORE)
 	@$(DATA_NOTE)
 

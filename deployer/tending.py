@@ -19,6 +19,11 @@ from deployer.wandb_api import SweepPath, get_sweep, set_sweep_state, stop_run
 from deployer.watch import PASSING_STATUSES, Status, get_status
 
 
+def build_stopped(path: SweepPath) -> BackendError:
+    """Return the error of somebody who took the embedded backend down while a sweep is watched."""
+    return BackendError("the embedded backend was stopped", f"deployer watch {path}")
+
+
 @dataclass
 class Tender:
     """Looks after one sweep. `wanted` agents in all work in `folder`; `tell` gets sentences."""
@@ -53,8 +58,7 @@ class Tender:
             if not self.server.embedded or error.status != 0:
                 raise
             if not self.place.list_agents(str(self.path)):
-                hint = f"deployer watch {self.path}"
-                raise BackendError("the embedded backend was stopped", hint) from error
+                raise build_stopped(self.path) from error
             self._revive()
             raise
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from deployer.backend.folder import read_key
+
+# Whom a shell starts in the background ignores Ctrl-C, and so would whatever the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A key that is long enough for the SDK and belongs to nobody.
 FOREIGN_KEY = "f" * 40

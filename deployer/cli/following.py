@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from deployer.errors import SweepFailed
+from deployer.errors import SweepFailed, WandbError
 from deployer.healing import get_whole_snapshot
 from deployer.one_run import count_wanted
 from deployer.place import Place
@@ -16,7 +16,7 @@ from deployer.replacing import HANDING_OUT
 from deployer.results import Results, build_results
 from deployer.run_output import get_run_tail
 from deployer.server import Server
-from deployer.tending import Tender
+from deployer.tending import Tender, build_stopped
 from deployer.views import (
     build_breaker_lines,
     build_failure_line,
@@ -65,7 +65,12 @@ def report(
     server: Server, place: Place, path: SweepPath, expected: int | None, output: str
 ) -> None:
     """Show what came of a sweep; raises SweepFailed unless all finished."""
-    snapshot = get_whole_snapshot(server, path)
+    try:
+        snapshot = get_whole_snapshot(server, path)
+    except WandbError as error:
+        if not server.embedded or error.status != 0:
+            raise
+        raise build_stopped(path) from error
     results = build_results(snapshot.sweep, snapshot.runs, expected)
     show_outcome(server, place, path, results, output)
     if results.state == "PAUSED":
