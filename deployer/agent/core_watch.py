@@ -8,7 +8,7 @@ run is going this does no harm, since a run has a wandb-core of its own and the 
 import importlib.util
 import os
 
-from .processes import list_processes
+from .processes import is_core, list_processes
 
 LOOK_SECONDS = 5.0
 MISSING_LOOKS = 3
@@ -40,11 +40,8 @@ class CoreWatch:
         return self._missing >= (MISSING_LOOKS if self._seen else UNSEEN_LOOKS)
 
     def _is_there(self) -> bool:
-        """Find a child in a session of its own: a run leads a group only."""
-        return any(
-            process.parent == self._agent and process.id == process.session and not process.ended
-            for process in list_processes()
-        )
+        children = (p for p in list_processes() if p.parent == self._agent and not p.ended)
+        return any(map(is_core, children))
 
 
 def heartbeats_need_core() -> bool:

@@ -31,6 +31,7 @@ class Witness:
         self._path = path
         self._said: Optional[str] = None
         self._counts: Deque[Tuple[float, int]] = deque()
+        self._where = {"boot": _read_boot(), "group": read_group()}
         self._saved = ""
 
     def look(self) -> None:
@@ -41,9 +42,7 @@ class Witness:
             self._counts.append((now, kills.nearest))
         while len(self._counts) > 1 and self._counts[0][0] < now - RECENT_SECONDS:
             self._counts.popleft()
-        self._save(
-            {"boot": _read_boot(), "group": read_group(), "kills": kills, "said": self._said}
-        )
+        self._save({**self._where, "kills": kills, "said": self._said})
 
     def judge(self) -> str:
         """Tell whether what has just died of a signal was killed for its memory."""

@@ -80,7 +80,7 @@ def mark_runs(task: Task, known: Tuple[str, ...], cause: str, seconds: float) ->
     for run_id in marked:
         run = get_run(task, run_id, deadline)
         if run and run.state in ACTIVE:
-            _stream(task, run_id, _mark(cause), deadline)
+            stream(task, run_id, _mark(cause), deadline)
     return marked
 
 
@@ -98,7 +98,7 @@ def settle_runs(task: Task, known: Tuple[str, ...], cause: str, seconds: float) 
             if run and run.state in ACTIVE:
                 if leavings:
                     deliver_history(task, run_id, leavings, run, deadline)
-                _stream(task, run_id, _end(cause), deadline)
+                stream(task, run_id, _end(cause), deadline)
 
 
 def deliver_ended(task: Task, run_id: str, seconds: float, cause: str) -> None:
@@ -130,7 +130,7 @@ def _deliver_death(
     if run and run.state in STARTED and not is_interrupted(task.agents_folder, run_id):
         deliver_history(task, run_id, leavings, run, deadline)
         # Once only: repeated after a lost reply, it could hit the next attempt.
-        _stream(task, run_id, _end(cause), time.monotonic())
+        stream(task, run_id, _end(cause), time.monotonic())
 
 
 def deliver_end(task: Task, run_id: str, leavings: Optional[Leavings], deadline: float) -> bool:
@@ -145,7 +145,7 @@ def deliver_end(task: Task, run_id: str, leavings: Optional[Leavings], deadline:
         return False
     if not deliver_history(task, run_id, leavings, run, deadline):
         return False
-    return _stream(task, run_id, {"complete": True, "exitcode": leavings.exit_code}, deadline)
+    return stream(task, run_id, {"complete": True, "exitcode": leavings.exit_code}, deadline)
 
 
 def deliver_history(
@@ -156,13 +156,13 @@ def deliver_history(
     for start in range(0, len(steps), LINES_PER_REQUEST):
         lines = [json.dumps(leavings.rows[s]) for s in steps[start : start + LINES_PER_REQUEST]]
         part = {"offset": run.line_count + start, "content": lines}
-        if not _stream(task, run_id, {"files": {"wandb-history.jsonl": part}}, deadline):
+        if not stream(task, run_id, {"files": {"wandb-history.jsonl": part}}, deadline):
             return False
     if not steps:
         return True
     summary = json.dumps({**run.summary, **leavings.summary})
     part = {"offset": 0, "content": [summary]}
-    return _stream(task, run_id, {"files": {"wandb-summary.json": part}}, deadline)
+    return stream(task, run_id, {"files": {"wandb-summary.json": part}}, deadline)
 
 
 def get_run(task: Task, run_id: str, deadline: float) -> Optional[ServerRun]:
@@ -204,7 +204,8 @@ def _end(cause: str) -> Dict[str, Any]:
     return {**_mark(cause), "complete": True, "exitcode": KILLED_EXIT_CODE}
 
 
-def _stream(task: Task, run_id: str, chunk: Dict[str, Any], deadline: float) -> bool:
+def stream(task: Task, run_id: str, chunk: Dict[str, Any], deadline: float) -> bool:
+    """Write to a run's file stream; tell whether the server took it."""
     path = "/files/{entity}/{project}/{run}/file_stream".format(**task.project, run=run_id)
     reply = insist(lambda: post(task.server, path, chunk, REQUEST_SECONDS), deadline)
     return reply.status == 200

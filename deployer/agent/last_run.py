@@ -6,13 +6,11 @@ processes alone.
 
 import time
 
-from .delivery import REQUEST_SECONDS, Task, get_run, insist
-from .wire import post
+from .delivery import KILLED_EXIT_CODE, Task, get_run, stream
 
 # Assigned, and its trainer never came to `wandb.init`.
 UNSTARTED = "pending"
 RETURNED = "preempted"
-UNSTARTED_EXIT_CODE = 255
 
 
 def end_unstarted(task: Task, run_id: str, seconds: float) -> None:
@@ -20,9 +18,7 @@ def end_unstarted(task: Task, run_id: str, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     run = get_run(task, run_id, deadline)
     if run and run.state == UNSTARTED:
-        path = "/files/{entity}/{project}/{run}/file_stream".format(**task.project, run=run_id)
-        end = {"complete": True, "exitcode": UNSTARTED_EXIT_CODE}
-        insist(lambda: post(task.server, path, end, REQUEST_SECONDS), deadline)
+        stream(task, run_id, {"complete": True, "exitcode": KILLED_EXIT_CODE}, deadline)
 
 
 def is_settled(task: Task, run_id: str, seconds: float) -> bool:

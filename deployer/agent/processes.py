@@ -159,11 +159,12 @@ def list_cores(run_id: str) -> List[int]:
     """
     living = [process for process in list_processes() if not process.ended]
     agents = {process.id for process in living if is_agent(process)}
-    cores = [p.id for p in living if p.parent not in agents and _is_core(p)]
+    cores = [p.id for p in living if p.parent not in agents and is_core(p)]
     return [core for core in cores if read_variable(core, "WANDB_RUN_ID") == run_id]
 
 
-def _is_core(process: Process) -> bool:
+def is_core(process: Process) -> bool:
+    """Tell wandb-core, which talks to the server for the process that started it."""
     return b"".join(_read_words(process.id, "cmdline")[:1]).endswith(b"/wandb-core")
 
 

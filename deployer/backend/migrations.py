@@ -38,7 +38,6 @@ MIGRATIONS = (
         state TEXT NOT NULL,
         seed TEXT NOT NULL,
         expected INTEGER,
-        retries INTEGER NOT NULL,
         request_key TEXT NOT NULL,
         stop_reason TEXT,
         controller TEXT,
@@ -71,10 +70,9 @@ MIGRATIONS = (
         queued INTEGER NOT NULL DEFAULT 0,
         stop_requested_at REAL,
         preempting INTEGER NOT NULL DEFAULT 0,
-        announced TEXT,
+        interrupted INTEGER NOT NULL DEFAULT 0,
         agent_id INTEGER REFERENCES agents,
         attempt INTEGER NOT NULL DEFAULT 1,
-        forgiven INTEGER NOT NULL DEFAULT 0,
         deliveries INTEGER NOT NULL DEFAULT 0,
         reported INTEGER NOT NULL DEFAULT 0,
         resuming INTEGER NOT NULL DEFAULT 0,
@@ -127,7 +125,12 @@ MIGRATIONS = (
         UNIQUE (run_id, name)
     );
     """,
+    # `announced` says more than `interrupted`, which nobody reads any more.
     """
+    ALTER TABLE sweeps ADD COLUMN healed_retries INTEGER;
+    ALTER TABLE runs ADD COLUMN announced TEXT;
+    UPDATE runs SET announced = 'interrupted' WHERE interrupted;
+    ALTER TABLE runs ADD COLUMN forgiven INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE keys ADD COLUMN own INTEGER NOT NULL DEFAULT 0;
     CREATE INDEX keys_agent ON keys (sweep_id, agent_name);
     """,

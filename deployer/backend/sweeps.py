@@ -28,8 +28,8 @@ STATES = ("PENDING", "RUNNING", "PAUSED", *ENDED)
 class Sweep:
     """A sweep; `expected` is the number of configurations, None for an endless one.
 
-    `retries` are further attempts for a run that fails by itself. `stop_reason` says why the server
-    itself stopped it before its end.
+    `healed_retries` count instead of the sweep file's since somebody healed it. `stop_reason` says
+    why the server itself stopped it before its end.
     """
 
     id: int
@@ -42,7 +42,7 @@ class Sweep:
     state: str
     seed: str
     expected: int | None
-    retries: int
+    healed_retries: int | None
     stop_reason: str | None
     controller: str | None
     scheduler: str | None
@@ -68,6 +68,14 @@ class Sweep:
     def metric_goal(self) -> str:
         """Return `minimize` or `maximize`."""
         return metric_goal(self.settings)
+
+    @property
+    def retries(self) -> int:
+        """Return how often a run that fails by itself is tried again."""
+        if self.healed_retries is not None:
+            return self.healed_retries
+        retries = self.settings.get("retries", DEFAULT_RETRIES)
+        return retries if type(retries) is int else DEFAULT_RETRIES
 
     @property
     def ended(self) -> bool:
@@ -119,18 +127,12 @@ def create_sweep(
         state="PENDING",
         seed=str(settings.get("seed", f"{project.entity}/{project.name}/{name}")),
         expected=expected_count(settings),
-        retries=_read_retries(settings),
         request_key=request_key,
         created_at=now,
         updated_at=now,
         **columns,
     )
     return sweep_by_id(db, row_id)
-
-
-def _read_retries(settings: dict[str, Any]) -> int:
-    retries = settings.get("retries", DEFAULT_RETRIES)
-    return retries if type(retries) is int else DEFAULT_RETRIES
 
 
 def _repeated(db: Connection, request_key: str, exact: bool, now: float) -> Sweep | None:
@@ -155,9 +157,8 @@ def _short_id(db: Connection, project: Project) -> str:
 def update_sweep(db: Connection, sweep: Sweep, now: float, **changes: Any) -> Sweep:
     """Set columns of a sweep; a new `config` also renews what follows from it."""
     if "config" in changes:
-        settings = parse_config(changes["config"])
-        changes["expected"] = expected_count(settings)
-        changes["retries"] = _read_retries(settings)
+        changes["expected"] = expected_count(parse_config(changes["config"]))
+        changes["healed_retries"] = None
     update(db, "sweeps", sweep.id, updated_at=now, **changes)
     return sweep_by_id(db, sweep.id)
 

@@ -13,7 +13,7 @@ from deployer.cli.options import (
     SweepArgument,
     WandbOption,
     check_output,
-    pick_sweep,
+    find_path,
     read_config_of,
 )
 from deployer.cli.waiting import tell_who_lasts
@@ -22,7 +22,6 @@ from deployer.errors import ConfigError
 from deployer.home import backend_folder
 from deployer.records import delete_record, load_records
 from deployer.render import say
-from deployer.selection import open_sweep
 from deployer.up import end_agents, open_place
 from deployer.views import show_ended
 
@@ -55,8 +54,7 @@ def down(
         _end_backend(delete_data)
         return
     place = open_place(config.on)
-    choice = pick_sweep(sweep, config)
-    path = str(choice.path() if choice.complete else open_sweep(choice)[1])
+    path = str(find_path(sweep, config))
     with tell_who_lasts(place, path):
         ended = end_agents(place, path)
     show_ended(path, ended, output)

@@ -13,7 +13,6 @@ from deployer.names import build_label, build_name, sweep_id
 from deployer.plan import Plan
 
 KEYS = "keys"
-KEY_COMPONENT = "key"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from deployer.cluster.keys import KEY_COMPONENT
 from deployer.cluster.many import do_all
 from deployer.cluster.secret import (
     BASE_URL_ANNOTATION,
@@ -18,6 +17,7 @@ from deployer.cluster.secret import (
 )
 from deployer.errors import KubeError
 from deployer.kube import POD, SECRET, Kube, Manifest
+from deployer.manifests import KEY_COMPONENT
 from deployer.names import PREFIX, build_selector
 
 ROTATED_ANNOTATION = f"{PREFIX}/key-rotated-at"

@@ -222,10 +222,15 @@ def _explain(sighting: Sighting, state: AgentState, causes: Mapping[str, str]) -
     return ""
 
 
+def _pod_spec(item: Manifest) -> Manifest:
+    """Return what a Job or a pod says of its pod."""
+    spec: Manifest = item["spec"].get("template", {}).get("spec") or item["spec"]
+    return spec
+
+
 def _environment(item: Manifest) -> dict[str, str]:
     """Return the variables that a manifest itself gives a value."""
-    spec = item["spec"].get("template", {}).get("spec") or item["spec"]
-    variables = (one for c in spec.get("containers") or () for one in c.get("env") or ())
+    variables = (one for c in _pod_spec(item).get("containers") or () for one in c.get("env") or ())
     return {one["name"]: one["value"] for one in variables if "value" in one}
 
 
@@ -237,7 +242,7 @@ def asks_for_gpu(sighting: Sighting) -> bool:
 
 def _describe_gpu(item: Manifest, product: str) -> str:
     """Return how many GPUs an agent has, and which: its node's, or what the scheduler was told."""
-    spec = item["spec"].get("template", {}).get("spec") or item["spec"]
+    spec = _pod_spec(item)
     product = product or (spec.get("nodeSelector") or {}).get(GPU_PRODUCT_LABEL, "")
     for container in spec.get("containers") or ():
         for resource, count in (container.get("resources", {}).get("limits") or {}).items():

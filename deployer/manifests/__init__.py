@@ -1,6 +1,6 @@
 """From a plan to Kubernetes manifests: their shape is in k8s/*.yaml, Python sets what it owns."""
 
-from deployer.manifests.build import build_manifests, build_secret
+from deployer.manifests.build import KEY_COMPONENT, build_manifests, build_secret
 from deployer.manifests.config_maps import read_code_maps
 from deployer.manifests.fields import Manifest
 from deployer.manifests.inputs import Inputs, load_inputs
@@ -8,6 +8,7 @@ from deployer.manifests.owned import owned_paths
 from deployer.manifests.templates import Templates, load_templates
 
 __all__ = [
+    "KEY_COMPONENT",
     "Inputs",
     "Manifest",
     "Templates",

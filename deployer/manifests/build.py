@@ -17,6 +17,8 @@ from deployer.manifests.templates import Templates
 from deployer.names import build_hash, build_name, sweep_id
 from deployer.plan import Plan
 
+KEY_COMPONENT = "key"
+
 
 def build_manifests(
     plan: Plan,
@@ -73,7 +75,7 @@ def build_secret(
     It is apart from `build_manifests`, since a plan must never hold a key.
     """
     secret: Manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": {}, "type": "Opaque"}
-    set_metadata(secret, name, "key", sweep_path, namespace)
+    set_metadata(secret, name, KEY_COMPONENT, sweep_path, namespace)
     secret["data"] = {key: encode(value.encode()) for key, value in values.items()}
     return secret
 

@@ -273,7 +273,7 @@ def test_a_healed_run_may_fail_as_often_again(bench: Bench, retries: int) -> Non
     for code in (0, 1, 0):
         bench.send(bench.take(agent), complete=True, exitcode=code)
     with bench.backend.store.transaction() as db:
-        update_sweep(db, sweep, bench.seconds, retries=retries)
+        update_sweep(db, sweep, bench.seconds, healed_retries=retries)
         requeue_failed(bench.backend, db, sweep_by_id(db, sweep.id))
     for _ in range(retries + 1):
         assert bench.state(sweep)[0] == "RUNNING"

@@ -61,7 +61,7 @@ def resolve_requeue(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]
         row = _sweep_at(info, db, input["sweep_path"])
         retries = input.get("retries")
         if retries is not None:
-            row = update_sweep(db, row, info.context.backend.now(), retries=max(0, retries))
+            row = update_sweep(db, row, info.context.backend.now(), healed_retries=max(0, retries))
         return {"requeued": requeue_failed(info.context.backend, db, row)}
 
 

@@ -1,0 +1,42 @@
+"""A database that an older version wrote opens in this one, and loses nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from deployer.backend.migrations import MIGRATIONS
+from deployer.backend.runs import Run
+from deployer.backend.store import Store, select
+from deployer.backend.sweeps import Sweep
+
+FIRST_CONTENT = """
+    INSERT INTO users (id, name, created_at) VALUES (1, 'ada', 0);
+    INSERT INTO projects (id, user_id, entity, name, created_at) VALUES (1, 1, 'ada', 'p', 0);
+    INSERT INTO sweeps (id, project_id, user_id, name, config, state, seed, request_key,
+                        created_at, updated_at)
+    VALUES (1, 1, 1, 's', 'method: grid
+retries: 4
+parameters: {x: {values: [1]}}
+', 'RUNNING', 's', 'k', 0, 0);
+    INSERT INTO runs (id, project_id, user_id, name, sweep_id, state, interrupted, created_at)
+    VALUES (1, 1, 1, 'r', 1, 'preempted', 1, 0);
+"""
+
+
+def test_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "backend.db"
+    connection = sqlite3.connect(path)
+    connection.executescript(MIGRATIONS[0] + "PRAGMA user_version=1;" + FIRST_CONTENT)
+    connection.close()
+
+    store = Store(path)
+    with store.transaction() as db:
+        (sweep,) = select(db, Sweep, "sweeps")
+        (run,) = select(db, Run, "runs")
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+    store.close()
+
+    assert version == len(MIGRATIONS)
+    assert (sweep.retries, sweep.healed_retries) == (4, None)
+    assert run.announced == "interrupted"
