@@ -5,6 +5,8 @@
     │   └── ConfigErrors                exit 2   several of them, raised at once
     ├── WandbError                      exit 1   a W&B server refused; its own sentence is kept
     ├── KubeError                       exit 1   a Kubernetes server refused; its words are kept
+    ├── CloudError                      exit 1   Google's cloud refused; its words are kept
+    ├── ImageError                      exit 1   an image cannot be built, pushed or loaded
     ├── BackendError                    exit 1   the embedded backend cannot start, or is not there
     ├── AgentError                      exit 1   an agent cannot be started, found or stopped
     ├── SweepFailed                     exit 3   it ended without every configuration finished
@@ -90,6 +92,25 @@ class KubeError(DeployerError):
     def passing(self) -> bool:
         """Tell whether it may go away by itself: no answer, a busy server, one that restarts."""
         return self.status in (0, 408, 429, 500, 502, 503, 504)
+
+
+class CloudError(DeployerError):
+    """Google's cloud refused or could not be reached.
+
+    `reason` is Google's word for it, such as `PERMISSION_DENIED` or `GCE_STOCKOUT`; empty if none.
+    """
+
+    code = "cloud"
+
+    def __init__(self, message: str, hint: str = "", reason: str = "") -> None:
+        super().__init__(message, hint)
+        self.reason = reason
+
+
+class ImageError(DeployerError):
+    """An image cannot be built, pushed, saved or loaded; the tool's own words are kept."""
+
+    code = "image"
 
 
 class BackendError(DeployerError):
