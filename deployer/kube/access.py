@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +16,13 @@ from kubernetes import client
 from kubernetes import config as untyped
 from kubernetes.config.config_exception import ConfigException
 
+from deployer import home
 from deployer.errors import ConfigError
 
 config: Any = untyped
 
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+DISCOVERY_LIFE_SECONDS = 6 * 3600.0  # as kubectl keeps it
 CONNECTIONS = 16  # more threads gain nothing end to end
 
 
@@ -81,3 +86,17 @@ def _build_client(settings: Any) -> Any:
 
 def _exists(files: str) -> bool:
     return any(Path(part).expanduser().exists() for part in files.split(os.pathsep) if part)
+
+
+def make_cache_file(server: str) -> Path:
+    """Return the file that keeps what the server can do, readable by its owner alone."""
+    folder = home.home() / "kubernetes"
+    folder.mkdir(exist_ok=True, mode=0o700)
+    path = folder / f"{hashlib.sha256(server.encode()).hexdigest()[:16]}.json"
+    if path.exists() and time.time() - path.stat().st_mtime > DISCOVERY_LIFE_SECONDS:
+        path.unlink(missing_ok=True)
+    if not path.exists():
+        # The client keeps the mode of a file that is there, and drops what another version wrote.
+        with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
+            json.dump({"library_version": ""}, file)
+    return path

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import gc
-import hashlib
 import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
-from pathlib import Path
 from typing import Any, TypeVar
 
 from kubernetes import dynamic
 from urllib3.exceptions import ReadTimeoutError
 
-from deployer import home
 from deployer.errors import KubeError
-from deployer.kube.access import Access, load_access
+from deployer.kube.access import Access, load_access, make_cache_file
 from deployer.kube.failures import CATCHABLE, Attempt, translate_error
 from deployer.kube.kinds import ACCESS_REVIEW, Kind, Manifest, kind_of
 
@@ -26,7 +24,6 @@ FIELD_MANAGER = "deployer"
 TIMEOUTS_SECONDS = (5.0, 30.0)  # to connect, to answer
 COLLECTION_PATIENCE = 10  # times as long: the server answers once all 1,000 are deleted
 MERGE_PATCH = "application/merge-patch+json"
-DISCOVERY_LIFE_SECONDS = 6 * 3600.0  # as kubectl keeps it
 
 # Nothing has happened at these, so that anything may be sent again; 0: no connection or no answer.
 REFUSED_STATUSES = (429, 503)
@@ -66,6 +63,13 @@ class Kube:
         self._sleep = sleep
         self._dynamic: Any = None
         self._ahead_seconds = 0.0
+
+    def in_namespace(self, namespace: str) -> Kube:
+        """Return the door to another namespace of the same cluster; empty: lists span them all."""
+        access = replace(self._access, namespace=namespace)
+        other = Kube(access, self._timeouts_seconds, self._sleep)
+        other._dynamic = self._dynamic
+        return other
 
     def now(self) -> float:
         """Return the server's clock, as of its last answer, in seconds since the epoch."""
@@ -252,7 +256,7 @@ class Kube:
     def _client(self) -> Any:
         if self._dynamic is None:
             self._dynamic = dynamic.DynamicClient(  # type: ignore[no-untyped-call]
-                self._access.client, cache_file=str(_make_cache_file(self.server))
+                self._access.client, cache_file=str(make_cache_file(self.server))
             )
         return self._dynamic
 
@@ -283,17 +287,3 @@ def _wait_seconds(failure: KubeError, tries: int) -> float:
 
 def _has_timed_out(error: Exception) -> bool:
     return isinstance(error, ReadTimeoutError)
-
-
-def _make_cache_file(server: str) -> Path:
-    """Return the file that keeps what the server can do, readable by its owner alone."""
-    folder = home.home() / "kubernetes"
-    folder.mkdir(exist_ok=True, mode=0o700)
-    path = folder / f"{hashlib.sha256(server.encode()).hexdigest()[:16]}.json"
-    if path.exists() and time.time() - path.stat().st_mtime > DISCOVERY_LIFE_SECONDS:
-        path.unlink(missing_ok=True)
-    if not path.exists():
-        # The client keeps the mode of a file that is there, and drops what another version wrote.
-        with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
-            json.dump({"library_version": ""}, file)
-    return path

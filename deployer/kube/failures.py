@@ -95,14 +95,15 @@ class Attempt:
     def words(self) -> str:
         """What was tried, for an error's first line."""
         named = f"{self.kind.kind} {self.name}".strip()
-        return f"cannot {self.verb} {named} in namespace {self.namespace}"
+        where = f"in namespace {self.namespace}" if self.namespace else "in any namespace"
+        return f"cannot {self.verb} {named} {where}"
 
     def hint(self, template: str) -> str:
         """Fill in a hint: a command that can be typed as it is."""
         return template.format(
             verb=self.verb.replace("read", "get"),
             plural=f"{self.kind.plural}.{self.kind.group}".rstrip("."),
-            namespace=f" -n {self.namespace}",
+            namespace=f" -n {self.namespace}" if self.namespace else " -A",
             name=self.namespace,
             context=f" --context {self.context}" if self.context else "",
         )

@@ -12,6 +12,7 @@ import yaml
 from deployer.errors import ConfigError
 from deployer.manifests.fields import Manifest
 from deployer.manifests.job import CONTAINER, find_container
+from deployer.packaged import find_packaged
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,8 @@ def load_templates(template: Path | None = None) -> Templates:
 
 
 def find_folder() -> Path:
-    """Return k8s/: inside the package where it is installed, beside it in the repository."""
-    package = Path(__file__).parents[1]
-    inside = package / "k8s"
-    return inside if inside.is_dir() else package.parent / "k8s"
+    """Return k8s/."""
+    return find_packaged("k8s")
 
 
 def load_documents(path: Path) -> list[Manifest]:
