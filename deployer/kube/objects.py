@@ -1,0 +1,44 @@
+"""What objects say of themselves: conditions, the state of containers, requests; pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+ENDED_PHASES = ("Succeeded", "Failed")
+Object = Mapping[str, Any]
+
+
+def find_condition(item: Object, kind: str, status: str = "True") -> Mapping[str, Any] | None:
+    """Return an object's condition if it has this status."""
+    conditions = item.get("status", {}).get("conditions") or ()
+    return next((c for c in conditions if c["type"] == kind and c["status"] == status), None)
+
+
+def find_container_state(pod: Object, state: str) -> Mapping[str, Any] | None:
+    """Return the state of a pod's containers if one is `running`, `waiting` or `terminated`."""
+    status = pod.get("status", {})
+    containers = [
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    ]
+    return next((c["state"][state] for c in reversed(containers) if c["state"].get(state)), None)
+
+
+def count_requests(pod: Object) -> Counter[str]:
+    """Return how many of each extended resource, such as nvidia.com/gpu, a pod asks for.
+
+    As the scheduler counts: the containers together, or the largest init container.
+    """
+    spec = pod["spec"]
+    total: Counter[str] = sum(map(_count_one, spec.get("containers") or ()), Counter())
+    for container in spec.get("initContainers") or ():
+        total |= _count_one(container)
+    return total
+
+
+def _count_one(container: Mapping[str, Any]) -> Counter[str]:
+    # Extended resources have no request that differs from their limit.
+    limits = container.get("resources", {}).get("limits") or {}
+    return Counter({name: int(count) for name, count in limits.items() if "/" in name})
