@@ -5,11 +5,9 @@ What is left out here stays as the template says: k8s/agent.yaml, or the user's 
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import fields
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 from pydantic.dataclasses import dataclass
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import PydanticCustomError
 
 from deployer.cluster_parts import (
     PATTERN_HINTS,
@@ -40,6 +38,7 @@ from deployer.cluster_parts import (
     Volume,
     count_to_gpu,
 )
+from deployer.complaints import PlaceOf, Shape, list_complaints
 from deployer.errors import ConfigError, ConfigErrors
 from deployer.yaml_document import parse_document
 
@@ -136,20 +135,10 @@ PARTS: Mapping[str, type] = {
     "secrets": SecretKey,
     "tolerations": Toleration,
 }
-KINDS = {
-    "string_type": "text",
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "bool_type": "true or false",
-    "dataclass_type": "a mapping",
-    "dict_type": "a mapping",
-    "tuple_type": "a list",
-}
+SHAPE = Shape(ClusterConfig, PARTS, PATTERN_HINTS)
 
 
-def parse_cluster(
-    section: object, place_of: Callable[[tuple[str, ...]], str] | None = None
-) -> ClusterConfig:
+def parse_cluster(section: object, place_of: PlaceOf | None = None) -> ClusterConfig:
     """Read the section `kubernetes:`; `place_of` names the place of a path such as (gpu, count).
 
     Raises ConfigErrors with every complaint.
@@ -160,8 +149,7 @@ def parse_cluster(
         text = json.dumps({} if section is None else section, default=str)
         return ADAPTER.validate_json(text)
     except ValidationError as error:
-        details = error.errors(include_url=False)
-        raise ConfigErrors([_complain(one, places) for one in details]) from error
+        raise ConfigErrors(list_complaints(error, SHAPE, places)) from error
     except TypeError as error:  # a key that is a date
         raise ConfigErrors([ConfigError(places(()), str(error))]) from error
 
@@ -181,34 +169,3 @@ def load_cluster(folder: Path) -> ClusterConfig:
 
 def _name_place(path: tuple[str, ...]) -> str:
     return ".".join((f"deployer.yaml: {SECTION}", *path)).replace(".[", "[")
-
-
-def _complain(detail: ErrorDetails, place_of: Callable[[tuple[str, ...]], str]) -> ConfigError:
-    location = detail["loc"]
-    path = tuple(f"[{part}]" if isinstance(part, int) else part for part in location)
-    message, hint = _describe(detail)
-    return ConfigError(place_of(path), message, hint)
-
-
-def _describe(detail: ErrorDetails) -> tuple[str, str]:
-    """Return what is wrong in our words, and what to do about it."""
-    kind, given, context = detail["type"], detail["input"], detail.get("ctx", {})
-    if kind == "unexpected_keyword_argument":
-        return "unknown key", _hint_at_key(detail["loc"])
-    if kind in KINDS:
-        hint = "put it in quotes" if kind == "string_type" else ""
-        return f"{given!r} is not {KINDS[kind]}", hint
-    if kind == "string_pattern_mismatch":
-        return f"{given!r} is not valid", PATTERN_HINTS.get(context["pattern"], "")
-    if kind == "literal_error":
-        return f"{given!r} is not known", f"one of: {context['expected']}"
-    if kind == "missing":
-        return "is missing", ""
-    return detail["msg"][:1].lower() + detail["msg"][1:], str(context.get("hint", ""))
-
-
-def _hint_at_key(location: tuple[int | str, ...]) -> str:
-    above = (PARTS[part] for part in reversed(location[:-1]) if part in PARTS)  # type: ignore[index]
-    known = [field.name for field in fields(next(above, ClusterConfig))]
-    near = difflib.get_close_matches(str(location[-1]), known, n=1)
-    return f"did you mean `{near[0]}`?" if near else f"known: {', '.join(known)}"
