@@ -19,7 +19,7 @@ from deployer.errors import ConfigError, ConfigErrors
 
 FILE_NAME = "deployer.yaml"
 EMBEDDED = "embedded"
-PLACES = ("local", "kubernetes")
+PLACES = ("local", "kubernetes", "gke")
 KEYS: dict[str, type] = {
     "wandb": str,
     "entity": str,
@@ -27,6 +27,7 @@ KEYS: dict[str, type] = {
     "replicas": int,
     "on": str,
     "kubernetes": dict,
+    "gke": str,
 }
 KINDS = {str: "text", int: "a whole number", dict: "a mapping"}
 
@@ -50,7 +51,7 @@ class Config:
     which matters only to what contacts the server. `given_replicas` is None where nobody named a
     number and `replicas` is the default; `explicit_on` tells whether somebody named the place.
     A sweep file's entity and project count more than `deployer.yaml`'s and less than the
-    environment's, as W&B has it.
+    environment's, as W&B has it. `gke` is the file of the GKE cluster, or the name of one of ours.
     """
 
     folder: Path
@@ -68,6 +69,7 @@ class Config:
     credentials: Credentials = field(repr=False)
     given_replicas: int | None = None
     explicit_on: bool = False
+    gke: str | None = None
 
     @property
     def embedded(self) -> bool:
@@ -129,6 +131,7 @@ def load_config(flags: Flags, environment: Mapping[str, str], folder: Path) -> C
         credentials=credentials,
         given_replicas=given,
         explicit_on=bool(flags.on or "on" in values),
+        gke=values.get("gke"),
     )
 
 

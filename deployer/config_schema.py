@@ -17,6 +17,7 @@ DESCRIPTIONS = {
     "project": "The project of the sweeps.",
     "replicas": "How many agents in all.",
     "on": "Where agents run.",
+    "gke": "The GKE cluster: the file of its specification, or the name of one of ours.",
     SECTION: "The cluster, and what each agent gets there.",
 }
 

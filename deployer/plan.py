@@ -20,8 +20,8 @@ class AgentPlan:
 class Plan:
     """The agents that shall work on one sweep, in `folder`, talking to `base_url`.
 
-    New ones keep off `avoided_nodes`. With `own_keys` the server gives each a key of its own, else
-    all share the user's.
+    New ones keep off `avoided_nodes` and leave at `deadline`, in seconds since the epoch. With
+    `own_keys` the server gives each a key of its own, else all share the user's.
     """
 
     sweep_path: str
@@ -30,6 +30,7 @@ class Plan:
     agents: tuple[AgentPlan, ...]
     avoided_nodes: tuple[str, ...] = ()
     own_keys: bool = True
+    deadline: float | None = None
 
 
 def build_plan(
@@ -43,6 +44,7 @@ def build_plan(
     environment: Sequence[tuple[str, str]] = (),
     avoided_nodes: Sequence[str] = (),
     own_keys: bool = True,
+    deadline: float | None = None,
 ) -> Plan:
     """Plan `replicas` agents: those in `existing` stay, the rest are named `<sweep id>-a<number>`.
 
@@ -57,7 +59,7 @@ def build_plan(
     names = [*existing, *(next(free) for _ in range(missing))]
     agents = (AgentPlan(name, _deal(name, gpus), tuple(environment)) for name in names)
     ordered = tuple(sorted(agents, key=lambda a: _number(a.name)))
-    return Plan(sweep_path, base_url, folder, ordered, tuple(avoided_nodes), own_keys)
+    return Plan(sweep_path, base_url, folder, ordered, tuple(avoided_nodes), own_keys, deadline)
 
 
 def _deal(name: str, gpus: Sequence[str]) -> tuple[str, ...]:

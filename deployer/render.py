@@ -176,6 +176,11 @@ def format_value(value: object) -> str:
     return str(value)
 
 
+def format_count(count: int, noun: str) -> str:
+    """Return a number of things in words: `1 agent`, `2 agents`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def format_seconds(seconds: float | None) -> str:
     """Return a duration as people say it: `8 s`, `4 min`, `2 h 05 min`."""
     if seconds is None:

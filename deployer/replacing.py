@@ -28,10 +28,11 @@ def agents_to_replace(status: Status, wanted: int, fruitless: Mapping[str, int])
     """Work out how many agents are missing for the work that living ones cannot take.
 
     `fruitless` counts, by name, how often an agent was started again and had no run since.
-    Agents that were drained stay away; so do all once their place has forgotten them.
+    Agents that were drained stay away; so do all once their time is over or their place has
+    forgotten them.
     """
     avoided = tuple(a.name for a in status.agents if is_given_up(a, fruitless))
-    if status.trouble or status.sweep_state not in HANDING_OUT:
+    if status.trouble or status.out_of_time or status.sweep_state not in HANDING_OUT:
         return Replacement(0, avoided)
     dismissed = sum(is_dismissed(a) for a in status.agents)
     missing = wanted - status.living_agents - dismissed - len(avoided)

@@ -107,7 +107,7 @@ class Tender:
 
         Tells whether there were any.
         """
-        if status.trouble or status.sweep_state not in HANDING_OUT:
+        if status.trouble or status.out_of_time or status.sweep_state not in HANDING_OUT:
             return False
         rows = status.results.rows
         self._attempt_nodes = locate_attempts(self._attempt_nodes, rows, status.agents)

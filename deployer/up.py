@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 import uuid
@@ -9,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from deployer.deadline import build_environment, find_deadline
 from deployer.errors import AgentError
 from deployer.joining import join_runs
 from deployer.one_run import ENVIRONMENT, count_agents, count_left, list_used_names, takes_one_run
@@ -27,13 +29,22 @@ MANY_AGENTS = 20
 
 
 def open_place(on: str) -> Place:
-    """Return the place that `--on` names; a cluster as `deployer.yaml` in this folder has it."""
+    """Return the place that `--on` names; a cluster as `deployer.yaml` in this folder has it.
+
+    Raises ConfigError, CloudError.
+    """
     if on == "kubernetes":
         from deployer.cluster import open_cluster
         from deployer.cluster_config import load_cluster
 
         folder = Path.cwd()
         return open_cluster(load_cluster(folder), folder)
+    if on == "gke":
+        from deployer.config import FILE_NAME, load_file
+        from deployer.gke_place import open_gke_place
+
+        folder = Path.cwd()
+        return open_gke_place(load_file(folder / FILE_NAME).get("gke"), folder, os.environ)
     from deployer.local import LocalPlace
 
     assert on == "local"  # config.py has checked the word
@@ -48,12 +59,14 @@ def plan_agents(
     folder: Path,
     *,
     one_run: bool = False,
+    deadline: float | None = None,
 ) -> Plan:
     """Work out which agents make `replicas` in all: those that stay, and new ones.
 
     With `one_run`, or where the sweep's agents are so already, each takes one run, and there are as
     many as configurations are left, at most `replicas`. Else None means as many as were released,
-    or one. Raises ConfigError.
+    or one. New ones leave at `deadline`, in seconds since the epoch, or with those that are there.
+    Raises ConfigError.
     """
     agents = place.list_agents(str(path))
     one_run = one_run or any(map(takes_one_run, agents))
@@ -62,7 +75,11 @@ def plan_agents(
     elif replicas is None:
         replicas = place.count_released(str(path)) or 1
     replicas = max(replicas, sum(map(_stays, agents)))
-    return _plan(server, place, path, agents, replicas, str(folder), one_run=one_run)
+    if deadline is None and any(agent.alive for agent in agents):
+        deadline = find_deadline(agents)
+    return _plan(
+        server, place, path, agents, replicas, str(folder), one_run=one_run, deadline=deadline
+    )
 
 
 def plan_draft(server: Server, folder: Path) -> Plan:
@@ -100,6 +117,7 @@ def plan_replacement(
         sum(map(_stays, agents)) + count,
         folders[-1] if folders else str(folder),
         one_run=any(map(takes_one_run, agents)),
+        deadline=find_deadline(agents),
         avoided=avoided,
         avoided_nodes=avoided_nodes,
     )
@@ -114,6 +132,7 @@ def _plan(
     folder: str,
     *,
     one_run: bool,
+    deadline: float | None,
     avoided: Sequence[str] = (),
     avoided_nodes: Sequence[str] = (),
 ) -> Plan:
@@ -126,9 +145,10 @@ def _plan(
         existing=[a.name for a in agents if _stays(a)],
         leaving=[*leaving, *list_used_names(agents), *avoided],
         gpus=place.list_gpus(),
-        environment=ENVIRONMENT if one_run else (),
+        environment=(*(ENVIRONMENT if one_run else ()), *build_environment(deadline)),
         avoided_nodes=avoided_nodes,
         own_keys=server.extended,
+        deadline=deadline,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from deployer.place import Agent
 from deployer.render import (
+    format_count,
     format_seconds,
     format_value,
     say,
@@ -37,6 +38,8 @@ def build_status_line(status: Status, now: float) -> str:
         parts.append(f"best {_metric_phrase(status, status.best)}")
     if status.ends_at is not None and not status.over and not status.trouble:
         parts.append(f"about {format_seconds(max(0.0, status.ends_at - now))} left")
+    if status.deadline is not None and not status.over:
+        parts.append(f"agents leave in {format_seconds(max(0.0, status.deadline - now))}")
     if status.sweep_state not in ("RUNNING", "PENDING"):
         parts.append(f"sweep {status.sweep_state.lower()}")
     if status.trouble:
@@ -163,7 +166,7 @@ def build_breaker_lines(reason: str, first: Row, tail: tuple[str, ...]) -> list[
 
 def _agents_phrase(status: Status) -> str:
     count = status.living_agents
-    words = f"{count} agent{'' if count == 1 else 's'}"
+    words = format_count(count, "agent")
     return f"{words} and {status.other_agents} elsewhere" if status.other_agents else words
 
 
@@ -269,7 +272,7 @@ def show_agents(agents: Sequence[Agent], output: str, now: float) -> None:
 def show_ended(whose: str, names: Sequence[str], output: str) -> None:
     """Say which agents a command has ended: in words on stderr, as JSON on stdout."""
     if names:
-        say(f"{whose}: {len(names)} agent{'' if len(names) == 1 else 's'} ended")
+        say(f"{whose}: {format_count(len(names), 'agent')} ended")
     else:
         say(f"{whose}: no agent was at work; what was kept about agents is deleted")
     if output == "json":

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from deployer.deadline import find_deadline
 from deployer.errors import KubeError, WandbError, WatchTimeout
 from deployer.guarding import find_twins, is_overshooting
 from deployer.joining import join_runs, note_unheard
@@ -49,7 +50,8 @@ class Status:
     `agents` are those of our place; `other_agents` counts living ones that are not ours.
     `ends_at` is a forecast in seconds since the epoch. `twins` are runs that should not be, and
     `overshooting` says that the sweep should have ended. `trouble` is what the server said when it
-    did not answer: then everything else is as it was last.
+    did not answer: then everything else is as it was last. `deadline` is when the agents leave,
+    whatever is left, and `out_of_time` that it is over.
     """
 
     sweep_path: str
@@ -64,6 +66,8 @@ class Status:
     twins: tuple[RunInfo, ...] = ()
     overshooting: bool = False
     trouble: str = ""
+    deadline: float | None = None
+    out_of_time: bool = False
 
     @property
     def best(self) -> Row | None:
@@ -100,6 +104,7 @@ def summarise_status(
     """Work out what to show from what was read; pure. `now` is in seconds since the epoch."""
     results = build_results(sweep, runs, expected)
     rows = {row.run_id: row for row in results.rows}
+    deadline = find_deadline(agents)
     return Status(
         sweep_path=str(sweep.path),
         sweep_state=sweep.state,
@@ -112,6 +117,8 @@ def summarise_status(
         ends_at=forecast_end(results, runs, sum(a.alive for a in agents) + other_agents, now),
         twins=find_twins(sweep, runs),
         overshooting=is_overshooting(sweep, results.coverage),
+        deadline=deadline,
+        out_of_time=deadline is not None and deadline <= now,
     )
 
 

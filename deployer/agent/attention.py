@@ -1,10 +1,13 @@
 """Waits, and takes note meanwhile of what a supervisor is asked to do and of children's ends.
 
 Signals are blocked and fetched one by one, so that nothing is ever interrupted:
-SIGTERM and SIGINT stop (the run is interrupted), SIGUSR1 drains (the run may end first).
+SIGTERM and SIGINT stop (the run is interrupted), SIGUSR1 drains (the run may end first). A deadline
+stops, too.
 """
 
+import math
 import signal
+import time
 from typing import Any, Callable, Dict, Optional
 
 from .errand import Errand, read_result, send_errand
@@ -18,24 +21,27 @@ TICK_SECONDS = 0.5
 
 DRAINED = Ending(FINISHED, "drained: its last run has ended")
 INTERRUPTED = Ending(STOPPED, "asked to stop")
+# With 0, so that a Job is complete and starts no other agent.
+OUT_OF_TIME = Ending(FINISHED, "its time is over (--max-hours)")
 
 
 class Attention:
     """What has happened so far.
 
     `asked_to` is the ending that somebody wants; `exit_statuses` are those of children by process
-    id, since they were cleared last.
+    id, since they were cleared last. `deadline` is in seconds since the epoch.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, deadline: float = math.inf) -> None:
+        self._deadline = deadline
         self.asked_to: Optional[Ending] = None
         self.exit_statuses: Dict[int, int] = {}
         self._unawaited: Dict[int, Errand] = {}
 
     @property
     def interrupted(self) -> bool:
-        """Tell whether we are asked to stop."""
-        return self.asked_to is INTERRUPTED
+        """Tell whether we are to stop."""
+        return self.asked_to in (INTERRUPTED, OUT_OF_TIME)
 
     @property
     def draining(self) -> bool:
@@ -49,6 +55,8 @@ class Attention:
             self.asked_to = INTERRUPTED
         elif signalled and signalled.si_signo == DRAIN_SIGNAL:
             self.asked_to = self.asked_to or DRAINED
+        if time.time() >= self._deadline and not self.interrupted:
+            self.asked_to = OUT_OF_TIME
         ended = reap()
         self.exit_statuses.update(ended)
         for process_id in ended:

@@ -1,6 +1,7 @@
 """What a supervisor is told when it is started, and what it tells the agent."""
 
 import argparse
+import math
 import os
 import uuid
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ KEY_VARIABLE = "WANDB_API_KEY"
 KEY_FILE_VARIABLE = "DEPLOYER_KEY_FILE"
 # With 1, an agent leaves after one run and its GPU is free: a Job for each run.
 COUNT_VARIABLE = "DEPLOYER_AGENT_COUNT"
+# When an agent leaves and interrupts its run, in seconds since the epoch, watched or not.
+DEADLINE_VARIABLE = "DEPLOYER_AGENT_DEADLINE"
 
 # The stock agent's breakers count wrongly (deaths by signal reset them) and end with code 0.
 BREAKERS_OFF = {
@@ -56,6 +59,7 @@ NOT_INHERITED = (
     "WANDB_SWEEP_PARAM_PATH",
     "WANDB_SERVICE",
     COUNT_VARIABLE,
+    DEADLINE_VARIABLE,
     KEY_FILE_VARIABLE,
     "DEPLOYER_RUN_PROLOGUE",
     "DEPLOYER_CHECKPOINT_DIR",
@@ -67,7 +71,8 @@ PROLOGUE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "prologue")
 class Settings:
     """One supervisor's task. The key is not in here: it stays in the environment.
 
-    `count` is how many runs the agent takes, 0 for no limit.
+    `count` is how many runs the agent takes, 0 for no limit. At `deadline`, in seconds since the
+    epoch, it leaves as if it were asked to; infinite for never.
     """
 
     sweep_path: str
@@ -78,6 +83,7 @@ class Settings:
     finish_timeout_seconds: float = FINISH_TIMEOUT_SECONDS
     checkpoints: str = ""
     count: int = 0
+    deadline: float = math.inf
     detach: bool = False
     clear: bool = False
 
@@ -137,6 +143,12 @@ def parse_settings(arguments: List[str], environment: Mapping[str, str]) -> Sett
         default=environment.get(COUNT_VARIABLE, 0),
         help="how many runs the agent takes before it leaves; 0: no limit",
     )
+    parser.add_argument(
+        "--deadline",
+        type=float,
+        default=environment.get(DEADLINE_VARIABLE, math.inf),
+        help="when the agent leaves and its run is interrupted, in seconds since the epoch",
+    )
     parser.add_argument("--detach", action="store_true", help="leave the terminal, log to a file")
     parser.add_argument(
         "--clear", action="store_true", help="only end what a supervisor that was killed has left"
@@ -154,6 +166,7 @@ def parse_settings(arguments: List[str], environment: Mapping[str, str]) -> Sett
             given.checkpoints or os.path.join(folder, os.pardir, "checkpoints")
         ),
         count=given.count,
+        deadline=given.deadline,
         detach=given.detach,
         clear=given.clear,
     )

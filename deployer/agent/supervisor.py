@@ -45,7 +45,7 @@ class Supervisor:
         self.settings = settings
         self.environment = environment
         self.keys = Keys(environment)
-        self.attention = Attention()
+        self.attention = Attention(settings.deadline)
         self.questions = Questions(settings, self.keys, self.attention, self._say_waiting)
         self.leaving = False
         self.let_go = False

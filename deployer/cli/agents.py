@@ -10,6 +10,7 @@ import typer
 
 from deployer.cli.logs import logs
 from deployer.cli.options import (
+    MaxHoursOption,
     OneRunOption,
     OnOption,
     OutputOption,
@@ -17,33 +18,17 @@ from deployer.cli.options import (
     SweepArgument,
     WandbOption,
     check_output,
-    choose_bound,
     find_path,
     pick_sweep,
     read_config_of,
 )
-from deployer.cli.starting import (
-    check_reach,
-    say_before_start,
-    say_what_begins_later,
-    want_one_run,
-)
+from deployer.cli.starting import say_what_begins_later, start_agents
 from deployer.cli.waiting import tell_who_lasts
 from deployer.config import Config, Flags
 from deployer.errors import WandbError
-from deployer.records import remember_place
 from deployer.render import say
 from deployer.selection import open_sweep
-from deployer.up import (
-    apply_plan,
-    check_names,
-    end_agents,
-    open_place,
-    plan_agents,
-    scale_down,
-    warn_about_code,
-    warn_about_deadline,
-)
+from deployer.up import check_names, end_agents, open_place, scale_down, warn_about_code
 from deployer.views import show_agents, show_ended
 from deployer.wandb_api import RunInfo, SweepPath, get_sweep, list_runs
 
@@ -60,6 +45,7 @@ def up(
     sweep: SweepArgument = None,
     replicas: ReplicasOption = None,
     one_run_per_job: OneRunOption = False,
+    max_hours: MaxHoursOption = None,
     on: OnOption = None,
     wandb: WandbOption = None,
     output: OutputOption = "table",
@@ -70,7 +56,7 @@ def up(
     """
     check_output(output)
     config = read_config_of(sweep, Flags(wandb=wandb, replicas=replicas, on=on))
-    _start(config, sweep, output, one_run_per_job)
+    _start(config, sweep, output, one_run_per_job, max_hours)
 
 
 @app.command("list")
@@ -81,7 +67,7 @@ def list_(
     wandb: WandbOption = None,
     output: OutputOption = "table",
 ) -> None:
-    """List a sweep's agents: state, current run, GPU."""
+    """List a sweep's agents: state, current run, node, GPU."""
     check_output(output)
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     place = open_place(config.on)
@@ -148,7 +134,13 @@ def down(
     show_ended(str(path), ended, output)
 
 
-def _start(config: Config, sweep: str | None, output: str, one_run: bool = False) -> None:
+def _start(
+    config: Config,
+    sweep: str | None,
+    output: str,
+    one_run: bool = False,
+    max_hours: float | None = None,
+) -> None:
     """Connect, start what is missing unless the sweep has ended, show all."""
     place = open_place(config.on)
     server, path = open_sweep(pick_sweep(sweep, config))
@@ -157,18 +149,10 @@ def _start(config: Config, sweep: str | None, output: str, one_run: bool = False
     if info.ended:
         say(f"{path} is {info.state}: no agent is started. What is missing: deployer heal {path}")
     else:
-        check_reach(config.on, server.url)
-        one_run = want_one_run(place, path, one_run)
-        bound = choose_bound(config, one_run)
-        for warn in (warn_about_code, *([warn_about_deadline] if one_run else [])):
-            if warning := warn(config.on, config.folder):
-                say(f"warning: {warning}")
-        plan = plan_agents(server, place, path, bound, config.folder, one_run=one_run)
-        say_before_start(server, info, len(plan.agents))
-        remember_place(str(path), config.on)
-        apply_plan(server, place, plan)
-        if one_run:
-            say_what_begins_later(server, path, len(plan.agents))
+        if warning := warn_about_code(config.on, config.folder):
+            say(f"warning: {warning}")
+        agents = start_agents(server, place, info, config, one_run=one_run, max_hours=max_hours)
+        say_what_begins_later(server, path, agents)
     show_agents(place.list_agents(str(path)), output, time.time())
 
 

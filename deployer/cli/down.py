@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Set
 from typing import Annotated
 
 import typer
 
+from deployer.cli.cloud import take_down_cluster
 from deployer.cli.options import (
     OnOption,
     OutputOption,
@@ -18,12 +20,13 @@ from deployer.cli.options import (
 )
 from deployer.cli.waiting import tell_who_lasts
 from deployer.config import EMBEDDED, Config, Flags
-from deployer.errors import ConfigError
+from deployer.errors import CloudError, ConfigError
 from deployer.home import backend_folder
 from deployer.records import delete_record, load_records
 from deployer.render import say
 from deployer.up import end_agents, open_place
 from deployer.views import show_ended
+from deployer.wandb_api import SweepPath
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -37,6 +40,9 @@ def down(
     delete_data: Annotated[
         bool, typer.Option("--delete-data", help="With --all: the backend's data too.")
     ] = False,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="The GKE cluster too, with its disks and pools.")
+    ] = False,
     on: OnOption = None,
     wandb: WandbOption = None,
     output: OutputOption = "table",
@@ -49,24 +55,44 @@ def down(
     if delete_data and not all_:
         raise ConfigError("--delete-data", "deletes every result", "say --all too if you mean it")
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
+    if cluster:
+        take_down_cluster(config, _find_if_any(sweep, config), everything=all_)
     if all_:
-        _end_everywhere(config, output)
+        _end_everywhere(config, output, gone={"gke"} if cluster else set())
         _end_backend(delete_data)
-        return
+    elif not cluster:
+        _end_sweep(config, str(find_path(sweep, config)), output)
+
+
+def _end_sweep(config: Config, path: str, output: str) -> None:
     place = open_place(config.on)
-    path = str(find_path(sweep, config))
     with tell_who_lasts(place, path):
         ended = end_agents(place, path)
     show_ended(path, ended, output)
 
 
-def _end_everywhere(config: Config, output: str) -> None:
+def _find_if_any(sweep: str | None, config: Config) -> SweepPath | None:
+    """Return the sweep that is meant; none was made from here if none is named or known."""
+    try:
+        return find_path(sweep, config)
+    except ConfigError:
+        if sweep:
+            raise
+        return None
+
+
+def _end_everywhere(config: Config, output: str, gone: Set[str]) -> None:
     """End every sweep's agents in the place that was named, else wherever some were started."""
     places = {config.on}
     if not config.explicit_on:
         places |= {record.on for record in load_records(config.folder) if record.on}
     ended: list[str] = []
-    for place in map(open_place, sorted(places)):
+    for on in sorted(places - gone):
+        try:
+            place = open_place(on)
+        except CloudError as error:
+            say(error.message)  # a cluster that is gone has no agents
+            continue
         with tell_who_lasts(place, None):
             ended += end_agents(place, None)
     show_ended("every sweep", ended, output)

@@ -62,7 +62,13 @@ def follow(
 
 
 def report(
-    server: Server, place: Place, path: SweepPath, expected: int | None, output: str
+    server: Server,
+    place: Place,
+    path: SweepPath,
+    expected: int | None,
+    output: str,
+    *,
+    out_of_time: bool = False,
 ) -> None:
     """Show what came of a sweep; raises SweepFailed unless all finished."""
     try:
@@ -80,6 +86,7 @@ def report(
         )
     if not results.coverage.complete:
         reason = f"stopped, since {results.stop_reason}: " if results.stop_reason else ""
+        reason = reason or ("its time is over (--max-hours): " if out_of_time else "")
         raise SweepFailed(
             f"{path}: {reason}{results.coverage.sentence()}",
             f"deployer {_choose_next(results)} {path}",

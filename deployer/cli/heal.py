@@ -16,15 +16,13 @@ from deployer.cli.options import (
     pick_sweep,
     read_config_of,
 )
-from deployer.cli.starting import check_reach
-from deployer.config import Config, Flags
+from deployer.cli.starting import start_agents
+from deployer.config import Flags
 from deployer.healing import Healing, heal_sweep
-from deployer.records import remember_place
-from deployer.render import say, show_json
+from deployer.render import format_count, say, show_json
 from deployer.selection import open_sweep
-from deployer.server import Server
-from deployer.up import apply_plan, open_place, plan_agents
-from deployer.wandb_api import SweepPath
+from deployer.up import open_place
+from deployer.wandb_api import SweepPath, get_sweep
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -45,14 +43,16 @@ def heal(
     Without --replicas it says which command starts the agents.
     """
     check_output(output)
-    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
+    config = read_config_of(sweep, Flags(wandb=wandb, replicas=replicas, on=on))
     server, path = open_sweep(pick_sweep(sweep, config))
     say(f"using {server.describe()}")
     healing = heal_sweep(server, path, retries)
     say(_describe(path, healing))
     going = bool(healing.count) or healing.sweep_path != path
     if going and replicas:
-        _start(config, server, healing.sweep_path, replicas)
+        healed = get_sweep(server.client, healing.sweep_path)
+        agents = start_agents(server, open_place(config.on), healed, config)
+        say(f"{format_count(len(agents), 'agent')} at work")
     elif going:
         where = "" if config.on == "local" else f" --on {config.on}"
         said = f"deployer agents up {healing.sweep_path} --replicas N{where}"
@@ -65,7 +65,7 @@ def heal(
 
 def _describe(path: SweepPath, healing: Healing) -> str:
     """Say in one line what will run again, and where."""
-    words = f"{healing.count} configuration{'' if healing.count == 1 else 's'}"
+    words = format_count(healing.count, "configuration")
     if healing.created:
         said = f"{path}: {words} to run again in the follow-up {healing.sweep_path}"
     elif healing.count:
@@ -77,12 +77,3 @@ def _describe(path: SweepPath, healing: Healing) -> str:
     if healing.unknown:
         said += f"; {healing.unknown} were never drawn and stay missing"
     return said
-
-
-def _start(config: Config, server: Server, path: SweepPath, replicas: int) -> None:
-    check_reach(config.on, server.url)
-    place = open_place(config.on)
-    plan = plan_agents(server, place, path, replicas, config.folder)
-    remember_place(str(path), config.on)
-    agents = apply_plan(server, place, plan)
-    say(f"{len(agents)} agent{'' if len(agents) == 1 else 's'} at work")

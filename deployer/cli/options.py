@@ -35,7 +35,7 @@ OnOption = Annotated[
     typer.Option(
         "--on",
         envvar="DEPLOYER_ON",
-        help="local or kubernetes; left out: where the sweep's agents were started, else local.",
+        help="local, kubernetes or gke; left out: where the sweep's agents are, else local.",
     ),
 ]
 ReplicasOption = Annotated[
@@ -48,6 +48,22 @@ OneRunOption = Annotated[
         "--one-run-per-job",
         help="An agent for each run that is left, which leaves after it; "
         "--replicas bounds how many are there at a time.",
+    ),
+]
+MaxHoursOption = Annotated[
+    float | None,
+    typer.Option(
+        "--max-hours",
+        min=0.001,
+        help="Agents leave after this time, watched or not; their runs are handed out again.",
+    ),
+]
+CapacityOption = Annotated[
+    str | None,
+    typer.Option(
+        "--wait-for-capacity",
+        metavar="TIME",
+        help="With a GKE cluster: how long to ask again where all is out of stock, such as 2h.",
     ),
 ]
 RunCapOption = Annotated[

@@ -1,15 +1,19 @@
-"""What is said when agents are started, and when a paused sweep gives them up."""
+"""Starts a sweep's agents; says what is doubtful about it, and what a pause does to them."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
+from deployer.cli.options import choose_bound
+from deployer.config import Config
 from deployer.errors import ConfigError
 from deployer.one_run import takes_one_run
 from deployer.place import Agent, Place
-from deployer.render import say
+from deployer.records import remember_place
+from deployer.render import format_count, say
 from deployer.server import NOT_GUARANTEED, Server
-from deployer.up import get_left, warn_about_many
+from deployer.up import apply_plan, get_left, plan_agents, warn_about_deadline, warn_about_many
 from deployer.wandb_api import SweepInfo, SweepPath
 from deployer.wandb_api.client import is_loopback
 
@@ -25,32 +29,56 @@ def check_reach(on: str, base_url: str) -> None:
     )
 
 
-def say_before_start(server: Server, sweep: SweepInfo, agents: int) -> None:
-    """Warn of more agents than the server bears, and of a sweep that hands out nothing now."""
-    if warning := warn_about_many(server, agents):
+def start_agents(
+    server: Server,
+    place: Place,
+    sweep: SweepInfo,
+    config: Config,
+    *,
+    one_run: bool = False,
+    max_hours: float | None = None,
+) -> tuple[Agent, ...]:
+    """Start agents until there are as many as the config says; say what is doubtful about it.
+
+    With `one_run`, or where the sweep's agents are so already, each takes one run. They leave after
+    `max_hours`. Returns those that were planned.
+    """
+    check_reach(config.on, server.url)
+    one_run = one_run or any(map(takes_one_run, place.list_agents(str(sweep.path))))
+    if one_run and (warning := warn_about_deadline(config.on, config.folder)):
+        say(f"warning: {warning}")
+    plan = plan_agents(
+        server,
+        place,
+        sweep.path,
+        choose_bound(config, one_run),
+        config.folder,
+        one_run=one_run,
+        deadline=None if max_hours is None else time.time() + max_hours * 3600,
+    )
+    if warning := warn_about_many(server, len(plan.agents)):
         say(f"warning: {warning}")
     if sweep.state == "PAUSED":
         said = "is PAUSED: agents wait and hold their GPUs until"
         say(f"{sweep.path} {said}: deployer sweep resume {sweep.path}")
+    remember_place(str(sweep.path), config.on)
+    return tuple(apply_plan(server, place, plan))
 
 
-def want_one_run(place: Place, path: SweepPath, flag: bool) -> bool:
-    """Tell whether each agent shall take one run: as said, or as the sweep's agents do already."""
-    return flag or any(map(takes_one_run, place.list_agents(str(path))))
-
-
-def say_what_begins_later(server: Server, path: SweepPath, agents: int) -> None:
+def say_what_begins_later(server: Server, path: SweepPath, agents: Sequence[Agent]) -> None:
     """Say that somebody has to watch if there are fewer agents for one run each than runs."""
+    if not any(map(takes_one_run, agents)):
+        return
     left = get_left(server, path)
-    if left is None or left > agents:
-        rest = f"the other {left - agents}" if left else "the others"
+    if left is None or left > len(agents):
+        rest = f"the other {left - len(agents)}" if left else "the others"
         say(f"each takes one run; {rest} begin while somebody watches: deployer watch {path}")
 
 
 def say_held(path: SweepPath, agents: int) -> None:
     """Say what a pause leaves as it is, and the command that ends it."""
     said = "end their run, then wait and hold their GPUs. Free them"
-    say(f"{count_agents(agents)} {said}: deployer sweep pause {path} --release")
+    say(f"{format_count(agents, 'agent')} {said}: deployer sweep pause {path} --release")
 
 
 def say_released(
@@ -63,9 +91,4 @@ def say_released(
     if any(map(takes_one_run, agents)):
         again += " --one-run-per-job"
     said = "released, their runs go on when they are handed out again"
-    say(f"{count_agents(len(released))} {said}: {again}")
-
-
-def count_agents(count: int) -> str:
-    """Return a number of agents in words."""
-    return f"{count} agent{'' if count == 1 else 's'}"
+    say(f"{format_count(len(released), 'agent')} {said}: {again}")

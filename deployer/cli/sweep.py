@@ -23,13 +23,13 @@ from deployer.cli.options import (
     read_config,
     read_config_of,
 )
-from deployer.cli.starting import count_agents, say_held, say_released
+from deployer.cli.starting import say_held, say_released
 from deployer.cli.waiting import tell_who_lasts
 from deployer.config import Config, Flags
 from deployer.errors import WandbError
 from deployer.healing import get_whole_snapshot
 from deployer.making import Draws, make_sweep
-from deployer.render import say, show, show_json, show_table
+from deployer.render import format_count, say, show, show_json, show_table
 from deployer.selection import open_sweep
 from deployer.server import Server, connect
 from deployer.up import open_place
@@ -160,7 +160,7 @@ def resume(
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     _, path = _steer(sweep, config, "RUNNING", output)
     if released := open_place(config.on).count_released(str(path)):
-        say(f"{count_agents(released)} were released: deployer agents up {path}")
+        say(f"{format_count(released, 'agent')} were released: deployer agents up {path}")
     _show_state(path, "RUNNING", output)
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from deployer.cli.cloud import Limits, prepare_place, taking_down
 from deployer.cli.following import follow, report
 from deployer.cli.options import (
+    CapacityOption,
     EntityOption,
     FileArgument,
+    MaxHoursOption,
     OneRunOption,
     OnOption,
     OutputOption,
@@ -23,33 +27,19 @@ from deployer.cli.options import (
     SeedOption,
     WandbOption,
     check_output,
-    choose_bound,
     read_config,
 )
-from deployer.cli.starting import (
-    check_reach,
-    count_agents,
-    say_before_start,
-    say_what_begins_later,
-    want_one_run,
-)
+from deployer.cli.starting import check_reach, say_what_begins_later, start_agents
 from deployer.config import Config, Flags
+from deployer.errors import ConfigError
 from deployer.making import Draws, make_sweep
-from deployer.place import Agent, Place
-from deployer.records import remember_place
-from deployer.render import say, show_json
+from deployer.one_run import takes_one_run
+from deployer.place import Agent
+from deployer.render import format_count, say, show_json
 from deployer.selection import settle_place
 from deployer.server import NOT_GUARANTEED, Server, connect
 from deployer.sweep import Sweep, load_sweep
-from deployer.up import (
-    apply_plan,
-    open_place,
-    plan_agents,
-    plan_draft,
-    warn_about_code,
-    warn_about_deadline,
-    warn_about_program,
-)
+from deployer.up import open_place, plan_draft, warn_about_code, warn_about_program
 from deployer.wandb_api import SweepPath, get_sweep
 
 app = typer.Typer(rich_markup_mode=None)
@@ -68,6 +58,14 @@ def up(
     seed: SeedOption = None,
     retries: RetriesOption = None,
     one_run_per_job: OneRunOption = False,
+    max_hours: MaxHoursOption = None,
+    down_after: Annotated[
+        bool,
+        typer.Option(
+            "--down-after", help="After the end, delete what was made; with --on gke the cluster."
+        ),
+    ] = False,
+    wait_for_capacity: CapacityOption = None,
     on: OnOption = None,
     wandb: WandbOption = None,
     entity: EntityOption = None,
@@ -79,43 +77,49 @@ def up(
     Exit code 0 only if every configuration is finished, else 3. Ctrl-C detaches.
     """
     check_output(output)
+    if detach and down_after:
+        raise ConfigError("--down-after", "somebody has to see the end", "leave out --detach")
     config = read_config(Flags(wandb, entity, project, replicas, on))
-    place = open_place(config.on)
     server, sweep, path = _make(
-        file, config, place, run_cap=run_cap, draws=Draws(seed, retries), continued=not new
+        file,
+        config,
+        run_cap=run_cap,
+        draws=Draws(seed, retries),
+        continued=not new,
+        limits=Limits(max_hours, wait_for_capacity),
     )
-    config = settle_place(str(path), config)
-    place = open_place(config.on)  # a sweep that goes on may have its agents elsewhere
-    one_run = want_one_run(place, path, one_run_per_job)
-    bound = choose_bound(config, one_run)
-    plan = plan_agents(server, place, path, bound, config.folder, one_run=one_run)
-    if one_run and (warning := warn_about_deadline(config.on, config.folder)):
-        say(f"warning: {warning}")
-    say_before_start(server, get_sweep(server.client, path), len(plan.agents))
-    remember_place(str(path), config.on)
-    agents = apply_plan(server, place, plan)
+    config = settle_place(str(path), config)  # a sweep that goes on may have its agents elsewhere
+    place = open_place(config.on)
+    info = get_sweep(server.client, path)
+    agents = start_agents(server, place, info, config, one_run=one_run_per_job, max_hours=max_hours)
     if detach:
         _say_how_to_come_back(path, agents, output)
-        if one_run:
-            say_what_begins_later(server, path, len(agents))
+        say_what_begins_later(server, path, agents)
         return
-    plain = wait or output == "json"
-    follow(
+    one_run = any(map(takes_one_run, agents))
+    last = follow(
         server,
         place,
         path,
-        wanted=len(plan.agents) if one_run else config.given_replicas or len(plan.agents),
+        wanted=len(agents) if one_run else config.given_replicas or len(agents),
         folder=config.folder,
         expected=sweep.expected,
-        plain=plain,
+        plain=wait or output == "json",
     )
-    report(server, place, path, sweep.expected, output)
+    with taking_down(config, place, path) if down_after else nullcontext():
+        report(server, place, path, sweep.expected, output, out_of_time=last.out_of_time)
 
 
 def _make(
-    file: Path, config: Config, place: Place, *, run_cap: int | None, draws: Draws, continued: bool
+    file: Path,
+    config: Config,
+    *,
+    run_cap: int | None,
+    draws: Draws,
+    continued: bool,
+    limits: Limits,
 ) -> tuple[Server, Sweep, SweepPath]:
-    """Read the file, connect, make or continue the sweep, and say each in one line."""
+    """Read the file, connect, prepare the place, make or continue the sweep; say each in a line."""
     sweep = load_sweep(file, run_cap)
     if config.on == "local" and (warning := warn_about_program(sweep, config.folder)):
         say(f"warning: {warning}")
@@ -123,7 +127,7 @@ def _make(
         say(f"warning: {warning}")
     server = connect(config)
     check_reach(config.on, server.url)
-    place.check(plan_draft(server, config.folder))
+    prepare_place(config, limits).check(plan_draft(server, config.folder))
     say(f"using {server.describe()}")
     if not server.extended:
         say(NOT_GUARANTEED)
@@ -140,7 +144,7 @@ def _make(
 def _say_how_to_come_back(path: SweepPath, agents: Sequence[Agent], output: str) -> None:
     starting = sum(agent.state == "starting" for agent in agents)
     state = f", {starting} of them starting" if starting else " at work"
-    say(f"{count_agents(len(agents))}{state}")
+    say(f"{format_count(len(agents), 'agent')}{state}")
     say(f"come back: deployer watch {path}")
     if output == "json":
         show_json({"sweep": str(path), "agents": [agent.name for agent in agents]})

@@ -39,7 +39,7 @@ def watch(
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     server, path = open_sweep(pick_sweep(sweep, config))
     place = open_place(config.on)
-    follow(
+    last = follow(
         server,
         place,
         path,
@@ -49,4 +49,4 @@ def watch(
         plain=wait or output == "json",
         timeout_seconds=timeout,
     )
-    report(server, place, path, None, output)
+    report(server, place, path, None, output, out_of_time=last.out_of_time)

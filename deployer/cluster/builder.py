@@ -9,6 +9,7 @@ from pathlib import Path
 from deployer.archive import build_code_archive, build_supervisor_zip
 from deployer.cluster.sighting import created_at, path_of
 from deployer.cluster_config import ClusterConfig
+from deployer.deadline import JOB_PATIENCE_SECONDS
 from deployer.kube import CONFIG_MAP, Kube, Manifest
 from deployer.manifests import build_manifests, load_templates, read_code_maps
 from deployer.names import build_selector
@@ -38,7 +39,14 @@ class ManifestBuilder:
             secret_keys=secret_keys,
             supervisor=build_supervisor_zip(),
             code=self._find_code(plan),
+            max_seconds=self._count_seconds(plan),
         )
+
+    def _count_seconds(self, plan: Plan) -> float | None:
+        """Return how long from now a Job may last, a little more than its agent may."""
+        if plan.deadline is None:
+            return None
+        return plan.deadline - self._kube.now() + JOB_PATIENCE_SECONDS
 
     def _find_code(self, plan: Plan) -> bytes | None:
         """Return the sweep's archive, made from the plan's folder if there is none yet.

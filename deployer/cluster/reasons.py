@@ -6,28 +6,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from deployer.kube.objects import find_condition, find_container_state
+
 Manifest = Mapping[str, Any]
 
 # What a container waits for while all is well.
 USUAL_WAITING = ("ContainerCreating", "PodInitializing")
+NO_NODE = "FailedScaleUp"  # the cluster autoscaler's word: no node can be had
 # The supervisor's last line; the kubelet keeps a failed container's last lines.
 SUPERVISOR_SAID = re.compile(r"ended with exit code \d+: (.+)$", re.MULTILINE)
-
-
-def find_condition(item: Manifest, kind: str, status: str = "True") -> Mapping[str, Any] | None:
-    """Return an object's condition if it has this status."""
-    conditions = item.get("status", {}).get("conditions") or ()
-    return next((c for c in conditions if c["type"] == kind and c["status"] == status), None)
-
-
-def find_container_state(pod: Manifest, state: str) -> Mapping[str, Any] | None:
-    """Return the state of a pod's containers if one is `running`, `waiting` or `terminated`."""
-    status = pod.get("status", {})
-    containers = [
-        *(status.get("initContainerStatuses") or ()),
-        *(status.get("containerStatuses") or ()),
-    ]
-    return next((c["state"][state] for c in reversed(containers) if c["state"].get(state)), None)
 
 
 def explain_waiting(job: Manifest, pod: Manifest | None, causes: Mapping[str, str]) -> str:
@@ -41,7 +28,9 @@ def explain_waiting(job: Manifest, pod: Manifest | None, causes: Mapping[str, st
         return "; ".join(filter(None, (explain_pod_end(pod), cause or "is started again")))
     unscheduled = find_condition(pod, "PodScheduled", "False")
     if unscheduled:
-        return f"{unscheduled.get('reason', '')}: {unscheduled.get('message', '')}"
+        said = f"{unscheduled.get('reason', '')}: {unscheduled.get('message', '')}"
+        cause = causes.get(pod["metadata"]["name"], "")
+        return f"{cause}; {said}" if cause.startswith(NO_NODE) else said
     waiting = find_container_state(pod, "waiting") or {}
     if waiting.get("reason") not in (None, *USUAL_WAITING):
         return ": ".join(filter(None, (waiting["reason"], waiting.get("message", ""))))
@@ -78,12 +67,15 @@ def explain_pod_end(pod: Manifest) -> str:
 
 
 def newest_causes(events: list[dict[str, Any]]) -> dict[str, str]:
-    """Return the newest warning about each object, by the object's name."""
+    """Return the newest warning about each object, by the object's name.
 
-    def when(event: Manifest) -> tuple[str, int]:
+    That no node can be had says more than the scheduler's, which stands in the pod's condition.
+    """
+
+    def when(event: Manifest) -> tuple[bool, str, int]:
         # Of several within a second the longest says most.
         at = str(event.get("lastTimestamp") or event.get("eventTime") or "")
-        return at, len(event.get("message") or "")
+        return event.get("reason") == NO_NODE, at, len(event.get("message") or "")
 
     return {
         event["involvedObject"]["name"]: f"{event.get('reason', '')}: {event.get('message', '')}"

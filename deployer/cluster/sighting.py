@@ -7,12 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from deployer.cluster.reasons import (
-    explain_ending,
-    explain_waiting,
-    find_condition,
-    find_container_state,
-)
+from deployer.cluster.reasons import explain_ending, explain_waiting
+from deployer.kube.objects import ENDED_PHASES, find_condition, find_container_state
 from deployer.names import AGENT_LABEL, GPU_PRODUCT_LABEL, PREFIX, SWEEP_PATH_ANNOTATION
 from deployer.place import Agent, AgentState
 
@@ -20,7 +16,6 @@ Manifest = Mapping[str, Any]
 
 DRAIN_ANNOTATION = f"{PREFIX}/drain"
 DRAINED = "drained"  # as a supervisor says it
-ENDED_PHASES = ("Succeeded", "Failed")
 # A kubelet that lives says within seconds after the grace time that a pod has ended.
 LOST_SECONDS = 15.0
 
@@ -133,13 +128,15 @@ def is_lost(pod: Manifest, now: float) -> bool:
 
 
 def needs_waiting_reason(sighting: Sighting) -> bool:
-    """Tell whether only events can say why an agent does not start."""
+    """Tell whether events can say why an agent does not start, or say more."""
     job, pod = sighting.job, sighting.pod
     if job is None or sighting.ended:
         return False
     if pod is None:
         return True
-    return pod["status"].get("phase") == "Pending" and not explain_waiting(job, pod, {})
+    unscheduled = find_condition(pod, "PodScheduled", "False") is not None
+    waits = unscheduled or not explain_waiting(job, pod, {})
+    return pod["status"].get("phase") == "Pending" and waits
 
 
 def count_restarts(sighting: Sighting) -> int:

@@ -29,12 +29,14 @@ def build_manifests(
     secret_keys: Mapping[str, str],
     supervisor: bytes,
     code: bytes | None,
+    max_seconds: float | None = None,
 ) -> tuple[Manifest, ...]:
     """Return what a plan means in a cluster: ConfigMaps, volumes, then a Job for each agent.
 
     `secret_keys` names each agent's key in the Secret `secret_name`; `code` is the project's
-    archive, None where the image's code runs. The names of ConfigMaps end with a hash of their
-    content, so that running agents keep what they have. Raises ConfigError if no image is named.
+    archive, None where the image's code runs; `max_seconds` is what a Job may take.
+    The names of ConfigMaps end with a hash of their content, so that running agents keep what they
+    have. Raises ConfigError if no image is named.
     """
     if cluster.image is None and templates.template is None:
         hint = "image: any image with Python and wandb, for example your trainer's"
@@ -59,6 +61,7 @@ def build_manifests(
             code=tuple(code_names),
             claims=claims,
             avoided_nodes=plan.avoided_nodes,
+            max_seconds=max_seconds,
         )
         for agent in plan.agents
     )

@@ -43,7 +43,7 @@ def build_job(
     own_pod = copy.deepcopy(own["spec"]["template"]["spec"])
     graft(pod, container, own_pod, cluster)
     _set_metadata(job, task, cluster)
-    _set_job(job["spec"], cluster)
+    _set_job(job["spec"], task, cluster)
     _set_pod(pod, cluster)
     _avoid(pod, task.avoided_nodes)
     set_volumes(pod, container, task, cluster)
@@ -84,13 +84,15 @@ def _set_metadata(job: Manifest, task: AgentTask, cluster: ClusterConfig) -> Non
         metadata["labels"][QUEUE_LABEL] = cluster.queue
 
 
-def _set_job(spec: Manifest, cluster: ClusterConfig) -> None:
+def _set_job(spec: Manifest, task: AgentTask, cluster: ClusterConfig) -> None:
     # Another count would be several agents with one identity.
     spec["completions"] = spec["parallelism"] = 1
     if cluster.ttl_seconds is not None:
         spec["ttlSecondsAfterFinished"] = cluster.ttl_seconds
-    if cluster.max_hours is not None:
-        spec["activeDeadlineSeconds"] = max(1, round(cluster.max_hours * 3600))
+    of_file = None if cluster.max_hours is None else cluster.max_hours * 3600
+    limits = [limit for limit in (of_file, task.max_seconds) if limit is not None]
+    if limits:
+        spec["activeDeadlineSeconds"] = max(1, round(min(limits)))
 
 
 def _set_pod(pod: Manifest, cluster: ClusterConfig) -> None:

@@ -11,7 +11,7 @@ class AgentTask:
     """One agent, and the objects it needs; `code` is empty where the image's code runs.
 
     `code` names the ConfigMaps of the archive's parts, `claims` the claim of each volume that comes
-    from NFS.
+    from NFS. The Job is ended after `max_seconds`, if not None, whatever its agent does.
     """
 
     name: str
@@ -24,3 +24,4 @@ class AgentTask:
     code: tuple[str, ...]
     claims: Mapping[str, str]
     avoided_nodes: tuple[str, ...] = ()
+    max_seconds: float | None = None

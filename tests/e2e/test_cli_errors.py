@@ -49,7 +49,7 @@ def test_no_words_show_the_help(project: Project) -> None:
         ),
         (
             ["watch", "--on", "moon"],
-            ["error: --on: 'moon' is not a place", "hint: one of: local, kubernetes"],
+            ["error: --on: 'moon' is not a place", "hint: one of: local, kubernetes, gke"],
         ),
         (
             ["down", "--delete-data"],

@@ -117,14 +117,14 @@ def test_state_and_reason(
     assert agent.gpu == "2 A100"
 
 
-def test_events_are_read_only_for_what_nothing_else_explains() -> None:
+def test_events_are_read_only_for_what_waits() -> None:
     def needs(job: dict[str, Any], *pods: dict[str, Any]) -> bool:
         found = group_objects([build_object("Job", job)], [build_object("Pod", p) for p in pods])
         return needs_waiting_reason(found[0])
 
     assert needs({})
     assert needs({}, CREATING)
-    assert not needs({}, UNSCHEDULABLE)
+    assert needs({}, UNSCHEDULABLE)  # its node may not be to be had
     assert not needs({}, RUNNING)
     assert not needs(DONE)
 
@@ -170,6 +170,23 @@ def test_newest_warning_counts() -> None:
     newest = "2026-01-01T00:02:00Z"
     events = [event(newest, "new"), event(newest, "ew"), event("2026-01-01T00:01:00Z", "old")]
     assert newest_causes(events) == {NAME: "FailedCreate: new"}
+
+
+def test_that_no_node_can_be_had_stands_before_the_schedulers_words() -> None:
+    about = {"involvedObject": {"name": f"{NAME}-x"}}
+    events = [
+        {
+            **about,
+            "reason": "FailedScaleUp",
+            "message": "GCE out of resources",
+            "lastTimestamp": "1",
+        },
+        {**about, "reason": "FailedScheduling", "message": "0/3 nodes", "lastTimestamp": "2"},
+    ]
+    pod = build_object("Pod", UNSCHEDULABLE, f"{NAME}-x")
+    [sighting] = group_objects([build_object("Job", {})], [pod])
+    agent = build_agent(sighting, newest_causes(events), NOW)
+    assert agent.reason == "FailedScaleUp: GCE out of resources; Unschedulable: 0/3 nodes"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,105 @@
+"""What `up` and `down` do about a GKE cluster: say its price, make it, take it down.
+
+Places that are simply there need none of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from deployer.cli.waiting import tell_who_lasts
+from deployer.config import Config
+from deployer.errors import CloudError, ConfigError, KubeError, SweepFailed
+from deployer.place import Place
+from deployer.render import say
+from deployer.up import end_agents, open_place
+from deployer.wandb_api import SweepPath
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the user will pay and wait for: hours of agents, and time until there is capacity."""
+
+    max_hours: float | None = None
+    wait_for_capacity: str | None = None
+
+
+def prepare_place(config: Config, limits: Limits) -> Place:
+    """Open the place; a GKE cluster that is not there is made first, once its price is said.
+
+    Raises ConfigError, CloudError.
+    """
+    if config.on == "gke":
+        _prepare_cluster(config, limits)
+    return open_place(config.on)
+
+
+def _prepare_cluster(config: Config, limits: Limits) -> None:
+    from deployer.gke.door import open_gke
+    from deployer.gke.making import ensure_cluster
+    from deployer.gke.prices import describe_estimate, estimate, load_prices
+    from deployer.gke.spec import load_spec
+
+    spec = load_spec(config.gke, config.folder)
+    for line in describe_estimate(
+        estimate(spec, spec.locations[0], load_prices(config.folder)), limits.max_hours
+    ):
+        say(line)
+    ensure_cluster(
+        open_gke(spec.project, os.environ),
+        spec,
+        wait_seconds=parse_duration(limits.wait_for_capacity),
+        tell=say,
+    )
+
+
+def take_down_cluster(config: Config, path: SweepPath | None, *, everything: bool) -> None:
+    """End the agents in a GKE cluster, then delete it and all that came with it.
+
+    Refuses while agents of other sweeps than `path` work there, unless `everything` is meant.
+    Raises ConfigError, CloudError.
+    """
+    from deployer.gke.door import open_gke
+    from deployer.gke.spec import load_spec
+    from deployer.gke.teardown import remove_cluster
+
+    try:
+        _end_all_agents(open_place("gke"), path, everything=everything)
+    except CloudError as error:
+        say(error.message)  # what is left of it is deleted all the same
+    except KubeError as error:
+        if not error.passing:
+            raise
+        say(f"its agents end with the cluster: {error.message}")
+    spec = load_spec(config.gke, config.folder)
+    remove_cluster(open_gke(spec.project, os.environ), spec, say)
+
+
+def _end_all_agents(place: Place, path: SweepPath | None, *, everything: bool) -> None:
+    working = {agent.sweep_path for agent in place.list_agents() if agent.alive}
+    others = sorted(working - {str(path)})
+    if others and not everything:
+        said = f"agents of {', '.join(others)} are at work in the cluster"
+        raise ConfigError("--cluster", said, "deployer down --all --cluster ends them, too")
+    with tell_who_lasts(place, None):
+        end_agents(place, None)
+
+
+@contextmanager
+def taking_down(config: Config, place: Place, path: SweepPath) -> Iterator[None]:
+    """Take down what was made for a sweep once its results have been read, good or bad."""
+    failure = None
+    try:
+        yield
+    except SweepFailed as error:
+        failure = error
+    if config.on == "gke":
+        take_down_cluster(config, path, everything=False)
+    else:
+        end_agents(place, str(path))
+        say(f"{path}: what was made for its agents is deleted; results stay")
+    if failure:
+        raise failure
