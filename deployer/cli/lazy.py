@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "sweep": ("sweep", "Create, list, show, pause, resume, stop or cancel sweeps."),
     "agents": ("agents", "Start, list, scale, drain, follow or end agents."),
     "secret": ("secret", "Keep the W&B key in the cluster: create, rotate, show, delete."),
+    "drivers": ("drivers", "GPU drivers of a cluster's nodes: status, install, remove."),
     "backend": ("backend", "Run the embedded W&B-compatible backend."),
 }
 

@@ -30,6 +30,7 @@ Manifest = Mapping[str, Any]
 DriverState = Literal["managed", "installed", "installing", "failing", "missing", "unknown"]
 # `registered`: a GPU is counted, whoever counted it.
 PluginState = Literal["running", "starting", "failing", "registered", "missing", "unknown"]
+CORDONED = "is cordoned"
 # What a container waits for while all is well.
 USUAL_WAITING = ("ContainerCreating", "PodInitializing")
 
@@ -215,7 +216,7 @@ def _list_resources(node: Manifest, pods: Sequence[Manifest]) -> tuple[GpuResour
 def _find_obstacle(node: Manifest) -> str:
     if not find_condition(node, "Ready"):
         return "is not ready"
-    return "is cordoned" if node["spec"].get("unschedulable") else ""
+    return CORDONED if node["spec"].get("unschedulable") else ""
 
 
 def _find_pod(pods: Sequence[Manifest], wanted: Sequence[Mapping[str, str]]) -> Manifest | None:

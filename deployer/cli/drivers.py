@@ -1,0 +1,235 @@
+"""`deployer drivers`: the GPU driver and the device plugin on a cluster's nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deployer.cli.options import OutputOption, check_output, read_config
+from deployer.config import Config, Flags
+from deployer.errors import ConfigError, KubeError
+from deployer.render import say, show_json, show_table
+
+if TYPE_CHECKING:
+    from deployer.cluster_config import ClusterConfig
+    from deployer.drivers import GpuResource, NodeGpus, Smoke, Survey
+    from deployer.kube import Kube
+
+app = typer.Typer(rich_markup_mode=None, help="GPU drivers of a cluster's nodes.")
+
+COLUMNS = ("NODE", "PRODUCT", "DRIVER", "PLUGIN", "RESOURCE", "ALLOCATABLE", "IN-USE", "KIND")
+ContextOption = Annotated[str | None, typer.Option("--context", help="The kubeconfig's context.")]
+NamespaceOption = Annotated[str | None, typer.Option("--namespace", "-n", help="The namespace.")]
+WaitOption = Annotated[
+    float, typer.Option("--wait-seconds", min=0, help="How long to wait until GPUs are counted.")
+]
+
+
+@app.command()
+def status(
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="Run `nvidia-smi` in a pod on each node with GPUs.")
+    ] = False,
+    image: Annotated[
+        str | None,
+        typer.Option("--image", help="The pods' image; else `kubernetes.image`, else NVIDIA's."),
+    ] = None,
+    wait_seconds: Annotated[
+        float, typer.Option("--wait-seconds", min=1, help="How long a pod may take.")
+    ] = 180,
+    context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    output: OutputOption = "table",
+) -> None:
+    """Show each node with GPUs: product, driver, plugin, what can be had and what is in use."""
+    from deployer.drivers import survey_cluster
+
+    check_output(output)
+    cluster = _load_section(read_config(Flags()))
+    kube = _open(cluster, context, namespace)
+    survey = survey_cluster(kube)
+    found = _smoke(kube, cluster, survey, image, wait_seconds) if smoke else None
+    if output == "json":
+        show_json(_describe(survey, found))
+    else:
+        _show(survey, found)
+    failed = [one.node or "any node" for one in found or () if not one.ok]
+    if failed:
+        raise KubeError(f"nvidia-smi did not run on {', '.join(failed)}", "deployer drivers status")
+
+
+@app.command()
+def install(
+    distribution: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--distribution",
+            help="cos or ubuntu: install ahead for a GKE pool that has no nodes yet.",
+        ),
+    ] = None,
+    device_plugin: Annotated[
+        bool, typer.Option("--device-plugin", help="NVIDIA's device plugin, for own machines.")
+    ] = False,
+    mig_strategy: Annotated[
+        str, typer.Option("--mig-strategy", help="Of the device plugin: none, single or mixed.")
+    ] = "none",
+    node_selector: Annotated[
+        list[str] | None,
+        typer.Option("--node-selector", help="NAME=VALUE: the device plugin on these nodes."),
+    ] = None,
+    runtime_class: Annotated[
+        str, typer.Option("--runtime-class", help="Of the device plugin, such as nvidia.")
+    ] = "",
+    wait_seconds: WaitOption = 600,
+    context: ContextOption = None,
+    namespace: NamespaceOption = None,
+) -> None:
+    """Install what nodes lack, if you may, and wait until their GPUs are counted."""
+    from deployer.drivers import (
+        DEVICE_PLUGIN,
+        PluginChoice,
+        check_device_plugin,
+        ensure_drivers,
+        install_drivers,
+    )
+
+    kinds = _check_kinds(distribution or [])
+    choice = PluginChoice(
+        _check_strategy(mig_strategy), _parse_selector(node_selector or []), runtime_class
+    )
+    kube = _open(_load_section(read_config(Flags())), context, namespace)
+    if device_plugin:
+        check_device_plugin(kube)
+        kinds = (*kinds, DEVICE_PLUGIN)
+    if kinds:
+        install_drivers(kube, kinds, say, choice)
+    report = ensure_drivers(kube, wait_seconds=wait_seconds, tell=say)
+    if not any(node.allocatable for node in report.nodes) and not kinds:
+        raise KubeError(
+            "; ".join(report.notes) or "no node has a GPU now",
+            "deployer drivers status; for a GKE pool without nodes: --distribution cos",
+        )
+
+
+@app.command()
+def remove(context: ContextOption = None, namespace: NamespaceOption = None) -> None:
+    """Delete the DaemonSets that `deployer` made; a loaded driver stays until its node goes."""
+    from deployer.drivers import remove_drivers
+
+    kube = _open(_load_section(read_config(Flags())), context, namespace)
+    if not remove_drivers(kube, say):
+        say("nothing of ours is installed")
+
+
+def _load_section(config: Config) -> ClusterConfig:
+    from deployer.cluster_config import load_cluster
+
+    return load_cluster(config.folder)
+
+
+def _open(cluster: ClusterConfig, context: str | None, namespace: str | None) -> Kube:
+    from deployer.kube import open_kube
+
+    return open_kube(context or cluster.context, namespace or cluster.namespace)
+
+
+def _smoke(
+    kube: Kube, cluster: ClusterConfig, survey: Survey, image: str | None, wait_seconds: float
+) -> tuple[Smoke, ...]:
+    """Ask every node, or any one where nodes may not be listed."""
+    from deployer.drivers import DEFAULT_IMAGE, SmokePod, any_node, run_smoke
+
+    gpu = cluster.gpu
+    product = {gpu.product_label: gpu.product} if gpu and gpu.product else {}
+    pod = SmokePod(
+        image or cluster.image or DEFAULT_IMAGE,
+        cluster.image_pull_secrets,
+        cluster.queue,
+        {**cluster.node_selector, **product},
+    )
+    resource = gpu.resource if gpu else "nvidia.com/gpu"
+    nodes = survey.nodes if survey.complete else (any_node(resource),)
+    say(f"nvidia-smi runs in a pod on {len(nodes)} node{'s' if len(nodes) != 1 else ''}")
+    return run_smoke(kube, nodes, pod, wait_seconds=wait_seconds)
+
+
+def _show(survey: Survey, smoke: tuple[Smoke, ...] | None) -> None:
+    rows = [
+        _build_row(node, resource)
+        for node in survey.nodes
+        for resource in (node.resources or (None,))
+    ]
+    show_table(COLUMNS, rows)
+    if smoke is not None:
+        show_table(
+            ("NODE", "RAN", "NVIDIA-SMI"),
+            [(one.node or "any", "yes" if one.ok else "no", one.said) for one in smoke],
+        )
+    for sentence in (*_list_troubles(survey), *survey.limits, *survey.quotas):
+        say(sentence)
+
+
+def _build_row(node: NodeGpus, resource: GpuResource | None) -> tuple[object, ...]:
+    if resource is None:
+        counts: tuple[object, ...] = ("none yet", None, None, None)
+    else:
+        counts = (resource.name, resource.allocatable, resource.in_use, resource.kind)
+    return (node.name, node.product, _describe_driver(node), node.plugin, *counts)
+
+
+def _describe_driver(node: NodeGpus) -> str:
+    if node.driver == "installed":
+        return node.driver_version or node.driver
+    version = f" ({node.driver_version})" if node.driver_version else ""
+    return f"{node.driver}{version}"
+
+
+def _list_troubles(survey: Survey) -> list[str]:
+    from deployer.drivers.shortage import describe_gap
+
+    gaps = [describe_gap(node) for node in survey.nodes if survey.complete]
+    obstacles = [f"node {node.name} {node.obstacle}" for node in survey.nodes if node.obstacle]
+    none = ["no node has a GPU now"] if survey.complete and not survey.nodes else []
+    return [*filter(None, gaps), *obstacles, *none]
+
+
+def _describe(survey: Survey, smoke: tuple[Smoke, ...] | None) -> dict[str, Any]:
+    hidden = ("labels", "taints")
+    nodes = [
+        {name: value for name, value in vars(node).items() if name not in hidden}
+        for node in survey.nodes
+    ]
+    return {
+        "nodes": nodes,
+        "complete": survey.complete,
+        "limits": survey.limits,
+        "quotas": survey.quotas,
+        "smoke": smoke,
+    }
+
+
+def _check_kinds(kinds: list[str]) -> tuple[str, ...]:
+    from deployer.drivers import DISTRIBUTIONS
+
+    wrong = [kind for kind in kinds if kind not in DISTRIBUTIONS]
+    if wrong:
+        said = f"'{wrong[0]}' is not a distribution"
+        raise ConfigError("--distribution", said, f"one of: {', '.join(DISTRIBUTIONS)}")
+    return tuple(kinds)
+
+
+def _check_strategy(strategy: str) -> str:
+    from deployer.drivers import MIG_STRATEGIES
+
+    if strategy not in MIG_STRATEGIES:
+        said = f"'{strategy}' is not a strategy"
+        raise ConfigError("--mig-strategy", said, f"one of: {', '.join(MIG_STRATEGIES)}")
+    return strategy
+
+
+def _parse_selector(pairs: list[str]) -> dict[str, str]:
+    parts = [pair.partition("=") for pair in pairs]
+    if any(not name or not equals for name, equals, _ in parts):
+        raise ConfigError("--node-selector", "is not NAME=VALUE", "--node-selector gpu=yes")
+    return {name: value for name, _, value in parts}
