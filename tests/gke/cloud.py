@@ -1,0 +1,279 @@
+"""Google's cloud for the tests, in their own process: the unmodified clients talk to it.
+
+`with serve_cloud(folder) as cloud:` and then `cloud.environment()` for a subprocess. What exists is
+in `cloud.inventory()`, what was asked in `cloud.calls`; faults are armed with `cloud.fail` and
+`cloud.kill_client_at`. Also for tests/kube: `cloud.connect_kubernetes` makes its clusters lead to
+a real one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import grpc
+from google.cloud.compute_v1 import Disk, ForwardingRule, TargetPool
+from google.cloud.container_v1 import Cluster, NodePool
+
+from tests.gke.cloud_clusters import Clusters
+from tests.gke.cloud_compute import Front, serve_compute
+from tests.gke.cloud_disks import Compute, label_disk, list_nodes
+from tests.gke.cloud_faults import Code, Fault
+from tests.gke.cloud_gate import Call, Gate, Killing
+from tests.gke.cloud_grpc import serve_clusters
+from tests.gke.cloud_pools import fill_in_cluster, finish_pool
+from tests.gke.cloud_state import Estate, Kubernetes, Status
+from tests.gke.credentials import Account, make_authority
+
+PROJECT = "test-project"
+# Where nothing listens, so that a client is refused at once and does not wait.
+NOWHERE = "127.0.0.1:9"
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """Everything that exists and costs, each as `location/name`."""
+
+    clusters: tuple[str, ...]
+    pools: tuple[str, ...]
+    disks: tuple[str, ...]
+    forwarding_rules: tuple[str, ...]
+    target_pools: tuple[str, ...]
+    operations: tuple[str, ...]
+
+    @property
+    def empty(self) -> bool:
+        """Tell whether nothing is left and nothing is going on."""
+        return not (
+            self.clusters
+            or self.disks
+            or self.forwarding_rules
+            or self.target_pools
+            or self.operations
+        )
+
+
+@dataclass
+class Cloud:
+    """One project of a cloud that is served to real clients."""
+
+    folder: Path
+    estate: Estate
+    gate: Gate
+    token: str = "test-access-token"
+    container_port: int = 0
+    compute_url: str = ""
+
+    @property
+    def project(self) -> str:
+        """Return the project's id."""
+        return self.estate.project
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """Return every call in the order in which they came."""
+        with self.gate.lock:
+            return tuple(self.gate.calls)
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """Return the names of the calls that asked for a change."""
+        return tuple(call.name for call in self.calls if call.mutating)
+
+    def set_operation_seconds(self, seconds: float) -> None:
+        """Let operations that begin from now on take this long."""
+        self.estate.seconds = seconds
+
+    def set_missing_zones(self, *zones: str) -> None:
+        """Let lists over all locations say that they know nothing of these."""
+        self.estate.missing_zones = zones
+
+    def fail(
+        self, call: str, error: Fault, *, nth: int = 1, times: float = 1, at: str = ""
+    ) -> None:
+        """Let the nth call of this name from now on meet an error, and times - 1 after it.
+
+        call: as in `calls`: CreateCluster, disks.delete, …, or Token for the token endpoint. at:
+        only calls with this text in their path, such as `us-central1-a`. times may be math.inf.
+        """
+        self.gate.arm(call, error, at, nth, times)
+
+    def heal(self) -> None:
+        """Forget every armed fault."""
+        self.gate.disarm()
+
+    def kill_client_at(self, nth: int, when: Literal["before", "after"]) -> Killing:
+        """Kill with SIGKILL whoever makes the nth call from now on, before or after its effect.
+
+        Returns what tells later whether it came to that, at which call, and who it was.
+        """
+        with self.gate.lock:
+            self.gate.killing = Killing(nth, when)
+            return self.gate.killing
+
+    def spare_clients(self) -> None:
+        """Take back `kill_client_at`."""
+        with self.gate.lock:
+            self.gate.killing = None
+
+    def inventory(self) -> Inventory:
+        """Return everything that exists at present."""
+        with self.gate.lock:
+            self.estate.settle()
+            clusters = self.estate.clusters
+            return Inventory(
+                clusters=_name_all(clusters),
+                pools=tuple(
+                    f"{'/'.join(key)}/{pool.name}"
+                    for key in clusters
+                    for pool in clusters[key].node_pools
+                ),
+                disks=_name_all(self.estate.disks),
+                forwarding_rules=_name_all(self.estate.rules),
+                target_pools=_name_all(self.estate.target_pools),
+                operations=tuple(f.name for f in self.estate.flights.values() if not f.done),
+            )
+
+    def get_cluster(self, name: str) -> Cluster:
+        """Return the one cluster of this name as it is now. Raises LookupError."""
+        with self.gate.lock:
+            self.estate.settle()
+            found = [c for c in self.estate.clusters.values() if c.name == name]
+        if len(found) != 1:
+            raise LookupError(f"{len(found)} clusters are called {name}")
+        return found[0]
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that lead Google's clients here; an empty HOME is enough."""
+        return {
+            "GOOGLE_APPLICATION_CREDENTIALS": str(self.folder / "account.json"),
+            "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(self.folder / "roots.pem"),
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER": f"https://localhost:{self.container_port}/",
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{self.compute_url}/",
+            "NO_GCE_CHECK": "true",
+            "NO_PROXY": "localhost,127.0.0.1",
+        }
+
+    def connect_kubernetes(self, endpoint: str, ca: bytes, token: str) -> None:
+        """Let clusters made from now on lead to this API server, which takes the token as well.
+
+        endpoint: host and port, with or without https://. ca: its certificate in PEM.
+        """
+        self.estate.kubernetes = Kubernetes(endpoint.removeprefix("https://").rstrip("/"), ca)
+        self.token = token
+
+    def add_foreign_cluster(
+        self,
+        name: str,
+        location: str = "us-central1-a",
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        """Add a running cluster that somebody else made, without our labels."""
+        pool = NodePool(name="default-pool", initial_node_count=1)
+        cluster = Cluster(name=name, node_pools=[pool], resource_labels=dict(labels or {}))
+        with self.gate.lock:
+            self.estate.clusters[location, name] = cluster
+            fill_in_cluster(self.estate, cluster, location)
+            cluster.status = Status.RUNNING
+            cluster.endpoint = self.estate.kubernetes.endpoint
+            cluster.master_auth = self.estate.authorise()
+            finish_pool(cluster.node_pools[0], None)
+
+    def add_disk(
+        self,
+        name: str,
+        zone: str = "us-central1-a",
+        *,
+        cluster: str = "",
+        labels: Mapping[str, str] | None = None,
+        in_use: bool = False,
+    ) -> None:
+        """Add a disk: of a claim in this cluster, with the labels that GKE gives it, or a bare one.
+
+        The cluster may be gone already; then only labels given here tell more than its name.
+        """
+        made = self._find(cluster)
+        own = label_disk(made) if made is not None else {"goog-k8s-cluster-name": cluster}
+        given = {"goog-gke-volume": "", **own} if cluster else {}
+        path = f"projects/{self.project}/zones/{zone}"
+        disk = Disk(name=name, size_gb=10, status="READY", labels={**given, **(labels or {})})
+        disk.zone = f"https://www.googleapis.com/compute/v1/{path}"
+        disk.self_link = f"{disk.zone}/disks/{name}"
+        disk.description = json.dumps({"kubernetes.io/created-for/pvc/name": f"claim-of-{name}"})
+        disk.users = [f"{disk.zone}/instances/gke-{cluster}-system-0"] if in_use else []
+        with self.gate.lock:
+            self.estate.disks[zone, name] = disk
+
+    def add_forwarding_rule(
+        self,
+        name: str,
+        region: str = "us-central1",
+        *,
+        cluster: str = "",
+        service: str = "default/web",
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        """Add the load balancer of a Service: a rule and the target pool of the same name.
+
+        GKE gives such a rule no labels: what is known of it is its description, and the nodes in
+        its target pool.
+        """
+        base = f"https://www.googleapis.com/compute/v1/projects/{self.project}"
+        made = self._find(cluster)
+        nodes = list(list_nodes(made)) if made else [("", f"{region}-a", f"gke-{cluster}-system-0")]
+        pool = TargetPool(name=name, region=f"{base}/regions/{region}")
+        pool.instances = [f"{base}/zones/{zone}/instances/{node}" for _, zone, node in nodes]
+        pool.description = json.dumps({"kubernetes.io/service-name": service})
+        pool.self_link = f"{base}/regions/{region}/targetPools/{name}"
+        rule = ForwardingRule(name=name, region=pool.region, labels=dict(labels or {}))
+        rule.description, rule.target = pool.description, pool.self_link
+        rule.self_link = f"{base}/regions/{region}/forwardingRules/{name}"
+        with self.gate.lock:
+            self.estate.target_pools[region, name] = pool
+            self.estate.rules[region, name] = rule
+
+    def _find(self, name: str) -> Cluster | None:
+        return next((c for c in self.estate.clusters.values() if c.name == name), None)
+
+
+def _name_all(things: Mapping[tuple[str, str], Any]) -> tuple[str, ...]:
+    return tuple(sorted("/".join(key) for key in things))
+
+
+@contextmanager
+def serve_cloud(folder: Path, project: str = PROJECT) -> Iterator[Cloud]:
+    """Serve a cloud of one empty project; its certificate and credentials lie in the folder."""
+    ca = make_authority().cert_pem.bytes()
+    cloud = Cloud(folder, Estate(project, Kubernetes(NOWHERE, ca)), Gate())
+    account = Account(project)
+
+    def authorised(header: str) -> bool:
+        token = header.removeprefix("Bearer ")
+        return token == cloud.token or account.signed(token)
+
+    def hand_out(assertion: str) -> Mapping[str, Any]:
+        if not account.signed(assertion):
+            raise Fault(Code.INVALID_ARGUMENT, "Invalid JWT Signature.", "invalid_grant")
+        return {"access_token": cloud.token, "expires_in": 3599, "token_type": "Bearer"}
+
+    front = Front(cloud.gate, Compute(cloud.estate), authorised, hand_out)
+    serve_compute(front)
+    server, cloud.container_port = serve_clusters(cloud.gate, Clusters(cloud.estate), authorised)
+    cloud.compute_url = front.url
+    account.write_json(folder / "account.json", f"{front.url}/token")
+    (folder / "roots.pem").write_bytes(ca)
+    try:
+        yield cloud
+    finally:
+        cloud.gate.closing.set()
+        _stop(server, front)
+
+
+def _stop(server: grpc.Server, front: Front) -> None:
+    server.stop(0).wait(5)
+    front.shutdown()
+    front.server_close()

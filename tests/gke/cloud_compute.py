@@ -1,0 +1,145 @@
+"""Google's token endpoint and Compute Engine's REST interface, as far as the product uses them."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from tests.gke.cloud_disks import Compute
+from tests.gke.cloud_faults import Code, Fault, not_found, unauthenticated
+from tests.gke.cloud_gate import Call, Gate
+
+# HTTP's number, Google's word and the older short reason of each code that is answered.
+HTTP = {
+    Code.INVALID_ARGUMENT: (400, "invalid"),
+    Code.FAILED_PRECONDITION: (400, "failedPrecondition"),
+    Code.UNAUTHENTICATED: (401, "authError"),
+    Code.PERMISSION_DENIED: (403, "forbidden"),
+    Code.NOT_FOUND: (404, "notFound"),
+    Code.ALREADY_EXISTS: (409, "alreadyExists"),
+    Code.RESOURCE_EXHAUSTED: (429, "rateLimitExceeded"),
+    Code.INTERNAL: (500, "backendError"),
+    Code.UNAVAILABLE: (503, "backendError"),
+    Code.DEADLINE_EXCEEDED: (504, "deadlineExceeded"),
+}
+ROUTE = re.compile(
+    r"/compute/v1/projects/(?P<project>[^/]+)/(?P<scope>aggregated|zones/[^/]+|regions/[^/]+)/"
+    r"(?P<kind>disks|forwardingRules|targetPools|operations)(/(?P<name>[^/]+))?(?P<wait>/wait)?"
+)
+
+
+class Front(ThreadingHTTPServer):
+    """The HTTP server with what its requests need."""
+
+    daemon_threads = True
+
+    def __init__(
+        self,
+        gate: Gate,
+        compute: Compute,
+        authorised: Callable[[str], bool],
+        hand_out: Callable[[str], Mapping[str, Any]],
+    ) -> None:
+        super().__init__(("127.0.0.1", 0), _Request)
+        self.gate, self.compute = gate, compute
+        self.authorised, self.hand_out = authorised, hand_out
+
+    @property
+    def url(self) -> str:
+        """Return its address."""
+        return f"http://localhost:{self.server_address[1]}"
+
+
+def serve_compute(front: Front) -> None:
+    """Serve in a thread until `shutdown`."""
+    threading.Thread(target=front.serve_forever, args=(0.02,), daemon=True).start()
+
+
+class _Request(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Front
+
+    def do_GET(self) -> None:
+        self._answer("GET")
+
+    def do_POST(self) -> None:
+        self._answer("POST")
+
+    def do_DELETE(self) -> None:
+        self._answer("DELETE")
+
+    def log_message(self, *_: Any) -> None:
+        """Keep quiet; the calls are logged by the gate."""
+
+    def _answer(self, verb: str) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+        url = urlsplit(self.path)
+        try:
+            if url.path == "/token":
+                content = self._hand_out(body)
+            else:
+                content = self._compute(verb, url.path, parse_qs(url.query))
+            self._send(200, content)
+        except Fault as fault:
+            self._send(HTTP[fault.code][0], _describe(fault))
+
+    def _hand_out(self, body: str) -> Mapping[str, Any]:
+        fault = self.server.gate.strike(Call("Token", self.path))
+        if fault is not None:
+            self.server.gate.refuse(fault)
+        return self.server.hand_out(parse_qs(body).get("assertion", [""])[0])
+
+    def _compute(self, verb: str, path: str, query: Mapping[str, list[str]]) -> Mapping[str, Any]:
+        if not self.server.authorised(self.headers.get("Authorization", "")):
+            raise unauthenticated()
+        route = ROUTE.fullmatch(path)
+        if route is None:
+            raise not_found(path)
+        method = _name_method(verb, route)
+        call = Call(f"{route['kind']}.{method}", path.removeprefix("/compute/v1/"))
+        port = self.client_address[1]
+        compute = self.server.compute
+        return self.server.gate.enter(
+            call, port, lambda fault: compute.answer(method, route, query, fault)
+        )
+
+    def _send(self, status: int, content: Mapping[str, Any]) -> None:
+        encoded = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json; charset=UTF-8")
+        self.send_header("Content-Length", str(len(encoded)))
+        self.end_headers()
+        self.wfile.write(encoded)
+
+
+def _name_method(verb: str, route: re.Match[str]) -> str:
+    if route["scope"] == "aggregated":
+        return "aggregatedList"
+    if verb == "DELETE":
+        return "delete"
+    if route["wait"]:
+        return "wait"
+    return "get" if route["name"] else "list"
+
+
+def _describe(fault: Fault) -> Mapping[str, Any]:
+    """Return a fault as Compute Engine's JSON, or as the token endpoint's where it is a grant's."""
+    if fault.reason == "invalid_grant":
+        return {"error": "invalid_grant", "error_description": fault.message}
+    status, reason = HTTP[fault.code]
+    short = "accessNotConfigured" if fault.reason == "SERVICE_DISABLED" else reason
+    error: dict[str, Any] = {
+        "code": status,
+        "message": fault.message,
+        "errors": [{"message": fault.message, "domain": "global", "reason": short}],
+        "status": fault.code.name,
+    }
+    if fault.reason:
+        info = {"reason": fault.reason, "domain": fault.domain, "metadata": dict(fault.metadata)}
+        error["details"] = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", **info}]
+    return {"error": error}
