@@ -18,7 +18,8 @@ from deployer.backend.folder import read_key
 from deployer.cluster import KubernetesPlace
 from deployer.cluster_config import ClusterConfig, parse_cluster
 from deployer.config import EMBEDDED
-from deployer.kube import Kube, open_kube
+from deployer.kube import CONFIG_MAP, JOB, POD, SECRET, Kube, open_kube
+from deployer.names import build_selector
 from deployer.results import Results, build_results
 from deployer.server import Server
 from deployer.up import apply_plan, plan_agents
@@ -26,6 +27,7 @@ from deployer.wandb_api import Client, SweepPath, create_sweep, get_snapshot, ge
 from tests.kube.cluster import IMAGE, Cluster
 
 PATIENCE_SECONDS = 180.0
+OURS = (JOB, POD, SECRET, CONFIG_MAP)
 BIN = Path(sys.executable).parent
 
 # What restricted pods on the test cluster need to run this machine's Python.
@@ -95,6 +97,14 @@ class Bed:
     def states(self, path: SweepPath) -> list[str]:
         """Return the agents' states."""
         return [agent.state for agent in self.place.list_agents(str(path))]
+
+    def list_left(self) -> list[str]:
+        """Return what of ours is still in the namespace."""
+        return [
+            f"{kind.kind}/{item['metadata']['name']}"
+            for kind in OURS
+            for item in self.kube.list_objects(kind, build_selector())
+        ]
 
     def wait_for(self, happened: Callable[[], object], what: str) -> None:
         """Wait for a state; fails with its name if it does not come."""

@@ -48,6 +48,11 @@ class Shell:
 def open_shell(folder: Path, kubeconfig: Path, server: Server) -> Shell:
     """Make a project folder and return a shell in it."""
     folder.mkdir()
+    return enter_shell(folder, kubeconfig, server)
+
+
+def enter_shell(folder: Path, kubeconfig: Path, server: Server) -> Shell:
+    """Return a shell in a project folder that is there."""
     return Shell(
         folder,
         {

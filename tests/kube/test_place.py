@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,16 +12,15 @@ import yaml
 
 from deployer.cluster.nodes import GpuProducts
 from deployer.errors import KubeError
-from deployer.kube import CONFIG_MAP, JOB, POD, SECRET
+from deployer.kube import POD
 from deployer.names import GPU_PRODUCT_LABEL, build_selector
 from deployer.server import Server
 from deployer.up import end_agents
 from deployer.watch import get_status
 from tests.kube.bed import SECTION, Bed, make_bed, open_door, serve_for_pods
 from tests.kube.cluster import Cluster
+from tests.kube.shell import enter_shell
 from tests.kube.tenants import make_tenant
-
-KINDS = (JOB, POD, SECRET, CONFIG_MAP)
 
 
 @pytest.fixture(scope="module")
@@ -51,14 +47,6 @@ def test_gpu_products_are_known_where_nodes_may_be_read(
     assert GpuProducts(bed.kube, GPU_PRODUCT_LABEL).read({"node-0"}) == {"node-0": ""}
 
 
-def list_left(bed: Bed) -> list[str]:
-    return [
-        f"{kind.kind}/{item['metadata']['name']}"
-        for kind in KINDS
-        for item in bed.kube.list_objects(kind, build_selector())
-    ]
-
-
 def test_two_agents_finish_a_grid_and_leave_nothing(bed: Bed) -> None:
     path = bed.create_sweep([0.1, 0.2, 0.3, 0.4])
     bed.start(path, 2)
@@ -71,7 +59,7 @@ def test_two_agents_finish_a_grid_and_leave_nothing(bed: Bed) -> None:
     trained = sorted(text for _, text in lines if text.startswith("trained with"))
     assert trained == [f"trained with {lr}" for lr in (0.1, 0.2, 0.3, 0.4)]
     assert end_agents(bed.place, str(path)) == ()
-    assert list_left(bed) == []
+    assert bed.list_left() == []
 
 
 def test_scale_drain_and_stop(bed: Bed) -> None:
@@ -96,7 +84,7 @@ def test_scale_drain_and_stop(bed: Bed) -> None:
     assert bed.results(path).coverage.sentence().startswith("3/3")
     assert list(bed.place.stop([first, second])) == []
     bed.place.forget(str(path))
-    assert list_left(bed) == []
+    assert bed.list_left() == []
 
 
 def test_deleted_pod_is_replaced_and_its_run_finished_once(bed: Bed) -> None:
@@ -114,7 +102,7 @@ def test_deleted_pod_is_replaced_and_its_run_finished_once(bed: Bed) -> None:
     assert results.coverage.sentence().startswith("2/2")
     assert results.coverage.duplicates == 0
     end_agents(bed.place, None)
-    assert list_left(bed) == []
+    assert bed.list_left() == []
 
 
 def test_too_much_memory_is_said(bed: Bed) -> None:
@@ -132,7 +120,7 @@ def test_too_much_memory_is_said(bed: Bed) -> None:
         reason.startswith("OOMKilled: more memory than its limit of 40Mi") for reason in reasons
     )
     end_agents(tight.place, str(path))
-    assert list_left(bed) == []
+    assert bed.list_left() == []
 
 
 def test_what_never_fits_is_refused_before_anything_is_made(bed: Bed) -> None:
@@ -142,7 +130,7 @@ def test_what_never_fits_is_refused_before_anything_is_made(bed: Bed) -> None:
         greedy.start(path, 1)
     assert "exceeded quota: tenant, requested: requests.nvidia.com/gpu=5" in caught.value.message
     assert caught.value.hint.startswith(f"kubectl describe resourcequota -n {bed.namespace}")
-    assert list_left(bed) == []
+    assert bed.list_left() == []
 
 
 def test_pods_that_wait_say_why(bed: Bed) -> None:
@@ -185,7 +173,7 @@ def test_full_quota_is_said_while_an_agent_waits(bed: Bed) -> None:
     bed.wait_for(look, "the quota's words")
     assert any(reason.startswith("FailedCreate: Error creating: pods") for reason in reasons)
     end_agents(bed.place, str(path))
-    assert list_left(bed) == []
+    assert bed.list_left() == []
 
 
 def test_one_command_from_file_to_ranking(bed: Bed, cluster: Cluster, namespace: str) -> None:
@@ -201,34 +189,20 @@ def test_one_command_from_file_to_ranking(bed: Bed, cluster: Cluster, namespace:
     config = {"on": "kubernetes", "replicas": 2, "kubernetes": section}
     (bed.folder / "deployer.yaml").write_text(yaml.safe_dump(config))
 
-    def deployer(*arguments: str) -> subprocess.CompletedProcess[str]:
-        kubeconfig = cluster.folder.path / f"tenant-{namespace}.kubeconfig"
-        return subprocess.run(
-            [sys.executable, "-m", "deployer", *arguments],
-            cwd=bed.folder,
-            env={
-                **os.environ,
-                "KUBECONFIG": str(kubeconfig),
-                "WANDB_BASE_URL": bed.server.url,
-                "WANDB_API_KEY": bed.server.client.key,
-            },
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-
-    ran = deployer("up", "sweep.yaml", "--wait")
-    assert ran.returncode == 0, ran.stderr
+    kubeconfig = cluster.folder.path / f"tenant-{namespace}.kubeconfig"
+    shell = enter_shell(bed.folder, kubeconfig, bed.server)
+    ran = shell.deployer("up", "sweep.yaml", "--wait")
     assert "3/3" in ran.stdout
-    agents = json.loads(deployer("agents", "list", "-o", "json").stdout)
+    agents = json.loads(shell.deployer("agents", "list", "-o", "json").stdout)
     assert [(a["state"], a["exit_code"], a["node"]) for a in agents] == [("ended", 0, "node-0")] * 2
-    logs = deployer("agents", "logs").stdout
+    logs = shell.deployer("agents", "logs").stdout
     assert sum("trained with" in line for line in logs.splitlines()) == 3
-    best = json.loads(deployer("results", "-o", "json").stdout)["best"]["run_id"]
-    assert f"{best} | trained with 0.1" in deployer("agents", "logs", "--run", best).stdout
+    best = json.loads(shell.deployer("results", "-o", "json").stdout)["best"]["run_id"]
+    assert f"{best} | trained with 0.1" in shell.deployer("agents", "logs", "--run", best).stdout
     cluster.kubectl("delete", "pods", "--all", "-n", namespace)
-    assert "trained with" in deployer("agents", "logs").stdout, "the server has the last lines"
-    down = deployer("down")
-    assert down.returncode == 0, down.stderr
-    assert list_left(bed) == []
+    assert "trained with" in shell.deployer("agents", "logs").stdout, (
+        "the server has the last lines"
+    )
+    shell.deployer("down")
+    assert bed.list_left() == []
     assert bed.server.client.key not in ran.stdout + ran.stderr + logs
