@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -13,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 from tests.gke.cloud_disks import Compute
 from tests.gke.cloud_faults import Code, Fault, not_found, unauthenticated
 from tests.gke.cloud_gate import Call, Gate
+from tests.gke.cloud_state import Flight
 
 # HTTP's number, Google's word and the older short reason of each code that is answered.
 HTTP = {
@@ -104,6 +106,8 @@ class _Request(BaseHTTPRequestHandler):
         call = Call(f"{route['kind']}.{method}", path.removeprefix("/compute/v1/"))
         port = self.client_address[1]
         compute = self.server.compute
+        if method == "wait":
+            _wait(compute.find_flight(route))
         return self.server.gate.enter(
             call, port, lambda fault: compute.answer(method, route, query, fault)
         )
@@ -115,6 +119,11 @@ class _Request(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(encoded)))
         self.end_headers()
         self.wfile.write(encoded)
+
+
+def _wait(flight: Flight) -> None:
+    """Answer only when an operation is over, as Compute Engine does for up to two minutes."""
+    time.sleep(max(flight.ends - time.monotonic(), 0))
 
 
 def _name_method(verb: str, route: re.Match[str]) -> str:

@@ -37,7 +37,7 @@ class Compute:
         if route["project"] != self.estate.project:
             raise not_found(f"projects/{route['project']}")
         if route["kind"] == "operations":
-            return self._operation(route)
+            return self._write(self.find_flight(route))
         if method == "aggregatedList":
             return self._list_everywhere(route["kind"], query.get("filter", [""])[0])
         key = (route["scope"].split("/")[1], route["name"] or "")
@@ -89,11 +89,12 @@ class Compute:
         scope = "zones" if kind == "disks" else "regions"
         return f"projects/{self.estate.project}/{scope}/{key[0]}/{kind}/{key[1]}"
 
-    def _operation(self, route: re.Match[str]) -> Mapping[str, Any]:
+    def find_flight(self, route: re.Match[str]) -> Flight:
+        """Return the operation that a path names."""
         flight = self.estate.flights.get(route["name"] or "")
         if flight is None:
             raise not_found(f"{route['scope']}/operations/{route['name']}")
-        return self._write(flight)
+        return flight
 
     def _write(self, flight: Flight) -> Mapping[str, Any]:
         content: dict[str, Any] = {

@@ -7,11 +7,11 @@ import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar
+from typing import Literal, NoReturn, TypeVar
 
 import psutil
 
-from tests.gke.cloud_faults import Fault
+from tests.gke.cloud_faults import UNAVAILABLE, Fault
 
 T = TypeVar("T")
 
@@ -122,14 +122,15 @@ class Gate:
         self.killing.call = call
         return self.killing.when
 
-    def _kill(self, port: int) -> None:
-        """End the process that the connection belongs to, and wait until it is gone."""
+    def _kill(self, port: int) -> NoReturn:
+        """End the process that the connection belongs to; nobody hears this call's answer."""
         pid = find_client(port)
         assert pid is not None, f"no process has the local port {port}"
         assert pid != os.getpid(), "the call came from the tests themselves"
         assert self.killing is not None
         self.killing.pid = pid
         os.kill(pid, signal.SIGKILL)
+        raise UNAVAILABLE
 
 
 def find_client(port: int) -> int | None:
