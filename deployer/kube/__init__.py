@@ -3,7 +3,7 @@
 Importing it imports the Kubernetes client, a third of a second: do so where it is used.
 """
 
-from deployer.kube.access import Access, load_access
+from deployer.kube.access import Access, build_access, load_access
 from deployer.kube.door import Kube, open_kube
 from deployer.kube.kinds import CONFIG_MAP, EVENT, JOB, NODE, POD, SECRET, Kind, Manifest, kind_of
 from deployer.kube.logs import LogLine, follow_log, read_log
@@ -20,6 +20,7 @@ __all__ = [
     "Kube",
     "LogLine",
     "Manifest",
+    "build_access",
     "follow_log",
     "kind_of",
     "load_access",

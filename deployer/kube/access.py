@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,37 @@ def _load_own(namespace: str | None) -> Access:
     settings = client.Configuration()
     config.load_incluster_config(client_configuration=settings)
     return Access(_build_client(settings), "", namespace or NAMESPACE_FILE.read_text().strip())
+
+
+def build_access(
+    server: str, ca: bytes, get_token: Callable[[], str], namespace: str, context: str = ""
+) -> Access:
+    """Return the access to a cluster by its address, its CA's certificate (PEM) and a token.
+
+    `get_token` is asked before every request, so a token may be short-lived.
+    """
+    settings: Any = client.Configuration()
+    settings.host = server
+    settings.ssl_ca_cert = str(_make_ca_file(server, ca))
+    settings.api_key_prefix["authorization"] = "Bearer"
+
+    def refresh(used: Any) -> None:
+        used.api_key["authorization"] = get_token()
+
+    settings.refresh_api_key_hook = refresh
+    # The hook is asked only where there is a key already.
+    settings.api_key["authorization"] = "none yet"
+    return Access(_build_client(settings), context, namespace)
+
+
+def _make_ca_file(server: str, ca: bytes) -> Path:
+    """Return a file with a CA's certificate: older clients take it only from a file."""
+    path = make_cache_file(server).with_suffix(".crt")
+    if not path.exists() or path.read_bytes() != ca:
+        partial = path.with_suffix(f".{os.getpid()}")
+        partial.write_bytes(ca)
+        partial.replace(path)
+    return path
 
 
 def _build_client(settings: Any) -> Any:
