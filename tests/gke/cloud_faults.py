@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 import grpc
 from google.cloud.container_v1 import StatusCondition
+from google.protobuf import any_pb2
+from google.rpc import error_details_pb2, status_pb2
 
 Code = grpc.StatusCode
 Condition: Any = StatusCondition.Code
@@ -38,6 +40,19 @@ class Fault(Exception):
     def __str__(self) -> str:
         """Return the sentence."""
         return self.message
+
+    @property
+    def as_status(self) -> status_pb2.Status:
+        """Return it as google.rpc.Status, with the details that Google adds."""
+        status = status_pb2.Status(code=self.code.value[0], message=self.message)
+        if self.reason:
+            info = error_details_pb2.ErrorInfo(
+                reason=self.reason, domain=self.domain, metadata=dict(self.metadata)
+            )
+            packed = any_pb2.Any()
+            packed.Pack(info)
+            status.details.append(packed)
+        return status
 
     @property
     def as_condition(self) -> StatusCondition:

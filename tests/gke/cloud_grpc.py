@@ -7,8 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
-from google.protobuf import any_pb2, empty_pb2
-from google.rpc import error_details_pb2, status_pb2
+from google.protobuf import empty_pb2
 from grpc_status import rpc_status  # type: ignore[import-untyped]
 
 from tests.gke.cloud_clusters import METHODS, SERVICE, Clusters
@@ -58,7 +57,7 @@ def _answer(
             call = Call(name, _name_path(name, request))
             return gate.enter(call, port, lambda fault: clusters.answer(name, request, fault))
         except Fault as fault:
-            return context.abort_with_status(rpc_status.to_status(build_status(fault)))
+            return context.abort_with_status(rpc_status.to_status(fault.as_status))
 
     return answer
 
@@ -71,16 +70,3 @@ def _name_path(name: str, request: Any) -> str:
     if name == "CreateNodePool":
         return f"{path}/nodePools/{request.node_pool.name}"
     return path
-
-
-def build_status(fault: Fault) -> status_pb2.Status:
-    """Return a fault as a gRPC status with the details that Google adds."""
-    status = status_pb2.Status(code=fault.code.value[0], message=fault.message)
-    if fault.reason:
-        info = error_details_pb2.ErrorInfo(
-            reason=fault.reason, domain=fault.domain, metadata=dict(fault.metadata)
-        )
-        packed = any_pb2.Any()
-        packed.Pack(info)
-        status.details.append(packed)
-    return status

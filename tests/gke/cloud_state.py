@@ -15,7 +15,6 @@ from typing import Any
 
 from google.cloud.compute_v1 import Disk, ForwardingRule, TargetPool
 from google.cloud.container_v1 import Cluster, MasterAuth, NodePool, Operation, OperationProgress
-from google.rpc import status_pb2
 
 from tests.gke.cloud_faults import Fault, busy
 
@@ -188,7 +187,7 @@ def _build_progress(flight: Flight) -> OperationProgress:
 def _add_failure(message: Operation, fault: Fault) -> None:
     message.status_message = fault.message
     message.detail = fault.message
-    message.error = status_pb2.Status(code=fault.code.value[0], message=fault.message)
+    message.error = fault.as_status
     if fault.keeps_cluster or "NODE_POOL" in Kind(message.operation_type).name:
         message.nodepool_conditions = [fault.as_condition]
     else:
