@@ -28,6 +28,7 @@ KEYS: dict[str, type] = {
     "on": str,
     "kubernetes": dict,
     "gke": str,
+    "image": dict,
 }
 KINDS = {str: "text", int: "a whole number", dict: "a mapping"}
 
@@ -148,8 +149,9 @@ def load_file(path: Path) -> dict[str, Any]:
     # YAML 1.1 reads the key `on` as true.
     named = {"on" if key is True else str(key): value for key, value in values.items()}
     errors = [e for key, value in named.items() if (e := _complaint(path, key, value))]
-    if isinstance(named.get("kubernetes"), dict):
-        errors += _cluster_complaints(path)
+    for section in ("kubernetes", "image"):
+        if isinstance(named.get(section), dict):
+            errors += _section_complaints(path, section)
     if errors:
         raise ConfigErrors(errors)
     return named
@@ -220,11 +222,12 @@ def _complaint(path: Path, key: str, value: Any) -> ConfigError | None:
     return None
 
 
-def _cluster_complaints(path: Path) -> list[ConfigError]:
+def _section_complaints(path: Path, section: str) -> list[ConfigError]:
     from deployer.cluster_config import load_cluster  # 0.1 s, for who has a cluster
+    from deployer.image.config import load_image_config
 
     try:
-        load_cluster(path.parent)
+        (load_cluster if section == "kubernetes" else load_image_config)(path.parent)
     except ConfigErrors as error:
         return list(error.errors)
     return []

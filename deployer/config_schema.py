@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from deployer.cluster_config import ADAPTER, SECTION
+from deployer import cluster_config
 from deployer.config import KEYS, PLACES
+from deployer.image import config as image_config
 
 PATH = Path(__file__).parent / "schemas" / "deployer.schema.json"
 TYPES = {str: "string", int: "integer"}
+SECTIONS = {part.SECTION: part.ADAPTER for part in (cluster_config, image_config)}
 DESCRIPTIONS = {
     "wandb": "`embedded`, or the address of a W&B server.",
     "entity": "Whose sweeps: a user or a team.",
@@ -18,17 +20,20 @@ DESCRIPTIONS = {
     "replicas": "How many agents in all.",
     "on": "Where agents run.",
     "gke": "The GKE cluster: the file of its specification, or the name of one of ours.",
-    SECTION: "The cluster, and what each agent gets there.",
+    cluster_config.SECTION: "The cluster, and what each agent gets there.",
+    image_config.SECTION: "An image that `up` builds and pushes; agents run in it.",
 }
 
 
 def build_schema() -> dict[str, Any]:
     """Return the schema, made from the classes that read the file."""
-    cluster = ADAPTER.json_schema()
-    definitions = cluster.pop("$defs")
+    sections = {key: adapter.json_schema() for key, adapter in SECTIONS.items()}
+    definitions: dict[str, Any] = {}
+    for section in sections.values():
+        definitions |= section.pop("$defs", {})
     properties: dict[str, Any] = {}
     for key, kind in KEYS.items():
-        shape = {"type": TYPES[kind]} if kind in TYPES else cluster
+        shape = {"type": TYPES[kind]} if kind in TYPES else sections[key]
         properties[key] = {**shape, "description": DESCRIPTIONS[key]}
     properties["replicas"]["minimum"] = 1
     properties["on"]["enum"] = list(PLACES)

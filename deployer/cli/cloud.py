@@ -9,7 +9,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
+from deployer.cli.options import read_duration
 from deployer.cli.waiting import tell_who_lasts
 from deployer.config import Config
 from deployer.errors import CloudError, ConfigError, KubeError, SweepFailed
@@ -28,13 +30,26 @@ class Limits:
 
 
 def prepare_place(config: Config, limits: Limits) -> Place:
-    """Open the place; a GKE cluster that is not there is made first, once its price is said.
+    """Open the place, with what agents need in it: their image, and on GKE the cluster.
 
-    Raises ConfigError, CloudError.
+    The cluster's price is said before it is made. Raises ConfigError, CloudError, ImageError.
     """
+    if config.on != "local":
+        _push_image(config.folder)
     if config.on == "gke":
         _prepare_cluster(config, limits)
     return open_place(config.on)
+
+
+def _push_image(folder: Path) -> None:
+    """Build and push the image of the section `image:`, unless the registry has it."""
+    from deployer.cluster_config import load_cluster
+    from deployer.image.config import load_image_config
+    from deployer.image.images import push_image
+
+    settings = load_image_config(folder)
+    if settings.repository and not load_cluster(folder).image:
+        push_image(settings, folder, os.environ, say)
 
 
 def _prepare_cluster(config: Config, limits: Limits) -> None:
@@ -51,7 +66,7 @@ def _prepare_cluster(config: Config, limits: Limits) -> None:
     ensure_cluster(
         open_gke(spec.project, os.environ),
         spec,
-        wait_seconds=parse_duration(limits.wait_for_capacity),
+        wait_seconds=read_duration(limits.wait_for_capacity),
         tell=say,
     )
 

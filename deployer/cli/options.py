@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -81,8 +82,22 @@ RetriesOption = Annotated[
         help="More attempts for a run that fails by itself (1); on the embedded backend only.",
     ),
 ]
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 OutputOption = Annotated[str, typer.Option("--output", "-o", help="table or json.")]
 RankingOption = Annotated[str, typer.Option("--output", "-o", help="table, json or csv.")]
+
+
+def read_duration(text: str | None, flag: str = "--wait-for-capacity") -> float:
+    """Return the seconds of a time such as `90s`, `30m`, `2h` or `1d`, 0 for None.
+
+    Raises ConfigError.
+    """
+    if text is None:
+        return 0.0
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip())
+    if found is None:
+        raise ConfigError(flag, f"'{text}' is not a time", "write 90s, 30m, 2h or 1d")
+    return float(found.group(1)) * SECONDS[found.group(2)]
 
 
 def read_config(flags: Flags) -> Config:

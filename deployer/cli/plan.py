@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +22,7 @@ from deployer.cli.options import (
     read_config,
 )
 from deployer.config import Config, Flags
+from deployer.errors import ImageError
 from deployer.one_run import ENVIRONMENT, count_agents
 from deployer.plan import build_plan
 from deployer.render import say, show_json, show_yaml
@@ -26,6 +30,9 @@ from deployer.selection import open_sweep
 from deployer.sweep import load_sweep
 from deployer.up import open_place, plan_agents, warn_about_code
 from deployer.wandb_api import get_sweep
+
+if TYPE_CHECKING:
+    from deployer.cluster_config import ClusterConfig
 
 SWEEP_PATH = "ENTITY/PROJECT/SWEEP_ID"  # W&B names a sweep when it makes it
 EMBEDDED_URL = "http://EMBEDDED"
@@ -50,9 +57,9 @@ def plan(
 ) -> None:
     """Print the manifests that `up` would send, in the order in which it sends them.
 
-    Contacts nothing, so ENTITY/PROJECT/SWEEP_ID stands for the sweep; with `--sweep`, reads what is
-    there. No key is in them. Send them with `kubectl apply --server-side -f -`, or `kubectl create`
-    where the server names Jobs.
+    Contacts nothing but the registry of `image:`, so ENTITY/PROJECT/SWEEP_ID stands for the sweep;
+    with `--sweep`, reads what is there. No key is in them. Send them with `kubectl apply
+    --server-side -f -`, or `kubectl create` where the server names Jobs.
     """
     check_output(output, "yaml", "json")
     config = read_config(Flags(wandb=wandb, replicas=replicas, on=on))
@@ -108,7 +115,7 @@ def _plan_file(config: Config, expected: int | None, one_run: bool) -> list[obje
     from deployer.manifests import build_manifests, load_inputs
 
     secret, keys = name_keys(planned, [agent.name for agent in planned.agents])
-    cluster = load_cluster(config.folder)
+    cluster = _choose_image(load_cluster(config.folder), config.folder)
     inputs = load_inputs(cluster, config.folder)
     return list(
         build_manifests(
@@ -121,3 +128,23 @@ def _plan_file(config: Config, expected: int | None, one_run: bool) -> list[obje
             code=inputs.code,
         )
     )
+
+
+def _choose_image(cluster: ClusterConfig, folder: Path) -> ClusterConfig:
+    """Name the image that `up` would push, by its digest if the registry has it already."""
+    from deployer.image.config import load_image_config
+    from deployer.image.context import read_inputs
+    from deployer.image.images import find_pushed
+
+    settings = load_image_config(folder)
+    if cluster.image or not settings.repository:
+        return cluster
+    why = "it is not pushed yet"
+    try:
+        image = find_pushed(settings, folder, os.environ)
+    except ImageError as error:
+        image, why = None, error.message
+    if image is None:
+        image = f"{settings.repository}:{read_inputs(settings, folder).tag}"
+        say(f"warning: {image} is named without its digest: {why}; deployer image push")
+    return replace(cluster, image=image)

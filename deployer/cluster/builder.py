@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,11 @@ from deployer.archive import build_code_archive, build_supervisor_zip
 from deployer.cluster.sighting import created_at, path_of
 from deployer.cluster_config import ClusterConfig
 from deployer.deadline import JOB_PATIENCE_SECONDS
-from deployer.kube import CONFIG_MAP, Kube, Manifest
-from deployer.manifests import build_manifests, load_templates, read_code_maps
+from deployer.errors import ImageError
+from deployer.image.config import load_image_config
+from deployer.image.images import find_pushed
+from deployer.kube import CONFIG_MAP, JOB, Kube, Manifest
+from deployer.manifests import build_manifests, find_container, load_templates, read_code_maps
 from deployer.names import build_selector
 from deployer.plan import Plan
 
@@ -33,7 +37,7 @@ class ManifestBuilder:
         template = self._cluster.template
         return build_manifests(
             replace(plan, agents=tuple(agent for agent in plan.agents if agent.name in names)),
-            self._cluster,
+            replace(self._cluster, image=self._find_image(plan)),
             load_templates(self._folder / template if template else None),
             secret_name=secret_name,
             secret_keys=secret_keys,
@@ -41,6 +45,24 @@ class ManifestBuilder:
             code=self._find_code(plan),
             max_seconds=self._count_seconds(plan),
         )
+
+    def _find_image(self, plan: Plan) -> str | None:
+        """Return the image that is named, else the sweep's own, else what was pushed for it.
+
+        Agents that join later run in the image in which the others do, whatever was pushed since.
+        Raises ImageError if the section `image:` is there and nothing has been pushed.
+        """
+        settings = load_image_config(self._folder)
+        if self._cluster.image or not settings.repository:
+            return self._cluster.image
+        jobs = self._kube.list_objects(JOB, build_selector(plan.sweep_path))
+        known = (find_container(job) for job in jobs if path_of(job) == plan.sweep_path)
+        image = next((str(one["image"]) for one in known if one), None)
+        image = image or find_pushed(settings, self._folder, os.environ)
+        if image is None:
+            said = f"{settings.repository} has no image of what is in this folder now"
+            raise ImageError(said, "deployer image push")
+        return image
 
     def _count_seconds(self, plan: Plan) -> float | None:
         """Return how long from now a Job may last, a little more than its agent may."""

@@ -4,6 +4,7 @@ from deployer.manifests.build import KEY_COMPONENT, build_manifests, build_secre
 from deployer.manifests.config_maps import read_code_maps
 from deployer.manifests.fields import Manifest
 from deployer.manifests.inputs import Inputs, load_inputs
+from deployer.manifests.job import find_container
 from deployer.manifests.owned import owned_paths
 from deployer.manifests.templates import Templates, load_templates
 
@@ -14,6 +15,7 @@ __all__ = [
     "Templates",
     "build_manifests",
     "build_secret",
+    "find_container",
     "load_inputs",
     "load_templates",
     "owned_paths",
