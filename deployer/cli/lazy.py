@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "agents": ("agents", "Start, list, scale, drain, follow or end agents."),
     "secret": ("secret", "Keep the W&B key in the cluster: create, rotate, show, delete."),
     "drivers": ("drivers", "GPU drivers of a cluster's nodes: status, install, remove."),
+    "image": ("image", "Build, push, save or load the image that agents run in."),
     "backend": ("backend", "Run the embedded W&B-compatible backend."),
 }
 

@@ -1,1 +1,29 @@
 """The only door to docker, podman, buildah and image registries."""
+
+from deployer.image.config import ImageConfig, load_image_config, parse_image
+from deployer.image.images import (
+    BuiltImage,
+    LoadedImage,
+    SavedImage,
+    build_image,
+    find_pushed,
+    format_bytes,
+    load_image,
+    push_image,
+    save_image,
+)
+
+__all__ = [
+    "BuiltImage",
+    "ImageConfig",
+    "LoadedImage",
+    "SavedImage",
+    "build_image",
+    "find_pushed",
+    "format_bytes",
+    "load_image",
+    "load_image_config",
+    "parse_image",
+    "push_image",
+    "save_image",
+]

@@ -1,4 +1,6 @@
-"""The container runtime of the real node: Debian's packages, unpacked but not installed."""
+"""Programs from Debian's packages, unpacked but not installed: the container runtime of the real
+node, and in `tests/image/tools.py` what builds and keeps images.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ import hashlib
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.kube.control_plane.binaries import CACHE
@@ -21,22 +24,36 @@ PACKAGES = (
 def find_runtime() -> Path:
     """Return the folder with `usr/bin/containerd` and the rest; download it when it is missing.
 
-    Needs `apt-get` and `dpkg` (Debian or Ubuntu), no root. The versions are those of the
-    distribution: containerd must be 1.6 or newer.
+    The versions are those of the distribution: containerd must be 1.6 or newer.
     """
-    digest = hashlib.sha256(repr(PACKAGES).encode()).hexdigest()
-    folder = CACHE / f"runtime-{digest[:12]}"
+    return find_packages("runtime", PACKAGES)
+
+
+def find_packages(
+    kind: str,
+    packages: Sequence[str],
+    finish: Callable[[Path, Path], None] = lambda _unpacked, _place: None,
+) -> Path:
+    """Return the folder into which these packages were unpacked; download them when it is missing.
+
+    `finish` gets the new folder, and the place where it will lie. Needs `apt-get` and `dpkg`
+    (Debian or Ubuntu), no root.
+    """
+    digest = hashlib.sha256(repr(packages).encode()).hexdigest()
+    folder = CACHE / f"{kind}-{digest[:12]}"
     if folder.is_dir():
         return folder
     if not shutil.which("apt-get"):
-        raise RuntimeError("the real node needs Debian's containerd: no apt-get on this machine")
+        raise RuntimeError(f"the {kind} is made of Debian's packages: no apt-get on this machine")
     CACHE.mkdir(parents=True, exist_ok=True)
-    with open(CACHE / "runtime.lock", "wb") as lock:
+    with open(CACHE / f"{kind}.lock", "wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():
             with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
-                _unpack(Path(scratch), Path(scratch) / "root")
-                (Path(scratch) / "root").rename(folder)
+                root = Path(scratch) / "root"
+                _unpack(Path(scratch), root, packages)
+                finish(root, folder)
+                root.rename(folder)
     return folder
 
 
@@ -46,8 +63,8 @@ def library_path(runtime: Path) -> dict[str, str]:
     return {"LD_LIBRARY_PATH": str(libraries)}
 
 
-def _unpack(scratch: Path, root: Path) -> None:
-    command = ["apt-get", "download", "-qq", *PACKAGES]
+def _unpack(scratch: Path, root: Path, packages: Sequence[str]) -> None:
+    command = ["apt-get", "download", "-qq", *packages]
     done = subprocess.run(command, cwd=scratch, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"apt-get download failed (try `apt-get update`)\n{done.stderr}")

@@ -1,0 +1,70 @@
+# What an agent's pod runs: Python, the packages of uv.lock, deployer (with supervisor and backend)
+# and the trainer; as user 1000, and on a read-only root file system too.
+#
+#   deployer image build                     or  docker build --tag trainer .
+#
+# Arguments (`build_args:` in deployer.yaml):
+#   BASE        an image with Python 3.11 or newer and pip
+#   VARIANT     cuda: PyTorch as PyPI has it, CUDA's libraries included; the node brings the driver
+#               cpu:  PyTorch from its own index of CPU builds, of the same version
+#   EXTRAS      extras of pyproject.toml; empty leaves PyTorch out
+# Secrets, used by the build and left out of the image (`deployer image build` passes them along):
+#   index       a shell file that sets PIP_INDEX_URL, UV_DEFAULT_INDEX and the like
+#   ca          the certificate authorities by which the package index is known
+ARG BASE=docker.io/library/python:3.12-slim-bookworm
+
+# The packages alone: this stage, and with it the big layer, changes with uv.lock and not with code.
+FROM ${BASE} AS packages
+ARG UV_VERSION=0.13.8
+ARG VARIANT=cuda
+ARG EXTRAS="trainer bayes"
+# Compiled here, since nothing can be written later; by content, since copied files change their time.
+ENV UV_COMPILE_BYTECODE=1 PYC_INVALIDATION_MODE=UNCHECKED_HASH UV_LINK_MODE=copy UV_NO_CONFIG=1
+WORKDIR /build
+COPY pyproject.toml uv.lock ./
+RUN --mount=type=secret,id=index --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache \
+    set -eu; \
+    if [ -f /run/secrets/index ]; then . /run/secrets/index; fi; \
+    if [ -f /run/secrets/ca ]; then export SSL_CERT_FILE=/run/secrets/ca PIP_CERT=/run/secrets/ca; fi; \
+    python3 -m pip install --quiet --root-user-action ignore --disable-pip-version-check --target /uv "uv==${UV_VERSION}"; \
+    export PATH="/uv/bin:$PATH"; \
+    wanted="--frozen --no-dev --no-emit-project --quiet"; \
+    for extra in ${EXTRAS}; do wanted="$wanted --extra $extra"; done; \
+    uv venv --quiet --python "$(command -v python3)" /opt/packages; \
+    export VIRTUAL_ENV=/opt/packages; \
+    uv export $wanted --no-hashes --output-file pins.txt; \
+    torch="$(grep -oE '^torch(vision)?==[^ ]+' pins.txt || true)"; \
+    if [ "${VARIANT}" = cpu ] && [ -n "$torch" ]; then \
+        uv export $wanted --prune torch --prune torchvision --output-file locked.txt; \
+        uv pip install --quiet --require-hashes --requirements locked.txt; \
+        uv pip install --quiet --constraints pins.txt --torch-backend cpu $torch; \
+    else \
+        uv export $wanted --output-file locked.txt; \
+        uv pip install --quiet --require-hashes --requirements locked.txt; \
+    fi; \
+    echo /opt/code > "$(echo /opt/packages/lib/python3.*/site-packages)/code.pth"
+
+# The code alone, as the wheel has it, and not compiled: this layer is pushed at every change.
+FROM packages AS code
+COPY . .
+RUN --mount=type=secret,id=index --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache \
+    set -eu; \
+    if [ -f /run/secrets/index ]; then . /run/secrets/index; fi; \
+    if [ -f /run/secrets/ca ]; then export SSL_CERT_FILE=/run/secrets/ca; fi; \
+    UV_COMPILE_BYTECODE=0 /uv/bin/uv pip install --quiet --no-deps --python /opt/packages/bin/python --target /opt/code .
+
+FROM ${BASE}
+LABEL org.opencontainers.image.title="deployer" \
+      org.opencontainers.image.description="Agents of Weights & Biases sweeps, and their trainer" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=packages /opt/packages /opt/packages
+COPY --from=code /opt/code /opt/code
+# The driver's libraries and nvidia-smi come from the node, where there is one.
+ENV PATH=/opt/code/bin:/opt/packages/bin:/usr/local/bin:/usr/bin:/bin \
+    PYTHONUNBUFFERED=1 \
+    HOME=/tmp \
+    NVIDIA_VISIBLE_DEVICES=all \
+    NVIDIA_DRIVER_CAPABILITIES=compute,utility
+WORKDIR /tmp
+USER 1000:1000
+CMD ["deployer", "--help"]

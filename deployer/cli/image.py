@@ -1,0 +1,115 @@
+"""`deployer image`: the image that agents run in, from a Dockerfile to a registry."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deployer.cli.options import OutputOption, check_output
+from deployer.errors import ConfigError
+from deployer.render import say, show, show_json
+
+if TYPE_CHECKING:
+    from deployer.image import ImageConfig
+
+app = typer.Typer(rich_markup_mode=None, help="Build, push, save or load the agents' image.")
+
+BuilderOption = Annotated[
+    str | None, typer.Option("--builder", help="docker, podman or buildah; left out: what works.")
+]
+VariantOption = Annotated[str | None, typer.Option("--variant", help="cpu or cuda.")]
+RepositoryOption = Annotated[
+    str | None,
+    typer.Option("--repository", help="REGISTRY/NAME; left out: as deployer.yaml says."),
+]
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The archive.")]
+
+
+@app.command()
+def build(
+    builder: BuilderOption = None,
+    variant: VariantOption = None,
+    repository: RepositoryOption = None,
+    output: OutputOption = "table",
+) -> None:
+    """Build the image unless it is there; its tag is the hash of what goes in."""
+    from deployer.image import build_image
+
+    check_output(output)
+    built = build_image(_read_settings(builder, variant, repository), Path.cwd(), say)
+    _show(built, built.reference, output)
+
+
+@app.command()
+def push(
+    builder: BuilderOption = None,
+    variant: VariantOption = None,
+    repository: RepositoryOption = None,
+    output: OutputOption = "table",
+) -> None:
+    """Push the image unless the registry has it; stdout: REGISTRY/NAME@sha256:…"""
+    from deployer.image import push_image
+
+    check_output(output)
+    settings = _read_settings(builder, variant, repository)
+    pinned = push_image(settings, Path.cwd(), os.environ, say)
+    _show({"reference": pinned}, pinned, output)
+
+
+@app.command()
+def save(
+    file: FileArgument,
+    builder: BuilderOption = None,
+    variant: VariantOption = None,
+    repository: RepositoryOption = None,
+    output: OutputOption = "table",
+) -> None:
+    """Write the image to a file, to be carried to where no registry of ours is reached."""
+    from deployer.image import format_bytes, save_image
+
+    check_output(output)
+    settings = _read_settings(builder, variant, repository)
+    saved = save_image(settings, Path.cwd(), file, say)
+    size = format_bytes(saved.size_bytes)
+    _show(saved, f"{saved.path}: {saved.reference}, {size}, {saved.digest}", output)
+
+
+@app.command()
+def load(
+    file: FileArgument, repository: RepositoryOption = None, output: OutputOption = "table"
+) -> None:
+    """Push the image in a file to a registry; needs no docker; stdout: REGISTRY/NAME@sha256:…"""
+    from deployer.image import load_image
+
+    check_output(output)
+    loaded = load_image(file, _read_settings(None, None, repository), os.environ, say)
+    _show(loaded, loaded.reference, output)
+
+
+def _show(value: object, text: str, output: str) -> None:
+    if output == "json":
+        show_json(value)
+    else:
+        show(text)
+
+
+def _read_settings(builder: str | None, variant: str | None, repository: str | None) -> ImageConfig:
+    """Return `deployer.yaml`'s section with what the flags say instead."""
+    from deployer.image import load_image_config
+    from deployer.image.reference import parse_repository
+
+    settings = load_image_config(Path.cwd())
+    for flag, value, known in (
+        ("--builder", builder, ("docker", "podman", "buildah")),
+        ("--variant", variant, ("cpu", "cuda")),
+    ):
+        if value and value not in known:
+            raise ConfigError(flag, f"'{value}' is not known", f"one of: {', '.join(known)}")
+    given = {"builder": builder, "variant": variant, "repository": repository}
+    if repository:
+        parse_repository(repository)
+    return replace(settings, **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
