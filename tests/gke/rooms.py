@@ -1,0 +1,43 @@
+"""What several tests of the cloud begin with: a specification, and the door that is not patient."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from deployer.gke.door import Gke, open_gke
+from deployer.gke.spec import ClusterSpec, load_spec
+
+NAME = "tests"
+FIRST, SECOND, THIRD = "us-central1-a", "us-central1-b", "europe-west4-a"
+SPEC = f"""
+name: {NAME}
+locations: [{FIRST}, {SECOND}]
+gpus:
+  - accelerator: nvidia-tesla-t4
+    machine_type: n1-standard-8
+  - accelerator: nvidia-l4
+    machine_type: g2-standard-8
+"""
+# Long enough for a busy machine, short enough for a test of an answer that never comes.
+TIMEOUTS_SECONDS = (5.0, 1.0)
+
+
+def write_spec(folder: Path, text: str = SPEC) -> Path:
+    """Write the specification of the tests and return its path."""
+    path = folder / "cluster.yaml"
+    path.write_text(text)
+    return path
+
+
+def read_spec(folder: Path, text: str = SPEC) -> ClusterSpec:
+    """Return the specification of the tests."""
+    return load_spec(str(write_spec(folder, text)), folder)
+
+
+def open_door() -> Gke:
+    """Return the door that a command would have, which waits for no trouble to pass."""
+    opened = open_gke(None, os.environ)
+    return Gke(
+        opened.project, opened.credentials, os.environ, TIMEOUTS_SECONDS, sleep=lambda _: None
+    )
