@@ -42,6 +42,16 @@ PARTITIONS: dict[str, tuple[str, ...]] = {
     "nvidia-tesla-a100": ("1g.5gb", "2g.10gb", "3g.20gb", "7g.40gb"),
     "nvidia-a100-80gb": ("1g.10gb", "2g.20gb", "3g.40gb", "7g.80gb"),
 }
+# Every GPU that can be partitioned has seven compute slices.
+COMPUTE_SLICES = 7
+MEMORY_GB = {
+    "nvidia-tesla-a100": 40,
+    "nvidia-a100-80gb": 80,
+    "nvidia-h100-80gb": 80,
+    "nvidia-h100-mega-80gb": 80,
+    "nvidia-h200-141gb": 141,
+    "nvidia-b200": 180,
+}
 UNPARTITIONED = (*ATTACHED, "nvidia-l4")
 
 
@@ -50,6 +60,17 @@ def check_choice(choice: GpuChoice) -> Iterator[Complaint]:
     yield from _check_accelerator(choice.accelerator)
     yield from _check_machine(choice)
     yield from _check_partition(choice)
+
+
+def count_slots(choice: GpuChoice) -> int:
+    """Return how many agents with one GPU each, or one part of a GPU, fit onto a node."""
+    parts = 1
+    if choice.partition_size:
+        compute, memory = (int(one) for one in re.findall(r"[0-9]+", choice.partition_size))
+        whole = MEMORY_GB.get(choice.accelerator, memory)
+        # Sizes are rounded down: two of 3g.71gb fit into 141.
+        parts = max(1, min(COMPUTE_SLICES // compute, (whole + 1) // memory))
+    return choice.count * parts * (choice.sharing.clients if choice.sharing else 1)
 
 
 def find_built_in(machine_type: str) -> str | None:

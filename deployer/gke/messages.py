@@ -10,7 +10,7 @@ from typing import Any
 from google.cloud import container_v1 as google
 
 from deployer.gke.spec import ClusterSpec, cluster_labels
-from deployer.gke.spec_parts import GpuChoice, Sharing
+from deployer.gke.spec_parts import GpuChoice, Sharing, find_disk_type
 
 SYSTEM_POOL = "system"
 # Shown where the project is that of credentials which a plan does not open.
@@ -18,11 +18,6 @@ ANY_PROJECT = "PROJECT"
 # What nodes may do is decided by the roles of their service account, so no scope narrows it; with
 # it they pull from Artifact Registry. https://cloud.google.com/kubernetes-engine/docs/how-to/access-scopes
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
-# GKE's own default is pd-standard where the API is used, which G2, A2 and A3 machines do not take.
-DISK_TYPE = "pd-balanced"
-# These take no persistent disk. https://cloud.google.com/compute/docs/disks/hyperdisks
-HYPERDISK_MACHINES = ("a3-ultragpu-", "a4-", "a4x-", "g4-")
-HYPERDISK = "hyperdisk-balanced"
 GPU_TAINT = google.NodeTaint(
     key="nvidia.com/gpu", value="present", effect=google.NodeTaint.Effect.NO_SCHEDULE
 )
@@ -156,10 +151,9 @@ def _build_gpu_node(spec: ClusterSpec, choice: GpuChoice) -> google.NodeConfig:
 
 
 def _build_node(spec: ClusterSpec, machine_type: str, **others: Any) -> google.NodeConfig:
-    hyperdisk = machine_type.startswith(HYPERDISK_MACHINES)
     return google.NodeConfig(
         machine_type=machine_type,
-        disk_type=HYPERDISK if hyperdisk else DISK_TYPE,
+        disk_type=find_disk_type(machine_type),
         image_type="COS_CONTAINERD",
         labels=cluster_labels(spec),
         oauth_scopes=SCOPES,

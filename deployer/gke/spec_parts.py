@@ -39,6 +39,13 @@ PATTERN_HINTS = {
 }
 
 
+# GKE's own default is pd-standard where the API is used, which G2, A2 and A3 machines do not take.
+DISK_TYPE = "pd-balanced"
+HYPERDISK = "hyperdisk-balanced"
+# These take no persistent disk. https://cloud.google.com/compute/docs/disks/hyperdisks
+HYPERDISK_MACHINES = ("a3-ultragpu-", "a4-", "a4x-", "g4-")
+
+
 def make_tuple(value: object) -> object:
     """Take one text as a list of one."""
     if isinstance(value, str):
@@ -106,3 +113,8 @@ def region_of(location: str) -> str:
 def is_zone(location: str) -> bool:
     """Tell a zone from a region."""
     return location != region_of(location)
+
+
+def find_disk_type(machine_type: str) -> str:
+    """Return the kind of disk that the nodes of a machine type start from."""
+    return HYPERDISK if machine_type.startswith(HYPERDISK_MACHINES) else DISK_TYPE
