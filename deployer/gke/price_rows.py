@@ -46,7 +46,7 @@ class PriceRow:
 
     @property
     def day(self) -> str:
-        """The source's own day, or else when it was read, which may be long after it was written."""
+        """The source's own day, or else when it was read, maybe long after it was written."""
         return self.date or f"read {self.read}"
 
     @model_validator(mode="after")
