@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import yaml
 
 from deployer.cluster_config import ClusterConfig, parse_cluster
-from deployer.manifests import Manifest, build_manifests, load_templates
+from deployer.manifests import Manifest, Templates, build_manifests, load_templates
 from deployer.plan import build_plan
 from tests.unit.goldens import FOLDER
 
+AVOIDED = ("node-7", "node-9")
 SWEEP_PATH = "team/digits/ab12cd34"
 TEMPLATES = FOLDER / "templates"
 
@@ -94,6 +96,25 @@ def build(cluster: ClusterConfig, namespace: str | None = None) -> tuple[Manifes
         load_templates(TEMPLATES / cluster.template if cluster.template else None),
         secret_name="wandb-secret",
         secret_keys={agent.name: "secret" for agent in plan.agents},
+        supervisor=b"supervisor",
+        code=b"code" if cluster.code == "archive" else None,
+    )
+
+
+def replace_section(name: str, **changes: Any) -> ClusterConfig:
+    """Return a profile's section with other values."""
+    return parse_cluster({**yaml.safe_load(PROFILES[name]), **changes})
+
+
+def build_from(templates: Templates, cluster: ClusterConfig) -> tuple[Manifest, ...]:
+    """Build an agent from these templates, off the nodes of `AVOIDED`."""
+    plan = build_plan("me/proj/ab12", "http://other.example", "/", 1, avoided_nodes=AVOIDED)
+    return build_manifests(
+        plan,
+        cluster,
+        templates,
+        secret_name="ab12-keys",
+        secret_keys={"ab12-a1": "ab12-a1"},
         supervisor=b"supervisor",
         code=b"code" if cluster.code == "archive" else None,
     )

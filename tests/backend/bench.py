@@ -1,0 +1,87 @@
+"""A backend without HTTP, played by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from deployer.backend.accounts import Caller, create_agent_key, create_user, find_caller
+from deployer.backend.agents import create_agent
+from deployer.backend.context import Backend
+from deployer.backend.dispatch import heartbeat, succeed_predecessors
+from deployer.backend.filestream import apply_chunk
+from deployer.backend.projects import ensure_project, project_by_id
+from deployer.backend.runs import Run, change_run, find_run, list_attempts
+from deployer.backend.sweeps import Sweep, create_sweep, sweep_by_id
+from tests.backend.client import grid
+
+KEY = "k" * 40
+
+
+class Bench:
+    """A backend without HTTP, with agents that a test plays by hand and a clock it moves."""
+
+    def __init__(self, folder: Path) -> None:
+        self.seconds = 1000.0
+        self.backend = Backend(folder, now=self.clock, monotonic=self.clock)
+        with self.backend.store.transaction() as db:
+            create_user(db, "me", KEY, self.seconds)
+            caller = find_caller(db, KEY)
+        assert caller is not None
+        self.me = caller
+
+    def clock(self) -> float:
+        return self.seconds
+
+    def sweep(self, **extra: Any) -> Sweep:
+        config = {**grid(x=[1, 2, 3]), **extra}
+        with self.backend.store.transaction() as db:
+            project = ensure_project(db, self.me, None, "p", self.seconds)
+            return create_sweep(db, self.me, project, yaml.safe_dump(config), self.seconds)
+
+    def agent(self, sweep: Sweep, name: str = "") -> tuple[int, Caller]:
+        """Join a sweep; with a name, under a supervisor and with a key of its own."""
+        with self.backend.store.transaction() as db:
+            caller = self.me
+            if name:
+                key = create_agent_key(db, self.me, sweep.id, name, self.seconds)
+                caller = find_caller(db, key) or caller
+            agent = create_agent(db, caller, sweep, "host", self.seconds)
+            succeed_predecessors(self.backend, db, agent)
+        return agent.id, caller
+
+    def beat(self, agent: tuple[int, Caller], *alive: str) -> dict[str, Any]:
+        commands = heartbeat(self.backend, agent[0], set(alive))
+        return commands[0] if commands else {"type": "wait"}
+
+    def take(self, agent: tuple[int, Caller]) -> str:
+        """Take the next run and start it."""
+        command = self.beat(agent)
+        assert command["type"] in ("run", "resume"), command
+        name: str = command["run_id"]
+        with self.backend.store.transaction() as db:
+            now = self.seconds
+            change_run(db, self.run(name), state="running", started_at=now, heartbeat_at=now)
+        self.backend.presence.seen("run", self.run(name).id)
+        return name
+
+    def run(self, name: str) -> Run:
+        with self.backend.store.transaction() as db:
+            run = find_run(db, project_by_id(db, 1), name)
+        assert run is not None
+        return run
+
+    def send(self, name: str, **chunk: Any) -> None:
+        with self.backend.store.transaction() as db:
+            apply_chunk(self.backend, db, self.run(name), chunk)
+
+    def causes(self, name: str) -> list[str | None]:
+        with self.backend.store.transaction() as db:
+            return [attempt.cause for attempt in list_attempts(db, self.run(name))]
+
+    def state(self, sweep: Sweep) -> tuple[str, str | None]:
+        with self.backend.store.transaction() as db:
+            found = sweep_by_id(db, sweep.id)
+        return found.state, found.stop_reason

@@ -1,0 +1,127 @@
+"""What becomes of runs that fail: retries, the breaker, heal, and trainers that never start."""
+
+from __future__ import annotations
+
+import pytest
+
+from deployer.backend.ending import requeue_failed
+from deployer.backend.lifecycle import MEMORY_KILLS
+from deployer.backend.sweeps import sweep_by_id, update_sweep
+from tests.backend.bench import Bench
+
+
+def test_a_run_that_never_has_enough_memory_is_given_up(bench: Bench) -> None:
+    sweep = bench.sweep()
+    agent = bench.agent(sweep)
+    name = bench.take(agent)
+    for _ in range(MEMORY_KILLS - 1):
+        bench.send(name, preempting=True, deployerInterrupted="OOM", complete=True, exitcode=255)
+        assert bench.take(agent) == name
+    bench.send(name, preempting=True, deployerInterrupted="OOM", complete=True, exitcode=255)
+    assert (bench.run(name).state, bench.run(name).queued) == ("failed", 0)
+    assert bench.causes(name) == ["OOM"] * MEMORY_KILLS
+    assert bench.take(agent) != name
+
+
+def test_a_failed_run_gets_its_retry_after_everything_else(bench: Bench) -> None:
+    agent = bench.agent(bench.sweep())
+    name = bench.take(agent)
+    bench.send(name, complete=True, exitcode=1)
+    for _ in range(2):
+        other = bench.take(agent)
+        assert other != name
+        bench.send(other, complete=True, exitcode=0)
+    assert bench.take(agent) == name
+    bench.send(name, complete=True, exitcode=1)
+    assert bench.run(name).state == "failed"
+    assert bench.causes(name) == ["own failure", "own failure"]
+    assert bench.beat(agent)["type"] == "exit"
+
+
+def test_three_failures_before_any_success_stop_the_sweep(bench: Bench) -> None:
+    sweep = bench.sweep()
+    agents = [bench.agent(sweep) for _ in range(3)]
+    for agent in agents:
+        bench.send(bench.take(agent), complete=True, exitcode=2)
+    assert bench.state(sweep) == ("FINISHED", "3 configurations failed before any finished")
+    assert [bench.beat(agent)["type"] for agent in agents] == ["exit"] * 3
+    assert {bench.run(f"{sweep.name}-{n}").state for n in range(3)} == {"failed"}
+
+
+def test_heal_hands_failed_runs_out_again(bench: Bench) -> None:
+    sweep = bench.sweep(retries=0)
+    agent = bench.agent(sweep)
+    for code in (0, 1, 0):
+        bench.send(bench.take(agent), complete=True, exitcode=code)
+    assert bench.state(sweep)[0] == "FINISHED"
+    with bench.backend.store.transaction() as db:
+        assert requeue_failed(bench.backend, db, sweep) == 1
+        assert requeue_failed(bench.backend, db, sweep) == 0
+    assert bench.state(sweep)[0] == "RUNNING"
+    bench.send(bench.take(bench.agent(sweep)), complete=True, exitcode=0)
+    assert bench.state(sweep)[0] == "FINISHED"
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_a_healed_run_may_fail_as_often_again(bench: Bench, retries: int) -> None:
+    sweep = bench.sweep(retries=0)
+    agent = bench.agent(sweep)
+    for code in (0, 1, 0):
+        bench.send(bench.take(agent), complete=True, exitcode=code)
+    with bench.backend.store.transaction() as db:
+        update_sweep(db, sweep, bench.seconds, healed_retries=retries)
+        requeue_failed(bench.backend, db, sweep_by_id(db, sweep.id))
+    for _ in range(retries + 1):
+        assert bench.state(sweep)[0] == "RUNNING"
+        bench.send(bench.take(bench.agent(sweep)), complete=True, exitcode=1)
+    assert bench.state(sweep)[0] == "FINISHED"
+    assert bench.run(f"{sweep.name}-1").state == "failed"
+
+
+def test_a_trainer_that_never_starts_is_tried_again_after_a_rest(bench: Bench) -> None:
+    agent = bench.agent(bench.sweep(retries=0, run_cap=1))
+    for judged in range(1, 4):
+        name = bench.beat(agent)["run_id"]
+        bench.seconds += 5
+        assert bench.beat(agent)["type"] == ("exit" if judged == 3 else "wait")
+        assert bench.causes(name) == ["never started"] * judged
+        bench.seconds += bench.backend.patience.unstarted_wait_seconds
+    assert bench.run(name).state == "failed"
+
+
+def test_a_start_that_failed_costs_no_retry(bench: Bench) -> None:
+    agent = bench.agent(bench.sweep(retries=1, run_cap=1))
+    for _ in range(2):
+        name = bench.beat(agent)["run_id"]
+        bench.seconds += 5
+        assert bench.beat(agent)["type"] == "wait"
+        bench.seconds += bench.backend.patience.unstarted_wait_seconds
+    for state in ("preempted", "failed"):
+        assert bench.take(agent) == name
+        bench.send(name, complete=True, exitcode=1)
+        assert bench.run(name).state == state
+    assert bench.causes(name) == ["never started"] * 2 + ["own failure"] * 2
+
+
+def test_what_fails_after_the_breaker_is_failed(bench: Bench) -> None:
+    sweep = bench.sweep()
+    names = [bench.take(bench.agent(sweep)) for _ in range(3)]
+    with bench.backend.store.transaction() as db:
+        update_sweep(db, sweep, bench.seconds, state="FINISHED")
+    bench.send(names[0], complete=True, exitcode=1)
+    assert bench.run(names[0]).state == "failed"
+
+
+def test_heal_reopens_a_cancelled_sweep_only_for_what_is_missing(bench: Bench) -> None:
+    sweep = bench.sweep()
+    bench.send(bench.take(bench.agent(sweep)), complete=True, exitcode=0)
+    with bench.backend.store.transaction() as db:
+        cancelled = update_sweep(db, sweep, bench.seconds, state="CANCELED")
+        assert requeue_failed(bench.backend, db, cancelled) == 2
+    assert bench.state(sweep)[0] == "RUNNING"
+    agent = bench.agent(sweep)
+    for _ in range(2):
+        bench.send(bench.take(agent), complete=True, exitcode=0)
+    with bench.backend.store.transaction() as db:
+        assert requeue_failed(bench.backend, db, sweep_by_id(db, sweep.id)) == 0
+    assert bench.state(sweep)[0] == "FINISHED"
