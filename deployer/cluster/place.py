@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from deployer.cluster.builder import ManifestBuilder
@@ -11,7 +12,7 @@ from deployer.cluster.checking import check_admission
 from deployer.cluster.keys import KeyPlace, place_keys
 from deployer.cluster.logs import follow_agents
 from deployer.cluster.many import do_all
-from deployer.cluster.nodes import GpuProducts
+from deployer.cluster.nodes import GpuProducts, GpuShortages
 from deployer.cluster.reasons import newest_causes
 from deployer.cluster.released import note_released, read_released
 from deployer.cluster.removal import (
@@ -63,6 +64,7 @@ class KubernetesPlace:
         self._products = GpuProducts(
             kube, cluster.gpu.product_label if cluster.gpu else GPU_PRODUCT_LABEL
         )
+        self._shortages = GpuShortages(kube)
         self._builder = ManifestBuilder(kube, cluster, folder)
         self._sleep = sleep
         self._seen: Sequence[Sighting] = ()
@@ -101,8 +103,10 @@ class KubernetesPlace:
         causes = self._read_causes() if any(map(needs_waiting_reason, sightings)) else {}
         with_gpus = {node_of(s.pod) for s in sightings if s.pod and asks_for_gpu(s)} - {""}
         products = self._products.read(with_gpus)
+        shortages = self._shortages.explain([s.pod for s in sightings if s.pod])
         now = self.kube.now()
-        return [build_agent(sighting, causes, now, products) for sighting in sightings]
+        agents = (build_agent(sighting, causes, now, products) for sighting in sightings)
+        return [_add_reason(agent, shortages.get(agent.pod, "")) for agent in agents]
 
     def build_manifests(self, plan: Plan, api_keys: Mapping[str, str]) -> tuple[Manifest, ...]:
         """Return what `apply` would send for the agents in `api_keys`, without the Secret.
@@ -254,6 +258,12 @@ class KubernetesPlace:
             if error.status != 403:
                 raise
             return {}
+
+
+def _add_reason(agent: Agent, shortage: str) -> Agent:
+    """Put why there is no GPU before the scheduler's sentence, which counts nodes by reason."""
+    reason = "; ".join(filter(None, (shortage, agent.reason)))
+    return replace(agent, reason=reason) if shortage else agent
 
 
 def _runs(sighting: Sighting) -> bool:
