@@ -26,7 +26,7 @@ from tests.gke.cloud_faults import Code, Fault
 from tests.gke.cloud_gate import Call, Gate, Killing
 from tests.gke.cloud_grpc import serve_clusters
 from tests.gke.cloud_pools import fill_in_cluster, finish_pool
-from tests.gke.cloud_state import Estate, Kubernetes, Status
+from tests.gke.cloud_state import Estate, Kubernetes, Status, is_zone
 from tests.gke.credentials import Account, make_authority
 
 PROJECT = "test-project"
@@ -106,13 +106,13 @@ class Cloud:
         """Forget every armed fault."""
         self.gate.disarm()
 
-    def kill_client_at(self, nth: int, when: Literal["before", "after"]) -> Killing:
+    def kill_client_at(self, nth: int, when: Literal["before", "after"], call: str = "") -> Killing:
         """Kill with SIGKILL whoever makes the nth call from now on, before or after its effect.
 
-        Returns what tells later whether it came to that, at which call, and who it was.
+        call: count only calls of this name, as in `calls`. Returns what tells later whether it came to that, at which call, and who it was.
         """
         with self.gate.lock:
-            self.gate.killing = Killing(nth, when)
+            self.gate.killing = Killing(nth, when, call)
             return self.gate.killing
 
     def spare_clients(self) -> None:
@@ -194,17 +194,19 @@ class Cloud:
     ) -> None:
         """Add a disk: of a claim in this cluster, with the labels that GKE gives it, or a bare one.
 
-        The cluster may be gone already; then only labels given here tell more than its name.
+        zone: a region for a disk that lies in two zones. The cluster may be gone already; then
+        only labels given here tell more than its name.
         """
         made = self._find(cluster)
         own = label_disk(made) if made is not None else {"goog-k8s-cluster-name": cluster}
         given = {"goog-gke-volume": "", **own} if cluster else {}
-        path = f"projects/{self.project}/zones/{zone}"
+        scope = "zones" if is_zone(zone) else "regions"
+        place = f"https://www.googleapis.com/compute/v1/projects/{self.project}/{scope}/{zone}"
         disk = Disk(name=name, size_gb=10, status="READY", labels={**given, **(labels or {})})
-        disk.zone = f"https://www.googleapis.com/compute/v1/{path}"
-        disk.self_link = f"{disk.zone}/disks/{name}"
+        setattr(disk, scope.removesuffix("s"), place)
+        disk.self_link = f"{place}/disks/{name}"
         disk.description = json.dumps({"kubernetes.io/created-for/pvc/name": f"claim-of-{name}"})
-        disk.users = [f"{disk.zone}/instances/gke-{cluster}-system-0"] if in_use else []
+        disk.users = [f"{place}/instances/gke-{cluster}-system-0"] if in_use else []
         with self.gate.lock:
             self.estate.disks[zone, name] = disk
 

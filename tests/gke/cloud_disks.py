@@ -17,7 +17,7 @@ from google.cloud.compute_v1 import Disk, ForwardingRule, TargetPool
 from google.cloud.container_v1 import Cluster
 
 from tests.gke.cloud_faults import Code, Fault, invalid, not_found
-from tests.gke.cloud_state import Estate, Flight, Key
+from tests.gke.cloud_state import Estate, Flight, Key, is_zone
 
 FILTER = re.compile(r"labels\.\"?([-_a-z0-9]+)\"?\s*(=|:|eq)\s*\"?([-_a-z0-9*.]*)\"?")
 Thing = Disk | ForwardingRule | TargetPool
@@ -55,11 +55,11 @@ class Compute:
         return rules if kind == "forwardingRules" else {**self.estate.target_pools}
 
     def _list_everywhere(self, kind: str, wanted: str) -> Mapping[str, Any]:
-        scope = "zones" if kind == "disks" else "regions"
-        items: dict[str, dict[str, Any]] = {f"{scope}/elsewhere-north1": {"warning": NOTHING}}
+        items: dict[str, dict[str, Any]] = {"regions/elsewhere-north1": {"warning": NOTHING}}
         for (place, _), thing in self._things(kind).items():
             if _matches(dict(getattr(thing, "labels", {})), wanted):
-                items.setdefault(f"{scope}/{place}", {kind: []})[kind].append(_to_json(thing))
+                scope = items.setdefault(f"{_scope(place)}/{place}", {kind: []})
+                scope[kind].append(_to_json(thing))
         return {"kind": f"compute#{kind}AggregatedList", "id": kind, "items": items}
 
     def _delete(self, kind: str, key: Key, fault: Fault | None) -> Mapping[str, Any]:
@@ -86,8 +86,7 @@ class Compute:
             raise Fault(Code.INVALID_ARGUMENT, message, "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE")
 
     def _path(self, kind: str, key: Key) -> str:
-        scope = "zones" if kind == "disks" else "regions"
-        return f"projects/{self.estate.project}/{scope}/{key[0]}/{kind}/{key[1]}"
+        return f"projects/{self.estate.project}/{_scope(key[0])}/{key[0]}/{kind}/{key[1]}"
 
     def find_flight(self, route: re.Match[str]) -> Flight:
         """Return the operation that a path names."""
@@ -117,6 +116,10 @@ class Compute:
 
 
 NOTHING = {"code": "NO_RESULTS_ON_PAGE", "message": "There are no results for scope on this page."}
+
+
+def _scope(place: str) -> str:
+    return "zones" if is_zone(place) else "regions"
 
 
 def _link(path: str) -> str:

@@ -15,7 +15,8 @@ from tests.gke.cloud_faults import UNAVAILABLE, Fault
 
 T = TypeVar("T")
 
-READING = ("Get", "List", "disks.aggregatedList", "forwardingRules.aggregatedList", "Token")
+READING = ("Get", "List")
+READING_REST = (".aggregatedList", ".get", ".list", ".wait")
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Call:
     @property
     def mutating(self) -> bool:
         """Tell whether it asks for a change."""
-        return not self.name.startswith(READING) and not self.name.endswith((".get", ".wait"))
+        return not self.name.startswith(READING) and not self.name.endswith(READING_REST)
 
 
 @dataclass
@@ -51,10 +52,11 @@ class _Armed:
 
 @dataclass
 class Killing:
-    """The end of whoever makes the n-th call from now on; `pid` is who it was."""
+    """The end of whoever makes the n-th call of a name from now on; `pid` is who it was."""
 
     nth: int
     when: Literal["before", "after"]
+    name: str = ""
     seen: int = 0
     call: Call | None = None
     pid: int | None = None
@@ -114,7 +116,7 @@ class Gate:
         raise fault
 
     def _due(self, call: Call) -> str:
-        if self.killing is None:
+        if self.killing is None or self.killing.name not in ("", call.name):
             return ""
         self.killing.seen += 1
         if self.killing.seen != self.killing.nth:

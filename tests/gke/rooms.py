@@ -9,7 +9,7 @@ from deployer.gke.door import Gke, open_gke
 from deployer.gke.spec import ClusterSpec, load_spec
 
 NAME = "tests"
-FIRST, SECOND, THIRD = "us-central1-a", "us-central1-b", "europe-west4-a"
+FIRST, SECOND = "us-central1-a", "europe-west4-a"
 SPEC = f"""
 name: {NAME}
 locations: [{FIRST}, {SECOND}]

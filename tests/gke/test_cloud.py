@@ -103,7 +103,7 @@ def test_the_token_endpoint_hands_out_the_settable_token(cloud: Cloud) -> None:
 def test_the_credentials_are_checked(cloud: Cloud) -> None:
     """A token of somebody else opens nothing, and the endpoint takes only the account's key."""
     address = f"localhost:{cloud.container_port}"
-    stranger = google.oauth2.credentials.Credentials(token="stolen")
+    stranger = google.oauth2.credentials.Credentials(token="stolen")  # type: ignore[no-untyped-call]
     client = container.ClusterManagerClient(
         credentials=stranger, client_options={"api_endpoint": address}
     )

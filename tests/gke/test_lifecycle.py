@@ -1,0 +1,199 @@
+"""A cluster is made once, wherever there is room, and goes without a trace."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from deployer.errors import CloudError
+from deployer.gke.making import ensure_cluster
+from deployer.gke.model import CloudCluster
+from deployer.gke.spec import ClusterSpec
+from tests.gke.cloud import Cloud
+from tests.gke.cloud_faults import DEADLINE, LOST, SILENCE, Fault, old_stockout, quota, stockout
+from tests.gke.rooms import FIRST, NAME, SECOND, open_door, read_spec
+
+Make = Callable[[], CloudCluster]
+
+
+@pytest.fixture
+def spec(cloud: Cloud, tmp_path: Path) -> ClusterSpec:
+    """Return a specification with two locations and two choices of GPUs."""
+    cloud.set_operation_seconds(0.03)
+    return read_spec(tmp_path)
+
+
+@pytest.fixture
+def told() -> list[str]:
+    """Return what was told while it was made."""
+    return []
+
+
+@pytest.fixture
+def make(spec: ClusterSpec, told: list[str]) -> Make:
+    """Return what `deployer cluster up` calls, with short pauses."""
+    return lambda: ensure_cluster(
+        open_door(), spec, tell=told.append, sleep=lambda seconds: time.sleep(min(seconds, 0.02))
+    )
+
+
+def count(cloud: Cloud, call: str) -> int:
+    """Return how often something was asked for."""
+    return cloud.changes.count(call)
+
+
+def test_a_second_call_changes_nothing(cloud: Cloud, make: Make, told: list[str]) -> None:
+    """One call makes it with both pools; the next only looks."""
+    made = make()
+    assert (made.name, made.location, made.status) == (NAME, FIRST, "RUNNING")
+    assert [pool.name for pool in made.pools] == ["system", "gpu-1"]
+    assert told[-1].startswith(f"creating cluster {NAME} in {FIRST}: done after")
+    assert make() == made
+    assert cloud.changes == ("CreateCluster",)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [old_stockout(FIRST), stockout(FIRST).in_operation(), quota(), quota().in_operation()],
+    ids=["at once", "in the operation", "quota at once", "quota in the operation"],
+)
+def test_the_next_location_is_tried(cloud: Cloud, make: Make, fault: Fault) -> None:
+    """Where Google has no room nothing is left, and the second location gets the cluster."""
+    cloud.fail("CreateCluster", fault, at=FIRST, times=math.inf)
+    assert make().location == SECOND
+    make()
+    wait_for_rest(cloud)
+    assert cloud.inventory().clusters == (f"{SECOND}/{NAME}",)
+
+
+def wait_for_rest(cloud: Cloud) -> None:
+    """Wait until nothing is going on any more."""
+    until = time.monotonic() + 10
+    while cloud.inventory().operations:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_a_zone_that_the_error_names_is_tried(cloud: Cloud, make: Make) -> None:
+    """us-central1-f is in no file; Google says that it has room."""
+    elsewhere = stockout(FIRST, ("us-central1-f",))
+    cloud.fail("CreateCluster", elsewhere.in_operation(), at=FIRST)
+    cloud.fail("CreateCluster", old_stockout(SECOND), at=SECOND)
+    assert make().location == "us-central1-f"
+    wait_for_rest(cloud)
+    assert cloud.inventory().clusters == (f"us-central1-f/{NAME}",)
+
+
+def test_without_room_anywhere_every_sentence_is_told(cloud: Cloud, make: Make) -> None:
+    """One pass by default; nothing is left, and each location's reason is said."""
+    cloud.fail("CreateCluster", stockout(FIRST).in_operation(), at=FIRST)
+    cloud.fail("CreateCluster", quota("NVIDIA_T4_GPUS"), at=SECOND)
+    with pytest.raises(CloudError) as refused:
+        make()
+    lines = refused.value.message.splitlines()
+    assert lines[0] == f"no room for cluster {NAME}"
+    assert f"creating cluster {NAME} in {FIRST} failed" in lines[1]
+    assert "GCE_STOCKOUT" in lines[1]
+    assert f"cannot create cluster {NAME} in {SECOND}: Insufficient regional quota" in lines[2]
+    assert "ask for more NVIDIA_T4_GPUS in europe-west4" in refused.value.hint
+    assert "--wait-for-capacity" in refused.value.hint
+    wait_for_rest(cloud)
+    assert cloud.inventory().empty
+
+
+def test_room_is_waited_for(cloud: Cloud, spec: ClusterSpec, told: list[str]) -> None:
+    """With time given all locations are asked again."""
+    cloud.fail("CreateCluster", old_stockout(FIRST), at=FIRST)
+    cloud.fail("CreateCluster", old_stockout(SECOND), at=SECOND, times=2)
+    clock = Clock()
+    made = ensure_cluster(
+        open_door(), spec, wait_seconds=60, tell=told.append, now=clock.now, sleep=clock.sleep
+    )
+    assert made.location == FIRST
+    assert any(line.startswith("no room now; trying again in 2 s, for ") for line in told)
+    assert count(cloud, "CreateCluster") == 3
+
+
+class Clock:
+    """A clock that runs ahead while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def now(self) -> float:
+        """Return the time, in seconds."""
+        return time.monotonic() + self.ahead
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep for a moment, and say that it was as long as asked."""
+        time.sleep(min(seconds, 0.02))
+        self.ahead += seconds
+
+
+def test_a_cluster_made_half_way_is_kept(cloud: Cloud, make: Make) -> None:
+    """Its GPU pool had no room, so the next choice is made in it."""
+    cloud.fail("CreateCluster", stockout(FIRST).in_operation(keeps_cluster=True))
+    cloud.fail("CreateNodePool", stockout(FIRST).in_operation(), at="gpu-1", times=math.inf)
+    made = make()
+    assert made.location == FIRST
+    assert count(cloud, "CreateCluster") == 1
+    assert [pool.name for pool in made.pools if pool.good] == ["system", "gpu-2"]
+    before = cloud.changes
+    make()
+    assert cloud.changes == before
+
+
+@pytest.mark.parametrize("fault", [LOST, SILENCE, DEADLINE, DEADLINE.after_effect()])
+def test_a_lost_answer_doubles_nothing(cloud: Cloud, make: Make, fault: Fault) -> None:
+    """It is looked up whether the call took effect, and repeated only if not."""
+    cloud.fail("CreateCluster", fault)
+    assert make().status == "RUNNING"
+    assert cloud.inventory().clusters == (f"{FIRST}/{NAME}",)
+    assert count(cloud, "CreateCluster") == (1 if fault.when == "after" else 2)
+
+
+def test_reading_is_repeated_when_trouble_passes(cloud: Cloud, make: Make) -> None:
+    """A moment without answers in every call that reads."""
+    for call in ("ListClusters", "GetOperation", "GetCluster", "ListOperations"):
+        cloud.fail(call, DEADLINE, times=2)
+    assert make().status == "RUNNING"
+    assert cloud.changes == ("CreateCluster",)
+
+
+def test_ctrl_c_leaves_what_the_next_call_goes_on_with(
+    cloud: Cloud, spec: ClusterSpec, make: Make, told: list[str]
+) -> None:
+    """Interrupted while Google works; the running operation is joined, not doubled."""
+    cloud.set_operation_seconds(0.4)
+
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ensure_cluster(open_door(), spec, tell=told.append, sleep=interrupt)
+    assert cloud.get_cluster(NAME).status.name == "PROVISIONING"
+    assert make().status == "RUNNING"
+    assert cloud.changes == ("CreateCluster",)
+
+
+@pytest.mark.parametrize("labels", [{}, {"managed-by": "terraform"}], ids=["bare", "another's"])
+def test_a_foreign_cluster_is_not_touched(cloud: Cloud, make: Make, labels: dict[str, str]) -> None:
+    """One of the same name without our labels, in a location that we do not even name."""
+    cloud.add_foreign_cluster(NAME, "europe-north1-b", labels)
+    with pytest.raises(CloudError, match="europe-north1-b is not ours") as refused:
+        make()
+    assert refused.value.reason == "NOT_OURS"
+    assert cloud.changes == ()
+
+
+def test_a_location_without_an_answer_may_hide_a_cluster(cloud: Cloud, make: Make) -> None:
+    """Then nothing is made."""
+    make()
+    cloud.set_missing_zones(FIRST)
+    with pytest.raises(CloudError, match=f"Google has no answer from {FIRST}"):
+        make()
+    assert cloud.changes == ("CreateCluster",)
