@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,16 @@ INSTALL_HINT = (
 Entry = dict[str, Any]
 
 
-def open_kube_of(gke: Gke, cluster: CloudCluster, namespace: str | None) -> Kube:
+def open_kube_of(
+    gke: Gke,
+    cluster: CloudCluster,
+    namespace: str | None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Kube:
     """Return the door to a cluster's Kubernetes, with Google's token, renewed as need be.
 
-    Contacts nothing. Raises CloudError if the cluster has no address yet, or none any more.
+    `sleep` waits before a request is sent again. Contacts nothing. Raises CloudError if the cluster
+    has no address yet, or none any more.
     """
     if not cluster.endpoint or not cluster.ca_certificate:
         raise CloudError(
@@ -41,7 +48,7 @@ def open_kube_of(gke: Gke, cluster: CloudCluster, namespace: str | None) -> Kube
         namespace or "default",
         name_context(gke.project, cluster),
     )
-    return Kube(access)
+    return Kube(access, sleep=sleep)
 
 
 def name_context(project: str, cluster: CloudCluster) -> str:

@@ -153,6 +153,7 @@ SENTENCES: tuple[tuple[re.Pattern[str], str, str], ...] = (
         "https://console.cloud.google.com/billing/linkedaccount?project={project}",
     ),
     (re.compile(r"incompatible operation|operation in progress"), "FAILED_PRECONDITION", LATER),
+    (re.compile(r"is already being used by|is not ready"), "RESOURCE_IN_USE", LATER),
     (re.compile(r"metadata from plugin failed|invalid_grant"), "UNAUTHENTICATED", LOGIN),
     (
         re.compile(r"CERTIFICATE_VERIFY_FAILED|certificate verify failed"),

@@ -1,0 +1,230 @@
+"""`deployer cluster`: a GKE cluster from a specification, made, shown and removed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deployer.cli.confirming import YesOption, can_ask, confirm
+from deployer.cli.options import OutputOption, check_output, read_config, read_duration
+from deployer.config import Config, Flags
+from deployer.errors import CloudError
+from deployer.render import say, show, show_json, show_table, show_yaml
+
+if TYPE_CHECKING:
+    from deployer.gke.door import CloudCluster, Gke
+    from deployer.gke.model import CloudPool
+    from deployer.gke.spec import ClusterSpec
+
+app = typer.Typer(rich_markup_mode=None, help="Make, show and remove a GKE cluster.")
+
+SpecArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[SPEC]",
+        help="A specification: a file, or the name of a packaged one; "
+        "left out: `gke:` of deployer.yaml, else t4.",
+    ),
+]
+WaitOption = Annotated[
+    str | None,
+    typer.Option(
+        "--wait-for-capacity",
+        help="Go on asking for so long where Google has no room, such as 2h.",
+    ),
+]
+
+
+@app.command()
+def plan(spec: SpecArgument = None) -> None:
+    """Print what `cluster up` would send, and what it costs; contacts nothing."""
+    from deployer.gke.messages import describe_plan
+
+    config = read_config(Flags())
+    chosen = _load(spec, config)
+    _say_prices(chosen, config)
+    calls = describe_plan(chosen)
+    show_yaml({"call": call, "parent": parent, "message": sent} for call, parent, sent in calls)
+
+
+@app.command()
+def up(
+    spec: SpecArgument = None, wait_for_capacity: WaitOption = None, output: OutputOption = "table"
+) -> None:
+    """Make the cluster, or go on with it; does nothing if it is there."""
+    from deployer.gke.making import ensure_cluster
+
+    check_output(output)
+    patience = read_duration(wait_for_capacity)
+    config = read_config(Flags())
+    chosen = _load(spec, config)
+    _say_prices(chosen, config)
+    gke = _open(chosen)
+    with going_on_alone():
+        cluster = ensure_cluster(gke, chosen, wait_seconds=patience, tell=say)
+    _show_cluster(gke, cluster, output)
+
+
+@app.command()
+def status(spec: SpecArgument = None, output: OutputOption = "table") -> None:
+    """Show the cluster, its pools and what Google says of them."""
+    check_output(output)
+    chosen = _load(spec, read_config(Flags()))
+    gke = _open(chosen)
+    _show_cluster(gke, _find(gke, chosen), output)
+
+
+@app.command()
+def credentials(spec: SpecArgument = None) -> None:
+    """Add the cluster to your kubeconfig, for your own kubectl."""
+    from deployer.gke.access import PLUGIN, find_kubeconfig, open_kube_of, write_kubeconfig
+
+    chosen = _load(spec, read_config(Flags()))
+    gke = _open(chosen)
+    cluster = _find(gke, chosen)
+    open_kube_of(gke, cluster, None)
+    path = find_kubeconfig(os.environ)
+    context = write_kubeconfig(cluster, gke.project, path)
+    say(f"{path}: context {context} is now the current one; kubectl needs {PLUGIN}")
+    show(context)
+
+
+@app.command()
+def down(spec: SpecArgument = None, yes: YesOption = False, output: OutputOption = "table") -> None:
+    """Remove the cluster with its disks and load balancers, and prove that nothing is left."""
+    from deployer.gke.teardown import remove_cluster
+
+    check_output(output)
+    chosen = _load(spec, read_config(Flags()))
+    gke = _open(chosen)
+    what = f"cluster {chosen.name} of project {gke.project}, its disks and what is on them"
+    if not yes and can_ask() and not confirm(f"delete {what}?"):
+        say("nothing was deleted")
+        return
+    with going_on_alone():
+        left = remove_cluster(gke, chosen, say)
+    say(f"nothing is left of cluster {chosen.name}: no cluster, no disk, no load balancer")
+    if output == "json":
+        show_json(left)
+
+
+@app.command("list")
+def list_(spec: SpecArgument = None, output: OutputOption = "table") -> None:
+    """Show the project's clusters, ours and others'."""
+    check_output(output)
+    gke = _open(_load(spec, read_config(Flags())))
+    rows = [_describe(gke, cluster) for cluster in gke.list_clusters()]
+    if output == "json":
+        show_json(rows)
+        return
+    names = ("name", "location", "status", "gpus", "created_at", "ours")
+    show_table(
+        [name.replace("_at", "").upper() for name in names],
+        [[row[name] for name in names] for row in rows],
+    )
+
+
+@contextmanager
+def going_on_alone() -> Iterator[None]:
+    """Say at Ctrl-C that Google goes on with what was begun, and how to come back."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(
+            "\ninterrupted; Google goes on with what was begun: "
+            "deployer cluster up continues, deployer cluster down removes it"
+        )
+        raise
+
+
+def _load(spec: str | None, config: Config) -> ClusterSpec:
+    from deployer.gke.spec import load_spec
+
+    # A path on the command line is relative to where it was typed.
+    return load_spec(spec, Path.cwd()) if spec else load_spec(config.gke, config.folder)
+
+
+def _open(spec: ClusterSpec) -> Gke:
+    from deployer.gke.door import open_gke
+
+    return open_gke(spec.project, os.environ)
+
+
+def _find(gke: Gke, spec: ClusterSpec) -> CloudCluster:
+    from deployer.gke.making import find_cluster
+
+    found = find_cluster(gke, spec)
+    if found is None:
+        raise CloudError(
+            f"there is no cluster {spec.name} in project {gke.project}",
+            "deployer cluster up",
+            "NOT_FOUND",
+        )
+    return found
+
+
+def _say_prices(spec: ClusterSpec, config: Config) -> None:
+    from deployer.gke.prices import describe_estimate, estimate, load_prices
+
+    prices = load_prices(config.folder)
+    for line in describe_estimate(estimate(spec, spec.locations[0], prices), None):
+        say(line)
+
+
+def _show_cluster(gke: Gke, cluster: CloudCluster, output: str) -> None:
+    described = _describe(gke, cluster)
+    if output == "json":
+        show_json(described)
+        return
+    show(f"cluster {cluster.name} in {cluster.location}, project {gke.project}: {cluster.status}")
+    show_table(
+        ("POOL", "STATUS", "MACHINE", "GPUS", "NODES"),
+        [
+            (p["name"], p["status"], p["machine_type"], p["gpus"], p["nodes"])
+            for p in described["pools"]
+        ],
+    )
+    for condition in described["conditions"]:
+        show(f"{condition['code']}: {condition['message']}")
+
+
+def _describe(gke: Gke, cluster: CloudCluster) -> Mapping[str, Any]:
+    pools = [_describe_pool(pool) for pool in cluster.pools]
+    return {
+        "name": cluster.name,
+        "project": gke.project,
+        "location": cluster.location,
+        "status": cluster.status,
+        "version": cluster.version,
+        "endpoint": cluster.endpoint,
+        "created_at": cluster.created_at,
+        "ours": cluster.ours,
+        "labels": cluster.labels,
+        "gpus": ", ".join(dict.fromkeys(str(pool["gpus"]) for pool in pools if pool["gpus"])),
+        "pools": pools,
+        "conditions": [
+            {"code": code, "message": message}
+            for conditions in (cluster.conditions, *(pool.conditions for pool in cluster.pools))
+            for code, message in conditions
+        ],
+    }
+
+
+def _describe_pool(pool: CloudPool) -> Mapping[str, object]:
+    gpus = ", ".join(f"{count} {kind}" for kind, count in pool.accelerators)
+    fixed = pool.min_nodes == pool.max_nodes
+    return {
+        "name": pool.name,
+        "status": pool.status,
+        "machine_type": pool.machine_type,
+        "gpus": gpus + (" spot" if gpus and pool.spot else ""),
+        "spot": pool.spot,
+        "nodes": str(pool.max_nodes) if fixed else f"{pool.min_nodes} to {pool.max_nodes}",
+        "min_nodes": pool.min_nodes,
+        "max_nodes": pool.max_nodes,
+    }
