@@ -94,19 +94,30 @@ def build_gpu_pool(spec: ClusterSpec, index: int, location: str) -> google.NodeP
 def describe_plan(spec: ClusterSpec, project: str | None = None) -> list[PlannedCall]:
     """Return (call, parent, message as plain values) in the order of sending.
 
-    The first is for the preferred location, the others follow as long as Google is out of stock:
-    the next choices of GPUs in the same cluster, then the same in the next location.
+    The first call is all there is as long as Google has room. Where it has none, the next choices
+    of GPUs follow in the same cluster, then the next locations; what would be sent there again is
+    `{"same_as": parent}`.
     """
     name = project or spec.project or ANY_PROJECT
-    calls: list[PlannedCall] = []
-    for location in spec.locations:
-        parent = f"projects/{name}/locations/{location}"
-        cluster = to_plain(build_cluster(spec, location, name))
-        calls.append(("CreateCluster", parent, cluster))
-        for index in range(1, len(spec.gpus)):
-            pool = to_plain(build_gpu_pool(spec, index, location))
-            calls.append(("CreateNodePool", f"{parent}/clusters/{spec.name}", pool))
+    plans = [_describe_location(spec, name, location) for location in spec.locations]
+    first = plans[0]
+    calls = list(first)
+    for plan in plans[1:]:
+        if [message for _, _, message in plan] == [message for _, _, message in first]:
+            calls.append((*plan[0][:2], {"same_as": first[0][1]}))
+        else:
+            calls += plan
     return calls
+
+
+def _describe_location(spec: ClusterSpec, project: str, location: str) -> list[PlannedCall]:
+    parent = f"projects/{project}/locations/{location}"
+    cluster = to_plain(build_cluster(spec, location, project))
+    pools = [
+        ("CreateNodePool", f"{parent}/clusters/{spec.name}", to_plain(pool))
+        for pool in (build_gpu_pool(spec, index, location) for index in range(1, len(spec.gpus)))
+    ]
+    return [("CreateCluster", parent, cluster), *pools]
 
 
 def to_plain(message: google.Cluster | google.NodePool) -> dict[str, Any]:
@@ -114,7 +125,21 @@ def to_plain(message: google.Cluster | google.NodePool) -> dict[str, Any]:
     plain: dict[str, Any] = type(message).to_dict(
         message, use_integers_for_enums=False, always_print_fields_with_no_presence=False
     )
+    _sort_labels(plain)
     return plain
+
+
+def _sort_labels(value: Any) -> None:
+    """Put labels in order, since a protobuf map has none and a plan must not change by itself."""
+    if isinstance(value, list):
+        for one in value:
+            _sort_labels(one)
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            if key in ("labels", "resource_labels"):
+                value[key] = dict(sorted(one.items()))
+            else:
+                _sort_labels(one)
 
 
 def _build_system_pool(spec: ClusterSpec) -> google.NodePool:

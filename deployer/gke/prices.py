@@ -112,7 +112,7 @@ def estimate_sweep(estimate: Estimate, hours: float) -> float | None:
     return None if estimate.usd_per_hour is None else estimate.usd_per_hour * hours
 
 
-def describe_estimate(estimate: Estimate, hours: float | None) -> list[str]:
+def describe_estimate(estimate: Estimate, hours: float | None = None) -> list[str]:
     """Return what is said before anything is made: an hour, the sweep, and what goes on."""
     nodes = f"{estimate.nodes} GPU node{'s' if estimate.nodes != 1 else ''}"
     told = []
