@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 STATE_ORDER = ("running", "pending", "preempting", "preempted", "failed", "crashed", "killed")
 
 
-def build_status_line(status: Status, now: float) -> str:
-    """Return a status as one line, for pipes and `--wait`."""
+def build_status_line(status: Status, now: float, usd_per_hour: float | None = None) -> str:
+    """Return a status as one line, for pipes and `--wait`; with a price, what the rest costs."""
     coverage = status.results.coverage
     total = f"/{coverage.expected}" if coverage.expected is not None else ""
     parts = [f"{coverage.finished}{total} finished"]
@@ -37,7 +37,10 @@ def build_status_line(status: Status, now: float) -> str:
     if status.best is not None:
         parts.append(f"best {_metric_phrase(status, status.best)}")
     if status.ends_at is not None and not status.over and not status.trouble:
-        parts.append(f"about {format_seconds(max(0.0, status.ends_at - now))} left")
+        left = max(0.0, status.ends_at - now)
+        parts.append(f"about {format_seconds(left)} left")
+        if usd_per_hour is not None:
+            parts[-1] += f" for about ${usd_per_hour * left / 3600:.2f}"
     if status.deadline is not None and not status.over:
         parts.append(f"agents leave in {format_seconds(max(0.0, status.deadline - now))}")
     if status.sweep_state not in ("RUNNING", "PENDING"):
@@ -59,7 +62,9 @@ def build_reason_lines(status: Status) -> list[str]:
     ]
 
 
-def build_live_view(status: Status, now: float) -> RenderableType:
+def build_live_view(
+    status: Status, now: float, usd_per_hour: float | None = None
+) -> RenderableType:
     """Return the view that stays on the terminal: one line, then a line for each agent."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Group
@@ -67,7 +72,7 @@ def build_live_view(status: Status, now: float) -> RenderableType:
     from rich.text import Text
 
     head = Text(f"{status.title or status.sweep_path}  ", style="bold")
-    line = Text(build_status_line(status, now))
+    line = Text(build_status_line(status, now, usd_per_hour))
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     columns, rows = without_empty_columns(
         ("AGENT", "STATE", "RUN", status.metric or "METRIC", "NODE", "GPU", "RESTARTS", ""),

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from deployer.cli.options import read_duration
 from deployer.cli.waiting import tell_who_lasts
@@ -19,6 +20,9 @@ from deployer.place import Place
 from deployer.render import say
 from deployer.up import end_agents, open_place
 from deployer.wandb_api import SweepPath
+
+if TYPE_CHECKING:
+    from deployer.gke.prices import Estimate
 
 
 @dataclass(frozen=True)
@@ -53,22 +57,24 @@ def _push_image(folder: Path) -> None:
 
 
 def _prepare_cluster(config: Config, limits: Limits) -> None:
+    from deployer.drivers.installing import install_drivers
+    from deployer.drivers.manifests import SYSTEM
+    from deployer.gke.access import open_kube_of
     from deployer.gke.door import open_gke
     from deployer.gke.making import ensure_cluster
-    from deployer.gke.prices import describe_estimate, estimate, load_prices
+    from deployer.gke.prices import describe_estimate
     from deployer.gke.spec import load_spec
 
     spec = load_spec(config.gke, config.folder)
-    for line in describe_estimate(
-        estimate(spec, spec.locations[0], load_prices(config.folder)), limits.max_hours
-    ):
+    for line in describe_estimate(_estimate(config, config.given_replicas), limits.max_hours):
         say(line)
-    ensure_cluster(
-        open_gke(spec.project, os.environ),
-        spec,
-        wait_seconds=read_duration(limits.wait_for_capacity),
-        tell=say,
+    gke = open_gke(spec.project, os.environ)
+    cluster = ensure_cluster(
+        gke, spec, wait_seconds=read_duration(limits.wait_for_capacity), tell=say
     )
+    if any(choice.driver_version == "disabled" for choice in spec.gpus):
+        # Ahead of the first node: the pool is empty until agents ask for it.
+        install_drivers(open_kube_of(gke, cluster, SYSTEM), ["cos"], say)
 
 
 def take_down_cluster(config: Config, path: SweepPath | None, *, everything: bool) -> None:
@@ -103,18 +109,52 @@ def _end_all_agents(place: Place, path: SweepPath | None, *, everything: bool) -
         end_agents(place, None)
 
 
+def find_hourly_price(config: Config, place: Place, path: SweepPath) -> float | None:
+    """Return the dollars an hour of a sweep's agents; None where nobody is billed or knows it."""
+    if config.on != "gke":
+        return None
+    alive = sum(agent.alive for agent in place.list_agents(str(path)))
+    return _estimate(config, alive).usd_per_hour
+
+
 @contextmanager
-def taking_down(config: Config, place: Place, path: SweepPath) -> Iterator[None]:
-    """Take down what was made for a sweep once its results have been read, good or bad."""
+def closing(config: Config, place: Place, path: SweepPath, take_down: bool) -> Iterator[None]:
+    """Once results have been read, good or bad, take down what was made for them if that is wanted.
+
+    Else say what a cluster goes on costing.
+    """
     failure = None
     try:
         yield
     except SweepFailed as error:
         failure = error
-    if config.on == "gke":
-        take_down_cluster(config, path, everything=False)
-    else:
-        end_agents(place, str(path))
-        say(f"{path}: what was made for its agents is deleted; results stay")
+    if take_down:
+        _take_down(config, place, path)
+    elif config.on == "gke":
+        _say_what_goes_on(config)
     if failure:
         raise failure
+
+
+def _take_down(config: Config, place: Place, path: SweepPath) -> None:
+    if config.on == "gke":
+        take_down_cluster(config, path, everything=False)
+        return
+    end_agents(place, str(path))
+    say(f"{path}: what was made for its agents is deleted; results stay")
+
+
+def _say_what_goes_on(config: Config) -> None:
+    from deployer.gke.prices import format_usd
+
+    usd = _estimate(config, 0).idle_usd_per_hour
+    cost = f"costs {format_usd(usd)} an hour" if usd is not None else "goes on costing"
+    say(f"the cluster without agents {cost}: deployer down --cluster")
+
+
+def _estimate(config: Config, agents: int | None) -> Estimate:
+    from deployer.gke.prices import estimate, load_prices
+    from deployer.gke.spec import load_spec
+
+    spec = load_spec(config.gke, config.folder)
+    return estimate(spec, spec.locations[0], load_prices(config.folder), agents)

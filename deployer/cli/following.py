@@ -45,16 +45,18 @@ def follow(
     expected: int | None,
     plain: bool,
     timeout_seconds: float | None = None,
+    usd_per_hour: float | None = None,
 ) -> Status:
     """Show the sweep until it is over and return its last status; Ctrl-C only stops showing.
 
     Agents that die are replaced until `wanted` work again, as many as there are if it is None.
+    With a price, what the rest of the sweep will cost is shown, too.
     """
     wanted = count_wanted(place.list_agents(str(path))) if wanted is None else wanted
     tender = Tender(server, place, path, wanted, folder, expected, say)
     statuses = watch_status(tender.read, time.time, time.sleep, timeout_seconds, tender.tend)
     try:
-        return _show(statuses, plain)
+        return _show(statuses, plain, usd_per_hour)
     except KeyboardInterrupt:
         say(f"\ndetached; agents go on. Come back: deployer watch {path}")
         say(f"end them: deployer down {path}")
@@ -149,7 +151,7 @@ def _failure_lines(
         yield f"and {hidden} more failures: deployer results {path} -o json"
 
 
-def _show(statuses: Iterator[Status], plain: bool) -> Status:
+def _show(statuses: Iterator[Status], plain: bool, usd_per_hour: float | None) -> Status:
     """Show each status: redrawn in place on a terminal, as a line where it cannot be."""
     started = time.time()
     last: Status | None = None
@@ -158,9 +160,9 @@ def _show(statuses: Iterator[Status], plain: bool) -> Status:
     with open_live(plain) as live:
         for last in statuses:
             now = time.time()
-            line = build_status_line(last, now)
+            line = build_status_line(last, now, usd_per_hour)
             if live is not None:
-                live.update(build_live_view(last, now), refresh=True)
+                live.update(build_live_view(last, now, usd_per_hour), refresh=True)
             elif line != shown:
                 say(f"{_clock(now - started)}  {line}")
             reasons = build_reason_lines(last) if live is None else []

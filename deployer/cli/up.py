@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from deployer.cli.cloud import Limits, prepare_place, taking_down
+from deployer.cli.cloud import Limits, closing, find_hourly_price, prepare_place
 from deployer.cli.following import follow, report
 from deployer.cli.options import (
     CapacityOption,
@@ -105,8 +104,9 @@ def up(
         folder=config.folder,
         expected=sweep.expected,
         plain=wait or output == "json",
+        usd_per_hour=find_hourly_price(config, place, path),
     )
-    with taking_down(config, place, path) if down_after else nullcontext():
+    with closing(config, place, path, take_down=down_after):
         report(server, place, path, sweep.expected, output, out_of_time=last.out_of_time)
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from deployer.cli.cloud import find_hourly_price
 from deployer.cli.following import follow, report
 from deployer.cli.options import (
     OnOption,
@@ -48,5 +49,6 @@ def watch(
         expected=None,
         plain=wait or output == "json",
         timeout_seconds=timeout,
+        usd_per_hour=find_hourly_price(config, place, path),
     )
     report(server, place, path, None, output, out_of_time=last.out_of_time)

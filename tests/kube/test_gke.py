@@ -1,0 +1,133 @@
+"""From nothing to a finished sweep on GKE and back to nothing, with one command each.
+
+The cloud is the tests' own, to which Google's unmodified clients talk; the cluster that it hands
+out is the real one, where real agents run in real pods.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deployer.server import Server
+from tests.gke.cloud import Cloud, serve_cloud
+from tests.kube.bed import SECTION, TRAINER, serve_for_pods
+from tests.kube.cluster import Cluster
+from tests.kube.shell import Shell, open_shell
+
+SPECIFICATION = {
+    "name": "sweeps",
+    "locations": ["us-central1-a", "us-central1-b"],
+    "gpus": [
+        {"accelerator": "nvidia-tesla-t4", "machine_type": "n1-standard-8", "max_nodes": 2},
+        {"accelerator": "nvidia-l4", "machine_type": "g2-standard-8", "max_nodes": 2},
+    ],
+}
+SWEEP = {
+    "program": "train.py",
+    "method": "grid",
+    "metric": {"name": "loss", "goal": "minimize"},
+    "parameters": {"lr": {"values": [0.1, 0.2, 0.3]}},
+}
+
+
+@pytest.fixture
+def cloud(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Cloud]:
+    """Serve a cloud whose clusters are the test cluster, to which its token is good, too."""
+    folder = tmp_path / "cloud"
+    folder.mkdir()
+    cluster.kubectl("create", "serviceaccount", "user", "-n", namespace)
+    who = f"--serviceaccount={namespace}:user"
+    cluster.kubectl("create", "clusterrolebinding", namespace, "--clusterrole=cluster-admin", who)
+    token = cluster.kubectl("create", "token", "user", "-n", namespace).strip()
+    ca = (cluster.folder.path / "pki/ca.crt").read_bytes()
+    with serve_cloud(folder) as served:
+        served.connect_kubernetes(cluster.server, ca, token)
+        yield served
+    cluster.kubectl("delete", "clusterrolebinding", namespace)
+
+
+@pytest.fixture
+def shell(
+    cluster: Cluster, namespace: str, cloud: Cloud, tmp_path: Path
+) -> Iterator[tuple[Shell, Server]]:
+    """Open a shell in a project for GKE, with an empty home and no kubeconfig."""
+    home = tmp_path / "empty"
+    home.mkdir()
+    with serve_for_pods(cluster, tmp_path / "data") as server:
+        made = open_shell(tmp_path / "project", home / "none", server)
+        environment = {
+            **made.environment,
+            **cloud.environment(),
+            "HOME": str(home),
+            "DEPLOYER_HOME": str(home / "deployer"),
+            "KUBECONFIG": str(home / "kubeconfig"),
+        }
+        made = replace(made, environment=environment)
+        made.write("train.py", TRAINER)
+        made.write("sweep.yaml", SWEEP)
+        made.write("gke.yaml", SPECIFICATION)
+        section = {**SECTION, "namespace": namespace, "gpu": 1}
+        made.write("deployer.yaml", {"gke": "gke.yaml", "kubernetes": section})
+        yield made, server
+
+
+def test_from_nothing_to_results_and_back(
+    cluster: Cluster, cloud: Cloud, shell: tuple[Shell, Server]
+) -> None:
+    user, server = shell
+    cluster.set_gpus("node-0", 2)
+    up = user.deployer("up", "sweep.yaml", "--replicas", "2", "--on", "gke", "--wait")
+    assert "3/3 configurations finished, 0 duplicates, 0 lost" in up.stdout
+    assert cloud.inventory().clusters == ("us-central1-a/sweeps",)
+    agents = json.loads(user.deployer("agents", "list", "-o", "json").stdout)
+    assert [(a["state"], a["exit_code"]) for a in agents] == [("ended", 0)] * 2
+
+    changes = cloud.changes
+    again = user.deployer("up", "sweep.yaml", "--new", "--on", "gke", "--wait")
+    assert "3/3 configurations finished" in again.stdout
+    assert cloud.changes == changes, "the cluster was there, so nothing was asked of the cloud"
+
+    cloud.add_disk("data", cluster="sweeps")
+    cloud.add_forwarding_rule("web", cluster="sweeps")
+    down = user.deployer("down", "--cluster")
+    assert cloud.inventory().empty, down.stderr
+    assert cloud.token not in up.stderr + up.stdout + down.stderr
+    assert server.client.key not in up.stderr + up.stdout + down.stderr
+    gone = user.try_deployer("agents", "list")
+    assert "there is no cluster sweeps in project" in gone.stderr
+
+
+def test_a_sold_out_pool_is_followed_by_the_next(
+    cluster: Cluster, namespace: str, cloud: Cloud, shell: tuple[Shell, Server]
+) -> None:
+    user, _ = shell
+    cluster.set_gpus("node-0", 0)
+    user.deployer("up", "sweep.yaml", "--on", "gke", "--detach")
+    [pod] = json.loads(cluster.kubectl("get", "pods", "-n", namespace, "-o", "json"))["items"]
+    cluster.create(_build_refusal(pod), namespace)
+    user.try_deployer("watch", "--wait", "--timeout", "20")
+    assert [pool.name for pool in cloud.get_cluster("sweeps").node_pools][-2:] == ["gpu-1", "gpu-2"]
+
+
+def _build_refusal(pod: dict[str, object]) -> dict[str, object]:
+    """Return the event by which GKE's autoscaler says that no node is to be had."""
+    metadata = pod["metadata"]
+    assert isinstance(metadata, dict)
+    about = {"kind": "Pod", "name": metadata["name"], "namespace": metadata["namespace"]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": "refusal-", "namespace": metadata["namespace"]},
+        "involvedObject": {**about, "uid": metadata["uid"]},
+        "type": "Warning",
+        "reason": "FailedScaleUp",
+        "message": "Node scale up in zones us-central1-a associated with this pod failed: "
+        "GCE out of resources. Pod is at risk of not being scheduled.",
+        "source": {"component": "cluster-autoscaler"},
+        "lastTimestamp": metadata["creationTimestamp"],
+    }
