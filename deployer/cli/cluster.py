@@ -108,7 +108,7 @@ def down(spec: SpecArgument = None, yes: YesOption = False, output: OutputOption
         return
     with going_on_alone():
         left = remove_cluster(gke, chosen, say)
-    say(f"nothing is left of cluster {chosen.name}: no cluster, no disk, no load balancer")
+    say(f"nothing of ours is left of {chosen.name}: no cluster, no disk, no load balancer")
     if output == "json":
         show_json(left)
 

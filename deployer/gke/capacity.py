@@ -25,22 +25,29 @@ _QUOTAS = (
     re.compile(r"resource:? \\?\"([A-Z0-9_]+)"),
     re.compile(r"[Qq]uota '([A-Za-z0-9_.-]+)' exceeded"),
 )
+_GPUS = re.compile(r"nvidia|gpu|accelerator", re.IGNORECASE)
 _EVERYWHERE = re.compile(r"ALL_REGIONS|project quota|globally")
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Google's no: the location that was asked, STOCKOUT or QUOTA, its sentence, and a remedy."""
+    """Google's no: which location and choice of GPUs, STOCKOUT or QUOTA, its sentence, a remedy."""
 
     location: str
     reason: str
     sentence: str
     hint: str = ""
+    choice: int = 0
 
     @property
     def everywhere(self) -> bool:
         """Tell whether every location would refuse: the quota counts the whole project."""
         return self.reason == QUOTA and bool(_EVERYWHERE.search(self.sentence))
+
+    @property
+    def of_gpus(self) -> bool:
+        """Tell whether it is about these GPUs, so that others may be had in the same place."""
+        return bool(_GPUS.search(self.sentence))
 
 
 def is_refusal(reason: str) -> bool:
@@ -48,23 +55,32 @@ def is_refusal(reason: str) -> bool:
     return reason in (STOCKOUT, QUOTA)
 
 
-def next_location(locations: Sequence[str], refusals: Sequence[Refusal]) -> str | None:
-    """Return where to ask next in this pass; None once everything has refused.
+def next_try(
+    locations: Sequence[str], choices: int, refusals: Sequence[Refusal]
+) -> tuple[str, int] | None:
+    """Return the location and the choice of GPUs to ask for next; None once all have refused.
 
-    The order is the specification's. Zones that a refusal names as having room come right after
-    the place that refused, and only in regions that the specification names: data may have to stay.
+    The order is the specification's: all choices that make sense in one location, then the next
+    location. Zones that a refusal names as having room come right after the place that refused, and
+    only in regions that the specification names: data may have to stay there.
     """
     if any(refusal.everywhere for refusal in refusals):
         return None
-    asked = {refusal.location for refusal in refusals}
-    full = {region_of(one.location) for one in refusals if one.reason == QUOTA}
-    return next(
-        (
-            one
-            for one in _order(locations, refusals)
-            if one not in asked and region_of(one) not in full
-        ),
-        None,
+    places = (
+        (location, choice) for location in _order(locations, refusals) for choice in range(choices)
+    )
+    return next((one for one in places if not _is_hopeless(*one, refusals)), None)
+
+
+def _is_hopeless(location: str, choice: int, refusals: Sequence[Refusal]) -> bool:
+    """Tell whether a refusal covers this too: a quota counts its region, not only a zone."""
+    return any(
+        (refusal.choice == choice or not refusal.of_gpus)
+        and (
+            refusal.location == location
+            or (refusal.reason == QUOTA and region_of(refusal.location) == region_of(location))
+        )
+        for refusal in refusals
     )
 
 

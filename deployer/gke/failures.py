@@ -23,7 +23,13 @@ EDIT = "deployer cluster plan shows what is sent; mend the specification"
 LOGIN = (
     "gcloud auth application-default login, or name a key's file in GOOGLE_APPLICATION_CREDENTIALS"
 )
-RIGHTS = "give yourself the roles: https://console.cloud.google.com/iam-admin/iam?project={project}"
+RIGHTS = (
+    "you need the role {role}: https://console.cloud.google.com/iam-admin/iam?project={project}"
+)
+ROLES = {
+    "container.googleapis.com": "Kubernetes Engine Admin (roles/container.admin)",
+    "compute.googleapis.com": "Compute Admin (roles/compute.admin)",
+}
 LOOK = "deployer cluster list"
 REACH = (
     "see HTTPS_PROXY and your network; https://status.cloud.google.com tells of Google's troubles"
@@ -191,6 +197,7 @@ class Attempt:
             location=self.location or "LOCATION",
             name=self.name,
             api=self.api,
+            role=ROLES[self.api],
             quotas=quotas,
         )
 

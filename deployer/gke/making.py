@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 from deployer.errors import CloudError
 from deployer.gke import capacity
-from deployer.gke.capacity import Refusal, is_refusal, next_location
+from deployer.gke.capacity import Refusal, is_refusal, next_try
 from deployer.gke.door import Gke
 from deployer.gke.failures import is_passing
-from deployer.gke.messages import build_cluster
+from deployer.gke.messages import build_cluster, build_gpu_pool
 from deployer.gke.model import CloudCluster, CloudOperation
 from deployer.gke.operations import Waiter, explain_operation, settle, wait_for_operation
 from deployer.gke.pools import add_next_pool, ensure_pool
@@ -81,6 +81,8 @@ class _Maker:
         self.gke, self.spec, self.waiter = gke, spec, waiter
         self.refusals: list[Refusal] = []
         self.kept = ""
+        self.choice = 0
+        self.told: set[str] = set()
         self.doubts = 0
 
     def ensure(self, patience_seconds: float) -> CloudCluster:
@@ -111,9 +113,10 @@ class _Maker:
             if best is not None and best.status == "PROVISIONING":
                 self._join(best)
                 continue
-            location = next_location(self.spec.locations, self.refusals)
-            if location is None:
+            place = next_try(self.spec.locations, len(self.spec.gpus), self.refusals)
+            if place is None:
                 return None
+            location, self.choice = place
             self._clear(own, location)
             self._create(location)
 
@@ -129,6 +132,8 @@ class _Maker:
 
     def _create(self, location: str) -> None:
         message = build_cluster(self.spec, location, self.gke.project)
+        if self.choice:
+            message.node_pools[-1] = build_gpu_pool(self.spec, self.choice, location)
         try:
             operation = self.gke.create_cluster(location, message)
         except CloudError as error:
@@ -167,7 +172,8 @@ class _Maker:
         error = explain_operation(self.gke, operation)
         cluster = self.gke.get_cluster(operation.location, operation.cluster)
         if cluster is not None and cluster.usable:
-            return  # half-way: it is kept, and what it lacks is made
+            self.waiter.tell(f"{error.message}; the cluster itself is kept")
+            return
         if not is_refusal(error.reason):
             raise error
         self._refuse(operation.location, error)
@@ -181,13 +187,17 @@ class _Maker:
         except CloudError as error:
             if not is_refusal(error.reason):
                 raise
-            self._refuse(cluster.location, error)
+            self.refusals = [Refusal(cluster.location, error.reason, error.message, error.hint)]
             self.kept = f"{cluster.words} runs without GPUs and is kept"
             return None
 
     def _refuse(self, location: str, error: CloudError) -> None:
-        self.refusals.append(Refusal(location, error.reason, error.message, error.hint))
-        self.waiter.tell(error.message)
+        self.refusals.append(
+            Refusal(location, error.reason, error.message, error.hint, self.choice)
+        )
+        if error.message not in self.told:
+            self.waiter.tell(error.message)
+        self.told.add(error.message)
 
     def _explain(self) -> CloudError:
         """Return why there is no cluster, with every location's sentence and every remedy."""

@@ -54,17 +54,23 @@ def _add(
     gke: Gke, spec: ClusterSpec, cluster: CloudCluster, waiter: Waiter, stop_at_first: bool
 ) -> CloudPool | None:
     refused: CloudError | None = None
-    for index in range(len(spec.gpus)):
-        pool, made = None, False
+    names = [choice.pool_name(index) for index, choice in enumerate(spec.gpus)]
+    broken = {pool.name for pool in cluster.pools if pool.name in names and not pool.good}
+    for pool in cluster.pools:
+        if pool.name in broken:
+            _remove(gke, cluster, pool, waiter)
+    # What Google had no room for just now is asked for once more, but last.
+    for index in sorted(range(len(names)), key=lambda index: names[index] in broken):
+        found, made = None, False
         try:
-            pool, made = _make(gke, spec, cluster, index, waiter)
+            found, made = _make(gke, spec, cluster, index, waiter)
         except CloudError as error:
             if not is_refusal(error.reason):
                 raise
             waiter.tell(error.message)
             refused = _join(refused, error)
-        if pool is not None and (made or stop_at_first):
-            return pool
+        if found is not None and (made or stop_at_first):
+            return found
     if refused is not None:
         raise refused
     return None
@@ -122,8 +128,8 @@ def _create(gke: Gke, cluster: CloudCluster, message: NodePool, waiter: Waiter) 
 
 
 def _remove(gke: Gke, cluster: CloudCluster, pool: CloudPool, waiter: Waiter) -> None:
+    settle(gke, cluster.location, cluster.name, waiter)  # Google refuses two things at a time
     if pool.status == "STOPPING":
-        settle(gke, cluster.location, cluster.name, waiter)
         return
     operation = gke.delete_pool(cluster, pool.name)
     ended = operation and wait_for_operation(gke, operation, waiter)
