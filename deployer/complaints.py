@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from deployer.errors import ConfigError
+from deployer.errors import ConfigError, ConfigErrors
+from deployer.yaml_document import Document, refers_to_itself
 
 PlaceOf = Callable[[tuple[str, ...]], str]
 KINDS = {
@@ -35,6 +37,20 @@ class Shape:
 def list_complaints(error: ValidationError, shape: Shape, place_of: PlaceOf) -> list[ConfigError]:
     """Return one complaint for each thing wrong; `place_of` names the place of a path."""
     return [_complain(one, shape, place_of) for one in error.errors(include_url=False)]
+
+
+def write_json(document: Document) -> str:
+    """Return a file's value as JSON: so pydantic takes lists and mappings, and no text for a number.
+
+    Raises ConfigErrors where YAML can write what JSON cannot.
+    """
+    if refers_to_itself(document):
+        raise ConfigErrors([ConfigError(document.place, "an anchor contains itself")])
+    try:
+        return json.dumps(document.value, default=str)
+    except TypeError as error:  # a key that is a date
+        said = "a key is neither text nor a number"
+        raise ConfigErrors([ConfigError(document.place, said, "put dates in quotes")]) from error
 
 
 def list_path(location: tuple[int | str, ...]) -> tuple[str, ...]:

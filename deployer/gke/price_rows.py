@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from typing import Annotated
 
@@ -12,7 +11,7 @@ from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
 from deployer.cluster_parts import STRICT, Text
-from deployer.complaints import Shape, list_complaints
+from deployer.complaints import Shape, list_complaints, write_json
 from deployer.errors import ConfigError, ConfigErrors
 from deployer.gke.spec_parts import ACCELERATOR, DISK_TYPE, HYPERDISK, MACHINE_TYPE
 from deployer.yaml_document import Document, parse_document
@@ -72,9 +71,9 @@ SHAPE = Shape(PriceRow, {}, PATTERN_HINTS)
 def parse_rows(text: str, place: str) -> list[PriceRow]:
     """Read a table; raises ConfigErrors with every complaint and its line."""
     document = parse_document(text, place)
+    empty = document.value is None
     try:
-        value = [] if document.value is None else document.value
-        rows = list(ADAPTER.validate_json(json.dumps(value, default=str)))
+        rows = list(ADAPTER.validate_json("[]" if empty else write_json(document)))
     except ValidationError as error:
         raise ConfigErrors(list_complaints(error, SHAPE, document.place_of)) from error
     twice = list(_list_twice(rows, document))

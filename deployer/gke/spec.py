@@ -9,7 +9,7 @@ import difflib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AliasChoices,
@@ -24,7 +24,7 @@ from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
 from deployer.cluster_parts import STRICT
-from deployer.complaints import Shape, list_complaints
+from deployer.complaints import Shape, list_complaints, write_json
 from deployer.errors import ConfigError, ConfigErrors
 from deployer.gke.spec_parts import (
     CLUSTER_NAME,
@@ -40,7 +40,7 @@ from deployer.gke.spec_parts import (
     make_tuple,
 )
 from deployer.gke.spec_rules import list_rules
-from deployer.yaml_document import Document, parse_document, refers_to_itself
+from deployer.yaml_document import Document, parse_document
 
 DEFAULT = "t4"
 # What is ours carries these labels, and nothing else is ever touched.
@@ -141,26 +141,23 @@ def find_folder() -> Path:
 
 def parse_spec(document: Document) -> ClusterSpec:
     """Read a specification; raises ConfigErrors with every complaint."""
-    if refers_to_itself(document):
-        raise ConfigErrors([ConfigError(document.place, "an anchor contains itself")])
+    value = {} if document.value is None else json.loads(write_json(document))
     complaints = [
         ConfigError(document.place_of(one.path), one.message, one.hint)
         for one in document.duplicates
     ]
     spec: ClusterSpec | None = None
     try:
-        spec = ADAPTER.validate_json(_as_json(document.value))
+        spec = ADAPTER.validate_json(json.dumps(_take_one_location(value)))
     except ValidationError as error:
         complaints += list_complaints(error, SHAPE, document.place_of)
-    complaints += list_rules(document.value, document.place_of)
+    complaints += list_rules(value, document.place_of)
     if spec is None or complaints:
         raise ConfigErrors(complaints)
     return spec
 
 
-def _as_json(value: object) -> str:
-    """As JSON, so that pydantic takes lists and mappings, and still no text for a number."""
-    if isinstance(value, dict) and "location" in value:
-        # Both at once is complained about by spec_rules.py, in better words.
-        value = {key: one for key, one in value.items() if key != "locations"}
-    return json.dumps({} if value is None else value, default=str)
+def _take_one_location(value: Any) -> Any:
+    """Drop the second of two ways to say where, about which spec_rules.py complains."""
+    both = isinstance(value, dict) and {"location", "locations"} <= value.keys()
+    return {key: one for key, one in value.items() if key != "locations"} if both else value

@@ -40,7 +40,7 @@ def list_rules(value: Any, place_of: PlaceOf) -> list[ConfigError]:
 def _list_sound_choices(gpus: Any) -> Iterator[tuple[Path, GpuChoice]]:
     for index, one in enumerate(gpus if isinstance(gpus, list) else ()):
         try:
-            yield ("gpus", f"[{index}]"), CHOICE.validate_json(json.dumps(one, default=str))
+            yield ("gpus", f"[{index}]"), CHOICE.validate_json(json.dumps(one))
         except ValidationError:
             continue  # complained about elsewhere
 

@@ -1,0 +1,459 @@
+"""Specifications of clusters: what is taken, and every complaint with its line and hint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deployer.errors import ConfigError, ConfigErrors
+from deployer.gke.gpu_rules import count_slots
+from deployer.gke.spec import ClusterSpec, cluster_labels, load_spec, parse_spec
+from deployer.gke.spec_parts import GpuChoice, Sharing, SystemPool, is_zone, region_of
+from deployer.yaml_document import parse_document
+
+EVERYTHING = """
+name: lab-1
+project: my-project-1
+locations: [us-central1, europe-west4-a, us-central1-ai1a]
+labels: {team: vision, cost_center: "42", empty: ""}
+network: projects/hub/global/networks/lab
+subnetwork: lab-nodes
+private_nodes: true
+release_channel: stable
+system_pool: {machine_type: e2-standard-4, nodes: 2, disk_gb: 80}
+gpus:
+  - accelerator: nvidia-a100-80gb
+    count: 2
+    machine_type: a2-ultragpu-2g
+    spot: true
+    disk_gb: 500
+    driver_version: latest
+    partition_size: 3g.40gb
+    sharing: {strategy: time-sharing, clients: 2}
+    max_nodes: 8
+    zones: [us-central1-a, us-central1-c]
+  - {accelerator: nvidia-tesla-t4, machine_type: n1-standard-8, zones: europe-west4-b}
+"""
+HEAD = "name: lab\nlocation: us-central1-a\n"
+T4 = "accelerator: nvidia-tesla-t4, machine_type: n1-standard-8"
+GOOD = f"gpus: [{{{T4}}}]\n"
+
+
+def parse(text: str) -> ClusterSpec:
+    return parse_spec(parse_document(text, "lab.yaml"))
+
+
+def complain(text: str) -> list[tuple[str, str]]:
+    with pytest.raises(ConfigErrors) as caught:
+        parse(text)
+    return [(error.message, error.hint) for error in caught.value.errors]
+
+
+def parse_choice(gpu: str) -> GpuChoice:
+    return parse(f"{HEAD}gpus: [{{{gpu}}}]").gpus[0]
+
+
+def test_everything_that_can_be_said() -> None:
+    spec = parse(EVERYTHING)
+    assert (spec.name, spec.project, spec.release_channel) == ("lab-1", "my-project-1", "stable")
+    assert spec.locations == ("us-central1", "europe-west4-a", "us-central1-ai1a")
+    assert spec.labels == {"team": "vision", "cost_center": "42", "empty": ""}
+    assert (spec.network, spec.subnetwork) == ("projects/hub/global/networks/lab", "lab-nodes")
+    assert spec.private_nodes
+    assert spec.system_pool == SystemPool(machine_type="e2-standard-4", nodes=2, disk_gb=80)
+    assert spec.gpus[0] == GpuChoice(
+        accelerator="nvidia-a100-80gb",
+        count=2,
+        machine_type="a2-ultragpu-2g",
+        spot=True,
+        disk_gb=500,
+        driver_version="latest",
+        partition_size="3g.40gb",
+        sharing=Sharing(strategy="time-sharing", clients=2),
+        max_nodes=8,
+        zones=("us-central1-a", "us-central1-c"),
+    )
+    assert spec.gpus[1].zones == ("europe-west4-b",)
+    assert [one.pool_name(index) for index, one in enumerate(spec.gpus)] == ["gpu-1", "gpu-2"]
+    assert spec.gpus[0].zones_in("us-central1") == ("us-central1-a", "us-central1-c")
+    assert spec.gpus[0].zones_in("europe-west4-a") == ()
+
+
+def test_what_is_left_out() -> None:
+    spec = parse(HEAD + GOOD)
+    assert (spec.project, spec.locations, spec.labels) == (None, ("us-central1-a",), {})
+    assert (spec.network, spec.private_nodes, spec.release_channel) == ("default", False, "regular")
+    assert spec.system_pool == SystemPool(machine_type="e2-standard-2", nodes=1, disk_gb=50)
+    (choice,) = spec.gpus
+    assert (choice.count, choice.spot, choice.max_nodes, choice.zones) == (1, False, 4, ())
+    assert (choice.driver_version, choice.partition_size, choice.sharing) == ("default", None, None)
+
+
+def test_location_takes_one_or_many() -> None:
+    for key in ("location", "locations"):
+        for value, locations in (("us-east1", ("us-east1",)), ("[us-east1, us-west1-b]", None)):
+            spec = parse(f"name: lab\n{key}: {value}\n{GOOD}")
+            assert spec.locations == (locations or ("us-east1", "us-west1-b"))
+
+
+def test_ours_is_labelled() -> None:
+    spec = parse(HEAD + "labels: {team: vision}\n" + GOOD)
+    ours = {"managed-by": "deployer", "deployer-cluster": "lab"}
+    assert cluster_labels(spec) == {"team": "vision", **ours}
+
+
+def test_zones_and_regions() -> None:
+    assert [region_of(one) for one in ("us-east1", "us-east1-b")] == ["us-east1", "us-east1"]
+    assert [is_zone(one) for one in ("us-east1", "us-east1-b")] == [False, True]
+
+
+NAME_HINT = "small letters, digits and dashes, at most 40, a letter first, no dash last"
+LABEL_HINT = (
+    "small letters, digits, dashes and underscores, at most 63, a letter or digit at the end"
+)
+PLACE_HINT = "a zone such as us-central1-a, or a region such as us-central1"
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("name: Lab", "1: name: 'Lab' is not valid", NAME_HINT),
+        ("name: lab-", "1: name: 'lab-' is not valid", NAME_HINT),
+        ("name: 1lab", "1: name: '1lab' is not valid", NAME_HINT),
+        (f"name: {'a' * 41}", f"1: name: '{'a' * 41}' is not valid", NAME_HINT),
+        ("name: 7", "1: name: 7 is not text", "put it in quotes"),
+        (
+            "project: My Project",
+            "1: project: 'My Project' is not valid",
+            "the project's id, not its title: gcloud projects list",
+        ),
+        ("location: us-central", "1: location[0]: 'us-central' is not valid", PLACE_HINT),
+        ("location: [3]", "1: location[0]: 3 is not text", "put it in quotes"),
+        ("location: 3", "1: location: 3 is not a list", ""),
+        ("location: []", "1: location: is empty", "such as us-central1-a"),
+        (
+            "location: [us-east1, us-east1]",
+            "1: location[1]: us-east1 is there twice",
+            "remove one of them",
+        ),
+        (
+            "labels: {Team: a}",
+            "1: labels.Team: 'Team' is not valid",
+            f"{LABEL_HINT}, a letter first",
+        ),
+        ("labels: {team: A}", "1: labels.team: 'A' is not valid", LABEL_HINT),
+        ("labels: {team: a-}", "1: labels.team: 'a-' is not valid", LABEL_HINT),
+        ("labels: {team: 4}", "1: labels.team: 4 is not text", "put it in quotes"),
+        (
+            "labels: {managed-by: me}",
+            "1: labels: 'managed-by' is one of deployer's own",
+            "choose another",
+        ),
+        (
+            "labels: {deployer-cluster: me}",
+            "1: labels: 'deployer-cluster' is one of deployer's own",
+            "choose another",
+        ),
+        ("labels: {goog-a: b}", "1: labels: 'goog-a' is one of Google's own", "choose another"),
+        (
+            "network: My Network",
+            "1: network: 'My Network' is not valid",
+            "the network's name, or projects/PROJECT/global/networks/NAME",
+        ),
+        ("private_nodes: 1", "1: private_nodes: 1 is not true or false", ""),
+        (
+            "release_channel: slow",
+            "1: release_channel: 'slow' is not known",
+            "one of: 'rapid', 'regular', 'stable' or 'extended'",
+        ),
+        ("system_pool: {node: 1}", "1: system_pool.node: unknown key", "did you mean `nodes`?"),
+        (
+            "system_pool: {nodes: 0}",
+            "1: system_pool.nodes: input should be greater than or equal to 1",
+            "",
+        ),
+        (
+            "system_pool: {disk_gb: 5}",
+            "1: system_pool.disk_gb: input should be greater than or equal to 10",
+            "",
+        ),
+        (
+            "system_pool: {machine_type: small}",
+            "1: system_pool.machine_type: 'small' is not valid",
+            "such as n1-standard-8",
+        ),
+        (
+            "system_pool: {machine_type: g2-standard-4}",
+            "1: system_pool.machine_type: g2-standard-4 comes with nvidia-l4, and would always run",
+            "such as e2-standard-2",
+        ),
+        ("gpu: []", "1: gpu: unknown key", "did you mean `gpus`?"),
+        ("colour: blue", "1: colour: unknown key", None),
+        (
+            "gpus: []",
+            "1: gpus: is empty",
+            "such as {accelerator: nvidia-tesla-t4, machine_type: n1-standard-8}",
+        ),
+        ("gpus: {a: b}", "1: gpus: {'a': 'b'} is not a list", ""),
+        ("gpus: [t4]", "1: gpus[0]: 't4' is not a mapping", ""),
+    ],
+)
+def test_complaints(text: str, message: str, hint: str | None) -> None:
+    key = text.partition(":")[0]
+    rest = {"name": "name: lab", "location": "location: us-central1-a", "gpus": GOOD}
+    others = "\n".join(line for name, line in rest.items() if name != key)
+    (said,) = complain(f"{text}\n{others}")
+    assert said[0] == f"lab.yaml:{message}"
+    assert hint is None or said[1] == hint
+
+
+N1_HINT = "GPUs are attached to N1 machines alone, such as n1-standard-8"
+L4 = "accelerator: nvidia-l4"
+A100 = "accelerator: nvidia-tesla-a100, machine_type: a2-highgpu-1g"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "message", "hint"),
+    [
+        ("machine_type: n1-standard-8", "accelerator: is missing", ""),
+        ("accelerator: nvidia-tesla-t4", "machine_type: is missing", ""),
+        (f"{T4}, cont: 1", "cont: unknown key", "did you mean `count`?"),
+        (f"{T4}, count: two", "count: 'two' is not a whole number", ""),
+        (f"{T4}, spot: 'yes'", "spot: 'yes' is not true or false", ""),
+        (f"{T4}, max_nodes: 0", "max_nodes: input should be greater than or equal to 1", ""),
+        (f"{T4}, max_nodes: 1001", "max_nodes: input should be less than or equal to 1000", ""),
+        (
+            f"{T4}, driver_version: new",
+            "driver_version: 'new' is not known",
+            "one of: 'default', 'latest' or 'disabled'",
+        ),
+        (f"{T4}, partition_size: half", "partition_size: 'half' is not valid", "such as 1g.5gb"),
+        (
+            f"{T4}, sharing: {{strategy: mig, clients: 2}}",
+            "sharing.strategy: 'mig' is not known",
+            "one of: 'time-sharing' or 'mps'",
+        ),
+        (
+            f"{T4}, sharing: {{strategy: mps, clients: 49}}",
+            "sharing.clients: input should be less than or equal to 48",
+            "",
+        ),
+        (
+            f"{T4}, sharing: {{strategy: mps, client: 4, clients: 4}}",
+            "sharing.client: unknown key",
+            "did you mean `clients`?",
+        ),
+        (
+            f"{T4}, zones: [us-central1]",
+            "zones[0]: 'us-central1' is not valid",
+            "a zone such as us-central1-a",
+        ),
+        (
+            f"{T4}, zones: [us-central1-b, europe-west4-a]",
+            "zones[1]: europe-west4-a does not lie in us-central1",
+            "nodes are in the region of the cluster: see `location`",
+        ),
+        (
+            "accelerator: t4, machine_type: n1-standard-8",
+            "accelerator: 't4' is not Google's name of it",
+            "write nvidia-tesla-t4",
+        ),
+        (
+            "accelerator: nvidia-a100, machine_type: n1-standard-8",
+            "accelerator: 'nvidia-a100' is not Google's name of it",
+            "write nvidia-a100-80gb or nvidia-tesla-a100",
+        ),
+        (
+            "accelerator: Nvidia-L4x, machine_type: n1-standard-8",
+            "accelerator: 'Nvidia-L4x' is not an accelerator",
+            "such as nvidia-l4",
+        ),
+        (
+            "accelerator: nvidia-tesla-t4, machine_type: e2-standard-8",
+            "machine_type: e2-standard-8 takes no nvidia-tesla-t4",
+            N1_HINT,
+        ),
+        (
+            "accelerator: nvidia-tesla-t4, machine_type: g1-small",
+            "machine_type: g1-small takes no nvidia-tesla-t4",
+            N1_HINT,
+        ),
+        (f"{T4}, count: 3", "count: a machine takes no 3 of nvidia-tesla-t4", "one of: 1, 2, 4"),
+        (
+            "accelerator: nvidia-tesla-v100, machine_type: n1-standard-8, count: 16",
+            "count: a machine takes no 16 of nvidia-tesla-v100",
+            "one of: 1, 2, 4, 8",
+        ),
+        (
+            f"{L4}, machine_type: n1-standard-8",
+            "machine_type: n1-standard-8 has no nvidia-l4",
+            "it comes with the machine types g2-*",
+        ),
+        (
+            "accelerator: nvidia-h200-141gb, machine_type: n1-standard-8",
+            "machine_type: n1-standard-8 has no nvidia-h200-141gb",
+            "it comes with the machine types a3-ultragpu-*",
+        ),
+        (
+            "accelerator: nvidia-tesla-t4, machine_type: g2-standard-4",
+            "accelerator: g2-standard-4 comes with nvidia-l4, not with nvidia-tesla-t4",
+            "write nvidia-l4, or another machine_type",
+        ),
+        (
+            "accelerator: nvidia-tesla-a100, machine_type: a2-ultragpu-1g",
+            "accelerator: a2-ultragpu-1g comes with nvidia-a100-80gb, not with nvidia-tesla-a100",
+            "write nvidia-a100-80gb, or another machine_type",
+        ),
+        (
+            f"{L4}, machine_type: g2-standard-24",
+            "count: g2-standard-24 comes with 2 GPUs, not with 1",
+            "write count: 2",
+        ),
+        (
+            f"{L4}, machine_type: g2-standard-32, count: 4",
+            "count: g2-standard-32 comes with 1 GPU, not with 4",
+            "write count: 1",
+        ),
+        (
+            "accelerator: nvidia-h100-80gb, machine_type: a3-highgpu-8g",
+            "count: a3-highgpu-8g comes with 8 GPUs, not with 1",
+            "write count: 8",
+        ),
+        (
+            f"{A100}, partition_size: 1g.10gb",
+            "partition_size: nvidia-tesla-a100 has no partition 1g.10gb",
+            "one of: 1g.5gb, 2g.10gb, 3g.20gb, 7g.40gb",
+        ),
+        (
+            f"{T4}, partition_size: 1g.5gb",
+            "partition_size: nvidia-tesla-t4 cannot be partitioned",
+            "A100, H100 and later GPUs can be; remove it, or choose one of them",
+        ),
+        (
+            f"{L4}, machine_type: g2-standard-4, partition_size: 1g.5gb",
+            "partition_size: nvidia-l4 cannot be partitioned",
+            "A100, H100 and later GPUs can be; remove it, or choose one of them",
+        ),
+    ],
+)
+def test_complaints_about_gpus(gpu: str, message: str, hint: str) -> None:
+    said = complain(f"{HEAD}gpus:\n- {{{gpu}}}")
+    assert (f"lab.yaml:4: gpus[0].{message}", hint) in said
+    # A wrong name of the accelerator leaves it open what the machine should be.
+    assert len(said) == 1 or message.startswith("accelerator: '")
+
+
+@pytest.mark.parametrize(
+    "gpu",
+    [
+        "accelerator: nvidia-tesla-t4, machine_type: custom-8-32768, count: 4",
+        "accelerator: nvidia-tesla-p100, machine_type: n1-highmem-8",
+        f"{L4}, machine_type: g2-standard-96, count: 8",
+        f"{L4}, machine_type: g2-custom-8-49152",
+        "accelerator: nvidia-tesla-a100, machine_type: a2-megagpu-16g, count: 16",
+        "accelerator: nvidia-h100-80gb, machine_type: a3-highgpu-1g, partition_size: 1g.20gb",
+        "accelerator: nvidia-h100-mega-80gb, machine_type: a3-megagpu-8g, count: 8",
+        "accelerator: nvidia-b200, machine_type: a4-highgpu-8g, count: 8",
+        "accelerator: nvidia-gb200, machine_type: a4x-highgpu-4g, count: 4",
+        "accelerator: nvidia-rtx-pro-6000, machine_type: g4-standard-96, count: 2",
+        # What Google will call the next one is not known, and not refused.
+        "accelerator: nvidia-x900, machine_type: n1-standard-8, count: 3",
+    ],
+)
+def test_what_works(gpu: str) -> None:
+    assert parse_choice(gpu).accelerator in gpu
+
+
+@pytest.mark.parametrize(
+    ("gpu", "slots"),
+    [
+        (T4, 1),
+        (f"{T4}, count: 4", 4),
+        (f"{T4}, count: 2, sharing: {{strategy: mps, clients: 3}}", 6),
+        (f"{A100}, partition_size: 1g.5gb", 7),
+        (f"{A100}, partition_size: 2g.10gb", 3),
+        (f"{A100}, partition_size: 3g.20gb", 2),
+        (f"{A100}, partition_size: 7g.40gb", 1),
+        (f"{A100}, partition_size: 1g.5gb, sharing: {{strategy: time-sharing, clients: 2}}", 14),
+        (
+            "accelerator: nvidia-h100-80gb, machine_type: a3-highgpu-1g, partition_size: 1g.20gb",
+            4,
+        ),
+        (
+            "accelerator: nvidia-h200-141gb, machine_type: a3-ultragpu-8g, count: 8, "
+            "partition_size: 3g.71gb",
+            16,
+        ),
+    ],
+)
+def test_how_many_agents_fit_onto_a_node(gpu: str, slots: int) -> None:
+    assert count_slots(parse_choice(gpu)) == slots
+
+
+def test_all_complaints_come_at_once_each_with_its_line() -> None:
+    text = "\n".join(
+        (
+            "name: Lab",
+            "location: us-central1-a",
+            "locations: [us-east1]",
+            "private_nodes: maybe",
+            "gpus:",
+            "  - accelerator: t4",
+            "    machine_type: n1-standard-8",
+            "    kount: 1",
+            "  - accelerator: nvidia-l4",
+            "    machine_type: g2-standard-24",
+            "    zones: [us-east1-b]",
+            "name: lab",
+        )
+    )
+    assert [message for message, _ in complain(text)] == [
+        "lab.yaml:12: name: the key is written twice (line 1 too), the last one counts",
+        "lab.yaml:4: private_nodes: 'maybe' is not true or false",
+        "lab.yaml:8: gpus[0].kount: unknown key",
+        "lab.yaml:9: gpus[1].count: g2-standard-24 comes with 2 GPUs, not with 1",
+        "lab.yaml:3: locations: there is `location` too",
+        "lab.yaml:11: gpus[1].zones[0]: us-east1-b does not lie in us-central1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "messages"),
+    [
+        ("", ["lab.yaml: name: is missing", "lab.yaml: location: is missing"]),
+        ("[a]", ["lab.yaml: ['a'] is not a mapping"]),
+        ("a: &a [*a]", ["lab.yaml: an anchor contains itself"]),
+        ("2026-01-01: x", ["lab.yaml: a key is neither text nor a number"]),
+    ],
+)
+def test_files_that_are_none(text: str, messages: list[str]) -> None:
+    assert [message for message, _ in complain(text)][: len(messages)] == messages
+
+
+def test_a_file_is_found_in_the_folder_before_the_package(tmp_path: Path) -> None:
+    assert load_spec(None, tmp_path).name == "deployer-t4"
+    assert load_spec("l4-spot", tmp_path).gpus[0].spot
+    (tmp_path / "own.yaml").write_text(HEAD + GOOD)
+    (tmp_path / "t4").write_text(HEAD + GOOD)
+    assert load_spec("own.yaml", tmp_path).name == "lab"
+    assert load_spec(str(tmp_path / "own.yaml"), Path("/")).name == "lab"
+    assert load_spec("t4", tmp_path).name == "lab"
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    for named, hint in (
+        ("l4-spt", "did you mean `l4-spot`?"),
+        ("x", "a path, or one of: a100-mig, l4-spot, private, regional, t4"),
+    ):
+        with pytest.raises(ConfigErrors) as caught:
+            load_spec(named, tmp_path)
+        (error,) = caught.value.errors
+        assert error.message == f"{named}: there is no such cluster specification"
+        assert error.hint == hint
+    (tmp_path / "odd.yaml").write_bytes(b"name: \xff")
+    with pytest.raises(ConfigErrors, match=r"odd.yaml: cannot be read: "):
+        load_spec("odd.yaml", tmp_path)
+    (tmp_path / "broken.yaml").write_text("name: [")
+    with pytest.raises(ConfigError, match=r"broken.yaml:1:\d+: unreadable YAML"):
+        load_spec("broken.yaml", tmp_path)
