@@ -87,6 +87,7 @@ def install(
 ) -> None:
     """Install what nodes lack, if you may, and wait until their GPUs are counted."""
     from deployer.drivers import (
+        ASK,
         DEVICE_PLUGIN,
         PluginChoice,
         check_device_plugin,
@@ -106,10 +107,9 @@ def install(
         install_drivers(kube, kinds, say, choice)
     report = ensure_drivers(kube, wait_seconds=wait_seconds, tell=say)
     if not any(node.allocatable for node in report.nodes) and not kinds:
-        raise KubeError(
-            "; ".join(report.notes) or "no node has a GPU now",
-            "deployer drivers status; for a GKE pool without nodes: --distribution cos",
-        )
+        ahead = "for a GKE pool that has no nodes yet: deployer drivers install --distribution cos"
+        said = "no GPU is known of here, and none was brought"
+        raise KubeError(said, ASK if report.refused else ahead)
 
 
 @app.command()
@@ -160,7 +160,8 @@ def _show(survey: Survey, smoke: tuple[Smoke, ...] | None) -> None:
         for node in survey.nodes
         for resource in (node.resources or (None,))
     ]
-    show_table(COLUMNS, rows)
+    if rows:
+        show_table(COLUMNS, rows)
     if smoke is not None:
         show_table(
             ("NODE", "RAN", "NVIDIA-SMI"),

@@ -1,6 +1,7 @@
 """GPU drivers of a cluster's nodes: what is there, what is missing, and its installation."""
 
 from deployer.drivers.installing import (
+    ASK,
     DriverReport,
     check_device_plugin,
     ensure_drivers,
@@ -15,6 +16,7 @@ from deployer.drivers.smoke import DEFAULT_IMAGE, Smoke, SmokePod, any_node, run
 from deployer.drivers.survey import Survey, survey_cluster, survey_nodes
 
 __all__ = [
+    "ASK",
     "DEFAULT_IMAGE",
     "DEVICE_PLUGIN",
     "DISTRIBUTIONS",

@@ -26,19 +26,23 @@ LOOK_SECONDS = 3.0
 REPEAT_SECONDS = 60.0  # so often it says that it still waits
 REMOVAL_SECONDS = 120.0
 ASK = (
-    "ask the cluster's administrator for NVIDIA's driver and device plugin on the GPU nodes "
-    "(`kubectl get nodes` then counts nvidia.com/gpu as allocatable)"
+    "ask the cluster's administrator for NVIDIA's driver and device plugin on the GPU nodes; "
+    "NVIDIA's GPU Operator brings both"
 )
 HINT = "deployer drivers status"
 
 
 @dataclass(frozen=True)
 class DriverReport:
-    """What was installed, the nodes as they are now, and sentences about what could not be."""
+    """What was installed, the nodes as they are now, and sentences about what is not as it should.
+
+    `refused` if we may not see the nodes, or not install what they lack.
+    """
 
     installed: tuple[str, ...] = ()
     nodes: tuple[NodeGpus, ...] = ()
     notes: tuple[str, ...] = ()
+    refused: bool = False
 
 
 def may_install(kube: Kube) -> bool:
@@ -102,13 +106,13 @@ def ensure_drivers(
     if not survey.complete:
         note = f"GPU drivers cannot be checked: nodes may not be listed; if pods get no GPU, {ASK}"
         tell(note)
-        return DriverReport(nodes=survey.nodes, notes=(note,))
+        return DriverReport(nodes=survey.nodes, notes=(note,), refused=True)
     kinds = sorted(filter(None, {_find_kind(node) for node in survey.nodes}))
     if kinds and not may_install(kube):
         names = ", ".join(node.name for node in survey.nodes if _find_kind(node))
         note = f"the GPU driver is missing on {names} and may not be installed by you; {ASK}"
         tell(note)
-        return DriverReport(nodes=survey.nodes, notes=(note,))
+        return DriverReport(nodes=survey.nodes, notes=(note,), refused=True)
     installed = install_drivers(kube, kinds, tell) if kinds else ()
     report = _wait(kube, wait_seconds, tell, sleep, now)
     return replace(report, installed=installed)

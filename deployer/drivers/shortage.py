@@ -50,8 +50,10 @@ def describe_gap(node: NodeGpus) -> str:
         return f"the driver is missing {on}: {INSTALL}"
     if node.driver == "managed":
         return f"GKE is installing the driver {on}"
+    if node.plugin == "missing" and node.gke:
+        return f"GKE's device plugin has not come yet {on}"
     if node.plugin == "missing":
-        return f"the device plugin is missing {on}" + ("" if node.gke else _ask_for_plugin(node))
+        return f"the device plugin is missing {on}{_ask_for_plugin(node)}"
     return f"the device plugin has counted no GPU yet {on}"
 
 
