@@ -109,7 +109,8 @@ class Cloud:
     def kill_client_at(self, nth: int, when: Literal["before", "after"], call: str = "") -> Killing:
         """Kill with SIGKILL whoever makes the nth call from now on, before or after its effect.
 
-        call: count only calls of this name, as in `calls`. Returns what tells later whether it came to that, at which call, and who it was.
+        call: count only calls of this name, as in `calls`. Returns what tells later whether it
+        came to that, at which call, and who it was.
         """
         with self.gate.lock:
             self.gate.killing = Killing(nth, when, call)

@@ -141,14 +141,16 @@ def _describe(fault: Fault) -> Mapping[str, Any]:
     if fault.reason == "invalid_grant":
         return {"error": "invalid_grant", "error_description": fault.message}
     status, reason = HTTP[fault.code]
+    old = fault.reason[:1].islower()
     short = "accessNotConfigured" if fault.reason == "SERVICE_DISABLED" else reason
+    short = fault.reason if old else short
     error: dict[str, Any] = {
         "code": status,
         "message": fault.message,
         "errors": [{"message": fault.message, "domain": "global", "reason": short}],
         "status": fault.code.name,
     }
-    if fault.reason:
+    if fault.reason and not old:
         info = {"reason": fault.reason, "domain": fault.domain, "metadata": dict(fault.metadata)}
         error["details"] = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", **info}]
     return {"error": error}

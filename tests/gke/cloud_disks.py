@@ -83,7 +83,7 @@ class Compute:
             users = [r.self_link for r in rules if r.target.endswith(f"/{thing.name}")]
         if users:
             message = f"The resource '{path}' is already being used by '{users[0]}'"
-            raise Fault(Code.INVALID_ARGUMENT, message, "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE")
+            raise Fault(Code.INVALID_ARGUMENT, message, IN_USE)
 
     def _path(self, kind: str, key: Key) -> str:
         return f"projects/{self.estate.project}/{_scope(key[0])}/{key[0]}/{kind}/{key[1]}"
@@ -115,6 +115,8 @@ class Compute:
         return content
 
 
+# The older kind of reason, which Compute Engine gives without further details.
+IN_USE = "resourceInUseByAnotherResource"
 NOTHING = {"code": "NO_RESULTS_ON_PAGE", "message": "There are no results for scope on this page."}
 
 

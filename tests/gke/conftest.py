@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.gke.cloud import Cloud, serve_cloud
+from tests.gke.commands import Machine, Nursery
+from tests.gke.rooms import write_spec
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests that speak to the cloud out of `make check`."""
+    for item in items:
+        if "cloud" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture
@@ -19,3 +28,32 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
         for name, value in served.environment().items():
             monkeypatch.setenv(name, value)
         yield served
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    """Keep Google's clients imported for the commands of all tests."""
+    started = Nursery()
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def make_machine(nursery: Nursery, cloud: Cloud, tmp_path: Path) -> Callable[[], Machine]:
+    """Return what makes machines that know nothing, with the specification in their folder."""
+    made: list[Machine] = []
+
+    def make() -> Machine:
+        folder = tmp_path / f"machine-{len(made)}"
+        folder.mkdir()
+        write_spec(folder)
+        made.append(Machine(nursery, cloud, folder))
+        return made[-1]
+
+    return make
+
+
+@pytest.fixture
+def machine(make_machine: Callable[[], Machine]) -> Machine:
+    """Return the one machine that most tests need."""
+    return make_machine()
