@@ -40,7 +40,7 @@ def list_complaints(error: ValidationError, shape: Shape, place_of: PlaceOf) -> 
 
 
 def write_json(document: Document) -> str:
-    """Return a file's value as JSON: so pydantic takes lists and mappings, and no text for a number.
+    """Return a file's value as JSON, of which pydantic takes lists, and no text for a number.
 
     Raises ConfigErrors where YAML can write what JSON cannot.
     """

@@ -88,7 +88,8 @@ def _list_twice(rows: list[PriceRow], document: Document) -> list[ConfigError]:
     for index, row in enumerate(rows):
         first = seen.setdefault((row.what, row.region, row.spot), index)
         if first != index:
-            said = f"{row.what} in {row.region} is there twice (row {first} too)"
+            line = document.line_of((f"[{first}]",))
+            said = f"{row.what} in {row.region} is there twice (line {line} too)"
             place = document.place_of((f"[{index}]",))
             complaints.append(ConfigError(place, said, "remove one of them"))
     return complaints

@@ -50,10 +50,14 @@ class PriceLine:
     idle: bool = False
 
     @property
+    def name(self) -> str:
+        """What it is, and whether it is at the price of Spot."""
+        return f"{self.what} (spot)" if self.spot else self.what
+
+    @property
     def missing(self) -> str:
         """The sentence about a row that is not there; empty if it is."""
-        what = f"{self.what} (spot)" if self.spot else self.what
-        said = f"price unknown: {what} in {self.region}: add it to {OWN_FILE}"
+        said = f"price unknown: {self.name} in {self.region}: add it to {OWN_FILE}"
         return said if self.usd_per_hour is None else ""
 
 
@@ -128,6 +132,16 @@ def describe_estimate(estimate: Estimate, hours: float | None = None) -> list[st
         spot = "; Spot's change up to once a day" if any(one.spot for one in estimate.lines) else ""
         told.append(f"list prices, without traffic and taxes{spot}")
     return [*told, *estimate.missing]
+
+
+def describe_lines(estimate: Estimate) -> list[str]:
+    """Return the bill line by line, each figure with its day and source, as a plan shows it."""
+    return [
+        line.missing
+        or f"{format_usd(line.usd_per_hour or 0)} an hour for {line.count} x {line.name} "
+        f"({line.date}, {line.source})"
+        for line in estimate.lines
+    ]
 
 
 def format_usd(usd: float) -> str:
