@@ -1,0 +1,152 @@
+"""`deployer orphans`: what older or crashed runs left in the cloud and in the cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deployer.cli.confirming import YesOption, can_ask, confirm
+from deployer.cli.options import OutputOption, check_output
+from deployer.errors import CloudError, ConfigError, KubeError
+from deployer.render import say, show, show_json, show_table
+
+if TYPE_CHECKING:
+    from deployer.cluster.leftovers import Leftover
+    from deployer.gke.door import Gke
+    from deployer.gke.orphans import Remains
+    from deployer.kube import Kube
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def orphans(
+    yes: YesOption = False,
+    project: Annotated[str | None, typer.Option("--project", help="Google's project.")] = None,
+    unreachable: Annotated[
+        bool,
+        typer.Option(
+            "--unreachable",
+            help="Also clusters that run and cannot be asked whether agents are at work there.",
+        ),
+    ] = False,
+    output: OutputOption = "table",
+) -> None:
+    """Find what older or crashed runs left in the cloud and the kubeconfig's cluster; remove it.
+
+    Clusters in which agents are at work are shown and stay.
+    """
+    check_output(output)
+    kube = _open_kube()
+    gke = _open_gke(project, needed=kube is None)
+    found = _find_cloud(gke) if gke else ()
+    objects = _find_objects(kube) if kube else ()
+    going = [one for one in found if _goes(one, unreachable)]
+    if output == "table":
+        _show(found, objects, unreachable)
+    sure = bool(going or objects) and (yes or (can_ask() and confirm("remove what is left over?")))
+    if sure:
+        _remove(gke, going, kube, objects)
+    elif going or objects:
+        say("nothing was removed; deployer orphans --yes removes what is left over")
+    if output == "json":
+        cloud = [{**one.describe(), "removed": sure and _goes(one, unreachable)} for one in found]
+        show_json({"cloud": cloud, "kubernetes": objects, "removed": sure})
+
+
+def _open_gke(project: str | None, needed: bool) -> Gke | None:
+    """Return the door to the cloud; None where only Kubernetes can be looked at."""
+    from deployer.gke.door import open_gke
+
+    try:
+        return open_gke(project, os.environ)
+    except CloudError as error:
+        if needed or project:
+            raise
+        say(f"Google's cloud is not looked at: {error.message}")
+        return None
+
+
+def _open_kube() -> Kube | None:
+    """Return the door to the kubeconfig's cluster, None if there is no kubeconfig."""
+    from deployer.kube import open_kube
+
+    try:
+        return open_kube()
+    except ConfigError:
+        return None
+
+
+def _find_cloud(gke: Gke) -> tuple[Remains, ...]:
+    from deployer.gke.orphans import find_remains
+
+    return find_remains(gke, say)
+
+
+def _find_objects(kube: Kube) -> tuple[Leftover, ...]:
+    from deployer.cluster.leftovers import list_leftovers
+
+    try:
+        return list_leftovers(kube)
+    except KubeError as error:
+        say(f"the kubeconfig's cluster is not looked at: {error.message}")
+        return ()
+
+
+def _goes(remains: Remains, unreachable: bool) -> bool:
+    from deployer.gke.orphans import LEFT_OVER, UNKNOWN
+
+    return remains.use == LEFT_OVER or (unreachable and remains.use == UNKNOWN)
+
+
+def _show(found: Sequence[Remains], objects: Sequence[Leftover], unreachable: bool) -> None:
+    if not found and not objects:
+        show("nothing is left over")
+        return
+    if found:
+        show_table(
+            ("CLUSTER", "WHAT", "USE"), (row for remains in found for row in _list_rows(remains))
+        )
+    if objects:
+        show_table(
+            ("NAMESPACE", "KIND", "NAME", "SWEEP"),
+            [(one.namespace, one.kind, one.name, one.sweep_path) for one in objects],
+        )
+    for remains in found:
+        if not _goes(remains, unreachable):
+            say(_explain(remains))
+
+
+def _list_rows(remains: Remains) -> Iterator[tuple[str, str, str]]:
+    for name in remains.inventory.names():
+        yield remains.name, name, remains.use
+
+
+def _explain(remains: Remains) -> str:
+    if remains.agents is None:
+        return (
+            f"cluster {remains.name} stays: whether agents are at work there cannot be told from "
+            "here; --unreachable removes it, too"
+        )
+    return f"cluster {remains.name} stays: {remains.agents} agents are at work there"
+
+
+def _remove(
+    gke: Gke | None, going: Sequence[Remains], kube: Kube | None, objects: Sequence[Any]
+) -> None:
+    from deployer.cluster.leftovers import delete_leftovers
+
+    if kube and objects:
+        delete_leftovers(kube, objects)
+        say(f"deleted {len(objects)} objects in the kubeconfig's cluster")
+    if not gke or not going:
+        return
+    from deployer.gke.operations import Waiter
+    from deployer.gke.orphans import remove_remains
+
+    for remains in going:
+        remove_remains(gke, remains, Waiter(say))
+        say(f"nothing of ours is left of {remains.name}")

@@ -1,0 +1,93 @@
+"""What older or crashed runs have left in the cloud, cluster by cluster, and its removal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deployer.cluster.leftovers import count_living
+from deployer.errors import CloudError, KubeError
+from deployer.gke.access import open_kube_of
+from deployer.gke.door import Gke
+from deployer.gke.inventory import Inventory, list_inventory
+from deployer.gke.model import CloudCluster
+from deployer.gke.operations import Waiter
+from deployer.gke.spec import CLUSTER_LABEL
+from deployer.gke.teardown import remove_named
+
+IN_USE = "in use"
+UNKNOWN = "unknown"
+LEFT_OVER = "left over"
+
+
+@dataclass(frozen=True)
+class Remains:
+    """What is there of one cluster of ours, by its name, and whether somebody works there.
+
+    `use` is IN_USE while agents live, UNKNOWN where it runs and its Kubernetes does not answer,
+    else LEFT_OVER. `agents` is None where it cannot be told.
+    """
+
+    name: str
+    inventory: Inventory
+    use: str
+    agents: int | None
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return it as plain values with stable names."""
+        found = self.inventory
+        return {
+            "cluster": self.name,
+            "use": self.use,
+            "agents": self.agents,
+            "clusters": [
+                {"location": c.location, "status": c.status, "created_at": c.created_at}
+                for c in found.clusters
+            ],
+            "disks": [
+                {"name": d.name, "location": d.location, "size_gb": d.size_gb} for d in found.disks
+            ],
+            "forwarding_rules": [
+                {"name": r.name, "region": r.region} for r in found.forwarding_rules
+            ],
+            "target_pools": [{"name": p.name, "region": p.region} for p in found.target_pools],
+        }
+
+
+def find_remains(gke: Gke, tell: Callable[[str], None]) -> tuple[Remains, ...]:
+    """Return everything of ours in the project, grouped by the cluster that it was made for.
+
+    Clusters that run are asked for living agents. Raises CloudError.
+    """
+    found = list_inventory(gke, None)
+    names = sorted({*_list_names(found)})
+    return tuple(_find_one(gke, name, tell) for name in names)
+
+
+def remove_remains(gke: Gke, remains: Remains, waiter: Waiter) -> None:
+    """Remove what is there of one cluster. Raises CloudError naming what is left."""
+    remove_named(gke, remains.name, waiter)
+
+
+def _list_names(found: Inventory) -> Iterator[str]:
+    yield from (cluster.name for cluster in found.clusters)
+    yield from (disk.cluster for disk in found.disks)
+    yield from (rule.labels.get(CLUSTER_LABEL, "") for rule in found.forwarding_rules)
+
+
+def _find_one(gke: Gke, name: str, tell: Callable[[str], None]) -> Remains:
+    inventory = list_inventory(gke, name)
+    counts = [_count(gke, cluster, tell) for cluster in inventory.clusters if cluster.usable]
+    known = [count for count in counts if count is not None]
+    agents = sum(known) if len(known) == len(counts) else None
+    use = IN_USE if any(known) else UNKNOWN if agents is None else LEFT_OVER
+    return Remains(name, inventory, use, agents)
+
+
+def _count(gke: Gke, cluster: CloudCluster, tell: Callable[[str], None]) -> int | None:
+    try:
+        return count_living(open_kube_of(gke, cluster, None))
+    except (KubeError, CloudError) as error:
+        tell(f"{cluster.words}: {error.message}")
+        return None
