@@ -24,7 +24,10 @@ Owner = tuple[str, str]  # namespace and sweep
 
 @dataclass(frozen=True)
 class Leftover:
-    """An object of a sweep for which nobody works any more; made so many seconds after the epoch."""
+    """An object of a sweep for which nobody works any more.
+
+    `created_at` is in seconds since the epoch.
+    """
 
     kind: str
     name: str

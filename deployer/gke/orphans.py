@@ -11,7 +11,7 @@ from deployer.errors import CloudError, KubeError
 from deployer.gke.access import open_kube_of
 from deployer.gke.door import Gke
 from deployer.gke.inventory import Inventory, list_inventory
-from deployer.gke.model import CloudCluster
+from deployer.gke.model import CloudCluster, is_ours
 from deployer.gke.operations import Waiter
 from deployer.gke.spec import CLUSTER_LABEL
 from deployer.gke.teardown import remove_named
@@ -61,8 +61,8 @@ def find_remains(gke: Gke, tell: Callable[[str], None]) -> tuple[Remains, ...]:
     Clusters that run are asked for living agents. Raises CloudError.
     """
     found = list_inventory(gke, None)
-    names = sorted({*_list_names(found)})
-    return tuple(_find_one(gke, name, tell) for name in names)
+    names = {*_list_names(found)} - {""}
+    return tuple(_find_one(gke, name, found, tell) for name in sorted(names))
 
 
 def remove_remains(gke: Gke, remains: Remains, waiter: Waiter) -> None:
@@ -76,8 +76,16 @@ def _list_names(found: Inventory) -> Iterator[str]:
     yield from (rule.labels.get(CLUSTER_LABEL, "") for rule in found.forwarding_rules)
 
 
-def _find_one(gke: Gke, name: str, tell: Callable[[str], None]) -> Remains:
-    inventory = list_inventory(gke, name)
+def _find_one(gke: Gke, name: str, found: Inventory, tell: Callable[[str], None]) -> Remains:
+    if any(cluster.name == name for cluster in found.clusters):
+        inventory = list_inventory(gke, name)  # its nodes tell which load balancers are its own
+    else:
+        inventory = Inventory(
+            disks=tuple(disk for disk in found.disks if disk.cluster == name),
+            forwarding_rules=tuple(
+                rule for rule in found.forwarding_rules if is_ours(rule.labels, name)
+            ),
+        )
     counts = [_count(gke, cluster, tell) for cluster in inventory.clusters if cluster.usable]
     known = [count for count in counts if count is not None]
     agents = sum(known) if len(known) == len(counts) else None
