@@ -47,7 +47,7 @@ def plan(spec: SpecArgument = None) -> None:
 
     config = read_config(Flags())
     chosen = _load(spec, config)
-    _say_prices(chosen, config)
+    _say_prices(chosen, config, sources=True)
     calls = describe_plan(chosen)
     show_yaml({"call": call, "parent": parent, "message": sent} for call, parent, sent in calls)
 
@@ -168,11 +168,13 @@ def _find(gke: Gke, spec: ClusterSpec) -> CloudCluster:
     return found
 
 
-def _say_prices(spec: ClusterSpec, config: Config) -> None:
-    from deployer.gke.prices import describe_estimate, estimate, load_prices
+def _say_prices(spec: ClusterSpec, config: Config, *, sources: bool = False) -> None:
+    from deployer.gke.prices import describe_estimate, describe_lines, estimate, load_prices
 
-    prices = load_prices(config.folder)
-    for line in describe_estimate(estimate(spec, spec.locations[0], prices), None):
+    found = estimate(spec, spec.locations[0], load_prices(config.folder))
+    # A row that is missing is in both.
+    told = (*(describe_lines(found) if sources else ()), *describe_estimate(found))
+    for line in dict.fromkeys(told):
         say(line)
 
 

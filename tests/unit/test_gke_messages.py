@@ -40,7 +40,8 @@ def test_plan_of_each_specification(
     monkeypatch.setenv("HOME", str(tmp_path))
     assert run(["cluster", "plan", name]) == 0
     out, err = capsys.readouterr()
-    assert "an hour" in err
+    assert "an hour for 1 x e2-standard-2 (2025-03-06, https://github.com/" in err
+    assert "an hour goes on until `deployer down --cluster`" in err
     check_golden(f"gke/{name}.yaml", out)
 
 
