@@ -8,6 +8,7 @@
 #   VARIANT     cuda: PyTorch as PyPI has it, CUDA's libraries included; the node brings the driver
 #               cpu:  PyTorch from its own index of CPU builds, of the same version
 #   EXTRAS      extras of pyproject.toml; empty leaves PyTorch out
+#   LEFT_OUT    packages that no agent needs: with them, `deployer` in a pod can start agents itself
 # Secrets, used by the build and left out of the image (`deployer image build` passes them along):
 #   index       a shell file that sets PIP_INDEX_URL, UV_DEFAULT_INDEX and the like
 #   ca          the certificate authorities by which the package index is known
@@ -18,6 +19,7 @@ FROM ${BASE} AS packages
 ARG UV_VERSION=0.13.8
 ARG VARIANT=cuda
 ARG EXTRAS="trainer bayes"
+ARG LEFT_OUT="google-cloud-compute google-cloud-container kubernetes"
 # Compiled here, since nothing can be written later; by content, since copied files change their time.
 ENV UV_COMPILE_BYTECODE=1 PYC_INVALIDATION_MODE=UNCHECKED_HASH UV_LINK_MODE=copy UV_NO_CONFIG=1
 WORKDIR /build
@@ -30,6 +32,7 @@ RUN --mount=type=secret,id=index --mount=type=secret,id=ca --mount=type=cache,ta
     export PATH="/uv/bin:$PATH"; \
     wanted="--frozen --no-dev --no-emit-project --quiet"; \
     for extra in ${EXTRAS}; do wanted="$wanted --extra $extra"; done; \
+    for package in ${LEFT_OUT}; do wanted="$wanted --prune $package"; done; \
     uv venv --quiet --python "$(command -v python3)" /opt/packages; \
     export VIRTUAL_ENV=/opt/packages; \
     uv export $wanted --no-hashes --output-file pins.txt; \

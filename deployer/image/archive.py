@@ -77,7 +77,8 @@ def _open(path: Path) -> Iterator[tarfile.TarFile]:
         with tarfile.open(path) as tar:
             yield tar
     except (tarfile.TarError, EOFError) as error:
-        raise ImageError(f"{path} is no archive of an image: {error}", HINT) from error
+        said = str(error).partition(":\n")[0]
+        raise ImageError(f"{path} is no archive of an image: {said}", HINT) from error
     except OSError as error:
         if error.strerror is None:  # gzip's own: not a whole file
             raise ImageError(f"{path} is damaged: {error}", HINT) from error

@@ -26,6 +26,11 @@ PROBES = {
     "buildah": ("info",),
 }
 PROBE_SECONDS = 60
+BUILD_FLAGS = {
+    "docker": ("--progress=plain",),
+    "podman": ("--layers",),
+    "buildah": ("--layers", "--force-rm"),  # else a build that fails leaves containers behind
+}
 KEPT_LINES = 60
 STEP = re.compile(r"(\[\d+/\d+\] )?STEP \d+/\d+: .*|#\d+ \[.*\d+/\d+\] .*")
 STEP_LETTERS = 100
@@ -62,8 +67,7 @@ class Builder:
 
     def build(self, build: Build, tell: Tell) -> None:
         """Build and tag an image; tell each step. Raises ImageError with the tool's last lines."""
-        flags = {"docker": ["--progress=plain"], "podman": ["--layers"], "buildah": ["--layers"]}
-        words = ["build", *flags[self.name], "--file", str(build.dockerfile)]
+        words = ["build", *BUILD_FLAGS[self.name], "--file", str(build.dockerfile)]
         words += ["--tag", build.reference, "--platform", build.platform]
         words += [f"--build-arg={name}={value}" for name, value in build.arguments.items()]
         words += [f"--label={name}={value}" for name, value in build.labels.items()]

@@ -72,6 +72,8 @@ def build_refusal(answer: requests.Response, what: str, place: Place) -> ImageEr
         return ImageError(message, "the file is damaged: copy it once more")
     if answer.status_code in (507, 413):
         return ImageError(message, "free some space in the registry")
+    if answer.status_code == 400 and "HTTPS server" in answer.text:
+        return ImageError(message, "leave `plain_http` out: it speaks TLS")
     busy = answer.status_code in (429, 500, 502, 503, 504)
     return ImageError(message, "type the command again in a minute" if busy else "")
 
@@ -148,7 +150,7 @@ def _allow(repository: Repository) -> str:
 
 def _innermost(error: BaseException) -> str:
     """Return the reason below all that requests and urllib3 wrap around it."""
-    found = re.search(r"\[Errno -?\d+\] ([^')]+)", str(error))
+    found = re.search(r"\[Errno -?\d+\] ([^'\")]+)", str(error))
     return found[1] if found else _shorten(str(error))
 
 

@@ -12,7 +12,10 @@ from pathlib import Path
 
 from tests.kube.control_plane.packages import find_packages
 
-BUILDAH = ("buildah", "libgpgme11", "libassuan0", "libgpg-error0", "libseccomp2", "patchelf")
+BUILDAH = (
+    *("buildah", "patchelf", "libgpgme11", "libassuan0", "libgpg-error0"),
+    *("libseccomp2", "libdevmapper1.02.1"),
+)
 # What Debian's Python and pip need; which libraries those are differs between releases.
 BASE = ("python3", "python3-pip", "libstdc++6", "busybox-static")
 WITHOUT = ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")
