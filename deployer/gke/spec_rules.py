@@ -38,11 +38,21 @@ def list_rules(value: Any, place_of: PlaceOf) -> list[ConfigError]:
 
 
 def _list_sound_choices(gpus: Any) -> Iterator[tuple[Path, GpuChoice]]:
-    for index, one in enumerate(gpus if isinstance(gpus, list) else ()):
-        try:
-            yield ("gpus", f"[{index}]"), CHOICE.validate_json(json.dumps(one))
-        except ValidationError:
-            continue  # complained about elsewhere
+    """Yield each choice without those of its keys that are complained about elsewhere."""
+    for index, given in enumerate(gpus if isinstance(gpus, list) else ()):
+        choice = _read_choice(given) if isinstance(given, dict) else None
+        if choice is not None:
+            yield ("gpus", f"[{index}]"), choice
+
+
+def _read_choice(given: Mapping[str, Any]) -> GpuChoice | None:
+    try:
+        return CHOICE.validate_json(json.dumps(given))
+    except ValidationError as error:
+        wrong = {one["loc"][0] for one in error.errors(include_url=False)}
+    sound = {key: value for key, value in given.items() if key not in wrong}
+    # What is still wrong then is missing.
+    return _read_choice(sound) if len(sound) < len(given) else None
 
 
 def _check_lists(value: Mapping[str, Any]) -> Iterator[Found]:

@@ -412,6 +412,7 @@ def test_all_complaints_come_at_once_each_with_its_line() -> None:
         "lab.yaml:12: name: the key is written twice (line 1 too), the last one counts",
         "lab.yaml:4: private_nodes: 'maybe' is not true or false",
         "lab.yaml:8: gpus[0].kount: unknown key",
+        "lab.yaml:6: gpus[0].accelerator: 't4' is not Google's name of it",
         "lab.yaml:9: gpus[1].count: g2-standard-24 comes with 2 GPUs, not with 1",
         "lab.yaml:3: locations: there is `location` too",
         "lab.yaml:11: gpus[1].zones[0]: us-east1-b does not lie in us-central1",
