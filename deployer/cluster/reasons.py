@@ -6,12 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from deployer.kube.objects import find_condition, find_container_state
+from deployer.kube.objects import USUAL_WAITING, find_condition, find_container_state
 
 Manifest = Mapping[str, Any]
 
-# What a container waits for while all is well.
-USUAL_WAITING = ("ContainerCreating", "PodInitializing")
 NO_NODE = "FailedScaleUp"  # the cluster autoscaler's word: no node can be had
 # The supervisor's last line; the kubelet keeps a failed container's last lines.
 SUPERVISOR_SAID = re.compile(r"ended with exit code \d+: (.+)$", re.MULTILINE)

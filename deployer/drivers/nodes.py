@@ -22,7 +22,7 @@ from deployer.kube.objects import (
     ENDED_PHASES,
     count_requests,
     find_condition,
-    find_container_state,
+    find_trouble,
 )
 
 Manifest = Mapping[str, Any]
@@ -31,8 +31,6 @@ DriverState = Literal["managed", "installed", "installing", "failing", "missing"
 # `registered`: a GPU is counted, whoever counted it.
 PluginState = Literal["running", "starting", "failing", "registered", "missing", "unknown"]
 CORDONED = "is cordoned"
-# What a container waits for while all is well.
-USUAL_WAITING = ("ContainerCreating", "PodInitializing")
 
 
 @dataclass(frozen=True)
@@ -167,7 +165,7 @@ def _judge_installer(pod: Manifest) -> DriverState:
     """Judge by the pod: it is ready once the driver is there."""
     if find_condition(pod, "Ready"):
         return "installed"
-    return "failing" if _find_trouble(pod) else "installing"
+    return "failing" if find_trouble(pod) else "installing"
 
 
 def _judge_plugin(pod: Manifest | None, counted: bool) -> PluginState:
@@ -175,21 +173,11 @@ def _judge_plugin(pod: Manifest | None, counted: bool) -> PluginState:
         return "registered" if counted else "missing"
     if find_condition(pod, "Ready"):
         return "running"
-    return "failing" if _find_trouble(pod) else "starting"
-
-
-def _find_trouble(pod: Manifest) -> Mapping[str, Any] | None:
-    waiting = find_container_state(pod, "waiting")
-    # The last container waits for the first one's end, so that the first one's trouble counts.
-    for status in pod.get("status", {}).get("initContainerStatuses") or ():
-        waiting = status["state"].get("waiting") or waiting
-        if waiting and waiting.get("reason") not in USUAL_WAITING:
-            return waiting
-    return waiting if waiting and waiting.get("reason") not in USUAL_WAITING else None
+    return "failing" if find_trouble(pod) else "starting"
 
 
 def _explain_trouble(what: str, pod: Manifest) -> str:
-    trouble = _find_trouble(pod) or {}
+    trouble = find_trouble(pod) or {}
     said = ": ".join(filter(None, (trouble.get("reason"), trouble.get("message"))))
     return f"{what}: pod {pod['metadata']['name']}: {said}"
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 ENDED_PHASES = ("Succeeded", "Failed")
+# What a container waits for while all is well.
+USUAL_WAITING = ("ContainerCreating", "PodInitializing")
 Object = Mapping[str, Any]
 
 
@@ -24,6 +26,17 @@ def find_container_state(pod: Object, state: str) -> Mapping[str, Any] | None:
         *(status.get("containerStatuses") or ()),
     ]
     return next((c["state"][state] for c in reversed(containers) if c["state"].get(state)), None)
+
+
+def find_trouble(pod: Object) -> Mapping[str, Any] | None:
+    """Return what a pod's first container in trouble waits for; None while all is well."""
+    status = pod.get("status", {})
+    containers = [
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    ]
+    waiting = (container["state"].get("waiting") for container in containers)
+    return next((w for w in waiting if w and w.get("reason") not in USUAL_WAITING), None)
 
 
 def count_requests(pod: Object) -> Counter[str]:

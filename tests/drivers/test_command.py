@@ -1,0 +1,40 @@
+"""`deployer drivers`: flags that are wrong are said before any cluster is asked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (
+            ("install", "--distribution", "debian"),
+            "error: --distribution: 'debian' is not a distribution\nhint: one of: cos, ubuntu\n",
+        ),
+        (
+            ("install", "--mig-strategy", "all"),
+            "error: --mig-strategy: 'all' is not a strategy\nhint: one of: none, single, mixed\n",
+        ),
+        (
+            ("install", "--node-selector", "gpu"),
+            "error: --node-selector: is not NAME=VALUE\nhint: --node-selector gpu=yes\n",
+        ),
+        (
+            ("status", "-o", "yaml"),
+            "error: --output: 'yaml' is not a format\nhint: one of: table, json\n",
+        ),
+    ],
+)
+def test_wrong_flags(flags: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "deployer", "drivers", *flags],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (2, said)
