@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import tempfile
@@ -67,8 +68,8 @@ def build_image(settings: ImageConfig, folder: Path, tell: Tell) -> BuiltImage:
     """
     inputs = read_inputs(settings, folder)
     builder = choose_builder(settings.builder)
-    name = settings.repository or f"localhost/{folder.resolve().name.lower()}"
-    return _build(settings, inputs, builder, f"{name}:{inputs.tag}", tell)
+    reference = f"{settings.repository or _name_after(folder)}:{inputs.tag}"
+    return _build(settings, inputs, builder, reference, tell)
 
 
 def push_image(
@@ -138,6 +139,7 @@ def load_image(
     Raises ConfigError, ImageError, CloudError.
     """
     archive = read_archive(path)
+    tell(f"{path}: {archive.reference}, {format_bytes(archive.size_bytes)}, {archive.digest}")
     registry = _open_registry(settings, environment)
     tag = split_reference(archive.reference)[1] or archive.digest.removeprefix("sha256:")[:16]
     pinned = f"{registry.repository}@{archive.digest}"
@@ -183,6 +185,11 @@ def _build(
     seconds, size = time.monotonic() - began, builder.get_size(reference)
     tell(f"built {reference}: {format_bytes(size)}, {seconds:.0f} s")
     return BuiltImage(reference, size, seconds, builder.name)
+
+
+def _name_after(folder: Path) -> str:
+    """Return a name for an image that no registry is named for."""
+    return f"localhost/{re.sub('[^a-z0-9]+', '-', folder.resolve().name.lower()).strip('-')}"
 
 
 def _list_labels(inputs: Inputs, reference: str) -> dict[str, str]:

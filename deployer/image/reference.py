@@ -13,6 +13,7 @@ REPOSITORY = (
     r"(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)+$"
 )
 DOCKER_HUB = "docker.io"
+ARTIFACT_REGISTRY = "-docker.pkg.dev"
 
 
 @dataclass(frozen=True)
@@ -34,20 +35,20 @@ class Repository:
     def is_google(self) -> bool:
         """Tell whether Google keeps it: in Artifact Registry, or under its older names."""
         return (
-            self.host.endswith("-docker.pkg.dev")
+            self.host.endswith(ARTIFACT_REGISTRY)
             or re.fullmatch(r"([a-z]+\.)?gcr\.io", self.host) is not None
         )
 
     @property
     def is_artifact_registry(self) -> bool:
         """Tell whether it is LOCATION-docker.pkg.dev/PROJECT/REPOSITORY/NAME."""
-        return self.host.endswith("-docker.pkg.dev") and self.path.count("/") >= 2
+        return self.host.endswith(ARTIFACT_REGISTRY)
 
     @property
     def google_place(self) -> tuple[str, str, str]:
         """Return location, project and repository of one in Artifact Registry."""
         project, repository = self.path.split("/")[:2]
-        return self.host.removesuffix("-docker.pkg.dev"), project, repository
+        return self.host.removesuffix(ARTIFACT_REGISTRY), project, repository
 
 
 def parse_repository(text: str, place: str = "--repository") -> Repository:
@@ -56,6 +57,9 @@ def parse_repository(text: str, place: str = "--repository") -> Repository:
         hint = "write REGISTRY/NAME without a tag, such as registry.example/team/trainer"
         raise ConfigError(place, f"'{text}' is not valid", hint)
     host, _, path = text.partition("/")
+    if host.endswith(ARTIFACT_REGISTRY) and path.count("/") < 2:
+        hint = "write LOCATION-docker.pkg.dev/PROJECT/REPOSITORY/NAME"
+        raise ConfigError(place, f"'{text}' names no image in Artifact Registry", hint)
     return Repository(host, path)
 
 

@@ -34,6 +34,10 @@ REMEDIES = (
         "can this machine reach the package index? UV_DEFAULT_INDEX and PIP_INDEX_URL name "
         "another one, HTTPS_PROXY a proxy",
     ),
+    (
+        r"exec format error",
+        "`platform:` in the section `image:` is not this machine's; install qemu-user-static",
+    ),
     (r"unauthorized|authentication required|denied", LOGIN),
     (
         r"daemon|permission denied|chroot|user namespace|newuidmap|Operation not permitted",

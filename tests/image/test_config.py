@@ -83,6 +83,12 @@ def test_no_repositories(name: str) -> None:
         parse_repository(name)
 
 
+def test_half_a_place_in_artifact_registry() -> None:
+    with pytest.raises(ConfigError, match="names no image in Artifact Registry") as raised:
+        parse_repository("europe-west4-docker.pkg.dev/my-project/trainer")
+    assert raised.value.hint == "write LOCATION-docker.pkg.dev/PROJECT/REPOSITORY/NAME"
+
+
 def test_what_a_repository_says() -> None:
     google = parse_repository(GOOD[4])
     assert google.is_artifact_registry
