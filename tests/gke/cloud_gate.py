@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, NoReturn, TypeVar
@@ -15,6 +16,7 @@ from tests.gke.cloud_faults import UNAVAILABLE, Fault
 
 T = TypeVar("T")
 
+LOOKS = 40
 READING = ("Get", "List")
 READING_REST = (".aggregatedList", ".get", ".list", ".wait")
 
@@ -136,8 +138,13 @@ class Gate:
 
 
 def find_client(port: int) -> int | None:
-    """Return the process whose end of a connection has this local port."""
-    for connection in psutil.net_connections(kind="tcp"):
-        if connection.laddr and connection.laddr.port == port and connection.raddr:
-            return connection.pid
+    """Return the process whose end of a connection has this local port.
+
+    Processes come and go while they are looked through, so one look may miss it.
+    """
+    for _ in range(LOOKS):
+        for connection in psutil.net_connections(kind="tcp"):
+            if connection.laddr and connection.laddr.port == port and connection.pid:
+                return connection.pid
+        time.sleep(0.05)
     return None

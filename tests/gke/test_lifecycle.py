@@ -15,7 +15,7 @@ from deployer.gke.model import CloudCluster
 from deployer.gke.spec import ClusterSpec
 from tests.gke.cloud import Cloud
 from tests.gke.cloud_faults import DEADLINE, LOST, SILENCE, Fault, old_stockout, quota, stockout
-from tests.gke.rooms import FIRST, NAME, SECOND, open_door, read_spec
+from tests.gke.rooms import FIRST, NAME, SECOND, Clock, open_door, read_spec
 
 Make = Callable[[], CloudCluster]
 
@@ -90,8 +90,8 @@ def test_a_zone_that_the_error_names_is_tried(cloud: Cloud, make: Make) -> None:
 
 def test_without_room_anywhere_every_sentence_is_told(cloud: Cloud, make: Make) -> None:
     """One pass by default; nothing is left, and each location's reason is said."""
-    cloud.fail("CreateCluster", stockout(FIRST).in_operation(), at=FIRST)
-    cloud.fail("CreateCluster", quota("NVIDIA_T4_GPUS"), at=SECOND)
+    cloud.fail("CreateCluster", stockout(FIRST).in_operation(), at=FIRST, times=math.inf)
+    cloud.fail("CreateCluster", quota("NVIDIA_T4_GPUS"), at=SECOND, times=math.inf)
     with pytest.raises(CloudError) as refused:
         make()
     lines = refused.value.message.splitlines()
@@ -116,22 +116,6 @@ def test_room_is_waited_for(cloud: Cloud, spec: ClusterSpec, told: list[str]) ->
     assert made.location == FIRST
     assert any(line.startswith("no room now; trying again in 2 s, for ") for line in told)
     assert count(cloud, "CreateCluster") == 3
-
-
-class Clock:
-    """A clock that runs ahead while somebody sleeps."""
-
-    def __init__(self) -> None:
-        self.ahead = 0.0
-
-    def now(self) -> float:
-        """Return the time, in seconds."""
-        return time.monotonic() + self.ahead
-
-    def sleep(self, seconds: float) -> None:
-        """Sleep for a moment, and say that it was as long as asked."""
-        time.sleep(min(seconds, 0.02))
-        self.ahead += seconds
 
 
 def test_a_cluster_made_half_way_is_kept(cloud: Cloud, make: Make) -> None:

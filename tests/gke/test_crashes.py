@@ -1,0 +1,176 @@
+"""`kill -9` at any call of `up` and `down`; afterwards another machine clears everything away.
+
+That machine has an empty HOME. A cluster of the same name that is not ours, with its disk and its
+load balancer, is always there by then, and stays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+import pytest
+
+from tests.gke.cloud import Cloud, Inventory
+from tests.gke.cloud_faults import stockout
+from tests.gke.commands import KILLED, Machine
+from tests.gke.rooms import FIRST, NAME
+
+SPEC = "cluster.yaml"
+ELSEWHERE = "asia-east1-a"
+WHENS = ("before", "after")
+FEWEST_CALLS, MOST_CALLS = 4, 80
+When = Literal["before", "after"]
+MakeMachine = Callable[[], Machine]
+
+UP = ("cluster", "up", SPEC)
+DOWN = ("cluster", "down", SPEC, "--yes")
+# Their Kubernetes is not there, so nobody can say whether agents are at work.
+ORPHANS = ("orphans", "--yes", "--unreachable")
+
+
+def make_plainly(cloud: Cloud) -> None:
+    """Let everything go well."""
+    cloud.set_operation_seconds(0.1)
+
+
+def make_half_way(cloud: Cloud) -> None:
+    """Let the first GPU pool have no room, so that it is replaced by the second choice."""
+    make_plainly(cloud)
+    cloud.fail("CreateCluster", stockout(FIRST).in_operation(keeps_cluster=True))
+    cloud.fail("CreateNodePool", stockout(FIRST).in_operation(), at="gpu-1", times=math.inf)
+
+
+def make_elsewhere(cloud: Cloud) -> None:
+    """Let the first location have no room, after a while."""
+    make_plainly(cloud)
+    cloud.fail("CreateCluster", stockout(FIRST).in_operation(), at=FIRST, times=math.inf)
+
+
+SCENARIOS = {"plain": make_plainly, "half-way": make_half_way, "elsewhere": make_elsewhere}
+CHANGES = [
+    ("plain", "CreateCluster", 1),
+    ("half-way", "DeleteNodePool", 1),
+    ("half-way", "CreateNodePool", 1),
+    ("elsewhere", "DeleteCluster", 1),
+    ("elsewhere", "CreateCluster", 2),
+]
+REMOVALS = ("forwardingRules.delete", "targetPools.delete", "DeleteCluster", "disks.delete")
+
+
+def fill(cloud: Cloud) -> None:
+    """Add what the sweep of a user leaves in a cluster: a claim's disk and a load balancer."""
+    cloud.add_disk("pvc-1", zone=FIRST, cluster=NAME)
+    cloud.add_forwarding_rule("a1", cluster=NAME)
+
+
+def add_foreign(cloud: Cloud) -> Inventory:
+    """Add somebody else's cluster of the same name and what belongs to it; return only that."""
+    cloud.add_foreign_cluster(NAME, ELSEWHERE)
+    labels = {"goog-k8s-cluster-name": NAME, "goog-k8s-cluster-location": ELSEWHERE}
+    cloud.add_disk("pvc-of-others", zone=ELSEWHERE, labels=labels)
+    cloud.add_forwarding_rule("a-of-others", region="asia-east1")
+    return Inventory(
+        clusters=(f"{ELSEWHERE}/{NAME}",),
+        pools=(f"{ELSEWHERE}/{NAME}/default-pool",),
+        disks=(f"{ELSEWHERE}/pvc-of-others",),
+        forwarding_rules=("asia-east1/a-of-others",),
+        target_pools=("asia-east1/a-of-others",),
+        operations=(),
+    )
+
+
+def clear(cloud: Cloud, machine: Machine, *commands: tuple[str, ...]) -> None:
+    """Clear away what a killed command left, and see that all is gone and others' things stay."""
+    cloud.spare_clients()
+    theirs = add_foreign(cloud)
+    for command in commands:
+        machine.run(*command)
+    assert cloud.inventory() == theirs
+
+
+@pytest.mark.parametrize("when", WHENS)
+@pytest.mark.parametrize(("scenario", "call", "nth"), CHANGES)
+def test_up_is_killed_at_a_change(
+    cloud: Cloud, make_machine: MakeMachine, scenario: str, call: str, nth: int, when: When
+) -> None:
+    """Every call of `up` that changes something, in each of its ways."""
+    SCENARIOS[scenario](cloud)
+    cloud.kill_client_at(nth, when, call)
+    assert make_machine().try_run(*UP)[0] == KILLED
+    clear(cloud, make_machine(), ORPHANS, DOWN)
+
+
+@pytest.mark.parametrize("when", WHENS)
+@pytest.mark.parametrize("call", REMOVALS)
+def test_down_is_killed_at_a_change(
+    cloud: Cloud, make_machine: MakeMachine, call: str, when: When
+) -> None:
+    """Every call of `down` that removes something."""
+    make_plainly(cloud)
+    make_machine().run(*UP)
+    fill(cloud)
+    cloud.kill_client_at(1, when, call)
+    assert make_machine().try_run(*DOWN)[0] == KILLED
+    clear(cloud, make_machine(), DOWN, ORPHANS)
+
+
+def test_up_goes_on_where_it_was_killed(cloud: Cloud, machine: Machine) -> None:
+    """The operation that runs is joined: nothing is made twice."""
+    cloud.set_operation_seconds(0.5)
+    cloud.kill_client_at(1, "after", "CreateCluster")
+    assert machine.try_run(*UP)[0] == KILLED
+    cloud.spare_clients()
+    machine.run(*UP)
+    assert cloud.changes == ("CreateCluster",)
+    assert cloud.inventory().clusters == (f"{FIRST}/{NAME}",)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("commands", [(ORPHANS,), (UP, DOWN)], ids=["orphans", "up, down"])
+@pytest.mark.parametrize("when", WHENS)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_up_is_killed_at_every_call(
+    cloud: Cloud,
+    make_machine: MakeMachine,
+    scenario: str,
+    when: When,
+    commands: tuple[tuple[str, ...], ...],
+) -> None:
+    """At the first call, the second, and so on, until a run of `up` ends by itself."""
+    for nth in range(1, MOST_CALLS):
+        cloud.heal()
+        SCENARIOS[scenario](cloud)
+        cloud.kill_client_at(nth, when)
+        code = make_machine().try_run(*UP)[0]
+        cloud.spare_clients()
+        if code == 0:
+            assert nth > FEWEST_CALLS
+            return
+        assert code == KILLED
+        for command in commands:
+            make_machine().run(*command)
+        assert cloud.inventory().empty, f"killed {when} call {nth}"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("command", [ORPHANS, DOWN], ids=lambda words: words[0])
+@pytest.mark.parametrize("when", WHENS)
+def test_down_is_killed_at_every_call(
+    cloud: Cloud, make_machine: MakeMachine, when: When, command: tuple[str, ...]
+) -> None:
+    """At the first call, the second, and so on, until a run of `down` ends by itself."""
+    make_plainly(cloud)
+    for nth in range(1, MOST_CALLS):
+        make_machine().run(*UP)
+        fill(cloud)
+        cloud.kill_client_at(nth, when)
+        code = make_machine().try_run(*DOWN)[0]
+        cloud.spare_clients()
+        if code == 0:
+            assert nth > FEWEST_CALLS
+            return
+        assert code == KILLED
+        make_machine().run(*command)
+        assert cloud.inventory().empty, f"killed {when} call {nth}"
