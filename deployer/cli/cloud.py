@@ -22,15 +22,19 @@ from deployer.up import end_agents, open_place
 from deployer.wandb_api import SweepPath
 
 if TYPE_CHECKING:
+    from deployer.gke.door import Gke
+    from deployer.gke.inventory import Inventory
     from deployer.gke.prices import Estimate
+    from deployer.gke.spec import ClusterSpec
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What the user will pay and wait for: hours of agents, and time until there is capacity."""
+    """What the user will pay and wait for: agents and their hours, and time until there is room."""
 
     max_hours: float | None = None
     wait_for_capacity: str | None = None
+    one_run: bool = False
 
 
 def prepare_place(config: Config, limits: Limits) -> Place:
@@ -66,12 +70,14 @@ def _prepare_cluster(config: Config, limits: Limits) -> None:
     from deployer.gke.spec import load_spec
 
     spec = load_spec(config.gke, config.folder)
-    for line in describe_estimate(_estimate(config, config.given_replicas), limits.max_hours):
+    # With an agent for each run and no bound, the most that the specification allows.
+    agents = None if limits.one_run and config.given_replicas is None else config.replicas
+    for line in describe_estimate(_estimate(config, agents), limits.max_hours):
         say(line)
     gke = open_gke(spec.project, os.environ)
-    cluster = ensure_cluster(
-        gke, spec, wait_seconds=read_duration(limits.wait_for_capacity), tell=say
-    )
+    patience = read_duration(limits.wait_for_capacity)
+    with going_on_alone():
+        cluster = ensure_cluster(gke, spec, wait_seconds=patience, tell=say)
     if any(choice.driver_version == "disabled" for choice in spec.gpus):
         # Ahead of the first node: the pool is empty until agents ask for it.
         install_drivers(open_kube_of(gke, cluster, SYSTEM), ["cos"], say)
@@ -85,7 +91,6 @@ def take_down_cluster(config: Config, path: SweepPath | None, *, everything: boo
     """
     from deployer.gke.door import open_gke
     from deployer.gke.spec import load_spec
-    from deployer.gke.teardown import remove_cluster
 
     try:
         _end_all_agents(open_place("gke"), path, everything=everything)
@@ -96,7 +101,33 @@ def take_down_cluster(config: Config, path: SweepPath | None, *, everything: boo
             raise
         say(f"its agents end with the cluster: {error.message}")
     spec = load_spec(config.gke, config.folder)
-    remove_cluster(open_gke(spec.project, os.environ), spec, say)
+    remove_with_proof(open_gke(spec.project, os.environ), spec)
+
+
+def remove_with_proof(gke: Gke, spec: ClusterSpec) -> Inventory:
+    """Delete a cluster and all that came with it; say that a list of what is left is empty.
+
+    Raises CloudError naming what stays.
+    """
+    from deployer.gke.teardown import remove_cluster
+
+    with going_on_alone():
+        left = remove_cluster(gke, spec, say)
+    say(f"nothing of ours is left of {spec.name}: no cluster, no disk, no load balancer")
+    return left
+
+
+@contextmanager
+def going_on_alone() -> Iterator[None]:
+    """Say at Ctrl-C that Google goes on with what was begun, and how to come back."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(
+            "\ninterrupted; Google goes on with what was begun: "
+            "deployer cluster up continues, deployer cluster down removes it"
+        )
+        raise
 
 
 def _end_all_agents(place: Place, path: SweepPath | None, *, everything: bool) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deployer.cli.cloud import going_on_alone, remove_with_proof
 from deployer.cli.confirming import YesOption, can_ask, confirm
 from deployer.cli.options import OutputOption, check_output, read_config, read_duration
 from deployer.config import Config, Flags
@@ -97,8 +97,6 @@ def credentials(spec: SpecArgument = None) -> None:
 @app.command()
 def down(spec: SpecArgument = None, yes: YesOption = False, output: OutputOption = "table") -> None:
     """Remove the cluster with its disks and load balancers, and prove that nothing is left."""
-    from deployer.gke.teardown import remove_cluster
-
     check_output(output)
     chosen = _load(spec, read_config(Flags()))
     gke = _open(chosen)
@@ -106,9 +104,7 @@ def down(spec: SpecArgument = None, yes: YesOption = False, output: OutputOption
     if not yes and can_ask() and not confirm(f"delete {what}?"):
         say("nothing was deleted")
         return
-    with going_on_alone():
-        left = remove_cluster(gke, chosen, say)
-    say(f"nothing of ours is left of {chosen.name}: no cluster, no disk, no load balancer")
+    left = remove_with_proof(gke, chosen)
     if output == "json":
         show_json(left)
 
@@ -127,19 +123,6 @@ def list_(spec: SpecArgument = None, output: OutputOption = "table") -> None:
         [name.replace("_at", "").upper() for name in names],
         [[row[name] for name in names] for row in rows],
     )
-
-
-@contextmanager
-def going_on_alone() -> Iterator[None]:
-    """Say at Ctrl-C that Google goes on with what was begun, and how to come back."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        say(
-            "\ninterrupted; Google goes on with what was begun: "
-            "deployer cluster up continues, deployer cluster down removes it"
-        )
-        raise
 
 
 def _load(spec: str | None, config: Config) -> ClusterSpec:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deployer.cli.doors import ClusterOption, ContextOption, NamespaceOption, open_door
 from deployer.cli.options import OutputOption, check_output, read_config
 from deployer.config import Config, Flags
 from deployer.errors import ConfigError, KubeError
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode=None, help="GPU drivers of a cluster's nodes.")
 
 COLUMNS = ("NODE", "PRODUCT", "DRIVER", "PLUGIN", "RESOURCE", "ALLOCATABLE", "IN-USE", "KIND")
-ContextOption = Annotated[str | None, typer.Option("--context", help="The kubeconfig's context.")]
-NamespaceOption = Annotated[str | None, typer.Option("--namespace", "-n", help="The namespace.")]
 WaitOption = Annotated[
     float, typer.Option("--wait-seconds", min=0, help="How long to wait until GPUs are counted.")
 ]
@@ -40,14 +39,16 @@ def status(
     ] = 180,
     context: ContextOption = None,
     namespace: NamespaceOption = None,
+    on: ClusterOption = None,
     output: OutputOption = "table",
 ) -> None:
     """Show each node with GPUs: product, driver, plugin, what can be had and what is in use."""
     from deployer.drivers import survey_cluster
 
     check_output(output)
-    cluster = _load_section(read_config(Flags()))
-    kube = _open(cluster, context, namespace)
+    config = read_config(Flags(on=on))
+    cluster = _load_section(config)
+    kube = open_door(config, context, namespace)
     survey = survey_cluster(kube)
     found = _smoke(kube, cluster, survey, image, wait_seconds) if smoke else None
     if output == "json":
@@ -84,6 +85,7 @@ def install(
     wait_seconds: WaitOption = 600,
     context: ContextOption = None,
     namespace: NamespaceOption = None,
+    on: ClusterOption = None,
 ) -> None:
     """Install what nodes lack, if you may, and wait until their GPUs are counted."""
     from deployer.drivers import (
@@ -99,7 +101,7 @@ def install(
     choice = PluginChoice(
         _check_strategy(mig_strategy), _parse_selector(node_selector or []), runtime_class
     )
-    kube = _open(_load_section(read_config(Flags())), context, namespace)
+    kube = open_door(read_config(Flags(on=on)), context, namespace)
     if device_plugin:
         check_device_plugin(kube)
         kinds = (*kinds, DEVICE_PLUGIN)
@@ -113,11 +115,13 @@ def install(
 
 
 @app.command()
-def remove(context: ContextOption = None, namespace: NamespaceOption = None) -> None:
+def remove(
+    context: ContextOption = None, namespace: NamespaceOption = None, on: ClusterOption = None
+) -> None:
     """Delete the DaemonSets that `deployer` made; a loaded driver stays until its node goes."""
     from deployer.drivers import remove_drivers
 
-    kube = _open(_load_section(read_config(Flags())), context, namespace)
+    kube = open_door(read_config(Flags(on=on)), context, namespace)
     if not remove_drivers(kube, say):
         say("nothing of ours is installed")
 
@@ -126,12 +130,6 @@ def _load_section(config: Config) -> ClusterConfig:
     from deployer.cluster_config import load_cluster
 
     return load_cluster(config.folder)
-
-
-def _open(cluster: ClusterConfig, context: str | None, namespace: str | None) -> Kube:
-    from deployer.kube import open_kube
-
-    return open_kube(context or cluster.context, namespace or cluster.namespace)
 
 
 def _smoke(

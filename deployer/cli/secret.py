@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from deployer.cli.doors import ClusterOption, ContextOption, NamespaceOption, open_door
 from deployer.cli.options import OutputOption, WandbOption, check_output, read_config
 from deployer.config import Config, Flags
 from deployer.errors import ConfigError, WandbError
@@ -14,17 +15,12 @@ from deployer.render import say, show, show_json
 from deployer.server import Server
 from deployer.wandb_api import Client, get_viewer
 
-if TYPE_CHECKING:
-    from deployer.kube import Kube
-
 app = typer.Typer(rich_markup_mode=None, help="Keep the W&B key in the cluster.")
 
 KeyStdinOption = Annotated[
     bool,
     typer.Option("--key-stdin", help="Read the key from stdin; else as `wandb` finds it."),
 ]
-ContextOption = Annotated[str | None, typer.Option("--context", help="The kubeconfig's context.")]
-NamespaceOption = Annotated[str | None, typer.Option("--namespace", "-n", help="The namespace.")]
 
 
 @app.command()
@@ -32,13 +28,14 @@ def create(
     key_stdin: KeyStdinOption = False,
     context: ContextOption = None,
     namespace: NamespaceOption = None,
+    on: ClusterOption = None,
     wandb: WandbOption = None,
 ) -> None:
     """Make the Secret from stdin, environment or netrc, or check the one that is there."""
     from deployer.cluster.secret import create_secret, get_key
 
-    config = _read_config(wandb)
-    kube = _open(config, context, namespace)
+    config = _read_config(wandb, on)
+    kube = open_door(config, context, namespace)
     key = _read_key() if key_stdin else config.key or get_key(kube) or config.require_key()
     owner = _check_key(config, key, "stdin" if key_stdin else config.key_source)
     made = create_secret(kube, key, config.wandb)
@@ -51,13 +48,14 @@ def rotate(
     key_stdin: KeyStdinOption = False,
     context: ContextOption = None,
     namespace: NamespaceOption = None,
+    on: ClusterOption = None,
     wandb: WandbOption = None,
 ) -> None:
     """Replace the key; agents at work take it up at their next run."""
     from deployer.cluster.rotation import rotate_secret
 
-    config = _read_config(wandb)
-    kube = _open(config, context, namespace)
+    config = _read_config(wandb, on)
+    kube = open_door(config, context, namespace)
     key = _read_key() if key_stdin else config.require_key()
     owner = _check_key(config, key, "stdin" if key_stdin else config.key_source)
     done = rotate_secret(kube, key, config.wandb, lambda held: _is_of(config, held, owner))
@@ -69,13 +67,16 @@ def rotate(
 
 @app.command("show")
 def show_(
-    context: ContextOption = None, namespace: NamespaceOption = None, output: OutputOption = "table"
+    context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    on: ClusterOption = None,
+    output: OutputOption = "table",
 ) -> None:
     """Show the Secret without its key."""
     from deployer.cluster.secret import describe_secret
 
     check_output(output)
-    found = describe_secret(_open(read_config(Flags()), context, namespace))
+    found = describe_secret(open_door(read_config(Flags(on=on)), context, namespace))
     if output == "json":
         show_json(found)
         return
@@ -84,17 +85,19 @@ def show_(
 
 
 @app.command()
-def delete(context: ContextOption = None, namespace: NamespaceOption = None) -> None:
+def delete(
+    context: ContextOption = None, namespace: NamespaceOption = None, on: ClusterOption = None
+) -> None:
     """Delete the Secret if `deployer` made it."""
     from deployer.cluster.secret import delete_secret
 
-    kube = _open(read_config(Flags()), context, namespace)
+    kube = open_door(read_config(Flags(on=on)), context, namespace)
     done = "deleted" if delete_secret(kube) else "not there"
     say(f"Secret wandb-secret in namespace {kube.namespace}: {done}")
 
 
-def _read_config(wandb: str | None) -> Config:
-    config = read_config(Flags(wandb=wandb))
+def _read_config(wandb: str | None, on: str | None) -> Config:
+    config = read_config(Flags(wandb=wandb, on=on))
     if config.embedded:
         raise ConfigError(
             "deployer secret",
@@ -102,14 +105,6 @@ def _read_config(wandb: str | None) -> Config:
             "name a W&B server: --wandb https://api.wandb.ai",
         )
     return config
-
-
-def _open(config: Config, context: str | None, namespace: str | None) -> Kube:
-    from deployer.cluster_config import load_cluster
-    from deployer.kube import open_kube
-
-    cluster = load_cluster(config.folder)
-    return open_kube(context or cluster.context, namespace or cluster.namespace)
 
 
 def _check_key(config: Config, key: str, source: str) -> str:

@@ -85,7 +85,7 @@ def up(
         run_cap=run_cap,
         draws=Draws(seed, retries),
         continued=not new,
-        limits=Limits(max_hours, wait_for_capacity),
+        limits=Limits(max_hours, wait_for_capacity, one_run_per_job),
     )
     config = settle_place(str(path), config)  # a sweep that goes on may have its agents elsewhere
     place = open_place(config.on)

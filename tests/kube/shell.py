@@ -37,6 +37,14 @@ class Shell:
             timeout=300,
         )
 
+    def type(self, line: str) -> subprocess.CompletedProcess[str]:
+        """Run a line of a recipe as the shell does; raise with its own words when it fails."""
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        done = self.run("env", f"PATH={path}", "bash", "-c", line)
+        if done.returncode:
+            raise AssertionError(f"{line}: {done.stdout}{done.stderr}")
+        return done
+
     def try_deployer(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run `deployer` and return what came of it, whatever it is."""
         return self.run(sys.executable, "-m", "deployer", *arguments)

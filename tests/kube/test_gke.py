@@ -7,6 +7,7 @@ out is the real one, where real agents run in real pods.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.kube.bed import SECTION, TRAINER, serve_for_pods
 from tests.kube.cluster import Cluster
 from tests.kube.shell import Shell, open_shell
 
+PROJECT = Path(__file__).parents[2]
 SPECIFICATION = {
     "name": "sweeps",
     "locations": ["us-central1-a", "us-central1-b"],
@@ -76,28 +78,45 @@ def shell(
         yield made, server
 
 
-def test_from_nothing_to_results_and_back(
+def read_recipe() -> list[str]:
+    """Return the commands of docs/gke.md in their order."""
+    [block] = re.findall(r"```sh\n(.*?)```", (PROJECT / "docs/gke.md").read_text(), re.DOTALL)
+    return [line.partition("#")[0].strip() for line in block.splitlines()]
+
+
+def test_the_recipe_leads_from_nothing_to_results_and_back(
     cluster: Cluster, cloud: Cloud, shell: tuple[Shell, Server]
 ) -> None:
     user, server = shell
     cluster.set_gpus("node-0", 2)
-    up = user.deployer("up", "sweep.yaml", "--replicas", "2", "--on", "gke", "--wait")
-    assert "3/3 configurations finished, 0 duplicates, 0 lost" in up.stdout
+    plan, up, status, drivers, down, orphans = read_recipe()
+    assert "CreateCluster" in user.type(plan).stdout
+    assert cloud.calls == ()
+
+    ran = user.type(up)
+    assert "3/3 configurations finished, 0 duplicates, 0 lost" in ran.stdout
+    assert "an hour with 2 GPU nodes in us-central1" in ran.stderr
+    assert "for 6 h" in ran.stderr
     assert cloud.inventory().clusters == ("us-central1-a/sweeps",)
     agents = json.loads(user.deployer("agents", "list", "-o", "json").stdout)
     assert [(a["state"], a["exit_code"]) for a in agents] == [("ended", 0)] * 2
+    assert "us-central1-a, project test-project: RUNNING" in user.type(status).stdout
+    assert re.search(r"node-0 +Tesla-T4 .* 2 +0 ", user.type(drivers).stdout)
 
     changes = cloud.changes
-    again = user.deployer("up", "sweep.yaml", "--new", "--on", "gke", "--wait")
+    again = user.deployer("up", "sweep.yaml", "--on", "gke", "--wait")
     assert "3/3 configurations finished" in again.stdout
     assert cloud.changes == changes, "the cluster was there, so nothing was asked of the cloud"
 
     cloud.add_disk("data", cluster="sweeps")
     cloud.add_forwarding_rule("web", cluster="sweeps")
-    down = user.deployer("down", "--cluster")
-    assert cloud.inventory().empty, down.stderr
-    assert cloud.token not in up.stderr + up.stdout + down.stderr
-    assert server.client.key not in up.stderr + up.stdout + down.stderr
+    ended = user.type(down)
+    assert cloud.inventory().empty, ended.stderr
+    assert "nothing of ours is left of sweeps" in ended.stderr
+    assert user.type(orphans).stdout == "nothing is left over\n"
+    said = "".join(one.stdout + one.stderr for one in (ran, again, ended))
+    assert cloud.token not in said
+    assert server.client.key not in said
     gone = user.try_deployer("agents", "list")
     assert "there is no cluster sweeps in project" in gone.stderr
 
