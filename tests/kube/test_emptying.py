@@ -1,0 +1,162 @@
+"""Before a GKE cluster is deleted it is emptied; and what sweeps have left in a cluster is found.
+
+In a cluster of its own, since everything in it goes. It has no nodes, no cloud and no provisioner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from deployer.cluster.leftovers import count_living, delete_leftovers, list_leftovers
+from deployer.gke.contents import CLAIM, SERVICE, VOLUME, empty_cluster
+from deployer.gke.operations import Waiter
+from deployer.kube import CONFIG_MAP, JOB, SECRET, Kind, Kube, Manifest, build_access
+from deployer.names import RELEASED_ANNOTATION, SWEEP_PATH_ANNOTATION, build_labels
+from tests.kube.cluster import Cluster
+from tests.kube.conftest import make_namespace
+from tests.kube.pods import build_job, build_pod
+
+PATH = "me/project/abcd1234"
+FOREIGN = "somebodys"
+
+
+@pytest.fixture(scope="module")
+def own(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """Start a cluster that may be emptied."""
+    return make_cluster(0)
+
+
+@pytest.fixture
+def place(own: Cluster, request: pytest.FixtureRequest) -> str:
+    """Make a namespace."""
+    return make_namespace(own, request.node.name)
+
+
+@pytest.fixture
+def kube(own: Cluster, place: str, home: Path) -> Iterator[Kube]:
+    """Open the door as it is opened to GKE: an address, a certificate, a token each time."""
+    assert home
+    own.kubectl("create", "serviceaccount", "user", "-n", place)
+    who = f"--serviceaccount={place}:user"
+    own.kubectl("create", "clusterrolebinding", place, "--clusterrole=cluster-admin", who)
+    token = own.kubectl("create", "token", "user", "-n", place).strip()
+    ca = (own.folder.path / "pki/ca.crt").read_bytes()
+    server = own.server if own.server.startswith("https") else f"https://{own.server}"
+    yield Kube(build_access(server, ca, lambda: token, place))
+    own.kubectl("delete", "clusterrolebinding", place)
+
+
+def build_object(kind: Kind, name: str, component: str, **fields: object) -> Manifest:
+    """Build an object of the sweep."""
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": {
+            "name": name,
+            "labels": build_labels(component, PATH, name if component == "agent" else ""),
+            "annotations": {SWEEP_PATH_ANNOTATION: PATH},
+        },
+        **fields,
+    }
+
+
+def build_agent_job(name: str) -> Manifest:
+    """Build an agent's Job; without nodes its pod waits, and so the agent lives."""
+    spec = build_job(name, build_pod(name, ["sleep", "3600"]))["spec"]
+    return build_object(JOB, name, "agent", spec=spec)
+
+
+def build_claim(name: str) -> tuple[Manifest, Manifest]:
+    """Build a claim and the volume that is deleted with it, if only anybody did it."""
+    common = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            **common,
+            "capacity": {"storage": "1Gi"},
+            "persistentVolumeReclaimPolicy": "Delete",
+            "csi": {"driver": "pd.csi.storage.gke.io", "volumeHandle": name},
+        },
+    }
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name},
+        "spec": {**common, "volumeName": name, "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    return volume, claim
+
+
+def build_service(name: str, kind: str) -> Manifest:
+    """Build a Service."""
+    ports = [{"port": 80}]
+    metadata = {"name": name}
+    spec = {"type": kind, "ports": ports, "selector": {"app": "x"}}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+
+
+def test_a_cluster_is_emptied_of_what_would_stay(own: Cluster, place: str, kube: Kube) -> None:
+    """Our Jobs, load balancers and claims go from all namespaces; volumes are waited for."""
+    volume, claim = build_claim(f"{place}-data")
+    kube.create(build_agent_job("demo-a1"))
+    kube.create(build_job(FOREIGN, build_pod(FOREIGN, ["sleep", "3600"])))
+    kube.create(build_service("web", "LoadBalancer"))
+    kube.create(build_service("inner", "ClusterIP"))
+    kube.create(volume)
+    kube.create(claim)
+    own.wait_for(f"pvc/{place}-data", "jsonpath=.status.phase=Bound", place)
+    told: list[str] = []
+    empty_cluster(lambda: kube, Waiter(told.append), patience_seconds=2.0)
+    assert [job["metadata"]["name"] for job in kube.list_objects(JOB)] == [FOREIGN]
+    assert [one["metadata"]["name"] for one in kube.list_objects(SERVICE)] == ["inner"]
+    assert kube.list_objects(CLAIM) == []
+    assert any(line.startswith("waiting for ") for line in told)
+    # Nobody here deletes what is behind a volume: it is said, and it goes on.
+    assert told[-1].startswith("after ")
+    assert told[-1].endswith(f"still there: PersistentVolume {place}-data")
+    kube.delete(VOLUME, f"{place}-data")
+
+
+def test_a_cluster_that_does_not_answer_is_no_obstacle(home: Path) -> None:
+    """Its disks and load balancers are then looked for outside of it."""
+    assert home
+    access = build_access("http://127.0.0.1:9", b"", lambda: "token", "default")
+    told: list[str] = []
+    empty_cluster(lambda: Kube(access, sleep=lambda _: None), Waiter(told.append))
+    [line] = told
+    assert line.startswith("going on without the cluster's Kubernetes: cannot list Job")
+
+
+def test_what_a_dead_sweep_left_is_found_and_deleted(place: str, kube: Kube) -> None:
+    """Nothing while an agent lives; nothing of a paused sweep; then all that it had."""
+    before = count_living(kube)
+    kube.create(build_agent_job("demo-a1"))
+    kube.create(build_object(SECRET, "demo-keys", "agent-keys"))
+    kube.create(build_object(CONFIG_MAP, "demo-supervisor", "supervisor"))
+    assert count_living(kube) == before + 1
+    assert find(kube, place) == []
+
+    kube.delete(JOB, "demo-a1")
+    assert find(kube, place) == ["ConfigMap demo-supervisor", "Secret demo-keys"]
+    note = {"metadata": {"annotations": {RELEASED_ANNOTATION: "2"}}}
+    kube.patch(CONFIG_MAP, "demo-supervisor", note)
+    assert find(kube, place) == []
+
+    kube.patch(
+        CONFIG_MAP, "demo-supervisor", {"metadata": {"annotations": {RELEASED_ANNOTATION: None}}}
+    )
+    delete_leftovers(kube, [one for one in list_leftovers(kube) if one.namespace == place])
+    assert find(kube, place) == []
+    assert kube.get(SECRET, "demo-keys") is None
+
+
+def find(kube: Kube, namespace: str) -> list[str]:
+    """Return what is left in a namespace, as kind and name."""
+    found = [one for one in list_leftovers(kube) if one.namespace == namespace]
+    assert {one.sweep_path for one in found} <= {PATH}
+    return sorted(f"{one.kind} {one.name}" for one in found)
