@@ -9,6 +9,7 @@ a real one.
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -106,14 +107,20 @@ class Cloud:
         """Forget every armed fault."""
         self.gate.disarm()
 
-    def kill_client_at(self, nth: int, when: Literal["before", "after"], call: str = "") -> Killing:
+    def kill_client_at(
+        self,
+        nth: int,
+        when: Literal["before", "after"],
+        call: str = "",
+        by: signal.Signals = signal.SIGKILL,
+    ) -> Killing:
         """Kill with SIGKILL whoever makes the nth call from now on, before or after its effect.
 
-        call: count only calls of this name, as in `calls`. Returns what tells later whether it
-        came to that, at which call, and who it was.
+        call: count only calls of this name, as in `calls`. by: another signal, such as Ctrl-C's.
+        Returns what tells later whether it came to that, at which call, and who it was.
         """
         with self.gate.lock:
-            self.gate.killing = Killing(nth, when, call)
+            self.gate.killing = Killing(nth, when, call, by)
             return self.gate.killing
 
     def spare_clients(self) -> None:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, NoReturn, TypeVar
+from typing import Literal, TypeVar
 
 import psutil
 
@@ -59,6 +59,7 @@ class Killing:
     nth: int
     when: Literal["before", "after"]
     name: str = ""
+    signal: signal.Signals = signal.SIGKILL
     seen: int = 0
     call: Call | None = None
     pid: int | None = None
@@ -126,15 +127,16 @@ class Gate:
         self.killing.call = call
         return self.killing.when
 
-    def _kill(self, port: int) -> NoReturn:
-        """End the process that the connection belongs to; nobody hears this call's answer."""
+    def _kill(self, port: int) -> None:
+        """Send the signal to whoever the connection belongs to; the dead hear no answer."""
         pid = find_client(port)
         assert pid is not None, f"no process has the local port {port}"
         assert pid != os.getpid(), "the call came from the tests themselves"
         assert self.killing is not None
         self.killing.pid = pid
-        os.kill(pid, signal.SIGKILL)
-        raise UNAVAILABLE
+        os.kill(pid, self.killing.signal)
+        if self.killing.signal == signal.SIGKILL:
+            raise UNAVAILABLE
 
 
 def find_client(port: int) -> int | None:

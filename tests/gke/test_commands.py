@@ -1,0 +1,122 @@
+"""`deployer cluster` and `deployer orphans` as they are typed: what they print and change."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+
+import yaml
+
+from tests.gke.cloud import PROJECT, Cloud
+from tests.gke.cloud_faults import old_stockout, quota
+from tests.gke.commands import Machine
+from tests.gke.rooms import FIRST, NAME, SECOND
+
+SPEC = "cluster.yaml"
+UP = ("cluster", "up", SPEC)
+DOWN = ("cluster", "down", SPEC, "--yes")
+
+
+def test_a_cluster_is_made_shown_and_removed(cloud: Cloud, machine: Machine) -> None:
+    """The price comes first; stdout carries the result, stderr the rest; a second up is silent."""
+    cloud.set_operation_seconds(0.3)
+    out, err = machine.run(*UP, "-o", "json")
+    made = json.loads(out)
+    assert (made["name"], made["location"], made["ours"]) == (NAME, FIRST, True)
+    lines = err.splitlines()
+    assert "an hour" in lines[0]
+    assert any(f"creating cluster {NAME} in {FIRST}: 0 s, cluster " in line for line in lines)
+    assert lines[-1].startswith(f"creating cluster {NAME} in {FIRST}: done after ")
+    out, err = machine.run(*UP)
+    assert out.startswith(f"cluster {NAME} in {FIRST}, project {PROJECT}: RUNNING")
+    assert "creating" not in err
+    assert cloud.changes == ("CreateCluster",)
+    listed = json.loads(machine.run("cluster", "list", SPEC, "-o", "json")[0])
+    assert listed == [json.loads(machine.run("cluster", "status", SPEC, "-o", "json")[0])]
+    err = machine.run(*DOWN)[1]
+    assert f"nothing of ours is left of {NAME}: no cluster, no disk, no load balancer" in err
+    assert cloud.inventory().empty
+    assert json.loads(machine.run("cluster", "list", SPEC, "-o", "json")[0]) == []
+
+
+def test_credentials_are_written_without_a_secret(cloud: Cloud, machine: Machine) -> None:
+    """The kubeconfig entry asks Google's plugin for its tokens."""
+    cloud.set_operation_seconds(0.05)
+    machine.run(*UP)
+    context = machine.run("cluster", "credentials", SPEC)[0].strip()
+    assert context == f"gke_{PROJECT}_{FIRST}_{NAME}"
+    text = (machine.folder / "home" / ".kube" / "config").read_text()
+    content = yaml.safe_load(text)
+    assert content["current-context"] == context
+    assert content["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:9"
+    assert content["users"][0]["user"]["exec"]["command"] == "gke-gcloud-auth-plugin"
+    assert cloud.token not in text
+
+
+def test_ctrl_c_says_how_to_come_back(cloud: Cloud, machine: Machine) -> None:
+    """130; Google goes on, and the next `up` goes on with it."""
+    cloud.set_operation_seconds(1.0)
+    cloud.kill_client_at(1, "after", "GetOperation", by=signal.SIGINT)
+    err = machine.run(*UP, code=130)[1]
+    assert err.splitlines()[-1] == (
+        "interrupted; Google goes on with what was begun: "
+        "deployer cluster up continues, deployer cluster down removes it"
+    )
+    cloud.spare_clients()
+    machine.run(*UP)
+    assert cloud.changes == ("CreateCluster",)
+
+
+def test_a_refusal_is_an_error_with_a_remedy(cloud: Cloud, machine: Machine) -> None:
+    """1; Google's sentences, and which quota to ask for, and where."""
+    cloud.fail("CreateCluster", quota(), at=FIRST, times=math.inf)
+    cloud.fail("CreateCluster", old_stockout(SECOND), at=SECOND, times=math.inf)
+    out, err = machine.run(*UP, code=1)
+    assert out == ""
+    assert f"error: no room for cluster {NAME}" in err
+    assert "Insufficient regional quota to satisfy request: resource" in err
+    hint = err.splitlines()[-1]
+    assert hint.startswith("hint: ask for more NVIDIA_T4_GPUS in us-central1: https://console.")
+    assert cloud.inventory().empty
+
+
+def test_a_foreign_cluster_is_an_error(cloud: Cloud, machine: Machine) -> None:
+    """`up` refuses, `down` leaves it."""
+    cloud.add_foreign_cluster(NAME, FIRST)
+    err = machine.run(*UP, code=1)[1]
+    assert f"error: cluster {NAME} in {FIRST} is not ours" in err
+    assert "is not ours and stays" in machine.run(*DOWN)[1]
+    assert cloud.changes == ()
+
+
+def test_orphans_are_found_without_a_specification(cloud: Cloud, machine: Machine) -> None:
+    """A cluster that cannot be asked for agents stays unless that is accepted; disks go."""
+    cloud.set_operation_seconds(0.05)
+    machine.run(*UP)
+    labels = {"managed-by": "deployer", "deployer-cluster": "older"}
+    cloud.add_disk("pvc-1", FIRST, cluster="older", labels=labels)
+    (machine.folder / SPEC).unlink()
+    before = cloud.changes
+    found = json.loads(machine.run("orphans", "-o", "json")[0])
+    assert [(one["cluster"], one["use"]) for one in found["cloud"]] == [
+        ("older", "left over"),
+        (NAME, "unknown"),
+    ]
+    assert cloud.changes == before
+    err = machine.run("orphans", "--yes")[1]
+    assert f"cluster {NAME} stays: whether agents are at work there cannot be told" in err
+    assert cloud.inventory().disks == ()
+    assert cloud.inventory().clusters == (f"{FIRST}/{NAME}",)
+    machine.run("orphans", "--yes", "--unreachable")
+    assert cloud.inventory().empty
+    assert machine.run("orphans")[0] == "nothing is left over\n"
+
+
+def test_no_credentials_is_an_error(cloud: Cloud, machine: Machine) -> None:
+    """The file of the account is gone."""
+    (cloud.folder / "account.json").unlink()
+    err = machine.run(*UP, code=1)[1]
+    assert "error: cannot log in to Google's cloud" in err
+    assert "hint: gcloud auth application-default login" in err
+    assert cloud.calls == ()
