@@ -42,7 +42,7 @@ WaitOption = Annotated[
 
 @app.command()
 def plan(spec: SpecArgument = None) -> None:
-    """Print what `cluster up` would send, and what it costs; contacts nothing."""
+    """Print what `cluster up` would send, and the price; contacts nothing."""
     from deployer.gke.messages import describe_plan
 
     config = read_config(Flags())
@@ -56,8 +56,9 @@ def plan(spec: SpecArgument = None) -> None:
 def up(
     spec: SpecArgument = None, wait_for_capacity: WaitOption = None, output: OutputOption = "table"
 ) -> None:
-    """Make the cluster, or go on with it; does nothing if it is there."""
+    """Make the cluster or go on with it; no change if it is there."""
     from deployer.gke.making import ensure_cluster
+    from deployer.gke.spec_parts import region_of
 
     check_output(output)
     patience = read_duration(wait_for_capacity)
@@ -67,6 +68,8 @@ def up(
     gke = _open(chosen)
     with going_on_alone():
         cluster = ensure_cluster(gke, chosen, wait_seconds=patience, tell=say)
+    if region_of(cluster.location) != region_of(chosen.locations[0]):
+        _say_prices(chosen, config, cluster.location)
     _show_cluster(gke, cluster, output)
 
 
@@ -96,7 +99,10 @@ def credentials(spec: SpecArgument = None) -> None:
 
 @app.command()
 def down(spec: SpecArgument = None, yes: YesOption = False, output: OutputOption = "table") -> None:
-    """Remove the cluster with its disks and load balancers, and prove that nothing is left."""
+    """Remove the cluster and all that came with it; prove it.
+
+    Its disks go, and what is on them; a list of what carries our labels must be empty at the end.
+    """
     check_output(output)
     chosen = _load(spec, read_config(Flags()))
     gke = _open(chosen)
@@ -151,10 +157,12 @@ def _find(gke: Gke, spec: ClusterSpec) -> CloudCluster:
     return found
 
 
-def _say_prices(spec: ClusterSpec, config: Config, *, sources: bool = False) -> None:
+def _say_prices(
+    spec: ClusterSpec, config: Config, location: str = "", *, sources: bool = False
+) -> None:
     from deployer.gke.prices import describe_estimate, describe_lines, estimate, load_prices
 
-    found = estimate(spec, spec.locations[0], load_prices(config.folder))
+    found = estimate(spec, location or spec.locations[0], load_prices(config.folder))
     # A row that is missing is in both.
     told = (*(describe_lines(found) if sources else ()), *describe_estimate(found))
     for line in dict.fromkeys(told):

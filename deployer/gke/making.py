@@ -16,7 +16,7 @@ from deployer.gke.failures import is_passing
 from deployer.gke.messages import build_cluster, build_gpu_pool
 from deployer.gke.model import CloudCluster, CloudOperation
 from deployer.gke.operations import Waiter, explain_operation, settle, wait_for_operation
-from deployer.gke.pools import add_next_pool, ensure_pool
+from deployer.gke.pools import add_next_pool, ensure_pool, list_differences
 from deployer.gke.removal import begin_removal, remove_whole
 from deployer.gke.spec import ClusterSpec
 from deployer.render import format_seconds
@@ -182,6 +182,8 @@ class _Maker:
 
     def _complete(self, cluster: CloudCluster) -> CloudCluster | None:
         """Give a cluster its GPU pool if it has none yet; None if Google has no room for any."""
+        for line in list_differences(self.spec, cluster):
+            self.waiter.tell(line)
         try:
             return ensure_pool(self.gke, self.spec, cluster, self.waiter)
         except CloudError as error:

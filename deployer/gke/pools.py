@@ -34,6 +34,29 @@ def ensure_pool(gke: Gke, spec: ClusterSpec, cluster: CloudCluster, waiter: Wait
     return gke.get_cluster(cluster.location, cluster.name) or cluster
 
 
+def list_differences(spec: ClusterSpec, cluster: CloudCluster) -> list[str]:
+    """Return in which respect pools are not as the specification says: pools stay as they are."""
+    pools = {pool.name: pool for pool in cluster.pools}
+    lines = []
+    for index, choice in enumerate(spec.gpus):
+        pool = pools.get(choice.pool_name(index))
+        if pool is None:
+            continue
+        there = (pool.machine_type, pool.accelerators, pool.spot, pool.max_nodes)
+        wanted = (
+            choice.machine_type,
+            ((choice.accelerator, choice.count),),
+            choice.spot,
+            choice.max_nodes,
+        )
+        if there != wanted:
+            lines.append(
+                f"pool {pool.name} is not as the specification says now and stays as it is; "
+                "deployer cluster down, then up, makes it anew"
+            )
+    return lines
+
+
 def add_next_pool(
     gke: Gke,
     spec: ClusterSpec,
@@ -97,9 +120,7 @@ def _make(
                 _create(gke, cluster, message, waiter)
                 made = True
         except CloudError as error:
-            if error.reason not in ("FAILED_PRECONDITION", "ALREADY_EXISTS") and not is_passing(
-                error
-            ):
+            if not _may_pass(error):
                 raise
             made, failure = True, error
             settle(gke, cluster.location, cluster.name, waiter)
@@ -128,13 +149,30 @@ def _create(gke: Gke, cluster: CloudCluster, message: NodePool, waiter: Waiter) 
 
 
 def _remove(gke: Gke, cluster: CloudCluster, pool: CloudPool, waiter: Waiter) -> None:
-    settle(gke, cluster.location, cluster.name, waiter)  # Google refuses two things at a time
-    if pool.status == "STOPPING":
-        return
-    operation = gke.delete_pool(cluster, pool.name)
-    ended = operation and wait_for_operation(gke, operation, waiter)
-    if ended and ended.failed:
-        raise explain_operation(gke, ended)
+    """Take a broken pool away; what stands in the way for a moment is waited for."""
+    failure = CloudError(f"pool {pool.name} of {cluster.words} does not go", "deployer cluster up")
+    for tries in range(1, TRIES + 1):
+        settle(gke, cluster.location, cluster.name, waiter)  # Google refuses two things at a time
+        found = find_pool(gke, cluster, pool.name)
+        if found is None or found.good:
+            return
+        try:
+            operation = gke.delete_pool(cluster, pool.name)
+            ended = operation and wait_for_operation(gke, operation, waiter)
+        except CloudError as error:
+            if not _may_pass(error):
+                raise
+            failure = error
+        else:
+            if ended is None or not ended.failed:
+                return
+            failure = explain_operation(gke, ended)
+        waiter.sleep(min(0.25 * 2.0**tries, 10.0))
+    raise failure
+
+
+def _may_pass(error: CloudError) -> bool:
+    return error.reason in ("FAILED_PRECONDITION", "ALREADY_EXISTS") or is_passing(error)
 
 
 def _join(first: CloudError | None, second: CloudError) -> CloudError:
