@@ -130,6 +130,15 @@ def quota_in_instances(metric: str = "NVIDIA_T4_GPUS", region: str = "us-central
     return fault.in_operation()
 
 
+def rate_limit(project: str = "123456789012") -> Fault:
+    """Refuse for too many requests in a minute: no machines are meant."""
+    message = (
+        "Quota exceeded for quota metric 'API requests' and limit 'API requests per minute' of "
+        f"service 'container.googleapis.com' for consumer 'project_number:{project}'."
+    )
+    return Fault(Code.RESOURCE_EXHAUSTED, message, "RATE_LIMIT_EXCEEDED", "googleapis.com")
+
+
 def permission(permission: str = "container.clusters.create", on: str = "projects/p") -> Fault:
     """Refuse for a missing IAM permission."""
     message = f'Required "{permission}" permission(s) for "{on}".'
