@@ -38,10 +38,15 @@ REMEDIES = (
         r"exec format error",
         "`platform:` in the section `image:` is not this machine's; install qemu-user-static",
     ),
-    (r"unauthorized|authentication required|denied", LOGIN),
     (
-        r"daemon|permission denied|chroot|user namespace|newuidmap|Operation not permitted",
+        r"connect to the docker daemon|permission denied while|newuidmap|user namespace"
+        r"|operation not permitted",
         "choose another tool (--builder), or run it as a user who may build",
+    ),
+    (r"unauthorized|authentication required|denied:|access denied", LOGIN),
+    (
+        r"connection refused|connection reset|i/o timeout|unexpected EOF|no such host",
+        "is the registry up and reached from here? What was uploaded stays: try again",
     ),
 )
 TLS_HINT = "for the package index: export SSL_CERT_FILE=FILE; for a registry: " + OWN_CA
@@ -110,7 +115,9 @@ def build_tool_failure(
     wrong = [line for line in said if re.match(FAILED, line) and not re.search(WRAPPED, line)]
     first = (wrong or said or ["it said nothing"])[-1]
     tail = [line for line in said[-TAIL_LINES:] if line != first]
-    hint = _find_remedy("\n".join(lines), host, docker)
+    # What the Dockerfile says is no error.
+    words = "\n".join(line for line in lines if not re.search(r"\bSTEP\b", line))
+    hint = _find_remedy(words, host, docker)
     return ImageError("\n  ".join([f"{what}: {first}", *tail]), hint)
 
 

@@ -113,6 +113,8 @@ FAILURES = (
     ("Error: initializing source docker://x: manifest unknown", "is the base image there"),
     ("error: Failed to fetch: `https://pypi.org/simple/uv/`", "can this machine reach the pack"),
     ("Error: cannot set up namespace: newuidmap: not found", "choose another tool (--builder)"),
+    ("unauthorized: authentication required", "export DEPLOYER_REGISTRY_USER=… DEPLOYER_REG"),
+    ("Error: pushing: dial tcp 10.0.0.9:443: connect: connection refused", "is the registry up"),
     ("exec /bin/sh: exec format error", "`platform:` in the section `image:` is not this mach"),
     ("make: *** [all] Error 2", "its last lines say why"),
 )
