@@ -147,6 +147,14 @@ def _remove(
     from deployer.gke.operations import Waiter
     from deployer.gke.orphans import remove_remains
 
+    failure: CloudError | None = None
     for remains in going:
-        remove_remains(gke, remains, Waiter(say))
-        say(f"nothing of ours is left of {remains.name}")
+        try:
+            remove_remains(gke, remains, Waiter(say))
+        except CloudError as error:  # what is left of one is no reason to leave another
+            say(error.message)
+            failure = error
+        else:
+            say(f"nothing of ours is left of {remains.name}")
+    if failure:
+        raise failure

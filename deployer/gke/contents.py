@@ -14,6 +14,7 @@ from deployer.render import format_seconds
 SERVICE = Kind("v1", "Service", "services")
 CLAIM = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 VOLUME = Kind("v1", "PersistentVolume", "persistentvolumes")
+INGRESS = Kind("networking.k8s.io/v1", "Ingress", "ingresses")
 # What of ours holds claims; others' pods end with the cluster.
 HOLDERS = (
     JOB,
@@ -26,7 +27,7 @@ PATIENCE_SECONDS = 180.0  # for load balancers and disks to go; GKE takes a minu
 def empty_cluster(
     open_kube: Callable[[], Kube], waiter: Waiter, patience_seconds: float = PATIENCE_SECONDS
 ) -> None:
-    """Delete our Jobs, all Services with load balancers and all claims, and wait for their volumes.
+    """Delete our Jobs, all load balancers and all claims, and wait for their volumes.
 
     The cluster is ours, so all that is in it goes. Where its Kubernetes does not answer or things
     do not go in time, it says so: what is left is looked for outside of the cluster.
@@ -35,6 +36,7 @@ def empty_cluster(
         every = open_kube().in_namespace("")
         for kind in HOLDERS:
             _delete_all(every, kind, every.list_objects(kind, build_selector()))
+        _delete_all(every, INGRESS, every.list_objects(INGRESS))
         _delete_all(every, SERVICE, _list_balancers(every))
         _delete_all(every, CLAIM, every.list_objects(CLAIM))
         _wait(every, waiter, patience_seconds)
@@ -65,7 +67,8 @@ def _wait(kube: Kube, waiter: Waiter, patience_seconds: float) -> None:
 
 
 def _list_left(kube: Kube) -> list[str]:
-    names = [f"Service {_name(one)}" for one in _list_balancers(kube)]
+    names = [f"Ingress {_name(one)}" for one in kube.list_objects(INGRESS)]
+    names += [f"Service {_name(one)}" for one in _list_balancers(kube)]
     names += [f"PersistentVolumeClaim {_name(one)}" for one in kube.list_objects(CLAIM)]
     return names + [f"PersistentVolume {_name(one)}" for one in _list_going(kube)]
 

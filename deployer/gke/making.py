@@ -23,6 +23,7 @@ from deployer.render import format_seconds
 
 __all__ = ["add_next_pool", "ensure_cluster", "find_cluster", "list_own"]
 
+PROVISIONING_SECONDS = 3600.0  # for which a cluster may be made without an operation to be seen
 DOUBTS = 5  # answers that were lost or refused for a moment, before it is given up
 
 
@@ -160,10 +161,15 @@ class _Maker:
         if operation is not None:
             self._judge(operation)
             return
-        for _ in self.waiter.pauses():
+        self.waiter.tell(f"waiting for {cluster.words}, which is {cluster.status}")
+        for elapsed in self.waiter.pauses():
             found = self.gke.get_cluster(cluster.location, cluster.name)
             if found is None or found.status != "PROVISIONING":
                 return
+            if elapsed > PROVISIONING_SECONDS:
+                raise CloudError(
+                    f"{cluster.words} stays PROVISIONING", "deployer cluster down", "PROVISIONING"
+                )
 
     def _judge(self, operation: CloudOperation) -> None:
         """Clear away what a failed creation left, and note or raise the reason."""

@@ -12,9 +12,13 @@ import pytest
 
 from deployer.cluster.leftovers import count_living, delete_leftovers, list_leftovers
 from deployer.gke.contents import CLAIM, SERVICE, VOLUME, empty_cluster
+from deployer.gke.making import ensure_cluster
 from deployer.gke.operations import Waiter
+from deployer.gke.orphans import IN_USE, LEFT_OVER, find_remains, remove_remains
 from deployer.kube import CONFIG_MAP, JOB, SECRET, Kind, Kube, Manifest, build_access
 from deployer.names import RELEASED_ANNOTATION, SWEEP_PATH_ANNOTATION, build_labels
+from tests.gke.cloud import serve_cloud
+from tests.gke.rooms import open_door, read_spec
 from tests.kube.cluster import Cluster
 from tests.kube.conftest import make_namespace
 from tests.kube.pods import build_job, build_pod
@@ -36,17 +40,25 @@ def place(own: Cluster, request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def kube(own: Cluster, place: str, home: Path) -> Iterator[Kube]:
-    """Open the door as it is opened to GKE: an address, a certificate, a token each time."""
-    assert home
+def token(own: Cluster, place: str) -> Iterator[str]:
+    """Give a token of somebody who may do everything."""
     own.kubectl("create", "serviceaccount", "user", "-n", place)
     who = f"--serviceaccount={place}:user"
     own.kubectl("create", "clusterrolebinding", place, "--clusterrole=cluster-admin", who)
-    token = own.kubectl("create", "token", "user", "-n", place).strip()
-    ca = (own.folder.path / "pki/ca.crt").read_bytes()
-    server = own.server if own.server.startswith("https") else f"https://{own.server}"
-    yield Kube(build_access(server, ca, lambda: token, place))
+    yield own.kubectl("create", "token", "user", "-n", place).strip()
     own.kubectl("delete", "clusterrolebinding", place)
+
+
+@pytest.fixture
+def kube(own: Cluster, place: str, token: str, home: Path) -> Kube:
+    """Open the door as it is opened to GKE: an address, a certificate, a token each time."""
+    assert home
+    return Kube(build_access(own.server, read_ca(own), lambda: token, place))
+
+
+def read_ca(cluster: Cluster) -> bytes:
+    """Return the certificate by which the server is known."""
+    return (cluster.folder.path / "pki/ca.crt").read_bytes()
 
 
 def build_object(kind: Kind, name: str, component: str, **fields: object) -> Manifest:
@@ -153,6 +165,30 @@ def test_what_a_dead_sweep_left_is_found_and_deleted(place: str, kube: Kube) -> 
     delete_leftovers(kube, [one for one in list_leftovers(kube) if one.namespace == place])
     assert find(kube, place) == []
     assert kube.get(SECRET, "demo-keys") is None
+
+
+def test_a_cluster_in_use_is_no_orphan(
+    own: Cluster, kube: Kube, token: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked for living agents; once there are none, it is left over, and goes."""
+    with serve_cloud(tmp_path) as cloud:
+        cloud.connect_kubernetes(own.server, read_ca(own), token)
+        cloud.set_operation_seconds(0.05)
+        for name, value in cloud.environment().items():
+            monkeypatch.setenv(name, value)
+        gke, told = open_door(), list[str]()
+        ensure_cluster(gke, read_spec(tmp_path), tell=told.append)
+        for job in kube.in_namespace("").list_objects(JOB):
+            kube.in_namespace(job["metadata"]["namespace"]).delete(JOB, job["metadata"]["name"])
+        kube.create(build_agent_job("demo-a1"))
+        [busy] = find_remains(gke, told.append)
+        assert (busy.use, busy.agents) == (IN_USE, 1)
+        kube.delete(JOB, "demo-a1")
+        [idle] = find_remains(gke, told.append)
+        assert (idle.use, idle.agents) == (LEFT_OVER, 0)
+        remove_remains(gke, idle, Waiter(told.append))
+        assert cloud.inventory().empty
+        assert cloud.token not in "".join(told)
 
 
 def find(kube: Kube, namespace: str) -> list[str]:
