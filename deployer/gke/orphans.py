@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from deployer.gke.inventory import Inventory, list_inventory
 from deployer.gke.model import CloudCluster, is_ours
 from deployer.gke.operations import Waiter
 from deployer.gke.spec import CLUSTER_LABEL
-from deployer.gke.teardown import remove_named
+from deployer.gke.teardown import KUBE_PAUSE_SECONDS, remove_named
 
 IN_USE = "in use"
 UNKNOWN = "unknown"
@@ -94,8 +95,11 @@ def _find_one(gke: Gke, name: str, found: Inventory, tell: Callable[[str], None]
 
 
 def _count(gke: Gke, cluster: CloudCluster, tell: Callable[[str], None]) -> int | None:
+    def pause(seconds: float) -> None:
+        time.sleep(min(seconds, KUBE_PAUSE_SECONDS))
+
     try:
-        return count_living(open_kube_of(gke, cluster, None))
+        return count_living(open_kube_of(gke, cluster, None, pause))
     except (KubeError, CloudError) as error:
         tell(f"{cluster.words}: {error.message}")
         return None
