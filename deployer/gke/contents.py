@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from deployer.errors import CloudError, KubeError
+from deployer.errors import DeployerError
 from deployer.gke.operations import Waiter
 from deployer.kube import JOB, Kind, Kube, Manifest
 from deployer.names import build_selector
@@ -40,7 +40,7 @@ def empty_cluster(
         _delete_all(every, SERVICE, _list_balancers(every))
         _delete_all(every, CLAIM, every.list_objects(CLAIM))
         _wait(every, waiter, patience_seconds)
-    except (KubeError, CloudError) as error:
+    except DeployerError as error:
         waiter.tell(f"going on without the cluster's Kubernetes: {error.message}")
 
 
