@@ -8,7 +8,6 @@ a real one.
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,17 +16,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 import grpc
-from google.cloud.compute_v1 import Disk, ForwardingRule, TargetPool
 from google.cloud.container_v1 import Cluster, NodePool
 
 from tests.gke.cloud_clusters import Clusters
 from tests.gke.cloud_compute import Front, serve_compute
-from tests.gke.cloud_disks import Compute, label_disk, list_nodes
+from tests.gke.cloud_disks import Compute
 from tests.gke.cloud_faults import Code, Fault
 from tests.gke.cloud_gate import Call, Gate, Killing
 from tests.gke.cloud_grpc import serve_clusters
+from tests.gke.cloud_leftovers import build_disk, build_rule, build_target_pool
 from tests.gke.cloud_pools import fill_in_cluster, finish_pool
-from tests.gke.cloud_state import Estate, Kubernetes, Status, is_zone
+from tests.gke.cloud_state import Estate, Kubernetes, Status
 from tests.gke.credentials import Account, make_authority
 
 PROJECT = "test-project"
@@ -205,16 +204,7 @@ class Cloud:
         zone: a region for a disk that lies in two zones. The cluster may be gone already; then
         only labels given here tell more than its name.
         """
-        made = self._find(cluster)
-        own = label_disk(made) if made is not None else {"goog-k8s-cluster-name": cluster}
-        given = {"goog-gke-volume": "", **own} if cluster else {}
-        scope = "zones" if is_zone(zone) else "regions"
-        place = f"https://www.googleapis.com/compute/v1/projects/{self.project}/{scope}/{zone}"
-        disk = Disk(name=name, size_gb=10, status="READY", labels={**given, **(labels or {})})
-        setattr(disk, scope.removesuffix("s"), place)
-        disk.self_link = f"{place}/disks/{name}"
-        disk.description = json.dumps({"kubernetes.io/created-for/pvc/name": f"claim-of-{name}"})
-        disk.users = [f"{place}/instances/gke-{cluster}-system-0"] if in_use else []
+        disk = build_disk(self.estate, name, zone, cluster, labels or {}, in_use)
         with self.gate.lock:
             self.estate.disks[zone, name] = disk
 
@@ -232,22 +222,10 @@ class Cloud:
         GKE gives such a rule no labels: what is known of it is its description, and the nodes in
         its target pool.
         """
-        base = f"https://www.googleapis.com/compute/v1/projects/{self.project}"
-        made = self._find(cluster)
-        nodes = list(list_nodes(made)) if made else [("", f"{region}-a", f"gke-{cluster}-system-0")]
-        pool = TargetPool(name=name, region=f"{base}/regions/{region}")
-        pool.instances = [f"{base}/zones/{zone}/instances/{node}" for _, zone, node in nodes]
-        pool.description = json.dumps({"kubernetes.io/service-name": service})
-        pool.self_link = f"{base}/regions/{region}/targetPools/{name}"
-        rule = ForwardingRule(name=name, region=pool.region, labels=dict(labels or {}))
-        rule.description, rule.target = pool.description, pool.self_link
-        rule.self_link = f"{base}/regions/{region}/forwardingRules/{name}"
+        pool = build_target_pool(self.estate, name, region, cluster, service)
         with self.gate.lock:
             self.estate.target_pools[region, name] = pool
-            self.estate.rules[region, name] = rule
-
-    def _find(self, name: str) -> Cluster | None:
-        return next((c for c in self.estate.clusters.values() if c.name == name), None)
+            self.estate.rules[region, name] = build_rule(pool, labels or {})
 
 
 def _name_all(things: Mapping[tuple[str, str], Any]) -> tuple[str, ...]:
@@ -274,6 +252,7 @@ def serve_cloud(folder: Path, project: str = PROJECT) -> Iterator[Cloud]:
     serve_compute(front)
     server, cloud.container_port = serve_clusters(cloud.gate, Clusters(cloud.estate), authorised)
     cloud.compute_url = front.url
+    cloud.gate.ports |= {cloud.container_port, front.server_address[1]}
     account.write_json(folder / "account.json", f"{front.url}/token")
     (folder / "roots.pem").write_bytes(ca)
     try:

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
@@ -71,6 +71,7 @@ class Gate:
 
     calls: list[Call] = field(default_factory=list)
     killing: Killing | None = None
+    ports: set[int] = field(default_factory=set)
     closing: threading.Event = field(default_factory=threading.Event)
     lock: threading.RLock = field(default_factory=threading.RLock)
     _armed: list[_Armed] = field(default_factory=list)
@@ -129,7 +130,7 @@ class Gate:
 
     def _kill(self, port: int) -> None:
         """Send the signal to whoever the connection belongs to; the dead hear no answer."""
-        pid = find_client(port)
+        pid = find_client(port, self.ports)
         assert pid is not None, f"no process has the local port {port}"
         assert pid != os.getpid(), "the call came from the tests themselves"
         assert self.killing is not None
@@ -139,14 +140,15 @@ class Gate:
             raise UNAVAILABLE
 
 
-def find_client(port: int) -> int | None:
-    """Return the process whose end of a connection has this local port.
+def find_client(port: int, servers: Collection[int]) -> int | None:
+    """Return the process whose connection to one of the servers has this local port.
 
     Processes come and go while they are looked through, so one look may miss it.
     """
     for _ in range(LOOKS):
         for connection in psutil.net_connections(kind="tcp"):
-            if connection.laddr and connection.laddr.port == port and connection.pid:
+            here, there = connection.laddr, connection.raddr
+            if here and there and here.port == port and there.port in servers and connection.pid:
                 return connection.pid
         time.sleep(0.05)
     return None

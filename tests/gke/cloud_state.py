@@ -112,6 +112,10 @@ class Estate:
         kind = "zones" if is_zone(location) else "locations"
         return f"projects/{self.project}/{kind}/{location}/clusters/{name}"
 
+    def find_cluster(self, name: str) -> Cluster | None:
+        """Return the first cluster of a name."""
+        return next((c for c in self.clusters.values() if c.name == name), None)
+
     def begin(
         self,
         kind: str,
