@@ -67,8 +67,11 @@ def delete_leftovers(kube: Kube, leftovers: Sequence[Leftover]) -> None:
 
 
 def count_living(kube: Kube) -> int:
-    """Return how many agents are alive in a cluster, of all sweeps. Raises KubeError."""
-    door, now = _widen(kube), kube.now()
+    """Return how many agents are alive in a cluster, of all sweeps in all namespaces.
+
+    Raises KubeError, also for who may not look into all of them: there may be more.
+    """
+    door, now = kube.in_namespace(""), kube.now()
     jobs, pods = _list(door, JOB), _list(door, POD)
     owners = {_owner(item) for item in (*jobs, *pods)}
     return sum(_count(owner, jobs, pods, now) for owner in owners)
