@@ -12,9 +12,9 @@ from deployer.errors import CloudError
 from deployer.gke import capacity
 from deployer.gke.capacity import Refusal, is_refusal, next_try
 from deployer.gke.door import Gke
-from deployer.gke.failures import is_passing
+from deployer.gke.failures import Attempt, build_failure, is_passing
 from deployer.gke.messages import build_cluster, build_gpu_pool
-from deployer.gke.model import CloudCluster, CloudOperation
+from deployer.gke.model import USABLE, CloudCluster, CloudOperation
 from deployer.gke.operations import Waiter, explain_operation, settle, wait_for_operation
 from deployer.gke.pools import add_next_pool, ensure_pool, list_differences
 from deployer.gke.removal import begin_removal, remove_whole
@@ -124,6 +124,8 @@ class _Maker:
     def _clear(self, broken: list[CloudCluster], location: str) -> None:
         """Take broken clusters away, and wait for the one whose place is wanted."""
         for cluster in broken:
+            if cluster.status in USABLE:
+                raise self._explain_broken(cluster)
             if cluster.status != "STOPPING":
                 self.waiter.tell(f"{cluster.words} is {cluster.status}: it is deleted first")
             if cluster.location == location:
@@ -206,6 +208,16 @@ class _Maker:
         if error.message not in self.told:
             self.waiter.tell(error.message)
         self.told.add(error.message)
+
+    def _explain_broken(self, cluster: CloudCluster) -> CloudError:
+        """Return what is wrong with a cluster that was whole once: there may be work in it."""
+        conditions = [one for pool in cluster.pools for one in pool.conditions]
+        words = f"{cluster.words} is {cluster.status}, but its system pool is not"
+        attempt = Attempt(words, self.gke.project, cluster.location, cluster.name)
+        error = build_failure(attempt, 0, "", (*cluster.conditions, *conditions))
+        return CloudError(
+            error.message, "deployer cluster down, then deployer cluster up", error.reason
+        )
 
     def _explain(self) -> CloudError:
         """Return why there is no cluster, with every location's sentence and every remedy."""
