@@ -13,30 +13,48 @@
 #   index       a shell file that sets PIP_INDEX_URL, UV_DEFAULT_INDEX and the like
 #   ca          the certificate authorities by which the package index is known
 ARG BASE=docker.io/library/python:3.12-slim-bookworm
-
-FROM ${BASE} AS tools
 ARG UV_VERSION=0.13.8
+
+# The code, as the wheel has it, and not compiled: its layer is pushed at every change.
+FROM ${BASE} AS code
+ARG UV_VERSION
 RUN --mount=type=secret,id=index --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache \
     set -eu; \
     if [ -f /run/secrets/index ]; then . /run/secrets/index; fi; \
     if [ -f /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
     python3 -m pip install --quiet --root-user-action ignore --disable-pip-version-check \
         --target /uv "uv==${UV_VERSION}"
-ENV PATH=/uv/bin:/usr/local/bin:/usr/bin:/bin UV_LINK_MODE=copy UV_NO_CONFIG=1
 WORKDIR /build
-
-# The packages alone: this stage, and with it the big layer, changes with uv.lock and not with code.
-FROM tools AS packages
-ARG VARIANT=cuda
-ARG EXTRAS="trainer bayes"
-ARG LEFT_OUT="google-cloud-compute google-cloud-container kubernetes"
-# Compiled here, since nothing can be written later; by content, since copied files change their time.
-ENV UV_COMPILE_BYTECODE=1 PYC_INVALIDATION_MODE=UNCHECKED_HASH VIRTUAL_ENV=/opt/packages
-COPY pyproject.toml uv.lock ./
+COPY . .
 RUN --mount=type=secret,id=index --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache \
     set -eu; \
     if [ -f /run/secrets/index ]; then . /run/secrets/index; fi; \
     if [ -f /run/secrets/ca ]; then export SSL_CERT_FILE=/run/secrets/ca; fi; \
+    /uv/bin/uv pip install --quiet --no-config --link-mode copy --no-deps \
+        --python "$(command -v python3)" --target /opt/code .; \
+    sed -i '1s|.*|#!/opt/packages/bin/python3|' /opt/code/bin/*
+
+FROM ${BASE}
+LABEL org.opencontainers.image.title="deployer" \
+      org.opencontainers.image.description="Agents of Weights & Biases sweeps, and their trainer" \
+      org.opencontainers.image.licenses="Apache-2.0"
+ARG UV_VERSION
+ARG VARIANT=cuda
+ARG EXTRAS="trainer bayes"
+ARG LEFT_OUT="google-cloud-compute google-cloud-container kubernetes"
+WORKDIR /opt/lock
+COPY pyproject.toml uv.lock ./
+# The big layer: it changes with uv.lock and not with code. It is made here, not in a stage of its
+# own: buildah would copy its gigabytes at every build to see whether they have changed.
+# Compiled, since nothing can be written later; by content, whatever becomes of the files' times.
+RUN --mount=type=secret,id=index --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache \
+    set -eu; \
+    if [ -f /run/secrets/index ]; then . /run/secrets/index; fi; \
+    if [ -f /run/secrets/ca ]; then export SSL_CERT_FILE=/run/secrets/ca PIP_CERT=/run/secrets/ca; fi; \
+    python3 -m pip install --quiet --root-user-action ignore --disable-pip-version-check \
+        --target /uv "uv==${UV_VERSION}"; \
+    export PATH="/uv/bin:$PATH" VIRTUAL_ENV=/opt/packages UV_NO_CONFIG=1 UV_LINK_MODE=copy; \
+    export UV_COMPILE_BYTECODE=1 PYC_INVALIDATION_MODE=UNCHECKED_HASH; \
     wanted="--frozen --no-dev --no-emit-project --quiet"; \
     for extra in ${EXTRAS}; do wanted="$wanted --extra $extra"; done; \
     for package in ${LEFT_OUT}; do wanted="$wanted --prune $package"; done; \
@@ -51,22 +69,8 @@ RUN --mount=type=secret,id=index --mount=type=secret,id=ca --mount=type=cache,ta
         uv export $wanted --output-file locked.txt; \
         uv pip install --quiet --require-hashes --requirements locked.txt; \
     fi; \
-    echo /opt/code > "$(echo /opt/packages/lib/python3.*/site-packages)/code.pth"
-
-# The code alone, as the wheel has it, and not compiled: this layer is pushed at every change.
-FROM tools AS code
-COPY . .
-RUN --mount=type=secret,id=index --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache \
-    set -eu; \
-    if [ -f /run/secrets/index ]; then . /run/secrets/index; fi; \
-    if [ -f /run/secrets/ca ]; then export SSL_CERT_FILE=/run/secrets/ca; fi; \
-    uv pip install --quiet --no-deps --python "$(command -v python3)" --target /opt/code .; \
-    sed -i '1s|.*|#!/opt/packages/bin/python3|' /opt/code/bin/*
-
-FROM ${BASE}
-LABEL org.opencontainers.image.title="deployer" \
-      org.opencontainers.image.description="Agents of Weights & Biases sweeps, and their trainer" \
-      org.opencontainers.image.licenses="Apache-2.0"
+    echo /opt/code > "$(echo /opt/packages/lib/python3.*/site-packages)/code.pth"; \
+    rm -r pins.txt locked.txt /uv
 # The driver's libraries and nvidia-smi come from the node, where there is one.
 ENV PATH=/opt/code/bin:/opt/packages/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONUNBUFFERED=1 \
@@ -76,6 +80,4 @@ ENV PATH=/opt/code/bin:/opt/packages/bin:/usr/local/bin:/usr/bin:/bin \
 WORKDIR /tmp
 USER 1000:1000
 CMD ["deployer", "--help"]
-# Last, so that all above is there already when only code has changed.
-COPY --from=packages /opt/packages /opt/packages
 COPY --from=code /opt/code /opt/code

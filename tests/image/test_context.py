@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -134,3 +135,10 @@ def test_the_project_itself() -> None:
     assert {"pyproject.toml", "uv.lock", "k8s/agent.yaml", "trainer/__main__.py"} <= set(files)
     assert {"deployer/agent/supervisor.py", "deployer/backend/schema.graphql"} <= set(files)
     assert not [name for name in files if name.startswith(("tests", ".")) or ".pyc" in name]
+
+
+def test_one_version_of_uv() -> None:
+    makefile, dockerfile = (PROJECT / name for name in ("Makefile", "Dockerfile"))
+    wanted = re.search(r"^UV_VERSION := (\S+)", makefile.read_text(), re.MULTILINE)
+    assert wanted is not None
+    assert f"ARG UV_VERSION={wanted[1]}\n" in dockerfile.read_text()
