@@ -37,7 +37,7 @@ def orphans(
 ) -> None:
     """Find what older or crashed runs left in the cloud and the kubeconfig's cluster; remove it.
 
-    Clusters in which agents are at work are shown and stay.
+    Clusters in which agents are at work, or which hold results, are shown and stay.
     """
     check_output(output)
     kube = _open_kube()
@@ -130,6 +130,11 @@ def _explain(remains: Remains) -> str:
         return (
             f"cluster {remains.name} stays: whether agents are at work there cannot be told from "
             "here; --unreachable removes it, too"
+        )
+    if not remains.agents:
+        return (
+            f"cluster {remains.name} stays: the backend in it holds results; "
+            "deployer cluster down removes it with them"
         )
     return f"cluster {remains.name} stays: {remains.agents} agents are at work there"
 

@@ -19,6 +19,7 @@ from deployer.names import RELEASED_ANNOTATION, build_selector
 
 # Volumes hold results and checkpoints, so they stay.
 KEPT_KINDS = (CONFIG_MAP, SECRET)
+BACKEND = Kind("apps/v1", "StatefulSet", "statefulsets")
 Owner = tuple[str, str]  # namespace and sweep
 
 
@@ -77,6 +78,11 @@ def count_living(kube: Kube) -> int:
     return sum(_count(owner, jobs, pods, now) for owner in owners)
 
 
+def holds_results(kube: Kube) -> bool:
+    """Tell whether a backend in the cluster keeps sweeps' results. Raises KubeError."""
+    return bool(kube.in_namespace("").list_objects(BACKEND, build_selector(component="backend")))
+
+
 def _widen(kube: Kube) -> Kube:
     """Return the door to all namespaces, or to the one that we may look into."""
     every = kube.in_namespace("")
@@ -90,8 +96,10 @@ def _widen(kube: Kube) -> Kube:
 
 
 def _list(kube: Kube, kind: Kind) -> list[Manifest]:
+    # A backend's pods are ours, too, and no agent's.
+    component = "" if kind in KEPT_KINDS else "agent"
     try:
-        return kube.list_objects(kind, build_selector())
+        return kube.list_objects(kind, build_selector(component=component))
     except KubeError as error:
         if error.status != 403 or kind not in KEPT_KINDS:
             raise

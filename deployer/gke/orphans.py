@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deployer.cluster.leftovers import count_living
+from deployer.cluster.leftovers import count_living, holds_results
 from deployer.errors import CloudError, KubeError
 from deployer.gke.access import open_kube_of
 from deployer.gke.door import Gke
@@ -18,6 +18,7 @@ from deployer.gke.spec import CLUSTER_LABEL
 from deployer.gke.teardown import KUBE_PAUSE_SECONDS, remove_named
 
 IN_USE = "in use"
+HOLDS_RESULTS = "holds results"
 UNKNOWN = "unknown"
 LEFT_OVER = "left over"
 
@@ -26,8 +27,9 @@ LEFT_OVER = "left over"
 class Remains:
     """What is there of one cluster of ours, by its name, and whether somebody works there.
 
-    `use` is IN_USE while agents live, UNKNOWN where it runs and its Kubernetes does not answer,
-    else LEFT_OVER. `agents` is None where it cannot be told.
+    `use` is IN_USE while agents live, HOLDS_RESULTS where a backend runs in it, UNKNOWN where it
+    runs and its Kubernetes does not answer, else LEFT_OVER. `agents` is None where it cannot be
+    told.
     """
 
     name: str
@@ -87,19 +89,25 @@ def _find_one(gke: Gke, name: str, found: Inventory, tell: Callable[[str], None]
                 rule for rule in found.forwarding_rules if is_ours(rule.labels, name)
             ),
         )
-    counts = [_count(gke, cluster, tell) for cluster in inventory.clusters if cluster.usable]
-    known = [count for count in counts if count is not None]
-    agents = sum(known) if len(known) == len(counts) else None
-    use = IN_USE if any(known) else UNKNOWN if agents is None else LEFT_OVER
-    return Remains(name, inventory, use, agents)
+    looks = [_look(gke, cluster, tell) for cluster in inventory.clusters if cluster.usable]
+    known = [look for look in looks if look is not None]
+    agents = sum(count for count, _ in known) if len(known) == len(looks) else None
+    if any(count for count, _ in known):
+        return Remains(name, inventory, IN_USE, agents)
+    if any(results for _, results in known):
+        return Remains(name, inventory, HOLDS_RESULTS, agents)
+    return Remains(name, inventory, UNKNOWN if agents is None else LEFT_OVER, agents)
 
 
-def _count(gke: Gke, cluster: CloudCluster, tell: Callable[[str], None]) -> int | None:
+def _look(gke: Gke, cluster: CloudCluster, tell: Callable[[str], None]) -> tuple[int, bool] | None:
+    """Return how many agents live in a cluster, and whether it holds results; None if unknown."""
+
     def pause(seconds: float) -> None:
         time.sleep(min(seconds, KUBE_PAUSE_SECONDS))
 
     try:
-        return count_living(open_kube_of(gke, cluster, None, pause))
+        kube = open_kube_of(gke, cluster, None, pause)
+        return count_living(kube), holds_results(kube)
     except (KubeError, CloudError) as error:
         tell(f"{cluster.words}: {error.message}")
         return None

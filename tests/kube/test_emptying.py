@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from deployer.cluster.leftovers import count_living, delete_leftovers, list_leftovers
+from deployer.cluster.leftovers import BACKEND, count_living, delete_leftovers, list_leftovers
 from deployer.gke.contents import CLAIM, SERVICE, VOLUME, empty_cluster
 from deployer.gke.making import ensure_cluster
 from deployer.gke.operations import Waiter
-from deployer.gke.orphans import IN_USE, LEFT_OVER, find_remains, remove_remains
+from deployer.gke.orphans import HOLDS_RESULTS, IN_USE, LEFT_OVER, find_remains, remove_remains
 from deployer.kube import CONFIG_MAP, JOB, SECRET, Kind, Kube, Manifest, build_access
 from deployer.names import RELEASED_ANNOTATION, SWEEP_PATH_ANNOTATION, build_labels
 from tests.gke.cloud import serve_cloud
@@ -104,6 +104,23 @@ def build_claim(name: str) -> tuple[Manifest, Manifest]:
     return volume, claim
 
 
+def build_backend() -> Manifest:
+    """Build what runs a backend in a cluster."""
+    labels = build_labels("backend")
+    template = {"metadata": {"labels": labels}, "spec": build_pod("x", ["sleep", "1"])["spec"]}
+    template["spec"]["restartPolicy"] = "Always"
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "sweep-backend", "labels": labels},
+        "spec": {
+            "serviceName": "sweep-backend",
+            "selector": {"matchLabels": labels},
+            "template": template,
+        },
+    }
+
+
 def build_service(name: str, kind: str) -> Manifest:
     """Build a Service."""
     ports = [{"port": 80}]
@@ -144,7 +161,7 @@ def test_a_cluster_that_does_not_answer_is_no_obstacle(home: Path) -> None:
     assert line.startswith("going on without the cluster's Kubernetes: cannot list Job")
 
 
-def test_what_a_dead_sweep_left_is_found_and_deleted(place: str, kube: Kube) -> None:
+def test_what_a_dead_sweep_left_is_found_and_deleted(own: Cluster, place: str, kube: Kube) -> None:
     """Nothing while an agent lives; nothing of a paused sweep; then all that it had."""
     before = count_living(kube)
     kube.create(build_agent_job("demo-a1"))
@@ -153,7 +170,7 @@ def test_what_a_dead_sweep_left_is_found_and_deleted(place: str, kube: Kube) -> 
     assert count_living(kube) == before + 1
     assert find(kube, place) == []
 
-    kube.delete(JOB, "demo-a1")
+    end(own, place)
     assert find(kube, place) == ["ConfigMap demo-supervisor", "Secret demo-keys"]
     note = {"metadata": {"annotations": {RELEASED_ANNOTATION: "2"}}}
     kube.patch(CONFIG_MAP, "demo-supervisor", note)
@@ -168,7 +185,12 @@ def test_what_a_dead_sweep_left_is_found_and_deleted(place: str, kube: Kube) -> 
 
 
 def test_a_cluster_in_use_is_no_orphan(
-    own: Cluster, kube: Kube, token: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own: Cluster,
+    place: str,
+    kube: Kube,
+    token: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is asked for living agents; once there are none, it is left over, and goes."""
     with serve_cloud(tmp_path) as cloud:
@@ -178,17 +200,24 @@ def test_a_cluster_in_use_is_no_orphan(
             monkeypatch.setenv(name, value)
         gke, told = open_door(), list[str]()
         ensure_cluster(gke, read_spec(tmp_path), tell=told.append)
-        for job in kube.in_namespace("").list_objects(JOB):
-            kube.in_namespace(job["metadata"]["namespace"]).delete(JOB, job["metadata"]["name"])
         kube.create(build_agent_job("demo-a1"))
         [busy] = find_remains(gke, told.append)
         assert (busy.use, busy.agents) == (IN_USE, 1)
-        kube.delete(JOB, "demo-a1")
+        end(own, place)
+        kube.create(build_backend())
+        [full] = find_remains(gke, told.append)
+        assert (full.use, full.agents) == (HOLDS_RESULTS, 0)
+        kube.delete(BACKEND, "sweep-backend")
         [idle] = find_remains(gke, told.append)
         assert (idle.use, idle.agents) == (LEFT_OVER, 0)
         remove_remains(gke, idle, Waiter(told.append))
         assert cloud.inventory().empty
         assert cloud.token not in "".join(told)
+
+
+def end(own: Cluster, namespace: str) -> None:
+    """Delete all Jobs of a namespace and wait until their pods are gone."""
+    own.kubectl("delete", "jobs", "--all", "--cascade=foreground", "--wait", "-n", namespace)
 
 
 def find(kube: Kube, namespace: str) -> list[str]:
