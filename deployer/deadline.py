@@ -19,6 +19,16 @@ def build_environment(deadline: float | None) -> tuple[tuple[str, str], ...]:
     return () if deadline is None else ((DEADLINE_VARIABLE, f"{deadline:.0f}"),)
 
 
+def find_end(max_hours: float | None, now: float) -> float | None:
+    """Return when agents that start now leave, in seconds since the epoch; None for never."""
+    return None if max_hours is None else now + max_hours * 3600
+
+
+def count_job_seconds(deadline: float | None, now: float) -> float | None:
+    """Return how long from now a Job may last, a little more than its agent; None for ever."""
+    return None if deadline is None else deadline - now + JOB_PATIENCE_SECONDS
+
+
 def find_deadline(agents: Sequence[Agent]) -> float | None:
     """Return when the last of a sweep's agents leaves, in seconds since the epoch.
 

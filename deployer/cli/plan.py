@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +12,7 @@ import typer
 
 from deployer.cli.options import (
     FileArgument,
+    MaxHoursOption,
     OneRunOption,
     OnOption,
     ReplicasOption,
@@ -22,6 +24,7 @@ from deployer.cli.options import (
     read_config,
 )
 from deployer.config import Config, Flags
+from deployer.deadline import build_environment, count_job_seconds, find_end
 from deployer.errors import ImageError
 from deployer.one_run import ENVIRONMENT, count_agents
 from deployer.plan import build_plan
@@ -47,6 +50,7 @@ def plan(
     replicas: ReplicasOption = None,
     run_cap: RunCapOption = None,
     one_run_per_job: OneRunOption = False,
+    max_hours: MaxHoursOption = None,
     on: OnOption = None,
     wandb: WandbOption = None,
     sweep: Annotated[
@@ -68,22 +72,25 @@ def plan(
         if warning:
             say(f"warning: {warning}")
     if sweep:
-        documents = _plan_sweep(sweep, config, one_run_per_job)
+        documents = _plan_sweep(sweep, config, one_run_per_job, max_hours)
     else:
-        documents = _plan_file(config, read.expected, one_run_per_job)
+        documents = _plan_file(config, read.expected, one_run_per_job, max_hours)
     if output == "json":
         show_json(documents)
     else:
         show_yaml(documents)
 
 
-def _plan_sweep(sweep: str, config: Config, one_run: bool) -> list[object]:
+def _plan_sweep(sweep: str, config: Config, one_run: bool, max_hours: float | None) -> list[object]:
     """Return what `agents up` would send now for a sweep that is there."""
     server, path = open_sweep(pick_sweep(sweep, config))
     get_sweep(server.client, path)  # raises if there is none
     place = open_place(config.on)
     bound = choose_bound(config, one_run)
-    planned = plan_agents(server, place, path, bound, config.folder, one_run=one_run)
+    deadline = find_end(max_hours, time.time())
+    planned = plan_agents(
+        server, place, path, bound, config.folder, one_run=one_run, deadline=deadline
+    )
     if config.on == "local":
         return [planned]
     from deployer.cluster import KubernetesPlace
@@ -95,11 +102,14 @@ def _plan_sweep(sweep: str, config: Config, one_run: bool) -> list[object]:
     return list(place.build_manifests(planned, keys)) if keys else []
 
 
-def _plan_file(config: Config, expected: int | None, one_run: bool) -> list[object]:
+def _plan_file(
+    config: Config, expected: int | None, one_run: bool, max_hours: float | None
+) -> list[object]:
     """Return manifests for a cluster; on this machine, the plan itself is all there is."""
     base_url = EMBEDDED_URL if config.embedded else config.wandb
     count = count_agents(expected, choose_bound(config, True)) if one_run else config.replicas
-    environment = ENVIRONMENT if one_run else ()
+    deadline = find_end(max_hours, now := time.time())
+    environment = (*(ENVIRONMENT if one_run else ()), *build_environment(deadline))
     planned = build_plan(
         SWEEP_PATH,
         base_url,
@@ -107,6 +117,7 @@ def _plan_file(config: Config, expected: int | None, one_run: bool) -> list[obje
         count,
         environment=environment,
         own_keys=config.embedded,
+        deadline=deadline,
     )
     if config.on == "local":
         return [planned]
@@ -126,6 +137,7 @@ def _plan_file(config: Config, expected: int | None, one_run: bool) -> list[obje
             secret_keys=keys,
             supervisor=inputs.supervisor,
             code=inputs.code,
+            max_seconds=count_job_seconds(deadline, now),
         )
     )
 

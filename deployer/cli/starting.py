@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from deployer.cli.options import choose_bound
 from deployer.config import Config
+from deployer.deadline import find_end
 from deployer.errors import ConfigError
 from deployer.one_run import takes_one_run
 from deployer.place import Agent, Place
@@ -54,7 +55,7 @@ def start_agents(
         choose_bound(config, one_run),
         config.folder,
         one_run=one_run,
-        deadline=None if max_hours is None else time.time() + max_hours * 3600,
+        deadline=find_end(max_hours, time.time()),
     )
     if warning := warn_about_many(server, len(plan.agents)):
         say(f"warning: {warning}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from deployer.archive import build_code_archive, build_supervisor_zip
 from deployer.cluster.sighting import created_at, path_of
 from deployer.cluster_config import ClusterConfig
-from deployer.deadline import JOB_PATIENCE_SECONDS
+from deployer.deadline import count_job_seconds
 from deployer.errors import ImageError
 from deployer.image.config import load_image_config
 from deployer.image.images import find_pushed
@@ -43,7 +43,7 @@ class ManifestBuilder:
             secret_keys=secret_keys,
             supervisor=build_supervisor_zip(),
             code=self._find_code(plan),
-            max_seconds=self._count_seconds(plan),
+            max_seconds=count_job_seconds(plan.deadline, self._kube.now()),
         )
 
     def _find_image(self, plan: Plan) -> str | None:
@@ -63,12 +63,6 @@ class ManifestBuilder:
             said = f"{settings.repository} has no image of what is in this folder now"
             raise ImageError(said, "deployer image push")
         return image
-
-    def _count_seconds(self, plan: Plan) -> float | None:
-        """Return how long from now a Job may last, a little more than its agent may."""
-        if plan.deadline is None:
-            return None
-        return plan.deadline - self._kube.now() + JOB_PATIENCE_SECONDS
 
     def _find_code(self, plan: Plan) -> bytes | None:
         """Return the sweep's archive, made from the plan's folder if there is none yet.
