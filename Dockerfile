@@ -51,8 +51,8 @@ RUN --mount=type=secret,id=index --mount=type=secret,id=ca --mount=type=cache,ta
     set -eu; \
     if [ -f /run/secrets/index ]; then . /run/secrets/index; fi; \
     if [ -f /run/secrets/ca ]; then export SSL_CERT_FILE=/run/secrets/ca PIP_CERT=/run/secrets/ca; fi; \
-    python3 -m pip install --quiet --root-user-action ignore --disable-pip-version-check \
-        --target /uv "uv==${UV_VERSION}"; \
+    PYTHONDONTWRITEBYTECODE=1 python3 -m pip install --quiet --root-user-action ignore \
+        --disable-pip-version-check --target /uv "uv==${UV_VERSION}"; \
     export PATH="/uv/bin:$PATH" VIRTUAL_ENV=/opt/packages UV_NO_CONFIG=1 UV_LINK_MODE=copy; \
     export UV_COMPILE_BYTECODE=1 PYC_INVALIDATION_MODE=UNCHECKED_HASH; \
     wanted="--frozen --no-dev --no-emit-project --quiet"; \
