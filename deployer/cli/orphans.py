@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from deployer.cli.confirming import YesOption, can_ask, confirm
-from deployer.cli.options import OutputOption, check_output
+from deployer.cli.options import OutputOption, check_output, read_duration
 from deployer.errors import CloudError, ConfigError, KubeError
 from deployer.render import say, show, show_json, show_table
 
@@ -33,6 +34,12 @@ def orphans(
             help="Also clusters that run and cannot be asked whether agents are at work there.",
         ),
     ] = False,
+    min_age: Annotated[
+        str,
+        typer.Option(
+            "--min-age", help="Younger clusters stay: somebody's `up` may be making them."
+        ),
+    ] = "1h",
     output: OutputOption = "table",
 ) -> None:
     """Find what older or crashed runs left in the cloud and the kubeconfig's cluster; remove it.
@@ -40,9 +47,10 @@ def orphans(
     Clusters in which agents are at work, or which hold results, are shown and stay.
     """
     check_output(output)
+    old_since = time.time() - read_duration(min_age, "--min-age")
     kube = _open_kube()
     gke = _open_gke(project, needed=kube is None)
-    found = _find_cloud(gke) if gke else ()
+    found = _find_cloud(gke, old_since) if gke else ()
     objects = _find_objects(kube) if kube else ()
     going = [one for one in found if _goes(one, unreachable)]
     if output == "table":
@@ -80,10 +88,10 @@ def _open_kube() -> Kube | None:
         return None
 
 
-def _find_cloud(gke: Gke) -> tuple[Remains, ...]:
+def _find_cloud(gke: Gke, old_since: float) -> tuple[Remains, ...]:
     from deployer.gke.orphans import find_remains
 
-    return find_remains(gke, say)
+    return find_remains(gke, say, old_since)
 
 
 def _find_objects(kube: Kube) -> tuple[Leftover, ...]:
@@ -126,6 +134,13 @@ def _list_rows(remains: Remains) -> Iterator[tuple[str, str, str]]:
 
 
 def _explain(remains: Remains) -> str:
+    from deployer.gke.orphans import YOUNG
+
+    if remains.use == YOUNG:
+        return (
+            f"cluster {remains.name} stays: it is young, and may be what an `up` is making; "
+            "--min-age 0s removes it, too"
+        )
     if remains.agents is None:
         return (
             f"cluster {remains.name} stays: whether agents are at work there cannot be told from "

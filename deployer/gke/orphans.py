@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from deployer.cluster.leftovers import count_living, holds_results
@@ -20,6 +22,7 @@ from deployer.gke.teardown import KUBE_PAUSE_SECONDS, remove_named
 IN_USE = "in use"
 HOLDS_RESULTS = "holds results"
 UNKNOWN = "unknown"
+YOUNG = "young"
 LEFT_OVER = "left over"
 
 
@@ -27,9 +30,9 @@ LEFT_OVER = "left over"
 class Remains:
     """What is there of one cluster of ours, by its name, and whether somebody works there.
 
-    `use` is IN_USE while agents live, HOLDS_RESULTS where a backend runs in it, UNKNOWN where it
-    runs and its Kubernetes does not answer, else LEFT_OVER. `agents` is None where it cannot be
-    told.
+    `use` is IN_USE while agents live, HOLDS_RESULTS where a backend runs in it, YOUNG where it may
+    be what somebody's `up` is making, UNKNOWN where it runs and its Kubernetes does not answer,
+    else LEFT_OVER. `agents` is None where it cannot be told.
     """
 
     name: str
@@ -58,14 +61,17 @@ class Remains:
         }
 
 
-def find_remains(gke: Gke, tell: Callable[[str], None]) -> tuple[Remains, ...]:
+def find_remains(
+    gke: Gke, tell: Callable[[str], None], old_since: float = math.inf
+) -> tuple[Remains, ...]:
     """Return everything of ours in the project, grouped by the cluster that it was made for.
 
-    Clusters that run are asked for living agents. Raises CloudError.
+    Clusters that run are asked for living agents; those made after `old_since`, in seconds since
+    the epoch, are young. Raises CloudError.
     """
     found = list_inventory(gke, None)
     names = {*_list_names(found)} - {""}
-    return tuple(_find_one(gke, name, found, tell) for name in sorted(names))
+    return tuple(_find_one(gke, name, found, tell, old_since) for name in sorted(names))
 
 
 def remove_remains(gke: Gke, remains: Remains, waiter: Waiter) -> None:
@@ -79,7 +85,9 @@ def _list_names(found: Inventory) -> Iterator[str]:
     yield from (rule.labels.get(CLUSTER_LABEL, "") for rule in found.forwarding_rules)
 
 
-def _find_one(gke: Gke, name: str, found: Inventory, tell: Callable[[str], None]) -> Remains:
+def _find_one(
+    gke: Gke, name: str, found: Inventory, tell: Callable[[str], None], old_since: float
+) -> Remains:
     if any(cluster.name == name for cluster in found.clusters):
         inventory = list_inventory(gke, name)  # its nodes tell which load balancers are its own
     else:
@@ -96,7 +104,13 @@ def _find_one(gke: Gke, name: str, found: Inventory, tell: Callable[[str], None]
         return Remains(name, inventory, IN_USE, agents)
     if any(results for _, results in known):
         return Remains(name, inventory, HOLDS_RESULTS, agents)
+    if any(_read_time(cluster.created_at) > old_since for cluster in inventory.clusters):
+        return Remains(name, inventory, YOUNG, agents)
     return Remains(name, inventory, UNKNOWN if agents is None else LEFT_OVER, agents)
+
+
+def _read_time(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
 def _look(gke: Gke, cluster: CloudCluster, tell: Callable[[str], None]) -> tuple[int, bool] | None:

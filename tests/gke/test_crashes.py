@@ -27,7 +27,7 @@ MakeMachine = Callable[[], Machine]
 UP = ("cluster", "up", SPEC)
 DOWN = ("cluster", "down", SPEC, "--yes")
 # Their Kubernetes is not there, so nobody can say whether agents are at work.
-ORPHANS = ("orphans", "--yes", "--unreachable")
+ORPHANS = ("orphans", "--yes", "--unreachable", "--min-age", "0s")
 
 
 def make_plainly(cloud: Cloud) -> None:
