@@ -125,7 +125,7 @@ def _find_remedy(words: str, host: str, docker: bool) -> str:
     for pattern, hint in REMEDIES:
         if re.search(pattern, words, re.IGNORECASE):
             if hint != "TLS":
-                return hint.format(host=host)
+                return hint.format(host=host or "REGISTRY")
             return DOCKER_CA.format(host=host) if docker and host else TLS_HINT
     return "its last lines say why; mend the Dockerfile, or the section `image:`"
 
