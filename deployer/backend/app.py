@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import base64
 import gzip
-import hashlib
 import json
 import logging
-import secrets
 import sqlite3
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as HttpRequest
-from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from deployer.backend.accounts import Caller, find_caller
 from deployer.backend.context import Backend, Request
-from deployer.backend.files import adopt_content, content_path, file_by_token, find_file
 from deployer.backend.filestream import apply_chunk
 from deployer.backend.pages.routes import build_page_routes
 from deployer.backend.projects import get_project
@@ -27,6 +24,7 @@ from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.runs import Run, check_writer, find_run
 from deployer.backend.schema import GraphQL
 from deployer.backend.store import Connection
+from deployer.backend.transfers import build_transfer_routes
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +42,7 @@ def build_app(backend: Backend) -> Starlette:
                 surface.file_stream,
                 methods=["POST"],
             ),
-            Route("/files/{entity}/{project}/{run}/{name:path}", surface.download),
-            Route("/upload/{token}", surface.upload, methods=["PUT"]),
+            *build_transfer_routes(backend, surface.caller),
             *build_page_routes(backend),
         ],
         exception_handlers={
@@ -84,7 +81,7 @@ class Surface:
         return await run_in_threadpool(self._graphql, http, body)
 
     def _graphql(self, http: HttpRequest, body: dict[str, Any]) -> Response:
-        request = Request(self.backend, self._caller(http), _base_url(http))
+        request = Request(self.backend, self.caller(http), _base_url(http))
         status, reply = self.schema.answer(request, body)
         return JSONResponse(reply, status_code=status)
 
@@ -95,42 +92,13 @@ class Surface:
 
     def _file_stream(self, http: HttpRequest, chunk: dict[str, Any]) -> Response:
         with self.backend.store.transaction() as db:
-            caller = self._caller(http)
+            caller = self.caller(http)
             run = self._run(db, caller, http)
             check_writer(db, caller, run)
             return JSONResponse(apply_chunk(self.backend, db, run, chunk))
 
-    async def upload(self, http: HttpRequest) -> Response:
-        """Receive a file; its address is the permission, since the SDK sends no key here."""
-        folder = self.backend.files_folder
-        with self.backend.store.transaction() as db:
-            file = file_by_token(db, http.path_params["token"])
-        partial = folder / f"{file.id}.{secrets.token_hex(4)}"
-        digest = hashlib.md5(usedforsecurity=False)
-        try:
-            with partial.open("wb") as stream:
-                async for block in http.stream():
-                    digest.update(block)
-                    stream.write(block)
-            with self.backend.store.transaction() as db:
-                adopt_content(db, folder, file, partial, digest.digest(), self.backend.now())
-        finally:
-            partial.unlink(missing_ok=True)
-        return Response(status_code=200)
-
-    async def download(self, http: HttpRequest) -> Response:
-        """Send a file of a run."""
-        return await run_in_threadpool(self._download, http)
-
-    def _download(self, http: HttpRequest) -> Response:
-        with self.backend.store.transaction() as db:
-            run = self._run(db, self._caller(http), http)
-            file = find_file(db, run.id, http.path_params["name"])
-        if file is None:
-            raise not_found(f"file {http.path_params['name']}")
-        return FileResponse(content_path(self.backend.files_folder, file), media_type=file.mimetype)
-
-    def _caller(self, http: HttpRequest) -> Caller:
+    def caller(self, http: HttpRequest) -> Caller:
+        """Return whose key the request has; refuse with 401 if nobody's."""
         with self.backend.store.transaction() as db:
             caller = find_caller(db, _key(http))
         if caller is None:

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deployer.backend.accounts import Caller
+from deployer.backend.blobs import BlobFolder
 from deployer.backend.lifecycle import Patience
 from deployer.backend.presence import Presence
 from deployer.backend.search.engine import SearchEngine
+from deployer.backend.signing import Signer, load_signer
 from deployer.backend.store import Store
 
 
@@ -32,20 +34,28 @@ class Backend:
     store: Store = field(init=False)
     presence: Presence = field(init=False)
     search: SearchEngine = field(init=False)
+    signer: Signer = field(init=False)
     assigning: dict[int, threading.Lock] = field(init=False)
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.files_folder.mkdir(exist_ok=True, mode=0o700)
+        for folder in (self.files_folder, self.blobs.incoming):
+            folder.mkdir(exist_ok=True, mode=0o700)
         self.store = Store(self.folder / "backend.sqlite")
         self.presence = Presence(self.monotonic)
         self.search = SearchEngine()
+        self.signer = load_signer(self.folder)
         self.assigning = defaultdict(threading.Lock)
 
     @property
     def files_folder(self) -> Path:
         """Return where the bytes of uploaded files are."""
         return self.folder / "files"
+
+    @property
+    def blobs(self) -> BlobFolder:
+        """Return where the bytes of files are kept and received."""
+        return BlobFolder(self.files_folder, self.folder / "incoming")
 
     def close(self) -> None:
         """Stop the search process and close the database."""

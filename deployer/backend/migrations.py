@@ -134,6 +134,118 @@ MIGRATIONS = (
     ALTER TABLE keys ADD COLUMN own INTEGER NOT NULL DEFAULT 0;
     CREATE INDEX keys_agent ON keys (sweep_id, agent_name);
     """,
+    # The bytes of files are rows of their own, so that files of the same content share them. What
+    # nothing points to any more is noted by triggers, since it can go in several ways.
+    """
+    CREATE TABLE blobs (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        user_id INTEGER NOT NULL REFERENCES users,
+        md5 TEXT NOT NULL,
+        size_bytes INTEGER NOT NULL,
+        created_at REAL NOT NULL
+    );
+    CREATE INDEX blobs_content ON blobs (user_id, md5);
+    INSERT INTO blobs (id, user_id, md5, size_bytes, created_at)
+        SELECT files.id, runs.user_id, files.md5, files.size_bytes, files.uploaded_at
+        FROM files JOIN runs ON runs.id = files.run_id WHERE files.uploaded_at IS NOT NULL;
+    CREATE TABLE run_files (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        run_id INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
+        name TEXT NOT NULL,
+        blob_id INTEGER REFERENCES blobs,
+        uploaded_at REAL,
+        UNIQUE (run_id, name)
+    );
+    INSERT INTO run_files (id, run_id, name, blob_id, uploaded_at)
+        SELECT id, run_id, name, CASE WHEN uploaded_at IS NULL THEN NULL ELSE id END, uploaded_at
+        FROM files;
+    DROP TABLE files;
+    CREATE INDEX run_files_blob ON run_files (blob_id);
+    CREATE VIEW files AS SELECT run_files.*, blobs.md5, blobs.size_bytes
+        FROM run_files LEFT JOIN blobs ON blobs.id = run_files.blob_id;
+
+    CREATE TABLE artifact_collections (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        project_id INTEGER NOT NULL REFERENCES projects,
+        name TEXT NOT NULL,
+        type TEXT NOT NULL,
+        description TEXT,
+        tags TEXT NOT NULL DEFAULT '[]',
+        next_version INTEGER NOT NULL DEFAULT 0,
+        client_id TEXT,
+        created_at REAL NOT NULL,
+        updated_at REAL NOT NULL,
+        UNIQUE (project_id, name)
+    );
+    CREATE TABLE artifacts (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        collection_id INTEGER NOT NULL REFERENCES artifact_collections ON DELETE CASCADE,
+        user_id INTEGER NOT NULL REFERENCES users,
+        run_id INTEGER REFERENCES runs ON DELETE SET NULL,
+        version INTEGER,
+        digest TEXT NOT NULL,
+        description TEXT,
+        metadata TEXT,
+        tags TEXT NOT NULL DEFAULT '[]',
+        wanted_aliases TEXT NOT NULL DEFAULT '[]',
+        client_id TEXT,
+        manifest_type TEXT NOT NULL DEFAULT 'FULL',
+        manifest_md5 TEXT,
+        manifest_blob_id INTEGER REFERENCES blobs,
+        base_id INTEGER,
+        history_step INTEGER,
+        size_bytes INTEGER NOT NULL DEFAULT 0,
+        file_count INTEGER NOT NULL DEFAULT 0,
+        created_at REAL NOT NULL,
+        updated_at REAL NOT NULL,
+        UNIQUE (collection_id, version)
+    );
+    CREATE INDEX artifacts_digest ON artifacts (collection_id, digest);
+    CREATE INDEX artifacts_client ON artifacts (client_id);
+    CREATE INDEX artifacts_pending ON artifacts (updated_at) WHERE version IS NULL;
+    CREATE INDEX artifacts_run ON artifacts (run_id);
+    CREATE INDEX artifacts_manifest ON artifacts (manifest_blob_id);
+    CREATE TABLE artifact_files (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        artifact_id INTEGER NOT NULL REFERENCES artifacts ON DELETE CASCADE,
+        name TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        size_bytes INTEGER,
+        reference TEXT,
+        blob_id INTEGER REFERENCES blobs,
+        UNIQUE (artifact_id, name)
+    );
+    CREATE INDEX artifact_files_blob ON artifact_files (blob_id);
+    CREATE TABLE artifact_aliases (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        collection_id INTEGER NOT NULL REFERENCES artifact_collections ON DELETE CASCADE,
+        artifact_id INTEGER NOT NULL REFERENCES artifacts ON DELETE CASCADE,
+        alias TEXT NOT NULL,
+        UNIQUE (collection_id, alias)
+    );
+    CREATE INDEX artifact_aliases_artifact ON artifact_aliases (artifact_id);
+    CREATE TABLE artifact_runs (
+        run_id INTEGER NOT NULL REFERENCES runs ON DELETE CASCADE,
+        artifact_id INTEGER NOT NULL REFERENCES artifacts ON DELETE CASCADE,
+        role TEXT NOT NULL,
+        PRIMARY KEY (run_id, artifact_id, role)
+    ) WITHOUT ROWID;
+    CREATE INDEX artifact_runs_artifact ON artifact_runs (artifact_id);
+
+    CREATE TABLE released_blobs (blob_id INTEGER PRIMARY KEY);
+    CREATE TRIGGER run_file_deleted AFTER DELETE ON run_files WHEN OLD.blob_id IS NOT NULL
+        BEGIN INSERT OR IGNORE INTO released_blobs VALUES (OLD.blob_id); END;
+    CREATE TRIGGER run_file_replaced AFTER UPDATE OF blob_id ON run_files
+        WHEN OLD.blob_id IS NOT NULL AND OLD.blob_id IS NOT NEW.blob_id
+        BEGIN INSERT OR IGNORE INTO released_blobs VALUES (OLD.blob_id); END;
+    CREATE TRIGGER artifact_file_deleted AFTER DELETE ON artifact_files WHEN OLD.blob_id IS NOT NULL
+        BEGIN INSERT OR IGNORE INTO released_blobs VALUES (OLD.blob_id); END;
+    CREATE TRIGGER artifact_deleted AFTER DELETE ON artifacts WHEN OLD.manifest_blob_id IS NOT NULL
+        BEGIN INSERT OR IGNORE INTO released_blobs VALUES (OLD.manifest_blob_id); END;
+    CREATE TRIGGER manifest_replaced AFTER UPDATE OF manifest_blob_id ON artifacts
+        WHEN OLD.manifest_blob_id IS NOT NULL AND OLD.manifest_blob_id IS NOT NEW.manifest_blob_id
+        BEGIN INSERT OR IGNORE INTO released_blobs VALUES (OLD.manifest_blob_id); END;
+    """,
 )
 
 

@@ -29,7 +29,12 @@ from graphql.language.visitor import REMOVE
 from deployer.backend.context import Request
 from deployer.backend.handlers import (
     agent,
+    artifact,
+    artifact_change,
+    artifact_collection,
+    artifact_upload,
     extension,
+    file_nodes,
     history,
     project,
     run_change,
@@ -76,7 +81,19 @@ def build_schema(plain: bool) -> GraphQLSchema:
         agent.agent,
         run_change.mutation,
         run_file.mutation,
-        run_file.file,
+        file_nodes.file_type,
+        artifact.query,
+        artifact.artifact,
+        artifact.alias,
+        artifact.membership,
+        artifact.creator,
+        artifact_collection.query,
+        artifact_collection.mutation,
+        artifact_collection.kind,
+        artifact_collection.collection,
+        artifact_collection.sequence,
+        artifact_upload.mutation,
+        artifact_change.mutation,
         history.run,
         ScalarType("JSONString", serializer=_as_json_text, value_parser=_as_json_text),
     ]
@@ -118,7 +135,7 @@ class GraphQL:
 
 def _failure(error: GraphQLError) -> Reply:
     cause = error.original_error
-    if cause is None:
+    if cause is None or isinstance(cause, GraphQLError):  # the latter: variables of wrong types
         return 400, _refused(error.message)
     if isinstance(cause, Refusal):
         return cause.status, _refused(cause.message)

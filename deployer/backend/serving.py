@@ -15,6 +15,8 @@ import uvicorn
 
 from deployer.backend.accounts import create_user, new_key
 from deployer.backend.app import build_app
+from deployer.backend.artifacts import delete_abandoned
+from deployer.backend.blobs import delete_unreferenced
 from deployer.backend.clock import wall_clock
 from deployer.backend.context import Backend
 from deployer.backend.early_termination import EarlyTermination
@@ -44,6 +46,7 @@ def serve(host: str, port: int, data: Path, plain: bool = False) -> None:
     with FolderLock(data):
         now = wall_clock(os.environ.get("DEPLOYER_BACKEND_CLOCK_FILE"))
         backend = Backend(data, plain, _patience(), now)
+        backend.blobs.clear_leftovers(backend.store)
         ensure_first_user(backend)
         listener = _listen(host, port or _remembered_port(data))
         url = f"http://{_shown_host(host)}:{listener.getsockname()[1]}"
@@ -75,8 +78,16 @@ def _keep_up(backend: Backend, over: threading.Event) -> None:
         try:
             end_silent_runs(backend)
             early_termination.stop_poor_runs()
+            delete_leftovers(backend)
         except Exception:  # one bad moment must not end the upkeep for good
             logger.exception("upkeep failed; trying again")
+
+
+def delete_leftovers(backend: Backend) -> None:
+    """Delete artifacts that were never completed, and bytes that no file has any more."""
+    with backend.store.transaction() as db:
+        delete_abandoned(db, backend.now())
+    delete_unreferenced(backend.store, backend.blobs)
 
 
 def ensure_first_user(backend: Backend) -> None:

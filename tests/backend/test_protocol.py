@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import math
 
@@ -215,32 +213,6 @@ def test_deleting_a_run_frees_its_configuration(client: Client) -> None:
     again = client.work_once(agent, loss=1.0)
     assert again is not None
     assert again["args"] == {"x": {"value": 1}}
-
-
-def test_files_round_trip(client: Client) -> None:
-    client.init_run("r")
-    promised = client.ask(
-        "mutation C($entity: String!, $project: String!, $files: [String!]!)"
-        '{ createRunFiles(input: {entityName: $entity, projectName: $project, runName: "r",'
-        " files: $files}) { uploadHeaders files { name uploadUrl } } }",
-        entity=client.entity,
-        files=["media/a b.png", "../../escape", "never.txt"],
-    )["createRunFiles"]["files"]
-    content = b"\x00\x01bytes" * 1000
-    for upload in promised[:2]:
-        assert requests.put(upload["uploadUrl"], data=content, timeout=5).status_code == 200
-    files = [edge["node"] for edge in client.run("r")["files"]["edges"]]
-    assert [file["name"] for file in files] == ["../../escape", "media/a b.png"]
-    assert files[1]["sizeBytes"] == len(content)
-    assert files[1]["md5"] == base64.b64encode(hashlib.md5(content).digest()).decode()
-    got = requests.get(files[1]["directUrl"], auth=("api", client.key), timeout=5)
-    assert got.content == content
-    assert requests.get(files[1]["directUrl"], timeout=5).status_code == 401
-    client.ask(
-        "mutation D($files: [ID!]!) { deleteFiles(input: {files: $files}) { success } }",
-        files=[file["id"] for file in files],
-    )
-    assert client.run("r")["files"]["edges"] == []
 
 
 def test_poor_runs_are_stopped_as_hyperband_says(client: Client) -> None:

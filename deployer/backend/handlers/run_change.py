@@ -8,9 +8,10 @@ from typing import Any
 
 from ariadne import MutationType
 
+from deployer.backend.artifact_aliases import remove_artifact
+from deployer.backend.artifacts import list_artifacts_of
 from deployer.backend.context import Backend
 from deployer.backend.ending import end_run
-from deployer.backend.files import delete_file, list_files
 from deployer.backend.handlers.wire import Info, decode_id, transaction
 from deployer.backend.lifecycle import Outcome
 from deployer.backend.lines import clear_lines
@@ -154,11 +155,11 @@ def resolve_update_run_state(_: Any, info: Info, input: dict[str, Any]) -> dict[
 @mutation.field("deleteRun")
 def resolve_delete_run(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Delete a run for good; a sweep's configuration becomes free and is handed out anew."""
-    backend = info.context.backend
     with transaction(info) as db:
         row = _own_run(info, db, input["id"])
-        for item in list_files(db, row.id):
-            delete_file(db, backend.files_folder, item.id)
+        if input.get("delete_artifacts"):
+            for made in list_artifacts_of(db, row, "output"):
+                remove_artifact(db, made)
         delete_run(db, row)
     return {"success": True}
 

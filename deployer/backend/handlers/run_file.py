@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import fnmatch
 from typing import Any
-from urllib.parse import quote
 
-from ariadne import MutationType, ObjectType
+from ariadne import MutationType
 
-from deployer.backend.files import File, delete_file, list_files, promise_file
+from deployer.backend.files import delete_file, file_by_id, list_files, promise_file
+from deployer.backend.handlers.file_nodes import run_file_node, upload_url
 from deployer.backend.handlers.run import run
-from deployer.backend.handlers.wire import (
-    Info,
-    connection,
-    decode_id,
-    encode_id,
-    iso_time,
-    transaction,
-)
+from deployer.backend.handlers.wire import Info, connection, decode_id, encode_id, transaction
 from deployer.backend.projects import get_project, project_by_id
 from deployer.backend.refusal import not_found
 from deployer.backend.runs import Run, check_writer, find_run, run_by_id
-from deployer.backend.store import select_one
 
 mutation = MutationType()
-file = ObjectType("File")
-file.set_alias("md5", "md5")
 
 
 @mutation.field("createRunFiles")
@@ -38,10 +28,7 @@ def resolve_create_run_files(_: Any, info: Info, input: dict[str, Any]) -> dict[
             raise not_found(f"run {input['run_name']}")
         check_writer(db, request.caller, row)
         promised = [promise_file(db, row.id, name) for name in input["files"]]
-    uploads = [
-        {"name": item.name, "upload_url": f"{request.base_url}/upload/{item.token}"}
-        for item in promised
-    ]
+    uploads = [{"name": item.name, "upload_url": upload_url(request, item)} for item in promised]
     return {"run_id": encode_id("Run", row.id), "upload_headers": [], "files": uploads}
 
 
@@ -56,14 +43,12 @@ def resolve_delete_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
     request = info.context
     with transaction(info) as db:
         for text in input["files"]:
-            row = select_one(db, File, "files WHERE id = ?", decode_id("File", text))
-            if row is None:
-                continue
+            row = file_by_id(db, decode_id("File", text))
             owner = run_by_id(db, row.run_id)
             if project_by_id(db, owner.project_id).entity != request.caller.user.name:
                 raise not_found("file")
             check_writer(db, request.caller, owner)
-            delete_file(db, request.backend.files_folder, row.id)
+            delete_file(db, row.id)
     return {"success": True}
 
 
@@ -82,34 +67,17 @@ def resolve_files(
     first: int | None = None,
     pattern: str | None = None,
 ) -> dict[str, Any]:
+    """List by name; `pattern` is SQL's LIKE, in which `_` is any letter and `%` any text."""
     with transaction(info) as db:
+        project = project_by_id(db, row.project_id)
         found = list_files(db, row.id)
     if names:
         found = [item for item in found if item.name in names]
     if pattern:
-        glob = pattern.replace("%", "*")
+        glob = "".join(LIKE.get(letter, letter) for letter in pattern)
         found = [item for item in found if fnmatch.fnmatchcase(item.name, glob)]
-    return connection(found, after, first)
+    return connection([run_file_node(info.context, f, row, project) for f in found], after, first)
 
 
-@file.field("id")
-def resolve_id(row: File, _: Info) -> str:
-    return encode_id("File", row.id)
-
-
-@file.field("url")
-@file.field("directUrl")
-def resolve_url(row: File, info: Info, upload: bool | None = None) -> str:
-    request = info.context
-    if upload:
-        return f"{request.base_url}/upload/{row.token}"
-    with transaction(info) as db:
-        owner = run_by_id(db, row.run_id)
-        project = project_by_id(db, owner.project_id)
-    path = "/".join(quote(part) for part in (project.entity, project.name, owner.name))
-    return f"{request.base_url}/files/{path}/{quote(row.name)}"
-
-
-@file.field("updatedAt")
-def resolve_updated_at(row: File, _: Info) -> str | None:
-    return iso_time(row.uploaded_at)
+# SQL's wildcards as a shell's, and the shell's as plain letters.
+LIKE = {"%": "*", "_": "?", "*": "[*]", "?": "[?]", "[": "[[]"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
@@ -25,12 +27,17 @@ def transaction(info: Info) -> AbstractContextManager[Connection]:
 
 
 def encode_id(kind: str, row_id: int) -> str:
-    """Return the opaque id of a row."""
-    return f"{kind}:{row_id}"
+    """Return the opaque id of a row: base64, since the SDK takes artifacts' ids apart."""
+    return base64.b64encode(f"{kind}:{row_id}".encode()).decode()
 
 
 def decode_id(kind: str, text: str) -> int:
-    """Return the row of an opaque id; refuse with 404 one of another kind."""
+    """Return the row of an opaque id; refuse with 404 one of another kind.
+
+    The plain form is what an agent holds that joined before ids were base64.
+    """
+    with contextlib.suppress(ValueError):
+        text = text if ":" in text else base64.b64decode(text, validate=True).decode()
     prefix, _, number = text.rpartition(":")
     if prefix != kind or not number.isdigit():
         raise not_found(f"{kind.lower()} {text}")

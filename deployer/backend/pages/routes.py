@@ -41,7 +41,10 @@ AGENT_KEY = "This is an agent's own key. Log in with yours."
 class PageEntity(Convertor[str]):
     """The first part of a page's address: anything but the first parts of the machine's own."""
 
-    regex = r"(?!(?:api|files|graphql|healthz|login|logout|ready|sdk|static|upload)(?:/|$))[^/]+"
+    regex = (
+        r"(?!(?:api|artifactsV2|download|files|graphql|healthz|login|logout|ready|sdk|static|upload)"
+        r"(?:/|$))[^/]+"
+    )
 
     def convert(self, value: str) -> str:
         """Return the entity."""
