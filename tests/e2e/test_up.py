@@ -57,8 +57,10 @@ def test_a_trainer_that_fails_ends_with_3(project: Project) -> None:
         lrs="[1.0, 5.0]",
         text='command: ["${env}", python, "${program}", "${args}", --fail-above=2]\n',
     )
-    done = project.run("up", "grid.yaml", "--wait", code=3)
+    done = project.run("up", "grid.yaml", "--wait", "--down-after", code=3)
     assert "2/4 configurations finished, 0 duplicates, 0 lost, 2 failed" in done.stdout
+    assert "what was made for its agents is deleted; results stay" in done.stderr
+    assert json.loads(project.run("agents", "list", "-o", "json").stdout) == []
     failures = [line for line in done.stdout.splitlines() if line.startswith("failed: ")]
     assert len(failures) == 2
     assert "with exit code 7 (lr=5, layers=1): no learning rate for mortals" in failures[0]

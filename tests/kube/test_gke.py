@@ -104,15 +104,16 @@ def test_the_recipe_leads_from_nothing_to_results_and_back(
     assert re.search(r"node-0 +Tesla-T4 .* 2 +0 ", user.type(drivers).stdout)
 
     changes = cloud.changes
-    again = user.deployer("up", "sweep.yaml", "--on", "gke", "--wait")
-    assert "3/3 configurations finished" in again.stdout
-    assert cloud.changes == changes, "the cluster was there, so nothing was asked of the cloud"
-
     cloud.add_disk("data", cluster="sweeps")
     cloud.add_forwarding_rule("web", cluster="sweeps")
+    again = user.deployer("up", "sweep.yaml", "--on", "gke", "--wait", "--down-after")
+    assert "3/3 configurations finished" in again.stdout
+    made = [name for name in cloud.changes[len(changes) :] if name.startswith("Create")]
+    assert made == [], "the cluster was there"
+    assert cloud.inventory().empty, again.stderr
+    assert "nothing of ours is left of sweeps" in again.stderr
+
     ended = user.type(down)
-    assert cloud.inventory().empty, ended.stderr
-    assert "nothing of ours is left of sweeps" in ended.stderr
     assert user.type(orphans).stdout == "nothing is left over\n"
     said = "".join(one.stdout + one.stderr for one in (ran, again, ended))
     assert cloud.token not in said
@@ -121,7 +122,7 @@ def test_the_recipe_leads_from_nothing_to_results_and_back(
     assert "there is no cluster sweeps in project" in gone.stderr
 
 
-def test_a_sold_out_pool_is_followed_by_the_next(
+def test_a_sold_out_pool_is_followed_by_the_next_and_no_agent_is_forgotten(
     cluster: Cluster, namespace: str, cloud: Cloud, shell: tuple[Shell, Server]
 ) -> None:
     user, _ = shell
@@ -131,6 +132,14 @@ def test_a_sold_out_pool_is_followed_by_the_next(
     cluster.create(_build_refusal(pod), namespace)
     user.try_deployer("watch", "--wait", "--timeout", "20")
     assert [pool.name for pool in cloud.get_cluster("sweeps").node_pools][-2:] == ["gpu-1", "gpu-2"]
+
+    user.deployer("up", "sweep.yaml", "--new", "--on", "gke", "--detach")
+    refused = user.try_deployer("down", "--cluster")
+    assert refused.returncode == 2
+    assert "are at work in the cluster" in refused.stderr
+    assert "hint: deployer down --all --cluster" in refused.stderr
+    user.deployer("down", "--all", "--cluster")
+    assert cloud.inventory().empty
 
 
 def _build_refusal(pod: dict[str, object]) -> dict[str, object]:
