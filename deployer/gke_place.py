@@ -54,6 +54,11 @@ class GkePlace(KubernetesPlace):
         self._listed: Sequence[Agent] = ()
         self._patient_until = 0.0
 
+    @property
+    def location(self) -> str:
+        """Return the zone or region where the cluster is."""
+        return self._found.location
+
     def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
         """Return agents, oldest first; of one sweep, or of all."""
         self._listed = super().list_agents(sweep_path)

@@ -145,24 +145,27 @@ def find_hourly_price(config: Config, place: Place, path: SweepPath) -> float | 
     if config.on != "gke":
         return None
     alive = sum(agent.alive for agent in place.list_agents(str(path)))
-    return _estimate(config, alive).usd_per_hour
+    return _estimate(config, alive, place).usd_per_hour
 
 
 @contextmanager
 def closing(config: Config, place: Place, path: SweepPath, take_down: bool) -> Iterator[None]:
     """Once results have been read, good or bad, take down what was made for them if that is wanted.
 
-    Else say what a cluster goes on costing.
+    Else, and if it does not come to that, say what a cluster goes on costing.
     """
     failure = None
     try:
         yield
     except SweepFailed as error:
         failure = error
+    except BaseException:
+        _say_what_goes_on(config, place)
+        raise
     if take_down:
         _take_down(config, place, path)
-    elif config.on == "gke":
-        _say_what_goes_on(config)
+    else:
+        _say_what_goes_on(config, place)
     if failure:
         raise failure
 
@@ -175,17 +178,22 @@ def _take_down(config: Config, place: Place, path: SweepPath) -> None:
     say(f"{path}: what was made for its agents is deleted; results stay")
 
 
-def _say_what_goes_on(config: Config) -> None:
+def _say_what_goes_on(config: Config, place: Place) -> None:
+    if config.on != "gke":
+        return
     from deployer.gke.prices import format_usd
 
-    usd = _estimate(config, 0).idle_usd_per_hour
+    usd = _estimate(config, 0, place).idle_usd_per_hour
     cost = f"costs {format_usd(usd)} an hour" if usd is not None else "goes on costing"
     say(f"the cluster without agents {cost}: deployer down --cluster")
 
 
-def _estimate(config: Config, agents: int | None) -> Estimate:
+def _estimate(config: Config, agents: int | None, place: Place | None = None) -> Estimate:
+    """Return the price where the cluster is, or where it is wanted most."""
     from deployer.gke.prices import estimate, load_prices
     from deployer.gke.spec import load_spec
+    from deployer.gke_place import GkePlace
 
     spec = load_spec(config.gke, config.folder)
-    return estimate(spec, spec.locations[0], load_prices(config.folder), agents)
+    location = place.location if isinstance(place, GkePlace) else spec.locations[0]
+    return estimate(spec, location, load_prices(config.folder), agents)

@@ -33,7 +33,7 @@ from deployer.config import Config, Flags
 from deployer.errors import ConfigError
 from deployer.making import Draws, make_sweep
 from deployer.one_run import takes_one_run
-from deployer.place import Agent
+from deployer.place import Agent, Place
 from deployer.render import format_count, say, show_json
 from deployer.selection import settle_place
 from deployer.server import NOT_GUARANTEED, Server, connect
@@ -96,17 +96,17 @@ def up(
         say_what_begins_later(server, path, agents)
         return
     one_run = any(map(takes_one_run, agents))
-    last = follow(
-        server,
-        place,
-        path,
-        wanted=len(agents) if one_run else config.given_replicas or len(agents),
-        folder=config.folder,
-        expected=sweep.expected,
-        plain=wait or output == "json",
-        usd_per_hour=find_hourly_price(config, place, path),
-    )
     with closing(config, place, path, take_down=down_after):
+        last = follow(
+            server,
+            place,
+            path,
+            wanted=len(agents) if one_run else config.given_replicas or len(agents),
+            folder=config.folder,
+            expected=sweep.expected,
+            plain=wait or output == "json",
+            usd_per_hour=find_hourly_price(config, place, path),
+        )
         report(server, place, path, sweep.expected, output, out_of_time=last.out_of_time)
 
 
@@ -125,9 +125,8 @@ def _make(
         say(f"warning: {warning}")
     if warning := warn_about_code(config.on, config.folder):
         say(f"warning: {warning}")
-    server = connect(config)
-    check_reach(config.on, server.url)
-    prepare_place(config, limits).check(plan_draft(server, config.folder))
+    server, place = _open(config, limits)
+    place.check(plan_draft(server, config.folder))
     say(f"using {server.describe()}")
     if not server.extended:
         say(NOT_GUARANTEED)
@@ -139,6 +138,16 @@ def _make(
     say(f"{'created' if made.created else 'continuing'} sweep {made.path}")
     say(f"results page: {server.sweep_url(made.path)}{server.login_hint}")
     return server, sweep, made.path
+
+
+def _open(config: Config, limits: Limits) -> tuple[Server, Place]:
+    """Connect, then prepare the place, which may cost money; a server in that place comes after."""
+    if config.embedded and config.backend_on != "local":
+        place = prepare_place(config, limits)
+        return connect(config, say), place
+    server = connect(config)
+    check_reach(config.on, server.url)
+    return server, prepare_place(config, limits)
 
 
 def _say_how_to_come_back(path: SweepPath, agents: Sequence[Agent], output: str) -> None:
