@@ -8,7 +8,7 @@ import secrets
 from dataclasses import dataclass
 
 from deployer.backend.refusal import Refusal
-from deployer.backend.store import Connection, insert, select_one
+from deployer.backend.store import Connection, insert, select, select_one
 
 # What the SDK accepts: at least 40 of these characters, with an optional `prefix-` in front.
 KEY_PATTERN = re.compile(r"(?:[A-Za-z0-9_]+-)?[A-Za-z0-9_-]{40,}")
@@ -62,6 +62,11 @@ def create_user(db: Connection, name: str, key: str, now: float) -> User:
     user = User(insert(db, "users", name=name, created_at=now), name, now)
     insert(db, "keys", hash=hash_key(key), user_id=user.id, created_at=now)
     return user
+
+
+def list_users(db: Connection) -> list[User]:
+    """Return everybody, first to last."""
+    return select(db, User, "users ORDER BY id")
 
 
 def add_key(db: Connection, name: str, key: str, now: float, only: bool) -> None:

@@ -1,4 +1,4 @@
-"""W&B's run filters and orders: Mongo-like JSON and `+key` / `-key`, applied to stored runs."""
+"""W&B's filter language: Mongo-like JSON, checked whole before any row is looked at."""
 
 from __future__ import annotations
 
@@ -6,29 +6,18 @@ import json
 import math
 import operator
 import re
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, TypeVar
 
+from deployer.backend.fields import MISSING, Fields
 from deployer.backend.refusal import Refusal
-from deployer.backend.runs import Run
 
-Predicate = Callable[[Run], bool]
+R = TypeVar("R")
+Predicate = Callable[[R], bool]
+Test = Callable[[Any], bool]
+Convert = Callable[[Any], Any]
 
-COLUMNS: dict[str, Callable[[Run], Any]] = {
-    "name": lambda run: run.name,
-    "display_name": lambda run: run.display_name,
-    "displayName": lambda run: run.display_name,
-    "state": lambda run: run.state,
-    "group": lambda run: run.group_name,
-    "job_type": lambda run: run.job_type,
-    "jobType": lambda run: run.job_type,
-    "host": lambda run: run.host,
-    "created_at": lambda run: run.created_at,
-    "createdAt": lambda run: run.created_at,
-    "heartbeat_at": lambda run: run.heartbeat_at,
-    "heartbeatAt": lambda run: run.heartbeat_at,
-    "tags": lambda run: json.loads(run.tags),
-}
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "$gt": operator.gt,
     "$gte": operator.ge,
@@ -37,106 +26,142 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def parse_filter(text: str | None, sweep_names: dict[int, str]) -> Predicate:
-    """Return a filter as a predicate; `sweep_names` maps a sweep's row to its short id."""
+def parse_filter(text: str | None, fields: Fields[R]) -> Predicate[R]:
+    """Return a filter as a predicate on rows; refuse with 400 what is not in the language."""
     try:
         condition = json.loads(text or "{}")
     except ValueError as error:
         raise Refusal(400, f"the filter is not JSON: {error}") from error
-    return _predicate(condition or {}, sweep_names)
+    return _predicate(condition or {}, fields)
 
 
-def _predicate(condition: dict[str, Any], sweep_names: dict[int, str]) -> Predicate:
-    parts = [_part(key, value, sweep_names) for key, value in condition.items()]
-    return lambda run: all(part(run) for part in parts)
+def _predicate(condition: Any, fields: Fields[R]) -> Predicate[R]:
+    if not isinstance(condition, dict):
+        raise Refusal(400, f"the filter has {json.dumps(condition)} where an object belongs")
+    parts = [_part(key, value, fields) for key, value in condition.items()]
+    return lambda row: all(part(row) for part in parts)
 
 
-def _part(key: str, value: Any, sweep_names: dict[int, str]) -> Predicate:
-    if key in ("$and", "$or", "$nor"):
-        inner = [_predicate(condition, sweep_names) for condition in value]
-        if key == "$and":
-            return lambda run: all(test(run) for test in inner)
-        return lambda run: any(test(run) for test in inner) is (key == "$or")
+def _part(key: str, value: Any, fields: Fields[R]) -> Predicate[R]:
     if key == "$not":
-        test = _predicate(value, sweep_names)
-        return lambda run: not test(run)
+        inner = _predicate(value, fields)
+        return lambda row: not inner(row)
+    if key in ("$and", "$or", "$nor"):
+        return _combined(key, [_predicate(part, fields) for part in _listed(key, value)])
     if key.startswith("$"):
-        raise Refusal(400, f"the filter has an unknown operator {key}")
-    wanted = value if _has_operators(value) else {"$eq": value}
-    return lambda run: all(
-        _compare(name, _value(run, key, sweep_names), operand) for name, operand in wanted.items()
-    )
+        raise _unknown(key)
+    read = fields.reader(key)
+    if fields.is_time(key):
+        # Times are told to whole seconds, so that is how they compare.
+        at_time = _value_test(value, _seconds)
+        return lambda row: at_time(
+            found if (found := read(row)) is MISSING else float(math.floor(found))
+        )
+    test = _value_test(value, lambda operand: operand)
+    return lambda row: test(read(row))
 
 
-def _has_operators(value: Any) -> bool:
-    return isinstance(value, dict) and any(key.startswith("$") for key in value)
+def _combined(name: str, parts: list[Predicate[R]]) -> Predicate[R]:
+    if name == "$and":
+        return lambda row: all(part(row) for part in parts)
+    return lambda row: any(part(row) for part in parts) is (name == "$or")
 
 
-def _value(run: Run, key: str, sweep_names: dict[int, str]) -> Any:
-    if key == "sweep":
-        return sweep_names.get(run.sweep_id or 0)
-    if key in COLUMNS:
-        return COLUMNS[key](run)
-    head, _, rest = key.partition(".")
-    if head == "config":
-        return dig(json.loads(run.config), rest)
-    if head in ("summary_metrics", "summary"):
-        return dig(json.loads(run.summary), rest)
-    return None
+def _value_test(condition: Any, convert: Convert) -> Test:
+    """Return the test of one value: plain equality, or every operator of an object."""
+    if not (isinstance(condition, dict) and any(key.startswith("$") for key in condition)):
+        return _equal(convert(condition))
+    tests = [
+        _operator(name, operand, convert, str(condition.get("$options", "")))
+        for name, operand in condition.items()
+        if name != "$options"
+    ]
+    return lambda value: all(test(value) for test in tests)
 
 
-def dig(document: Any, path: str) -> Any:
-    """Return a value by its dotted path; keys that contain dots are tried whole first."""
-    if not path:
-        return document
-    if not isinstance(document, dict):
-        return None
-    if path in document:
-        return document[path]
-    head, _, rest = path.partition(".")
-    inner = document.get(head)
-    found = dig(inner, rest)
-    if found is None and isinstance(inner, dict) and "value" in inner:
-        return dig(inner["value"], rest)
-    return found
-
-
-def _compare(name: str, value: Any, operand: Any) -> bool:
-    if isinstance(value, dict) and "value" in value:
-        value = value["value"]
-    if name == "$eq":
-        return bool(value == operand or (isinstance(value, list) and operand in value))
-    if name == "$ne":
-        return not _compare("$eq", value, operand)
-    if name in ("$in", "$nin"):
-        return any(_compare("$eq", value, item) for item in operand) is (name == "$in")
-    if name == "$exists":
-        return (value is not None) is bool(operand)
-    if name == "$not":
-        return not all(_compare(inner, value, item) for inner, item in operand.items())
-    if name == "$regex":
-        return value is not None and re.search(operand, str(value)) is not None
+def _operator(name: str, operand: Any, convert: Convert, options: str) -> Test:
     if name in COMPARISONS:
-        return type(value) in (int, float) and COMPARISONS[name](value, operand)
-    raise Refusal(400, f"the filter has an unknown operator {name}")
+        return _comparison(COMPARISONS[name], convert(operand))
+    if name == "$regex":
+        return _regex(operand, options)
+    if name == "$exists":
+        return lambda value: (value is not MISSING) is bool(operand)
+    if name in ("$eq", "$ne"):
+        equal = _equal(convert(operand))
+        return lambda value: equal(value) is (name == "$eq")
+    if name == "$not":
+        inner = _value_test(operand, convert)
+        return lambda value: not inner(value)
+    if name in ("$in", "$nin", "$all"):
+        tests = [_equal(convert(item)) for item in _listed(name, operand)]
+        if name == "$all":
+            return lambda value: all(test(value) for test in tests)
+        return lambda value: any(test(value) for test in tests) is (name == "$in")
+    raise _unknown(name)
 
 
-def sort_runs(runs: Sequence[Run], order: str | None) -> list[Run]:
-    """Sort by `+key` or `-key`; runs without the key, and NaN, go last; ties keep their order."""
-    key = (order or "+created_at").strip()
-    descending = key.startswith("-")
-    name = key.lstrip("+-")
-    keyed = [(_sortable(_value(run, name, {})), run) for run in runs]
-    known = [(value, run) for value, run in keyed if value is not None]
-    known.sort(key=lambda pair: pair[0], reverse=descending)
-    return [run for _, run in known] + [run for value, run in keyed if value is None]
+def _equal(operand: Any) -> Test:
+    """Compare as Mongo does: a list also equals each of its items, null what is not there."""
+
+    def test(value: Any) -> bool:
+        if value is MISSING:
+            return operand is None
+        listed = value if isinstance(value, list) else []
+        return _same(value, operand) or any(_same(item, operand) for item in listed)
+
+    return test
 
 
-def _sortable(value: Any) -> tuple[int, float, str] | None:
-    if isinstance(value, dict):
-        value = value.get("value", next(iter(value.values()), None))
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return None
-    if isinstance(value, int | float):
-        return (0, float(value), "")
-    return (1, 0.0, str(value))
+def _same(value: Any, operand: Any) -> bool:
+    """Compare two values; in Python, but not here, true is 1."""
+    return isinstance(value, bool) is isinstance(operand, bool) and bool(value == operand)
+
+
+def _comparison(compare: Callable[[Any, Any], bool], operand: Any) -> Test:
+    """Order numbers with numbers and text with text; what is of another kind does not match."""
+    kind = str if isinstance(operand, str) else (int, float)
+
+    def test(value: Any) -> bool:
+        items = value if isinstance(value, list) else [value]
+        return any(
+            isinstance(item, kind) and not isinstance(item, bool) and compare(item, operand)
+            for item in items
+        )
+
+    if isinstance(operand, bool) or not isinstance(operand, str | int | float):
+        raise Refusal(400, f"the filter compares with {json.dumps(operand)}, which has no order")
+    return test
+
+
+def _regex(operand: Any, options: str) -> Test:
+    try:
+        pattern = re.compile(str(operand), re.IGNORECASE if "i" in options else 0)
+    except re.error as error:
+        raise Refusal(400, f"the filter's $regex {operand!r} is wrong: {error}") from error
+
+    def test(value: Any) -> bool:
+        items = value if isinstance(value, list) else [value]
+        return any(item not in (MISSING, None) and pattern.search(str(item)) for item in items)
+
+    return test
+
+
+def _seconds(operand: Any) -> Any:
+    """Return a time of ISO 8601, in UTC if it names no zone, as seconds since the epoch."""
+    if not isinstance(operand, str):
+        return operand
+    try:
+        moment = datetime.fromisoformat(operand)
+    except ValueError as error:
+        raise Refusal(400, f"the filter's time {operand!r} is not ISO 8601") from error
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _listed(name: str, operand: Any) -> list[Any]:
+    if not isinstance(operand, list):
+        raise Refusal(400, f"the filter's {name} needs a list")
+    return operand
+
+
+def _unknown(name: str) -> Refusal:
+    return Refusal(400, f"the filter has an unknown operator {name}")

@@ -68,8 +68,12 @@ def last_lines(db: Connection, run_id: int, stream: Stream, limit: int) -> list[
 
 
 def read_rows(db: Connection, run_id: int, stream: Stream = "history") -> list[dict[str, Any]]:
-    """Return lines as mappings; NaN and infinities come as floats, broken lines are left out."""
-    return [row for _, text in read_lines(db, run_id, stream) if (row := parse_row(text))]
+    """Return lines as mappings; nested values under dotted keys, as W&B has them.
+
+    NaN and infinities come as floats, broken lines are left out.
+    """
+    lines = read_lines(db, run_id, stream)
+    return [flatten(row) for _, text in lines if (row := parse_row(text))]
 
 
 def parse_row(text: str) -> dict[str, Any] | None:
@@ -79,6 +83,19 @@ def parse_row(text: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     return row if isinstance(row, dict) else None
+
+
+def flatten(row: dict[str, Any]) -> dict[str, Any]:
+    """Bring nested values to the top (`{"val": {"loss": 1}}` is `val.loss`), media as they are."""
+    if not any(isinstance(value, dict) for value in row.values()):
+        return row
+    flat: dict[str, Any] = {}
+    for key, value in row.items():
+        if isinstance(value, dict) and value and "_type" not in value:
+            flat.update({f"{key}.{inner}": part for inner, part in flatten(value).items()})
+        else:
+            flat[key] = value
+    return flat
 
 
 def steps_between(

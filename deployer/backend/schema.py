@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sqlite3
 from collections.abc import Mapping
 from concurrent.futures.process import BrokenProcessPool
@@ -114,7 +115,7 @@ class GraphQL:
             document = parse(text)
         except GraphQLError as error:
             return (error,)
-        return tuple(validate(self._schema, document)) or document
+        return tuple(_as_wandb_says(e) for e in validate(self._schema, document)) or document
 
     def answer(self, request: Request, body: Mapping[str, Any]) -> Reply:
         """Return HTTP status and JSON body; 400 for what the schema does not know."""
@@ -131,6 +132,15 @@ class GraphQL:
         if not result.errors:
             return 200, {"data": result.data}
         return _failure(result.errors[0])
+
+
+def _as_wandb_says(error: GraphQLError) -> GraphQLError:
+    """Quote names with ", as W&B's server does: its clients look for these very sentences."""
+    message = re.sub(r"'([$\w!\[\].]+)'", r'"\1"', error.message)
+    message = re.sub(
+        r'(Unknown argument ".+?" on field ")(\w+)\.(\w+)"', r'\1\3" of type "\2"', message
+    )
+    return GraphQLError(message)
 
 
 def _failure(error: GraphQLError) -> Reply:

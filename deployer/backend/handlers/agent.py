@@ -10,15 +10,15 @@ from ariadne import MutationType, ObjectType
 from deployer.backend.accounts import Caller, check_newest
 from deployer.backend.agents import Agent, agent_by_id
 from deployer.backend.dispatch import heartbeat
-from deployer.backend.filters import sort_runs
+from deployer.backend.handlers.project import fields_of_runs
 from deployer.backend.handlers.wire import (
     Info,
-    connection,
     decode_id,
     encode_id,
     iso_time,
     transaction,
 )
+from deployer.backend.ordering import ordered_connection, parse_order
 from deployer.backend.projects import project_by_id
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.runs import Run, list_runs
@@ -91,7 +91,9 @@ def resolve_runs(
     **_: Any,
 ) -> dict[str, Any]:
     with transaction(info) as db:
-        return connection(sort_runs(_runs(db, row), order), after, first)
+        project = project_by_id(db, sweep_by_id(db, row.sweep_id).project_id)
+        wanted = parse_order(order, fields_of_runs(db, project))
+        return ordered_connection(_runs(db, row), wanted, after, first)
 
 
 def _runs(db: Connection, row: Agent) -> list[Run]:

@@ -6,15 +6,17 @@ from typing import Any
 
 from ariadne import MutationType, ObjectType, QueryType
 
-from deployer.backend.accounts import User
-from deployer.backend.filters import parse_filter, sort_runs
+from deployer.backend.accounts import User, list_users
+from deployer.backend.fields import SWEEP_FIELDS, Fields, run_fields
+from deployer.backend.filters import parse_filter
+from deployer.backend.handlers.viewer import entity_of
 from deployer.backend.handlers.wire import (
     Info,
-    connection,
     encode_id,
     iso_time,
     transaction,
 )
+from deployer.backend.ordering import by_row, ordered_connection, parse_order
 from deployer.backend.projects import Project, ensure_project, find_project, list_projects
 from deployer.backend.refusal import not_found
 from deployer.backend.runs import Run, find_run, list_runs
@@ -45,7 +47,8 @@ def resolve_projects(
     first: int | None = None,
 ) -> dict[str, Any]:
     with transaction(info) as db:
-        return connection(list_projects(db, info.context.caller, entity_name), after, first)
+        found = list_projects(db, info.context.caller, entity_name)
+    return ordered_connection(found, by_row(descending=True), after, first)
 
 
 @mutation.field("upsertModel")
@@ -74,8 +77,8 @@ def resolve_entity_name(row: Project, _: Info) -> str:
 
 
 @project.field("entity")
-def resolve_entity(row: Project, _: Info) -> dict[str, Any]:
-    return {"id": encode_id("Entity", row.user_id), "name": row.entity, "is_team": False}
+def resolve_entity(_: Project, info: Info) -> dict[str, Any]:
+    return entity_of(info.context.caller.user)
 
 
 @project.field("createdAt")
@@ -100,6 +103,11 @@ def resolve_user(row: Project, info: Info) -> User | None:
         return select_one(db, User, "users WHERE id = ?", row.user_id)
 
 
+@project.field("allViews")
+def resolve_views(_: Project, __: Info, **___: Any) -> dict[str, Any]:
+    return {"edges": [], "page_info": {"has_next_page": False, "end_cursor": None}}
+
+
 @project.field("totalSweeps")
 def resolve_total_sweeps(row: Project, info: Info) -> int:
     with transaction(info) as db:
@@ -112,10 +120,12 @@ def resolve_sweeps(
     info: Info,
     after: str | None = None,
     first: int | None = None,
-    filters: str | None = None,  # noqa: ARG001 - W&B's client always sends it, and filters itself
+    filters: str | None = None,
 ) -> dict[str, Any]:
+    passes = parse_filter(filters, SWEEP_FIELDS)
     with transaction(info) as db:
-        return connection(list_sweeps(db, row), after, first)
+        found = [sweep for sweep in list_sweeps(db, row) if passes(sweep)]
+    return ordered_connection(found, by_row(descending=True), after, first)
 
 
 @project.field("sweep")
@@ -126,7 +136,9 @@ def resolve_sweep(row: Project, info: Info, sweep_name: str) -> Sweep | None:
 
 @project.field("run")
 @project.field("bucket")
-def resolve_run(row: Project, info: Info, name: str, missing_ok: bool | None = None) -> Run | None:
+def resolve_run(
+    row: Project, info: Info, name: str, missing_ok: bool | None = None, **_: Any
+) -> Run | None:
     with transaction(info) as db:
         run = find_run(db, row, name)
     if run is None and missing_ok is False:
@@ -151,11 +163,19 @@ def resolve_runs(
     order: str | None = None,
 ) -> dict[str, Any]:
     with transaction(info) as db:
-        return connection(sort_runs(filter_runs(db, row, filters), order), after, first)
+        found = filter_runs(db, row, filters)
+        return ordered_connection(found, parse_order(order, fields_of_runs(db, row)), after, first)
 
 
 def filter_runs(db: Connection, row: Project, filters: str | None) -> list[Run]:
     """Return a project's runs that pass a filter, oldest first."""
-    names = {sweep.id: sweep.name for sweep in list_sweeps(db, row)}
-    test = parse_filter(filters, names)
-    return [run for run in list_runs(db, "project_id = ? ORDER BY id", row.id) if test(run)]
+    passes = parse_filter(filters, fields_of_runs(db, row))
+    return [run for run in list_runs(db, "project_id = ? ORDER BY id", row.id) if passes(run)]
+
+
+def fields_of_runs(db: Connection, row: Project) -> Fields[Run]:
+    """Return what filters and orders may name of a project's runs."""
+    return run_fields(
+        {sweep.id: sweep.name for sweep in list_sweeps(db, row)},
+        {user.id: user.name for user in list_users(db)},
+    )

@@ -8,7 +8,7 @@ from ariadne import ObjectType
 
 from deployer.backend.accounts import User
 from deployer.backend.handlers.wire import Info, encode_id, iso_time, transaction
-from deployer.backend.lines import count_lines, last_lines
+from deployer.backend.lines import count_lines, last_lines, parse_row
 from deployer.backend.projects import Project, project_by_id
 from deployer.backend.runs import Run, change_run
 from deployer.backend.store import select_one
@@ -129,4 +129,5 @@ def resolve_events_tail(row: Run, info: Info) -> str:
 def resolve_system_metrics(row: Run, info: Info) -> str:
     with transaction(info) as db:
         tail = last_lines(db, row.id, "events", 1)
-    return tail[0][1] if tail else "{}"
+    newest = (parse_row(tail[0][1]) if tail else None) or {}
+    return json.dumps({key: value for key, value in newest.items() if not key.startswith("_")})

@@ -45,6 +45,8 @@ PLAIN_COLUMNS = {
     "summary_metrics": "summary",
 }
 
+NO_BRANCH = "start a new run"  # what to do instead
+
 
 @mutation.field("upsertBucket")
 def resolve_upsert_bucket(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
@@ -64,6 +66,8 @@ def _initialised(info: Info, db: Connection, input: dict[str, Any]) -> tuple[Run
     project = ensure_project(db, request.caller, *wanted, backend.now())
     name = input.get("name") or secrets.token_hex(4)
     found = find_run(db, project, name)
+    if found is None and _is_fork(input):
+        raise Refusal(400, f"this server cannot fork runs ({NO_BRANCH}, without fork_from)")
     if found is None and request.caller.sweep_id is not None:
         raise Refusal(403, "an agent's key cannot start runs of its own")
     row = found or create_run(db, request.caller, project, name, backend.now())
@@ -73,6 +77,12 @@ def _initialised(info: Info, db: Connection, input: dict[str, Any]) -> tuple[Run
     if input.get("state"):
         return change_run(db, row, state=input["state"]), found is None
     return _started(backend, db, row, input), found is None
+
+
+def _is_fork(input: dict[str, Any]) -> bool:
+    """Tell whether `wandb.init` has `fork_from`, which it notes in the run's configuration."""
+    config = json.loads(input.get("config") or "{}")
+    return "branch_point" in config.get("_wandb", {}).get("value", {})
 
 
 def _joined(db: Connection, project: Project, row: Run, sweep_name: str) -> Run:
@@ -150,6 +160,11 @@ def resolve_update_run_state(_: Any, info: Info, input: dict[str, Any]) -> dict[
         else:
             end_run(backend, db, row, Outcome(input["state"], "stopped"))
     return {"success": True}
+
+
+@mutation.field("rewindRun")
+def resolve_rewind_run(_: Any, __: Info, **___: Any) -> dict[str, Any]:
+    raise Refusal(400, f"this server cannot rewind runs ({NO_BRANCH}, without resume_from)")
 
 
 @mutation.field("deleteRun")

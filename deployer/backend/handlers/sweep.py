@@ -9,15 +9,16 @@ from ariadne import MutationType, ObjectType
 from deployer.backend.accounts import check_newest
 from deployer.backend.agents import Agent, create_agent, find_agent, list_agents
 from deployer.backend.dispatch import succeed_predecessors
-from deployer.backend.filters import parse_filter, sort_runs
+from deployer.backend.filters import parse_filter
+from deployer.backend.handlers.project import fields_of_runs
 from deployer.backend.handlers.wire import (
     Info,
-    connection,
     decode_id,
     encode_id,
     iso_time,
     transaction,
 )
+from deployer.backend.ordering import by_row, ordered_connection, parse_order
 from deployer.backend.projects import (
     Project,
     ensure_project,
@@ -178,8 +179,10 @@ def resolve_runs(
     order: str | None = None,
 ) -> dict[str, Any]:
     with transaction(info) as db:
-        runs = [run for run in _runs(db, row) if parse_filter(filters, {row.id: row.name})(run)]
-    return connection(sort_runs(runs, order), after, first, default_page=None)
+        fields = fields_of_runs(db, project_by_id(db, row.project_id))
+        passes = parse_filter(filters, fields)
+        found = [run for run in _runs(db, row) if passes(run)]
+    return ordered_connection(found, parse_order(order, fields), after, first, default_page=None)
 
 
 @sweep.field("agents")
@@ -187,7 +190,7 @@ def resolve_agents(
     row: Sweep, info: Info, after: str | None = None, first: int | None = None
 ) -> dict[str, Any]:
     with transaction(info) as db:
-        return connection(list_agents(db, row), after, first, default_page=None)
+        return ordered_connection(list_agents(db, row), by_row(), after, first, default_page=None)
 
 
 @sweep.field("agent")

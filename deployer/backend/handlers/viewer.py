@@ -29,6 +29,14 @@ def resolve_viewer(_: Any, info: Info) -> User:
     return info.context.caller.user
 
 
+@query.field("users")
+def resolve_users(_: Any, info: Info, query: str | None = None) -> dict[str, Any]:
+    """Find the caller by the beginning or the end of their name; nobody sees the others."""
+    row = info.context.caller.user
+    found = row.name.startswith(query or "") or row.name.endswith(query or "")
+    return {"edges": [{"node": row}] if found else []}
+
+
 @user.field("id")
 def resolve_user_id(row: User, _: Info) -> str:
     return encode_id("User", row.id)
@@ -67,10 +75,28 @@ def resolve_api_keys(_: User, __: Info) -> dict[str, Any]:
 
 @query.field("entity")
 def resolve_entity(_: Any, info: Info, name: str) -> dict[str, Any] | None:
-    caller = info.context.caller
-    if name != caller.user.name:
-        return None
-    return {"id": encode_id("Entity", caller.user.id), "name": name, "is_team": False}
+    row = info.context.caller.user
+    return entity_of(row) if name == row.name else None
+
+
+def entity_of(row: User) -> dict[str, Any]:
+    """Return a user's own entity, as W&B describes one that is no team."""
+    member = {"id": encode_id("User", row.id), "username": row.name, "name": row.name}
+    return {
+        "id": encode_id("Entity", row.id),
+        "name": row.name,
+        "available": False,
+        "read_only": False,
+        "read_only_admin": False,
+        "is_team": False,
+        "entity_type": "PERSONAL",
+        "private_only": True,
+        "storage_bytes": 0,
+        "code_saving_enabled": True,
+        "default_access": "PRIVATE",
+        "is_paid": False,
+        "members": [{**member, "admin": False, "pending": False, "account_type": "MEMBER"}],
+    }
 
 
 @query.field("serverInfo")
