@@ -1,0 +1,322 @@
+"""Artifacts, request by request: versions, aliases, what is kept once, and who may what."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from typing import Any
+
+import pytest
+import requests  # noqa: TID251 - a test is a client of its own
+
+from deployer.backend.daemon import add_user
+from tests.backend.artifact_client import ArtifactClient, manifest_text, md5_of, put
+from tests.backend.client import Client, grid
+from tests.conftest import ServedBackend
+
+ALIASES = "mutation A($input: {kind}AliasesInput!) {{ {verb}Aliases(input: $input) {{ success }} }}"
+DELETE = (
+    "mutation DeleteArtifact($input: DeleteArtifactInput!)"
+    " { deleteArtifact(input: $input) { artifact { id } } }"
+)
+UPDATE = (
+    "mutation UpdateArtifact($input: UpdateArtifactInput!)"
+    " { updateArtifact(input: $input) { artifact { id } } }"
+)
+USE = (
+    "mutation UseArtifact($input: UseArtifactInput!)"
+    " { useArtifact(input: $input) { artifact { id digest } } }"
+)
+RUN_ARTIFACTS = (
+    "query R($project: String!, $run: String!) { project(name: $project) { run(name: $run) {"
+    " out: outputArtifacts { edges { node { versionIndex } } totalCount }"
+    " in: inputArtifacts { edges { node { versionIndex } } totalCount } } } }"
+)
+
+
+@pytest.fixture
+def client(backend: ServedBackend, request: pytest.FixtureRequest) -> Client:
+    client = Client.of(backend, request.node.name.replace("[", "-").replace("]", ""))
+    client.init_run("r")
+    return client
+
+
+@pytest.fixture
+def log(client: Client) -> ArtifactClient:
+    return ArtifactClient(client)
+
+
+def aliases_of(log: ArtifactClient, name: str) -> list[str]:
+    found = log.find(name)
+    assert found is not None
+    return sorted(part["alias"] for part in found["aliases"])
+
+
+def change_aliases(log: ArtifactClient, verb: str, artifact_id: str, *aliases: str) -> Any:
+    place = {"entityName": log.client.entity, "projectName": log.client.project}
+    parts = [{**place, "artifactCollectionName": "ds", "alias": alias} for alias in aliases]
+    text = ALIASES.format(kind=verb.title(), verb=verb)
+    return log.client.post(text, input={"artifactID": artifact_id, "aliases": parts})
+
+
+def test_a_version_reads_back_as_it_was_logged(log: ArtifactClient) -> None:
+    files = {"a.txt": b"alpha", "inner/b.bin": secrets.token_bytes(70_000), "empty": b""}
+    log.log("ds", files, "best", metadata='{"rows": 3}', description="D")
+    found = log.find("ds:v0")
+    assert found is not None
+    artifact = found["artifact"]
+    assert (artifact["state"], artifact["size"], artifact["fileCount"]) == ("COMMITTED", 70005, 3)
+    assert (artifact["metadata"], artifact["description"]) == ('{"rows": 3}', "D")
+    assert artifact["createdBy"] == {"__typename": "Run", "name": "r"}
+    assert artifact["artifactType"] == {"name": "dataset"}
+    assert aliases_of(log, "ds:latest") == ["best", "latest"]
+    assert log.read("ds:best") == files
+    assert requests.get(artifact["currentManifest"]["file"]["directUrl"], timeout=5).content == (
+        manifest_text(files, {})
+    )
+
+
+def test_the_same_content_is_the_same_version(log: ArtifactClient) -> None:
+    first = log.log("ds", {"a": b"1"}, "one")
+    second = log.log("ds", {"a": b"2"})
+    assert log.log("ds", {"a": b"1"}, "again") == first
+    assert log.versions("ds")["artifacts"]["totalCount"] == 2
+    assert aliases_of(log, "ds:v0") == ["again", "one"]
+    assert aliases_of(log, "ds:v1") == ["latest"]
+    assert log.log("other", {"a": b"1"}) not in (first, second)
+
+
+def test_a_request_whose_answer_was_lost_begins_nothing_twice(log: ArtifactClient) -> None:
+    first = log.create("ds", "digest", clientID="mine")
+    assert log.create("ds", "digest", clientID="mine") == first
+    log.send_manifest(first["id"], {})
+    assert [log.commit(first["id"]).status_code for _ in range(2)] == [200, 200]
+    assert log.create("ds", "digest", clientID="mine")["state"] == "COMMITTED"
+    assert log.versions("ds")["artifacts"]["totalCount"] == 1
+
+
+def test_bytes_that_the_server_has_are_not_sent_again(log: ArtifactClient) -> None:
+    content = secrets.token_bytes(3000)
+    log.log("ds", {"a": content})
+    other = log.create("other", "digest")
+    assert log.promise(other["id"], {"b": content, "c": content}) == [None, None]
+    log.send_manifest(other["id"], {"b": content, "c": content})
+    assert log.commit(other["id"]).status_code == 200
+    assert log.read("other:latest") == {"b": content, "c": content}
+
+
+def test_nothing_is_committed_until_all_of_it_is_there(log: ArtifactClient) -> None:
+    content = secrets.token_bytes(100)
+    made = log.create("ds", "digest")
+    assert "its manifest was not sent" in log.commit(made["id"]).text
+    (url,) = log.promise(made["id"], {"a": content})
+    log.send_manifest(made["id"], {"a": content})
+    refused = log.commit(made["id"])
+    assert (refused.status_code, "1 files were not sent: a" in refused.text) == (400, True)
+    assert url is not None
+    damaged = requests.put(url, data=content[:-1], timeout=5)
+    assert (damaged.status_code, "was received damaged" in damaged.text) == (400, True)
+    assert log.commit(made["id"]).status_code == 400
+    assert log.find("ds:latest") is None
+    put(url, content)
+    assert log.commit(made["id"]).status_code == 200
+    assert (
+        "cannot change"
+        in log.client.post(
+            "mutation F($input: CreateArtifactFilesInput!) { createArtifactFiles(input: $input)"
+            " { files { edges { node { uploadUrl } } } } }",
+            input={
+                "artifactFiles": [{"artifactID": made["id"], "name": "b", "md5": md5_of(b"")}],
+                "storageLayout": "V2",
+            },
+        ).text
+    )
+
+
+def test_references_are_listed_and_kept_elsewhere(log: ArtifactClient) -> None:
+    made = log.create("ds", "digest")
+    log.send_manifest(made["id"], {}, far="s3://bucket/key")
+    assert log.commit(made["id"]).status_code == 200
+    found = log.find("ds:v0")
+    assert found is not None
+    node = found["files"]["edges"][0]["node"]
+    assert (node["displayName"], node["directUrl"], node["md5"]) == ("far", "s3://bucket/key", None)
+    assert found["artifact"]["size"] == 7
+
+
+def test_an_incremental_version_adds_to_its_base(log: ArtifactClient) -> None:
+    base = log.log("ds", {"a": b"1", "b": b"2"})
+    made = log.create("ds", "digest")
+    assert made["artifactSequence"]["latestArtifact"]["id"] == base
+    (url,) = log.promise(made["id"], {"b": b"3"})
+    put(str(url), b"3")
+    manifest = manifest_text({"b": b"3"}, {})
+    begin = (
+        "mutation U($id: ID!, $digest: String, $base: ID) { updateArtifactManifest(input:"
+        " {artifactManifestID: $id, digest: $digest, baseArtifactID: $base})"
+        " { artifactManifest { file { uploadUrl } } } }"
+    )
+    log.manifest_url(made["id"], manifest, "INCREMENTAL")
+    number = base64.b64decode(made["id"]).decode().partition(":")[2]
+    manifest_id = base64.b64encode(f"ArtifactManifest:{number}".encode()).decode()
+    reply = log.client.ask(begin, id=manifest_id, digest=md5_of(manifest), base=base)
+    put(reply["updateArtifactManifest"]["artifactManifest"]["file"]["uploadUrl"], manifest)
+    assert log.commit(made["id"]).status_code == 200
+    assert log.read("ds:latest") == {"a": b"1", "b": b"3"}
+
+
+def test_aliases_move_and_go(log: ArtifactClient) -> None:
+    first, second = log.log("ds", {"a": b"1"}, "x"), log.log("ds", {"a": b"2"})
+    assert change_aliases(log, "add", second, "x", "y").status_code == 200
+    assert aliases_of(log, "ds:v1") == ["latest", "x", "y"]
+    assert change_aliases(log, "delete", second, "y").status_code == 200
+    assert (aliases_of(log, "ds:v0"), log.find("ds:y")) == ([], None)
+    for bad in ("v7", "a/b", "a:b", "", ".."):
+        refused = change_aliases(log, "add", first, bad)
+        assert (refused.status_code, "invalid artifact alias" in refused.text) == (400, True)
+
+
+def test_versions_are_deleted_and_their_numbers_never_given_again(log: ArtifactClient) -> None:
+    log.log("ds", {"a": b"1"})
+    last = log.log("ds", {"a": b"2"}, "best")
+    refused = log.client.post(DELETE, input={"artifactID": last})
+    assert (refused.status_code, "artifact has aliases" in refused.text) == (400, True)
+    log.client.ask(DELETE, input={"artifactID": last, "deleteAliases": True})
+    assert (log.find("ds:v1"), log.find("ds:best")) == (None, None)
+    assert aliases_of(log, "ds:v0") == ["latest"]
+    log.log("ds", {"a": b"3"})
+    assert [edge["version"] for edge in log.versions("ds")["artifacts"]["edges"]] == ["v2", "v0"]
+
+
+def test_versions_come_in_pages_newest_first(log: ArtifactClient) -> None:
+    for number in range(5):
+        log.log("ds", {"a": str(number).encode()})
+    seen, cursor = [], None
+    while True:
+        page = log.versions("ds", first=2, after=cursor)["artifacts"]
+        seen += [edge["version"] for edge in page["edges"]]
+        cursor = page["pageInfo"]["endCursor"]
+        if not page["pageInfo"]["hasNextPage"]:
+            break
+    assert (seen, page["totalCount"]) == (["v4", "v3", "v2", "v1", "v0"], 5)
+
+
+def test_runs_know_what_they_made_and_used(log: ArtifactClient) -> None:
+    client = log.client
+    first = log.log("ds", {"a": b"1"})
+    client.init_run("user")
+    place = {"entityName": client.entity, "projectName": client.project, "runName": "user"}
+    for _ in range(2):
+        assert client.ask(USE, input={**place, "artifactID": first})["useArtifact"]
+    found = log.find("ds:v0")
+    assert found is not None
+    assert found["artifact"]["usedBy"]["edges"] == [{"node": {"name": "user"}}]
+    maker, user = (client.ask(RUN_ARTIFACTS, run=name)["project"]["run"] for name in ("r", "user"))
+    nodes = [{"node": {"versionIndex": 0}}]
+    assert (maker["out"], maker["in"]["totalCount"]) == ({"edges": nodes, "totalCount": 1}, 0)
+    assert (user["in"], user["out"]["totalCount"]) == ({"edges": nodes, "totalCount": 1}, 0)
+
+
+def test_a_deleted_run_leaves_its_artifacts_unless_they_are_to_go(log: ArtifactClient) -> None:
+    delete = (
+        "mutation D($id: ID!, $all: Boolean)"
+        " { deleteRun(input: {id: $id, deleteArtifacts: $all}) { success } }"
+    )
+    client = log.client
+    log.log("ds", {"a": b"1"})
+    client.ask(delete, id=client.run("r")["id"])
+    found = log.find("ds:v0")
+    assert found is not None
+    assert found["artifact"]["createdBy"] == {"__typename": "User"}
+    client.init_run("r")
+    log.log("ds", {"a": b"2"})
+    client.ask(delete, id=client.run("r")["id"], all=True)
+    assert (log.find("ds:v1"), aliases_of(log, "ds:v0")) == (None, ["latest"])
+
+
+def test_names_that_lead_out_of_a_folder_are_refused(log: ArtifactClient) -> None:
+    for bad in ("../up", "/root", "a/../../b", "", "a\\b"):
+        made = log.create("ds", f"digest of {bad}")
+        with pytest.raises(AssertionError, match="invalid file name"):
+            log.promise(made["id"], {bad: b""})
+        log.send_manifest(made["id"], {bad: b""})
+        assert "invalid file name" in log.commit(made["id"]).text
+    for bad in ("a/b", "a:b", "..", "x" * 129, "a\nb"):
+        with pytest.raises(AssertionError, match="invalid artifact name"):
+            log.create(bad, "digest")
+
+
+def test_what_is_not_there_is_refused_in_words(log: ArtifactClient) -> None:
+    first = log.log("ds", {"a": b"1"})
+    with pytest.raises(AssertionError, match="already exists with type dataset"):
+        log.create("ds", "digest", artifactTypeName="model")
+    with pytest.raises(AssertionError, match="this server has no TTL"):
+        log.create("ds", "digest", ttlDurationSeconds=60)
+    with pytest.raises(AssertionError, match="this server has no TTL"):
+        log.client.ask(UPDATE, input={"artifactID": first, "ttlDurationSeconds": 60})
+    with pytest.raises(AssertionError, match="several runs write together"):
+        log.create("ds", "digest", distributedID="together")
+    link = "mutation L($input: LinkArtifactInput!) { linkArtifact(input: $input) { versionIndex } }"
+    with pytest.raises(AssertionError, match="this server has no registry"):
+        log.client.ask(link, input={"artifactID": first, "artifactPortfolioName": "p"})
+
+
+def test_another_user_learns_nothing_from_a_digest(
+    backend: ServedBackend, log: ArtifactClient
+) -> None:
+    content = secrets.token_bytes(500)
+    mine = log.log("ds", {"a": content})
+    name, key = f"eve-{secrets.token_hex(4)}", secrets.token_hex(20)
+    add_user(backend.data, name, key)
+    eve = Client(backend.url, key, name, log.client.project)
+    eve.init_run("r")
+    made = ArtifactClient(eve).create("ds", "digest")
+    (url,) = ArtifactClient(eve).promise(made["id"], {"a": content})
+    assert url is not None
+    ArtifactClient(eve).send_manifest(made["id"], {"a": content})
+    assert "1 files were not sent" in ArtifactClient(eve).commit(made["id"]).text
+    for text in ("query Q($id: ID!) { artifact(id: $id) { digest } }",):
+        assert eve.post(text, id=mine).status_code == 404
+    for text in (UPDATE, DELETE):
+        assert eve.post(text, input={"artifactID": mine}).status_code == 404
+
+
+def test_an_agent_s_key_logs_to_its_own_run_alone(client: Client, log: ArtifactClient) -> None:
+    others = log.log("ds", {"a": b"1"})
+    sweep = client.create_sweep(grid(x=[1]))
+    key = client.ask(
+        "mutation K($path: String!) { deployerCreateAgentKey("
+        'input: {sweepPath: $path, agentName: "a"}) { key } }',
+        path=f"{client.entity}/{client.project}/{sweep}",
+    )["deployerCreateAgentKey"]["key"]
+    agent = Client(client.url, key, client.entity, client.project)
+    run = agent.heartbeat(agent.create_agent(sweep))[0]["run_id"]
+    agent.init_run(run)
+    ArtifactClient(agent, run).log("model", {"w": b"weights"}, "best")
+    assert log.read("model:best") == {"w": b"weights"}
+    with pytest.raises(AssertionError, match="belongs to another agent"):
+        ArtifactClient(agent, "r").create("model", "digest")
+    assert agent.post(DELETE, input={"artifactID": others}).status_code == 403
+    assert change_aliases(ArtifactClient(agent), "add", others, "z").status_code == 403
+    collection = log.versions("ds")["id"]
+    drop = (
+        "mutation D($id: ID!) { deleteArtifactSequence(input: {artifactSequenceID: $id})"
+        " { artifactCollection { __typename state } } }"
+    )
+    assert agent.post(drop, id=collection).status_code == 403
+    gone = client.ask(drop, id=collection)["deleteArtifactSequence"]["artifactCollection"]
+    assert gone == {"__typename": "ArtifactSequence", "state": "DELETED"}
+    assert log.find("ds:latest") is None
+
+
+def test_a_single_file_is_fetched_by_its_digest_with_a_key(log: ArtifactClient) -> None:
+    content = secrets.token_bytes(50)
+    log.log("ds", {"in/a.bin": content})
+    client = log.client
+    digest = base64.b64decode(md5_of(content)).hex()
+    place = f"{client.url}/artifactsV2/default/{client.entity}/{client.project}/ds"
+    for url in (f"{place}/birth/{digest}/a.bin", f"{place}/{digest}/a.bin"):
+        assert requests.get(url, auth=("api", client.key), timeout=5).content == content
+        assert requests.get(url, timeout=5).status_code == 401
+    unknown = requests.get(f"{place}/{'0' * 32}/a.bin", auth=("api", client.key), timeout=5)
+    assert unknown.status_code == 404
