@@ -1,0 +1,246 @@
+"""Files of runs: signed addresses, what has come whole, what is refused, what is deleted."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import secrets
+import socket
+import time
+from http.client import HTTPResponse
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import requests  # noqa: TID251 - a test is a client of its own
+
+from deployer.backend.blobs import NoSpace, delete_unreferenced, keep
+from deployer.backend.files import delete_file, file_by_id, promise_file, set_content
+from deployer.backend.projects import ensure_project
+from deployer.backend.refusal import Refusal
+from deployer.backend.runs import create_run
+from deployer.backend.signing import SECONDS, Signer, Target, load_signer
+from tests.backend.bench import Bench
+from tests.backend.client import Client
+from tests.conftest import ServedBackend
+
+CREATE = (
+    "mutation C($entity: String!, $project: String!, $files: [String!]!)"
+    '{ createRunFiles(input: {entityName: $entity, projectName: $project, runName: "r",'
+    " files: $files}) { runID uploadHeaders files { name uploadUrl } } }"
+)
+LIST = (
+    "query F($project: String!, $first: Int, $after: String, $names: [String], $pattern: String)"
+    '{ project(name: $project) { run(name: "r") { fileCount files(first: $first, after: $after,'
+    " names: $names, pattern: $pattern) { pageInfo { hasNextPage endCursor } totalCount"
+    " edges { cursor node { id name url directUrl sizeBytes md5 mimetype } } } } } }"
+)
+DELETE = "mutation D($files: [ID!]!) { deleteFiles(input: {files: $files}) { success } }"
+
+
+@pytest.fixture
+def client(backend: ServedBackend, request: pytest.FixtureRequest) -> Client:
+    client = Client.of(backend, request.node.name)
+    client.init_run("r")
+    return client
+
+
+def promise(client: Client, *names: str) -> list[str]:
+    reply = client.ask(CREATE, entity=client.entity, files=list(names))["createRunFiles"]
+    return [file["uploadUrl"] for file in reply["files"]]
+
+
+def send(client: Client, **contents: bytes) -> None:
+    for url, content in zip(promise(client, *contents), contents.values(), strict=True):
+        assert requests.put(url, data=content, timeout=5).status_code == 200
+
+
+def listed(client: Client, **asked: object) -> list[str]:
+    files = client.ask(LIST, **asked)["project"]["run"]["files"]
+    return [edge["node"]["name"] for edge in files["edges"]]
+
+
+def test_files_round_trip_with_and_without_a_key(client: Client) -> None:
+    content = b"\x00\x01bytes" * 1000
+    url, _ = promise(client, "media/a b#c%.png", "never.txt")
+    assert client.key not in url
+    assert requests.put(url, data=content, timeout=5).status_code == 200
+    run = client.ask(LIST)["project"]["run"]
+    assert run["fileCount"] == 1
+    (file,) = (edge["node"] for edge in run["files"]["edges"])
+    assert (file["name"], file["sizeBytes"]) == ("media/a b#c%.png", len(content))
+    assert file["md5"] == base64.b64encode(hashlib.md5(content).digest()).decode()
+    assert client.key not in file["directUrl"]
+    assert requests.get(file["directUrl"], timeout=5).content == content
+    assert requests.get(file["url"], timeout=5).status_code == 401
+    reply = requests.get(file["url"], auth=("api", client.key), timeout=5)
+    assert reply.content == content
+    part = requests.get(file["directUrl"], headers={"Range": "bytes=2-6"}, timeout=5)
+    assert (part.status_code, part.content) == (206, b"bytes")
+    client.ask(DELETE, files=[file["id"]])
+    assert listed(client) == []
+    for address in (file["directUrl"], file["url"]):
+        assert requests.get(address, auth=("api", client.key), timeout=5).status_code == 404
+
+
+def test_what_a_user_stored_is_saved_and_never_shown(client: Client) -> None:
+    send(client, **{"page.html": b"<script>steal()</script>"})
+    node = client.ask(LIST)["project"]["run"]["files"]["edges"][0]["node"]
+    headers = requests.get(node["directUrl"], timeout=5).headers
+    assert headers["Content-Disposition"].startswith("attachment")
+    assert headers["Content-Security-Policy"].startswith("sandbox")
+    assert headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_files_are_listed_in_pages_by_name_and_by_pattern(client: Client) -> None:
+    send(client, **dict.fromkeys(("b.json", "a_1.txt", "ab1.txt", "c[1].txt", "d.json"), b"x"))
+    seen, cursor = [], None
+    while True:
+        page = client.ask(LIST, first=2, after=cursor)["project"]["run"]["files"]
+        seen += [edge["node"]["name"] for edge in page["edges"]]
+        cursor = page["edges"][-1]["cursor"]
+        if not page["pageInfo"]["hasNextPage"]:
+            break
+    assert seen == ["a_1.txt", "ab1.txt", "b.json", "c[1].txt", "d.json"]
+    assert listed(client, pattern="%.json") == ["b.json", "d.json"]
+    assert listed(client, pattern="a_1.txt") == ["a_1.txt", "ab1.txt"]
+    assert listed(client, pattern="c[1]%") == ["c[1].txt"]
+    assert listed(client, names=["d.json", "nothing"]) == ["d.json"]
+
+
+def test_a_file_that_is_sent_again_has_the_newer_bytes(client: Client) -> None:
+    for content in (b"first", b"the second"):
+        send(client, **{"late.txt": content})
+    node = client.ask(LIST)["project"]["run"]["files"]["edges"][0]["node"]
+    assert (node["sizeBytes"], requests.get(node["directUrl"], timeout=5).content) == (
+        10,
+        b"the second",
+    )
+
+
+def test_names_that_lead_out_of_a_folder_are_refused(client: Client) -> None:
+    for bad in ("../../escape", "/etc/passwd", "a/../../b", "a\\b", "", "x" * 1025):
+        with pytest.raises(AssertionError, match="invalid file name"):
+            promise(client, "good", bad)
+    assert listed(client) == []
+
+
+def test_an_address_is_good_for_one_thing_until_a_time(
+    backend: ServedBackend, client: Client
+) -> None:
+    send(client, **{"a.txt": b"a"})
+    url = promise(client, "a.txt")[0]
+    forged = url[:-1] + ("0" if url[-1] != "0" else "1")
+    moved = url.replace("/upload/run_files/", "/upload/artifact_files/")
+    refused = [requests.put(address, data=b"b", timeout=5) for address in (forged, moved)]
+    assert [reply.status_code for reply in refused] == [403, 403]
+    assert "not signed by this server" in refused[0].text
+    download = url.replace("/upload/", "/download/")
+    assert requests.get(download, timeout=5).status_code == 403
+    number = int(urlsplit(url).path.split("/")[3])
+    old = load_signer(backend.data).path(
+        "upload", Target("run_files", number), time.time() - SECONDS["upload"] - 1
+    )
+    late = requests.put(backend.url + old, data=b"b", timeout=5)
+    assert (late.status_code, "has expired" in late.text) == (403, True)
+
+
+def test_a_signature_says_nothing_of_its_key() -> None:
+    signer, target = Signer(secrets.token_bytes(32)), Target("run_files", 7, "a b.txt")
+    path = signer.path("download", target, 1000.0)
+    _, action, table, row, expires, signature, name = path.split("/")
+    assert (action, table, row, expires, name) == (
+        "download",
+        "run_files",
+        "7",
+        "4600",
+        "a%20b.txt",
+    )
+    assert signer.key.hex()[:16] not in path
+    signer.check("download", target, 4600, signature, 4600.0)
+    for wrong in (Signer(secrets.token_bytes(32)), signer):
+        with pytest.raises(Refusal, match="not signed" if wrong is not signer else "expired"):
+            wrong.check("download", target, 4600, signature, 4601.0)
+
+
+def begin_upload(url: str, size: int) -> socket.socket:
+    """Open a connection and send the head of an upload."""
+    place = urlsplit(url)
+    assert place.hostname is not None
+    connection = socket.create_connection((place.hostname, place.port or 80), timeout=10)
+    head = f"PUT {place.path} HTTP/1.1\r\nHost: {place.netloc}\r\nContent-Length: {size}\r\n\r\n"
+    connection.sendall(head.encode())
+    return connection
+
+
+def test_a_full_disk_is_told_before_a_byte_is_sent(client: Client) -> None:
+    with begin_upload(promise(client, "huge")[0], 10**18) as connection:
+        reply = HTTPResponse(connection)
+        reply.begin()
+        assert (reply.status, b"do not fit" in reply.read()) == (503, True)
+    assert listed(client) == []
+
+
+def test_half_an_upload_leaves_nothing(backend: ServedBackend, client: Client) -> None:
+    url = promise(client, "half")[0]
+    incoming = backend.data / "incoming"
+    with begin_upload(url, 1000) as connection:
+        connection.sendall(b"x" * 10)
+        wait_until_files(incoming, 1)
+    wait_until_files(incoming, 0)
+    assert listed(client) == []
+    assert requests.put(url, data=b"whole", timeout=5).status_code == 200
+    assert listed(client) == ["half"]
+
+
+def wait_until_files(folder: Path, count: int) -> None:
+    deadline = time.monotonic() + 20
+    while len(os.listdir(folder)) != count:
+        assert time.monotonic() < deadline, os.listdir(folder)
+        time.sleep(0.01)
+
+
+def test_bytes_are_kept_once_and_as_long_as_a_file_has_them(bench: Bench) -> None:
+    backend, folder = bench.backend, bench.backend.blobs
+    with backend.store.transaction() as db:
+        project = ensure_project(db, bench.me, None, "p", 0)
+        run = create_run(db, bench.me, project, "r", 0)
+        files = [promise_file(db, run.id, name) for name in ("a", "b")]
+        for file in files:
+            blob = keep(db, folder, bench.me.user.id, folder.write(b"same"), 0)
+            set_content(db, file, blob, 0)
+    assert os.listdir(folder.content) == [str(blob.id)]
+    for file in files:
+        delete_unreferenced(backend.store, folder)
+        assert folder.path(blob.id).read_bytes() == b"same"
+        with backend.store.transaction() as db:
+            delete_file(db, file.id)
+    delete_unreferenced(backend.store, folder)
+    assert os.listdir(folder.content) == []
+    with backend.store.transaction() as db:
+        again = keep(db, folder, bench.me.user.id, folder.write(b"same"), 0)
+    assert again.id > blob.id
+
+
+def test_what_a_killed_server_left_is_cleared(bench: Bench) -> None:
+    backend, folder = bench.backend, bench.backend.blobs
+    with backend.store.transaction() as db:
+        project = ensure_project(db, bench.me, None, "p", 0)
+        file = promise_file(db, create_run(db, bench.me, project, "r", 0).id, "a")
+        blob = keep(db, folder, bench.me.user.id, folder.write(b"kept"), 0)
+        set_content(db, file, blob, 0)
+    folder.write(b"half")
+    folder.path(999).write_bytes(b"without a row")
+    folder.clear_leftovers(backend.store)
+    assert os.listdir(folder.incoming) == []
+    with backend.store.transaction() as db:
+        assert file_by_id(db, file.id).blob_id == blob.id
+    assert folder.path(blob.id).read_bytes() == b"kept"
+    assert not folder.path(999).exists()
+
+
+def test_a_reserve_stays_free_for_the_database(bench: Bench) -> None:
+    with pytest.raises(NoSpace, match="do not fit"):
+        bench.backend.blobs.check_space(2**62)
+    bench.backend.blobs.check_space(1)
