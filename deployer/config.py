@@ -7,7 +7,7 @@ embedded backend.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ KEYS: dict[str, type] = {
     "kubernetes": dict,
     "gke": str,
     "image": dict,
+    "backend": dict,
 }
 KINDS = {str: "text", int: "a whole number", dict: "a mapping"}
 
@@ -53,6 +54,7 @@ class Config:
     number and `replicas` is the default; `explicit_on` tells whether somebody named the place.
     A sweep file's entity and project count more than `deployer.yaml`'s and less than the
     environment's, as W&B has it. `gke` is the file of the GKE cluster, or the name of one of ours.
+    `known_backend_on` is where the embedded backend of a sweep that is there already is.
     """
 
     folder: Path
@@ -71,11 +73,17 @@ class Config:
     given_replicas: int | None = None
     explicit_on: bool = False
     gke: str | None = None
+    known_backend_on: str | None = None
 
     @property
     def embedded(self) -> bool:
         """Tell whether the embedded backend is meant."""
         return self.wandb == EMBEDDED
+
+    @property
+    def backend_on(self) -> str:
+        """Return the place of the embedded backend that is meant: that of new agents, if new."""
+        return self.known_backend_on or self.on
 
     def for_server(self, wandb: str, source: str) -> Config:
         """Return the same config for another server: the one where a sweep was made."""
@@ -149,7 +157,7 @@ def load_file(path: Path) -> dict[str, Any]:
     # YAML 1.1 reads the key `on` as true.
     named = {"on" if key is True else str(key): value for key, value in values.items()}
     errors = [e for key, value in named.items() if (e := _complaint(path, key, value))]
-    for section in ("kubernetes", "image"):
+    for section in ("kubernetes", "image", "backend"):
         if isinstance(named.get(section), dict):
             errors += _section_complaints(path, section)
     if errors:
@@ -223,11 +231,17 @@ def _complaint(path: Path, key: str, value: Any) -> ConfigError | None:
 
 
 def _section_complaints(path: Path, section: str) -> list[ConfigError]:
+    from deployer.cluster_backend.config import load_backend_config
     from deployer.cluster_config import load_cluster  # 0.1 s, for who has a cluster
     from deployer.image.config import load_image_config
 
+    readers: dict[str, Callable[[Path], object]] = {
+        "kubernetes": load_cluster,
+        "image": load_image_config,
+        "backend": load_backend_config,
+    }
     try:
-        (load_cluster if section == "kubernetes" else load_image_config)(path.parent)
+        readers[section](path.parent)
     except ConfigErrors as error:
         return list(error.errors)
     return []

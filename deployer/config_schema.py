@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from deployer import cluster_config
+from deployer.cluster_backend import config as backend_config
 from deployer.config import KEYS, PLACES
 from deployer.image import config as image_config
 
 PATH = Path(__file__).parent / "schemas" / "deployer.schema.json"
 TYPES = {str: "string", int: "integer"}
-SECTIONS = {part.SECTION: part.ADAPTER for part in (cluster_config, image_config)}
+SECTIONS = {part.SECTION: part.ADAPTER for part in (cluster_config, image_config, backend_config)}
 DESCRIPTIONS = {
     "wandb": "`embedded`, or the address of a W&B server.",
     "entity": "Whose sweeps: a user or a team.",
@@ -21,6 +22,7 @@ DESCRIPTIONS = {
     "on": "Where agents run.",
     "gke": "The GKE cluster: the file of its specification, or the name of one of ours.",
     cluster_config.SECTION: "The cluster, and what each agent gets there.",
+    backend_config.SECTION: "The embedded backend where it runs in a cluster.",
     image_config.SECTION: "An image that `up` builds and pushes; agents run in it.",
 }
 

@@ -166,6 +166,7 @@ def _build_record(
         file=str(file),
         content_hash=hashlib.sha256(content.encode()).hexdigest(),
         created_at=now,
+        backend_on=server.inside.on if server.inside else "",
     )
 
 

@@ -21,6 +21,7 @@ QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 MANAGED_BY = {"app.kubernetes.io/managed-by": "deployer"}
 APPLICATION = {"app.kubernetes.io/name": "wandb-sweep"}
 COMPONENT_LABEL = "app.kubernetes.io/component"
+BACKEND = "backend"  # the component that is kept when everything else goes
 
 # A Job's pod adds 6 characters to its name and the server up to 5 for `generateName`; a label
 # holds 63.

@@ -19,7 +19,8 @@ class SweepRecord:
     """One sweep; `sweep_path` is empty while nobody knows whether the server has made it.
 
     `server` is `embedded` or a base URL; `created_at`, and `continued_at` if `up` went on with it,
-    are in seconds since the epoch. `on` is where its agents were started last, empty before that.
+    are in seconds since the epoch. `on` is where its agents were started last, empty before that;
+    `backend_on` names the cluster in which the embedded backend is, empty for this machine.
     """
 
     mutation_id: str
@@ -32,6 +33,7 @@ class SweepRecord:
     created_at: float
     on: str = ""
     continued_at: float = 0.0
+    backend_on: str = ""
 
 
 def load_records(folder: Path | None = None) -> tuple[SweepRecord, ...]:

@@ -12,6 +12,7 @@ from deployer.errors import ConfigError, WandbError
 from deployer.records import SweepRecord, load_records
 from deployer.server import Server, connect, embedded_url
 from deployer.wandb_api import SweepPath, get_sweep, list_projects
+from deployer.wandb_api.client import is_loopback
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def _find_anywhere(server: Server, path: SweepPath) -> SweepPath:
 def _newest(config: Config) -> Choice:
     made = [r for r in load_records(config.folder) if r.sweep_path]
     if config.explicit_wandb:
-        made = [r for r in made if config.wandb in (r.server, r.base_url)]
+        made = [r for r in made if config.wandb in (r.server, r.base_url) and _fits(r, config)]
     if not made:
         raise ConfigError(
             "SWEEP",
@@ -119,7 +120,11 @@ def _from_address(text: str, config: Config) -> Choice:
         )
     cloud = address.netloc == "wandb.ai"
     base_url = CLOUD_URL if cloud else f"{address.scheme}://{address.netloc}"
-    if not config.explicit_wandb:
+    path = "/".join((parts[-4], parts[-3], parts[-1]))
+    record = next((r for r in load_records() if r.sweep_path == path and r.backend_on), None)
+    if record and is_loopback(base_url):  # a port that leads into a cluster
+        config = _config_for(record, config)
+    elif not config.explicit_wandb:
         known = EMBEDDED if base_url == embedded_url() else base_url
         config = config.for_server(known, "the sweep's address")
     return Choice(config, parts[-4], parts[-3], parts[-1])
@@ -131,7 +136,20 @@ def _match(text: str, paths: Iterable[str]) -> str:
     return next((p for p in paths if p == wanted or p.endswith(f"/{wanted}")), "")
 
 
+def _fits(record: SweepRecord, config: Config) -> bool:
+    """Tell whether a sweep's embedded backend is where somebody said that it is."""
+    return not (config.embedded and config.explicit_on) or _backend_on(record) == config.on
+
+
+def _backend_on(record: SweepRecord) -> str:
+    return record.backend_on or "local"
+
+
 def _config_for(record: SweepRecord | None, config: Config) -> Config:
-    if record is None or config.explicit_wandb:
+    if record is None:
         return config
-    return config.for_server(record.server, f"the server of {record.sweep_path}")
+    if config.explicit_wandb:
+        known = config.embedded and record.server == EMBEDDED and not config.explicit_on
+        return replace(config, known_backend_on=_backend_on(record)) if known else config
+    config = config.for_server(record.server, f"the server of {record.sweep_path}")
+    return replace(config, known_backend_on=_backend_on(record))

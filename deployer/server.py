@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from deployer.config import Config
@@ -26,17 +27,30 @@ NOT_GUARANTEED = (
 
 
 @dataclass(frozen=True)
+class Inside:
+    """An embedded backend in the cluster that `--on` names `on`.
+
+    Agents reach it at `url`; people at `pages_url`, as long as `deployer backend open` runs.
+    """
+
+    on: str
+    url: str
+    pages_url: str
+
+
+@dataclass(frozen=True)
 class Server:
-    """A server that answered and knows our key."""
+    """A server that answered and knows our key; `inside` says where, if that is in a cluster."""
 
     client: Client
     viewer: Viewer
     embedded: bool
+    inside: Inside | None = None
 
     @property
     def url(self) -> str:
         """The base URL, as agents get it."""
-        return self.client.base_url
+        return self.inside.url if self.inside else self.client.base_url
 
     @property
     def name(self) -> str:
@@ -55,11 +69,13 @@ class Server:
 
     def sweep_url(self, path: SweepPath) -> str:
         """Return the address of a sweep's page for people."""
-        return build_sweep_url(self.url, path)
+        return build_sweep_url(self.inside.pages_url if self.inside else self.url, path)
 
     @property
     def login_hint(self) -> str:
         """Say which key opens the results page, where it is not the user's own W&B log-in."""
+        if self.inside:
+            return f" (deployer backend open --on {self.inside.on} opens it)"
         from deployer.backend.folder import KEY_FILE
 
         return f" (log in with the key in {backend_folder() / KEY_FILE})" if self.embedded else ""
@@ -69,21 +85,46 @@ class Server:
         kind = "embedded W&B backend" if self.embedded else "W&B server"
         return f"{kind} {self.url} as {self.viewer.name or self.viewer.entity}"
 
+    def revive(self) -> bool:
+        """Serve the embedded backend again if its process is gone, at the same address.
 
-def connect(config: Config) -> Server:
+        In a cluster, Kubernetes does. Tell whether it was gone; raises BackendError if it does not
+        come up.
+        """
+        return self.inside is None and _revive_backend()
+
+
+def connect(config: Config, tell: Callable[[str], None] = lambda _: None) -> Server:
     """Start the embedded backend if it is meant, and check the key.
 
-    Raises ConfigError without a key, BackendError or WandbError.
+    Where agents work in a cluster, it is in that cluster; what takes its time there is told.
+    Raises ConfigError without a key, BackendError, WandbError, KubeError or CloudError.
     """
     if not config.embedded and not _is_own_backend(config):
         client = Client(config.wandb, config.require_key(), config.key_source)
         return Server(client, get_viewer(client), embedded=False)
+    if config.embedded and config.backend_on != "local":
+        return _connect_inside(config, tell)
     from deployer.backend.daemon import read_key, start_backend
 
     backend = start_backend(backend_folder())
     key_file = f"{backend.data} (deployer backend)"
     client = Client(backend.url, read_key(backend.data), key_file)
     return Server(client, get_viewer(client), embedded=True)
+
+
+def _connect_inside(config: Config, tell: Callable[[str], None]) -> Server:
+    """Reach the backend in a cluster through a port of this machine that lasts as we do."""
+    from deployer.cluster_backend.manifests import KEY_SECRET
+    from deployer.cluster_backend.standing import build_pages_url, ensure_backend, open_forward
+    from deployer.up import open_kube_of
+
+    kube = open_kube_of(config.backend_on)
+    backend = ensure_backend(kube, config.folder, config.backend_on, tell)
+    forward = open_forward(kube, backend)
+    client = Client(forward.url, backend.key, f"Secret {KEY_SECRET} in {backend.namespace}")
+    inside = Inside(config.backend_on, backend.url, build_pages_url(kube))
+    return Server(client, get_viewer(client), embedded=True, inside=inside)
 
 
 def _is_own_backend(config: Config) -> bool:
@@ -98,11 +139,7 @@ def _is_own_backend(config: Config) -> bool:
     return config.require_key() == read_key(backend_folder())
 
 
-def revive_backend() -> bool:
-    """Serve the embedded backend again if its process is gone, at the same address.
-
-    Tell whether it was gone; raises BackendError if it does not come up.
-    """
+def _revive_backend() -> bool:
     from deployer.backend.daemon import backend_status, start_backend
 
     data = backend_folder()

@@ -12,7 +12,7 @@ from pathlib import Path
 from deployer.errors import AgentError, BackendError, KubeError, WandbError
 from deployer.place import Place
 from deployer.replacing import FRUITLESS_STARTS, HANDING_OUT, agents_to_replace, takes_runs
-from deployer.server import Server, revive_backend
+from deployer.server import Server
 from deployer.sick_nodes import AttemptKey, find_sick_nodes, locate_attempts
 from deployer.up import apply_plan, plan_replacement
 from deployer.wandb_api import SweepPath, get_sweep, set_sweep_state, stop_run
@@ -77,7 +77,7 @@ class Tender:
 
     def _revive(self) -> None:
         try:
-            if revive_backend():
+            if self.server.revive():
                 self.tell("the embedded backend had died and is started again")
         except BackendError as error:
             # A full disk may have room again: waited for as any other outage.

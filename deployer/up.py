@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from deployer.deadline import build_environment, find_deadline
 from deployer.errors import AgentError
@@ -20,6 +21,9 @@ from deployer.results import build_results
 from deployer.server import Server
 from deployer.sweep import Sweep
 from deployer.wandb_api import RunInfo, SweepPath, create_agent_keys, get_snapshot
+
+if TYPE_CHECKING:
+    from deployer.kube import Kube
 
 # W&B's servers were seen to allow 50 to 200 requests a minute. An agent's start and its first run
 # take about 20 of them, and each agent that is there sends 12 heartbeats a minute.
@@ -49,6 +53,15 @@ def open_place(on: str) -> Place:
 
     assert on == "local"  # config.py has checked the word
     return LocalPlace()
+
+
+def open_kube_of(on: str) -> Kube:
+    """Return the door to the cluster that `--on` names. Raises ConfigError, CloudError."""
+    from deployer.cluster import KubernetesPlace
+
+    place = open_place(on)
+    assert isinstance(place, KubernetesPlace)
+    return place.kube
 
 
 def plan_agents(

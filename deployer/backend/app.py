@@ -6,18 +6,21 @@ import base64
 import gzip
 import json
 import logging
+import secrets
 import sqlite3
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as HttpRequest
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from deployer.backend.accounts import Caller, find_caller
 from deployer.backend.context import Backend, Request
+from deployer.backend.copying import stream_copy
 from deployer.backend.filestream import apply_chunk
+from deployer.backend.folder import read_key
 from deployer.backend.pages.routes import build_page_routes
 from deployer.backend.projects import get_project
 from deployer.backend.refusal import Refusal, not_found
@@ -37,6 +40,7 @@ def build_app(backend: Backend) -> Starlette:
             Route("/healthz", surface.health),
             Route("/ready", surface.health),
             Route("/graphql", surface.graphql, methods=["POST"]),
+            Route("/deployer/copy", surface.copy),
             Route(
                 "/files/{entity}/{project}/{run}/file_stream",
                 surface.file_stream,
@@ -84,6 +88,14 @@ class Surface:
         request = Request(self.backend, self.caller(http), _base_url(http))
         status, reply = self.schema.answer(request, body)
         return JSONResponse(reply, status_code=status)
+
+    async def copy(self, http: HttpRequest) -> Response:
+        """Send all that there is to the owner of the data folder, whose key lies in it."""
+        owner = await run_in_threadpool(read_key, self.backend.folder)
+        if self.backend.plain or not secrets.compare_digest(_key(http).encode(), owner.encode()):
+            raise Refusal(403, "only the backend's own user may copy it")
+        stream = stream_copy(self.backend.folder, self.backend.store)
+        return StreamingResponse(stream, media_type="application/x-tar")
 
     async def file_stream(self, http: HttpRequest) -> Response:
         """Take one chunk of a run's stream."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import uvicorn
 
-from deployer.backend.accounts import create_user, new_key
+from deployer.backend.accounts import add_key, create_user, find_caller, new_key
 from deployer.backend.app import build_app
 from deployer.backend.artifacts import delete_abandoned
 from deployer.backend.blobs import delete_unreferenced
@@ -26,6 +26,7 @@ from deployer.backend.folder import (
     KEY_FILE,
     FolderLock,
     read_address,
+    read_key,
     write_key,
     write_private,
 )
@@ -35,6 +36,7 @@ from deployer.errors import BackendError
 logger = logging.getLogger(__name__)
 
 UPKEEP_SECONDS = 2.0
+KEY_FILE_VARIABLE = "DEPLOYER_BACKEND_KEY_FILE"
 
 
 def serve(host: str, port: int, data: Path, plain: bool = False) -> None:
@@ -91,13 +93,35 @@ def delete_leftovers(backend: Backend) -> None:
 
 
 def ensure_first_user(backend: Backend) -> None:
-    """Make the folder's own user and keep their key in its 0600 file."""
+    """Make the folder's own user and keep their key in its 0600 file.
+
+    A key that a file brings (DEPLOYER_BACKEND_KEY_FILE, a Secret in a cluster) is theirs alone.
+    Raises BackendError if no SDK would accept it.
+    """
+    brought = Path(os.environ.get(KEY_FILE_VARIABLE, os.devnull))
+    key = brought.read_text().strip() if brought.exists() else ""
+    if key:
+        _adopt_key(backend, key)
     if (backend.folder / KEY_FILE).exists():
         return
     key = new_key()
     with backend.store.transaction() as db:
         create_user(db, _first_name(), key, backend.now())
         write_key(backend.folder, key)
+
+
+def _adopt_key(backend: Backend, key: str) -> None:
+    held = read_key(backend.folder) if (backend.folder / KEY_FILE).exists() else ""
+    try:
+        with backend.store.transaction() as db:
+            first = find_caller(db, held) or find_caller(db, key)
+            if first is None:
+                create_user(db, _first_name(), key, backend.now())
+            else:
+                add_key(db, first.user.name, key, backend.now(), only=True)
+    except ValueError as error:
+        raise BackendError(str(error), f"{KEY_FILE_VARIABLE} names the key's file") from error
+    write_key(backend.folder, key)  # after the database: cut off here, the next start goes on
 
 
 def _patience() -> Patience:

@@ -19,7 +19,9 @@ from deployer.backend.daemon import (
     stop_backend,
 )
 from deployer.backend.folder import KEY_FILE
+from deployer.cli import backend_inside as inside
 from deployer.cli.options import OutputOption, check_output
+from deployer.config import Config
 from deployer.errors import BackendError, ConfigError
 from deployer.home import backend_folder
 from deployer.render import say, show, show_json
@@ -30,6 +32,14 @@ app.add_typer(user_app, name="user")
 
 DataOption = Annotated[
     Path | None, typer.Option("--data", help="The data folder; left out: this user's.")
+]
+PlaceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        envvar="DEPLOYER_ON",
+        help="local, kubernetes or gke; left out: as deployer.yaml has it, else local.",
+    ),
 ]
 KeyStdinOption = Annotated[
     bool, typer.Option("--key-stdin", help="Read the key from stdin: 40 characters or more.")
@@ -56,16 +66,25 @@ def serve(
 
 
 @app.command()
-def up(data: DataOption = None, output: OutputOption = "table") -> None:
-    """Serve in the background, if nobody does yet, and wait until it is ready."""
+def up(data: DataOption = None, on: PlaceOption = None, output: OutputOption = "table") -> None:
+    """Serve in the background, if nobody does yet, and wait until it is ready.
+
+    In a cluster, make it or bring it in line with deployer.yaml.
+    """
     check_output(output)
+    if config := inside.choose_config(on, data):
+        inside.up(config, output)
+        return
     _show(start_backend(_folder(data)), output)
 
 
 @app.command()
-def status(data: DataOption = None, output: OutputOption = "table") -> None:
+def status(data: DataOption = None, on: PlaceOption = None, output: OutputOption = "table") -> None:
     """Say whether the backend runs, and where."""
     check_output(output)
+    if config := inside.choose_config(on, data):
+        inside.status(config, output)
+        return
     backend = backend_status(_folder(data))
     if backend is None:
         raise BackendError(
@@ -75,9 +94,12 @@ def status(data: DataOption = None, output: OutputOption = "table") -> None:
 
 
 @app.command()
-def down(data: DataOption = None, output: OutputOption = "table") -> None:
+def down(data: DataOption = None, on: PlaceOption = None, output: OutputOption = "table") -> None:
     """Stop the backend; its data stays."""
     check_output(output)
+    if config := inside.choose_config(on, data):
+        inside.down(config, output)
+        return
     stopped = stop_backend(_folder(data))
     say("backend stopped; its data stays" if stopped else "no backend runs")
     if output == "json":
@@ -85,15 +107,41 @@ def down(data: DataOption = None, output: OutputOption = "table") -> None:
 
 
 @app.command()
-def env(data: DataOption = None) -> None:
+def env(data: DataOption = None, on: PlaceOption = None) -> None:
     """Print what points the plain SDK at the backend: eval "$(deployer backend env)"."""
-    backend = start_backend(_folder(data))
-    for name, value in (
-        ("WANDB_BASE_URL", backend.url),
-        ("WANDB_API_KEY", read_key(backend.data)),
-        ("WANDB_ENTITY", backend.entity),
-    ):
+    if config := inside.choose_config(on, data):
+        variables = inside.list_variables(config)
+    else:
+        backend = start_backend(_folder(data))
+        variables = {
+            "WANDB_BASE_URL": backend.url,
+            "WANDB_API_KEY": read_key(backend.data),
+            "WANDB_ENTITY": backend.entity,
+        }
+    for name, value in variables.items():
         show(f"export {name}={shlex.quote(value)}")
+
+
+@app.command("open")
+def open_(on: PlaceOption = None) -> None:
+    """Hold a port of this machine open that leads to a cluster's backend, until Ctrl-C."""
+    inside.hold_open(_choose_cluster(on))
+
+
+@app.command()
+def copy(data: DataOption = None, on: PlaceOption = None) -> None:
+    """Bring all that a cluster's backend holds to this machine's, or to a folder of its own.
+
+    What the folder holds is replaced, unless it has sweeps or runs that the cluster has not.
+    """
+    inside.copy(_choose_cluster(on), _folder(data))
+
+
+def _choose_cluster(on: str | None) -> Config:
+    config = inside.choose_config(on, None)
+    if config is None:
+        raise ConfigError("--on", "names no cluster", "--on kubernetes or --on gke")
+    return config
 
 
 @user_app.command("add")

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from deployer.cli.backend_inside import end_backend
 from deployer.cli.cloud import take_down_cluster
 from deployer.cli.options import (
     OnOption,
@@ -24,7 +25,7 @@ from deployer.errors import CloudError, ConfigError
 from deployer.home import backend_folder
 from deployer.records import delete_record, load_records
 from deployer.render import say
-from deployer.up import end_agents, open_place
+from deployer.up import end_agents, open_kube_of, open_place
 from deployer.views import show_ended
 from deployer.wandb_api import SweepPath
 
@@ -58,7 +59,8 @@ def down(
     if cluster:
         take_down_cluster(config, _find_if_any(sweep, config), everything=all_)
     if all_:
-        _end_everywhere(config, output, gone={"gke"} if cluster else set())
+        gone = {"gke"} if cluster else set()
+        _end_everywhere(config, output, gone=gone, delete_data=delete_data)
         _end_backend(delete_data)
     elif not cluster:
         _end_sweep(config, str(find_path(sweep, config)), output)
@@ -81,11 +83,15 @@ def _find_if_any(sweep: str | None, config: Config) -> SweepPath | None:
         return None
 
 
-def _end_everywhere(config: Config, output: str, gone: Set[str]) -> None:
-    """End every sweep's agents in the place that was named, else wherever some were started."""
+def _end_everywhere(config: Config, output: str, *, gone: Set[str], delete_data: bool) -> None:
+    """End every sweep's agents in the place that was named, else wherever some were started.
+
+    In a cluster the embedded backend goes, too.
+    """
     places = {config.on}
     if not config.explicit_on:
-        places |= {record.on for record in load_records(config.folder) if record.on}
+        records = load_records(config.folder)
+        places |= {on for record in records for on in (record.on, record.backend_on) if on}
     ended: list[str] = []
     for on in sorted(places - gone):
         try:
@@ -95,6 +101,8 @@ def _end_everywhere(config: Config, output: str, gone: Set[str]) -> None:
             continue
         with tell_who_lasts(place, None):
             ended += end_agents(place, None)
+        if on != "local":
+            end_backend(open_kube_of(on), on, delete_data=delete_data)
     show_ended("every sweep", ended, output)
 
 

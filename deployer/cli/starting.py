@@ -13,14 +13,23 @@ from deployer.one_run import takes_one_run
 from deployer.place import Agent, Place
 from deployer.records import remember_place
 from deployer.render import format_count, say
-from deployer.server import NOT_GUARANTEED, Server
+from deployer.server import NOT_GUARANTEED, Inside, Server
 from deployer.up import apply_plan, get_left, plan_agents, warn_about_deadline, warn_about_many
 from deployer.wandb_api import SweepInfo, SweepPath
 from deployer.wandb_api.client import is_loopback
 
 
-def check_reach(on: str, base_url: str) -> None:
-    """Refuse agents in a cluster for a server on this machine's own address; raises ConfigError."""
+def check_reach(on: str, base_url: str, inside: Inside | None = None) -> None:
+    """Refuse agents that would not reach their server; raises ConfigError.
+
+    That is in a cluster for a server on this machine's own address, and here for one `inside`.
+    """
+    if inside and inside.on != on:
+        raise ConfigError(
+            "--on",
+            f"agents on {on} do not reach {base_url}, the embedded backend of --on {inside.on}",
+            f"start them there: --on {inside.on}",
+        )
     if on == "local" or not is_loopback(base_url):
         return
     raise ConfigError(
@@ -44,7 +53,7 @@ def start_agents(
     With `one_run`, or where the sweep's agents are so already, each takes one run. They leave after
     `max_hours`. Returns those that were planned.
     """
-    check_reach(config.on, server.url)
+    check_reach(config.on, server.url, server.inside)
     one_run = one_run or any(map(takes_one_run, place.list_agents(str(sweep.path))))
     if one_run and (warning := warn_about_deadline(config.on, config.folder)):
         say(f"warning: {warning}")

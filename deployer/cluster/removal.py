@@ -10,7 +10,14 @@ from deployer.cluster.many import do_all
 from deployer.cluster.sighting import Sighting, is_lost, name_of, path_of
 from deployer.errors import KubeError
 from deployer.kube import CONFIG_MAP, JOB, POD, SECRET, Kind, Kube, Manifest, kind_of
-from deployer.names import AGENT_LABEL, build_label, build_selector, sweep_id
+from deployer.names import (
+    AGENT_LABEL,
+    BACKEND,
+    COMPONENT_LABEL,
+    build_label,
+    build_selector,
+    sweep_id,
+)
 
 POLL_SECONDS = 0.5
 LOOK_SECONDS = 3.0  # between looks at all that is left, which cost the server time to delete
@@ -104,8 +111,8 @@ def _delete_pods(kube: Kube, pods: Sequence[Mapping[str, Any]]) -> None:
 
 
 def forget_objects(kube: Kube, sweep_path: str | None, busy: Collection[str]) -> None:
-    """Delete what was made for a sweep, or for all; not what `busy` sweeps use."""
-    selector = build_selector(sweep_path)
+    """Delete what was made for a sweep, or for all; not what `busy` sweeps use, nor the backend."""
+    selector = f"{build_selector(sweep_path)},{COMPONENT_LABEL}!={BACKEND}"
     found = [item for kind in KEPT for item in _list_allowed(kube, kind, selector)]
     mine = [item for item in found if sweep_path in (None, path_of(item))]
     # What belongs to no sweep in particular goes once no agent works at all.

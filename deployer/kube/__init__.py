@@ -5,17 +5,35 @@ Importing it imports the Kubernetes client, a third of a second: do so where it 
 
 from deployer.kube.access import Access, build_access, load_access
 from deployer.kube.door import Kube, open_kube
-from deployer.kube.kinds import CONFIG_MAP, EVENT, JOB, NODE, POD, SECRET, Kind, Manifest, kind_of
+from deployer.kube.forward import Forward
+from deployer.kube.kinds import (
+    CLAIM,
+    CONFIG_MAP,
+    EVENT,
+    JOB,
+    NODE,
+    POD,
+    SECRET,
+    SERVICE,
+    STATEFUL_SET,
+    Kind,
+    Manifest,
+    kind_of,
+)
 from deployer.kube.logs import LogLine, follow_log, read_log
 
 __all__ = [
+    "CLAIM",
     "CONFIG_MAP",
     "EVENT",
     "JOB",
     "NODE",
     "POD",
     "SECRET",
+    "SERVICE",
+    "STATEFUL_SET",
     "Access",
+    "Forward",
     "Kind",
     "Kube",
     "LogLine",

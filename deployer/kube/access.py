@@ -12,14 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import urllib3
+import websocket
 from kubernetes import client
 from kubernetes import config as untyped
 from kubernetes.config.config_exception import ConfigException
+from kubernetes.stream import ws_client as untyped_sockets
 
 from deployer import home
 from deployer.errors import ConfigError
 
 config: Any = untyped
+ws_client: Any = untyped_sockets
 
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 DISCOVERY_LIFE_SECONDS = 6 * 3600.0  # as kubectl keeps it
@@ -96,6 +99,27 @@ def build_access(
     # The hook is asked only where there is a key already.
     settings.api_key["authorization"] = "none yet"
     return Access(_build_client(settings), context, namespace)
+
+
+def open_websocket(access: Access, path: str) -> Any:
+    """Return a WebSocket to the API server; a refusal is an ApiException as other calls raise it.
+
+    By hand, since the client's own port-forward waits for ever once its connection is lost.
+    """
+    settings = access.client.configuration
+    headers = {
+        one["key"]: one["value"] for one in settings.auth_settings().values() if one.get("value")
+    }
+    headers["sec-websocket-protocol"] = "v4.channel.k8s.io"
+    address = ws_client.get_websocket_url(f"{settings.host}{path}")
+    try:
+        return ws_client.create_websocket(settings, address, headers)
+    except websocket.WebSocketBadStatusException as error:
+        answer = client.ApiException(status=error.status_code, reason=error.status_message)
+        answer.body = (error.resp_body or b"").decode(errors="replace")
+        raise answer from error
+    except websocket.WebSocketException as error:
+        raise ConnectionError(str(error)) from error
 
 
 def _make_ca_file(server: str, ca: bytes) -> Path:

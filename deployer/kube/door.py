@@ -15,7 +15,7 @@ from kubernetes import dynamic
 from urllib3.exceptions import ReadTimeoutError
 
 from deployer.errors import KubeError
-from deployer.kube.access import Access, load_access, make_cache_file
+from deployer.kube.access import Access, load_access, make_cache_file, open_websocket
 from deployer.kube.failures import CATCHABLE, Attempt, translate_error
 from deployer.kube.kinds import ACCESS_REVIEW, Kind, Manifest, kind_of
 
@@ -198,6 +198,13 @@ class Kube:
             )
 
         return self._try(send, self.attempt("read the log of", kind, pod), repeatable=True)
+
+    def open_tunnel(self, pod: str, port: int) -> Any:
+        """Return a WebSocket to a port of a pod, to be read by `deployer.kube.forward`."""
+        kind = Kind("v1", "Pod", "pods/portforward")
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/portforward?ports={port}"
+        attempt = self.attempt("forward a port of", kind, pod)
+        return self._try(lambda: open_websocket(self._access, path), attempt, repeatable=True)
 
     def server_version(self) -> tuple[int, int]:
         """Return the server's version, such as (1, 34)."""

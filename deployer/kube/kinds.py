@@ -26,6 +26,9 @@ CONFIG_MAP = Kind("v1", "ConfigMap", "configmaps")
 SECRET = Kind("v1", "Secret", "secrets")
 EVENT = Kind("v1", "Event", "events")
 NODE = Kind("v1", "Node", "nodes")
+SERVICE = Kind("v1", "Service", "services")
+CLAIM = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+STATEFUL_SET = Kind("apps/v1", "StatefulSet", "statefulsets")
 ACCESS_REVIEW = Kind(
     "authorization.k8s.io/v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews"
 )

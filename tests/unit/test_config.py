@@ -125,7 +125,7 @@ def test_all_complaints_about_the_file_come_at_once(tmp_path: Path) -> None:
         ("deployer.yaml: entity: 3 is not text", ""),
         (
             "deployer.yaml: hue: unknown key",
-            "known: wandb, entity, project, replicas, on, kubernetes, gke, image",
+            "known: wandb, entity, project, replicas, on, kubernetes, gke, image, backend",
         ),
     ]
 
