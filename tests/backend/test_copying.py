@@ -1,0 +1,87 @@
+"""A whole backend as a stream: consistent, whole or not at all, never over work of one's own."""
+
+from __future__ import annotations
+
+import base64
+import io
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from deployer.backend.copying import adopt_copy
+from deployer.backend.daemon import backend_status
+from deployer.errors import BackendError
+from tests.backend.client import Client, grid
+from tests.conftest import ServedBackend, serve_backend
+
+
+def fetch_copy(backend: ServedBackend, key: str) -> bytes:
+    request = urllib.request.Request(f"{backend.url}/deployer/copy")
+    credentials = base64.b64encode(f"api:{key}".encode()).decode()
+    request.add_header("Authorization", f"Basic {credentials}")
+    with urllib.request.urlopen(request) as answer:
+        return bytes(answer.read())
+
+
+def test_a_copy_has_every_sweep_and_run_and_a_key_of_its_own(tmp_path: Path) -> None:
+    served = serve_backend(tmp_path / "from")
+    try:
+        client = Client.of(served, "copied")
+        sweep = client.create_sweep(grid(lr=[1, 2]))
+        client.work_once(client.create_agent(sweep), loss=0.5)
+        content = fetch_copy(served, served.key)
+        adopt_copy(io.BytesIO(content), tmp_path / "to")
+        adopt_copy(io.BytesIO(content), tmp_path / "to")  # again: nothing of its own is lost
+        assert backend_status(tmp_path / "to") is None  # it was never served here
+        second = serve_backend(tmp_path / "to")
+        try:
+            assert second.key != served.key
+            there = Client.of(second, "copied")
+            assert there.sweep(sweep)["runs"] == client.sweep(sweep)["runs"]
+            assert len(there.sweep(sweep)["runs"]["edges"]) == 1
+            there.create_sweep(grid(lr=[3]))
+        finally:
+            second.process.terminate()
+            second.process.wait(20)
+        assert backend_status(tmp_path / "to") is not None
+        with pytest.raises(BackendError, match=r"has sweeps and runs of its own \(1\)"):
+            adopt_copy(io.BytesIO(content), tmp_path / "to")
+        with pytest.raises(BackendError, match="the copy was cut off"):
+            adopt_copy(io.BytesIO(content[: len(content) // 2]), tmp_path / "third")
+        assert not (tmp_path / "third").exists()
+        with pytest.raises(BackendError, match="is being served already"):
+            adopt_copy(io.BytesIO(content), tmp_path / "from")
+    finally:
+        served.process.terminate()
+        served.process.wait(20)
+
+
+def test_only_the_owner_may_copy(backend: ServedBackend, plain_backend: ServedBackend) -> None:
+    for one, key in ((backend, "f" * 40), (backend, ""), (plain_backend, plain_backend.key)):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            fetch_copy(one, key)
+        assert refused.value.code == 403
+
+
+def test_a_key_that_is_brought_is_the_users_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "key"
+    monkeypatch.setenv("DEPLOYER_BACKEND_KEY_FILE", str(file))
+    keys: list[str] = []
+    for key in ("a" * 40, "b" * 40, "b" * 40):
+        file.write_text(f"{key}\n")
+        served = serve_backend(tmp_path / "data")
+        try:
+            assert served.key == key
+            assert Client.of(served, "p").ask("{ viewer { entity } }")["viewer"]["entity"]
+            for old in keys:
+                if old != key:
+                    with pytest.raises(urllib.error.HTTPError):
+                        fetch_copy(served, old)
+        finally:
+            served.process.terminate()
+            served.process.wait(20)
+        keys.append(key)
