@@ -113,13 +113,15 @@ def blob_by_id(db: Connection, blob_id: int | None) -> Blob | None:
 def keep(db: Connection, folder: BlobFolder, user_id: int, received: Received, now: float) -> Blob:
     """Take received bytes into the store; the same content is kept once."""
     found = find_blob(db, user_id, received.md5)
-    if found and found.size_bytes == received.size_bytes and folder.path(found.id).exists():
-        received.path.unlink(missing_ok=True)
-        return found
-    columns = {"md5": received.md5, "size_bytes": received.size_bytes, "created_at": now}
-    blob_id = insert(db, "blobs", user_id=user_id, **columns)
-    os.replace(received.path, folder.path(blob_id))
-    return Blob(blob_id, user_id, received.md5, received.size_bytes)
+    if found is None:
+        columns = {"md5": received.md5, "size_bytes": received.size_bytes, "created_at": now}
+        blob_id = insert(db, "blobs", user_id=user_id, **columns)
+        found = Blob(blob_id, user_id, received.md5, received.size_bytes)
+    if folder.path(found.id).exists():
+        received.path.unlink()
+    else:
+        os.replace(received.path, folder.path(found.id))
+    return found
 
 
 def delete_unreferenced(store: Store, folder: BlobFolder) -> None:
