@@ -83,17 +83,23 @@ def _prepare_cluster(config: Config, limits: Limits) -> None:
         install_drivers(open_kube_of(gke, cluster, SYSTEM), ["cos"], say)
 
 
-def take_down_cluster(config: Config, path: SweepPath | None, *, everything: bool) -> None:
+def take_down_cluster(
+    config: Config, path: SweepPath | None, *, everything: bool, delete_data: bool = False
+) -> None:
     """End the agents in a GKE cluster, then delete it and all that came with it.
 
-    Refuses while agents of other sweeps than `path` work there, unless `everything` is meant.
+    Refuses while agents of other sweeps than `path` work there, unless `everything` is meant, and
+    while the embedded backend's data is on one of its disks, unless `delete_data`.
     Raises ConfigError, CloudError.
     """
     from deployer.gke.door import open_gke
     from deployer.gke.spec import load_spec
 
     try:
-        _end_all_agents(open_place("gke"), path, everything=everything)
+        place = open_place("gke")
+        if not delete_data:
+            _check_data(place)
+        _end_all_agents(place, path, everything=everything)
     except CloudError as error:
         say(error.message)  # what is left of it is deleted all the same
     except KubeError as error:
@@ -128,6 +134,21 @@ def going_on_alone() -> Iterator[None]:
             "deployer cluster up continues, deployer cluster down removes it"
         )
         raise
+
+
+def _check_data(place: Place) -> None:
+    """Refuse to delete a disk with all results on it; raises ConfigError."""
+    from deployer.cluster import KubernetesPlace
+    from deployer.cluster_backend.removal import find_data
+
+    assert isinstance(place, KubernetesPlace)
+    if claim := find_data(place.kube):
+        raise ConfigError(
+            "--cluster",
+            f"all sweeps of the embedded backend would go with its disk ({claim})",
+            "deployer backend copy --on gke, then "
+            "deployer down --all --cluster --delete-data --on gke",
+        )
 
 
 def _end_all_agents(place: Place, path: SweepPath | None, *, everything: bool) -> None:

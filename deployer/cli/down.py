@@ -50,18 +50,21 @@ def down(
 ) -> None:
     """End a sweep's agents and delete what was made for it; results stay.
 
-    Runs under way are interrupted and handed out again to the next agent.
+    Runs under way are interrupted and handed out again to the next agent. With --all, embedded
+    backends end, too: where --on says, else wherever there is one.
     """
     check_output(output)
     if delete_data and not all_:
         raise ConfigError("--delete-data", "deletes every result", "say --all too if you mean it")
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     if cluster:
-        take_down_cluster(config, _find_if_any(sweep, config), everything=all_)
+        path = _find_if_any(sweep, config)
+        take_down_cluster(config, path, everything=all_, delete_data=delete_data)
     if all_:
         gone = {"gke"} if cluster else set()
         _end_everywhere(config, output, gone=gone, delete_data=delete_data)
-        _end_backend(delete_data)
+        if config.on == "local" or not config.explicit_on:
+            _end_backend(delete_data)
     elif not cluster:
         _end_sweep(config, str(find_path(sweep, config)), output)
 

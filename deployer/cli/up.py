@@ -79,6 +79,9 @@ def up(
     if detach and down_after:
         raise ConfigError("--down-after", "somebody has to see the end", "leave out --detach")
     config = read_config(Flags(wandb, entity, project, replicas, on))
+    if down_after and config.embedded and config.on == "gke":
+        said = "the embedded backend keeps the results in the cluster, which would be deleted"
+        raise ConfigError("--down-after", said, "leave it out, or use --wandb ADDRESS")
     server, sweep, path = _make(
         file,
         config,

@@ -256,10 +256,12 @@ def _wait(kube: Kube, backend: ClusterBackend, tell: Tell) -> None:
 
 def _explain(kube: Kube, backend: ClusterBackend, pod: Manifest | None) -> str:
     ended = (_find_last(pod) or {}).get("message", "")
-    if pod is None or not ended:
+    if ended:
+        return str(ended).strip().splitlines()[-1]
+    if pod is None or (pod.get("status") or {}).get("phase") != "Running":
         causes = newest_causes(kube.list_objects(EVENT, field_selector="type=Warning"))
-        return explain_waiting({"metadata": {"name": backend.name}}, pod or None, causes)
-    return str(ended).strip().splitlines()[-1]
+        return explain_waiting({"metadata": {"name": backend.name}}, pod, causes)
+    return ""  # its server starts, which takes seconds
 
 
 def _find_last(pod: Manifest | None) -> Manifest | None:
