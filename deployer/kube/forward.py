@@ -130,6 +130,8 @@ def _receive(tunnel: Any, client: socket.socket, heads: set[int]) -> bool:
 
 def _listen(port: int) -> socket.socket:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # Connections of the command before, which are over, do not hold the port.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(("127.0.0.1", port))
     except OSError:
