@@ -16,6 +16,7 @@ from deployer.backend.presence import Presence
 from deployer.backend.search.engine import SearchEngine
 from deployer.backend.signing import Signer, load_signer
 from deployer.backend.store import Store
+from deployer.backend.suggestions import Suggestions
 
 
 @dataclass
@@ -34,6 +35,7 @@ class Backend:
     store: Store = field(init=False)
     presence: Presence = field(init=False)
     search: SearchEngine = field(init=False)
+    suggestions: Suggestions = field(init=False)
     signer: Signer = field(init=False)
     assigning: dict[int, threading.Lock] = field(init=False)
 
@@ -44,6 +46,7 @@ class Backend:
         self.store = Store(self.folder / "backend.sqlite")
         self.presence = Presence(self.monotonic)
         self.search = SearchEngine()
+        self.suggestions = Suggestions(self.store, self.search)
         self.signer = load_signer(self.folder)
         self.assigning = defaultdict(threading.Lock)
 
@@ -59,6 +62,7 @@ class Backend:
 
     def close(self) -> None:
         """Stop the search process and close the database."""
+        self.suggestions.close()
         self.search.close()
         self.store.close()
 

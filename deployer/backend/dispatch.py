@@ -18,7 +18,7 @@ from deployer.backend.lifecycle import (
     judge_disappearance,
     requeue,
 )
-from deployer.backend.lines import parse_row
+from deployer.backend.numbering import free_ordinal
 from deployer.backend.runs import (
     Run,
     assign_run,
@@ -28,10 +28,9 @@ from deployer.backend.runs import (
     reassign_run,
     repeat_attempt,
 )
-from deployer.backend.search.runs import SearchRun
 from deployer.backend.store import Connection, select, update
-from deployer.backend.sweeps import Sweep, sweep_by_id, update_sweep
-from deployer.metrics import metric_value
+from deployer.backend.suggestions import ask_question
+from deployer.backend.sweeps import DELETED, ENDED, Sweep, sweep_by_id, update_sweep
 
 Command = dict[str, Any]
 EXIT: Command = {"type": "exit"}
@@ -82,10 +81,8 @@ def _standing_commands(
 ) -> list[Command] | None:
     """Return what there is to say without a new run, or None if the agent may have one."""
     sweep = sweep_by_id(db, agent.sweep_id)
-    if sweep.state == "CANCELED":
-        for run in list_runs(db, OWNED, agent.id):
-            end_run(backend, db, run, Outcome("killed", "stopped"))
-        return _leave(backend, db, agent)
+    if sweep.state in ("CANCELED", DELETED):
+        return _dismiss(backend, db, agent, alive)
     if alive:
         return [_stop(run) for run in list_runs(db, OWNED, agent.id) if _is_stubborn(backend, run)]
     if sweep.state == "PAUSED":
@@ -93,6 +90,16 @@ def _standing_commands(
     if sweep.ended:
         return _leave(backend, db, agent)
     return None
+
+
+def _dismiss(backend: Backend, db: Connection, agent: Agent, alive: set[str]) -> list[Command]:
+    """Let the agent's runs stop by themselves, as they were asked to, and send it home then."""
+    owned = list_runs(db, OWNED, agent.id)
+    if any(run.name in alive and not _is_stubborn(backend, run) for run in owned):
+        return []
+    for run in owned:
+        end_run(backend, db, run, Outcome("killed", "stopped"))
+    return _leave(backend, db, agent)
 
 
 def _stop(run: Run) -> Command:
@@ -116,7 +123,7 @@ def _next_run(backend: Backend, agent: Agent) -> list[Command]:
         if sweep.ended:
             return _leave(backend, db, agent)
         _reclaim(backend, db, sweep)
-        ordinal = _free_ordinal(db, sweep)
+        ordinal = None if sweep.local_scheduler else free_ordinal(db, sweep)
         run = _undelivered(backend, db, agent) or _returned(backend, db, agent, INTERRUPTED)
         if run is None and ordinal is None:
             run = _returned(backend, db, agent, FAILED_ONCE)
@@ -124,14 +131,15 @@ def _next_run(backend: Backend, agent: Agent) -> list[Command]:
             return _deliver(backend, db, sweep, run)
         if ordinal is None:
             return _wait_or_leave(backend, db, sweep, agent)
-        known = [_search_run(sweep, run) for run in list_runs(db, "sweep_id = ?", sweep.id)]
-    args = backend.search.suggest(sweep.settings, sweep.seed, known, ordinal)
+        question = ask_question(db, sweep, ordinal)
+    args = backend.suggestions.answer(sweep, question)
     with backend.store.transaction() as db:
+        now_is = sweep_by_id(db, sweep.id)
+        if now_is.config != sweep.config or now_is.state in ("PAUSED", *ENDED):
+            return []  # somebody steered meanwhile; the next heartbeat sees it
         if args is None:
             update_sweep(db, sweep, backend.now(), expected=ordinal)
             return _wait_or_leave(backend, db, sweep, agent)
-        if sweep.state == "PENDING":
-            update_sweep(db, sweep, backend.now(), state="RUNNING")
         run = assign_run(db, sweep, agent, ordinal, args, backend.now())
         return _deliver(backend, db, sweep, run)
 
@@ -184,20 +192,13 @@ def succeed_predecessors(backend: Backend, db: Connection, agent: Agent) -> None
 def _deliver(backend: Backend, db: Connection, sweep: Sweep, run: Run) -> list[Command]:
     change_run(db, run, deliveries=run.deliveries + 1)
     backend.presence.seen("run", run.id)
+    if sweep.state == "PENDING":
+        update_sweep(db, sweep, backend.now(), state="RUNNING")
+    backend.suggestions.prepare(sweep)
     args = {name: {"value": value} for name, value in run.assigned_args.items()}
     kind = "run" if run.heartbeat_at is None else "resume"
     program = sweep.settings.get("program", "")
     return [{"type": kind, "run_id": run.name, "program": program, "args": args}]
-
-
-def _free_ordinal(db: Connection, sweep: Sweep) -> int | None:
-    """Return the lowest number without a run, or None when every configuration has one."""
-    rows = db.execute("SELECT ordinal FROM runs WHERE sweep_id = ? ORDER BY ordinal", (sweep.id,))
-    taken = [row[0] for row in rows if row[0] is not None]
-    ordinal = len(taken)
-    if taken and taken[-1] != len(taken) - 1:
-        ordinal = next(n for n, used in enumerate(taken) if n != used)
-    return None if sweep.expected is not None and ordinal >= sweep.expected else ordinal
 
 
 def _wait_or_leave(backend: Backend, db: Connection, sweep: Sweep, agent: Agent) -> list[Command]:
@@ -207,6 +208,8 @@ def _wait_or_leave(backend: Backend, db: Connection, sweep: Sweep, agent: Agent)
     """
     if finish_if_complete(backend, db, sweep).ended:
         return _leave(backend, db, agent)
+    if sweep.local_scheduler:
+        return []
     return (
         _leave(backend, db, agent) if agent.supervised and _others_busy(backend, db, agent) else []
     )
@@ -223,11 +226,3 @@ def _others_busy(backend: Backend, db: Connection, agent: Agent) -> bool:
     patience = backend.patience.silence_seconds
     silences = [backend.presence.silence_seconds("agent", run.agent_id or 0) for run in busy]
     return any(silence < patience for silence in silences)
-
-
-def _search_run(sweep: Sweep, run: Run) -> SearchRun:
-    summary = parse_row(run.summary) or {}
-    value = (
-        metric_value(summary, sweep.metric_name, sweep.metric_goal) if sweep.metric_name else None
-    )
-    return SearchRun(run.assigned_args, run.state, value)

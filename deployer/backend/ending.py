@@ -15,12 +15,15 @@ from deployer.backend.lifecycle import (
     judge_disappearance,
     judge_failure,
     judge_memory,
+    judge_unassigned,
 )
 from deployer.backend.lines import parse_row
 from deployer.backend.runs import Run, change_run, list_runs, settle_attempt
 from deployer.backend.store import Connection
-from deployer.backend.sweeps import Sweep, sweep_by_id, update_sweep
+from deployer.backend.sweeps import DELETED, Sweep, sweep_by_id, update_sweep
 from deployer.metrics import metric_value
+
+SETTLED = "(queued = 0 AND state NOT IN ('pending', 'running', 'preempting'))"
 
 
 def marks_of(run: Run) -> Marks:
@@ -39,15 +42,16 @@ def end_run(
     """Write down how a run's attempt ended, and end the sweep if this was its last."""
     now = backend.now()
     settle_attempt(db, run, outcome.cause, exit_code, now)
-    if run.sweep_id is None:
-        queued = False
-    else:
+    if run.args is None:
+        outcome = judge_unassigned(outcome)
+    queued = False
+    if run.sweep_id is not None:
         sweep = sweep_by_id(db, run.sweep_id)
-        if not sweep.ended:
+        if not sweep.ended and run.args is not None:
             unstarted = count_causes(db, run, ("never started",))
             outcome = judge_failure(outcome, count_failures(db, run), unstarted, sweep.retries)
             outcome = judge_memory(outcome, count_causes(db, run, ("OOM",)))
-        queued = outcome.queued
+        queued = outcome.queued and sweep.state != DELETED
     ended = change_run(
         db,
         run,
@@ -58,8 +62,10 @@ def end_run(
         vanished_at=None,
     )
     if run.sweep_id is not None:
+        if sweep.state == DELETED:
+            return change_run(db, ended, sweep_id=None, ordinal=None)
         break_if_broken(backend, db, sweep)
-        finish_if_complete(backend, db, sweep_by_id(db, run.sweep_id))
+        backend.suggestions.prepare(finish_if_complete(backend, db, sweep_by_id(db, sweep.id)))
     return ended
 
 
@@ -87,11 +93,10 @@ def count_causes(db: Connection, run: Run, causes: Sequence[Cause]) -> int:
 
 def break_if_broken(backend: Backend, db: Connection, sweep: Sweep) -> None:
     """Stop a sweep of which several configurations failed before any has finished."""
-    if sweep.ended:
+    one = "SELECT 1 FROM runs WHERE sweep_id = ? AND state = 'finished' LIMIT 1"
+    if sweep.ended or db.execute(one, (sweep.id,)).fetchone():
         return
-    runs = list_runs(db, "sweep_id = ?", sweep.id)
-    if any(run.state == "finished" for run in runs):
-        return
+    runs = list_runs(db, "sweep_id = ? AND args IS NOT NULL", sweep.id)
     failed = [run for run in runs if count_failures(db, run)]
     if len(failed) >= BREAKER_FAILURES:
         reason = f"{len(failed)} configurations failed before any finished"
@@ -102,15 +107,19 @@ def break_if_broken(backend: Backend, db: Connection, sweep: Sweep) -> None:
 
 
 def finish_if_complete(backend: Backend, db: Connection, sweep: Sweep) -> Sweep:
-    """Set a sweep to FINISHED once every expected configuration has come to its end."""
+    """Set a sweep to FINISHED once every expected configuration has come to its end.
+
+    So must have what somebody enqueued besides.
+    """
     if sweep.ended or sweep.expected is None:
         return sweep
-    settled = db.execute(
-        "SELECT COUNT(*) FROM runs WHERE sweep_id = ? AND queued = 0"
-        " AND state NOT IN ('pending', 'running', 'preempting')",
+    settled, open_ones = db.execute(
+        f"SELECT COUNT(*) FILTER (WHERE ordinal IS NOT NULL AND {SETTLED}),"
+        f" COUNT(*) FILTER (WHERE args IS NOT NULL AND NOT {SETTLED})"
+        " FROM runs WHERE sweep_id = ?",
         (sweep.id,),
-    ).fetchone()[0]
-    if settled < sweep.expected:
+    ).fetchone()
+    if settled < sweep.expected or open_ones:
         return sweep
     return update_sweep(db, sweep, backend.now(), state="FINISHED")
 
@@ -148,10 +157,14 @@ def requeue_failed(backend: Backend, db: Connection, sweep: Sweep) -> int:
     early = "" if "early_terminate" in sweep.settings else ", 'killed'"
     runs = list_runs(db, "sweep_id = ?", sweep.id)
     failed = list_runs(
-        db, f"sweep_id = ? AND queued = 0 AND state IN ('failed', 'crashed'{early})", sweep.id
+        db,
+        "sweep_id = ? AND args IS NOT NULL AND queued = 0"
+        f" AND state IN ('failed', 'crashed'{early})",
+        sweep.id,
     )
     waiting = sum(run.queued for run in runs) if sweep.ended else 0
-    unseen = max(0, (sweep.expected or 0) - len(runs)) if sweep.ended else 0
+    counted = sum(run.ordinal is not None for run in runs)
+    unseen = max(0, (sweep.expected or 0) - counted) if sweep.ended else 0
     missing = len(failed) + waiting + unseen
     if missing:
         for run in failed:

@@ -121,6 +121,14 @@ def judge_memory(outcome: Outcome, kills: int) -> Outcome:
     return Outcome("failed", "OOM") if hopeless else outcome
 
 
+def judge_unassigned(outcome: Outcome) -> Outcome:
+    """Judge a run that no sweep handed out and so none hands out again, as W&B does."""
+    if not outcome.queued:
+        return outcome
+    state = "preempted" if outcome.cause == "interrupted" else "crashed"
+    return Outcome(state, outcome.cause)
+
+
 def judge_failure(outcome: Outcome, failures: int, unstarted: int, retries: int) -> Outcome:
     """Give a run that failed by itself another attempt while it has retries left.
 

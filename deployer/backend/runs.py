@@ -75,6 +75,14 @@ class Run:
         return not self.active and not self.queued
 
     @property
+    def arguments(self) -> dict[str, Any]:
+        """Return the values of its parameters; of a run that no sweep made, its configuration's."""
+        if self.args is not None:
+            return self.assigned_args
+        config = json.loads(self.config)
+        return {n: v["value"] for n, v in config.items() if isinstance(v, dict) and "value" in v}
+
+    @property
     def assigned_args(self) -> dict[str, Any]:
         """Return the values the sweep gave to this run, by top-level parameter name."""
         args: dict[str, Any] = json.loads(self.args or "{}")
@@ -103,24 +111,61 @@ def assign_run(
     db: Connection, sweep: Sweep, agent: Agent, ordinal: int, args: dict[str, Any], now: float
 ) -> Run:
     """Create the sweep's next run for an agent."""
-    config = {name: {"value": value} for name, value in args.items()}
+    run = _insert_assigned(db, sweep, ordinal, args, None, now, agent_id=agent.id)
+    insert(db, "attempts", run_id=run.id, number=1, agent_id=agent.id, assigned_at=now)
+    return run
+
+
+def insert_enqueued(
+    db: Connection,
+    sweep: Sweep,
+    ordinal: int | None,
+    args: dict[str, Any],
+    display_name: str | None,
+    now: float,
+) -> Run:
+    """Create a run that waits for its first attempt; without an ordinal it counts for nothing."""
+    return _insert_assigned(db, sweep, ordinal, args, display_name, now, queued=1, attempt=0)
+
+
+def _insert_assigned(
+    db: Connection,
+    sweep: Sweep,
+    ordinal: int | None,
+    args: dict[str, Any],
+    display_name: str | None,
+    now: float,
+    **columns: int,
+) -> Run:
+    number = _free_number(db, sweep, ordinal)
     run_id = insert(
         db,
         "runs",
         project_id=sweep.project_id,
         user_id=sweep.user_id,
-        name=f"{sweep.name}-{ordinal}",
-        display_name=f"sweep-{ordinal + 1}",
+        name=f"{sweep.name}-{number}",
+        display_name=display_name or f"sweep-{number + 1}",
         sweep_id=sweep.id,
         ordinal=ordinal,
         args=json.dumps(args),
-        config=json.dumps(config),
+        config=json.dumps({name: {"value": value} for name, value in args.items()}),
         state="pending",
-        agent_id=agent.id,
         created_at=now,
+        **columns,
     )
-    insert(db, "attempts", run_id=run_id, number=1, agent_id=agent.id, assigned_at=now)
     return run_by_id(db, run_id)
+
+
+def _free_number(db: Connection, sweep: Sweep, ordinal: int | None) -> int:
+    """Return the number in a run's name: its ordinal unless another run is called so."""
+    names = "SELECT name FROM runs WHERE project_id = ? AND name = ?"
+    number = ordinal
+    if number is None:
+        of_sweep = db.execute("SELECT COUNT(*) FROM runs WHERE sweep_id = ?", (sweep.id,))
+        number = int(of_sweep.fetchone()[0])
+    while db.execute(names, (sweep.project_id, f"{sweep.name}-{number}")).fetchone():
+        number += 1
+    return number
 
 
 def reassign_run(db: Connection, run: Run, agent: Agent, now: float) -> Run:

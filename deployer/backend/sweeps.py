@@ -20,8 +20,10 @@ from deployer.backend.store import Connection, insert, select, select_one, updat
 # W&B's command line repeats a creation whose reply was lost, with the same text and no id.
 REPEAT_WINDOW_SECONDS = 60
 DEFAULT_RETRIES = 1
-ENDED = ("FINISHED", "CANCELED")
-STATES = ("PENDING", "RUNNING", "PAUSED", *ENDED)
+STATES = ("PENDING", "RUNNING", "PAUSED", "FINISHED", "CANCELED")
+# Not one of W&B's: nobody sees it, but agents may still be at work.
+DELETED = "DELETED"
+ENDED = ("FINISHED", "CANCELED", DELETED)
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,16 @@ class Sweep:
         return retries if type(retries) is int else DEFAULT_RETRIES
 
     @property
+    def local_scheduler(self) -> bool:
+        """Tell whether a scheduler of the user's own enqueues the runs, and the server none."""
+        return has_local_scheduler(self.settings)
+
+    @property
+    def controller_run_name(self) -> str:
+        """Return the name of the run that a local scheduler logs to."""
+        return f"{self.name}-scheduler"
+
+    @property
     def ended(self) -> bool:
         """Tell whether no new configuration will be handed out."""
         return self.state in ENDED
@@ -93,6 +105,17 @@ def parse_config(text: str) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise Refusal(400, "the sweep's configuration is not a mapping")
     return config
+
+
+def has_local_scheduler(settings: dict[str, Any]) -> bool:
+    """Tell whether `wandb sweep-scheduler` is to choose this sweep's configurations."""
+    scheduler = settings.get("scheduler")
+    return isinstance(scheduler, dict) and bool(scheduler.get("engine"))
+
+
+def _expected(settings: dict[str, Any]) -> int | None:
+    """Return how many configurations the server hands out; a local scheduler ends its sweep."""
+    return None if has_local_scheduler(settings) else expected_count(settings)
 
 
 def create_sweep(
@@ -126,7 +149,7 @@ def create_sweep(
         config=config,
         state="PENDING",
         seed=str(settings.get("seed", f"{project.entity}/{project.name}/{name}")),
-        expected=expected_count(settings),
+        expected=_expected(settings),
         request_key=request_key,
         created_at=now,
         updated_at=now,
@@ -142,7 +165,7 @@ def _repeated(db: Connection, request_key: str, exact: bool, now: float) -> Swee
         else "NOT EXISTS (SELECT 1 FROM agents WHERE agents.sweep_id = sweeps.id)"
         f" AND created_at > {now - REPEAT_WINDOW_SECONDS}"
     )
-    tail = f"sweeps WHERE request_key = ? AND {fresh} ORDER BY id DESC"
+    tail = f"sweeps WHERE request_key = ? AND state != '{DELETED}' AND {fresh} ORDER BY id DESC"
     return select_one(db, Sweep, tail, request_key)
 
 
@@ -150,14 +173,15 @@ def _short_id(db: Connection, project: Project) -> str:
     alphabet = string.ascii_lowercase + string.digits
     while True:
         name = "".join(secrets.choice(alphabet) for _ in range(8))
-        if not find_sweep(db, project, name):
+        taken = "sweeps WHERE project_id = ? AND name = ?"
+        if not select_one(db, Sweep, taken, project.id, name):
             return name
 
 
 def update_sweep(db: Connection, sweep: Sweep, now: float, **changes: Any) -> Sweep:
     """Set columns of a sweep; a new `config` also renews what follows from it."""
     if "config" in changes:
-        changes["expected"] = expected_count(parse_config(changes["config"]))
+        changes["expected"] = _expected(parse_config(changes["config"]))
         changes["healed_retries"] = None
     update(db, "sweeps", sweep.id, updated_at=now, **changes)
     return sweep_by_id(db, sweep.id)
@@ -173,9 +197,11 @@ def sweep_by_id(db: Connection, sweep_id: int) -> Sweep:
 
 def find_sweep(db: Connection, project: Project, name: str) -> Sweep | None:
     """Return a project's sweep by its short id."""
-    return select_one(db, Sweep, "sweeps WHERE project_id = ? AND name = ?", project.id, name)
+    tail = f"sweeps WHERE project_id = ? AND name = ? AND state != '{DELETED}'"
+    return select_one(db, Sweep, tail, project.id, name)
 
 
 def list_sweeps(db: Connection, project: Project) -> list[Sweep]:
     """Return a project's sweeps, newest first."""
-    return select(db, Sweep, "sweeps WHERE project_id = ? ORDER BY id DESC", [project.id])
+    tail = f"sweeps WHERE project_id = ? AND state != '{DELETED}' ORDER BY id DESC"
+    return select(db, Sweep, tail, [project.id])

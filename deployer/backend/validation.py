@@ -7,13 +7,15 @@ from typing import Any
 from deployer.backend.refusal import Refusal
 from deployer.backend.search.engine import bayes_available
 from deployer.backend.search.suggest import refusals
-from deployer.backend.sweeps import parse_config
+from deployer.backend.sweeps import has_local_scheduler, parse_config
 from deployer.parameters import parse_parameters
 
 
 def check_supported(config: str) -> None:
     """Refuse with 400 a configuration that no run could ever come from."""
     settings = parse_config(config)
+    if has_local_scheduler(settings):
+        return  # whoever runs it chooses the configurations
     problems = refusals(settings)
     missing = bayes_available() if settings.get("method") == "bayes" else None
     if missing:
@@ -24,5 +26,7 @@ def check_supported(config: str) -> None:
 
 def list_warnings(settings: dict[str, Any]) -> list[str]:
     """Return what is doubtful, a sentence each, as W&B's `configValidationWarnings`."""
+    if has_local_scheduler(settings) and "parameters" not in settings:
+        return []
     _, complaints = parse_parameters(settings.get("parameters", {}))
     return [f"{'.'.join(found.path)}: {found.message}" for found in complaints]

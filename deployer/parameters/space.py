@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployer.parameters.forms import Parameter
+from deployer.parameters.values import value_key
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,22 @@ class Space:
             index, digit = divmod(index, parameter.grid_size or 1)
             values.append(parameter.grid_value(digit))
         return self.nest(values[::-1])
+
+    def grid_index(self, arguments: Mapping[str, Any]) -> int | None:
+        """Return the place of a configuration in the grid, None if it is not in it."""
+        index = 0
+        for parameter in self.parameters:
+            try:
+                key = value_key(_dig(arguments, parameter.path))
+            except KeyError:
+                return None
+            size = parameter.grid_size or 0
+            digits = (n for n in range(size) if value_key(parameter.grid_value(n)) == key)
+            digit = next(digits, None)
+            if digit is None:
+                return None
+            index = index * size + digit
+        return index
 
     def point(self, us: Sequence[float]) -> dict[str, Any]:
         """Return the configuration at one u in [0, 1] for each parameter."""

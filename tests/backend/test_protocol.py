@@ -183,16 +183,6 @@ def test_sweep_states_steer_agents(client: Client) -> None:
     assert client.heartbeat(late) == [{"type": "exit"}]
 
 
-def test_cancel_kills_at_once(client: Client) -> None:
-    sweep = client.create_sweep(grid(x=[1, 2]))
-    agent = client.create_agent(sweep)
-    run = client.heartbeat(agent)[0]["run_id"]
-    client.init_run(run)
-    client.set_state(sweep, "CANCELED")
-    assert client.heartbeat(agent, [run]) == [{"type": "exit"}]
-    assert client.run(run)["state"] == "killed"
-
-
 def test_what_cannot_run_is_refused_with_a_reason(client: Client) -> None:
     refused = client.post(
         UPSERT_SWEEP, config="method: grid\nparameters: {x: {min: 0.0, max: 1.0}}"

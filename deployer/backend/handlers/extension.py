@@ -14,6 +14,7 @@ from deployer.backend.handlers.wire import Info, iso_time, transaction
 from deployer.backend.projects import get_project
 from deployer.backend.refusal import Refusal
 from deployer.backend.runs import Attempt, Run, list_attempts
+from deployer.backend.steering import delete_sweep
 from deployer.backend.store import Connection, select_one
 from deployer.backend.sweeps import Sweep, update_sweep
 
@@ -63,6 +64,16 @@ def resolve_requeue(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]
         if retries is not None:
             row = update_sweep(db, row, info.context.backend.now(), healed_retries=max(0, retries))
         return {"requeued": requeue_failed(info.context.backend, db, row)}
+
+
+@mutation.field("deployerDeleteSweep")
+def resolve_delete_sweep(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    """Delete a sweep and keep its runs."""
+    if info.context.caller.sweep_id is not None:
+        raise Refusal(403, "an agent's key cannot change sweeps")
+    with transaction(info) as db:
+        delete_sweep(info.context.backend, db, _sweep_at(info, db, input["sweep_path"]))
+    return {"success": True}
 
 
 def _sweep_at(info: Info, db: Connection, path: str) -> Sweep:

@@ -142,7 +142,9 @@ def resolve_stop_run(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any
     backend = info.context.backend
     with transaction(info) as db:
         row = _own_run(info, db, input["id"])
-        if row.active and row.stop_requested_at is None:
+        if row.queued:
+            end_run(backend, db, row, Outcome("killed", "stopped"))
+        elif row.active and row.stop_requested_at is None:
             change_run(db, row, stop_requested_at=backend.now())
     return {"success": True}
 

@@ -10,7 +10,7 @@ from deployer.backend.accounts import check_newest
 from deployer.backend.agents import Agent, create_agent, find_agent, list_agents
 from deployer.backend.dispatch import succeed_predecessors
 from deployer.backend.filters import parse_filter
-from deployer.backend.handlers.project import fields_of_runs
+from deployer.backend.handlers.project import fields_of_runs, filter_runs
 from deployer.backend.handlers.wire import (
     Info,
     decode_id,
@@ -28,14 +28,15 @@ from deployer.backend.projects import (
 from deployer.backend.ranking import best_metric
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.runs import Run, list_runs
+from deployer.backend.steering import adopt_prior_runs, change_sweep, enqueue_run
 from deployer.backend.store import Connection
 from deployer.backend.sweeps import (
+    DELETED,
     STATES,
     Sweep,
     create_sweep,
     find_sweep,
     sweep_by_id,
-    update_sweep,
 )
 from deployer.backend.validation import check_supported, list_warnings
 
@@ -50,7 +51,32 @@ def resolve_upsert_sweep(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
         raise Refusal(403, "an agent's key cannot change sweeps")
     with transaction(info) as db:
         row = _change(info, db, input) if input.get("id") else _create(info, db, input)
-    return {"sweep": row, "config_validation_warnings": list_warnings(row.settings)}
+        warnings = list_warnings(row.settings) + _with_prior_runs(db, row, input)
+    return {"sweep": row, "config_validation_warnings": warnings}
+
+
+def _with_prior_runs(db: Connection, row: Sweep, input: dict[str, Any]) -> list[str]:
+    """Add the runs that `--prior_run` names, and say which of them have another sweep."""
+    if not input.get("prior_runs_filters"):
+        return []
+    project = project_by_id(db, row.project_id)
+    runs = filter_runs(db, project, input["prior_runs_filters"])
+    adopt_prior_runs(db, row, runs)
+    strangers = [run.name for run in runs if run.sweep_id not in (None, row.id)]
+    return [f"run {name} belongs to another sweep and stays there" for name in strangers]
+
+
+@mutation.field("enqueueSweepRun")
+def resolve_enqueue(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    """Take a run that a scheduler outside, or a person, has chosen."""
+    backend = info.context.backend
+    if info.context.caller.sweep_id is not None:
+        raise Refusal(403, "an agent's key cannot change sweeps")
+    with transaction(info) as db:
+        row = _own_sweep(info, db, input["id"])
+        name = input.get("display_name")
+        run = enqueue_run(backend, db, row, input["config"], name)
+    return {"id": run.name, "run_queue_item_id": encode_id("RunQueueItem", run.id)}
 
 
 def _create(info: Info, db: Connection, input: dict[str, Any]) -> Sweep:
@@ -73,10 +99,7 @@ def _create(info: Info, db: Connection, input: dict[str, Any]) -> Sweep:
 
 
 def _change(info: Info, db: Connection, input: dict[str, Any]) -> Sweep:
-    request = info.context
-    row = sweep_by_id(db, decode_id("Sweep", input["id"]))
-    if project_by_id(db, row.project_id).entity != request.caller.user.name:
-        raise not_found("sweep")
+    row = _own_sweep(info, db, input["id"])
     changes = {
         name: input[name]
         for name in ("config", "description", "display_name", "controller", "scheduler")
@@ -86,7 +109,15 @@ def _change(info: Info, db: Connection, input: dict[str, Any]) -> Sweep:
         check_supported(changes["config"])
     if input.get("state"):
         changes["state"] = _checked_state(input["state"])
-    return update_sweep(db, row, request.backend.now(), **changes)
+    return change_sweep(info.context.backend, db, row, **changes)
+
+
+def _own_sweep(info: Info, db: Connection, text: str) -> Sweep:
+    row = sweep_by_id(db, decode_id("Sweep", text))
+    owned = project_by_id(db, row.project_id).entity == info.context.caller.user.name
+    if not owned or row.state == DELETED:
+        raise not_found("sweep")
+    return row
 
 
 def _checked_state(state: str) -> str:

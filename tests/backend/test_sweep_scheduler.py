@@ -1,0 +1,144 @@
+"""Runs that somebody outside the server has chosen: `wandb sweep-scheduler`, `enqueue_run`."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.backend.client import Client
+from tests.conftest import ServedBackend
+from tests.stock import BIN, start_wandb_agent, stock_environment, wandb_sweep, write_project
+
+METRIC = {"name": "loss", "goal": "minimize"}
+SCHEDULED: dict[str, Any] = {
+    "method": "bayes",
+    "metric": METRIC,
+    "run_cap": 3,
+    "scheduler": {"engine": "optuna"},
+    "parameters": {"lr": {"min": 0.01, "max": 1.0}, "layers": {"values": [1, 2]}},
+}
+ENQUEUE = """
+mutation E($id: ID!, $config: JSONString!, $displayName: String)
+{ enqueueSweepRun(input: {id: $id, config: $config, displayName: $displayName})
+  { id runQueueItemId } }
+"""
+
+
+@pytest.fixture
+def client(backend: ServedBackend, request: pytest.FixtureRequest) -> Client:
+    return Client.of(backend, request.node.name)
+
+
+def enqueue(client: Client, sweep: str, config: dict[str, Any], **variables: Any) -> str:
+    row = client.sweep(sweep)
+    made = client.ask(ENQUEUE, id=row["id"], config=json.dumps(config), **variables)
+    return str(made["enqueueSweepRun"]["id"])
+
+
+def test_a_scheduled_sweep_hands_out_what_was_enqueued_and_nothing_else(client: Client) -> None:
+    sweep = client.create_sweep(SCHEDULED)
+    agent = client.create_agent(sweep)
+    assert client.heartbeat(agent) == []
+    wire = enqueue(client, sweep, {"lr": {"value": 0.5}, "layers": {"value": 1}})
+    plain = enqueue(client, sweep, {"lr": 0.25, "layers": 2}, displayName="mine")
+    nodes = [edge["node"] for edge in client.sweep(sweep)["runs"]["edges"]]
+    assert [(run["name"], run["state"]) for run in nodes] == [
+        (wire, "pending"),
+        (plain, "pending"),
+    ]
+    first, second = client.work_once(agent, loss=1.0), client.work_once(agent, loss=2.0)
+    assert (first or {})["args"] == {"lr": {"value": 0.5}, "layers": {"value": 1}}
+    assert ((second or {})["type"], (second or {})["run_id"]) == ("run", plain)
+    assert (second or {})["args"] == {"lr": {"value": 0.25}, "layers": {"value": 2}}
+    assert client.heartbeat(agent) == []
+    client.set_state(sweep, "FINISHED")
+    assert client.heartbeat(agent) == [{"type": "exit"}]
+
+
+def test_an_enqueued_run_takes_its_own_place_in_a_grid(client: Client) -> None:
+    parameters = {"x": {"values": [1, 2]}}
+    sweep = client.create_sweep({"method": "grid", "parameters": parameters})
+    enqueue(client, sweep, {"x": 2})
+    enqueue(client, sweep, {"x": 7})
+    agent = client.create_agent(sweep)
+    done = [client.work_once(agent, loss=1.0) for _ in range(4)]
+    assert sorted(run["args"]["x"]["value"] for run in done if run) == [1, 2, 7]
+    assert client.sweep(sweep)["state"] == "FINISHED"
+
+
+def test_an_ended_sweep_takes_no_runs(client: Client) -> None:
+    sweep = client.create_sweep(SCHEDULED)
+    client.set_state(sweep, "FINISHED")
+    row = client.sweep(sweep)
+    refused = client.post(ENQUEUE, id=row["id"], config="{}")
+    assert refused.status_code == 400
+    assert "it takes no more runs" in refused.text
+
+
+def test_a_waiting_run_can_be_stopped(client: Client) -> None:
+    sweep = client.create_sweep(SCHEDULED)
+    name = enqueue(client, sweep, {"lr": 0.5})
+    stop = "mutation S($id: ID!) { stopRun(input: {id: $id}) { success } }"
+    client.ask(stop, id=client.run(name)["id"])
+    assert client.run(name)["state"] == "killed"
+    assert client.heartbeat(client.create_agent(sweep)) == []
+
+
+@pytest.mark.slow
+def test_wandb_sweep_scheduler_with_stock_agents(backend: ServedBackend, tmp_path: Path) -> None:
+    folder = tmp_path / "p"
+    path = wandb_sweep(backend, write_project(folder, SCHEDULED), "sdk-scheduler")
+    with (folder / "scheduler.log").open("w") as log:
+        scheduler = subprocess.Popen(
+            [BIN / "wandb", "sweep-scheduler", "--batch-size", "1", "--poll-interval", "1", path],
+            cwd=folder,
+            env=stock_environment(backend),
+            stdout=log,
+            stderr=log,
+        )
+    agents = [start_wandb_agent(backend, folder, path) for _ in range(2)]
+    assert scheduler.wait(200) == 0, (folder / "scheduler.log").read_text()
+    assert [agent.wait(60) for agent in agents] == [0, 0]
+    _, project, name = path.split("/")
+    sweep = Client.of(backend, project).sweep(name)
+    runs = [edge["node"] for edge in sweep["runs"]["edges"]]
+    assert sweep["state"] == "FINISHED"
+    assert {run["state"] for run in runs} == {"finished"}
+    log_text = (folder / "scheduler.log").read_text()
+    enqueued = re.findall(r"Enqueued run (\S+) with", log_text)
+    assert [run["name"] for run in runs] == enqueued
+    assert len(enqueued) >= SCHEDULED["run_cap"]
+    assert "the run cap was hit" in log_text
+
+
+ENQUEUE_BY_API = """
+import sys, wandb
+sweep = wandb.Api().sweep(sys.argv[1])
+print(sweep.enqueue_run({"lr": {"value": 0.7}, "layers": {"value": 1}}, display_name="by hand"))
+"""
+
+
+@pytest.mark.slow
+def test_enqueue_run_of_the_public_api(backend: ServedBackend, tmp_path: Path) -> None:
+    path = wandb_sweep(backend, write_project(tmp_path / "p", SCHEDULED), "sdk-enqueue")
+    done = subprocess.run(
+        [sys.executable, "-c", ENQUEUE_BY_API, path],
+        env=stock_environment(backend),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    _, project, name = path.split("/")
+    client = Client.of(backend, project)
+    (edge,) = client.sweep(name)["runs"]["edges"]
+    assert edge["node"]["name"] == done.stdout.split()[-1]
+    command = client.work_once(client.create_agent(name), loss=1.0)
+    assert (command or {})["args"]["lr"] == {"value": 0.7}
