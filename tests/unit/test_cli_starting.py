@@ -6,6 +6,7 @@ import pytest
 
 from deployer.cli.starting import check_reach
 from deployer.errors import ConfigError
+from deployer.server import Inside
 
 
 def test_pods_do_not_reach_this_machines_own_address() -> None:
@@ -20,3 +21,16 @@ def test_pods_do_not_reach_this_machines_own_address() -> None:
     assert raised.value.hint == (
         "deployer backend down; deployer backend serve --host ADDRESS, one that pods reach"
     )
+
+
+def test_only_agents_in_the_cluster_reach_the_backend_that_is_in_it() -> None:
+    url = "http://sweep-backend.sweeps.svc:8080"
+    inside = Inside("gke", url, "http://127.0.0.1:20001")
+    check_reach("gke", url, inside)
+    for on in ("local", "kubernetes"):
+        with pytest.raises(ConfigError) as raised:
+            check_reach(on, url, inside)
+        assert raised.value.message == (
+            f"--on: agents on {on} do not reach {url}, the embedded backend of --on gke"
+        )
+        assert raised.value.hint == "start them there: --on gke"

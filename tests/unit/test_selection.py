@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,26 @@ def test_agents_are_looked_for_where_they_were_started(tmp_path: Path) -> None:
     assert places == ["kubernetes", "kubernetes", "local", "local"]
     (tmp_path / "deployer.yaml").write_text("on: local\n")
     assert settle_place("there", make_config(tmp_path)).on == "local"
+
+
+def test_a_sweep_stays_with_the_embedded_backend_in_which_it_was_made(tmp_path: Path) -> None:
+    here = record("e/p/here", tmp_path, 1.0)
+    inside = record("e/p/inside", tmp_path, 2.0)
+    save_record(replace(inside, backend_on="kubernetes", on="kubernetes"))
+    config = make_config(tmp_path)
+    assert config.backend_on == "local"
+    for text in ("inside", "e/p/inside", None, "http://127.0.0.1:20001/e/p/sweeps/inside"):
+        found = choose_sweep(text, config)
+        assert (found.sweep_id, found.config.backend_on) == ("inside", "kubernetes")
+        assert found.config.embedded
+    moved = settle_place("here", replace(config, on="kubernetes", explicit_on=True))
+    assert choose_sweep("here", moved).config.backend_on == "local"
+    named = make_config(tmp_path, "embedded")
+    assert choose_sweep("inside", named).config.backend_on == "kubernetes"
+    local = replace(named, explicit_on=True)
+    assert choose_sweep("inside", local).config.backend_on == "local"
+    assert str(choose_sweep(None, local).path()) == here.sweep_path
+
+
+def test_a_new_sweep_goes_where_its_agents_go(tmp_path: Path) -> None:
+    assert replace(make_config(tmp_path), on="gke").backend_on == "gke"
