@@ -67,11 +67,24 @@ def _sampled(rows: list[dict[str, Any]], spec: dict[str, Any]) -> list[dict[str,
     keys = spec.get("keys") or []
     if not spec:
         return []
-    last = spec.get("maxStep")  # inclusive here, exclusive in `history`
-    chosen = steps_between(rows, spec.get("minStep"), None if last is None else last + 1)
+    chosen = steps_between(rows, spec.get("minStep"), _stop(spec))
     if keys:
         chosen = [{k: line[k] for k in keys} for line in chosen if all(k in line for k in keys)]
     return sample([_finite(line) for line in chosen], int(spec.get("samples") or DEFAULT_SAMPLES))
+
+
+def _stop(spec: dict[str, Any]) -> int | None:
+    """Return the step before which a spec ends.
+
+    `maxStep` is that step for older clients; for wandb-core it is the last one, and it then asks
+    for exactly as many samples as there are steps, by `_step` and the keys.
+    """
+    last: int | None = spec.get("maxStep")
+    first: int | None = spec.get("minStep")
+    if first is None or last is None:
+        return last
+    by_core = spec.get("samples") == last - first + 1 and "_step" in (spec.get("keys") or [])[:1]
+    return last + 1 if by_core else last
 
 
 def _finite(line: dict[str, Any]) -> dict[str, Any]:

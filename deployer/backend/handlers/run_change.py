@@ -56,7 +56,8 @@ def resolve_upsert_bucket(_: Any, info: Info, input: dict[str, Any]) -> dict[str
             row, inserted = _own_run(info, db, input["id"]), False
         else:
             row, inserted = _initialised(info, db, input)
-        return {"bucket": _with_columns(db, row, input), "inserted": inserted}
+        row = _with_columns(db, row, input)
+    return {"bucket": row, "inserted": inserted, "server_settings": {"server_messages": []}}
 
 
 def _initialised(info: Info, db: Connection, input: dict[str, Any]) -> tuple[Run, bool]:
@@ -100,7 +101,8 @@ def _started(backend: Backend, db: Connection, row: Run, input: dict[str, Any]) 
         return row
     if row.state != "pending" and not (input.get("host") or row.resuming):
         return row
-    if row.attempt > 1 and not row.resuming:
+    if (row.attempt > 1 or row.started_at is not None) and not row.resuming:
+        # Like W&B: who does not resume writes the run anew.
         clear_lines(db, row.id)
         row = change_run(db, row, summary="{}")
     backend.presence.seen("run", row.id)
