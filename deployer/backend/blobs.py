@@ -20,6 +20,7 @@ from deployer.backend.store import Connection, Store, insert, select_one
 # Left free for the database, which must be able to write that a file was refused.
 RESERVE_BYTES = 64 * 1024 * 1024
 
+INCOMING_FOLDER = "incoming"
 REFERRERS = (
     ("run_files", "blob_id"),
     ("artifact_files", "blob_id"),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deployer.backend.accounts import Caller
-from deployer.backend.blobs import BlobFolder
+from deployer.backend.blobs import INCOMING_FOLDER, BlobFolder
 from deployer.backend.lifecycle import Patience
 from deployer.backend.presence import Presence
 from deployer.backend.search.engine import SearchEngine
@@ -58,7 +58,7 @@ class Backend:
     @property
     def blobs(self) -> BlobFolder:
         """Return where the bytes of files are kept and received."""
-        return BlobFolder(self.files_folder, self.folder / "incoming")
+        return BlobFolder(self.files_folder, self.folder / INCOMING_FOLDER)
 
     def close(self) -> None:
         """Stop the search process and close the database."""

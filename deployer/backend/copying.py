@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from deployer.backend.accounts import add_key, find_caller, new_key
+from deployer.backend.blobs import INCOMING_FOLDER
 from deployer.backend.folder import (
     ADDRESS_FILE,
     KEY_FILE,
@@ -29,12 +30,16 @@ from deployer.backend.folder import (
     read_key,
     write_key,
 )
+from deployer.backend.signing import SIGNING_KEY_FILE
 from deployer.backend.store import Connection, Store
 from deployer.errors import BackendError
 
 DATABASE = "backend.sqlite"
-# Of the process that serves, and the database, which goes as a copy of its own.
-LEFT_OUT = (ADDRESS_FILE, LOCK_FILE, LOG_FILE, DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm")
+# Of the process that serves, what signs its addresses, and the database: it goes as a copy.
+LEFT_OUT = (
+    *(ADDRESS_FILE, LOCK_FILE, LOG_FILE, INCOMING_FOLDER, SIGNING_KEY_FILE),
+    *(DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm"),
+)
 BLOCK_BYTES = 1 << 18
 
 

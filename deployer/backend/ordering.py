@@ -55,6 +55,11 @@ def by_row(descending: bool = False) -> Order[Any]:
     return Order(lambda row: row.id, descending)
 
 
+def by_name() -> Order[Any]:
+    """Return the order of rows that have a name."""
+    return Order(lambda row: row.name, descending=False)
+
+
 def ordered_connection(
     rows: Sequence[R],
     order: Order[R],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+from deployer.backend.files import File, content_path
 from deployer.backend.migrations import MIGRATIONS
 from deployer.backend.runs import Run
 from deployer.backend.store import Store, select
@@ -21,6 +22,9 @@ parameters: {x: {values: [1]}}
 ', 'RUNNING', 's', 'k', 0, 0);
     INSERT INTO runs (id, project_id, user_id, name, sweep_id, state, interrupted, created_at)
     VALUES (1, 1, 1, 'r', 1, 'preempted', 1, 0);
+    INSERT INTO files (id, run_id, name, token, size_bytes, md5, uploaded_at)
+    VALUES (3, 1, 'here', 't', 5, 'm', 1.0), (7, 1, 'same', 'u', 5, 'm', 2.0),
+           (8, 1, 'never', 'v', NULL, NULL, NULL);
 """
 
 
@@ -34,9 +38,16 @@ def test_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
     with store.transaction() as db:
         (sweep,) = select(db, Sweep, "sweeps")
         (run,) = select(db, Run, "runs")
+        files = select(db, File, "files ORDER BY id")
         version = db.execute("PRAGMA user_version").fetchone()[0]
     store.close()
 
     assert version == len(MIGRATIONS)
     assert (sweep.retries, sweep.healed_retries) == (4, None)
     assert run.announced == "interrupted"
+    assert files == [
+        File(3, 1, "here", 3, 1.0, "m", 5),
+        File(7, 1, "same", 7, 2.0, "m", 5),
+        File(8, 1, "never", None, None, None, None),
+    ]
+    assert content_path(tmp_path, files[1]) == tmp_path / "7"  # where the first version put it

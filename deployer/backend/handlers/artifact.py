@@ -37,6 +37,7 @@ from deployer.backend.handlers.wire import (
     iso_time,
     transaction,
 )
+from deployer.backend.ordering import by_name, by_row, ordered_connection
 from deployer.backend.projects import Project, project_by_id
 from deployer.backend.refusal import not_found
 from deployer.backend.runs import Run, run_by_id
@@ -215,7 +216,7 @@ def _file_page(
     info: Info, row: Artifact, found: list[ArtifactFile], after: str | None, first: int | None
 ) -> dict[str, Any]:
     """Return a page; addresses are signed for its files alone."""
-    page = connection(found, after, first)
+    page = ordered_connection(found, by_name(), after, first)
     for edge in page["edges"]:
         edge["node"] = artifact_file_node(info.context, edge["node"], row)
     return page
@@ -253,7 +254,7 @@ def resolve_outputs(
     row: Run, info: Info, after: str | None = None, first: int | None = None
 ) -> dict[str, Any]:
     with transaction(info) as db:
-        return connection(list_artifacts_of(db, row, "output"), after, first)
+        return ordered_connection(list_artifacts_of(db, row, "output"), by_row(), after, first)
 
 
 @run.field("inputArtifacts")
@@ -261,4 +262,4 @@ def resolve_inputs(
     row: Run, info: Info, after: str | None = None, first: int | None = None
 ) -> dict[str, Any]:
     with transaction(info) as db:
-        return connection(list_artifacts_of(db, row, "input"), after, first)
+        return ordered_connection(list_artifacts_of(db, row, "input"), by_row(), after, first)

@@ -35,6 +35,7 @@ from deployer.backend.handlers.wire import (
     iso_time,
     transaction,
 )
+from deployer.backend.ordering import Order, by_row, ordered_connection
 from deployer.backend.projects import Project, get_project, project_by_id
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.store import Connection
@@ -88,7 +89,8 @@ def resolve_project_collections(
 ) -> dict[str, Any]:
     _check_unfiltered(**asked)
     with transaction(info) as db:
-        return connection(list_collections(db, row), after, first)
+        found = list_collections(db, row)
+    return ordered_connection(found, by_row(descending=True), after, first)
 
 
 def _check_unfiltered(filters: str | None = None, order: str | None = None) -> None:
@@ -144,7 +146,7 @@ def resolve_type_collections(
     _check_unfiltered(**asked)
     with transaction(info) as db:
         found = list_collections(db, project_by_id(db, row.project_id), row.name)
-    return connection(found, after, first)
+    return ordered_connection(found, by_row(descending=True), after, first)
 
 
 @collection.field("id")
@@ -211,9 +213,9 @@ def resolve_artifacts(
         raise Refusal(400, f"the filter {filters} is not supported for artifacts")
     with transaction(info) as db:
         found = list_versions(db, row)
-    if order and not order.startswith("-"):
-        found.reverse()
-    page = connection(found, after, first)
+    newest_first = not order or order.startswith("-")
+    by_version: Order[Artifact] = Order(lambda version: version.version, newest_first)
+    page = ordered_connection(found, by_version, after, first)
     for edge in page["edges"]:
         edge["version"] = f"v{edge['node'].version}"
     return page

@@ -10,7 +10,8 @@ from ariadne import MutationType
 from deployer.backend.files import delete_file, file_by_id, list_files, promise_file
 from deployer.backend.handlers.file_nodes import run_file_node, upload_url
 from deployer.backend.handlers.run import run
-from deployer.backend.handlers.wire import Info, connection, decode_id, encode_id, transaction
+from deployer.backend.handlers.wire import Info, decode_id, encode_id, transaction
+from deployer.backend.ordering import by_name, ordered_connection
 from deployer.backend.projects import get_project, project_by_id
 from deployer.backend.refusal import not_found
 from deployer.backend.runs import Run, check_writer, find_run, run_by_id
@@ -76,7 +77,10 @@ def resolve_files(
     if pattern:
         glob = "".join(LIKE.get(letter, letter) for letter in pattern)
         found = [item for item in found if fnmatch.fnmatchcase(item.name, glob)]
-    return connection([run_file_node(info.context, f, row, project) for f in found], after, first)
+    page = ordered_connection(found, by_name(), after, first)
+    for edge in page["edges"]:
+        edge["node"] = run_file_node(info.context, edge["node"], row, project)
+    return page
 
 
 # SQL's wildcards as a shell's, and the shell's as plain letters.
