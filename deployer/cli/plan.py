@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -36,9 +37,11 @@ from deployer.wandb_api import get_sweep
 
 if TYPE_CHECKING:
     from deployer.cluster_config import ClusterConfig
+    from deployer.manifests import Manifest
 
 SWEEP_PATH = "ENTITY/PROJECT/SWEEP_ID"  # W&B names a sweep when it makes it
 EMBEDDED_URL = "http://EMBEDDED"
+NAMESPACE = "NAMESPACE"  # of the kubeconfig, which is not read
 A_NEW_KEY = "what the server makes for each agent"
 
 app = typer.Typer(rich_markup_mode=None)
@@ -62,7 +65,8 @@ def plan(
     """Print the manifests that `up` would send, in the order in which it sends them.
 
     Contacts nothing but the registry of `image:`, so ENTITY/PROJECT/SWEEP_ID stands for the sweep;
-    with `--sweep`, reads what is there. No key is in them. Send them with `kubectl apply
+    with `--sweep`, reads what is there. No key is in them. An embedded backend in the cluster
+    comes first; `up` leaves one that is there as it is. Send them with `kubectl apply
     --server-side -f -`, or `kubectl create` where the server names Jobs.
     """
     check_output(output, "yaml", "json")
@@ -106,13 +110,12 @@ def _plan_file(
     config: Config, expected: int | None, one_run: bool, max_hours: float | None
 ) -> list[object]:
     """Return manifests for a cluster; on this machine, the plan itself is all there is."""
-    base_url = EMBEDDED_URL if config.embedded else config.wandb
     count = count_agents(expected, choose_bound(config, True)) if one_run else config.replicas
     deadline = find_end(max_hours, now := time.time())
     environment = (*(ENVIRONMENT if one_run else ()), *build_environment(deadline))
     planned = build_plan(
         SWEEP_PATH,
-        base_url,
+        _name_server(config),
         str(config.folder),
         count,
         environment=environment,
@@ -128,18 +131,35 @@ def _plan_file(
     secret, keys = name_keys(planned, [agent.name for agent in planned.agents])
     cluster = _choose_image(load_cluster(config.folder), config.folder)
     inputs = load_inputs(cluster, config.folder)
-    return list(
-        build_manifests(
-            planned,
-            cluster,
-            inputs.templates,
-            secret_name=secret,
-            secret_keys=keys,
-            supervisor=inputs.supervisor,
-            code=inputs.code,
-            max_seconds=count_job_seconds(deadline, now),
-        )
+    agents = build_manifests(
+        planned,
+        cluster,
+        inputs.templates,
+        secret_name=secret,
+        secret_keys=keys,
+        supervisor=inputs.supervisor,
+        code=inputs.code,
+        max_seconds=count_job_seconds(deadline, now),
     )
+    return [*(_plan_backend(config, cluster) if config.embedded else ()), *agents]
+
+
+def _name_server(config: Config) -> str:
+    """Return the server's address as agents get it, as far as it is known before it is there."""
+    if not config.embedded or config.on == "local":
+        return EMBEDDED_URL if config.embedded else config.wandb
+    from deployer.cluster_backend.manifests import NAME, build_url
+    from deployer.cluster_config import load_cluster
+
+    return build_url(NAME, load_cluster(config.folder).namespace or NAMESPACE)
+
+
+def _plan_backend(config: Config, cluster: ClusterConfig) -> Sequence[Manifest]:
+    """Return what makes the embedded backend in the cluster."""
+    from deployer.cluster_backend.config import load_backend_config
+    from deployer.cluster_backend.manifests import build_backend, load_backend_templates
+
+    return build_backend(load_backend_templates(), load_backend_config(config.folder), cluster)
 
 
 def _choose_image(cluster: ClusterConfig, folder: Path) -> ClusterConfig:

@@ -53,6 +53,11 @@ OWNED: Mapping[str, tuple[str, ...]] = {
 }
 
 
+def build_url(name: str, namespace: str) -> str:
+    """Return where agents reach it: a name that is right whatever the cluster's domain is."""
+    return f"http://{name}.{namespace}.svc:{PORT}"
+
+
 def load_backend_templates() -> tuple[Manifest, ...]:
     """Read the documents of k8s/backend.yaml: the claim, the Service, the StatefulSet."""
     return tuple(load_documents(find_folder() / "backend.yaml"))

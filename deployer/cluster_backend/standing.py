@@ -18,6 +18,7 @@ from deployer.cluster_backend.manifests import (
     KEY_SECRET,
     PORT,
     build_backend,
+    build_url,
     load_backend_templates,
 )
 from deployer.cluster_config import ClusterConfig, load_cluster
@@ -67,8 +68,8 @@ class ClusterBackend:
 
     @property
     def url(self) -> str:
-        """Return the Service's name in the cluster's DNS, whatever the cluster's domain is."""
-        return f"http://{self.name}.{self.namespace}.svc:{PORT}"
+        """Return the Service's address."""
+        return build_url(self.name, self.namespace)
 
     @property
     def pod(self) -> str:

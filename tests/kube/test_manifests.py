@@ -73,7 +73,8 @@ def test_kubectl_takes_what_plan_prints(
     printed = capsys.readouterr().out
     said = cluster.kubectl("apply", "--server-side", "-f", "-", stdin=printed).splitlines()
     kinds = [line.partition("/")[0] for line in said]
-    assert kinds == ["configmap", "configmap", "job.batch", "job.batch"]
+    backend = ["persistentvolumeclaim", "service", "statefulset.apps"]
+    assert kinds == [*backend, "configmap", "configmap", "job.batch", "job.batch"]
 
 
 def test_restricted_namespace_with_a_quota_takes_the_pods(cluster: Cluster, namespace: str) -> None:
