@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import resource
 import secrets
 import socket
 import time
@@ -23,7 +24,7 @@ from deployer.backend.runs import create_run
 from deployer.backend.signing import SECONDS, Signer, Target, load_signer
 from tests.backend.bench import Bench
 from tests.backend.client import Client
-from tests.conftest import ServedBackend
+from tests.conftest import ServedBackend, serve_backend
 
 CREATE = (
     "mutation C($entity: String!, $project: String!, $files: [String!]!)"
@@ -192,6 +193,34 @@ def test_half_an_upload_leaves_nothing(backend: ServedBackend, client: Client) -
     assert listed(client) == []
     assert requests.put(url, data=b"whole", timeout=5).status_code == 200
     assert listed(client) == ["half"]
+
+
+def test_a_disk_that_fills_and_a_server_that_is_killed_half_way(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    data = tmp_path_factory.mktemp("files") / "data"
+    served = serve_backend(data)
+    client = Client.of(served, "files")
+    client.init_run("r")
+    url = promise(client, "big")[0]
+    limit = resource.RLIMIT_FSIZE  # a write that goes beyond fails, as on a full disk
+    resource.prlimit(served.process.pid, limit, (3_000_000, resource.RLIM_INFINITY))
+    refused = requests.put(url, data=b"x" * 4_000_000, timeout=20)
+    assert (refused.status_code, "storage is away" in refused.text) == (503, True)
+    assert (os.listdir(data / "incoming"), listed(client)) == ([], [])
+    with begin_upload(url, 1000) as connection:
+        connection.sendall(b"x" * 10)
+        wait_until_files(data / "incoming", 1)
+        served.process.kill()
+        served.process.wait()
+    again = serve_backend(data)
+    try:
+        assert os.listdir(data / "incoming") == []
+        assert requests.put(url, data=b"x" * 4_000_000, timeout=20).status_code == 200
+        assert listed(client) == ["big"]
+    finally:
+        again.process.terminate()
+        again.process.wait()
 
 
 def wait_until_files(folder: Path, count: int) -> None:
