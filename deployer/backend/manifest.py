@@ -39,7 +39,12 @@ def parse_manifest(content: bytes) -> Document:
 
 
 def _is_entry(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("digest"), str)
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("digest"), str)
+        and isinstance(value.get("ref"), str | None)
+        and isinstance(value.get("size"), int | None)
+    )
 
 
 def list_entries(document: Document) -> list[Entry]:

@@ -1,4 +1,4 @@
-"""Artifacts, request by request: versions, aliases, what is kept once, and who may what."""
+"""Artifacts, request by request: versions, aliases, and what is kept once."""
 
 from __future__ import annotations
 
@@ -9,19 +9,24 @@ from typing import Any
 import pytest
 import requests  # noqa: TID251 - a test is a client of its own
 
-from deployer.backend.daemon import add_user
+from deployer.backend.artifact_collections import ensure_collection
+from deployer.backend.artifacts import (
+    PENDING_SECONDS,
+    artifact_by_id,
+    create_artifact,
+    delete_abandoned,
+)
+from deployer.backend.projects import ensure_project
+from deployer.backend.refusal import Refusal
 from tests.backend.artifact_client import ArtifactClient, manifest_text, md5_of, put
-from tests.backend.client import Client, grid
+from tests.backend.bench import Bench
+from tests.backend.client import Client
 from tests.conftest import ServedBackend
 
 ALIASES = "mutation A($input: {kind}AliasesInput!) {{ {verb}Aliases(input: $input) {{ success }} }}"
 DELETE = (
     "mutation DeleteArtifact($input: DeleteArtifactInput!)"
     " { deleteArtifact(input: $input) { artifact { id } } }"
-)
-UPDATE = (
-    "mutation UpdateArtifact($input: UpdateArtifactInput!)"
-    " { updateArtifact(input: $input) { artifact { id } } }"
 )
 USE = (
     "mutation UseArtifact($input: UseArtifactInput!)"
@@ -35,14 +40,9 @@ RUN_ARTIFACTS = (
 
 
 @pytest.fixture
-def client(backend: ServedBackend, request: pytest.FixtureRequest) -> Client:
-    client = Client.of(backend, request.node.name.replace("[", "-").replace("]", ""))
+def log(backend: ServedBackend, request: pytest.FixtureRequest) -> ArtifactClient:
+    client = Client.of(backend, request.node.name)
     client.init_run("r")
-    return client
-
-
-@pytest.fixture
-def log(client: Client) -> ArtifactClient:
     return ArtifactClient(client)
 
 
@@ -235,81 +235,6 @@ def test_a_deleted_run_leaves_its_artifacts_unless_they_are_to_go(log: ArtifactC
     assert (log.find("ds:v1"), aliases_of(log, "ds:v0")) == (None, ["latest"])
 
 
-def test_names_that_lead_out_of_a_folder_are_refused(log: ArtifactClient) -> None:
-    for bad in ("../up", "/root", "a/../../b", "", "a\\b"):
-        made = log.create("ds", f"digest of {bad}")
-        with pytest.raises(AssertionError, match="invalid file name"):
-            log.promise(made["id"], {bad: b""})
-        log.send_manifest(made["id"], {bad: b""})
-        assert "invalid file name" in log.commit(made["id"]).text
-    for bad in ("a/b", "a:b", "..", "x" * 129, "a\nb"):
-        with pytest.raises(AssertionError, match="invalid artifact name"):
-            log.create(bad, "digest")
-
-
-def test_what_is_not_there_is_refused_in_words(log: ArtifactClient) -> None:
-    first = log.log("ds", {"a": b"1"})
-    with pytest.raises(AssertionError, match="already exists with type dataset"):
-        log.create("ds", "digest", artifactTypeName="model")
-    with pytest.raises(AssertionError, match="this server has no TTL"):
-        log.create("ds", "digest", ttlDurationSeconds=60)
-    with pytest.raises(AssertionError, match="this server has no TTL"):
-        log.client.ask(UPDATE, input={"artifactID": first, "ttlDurationSeconds": 60})
-    with pytest.raises(AssertionError, match="several runs write together"):
-        log.create("ds", "digest", distributedID="together")
-    link = "mutation L($input: LinkArtifactInput!) { linkArtifact(input: $input) { versionIndex } }"
-    with pytest.raises(AssertionError, match="this server has no registry"):
-        log.client.ask(link, input={"artifactID": first, "artifactPortfolioName": "p"})
-
-
-def test_another_user_learns_nothing_from_a_digest(
-    backend: ServedBackend, log: ArtifactClient
-) -> None:
-    content = secrets.token_bytes(500)
-    mine = log.log("ds", {"a": content})
-    name, key = f"eve-{secrets.token_hex(4)}", secrets.token_hex(20)
-    add_user(backend.data, name, key)
-    eve = Client(backend.url, key, name, log.client.project)
-    eve.init_run("r")
-    made = ArtifactClient(eve).create("ds", "digest")
-    (url,) = ArtifactClient(eve).promise(made["id"], {"a": content})
-    assert url is not None
-    ArtifactClient(eve).send_manifest(made["id"], {"a": content})
-    assert "1 files were not sent" in ArtifactClient(eve).commit(made["id"]).text
-    for text in ("query Q($id: ID!) { artifact(id: $id) { digest } }",):
-        assert eve.post(text, id=mine).status_code == 404
-    for text in (UPDATE, DELETE):
-        assert eve.post(text, input={"artifactID": mine}).status_code == 404
-
-
-def test_an_agent_s_key_logs_to_its_own_run_alone(client: Client, log: ArtifactClient) -> None:
-    others = log.log("ds", {"a": b"1"})
-    sweep = client.create_sweep(grid(x=[1]))
-    key = client.ask(
-        "mutation K($path: String!) { deployerCreateAgentKey("
-        'input: {sweepPath: $path, agentName: "a"}) { key } }',
-        path=f"{client.entity}/{client.project}/{sweep}",
-    )["deployerCreateAgentKey"]["key"]
-    agent = Client(client.url, key, client.entity, client.project)
-    run = agent.heartbeat(agent.create_agent(sweep))[0]["run_id"]
-    agent.init_run(run)
-    ArtifactClient(agent, run).log("model", {"w": b"weights"}, "best")
-    assert log.read("model:best") == {"w": b"weights"}
-    with pytest.raises(AssertionError, match="belongs to another agent"):
-        ArtifactClient(agent, "r").create("model", "digest")
-    assert agent.post(DELETE, input={"artifactID": others}).status_code == 403
-    assert change_aliases(ArtifactClient(agent), "add", others, "z").status_code == 403
-    collection = log.versions("ds")["id"]
-    drop = (
-        "mutation D($id: ID!) { deleteArtifactSequence(input: {artifactSequenceID: $id})"
-        " { artifactCollection { __typename state } } }"
-    )
-    assert agent.post(drop, id=collection).status_code == 403
-    gone = client.ask(drop, id=collection)["deleteArtifactSequence"]["artifactCollection"]
-    assert gone == {"__typename": "ArtifactSequence", "state": "DELETED"}
-    assert log.find("ds:latest") is None
-
-
 def test_a_single_file_is_fetched_by_its_digest_with_a_key(log: ArtifactClient) -> None:
     content = secrets.token_bytes(50)
     log.log("ds", {"in/a.bin": content})
@@ -321,3 +246,15 @@ def test_a_single_file_is_fetched_by_its_digest_with_a_key(log: ArtifactClient) 
         assert requests.get(url, timeout=5).status_code == 401
     unknown = requests.get(f"{place}/{'0' * 32}/a.bin", auth=("api", client.key), timeout=5)
     assert unknown.status_code == 404
+
+
+def test_what_was_begun_and_never_completed_is_given_up(bench: Bench) -> None:
+    with bench.backend.store.transaction() as db:
+        project = ensure_project(db, bench.me, None, "p", 0)
+        collection = ensure_collection(db, project, "ds", "dataset", None, 0)
+        begun = create_artifact(db, collection, bench.me.user.id, 0, digest="d")
+        delete_abandoned(db, PENDING_SECONDS)
+        assert artifact_by_id(db, begun.id) == begun
+        delete_abandoned(db, PENDING_SECONDS + 1)
+        with pytest.raises(Refusal, match="artifact not found"):
+            artifact_by_id(db, begun.id)

@@ -6,23 +6,18 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from ariadne import InterfaceType, MutationType, ObjectType, QueryType
+from ariadne import InterfaceType, ObjectType, QueryType
 
 from deployer.backend.accounts import Caller
 from deployer.backend.artifact_aliases import list_collection_aliases
 from deployer.backend.artifact_collections import (
     ArtifactType,
     Collection,
-    change_collection,
-    change_tags,
-    check_label,
     collection_by_id,
-    delete_collection,
     find_collection,
     find_type,
     list_collections,
     list_types,
-    rename_collection,
 )
 from deployer.backend.artifacts import Artifact, find_version, latest_version, list_versions
 from deployer.backend.handlers.artifact import find_named
@@ -36,12 +31,11 @@ from deployer.backend.handlers.wire import (
     transaction,
 )
 from deployer.backend.ordering import Order, by_row, ordered_connection
-from deployer.backend.projects import Project, get_project, project_by_id
+from deployer.backend.projects import Project, project_by_id
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.store import Connection
 
 query = QueryType()
-mutation = MutationType()
 kind = ObjectType("ArtifactType")
 collection = InterfaceType("ArtifactCollection", lambda *_: "ArtifactSequence")
 sequence = ObjectType("ArtifactSequence")
@@ -63,12 +57,6 @@ def own_collection(db: Connection, caller: Caller, text: str) -> Collection:
     if project_by_id(db, row.project_id).entity != caller.user.name:
         raise not_found("artifact collection")
     return row
-
-
-def check_not_agent(caller: Caller) -> None:
-    """Refuse with 403 an agent's key, which is good for its own runs."""
-    if caller.sweep_id is not None:
-        raise Refusal(403, "an agent's key cannot change artifacts of others")
 
 
 @query.field("artifactCollection")
@@ -183,10 +171,11 @@ def resolve_default_type(row: Collection, info: Info) -> ArtifactType | None:
 
 @collection.field("tags")
 def resolve_tags(row: Collection, _: Info) -> dict[str, Any]:
-    return {"edges": [{"node": tag} for tag in _tag_nodes(row)]}
+    return {"edges": [{"node": tag} for tag in tag_nodes(row)]}
 
 
-def _tag_nodes(row: Collection) -> list[dict[str, str]]:
+def tag_nodes(row: Collection) -> list[dict[str, str]]:
+    """Return a collection's tags as W&B's type `Tag`."""
     place = f"CollectionTag:{row.id}"
     return [{"id": encode_id(place, n), "name": tag} for n, tag in enumerate(row.tag_names)]
 
@@ -231,69 +220,3 @@ def resolve_membership(row: Collection, info: Info, alias_name: str) -> Artifact
 def resolve_latest(row: Collection, info: Info) -> Artifact | None:
     with transaction(info) as db:
         return latest_version(db, row)
-
-
-@mutation.field("updateArtifactSequence")
-def resolve_update(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    request = info.context
-    check_not_agent(request.caller)
-    now = request.backend.now()
-    with transaction(info) as db:
-        row = own_collection(db, request.caller, input["artifact_sequence_id"])
-        if input.get("name"):
-            owner = project_by_id(db, row.project_id)
-            row = rename_collection(db, owner, row, input["name"], now)
-        if input.get("description") is not None:
-            row = change_collection(db, row, now, description=input["description"])
-    return {"artifact_collection": row}
-
-
-@mutation.field("moveArtifactSequence")
-def resolve_move(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Give a collection another type."""
-    request = info.context
-    check_not_agent(request.caller)
-    wanted = check_label("type", input["destination_artifact_type_name"])
-    with transaction(info) as db:
-        row = own_collection(db, request.caller, input["artifact_sequence_id"])
-        row = change_collection(db, row, request.backend.now(), type=wanted)
-    return {"artifact_collection": row}
-
-
-@mutation.field("deleteArtifactSequence")
-def resolve_delete(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Delete a collection with all its versions."""
-    check_not_agent(info.context.caller)
-    with transaction(info) as db:
-        row = own_collection(db, info.context.caller, input["artifact_sequence_id"])
-        delete_collection(db, row)
-    return {"artifact_collection": Deleted(row)}
-
-
-@mutation.field("createArtifactCollectionTagAssignments")
-def resolve_add_tags(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    return {"tags": _tag_nodes(_retag(info, input, add=_tag_names(input)))}
-
-
-@mutation.field("deleteArtifactCollectionTagAssignments")
-def resolve_delete_tags(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    _retag(info, input, remove=_tag_names(input))
-    return {"success": True}
-
-
-def _tag_names(input: dict[str, Any]) -> list[str]:
-    return [tag["tag_name"] for tag in input["tags"]]
-
-
-def _retag(
-    info: Info, input: dict[str, Any], add: list[str] | None = None, remove: list[str] | None = None
-) -> Collection:
-    request = info.context
-    check_not_agent(request.caller)
-    with transaction(info) as db:
-        owner = get_project(db, request.caller, input["entity_name"], input["project_name"])
-        row = find_collection(db, owner, input["artifact_collection_name"])
-        if row is None:
-            raise not_found(f"artifact collection {input['artifact_collection_name']}")
-        tags = change_tags(row.tag_names, add or [], remove or [])
-        return change_collection(db, row, request.backend.now(), tags=tags)
