@@ -8,6 +8,7 @@ import typer
 
 from deployer.cli.following import show_outcome
 from deployer.cli.options import (
+    OnOption,
     RankingOption,
     SweepArgument,
     WandbOption,
@@ -40,12 +41,13 @@ def results(
             help="Recount from the raw history instead; exit 3 if a step or a run is missing.",
         ),
     ] = False,
+    on: OnOption = None,
     wandb: WandbOption = None,
     output: RankingOption = "table",
 ) -> None:
     """Show a sweep's ranking, coverage and failures, its follow-ups counted in."""
     check_output(output, "table", "json", "csv")
-    config = read_config(Flags(wandb=wandb))
+    config = read_config(Flags(wandb=wandb, on=on))
     server, path = open_sweep(pick_sweep(sweep, config))
     snapshot = get_whole_snapshot(server, path)
     if not verify:

@@ -59,18 +59,22 @@ def create(
     run_cap: RunCapOption = None,
     seed: SeedOption = None,
     retries: RetriesOption = None,
+    on: OnOption = None,
     wandb: WandbOption = None,
     entity: EntityOption = None,
     project: ProjectOption = None,
     output: OutputOption = "table",
 ) -> None:
-    """Make a sweep; stdout has only its path."""
+    """Make a sweep; stdout has only its path.
+
+    The embedded backend is where its agents will be: --on.
+    """
     from deployer.sweep import load_sweep
 
     check_output(output)
-    config = read_config(Flags(wandb=wandb, entity=entity, project=project))
+    config = read_config(Flags(wandb=wandb, entity=entity, project=project, on=on))
     sweep = load_sweep(file, run_cap)
-    server = connect(config)
+    server = connect(config, say)
     say(f"using {server.describe()}")
     draws = Draws(seed, retries)
     made = make_sweep(
@@ -88,6 +92,7 @@ def create(
 
 @app.command("list")
 def list_(
+    on: OnOption = None,
     wandb: WandbOption = None,
     entity: EntityOption = None,
     project: ProjectOption = None,
@@ -95,8 +100,8 @@ def list_(
 ) -> None:
     """List sweeps, newest first: a project's, or without --project those of all projects."""
     check_output(output)
-    config = read_config(Flags(wandb=wandb, entity=entity, project=project))
-    server = connect(config)
+    config = read_config(Flags(wandb=wandb, entity=entity, project=project, on=on))
+    server = connect(config, say)
     owner = config.entity_for(None, server.viewer.entity)
     chosen = config.project or config.file_project
     names = (chosen,) if chosen else list_projects(server.client, owner)
@@ -115,11 +120,14 @@ def list_(
 
 @app.command("show")
 def show_(
-    sweep: SweepArgument = None, wandb: WandbOption = None, output: OutputOption = "table"
+    sweep: SweepArgument = None,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+    output: OutputOption = "table",
 ) -> None:
     """Show one sweep: its state, runs, agents and address."""
     check_output(output)
-    config = read_config(Flags(wandb=wandb))
+    config = read_config(Flags(wandb=wandb, on=on))
     server, path = open_sweep(pick_sweep(sweep, config))
     show_sweep(get_whole_snapshot(server, path), server.sweep_url(path), output)
 
@@ -166,19 +174,25 @@ def resume(
 
 @app.command()
 def stop(
-    sweep: SweepArgument = None, wandb: WandbOption = None, output: OutputOption = "table"
+    sweep: SweepArgument = None,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+    output: OutputOption = "table",
 ) -> None:
     """Hand out no more runs, ever; runs under way end by themselves."""
-    _, path = _steer(sweep, read_config(Flags(wandb=wandb)), "FINISHED", output)
+    _, path = _steer(sweep, read_config(Flags(wandb=wandb, on=on)), "FINISHED", output)
     _show_state(path, "FINISHED", output)
 
 
 @app.command()
 def cancel(
-    sweep: SweepArgument = None, wandb: WandbOption = None, output: OutputOption = "table"
+    sweep: SweepArgument = None,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+    output: OutputOption = "table",
 ) -> None:
     """End the sweep now and kill its runs."""
-    _, path = _steer(sweep, read_config(Flags(wandb=wandb)), "CANCELED", output)
+    _, path = _steer(sweep, read_config(Flags(wandb=wandb, on=on)), "CANCELED", output)
     _show_state(path, "CANCELED", output)
 
 

@@ -32,8 +32,8 @@ def test_no_words_show_the_help(project: Project) -> None:
     [
         (["nope"], ["error: No such command 'nope'.", "hint: deployer --help"]),
         (
-            ["results", "--nope"],
-            ["error: No such option: --nope", "hint: deployer results --help"],
+            ["results", "--quick"],
+            ["error: No such option: --quick", "hint: deployer results --help"],
         ),
         (["sweep"], ["error: Missing command.", "hint: deployer sweep --help"]),
         (
@@ -63,6 +63,22 @@ def test_no_words_show_the_help(project: Project) -> None:
             [
                 "error: --key-stdin: a key is read from stdin alone",
                 "hint: deployer backend user add ann --key-stdin < KEYFILE",
+            ],
+        ),
+        (
+            ["backend", "open"],
+            ["error: --on: names no cluster", "hint: --on kubernetes or --on gke"],
+        ),
+        (
+            ["backend", "up", "--data", "here", "--on", "kubernetes"],
+            ["error: --data: is a folder of this machine", "hint: leave out --on or --data"],
+        ),
+        (
+            ["up", "any.yaml", "--on", "gke", "--down-after", "--wandb", "embedded"],
+            [
+                "error: --down-after: the embedded backend keeps the results in the cluster, "
+                "which would be deleted",
+                "hint: leave it out, or use --wandb ADDRESS",
             ],
         ),
         (
