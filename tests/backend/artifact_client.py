@@ -44,10 +44,11 @@ query ArtifactMembershipByName($project: String!, $name: String!) { project(name
     files { edges { node { displayName directUrl url sizeBytes md5 storagePath } } } } } }
 """
 COLLECTION = """
-query C($project: String!, $name: String!, $after: String, $first: Int) {
+query C($project: String!, $name: String!, $after: String, $first: Int, $filters: JSONString,
+        $order: String) {
   project(name: $project) { artifactCollection(name: $name) { __typename id
-    artifacts(after: $after, first: $first) { totalCount pageInfo { endCursor hasNextPage }
-      edges { version node { id digest } } } } } }
+    artifacts(after: $after, first: $first, filters: $filters, order: $order) {
+      totalCount pageInfo { endCursor hasNextPage } edges { version node { id digest } } } } } }
 """
 
 

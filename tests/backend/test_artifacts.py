@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import secrets
 from typing import Any
 
@@ -31,6 +32,11 @@ DELETE = (
 USE = (
     "mutation UseArtifact($input: UseArtifactInput!)"
     " { useArtifact(input: $input) { artifact { id digest } } }"
+)
+COLLECTIONS = (
+    "query C($project: String!, $filters: JSONString, $order: String) { project(name: $project) {"
+    " artifactCollections(filters: $filters, order: $order) { totalCount"
+    " edges { node { name } } } } }"
 )
 RUN_ARTIFACTS = (
     "query R($project: String!, $run: String!) { project(name: $project) { run(name: $run) {"
@@ -200,6 +206,29 @@ def test_versions_come_in_pages_newest_first_while_more_are_logged(log: Artifact
         if not page["pageInfo"]["hasNextPage"]:
             break
     assert (seen, page["totalCount"]) == (["v4", "v3", "v2", "v1", "v0"], 7)
+
+
+def test_versions_and_collections_by_filter_and_order(log: ArtifactClient) -> None:
+    for number in range(3):
+        log.log("ds", {"a": b"x" * number}, metadata=json.dumps({"rows": {"n": number}}))
+    log.log("other", {}, artifactTypeName="model")
+
+    def versions(filters: Any = None, order: str | None = None) -> list[str]:
+        page = log.versions("ds", filters=json.dumps(filters), order=order)["artifacts"]
+        return [edge["version"] for edge in page["edges"]]
+
+    assert versions({"state": "COMMITTED"}) == ["v2", "v1", "v0"]
+    assert versions({"metadata.rows.n": {"$gte": 1}}, "+createdAt") == ["v1", "v2"]
+    assert versions({"size": {"$lt": 2}}, "-versionIndex") == ["v1", "v0"]
+    with pytest.raises(AssertionError, match="unknown key"):
+        versions({"nonsense": 1})
+    reply = log.client.ask(COLLECTIONS, filters='{"type": "model"}', order=None)["project"]
+    assert [edge["node"]["name"] for edge in reply["artifactCollections"]["edges"]] == ["other"]
+    reply = log.client.ask(COLLECTIONS, filters=None, order="+name")["project"]
+    assert [edge["node"]["name"] for edge in reply["artifactCollections"]["edges"]] == [
+        "ds",
+        "other",
+    ]
 
 
 def test_runs_know_what_they_made_and_used(log: ArtifactClient) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,9 @@ from deployer.backend.artifact_collections import (
     list_collections,
     list_types,
 )
+from deployer.backend.artifact_fields import ARTIFACT_FIELDS, COLLECTION_FIELDS
 from deployer.backend.artifacts import Artifact, find_version, latest_version, list_versions
+from deployer.backend.filters import parse_filter
 from deployer.backend.handlers.artifact import find_named
 from deployer.backend.handlers.project import project
 from deployer.backend.handlers.wire import (
@@ -30,18 +31,15 @@ from deployer.backend.handlers.wire import (
     iso_time,
     transaction,
 )
-from deployer.backend.ordering import Order, by_row, ordered_connection
+from deployer.backend.ordering import by_row, ordered_connection, parse_order
 from deployer.backend.projects import Project, project_by_id
-from deployer.backend.refusal import Refusal, not_found
+from deployer.backend.refusal import not_found
 from deployer.backend.store import Connection
 
 query = QueryType()
 kind = ObjectType("ArtifactType")
 collection = InterfaceType("ArtifactCollection", lambda *_: "ArtifactSequence")
 sequence = ObjectType("ArtifactSequence")
-
-NO_FILTERS = (None, "", "{}", "null")
-COMMITTED = {"state": "COMMITTED"}  # the filter that the public API sends with every listing
 
 
 @dataclass(frozen=True)
@@ -72,19 +70,22 @@ def resolve_project_collection(row: Project, info: Info, name: str) -> Collectio
 
 
 @project.field("artifactCollections")
-def resolve_project_collections(
-    row: Project, info: Info, after: str | None = None, first: int | None = None, **asked: Any
-) -> dict[str, Any]:
-    _check_unfiltered(**asked)
+def resolve_project_collections(row: Project, info: Info, **asked: Any) -> dict[str, Any]:
     with transaction(info) as db:
-        found = list_collections(db, row)
-    return ordered_connection(found, by_row(descending=True), after, first)
+        return _collection_page(list_collections(db, row), **asked)
 
 
-def _check_unfiltered(filters: str | None = None, order: str | None = None) -> None:
-    """Refuse with 400 what the server's features do not announce, so that clients do not send."""
-    if filters not in NO_FILTERS or order:
-        raise Refusal(400, "filtering and ordering of artifact collections is not supported")
+def _collection_page(
+    rows: list[Collection],
+    after: str | None = None,
+    first: int | None = None,
+    filters: str | None = None,
+    order: str | None = None,
+) -> dict[str, Any]:
+    """Return one page, newest first unless another order is asked for."""
+    passes = parse_filter(filters, COLLECTION_FIELDS)
+    wanted = parse_order(order, COLLECTION_FIELDS) if order else by_row(descending=True)
+    return ordered_connection([row for row in rows if passes(row)], wanted, after, first)
 
 
 @project.field("artifactType")
@@ -128,13 +129,10 @@ def resolve_type_collection(row: ArtifactType, info: Info, name: str) -> Collect
 
 
 @kind.field("artifactCollections")
-def resolve_type_collections(
-    row: ArtifactType, info: Info, after: str | None = None, first: int | None = None, **asked: Any
-) -> dict[str, Any]:
-    _check_unfiltered(**asked)
+def resolve_type_collections(row: ArtifactType, info: Info, **asked: Any) -> dict[str, Any]:
     with transaction(info) as db:
         found = list_collections(db, project_by_id(db, row.project_id), row.name)
-    return ordered_connection(found, by_row(descending=True), after, first)
+    return _collection_page(found, **asked)
 
 
 @collection.field("id")
@@ -197,14 +195,12 @@ def resolve_artifacts(
     order: str | None = None,
     filters: str | None = None,
 ) -> dict[str, Any]:
-    """List the versions, newest first; `+versionIndex` or `+createdAt` turns the order round."""
-    if filters not in NO_FILTERS and json.loads(filters or "{}") != COMMITTED:
-        raise Refusal(400, f"the filter {filters} is not supported for artifacts")
+    """List the versions, newest first unless another order is asked for."""
+    passes = parse_filter(filters, ARTIFACT_FIELDS)
+    wanted = parse_order(order or "-version", ARTIFACT_FIELDS)
     with transaction(info) as db:
-        found = list_versions(db, row)
-    newest_first = not order or order.startswith("-")
-    by_version: Order[Artifact] = Order(lambda version: version.version, newest_first)
-    page = ordered_connection(found, by_version, after, first)
+        found = [version for version in list_versions(db, row) if passes(version)]
+    page = ordered_connection(found, wanted, after, first)
     for edge in page["edges"]:
         edge["version"] = f"v{edge['node'].version}"
     return page
