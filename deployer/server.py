@@ -116,7 +116,8 @@ def connect(config: Config, tell: Callable[[str], None] = lambda _: None) -> Ser
 def _connect_inside(config: Config, tell: Callable[[str], None]) -> Server:
     """Reach the backend in a cluster through a port of this machine that lasts as we do."""
     from deployer.cluster_backend.manifests import KEY_SECRET
-    from deployer.cluster_backend.standing import build_pages_url, ensure_backend, open_forward
+    from deployer.cluster_backend.reaching import build_pages_url, open_forward
+    from deployer.cluster_backend.standing import ensure_backend
     from deployer.up import open_kube_of
 
     kube = open_kube_of(config.backend_on)

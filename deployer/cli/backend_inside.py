@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from deployer.cli.options import read_config
 from deployer.config import Config, Flags
 from deployer.errors import ConfigError
+from deployer.records import delete_record, load_records
 from deployer.render import say, show, show_json
 from deployer.up import open_kube_of
 
@@ -55,6 +56,7 @@ def down(config: Config, output: str) -> None:
 
 def end_backend(kube: Kube, on: str, *, delete_data: bool) -> bool:
     """Take the backend out of a cluster, and its data if that is meant; say what was done."""
+    from deployer.cluster_backend.manifests import NAME, build_url
     from deployer.cluster_backend.removal import find_data, remove_backend
 
     claim = find_data(kube)
@@ -63,6 +65,9 @@ def end_backend(kube: Kube, on: str, *, delete_data: bool) -> bool:
     if stopped:
         say(f"embedded backend in {where} stopped")
     if claim and delete_data:
+        for record in load_records():
+            if record.backend_on == on and record.base_url == build_url(NAME, kube.namespace):
+                delete_record(record)
         say(f"deleted PersistentVolumeClaim {claim} in {where}, and with it all sweeps")
     elif claim:
         again = f"deployer backend up --on {on} serves it again"
@@ -72,7 +77,7 @@ def end_backend(kube: Kube, on: str, *, delete_data: bool) -> bool:
 
 def list_variables(config: Config) -> dict[str, str]:
     """Return what points the plain SDK at the backend, through the port that `open` holds."""
-    from deployer.cluster_backend.standing import build_pages_url
+    from deployer.cluster_backend.reaching import build_pages_url
     from deployer.server import connect
 
     server = connect(config.for_server("embedded", "deployer backend env"), say)
@@ -86,7 +91,8 @@ def list_variables(config: Config) -> dict[str, str]:
 
 def hold_open(config: Config) -> None:
     """Hold a port of this machine open that leads to the backend, until Ctrl-C."""
-    from deployer.cluster_backend.standing import build_pages_url, open_forward, require_backend
+    from deployer.cluster_backend.reaching import build_pages_url, open_forward
+    from deployer.cluster_backend.standing import require_backend
 
     kube = open_kube_of(config.on)
     with open_forward(kube, require_backend(kube, config.on)) as forward:
@@ -118,7 +124,7 @@ def _key_command(kube: Kube) -> str:
 
 
 def _show(kube: Kube, backend: ClusterBackend, on: str, output: str) -> None:
-    from deployer.cluster_backend.standing import build_pages_url
+    from deployer.cluster_backend.reaching import build_pages_url
 
     if output == "json":
         told = {"url": backend.url, "namespace": backend.namespace, "pod": backend.pod}

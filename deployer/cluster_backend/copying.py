@@ -9,7 +9,8 @@ from pathlib import Path
 
 from deployer.backend.copying import adopt_copy
 from deployer.backend.daemon import start_backend, stop_backend
-from deployer.cluster_backend.standing import ClusterBackend, open_forward
+from deployer.cluster_backend.reaching import open_forward
+from deployer.cluster_backend.standing import ClusterBackend
 from deployer.errors import BackendError
 from deployer.kube import Kube
 
