@@ -36,7 +36,6 @@ EXPECTED = {
     "types": ["code", "dataset", "model", "run_table"],
     "collections": ["pointer", "ds"],
     "versions": ["ds:v2", "ds:v1", "ds:v0"],
-    "ordered": ["ds:v0", "ds:v1", "ds:v2"],
     "made": ["code", "dataset", "model", "run_table"],
     "used": ["ds:v0", "net:v0"],
     "run_files": [
