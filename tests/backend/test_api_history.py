@@ -1,0 +1,95 @@
+"""History as the public API of every SDK version asks for it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.backend.client import Client
+from tests.conftest import ServedBackend
+
+SAMPLED = """
+query RunSampledHistory($project: String!, $name: String!, $specs: [JSONString!]!) {
+  project(name: $project) { run(name: $name) { sampledHistory(specs: $specs) } } }
+"""
+PAGE = """
+query HistoryPage($project: String!, $name: String!, $from: Int64!, $to: Int64!, $samples: Int!) {
+  project(name: $project) { run(name: $name) {
+    history(minStep: $from, maxStep: $to, samples: $samples) systemMetrics historyKeys } } }
+"""
+RESUME_STATUS = """
+query RunResumeStatus($project: String, $name: String!) { model(name: $project) {
+  bucket(name: $name, missingOk: true) { name wandbConfig(keys: ["t"]) } } }
+"""
+STARTED = '{"_wandb": {"value": {"t": {"1": 1}}}}'
+
+
+@pytest.fixture
+def client(backend: ServedBackend, request: pytest.FixtureRequest) -> Client:
+    """Make run `r` with ten rows, some of whose values are nested."""
+    client = Client.of(backend, request.node.name.replace("[", "-").replace("]", ""))
+    client.init_run("r", config=STARTED)
+    media = {"_type": "html-file", "path": "x"}
+    rows = [{"_step": i, "v": i, "deep": {"a": i, "b": {"c": -i}}, "m": media} for i in range(10)]
+    client.log("r", rows)
+    return client
+
+
+def sampled(client: Client, **spec: Any) -> list[dict[str, Any]]:
+    """Return the rows of one spec."""
+    found = client.ask(SAMPLED, name="r", specs=[json.dumps(spec)])["project"]["run"]
+    rows: list[dict[str, Any]] = found["sampledHistory"][0]
+    return rows
+
+
+def test_nested_values_stand_under_dotted_keys(client: Client) -> None:
+    run = client.ask(PAGE, name="r", **{"from": 3, "to": 4, "samples": 1})["project"]["run"]
+    (row,) = (json.loads(text) for text in run["history"])
+    media = {"_type": "html-file", "path": "x"}
+    assert row == {"_step": 3, "v": 3, "deep.a": 3, "deep.b.c": -3, "m": media}
+    assert sorted(run["historyKeys"]["keys"]) == ["_step", "deep.a", "deep.b.c", "m", "v"]
+    assert sampled(client, keys=["deep.b.c"], samples=500)[3] == {"deep.b.c": -3}
+
+
+def test_pages_of_older_clients_end_before_their_last_step(client: Client) -> None:
+    found = [
+        row["v"]
+        for start in range(0, 10, 3)
+        for row in sampled(client, keys=["v"], minStep=start, maxStep=start + 3, samples=3)
+    ]
+    assert found == list(range(10))
+    part = sampled(client, keys=["v"], minStep=2, maxStep=5, samples=1000)
+    assert [row["v"] for row in part] == [2, 3, 4]
+
+
+def test_pages_of_wandb_core_include_their_last_step(client: Client) -> None:
+    keys = ["_step", "v", "_step"]
+    found = [
+        row["v"]
+        for first, last in ((0, 2), (3, 5), (6, 8), (9, 9))
+        for row in sampled(client, keys=keys, minStep=first, maxStep=last, samples=last - first + 1)
+    ]
+    assert found == list(range(10))
+
+
+def test_a_run_begun_anew_replaces_the_old_one(client: Client) -> None:
+    client.finish("r")
+    assert client.init_run("r", config=STARTED)["historyLineCount"] == 0
+    found = client.run("r")
+    assert (found["history"], found["summaryMetrics"], found["state"]) == ([], "{}", "running")
+
+
+def test_a_run_that_is_resumed_keeps_its_history(client: Client) -> None:
+    client.finish("r")
+    bucket = client.ask(RESUME_STATUS, name="r")["model"]["bucket"]
+    assert json.loads(bucket["wandbConfig"]) == {"t": {"1": 1}}
+    assert client.init_run("r", config=STARTED)["historyLineCount"] == 10
+
+
+def test_system_metrics_are_the_newest_and_no_book_keeping(client: Client) -> None:
+    lines = [json.dumps({"system.cpu": i, "_timestamp": i, "_wandb": True}) for i in range(2)]
+    client.stream("r", files={"wandb-events.jsonl": {"offset": 0, "content": lines}})
+    run = client.ask(PAGE, name="r", **{"from": 0, "to": 1, "samples": 1})["project"]["run"]
+    assert json.loads(run["systemMetrics"]) == {"system.cpu": 1}

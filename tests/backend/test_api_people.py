@@ -1,0 +1,104 @@
+"""Users, entities and projects as the SDK asks for them, and what this server refuses."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.backend.client import UPSERT_BUCKET, Client
+from tests.conftest import ServedBackend
+
+USERS = """
+query SearchUsers($wanted: String) { users(query: $wanted) { edges { node { username } } } }
+"""
+TEAM = """
+query GetTeamEntity($name: String!) { entity(name: $name) { id name available photoUrl readOnly
+  readOnlyAdmin isTeam entityType privateOnly storageBytes codeSavingEnabled defaultAccess isPaid
+  members { id admin pending email username name photoUrl accountType apiKey } } }
+"""
+UPSERT_MODEL = """
+mutation UpsertModel($name: String!, $id: String, $entity: String!, $description: String,
+                     $repo: String)
+{ upsertModel(input: {id: $id, name: $name, entityName: $entity, description: $description,
+                      repo: $repo}) { model { name } inserted } }
+"""
+VIEWS = """
+query ProjectViews($project: String!, $reportLimit: Int!, $viewType: String = "runs") {
+  project(name: $project) { allViews(viewType: $viewType, first: $reportLimit)
+    { edges { node { id spec } cursor } pageInfo { endCursor hasNextPage } } } }
+"""
+REWIND = """
+mutation RewindRun($runName: String!, $project: String, $metricName: String!, $metricValue: Float!)
+{ rewindRun(input: {runName: $runName, projectName: $project, metricName: $metricName,
+                    metricValue: $metricValue}) { rewoundRun { id historyLineCount } } }
+"""
+SETTINGS = """
+query ProbeServerSettings { ServerSettingsType: __type(name: "ServerSettings")
+  { fields { name } } }
+"""
+
+
+@pytest.fixture
+def client(backend: ServedBackend) -> Client:
+    return Client.of(backend, "people")
+
+
+def test_users_are_found_by_the_beginning_or_the_end_of_their_names(client: Client) -> None:
+    for wanted, expected in (("tes", ["tester"]), ("ster", ["tester"]), ("somebody", [])):
+        edges = client.ask(USERS, wanted=wanted)["users"]["edges"]
+        assert [edge["node"]["username"] for edge in edges] == expected
+
+
+def test_an_entity_is_a_team_of_one(client: Client) -> None:
+    entity = client.ask(TEAM, name=client.entity)["entity"]
+    assert (entity["name"], entity["isTeam"], entity["defaultAccess"]) == (
+        "tester",
+        False,
+        "PRIVATE",
+    )
+    assert [member["username"] for member in entity["members"]] == ["tester"]
+    assert entity["members"][0]["apiKey"] is None
+    assert client.ask(TEAM, name="somebody")["entity"] is None
+
+
+def test_a_project_is_made_once_and_has_no_reports(client: Client) -> None:
+    made = [client.ask(UPSERT_MODEL, name="made", entity=client.entity) for _ in range(2)]
+    assert [reply["upsertModel"]["inserted"] for reply in made] == [True, False]
+    views = client.ask(VIEWS, project="made", reportLimit=5)["project"]["allViews"]
+    assert views == {"edges": [], "pageInfo": {"endCursor": None, "hasNextPage": False}}
+
+
+def test_sync_of_old_clients_finds_server_settings(client: Client) -> None:
+    found = client.ask(SETTINGS)["ServerSettingsType"]["fields"]
+    assert found == [{"name": "serverMessages"}]
+
+
+def test_forks_and_rewinds_are_refused(client: Client) -> None:
+    client.init_run("origin")
+    branch = {"_wandb": {"value": {"branch_point": {"run_id": "origin", "step": 1}}}}
+    forked = client.post(UPSERT_BUCKET, name="forked", host="h", config=json.dumps(branch))
+    rewound = client.post(REWIND, runName="origin", metricName="_step", metricValue=1)
+    assert [reply.status_code for reply in (forked, rewound)] == [400, 400]
+    assert [reply.json()["errors"][0]["message"] for reply in (forked, rewound)] == [
+        "this server cannot fork runs (start a new run, without fork_from)",
+        "this server cannot rewind runs (start a new run, without resume_from)",
+    ]
+    assert client.run("forked") is None
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("{ viewer { nonsense } }", 'Cannot query field "nonsense" on type "User".'),
+        ("{ viewer(x: 1) { id } }", 'Unknown argument "x" on field "viewer" of type "Query".'),
+        ("query Q($x: Nonsense) { viewer { id } }", 'Unknown type "Nonsense".'),
+        ("{ viewer { id }", "Syntax Error: Expected Name, found <EOF>."),
+    ],
+)
+def test_unknown_questions_are_refused_in_wandbs_words(
+    client: Client, query: str, sentence: str
+) -> None:
+    refused = client.post(query)
+    assert refused.status_code == 400
+    assert sentence in [error["message"] for error in refused.json()["errors"]]
