@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.cluster_backend.manifests import KEY_SECRET, NAME
+from deployer.cluster_backend.manifests import KEY_FIELD, KEY_SECRET, NAME
 from deployer.home import backend_folder
 from deployer.kube import CLAIM, POD, SERVICE, STATEFUL_SET
 from deployer.names import build_selector
@@ -22,6 +23,7 @@ from tests.kube.bed import OURS, PATIENCE_SECONDS, SECTION, TRAINER, open_door
 from tests.kube.cluster import Cluster
 from tests.kube.shell import Shell
 from tests.kube.tenants import make_tenant
+from tests.kube.volumes import offer_volume
 
 SWEEP = {
     "program": "train.py",
@@ -47,27 +49,6 @@ run.upload_file(str(Path(sys.argv[2], "more.txt")), root=sys.argv[2])
 names = [file.name for file in run.files(["more.txt"])]
 print(Path(sys.argv[2], "notes.txt").read_text(), len(found), names)
 """
-
-
-def make_disk(cluster: Cluster, name: str, folder: Path) -> None:
-    """Offer a folder as a volume of a storage class of its own, which nobody provisions."""
-    folder.mkdir(mode=0o777)
-    folder.chmod(0o777)  # pods write as user 1000
-    for parent in folder.parents:
-        if parent.stat().st_uid == os.getuid() and parent != Path("/") and parent != Path("/tmp"):
-            parent.chmod(parent.stat().st_mode | 0o711)
-    volume = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": name},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "capacity": {"storage": "1Gi"},
-            "storageClassName": name,
-            "hostPath": {"path": str(folder)},
-        },
-    }
-    cluster.create(volume)
 
 
 def make_shell(folder: Path, kubeconfig: Path, storage_class: str) -> Shell:
@@ -110,7 +91,7 @@ def test_a_sweep_without_any_server_survives_its_backends_pod(
 ) -> None:
     tenant = make_tenant(cluster, namespace)
     allow(cluster, namespace)
-    make_disk(cluster, namespace, tmp_path / "disk")
+    offer_volume(cluster, namespace, tmp_path / "disk")
     shell = make_shell(tmp_path / "project", tenant, namespace)
     kube = open_door(tenant, namespace)
 
@@ -138,6 +119,9 @@ def test_a_sweep_without_any_server_survives_its_backends_pod(
     there = ("--wandb", "embedded", "--on", "kubernetes")
     agents = other.deployer("agents", "list", path, *there, "-o", "json")
     assert len(json.loads(agents.stdout)) == 2
+    results = other.deployer("results", path, *there, "-o", "json")
+    assert json.loads(results.stdout)["coverage"]["finished"] == 4
+    check_key_is_nowhere_else(cluster, namespace)
     check_both_sides(shell, path, tmp_path)
 
     shell.deployer("backend", "copy", "--on", "kubernetes")
@@ -175,6 +159,17 @@ def check_both_sides(shell: Shell, path: str, folder: Path) -> None:
         assert done.stdout.strip().endswith("kept 4 ['more.txt']"), done.stdout + done.stderr
 
 
+def check_key_is_nowhere_else(cluster: Cluster, namespace: str) -> None:
+    look = ("-n", namespace)
+    field = f"jsonpath={{.data.{KEY_FIELD}}}"
+    encoded = cluster.kubectl("get", "secret", KEY_SECRET, "-o", field, *look)
+    key = base64.b64decode(encoded).decode()
+    assert len(key) == 40
+    shown = cluster.kubectl("get", "statefulsets,pods,configmaps,services", "-o", "yaml", *look)
+    assert key not in shown
+    assert key not in cluster.kubectl("logs", f"{NAME}-0", *look)
+
+
 def allow(cluster: Cluster, namespace: str) -> None:
     """Give the tenant what the backend needs beyond a tenant's usual rights."""
     rules = [
@@ -210,7 +205,7 @@ def test_a_tenant_without_the_rights_is_told_all_of_them(
 def test_an_image_without_deployer_says_so(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
-    make_disk(cluster, namespace, tmp_path / "disk")
+    offer_volume(cluster, namespace, tmp_path / "disk")
     shell = make_shell(tmp_path / "project", cluster.kubeconfig, namespace)
     bare = {**SECTION, "namespace": namespace, "python": "/usr/bin/python3"}
     disk = {"storage_class": namespace, "size": "1Gi"}

@@ -19,6 +19,7 @@ from tests.gke.cloud import Cloud, serve_cloud
 from tests.kube.bed import SECTION, TRAINER, serve_for_pods
 from tests.kube.cluster import Cluster
 from tests.kube.shell import Shell, open_shell
+from tests.kube.volumes import offer_volume
 
 PROJECT = Path(__file__).parents[2]
 SPECIFICATION = {
@@ -140,6 +141,34 @@ def test_a_sold_out_pool_is_followed_by_the_next_and_no_agent_is_forgotten(
     assert "hint: deployer down --all --cluster" in refused.stderr
     user.deployer("down", "--all", "--cluster")
     assert cloud.inventory().empty
+
+
+@pytest.mark.full
+def test_without_a_server_results_are_in_the_cluster_until_they_are_copied(
+    cluster: Cluster, namespace: str, cloud: Cloud, shell: tuple[Shell, Server], tmp_path: Path
+) -> None:
+    user = shell[0]
+    mine = {k: v for k, v in user.environment.items() if not k.startswith("WANDB_")}
+    user = replace(user, environment=mine)
+    offer_volume(cluster, namespace, tmp_path / "disk")
+    section = {**SECTION, "namespace": namespace, "gpu": 0}
+    backend = {"storage_class": namespace, "size": "1Gi", "env": SECTION["env"], "cpu": "300m"}
+    settings = {"gke": "gke.yaml", "kubernetes": section, "backend": backend}
+    user.write("deployer.yaml", settings)
+    ran = user.deployer("up", "sweep.yaml", "--on", "gke", "--wait")
+    assert "3/3 configurations finished" in ran.stdout
+
+    refused = user.try_deployer("down", "--cluster")
+    assert "all sweeps of the embedded backend would go with its disk" in refused.stderr
+    user.deployer("backend", "copy", "--on", "gke")
+    user.deployer("down", "--all", "--cluster", "--delete-data", "--on", "gke")
+    assert cloud.inventory().empty
+    here = ("--wandb", "embedded", "--on", "local")
+    [sweep] = json.loads(user.deployer("sweep", "list", *here, "-o", "json").stdout)
+    copied = user.deployer("results", sweep["sweep"], *here)
+    assert "3/3 configurations finished" in copied.stdout
+    user.deployer("down", "--all", "--on", "local")
+    cluster.kubectl("delete", "pv", namespace, "--wait=false")
 
 
 def _build_refusal(pod: dict[str, object]) -> dict[str, object]:

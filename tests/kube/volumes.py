@@ -1,4 +1,4 @@
-"""Static volumes: a folder of this machine as volume and claim; nobody provisions here."""
+"""Static volumes: a folder of this machine as volume, and as claim; nobody provisions here."""
 
 from __future__ import annotations
 
@@ -31,3 +31,20 @@ def make_volume(cluster: Cluster, namespace: str, claim: str, folder: Path) -> N
     cluster.create(volume)
     cluster.create(request, namespace)
     cluster.wait_for(f"pvc/{claim}", "jsonpath=.status.phase=Bound", namespace)
+
+
+def offer_volume(cluster: Cluster, name: str, folder: Path) -> None:
+    """Make a folder a volume of a storage class of the same name, for a claim that will come."""
+    folder.mkdir()
+    folder.chmod(0o777)
+    for parent in folder.parents:  # pytest's folders are its own user's alone
+        if parent.name.startswith(("pytest-", "test_")):
+            parent.chmod(0o755)
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": "1Gi"},
+        "storageClassName": name,
+        "hostPath": {"path": str(folder)},
+    }
+    volume = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}}
+    cluster.create({**volume, "spec": spec})
