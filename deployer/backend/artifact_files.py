@@ -39,8 +39,15 @@ class ArtifactFile:
 
 
 def promise_artifact_file(db: Connection, row: Artifact, name: str, md5: str) -> ArtifactFile:
-    """Return the row of a file that is about to come, with its bytes if they are here already."""
+    """Return the row of a file that is about to come, with its bytes if they are here already.
+
+    Refuse with 400 a file that a committed version has not.
+    """
     found = find_artifact_file(db, row, check_name(name))
+    if row.committed:
+        if found is None or found.digest != md5:
+            raise Refusal(400, "artifact is committed: its files cannot change")
+        return found
     blob = find_blob(db, row.user_id, md5)
     blob_id = blob.id if blob else None
     if found is None:
@@ -98,9 +105,14 @@ def write_entries(db: Connection, row: Artifact, entries: Sequence[Entry]) -> No
     if missing:
         shown = ", ".join(missing[:5])
         raise Refusal(400, f"artifact is incomplete: {len(missing)} files were not sent: {shown}")
-    db.execute("DELETE FROM artifact_files WHERE artifact_id = ?", (row.id,))
+    listed = {entry.name for entry in entries}
+    unlisted = [(file.id,) for file in list_artifact_files(db, row) if file.name not in listed]
+    db.executemany("DELETE FROM artifact_files WHERE id = ?", unlisted)
+    # The rows stay, since another run may still be sending the same files to their addresses.
     db.executemany(
         "INSERT INTO artifact_files (artifact_id, name, digest, size_bytes, reference, blob_id)"
-        " VALUES (?, ?, ?, ?, ?, ?)",
+        " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (artifact_id, name) DO UPDATE SET"
+        " digest = excluded.digest, size_bytes = excluded.size_bytes,"
+        " reference = excluded.reference, blob_id = excluded.blob_id",
         values,
     )

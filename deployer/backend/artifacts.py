@@ -89,6 +89,12 @@ def find_same(db: Connection, collection: Collection, digest: str) -> Artifact |
     return select_one(db, Artifact, tail, collection.id, digest)
 
 
+def find_pending(db: Connection, collection: Collection, digest: str) -> Artifact | None:
+    """Return a version of the same content that is on its way."""
+    tail = "artifacts WHERE collection_id = ? AND digest = ? AND version IS NULL ORDER BY id"
+    return select_one(db, Artifact, tail, collection.id, digest)
+
+
 def find_begun(db: Connection, collection: Collection, client_id: str | None) -> Artifact | None:
     """Return what the same client object began or logged: its request may come twice."""
     tail = "artifacts WHERE collection_id = ? AND client_id = ?"
@@ -159,10 +165,19 @@ def list_artifacts_of(db: Connection, run: Run, role: Role) -> list[Artifact]:
     return select(db, Artifact, tail, [run.id, role])
 
 
+def list_makers(db: Connection, row: Artifact) -> list[Run]:
+    """Return the runs that logged a version: the first, and those that logged the same."""
+    return _list_runs(db, row, "output")
+
+
 def list_users(db: Connection, row: Artifact) -> list[Run]:
     """Return the runs that used a version, oldest first."""
+    return _list_runs(db, row, "input")
+
+
+def _list_runs(db: Connection, row: Artifact, role: Role) -> list[Run]:
     tail = (
         "runs WHERE id IN (SELECT run_id FROM artifact_runs"
-        " WHERE artifact_id = ? AND role = 'input') ORDER BY id"
+        " WHERE artifact_id = ? AND role = ?) ORDER BY id"
     )
-    return select(db, Run, tail, [row.id])
+    return select(db, Run, tail, [row.id, role])

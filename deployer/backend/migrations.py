@@ -246,6 +246,11 @@ MIGRATIONS = (
         WHEN OLD.manifest_blob_id IS NOT NULL AND OLD.manifest_blob_id IS NOT NEW.manifest_blob_id
         BEGIN INSERT OR IGNORE INTO released_blobs VALUES (OLD.manifest_blob_id); END;
     """,
+    """
+    CREATE TRIGGER artifact_file_replaced AFTER UPDATE OF blob_id ON artifact_files
+        WHEN OLD.blob_id IS NOT NULL AND OLD.blob_id IS NOT NEW.blob_id
+        BEGIN INSERT OR IGNORE INTO released_blobs VALUES (OLD.blob_id); END;
+    """,
 )
 
 

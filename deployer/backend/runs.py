@@ -270,6 +270,15 @@ def list_runs(db: Connection, tail: str, *values: Any) -> list[Run]:
     return select(db, Run, f"runs WHERE {tail}", values)
 
 
+def may_write(db: Connection, caller: Caller, run: Run) -> bool:
+    """Tell whether `check_writer` lets a caller write to a run."""
+    try:
+        check_writer(db, caller, run)
+    except Refusal:
+        return False
+    return True
+
+
 def check_writer(db: Connection, caller: Caller, run: Run) -> None:
     """Refuse with 403 an agent's key on a run that this agent does not hold.
 

@@ -82,7 +82,7 @@ def test_another_user_learns_nothing_from_a_digest(
 
 
 def test_an_agent_s_key_logs_to_its_own_run_alone(client: Client, log: ArtifactClient) -> None:
-    others = log.log("ds", {"a": b"1"})
+    shared, others = log.log("ds", {"a": b"1"}), log.log("ds", {"a": b"2"})
     sweep = client.create_sweep(grid(x=[1]))
     key = client.ask(
         "mutation K($path: String!) { deployerCreateAgentKey("
@@ -94,6 +94,8 @@ def test_an_agent_s_key_logs_to_its_own_run_alone(client: Client, log: ArtifactC
     agent.init_run(run)
     ArtifactClient(agent, run).log("model", {"w": b"weights"}, "best")
     assert log.read("model:best") == {"w": b"weights"}
+    assert ArtifactClient(agent, run).log("ds", {"a": b"1"}, "mine") == shared
+    assert agent.post(ADD_ALIASES, input={"artifactID": shared, "aliases": []}).status_code == 200
     with pytest.raises(AssertionError, match="belongs to another agent"):
         ArtifactClient(agent, "r").create("model", "digest")
     assert agent.post(DELETE, input={"artifactID": others}).status_code == 403

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import secrets
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -139,6 +140,42 @@ def test_nothing_is_committed_until_all_of_it_is_there(log: ArtifactClient) -> N
     )
 
 
+def test_runs_that_log_the_same_at_once_share_one_version(log: ArtifactClient) -> None:
+    client = log.client
+    client.init_run("other")
+    other = ArtifactClient(client, "other")
+    files = {"a": secrets.token_bytes(100)}
+    alias = {"artifactCollectionName": "ds", "alias": "second"}
+    made = log.create("ds", "digest", clientID="one")
+    assert other.create("ds", "digest", clientID="two", aliases=[alias])["id"] == made["id"]
+    (url,), (again,) = log.promise(made["id"], files), other.promise(made["id"], files)
+    put(str(url), files["a"])
+    log.send_manifest(made["id"], files)
+    assert log.commit(made["id"]).status_code == 200
+    put(str(again), files["a"])
+    assert other.promise(made["id"], files) == [None]
+    other.send_manifest(made["id"], files)
+    assert other.commit(made["id"]).status_code == 200
+    assert log.versions("ds")["artifacts"]["totalCount"] == 1
+    assert aliases_of(log, "ds:v0") == ["latest", "second"]
+    assert log.read("ds:v0") == files
+    for run in ("r", "other"):
+        found = client.ask(RUN_ARTIFACTS, run=run)["project"]["run"]
+        assert found["out"]["totalCount"] == 1
+
+
+def test_many_at_once_get_numbers_of_their_own(log: ArtifactClient) -> None:
+    contents = [str(number % 4).encode() for number in range(12)]
+    with ThreadPoolExecutor(12) as threads:
+        ids = list(threads.map(lambda content: log.log("ds", {"a": content}), contents))
+    edges = log.versions("ds")["artifacts"]["edges"]
+    assert [edge["version"] for edge in edges] == ["v3", "v2", "v1", "v0"]
+    assert {edge["node"]["id"] for edge in edges} == set(ids)
+    for content, artifact_id in zip(contents, ids, strict=True):
+        version = next(edge["version"] for edge in edges if edge["node"]["id"] == artifact_id)
+        assert log.read(f"ds:{version}") == {"a": content}
+
+
 def test_references_are_listed_and_kept_elsewhere(log: ArtifactClient) -> None:
     made = log.create("ds", "digest")
     log.send_manifest(made["id"], {}, far="s3://bucket/key")
@@ -151,12 +188,13 @@ def test_references_are_listed_and_kept_elsewhere(log: ArtifactClient) -> None:
 
 
 def test_an_incremental_version_adds_to_its_base(log: ArtifactClient) -> None:
+    newer = secrets.token_bytes(9)
     base = log.log("ds", {"a": b"1", "b": b"2"})
     made = log.create("ds", "digest")
     assert made["artifactSequence"]["latestArtifact"]["id"] == base
-    (url,) = log.promise(made["id"], {"b": b"3"})
-    put(str(url), b"3")
-    manifest = manifest_text({"b": b"3"}, {})
+    (url,) = log.promise(made["id"], {"b": newer})
+    put(str(url), newer)
+    manifest = manifest_text({"b": newer}, {})
     begin = (
         "mutation U($id: ID!, $digest: String, $base: ID) { updateArtifactManifest(input:"
         " {artifactManifestID: $id, digest: $digest, baseArtifactID: $base})"
@@ -168,7 +206,7 @@ def test_an_incremental_version_adds_to_its_base(log: ArtifactClient) -> None:
     reply = log.client.ask(begin, id=manifest_id, digest=md5_of(manifest), base=base)
     put(reply["updateArtifactManifest"]["artifactManifest"]["file"]["uploadUrl"], manifest)
     assert log.commit(made["id"]).status_code == 200
-    assert log.read("ds:latest") == {"a": b"1", "b": b"3"}
+    assert log.read("ds:latest") == {"a": b"1", "b": newer}
 
 
 def test_aliases_move_and_go(log: ArtifactClient) -> None:

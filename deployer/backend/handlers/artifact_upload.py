@@ -17,7 +17,9 @@ from deployer.backend.artifacts import (
     change_artifact,
     create_artifact,
     find_begun,
+    find_pending,
     find_same,
+    list_makers,
     record_role,
 )
 from deployer.backend.handlers.artifact import own_artifact
@@ -26,7 +28,7 @@ from deployer.backend.handlers.wire import Info, connection, decode_id, encode_i
 from deployer.backend.lines import count_lines
 from deployer.backend.projects import Project, get_project
 from deployer.backend.refusal import Refusal, not_found
-from deployer.backend.runs import Run, check_writer, find_run, run_by_id
+from deployer.backend.runs import Run, check_writer, find_run, may_write
 from deployer.backend.store import Connection
 
 mutation = MutationType()
@@ -43,11 +45,9 @@ def check_no_ttl(seconds: int | None) -> None:
 
 def check_artifact_writer(db: Connection, caller: Caller, row: Artifact) -> None:
     """Refuse with 403 an agent's key on what none of its runs has made."""
-    if caller.sweep_id is None:
+    if caller.sweep_id is None or any(may_write(db, caller, run) for run in list_makers(db, row)):
         return
-    if row.run_id is None:
-        raise Refusal(403, "an agent's key cannot change artifacts of others")
-    check_writer(db, caller, run_by_id(db, row.run_id))
+    raise Refusal(403, "an agent's key cannot change artifacts of others")
 
 
 def named_run(db: Connection, caller: Caller, owner: Project, name: str) -> Run:
@@ -77,7 +77,8 @@ def resolve_create(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
             input.get("sequence_client_id"),
             request.backend.now(),
         )
-        made = _same(db, collection, input) or _begin(info, db, collection, row, input)
+        same = _same(db, collection, input, request.backend.now())
+        made = same or _begin(info, db, collection, row, input)
         if row is not None:
             record_role(db, row, made, "output")
     return {"artifact": made}
@@ -102,8 +103,13 @@ def _aliases(input: dict[str, Any]) -> list[str]:
     return [check_alias(part["alias"]) for part in input.get("aliases") or []]
 
 
-def _same(db: Connection, collection: Collection, input: dict[str, Any]) -> Artifact | None:
-    """Return the version of this content, or this request's own from before its lost reply."""
+def _same(
+    db: Connection, collection: Collection, input: dict[str, Any], now: float
+) -> Artifact | None:
+    """Return the version of this content, or this request's own from before its lost reply.
+
+    One that is on its way is shared: whoever sends it first commits it for all.
+    """
     begun = find_begun(db, collection, input.get("client_id"))
     if begun:
         return begun
@@ -112,7 +118,12 @@ def _same(db: Connection, collection: Collection, input: dict[str, Any]) -> Arti
     same = find_same(db, collection, input["digest"])
     if same:
         set_aliases(db, same, _aliases(input))
-    return same
+        return same
+    pending = find_pending(db, collection, input["digest"])
+    if pending is None:
+        return None
+    wanted = dict.fromkeys([*json.loads(pending.wanted_aliases), *_aliases(input)])
+    return change_artifact(db, pending, now, wanted_aliases=json.dumps(list(wanted)))
 
 
 def _begin(
@@ -135,11 +146,9 @@ def _begin(
     )
 
 
-def _pending(info: Info, db: Connection, text: str) -> Artifact:
+def _writable(info: Info, db: Connection, text: str) -> Artifact:
     row = own_artifact(db, info.context.caller, text)
     check_artifact_writer(db, info.context.caller, row)
-    if row.committed:
-        raise Refusal(400, "artifact is committed: its files cannot change")
     return row
 
 
@@ -148,7 +157,7 @@ def resolve_create_manifest(_: Any, info: Info, input: dict[str, Any]) -> dict[s
     if input.get("type") == "PATCH":
         raise Refusal(400, "artifacts that several runs write together are not supported")
     with transaction(info) as db:
-        row = _pending(info, db, input["artifact_id"])
+        row = _writable(info, db, input["artifact_id"])
         row = _expect_manifest(info, db, row, input, manifest_type=input.get("type") or "FULL")
     return {"artifact_manifest": manifest_node(info.context, row)}
 
@@ -157,7 +166,7 @@ def resolve_create_manifest(_: Any, info: Info, input: dict[str, Any]) -> dict[s
 def resolve_update_manifest(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     number = decode_id("ArtifactManifest", input["artifact_manifest_id"])
     with transaction(info) as db:
-        row = _pending(info, db, encode_id("Artifact", number))
+        row = _writable(info, db, encode_id("Artifact", number))
         row = _expect_manifest(info, db, row, input)
     return {"artifact_manifest": manifest_node(info.context, row)}
 
@@ -165,6 +174,8 @@ def resolve_update_manifest(_: Any, info: Info, input: dict[str, Any]) -> dict[s
 def _expect_manifest(
     info: Info, db: Connection, row: Artifact, input: dict[str, Any], **changes: object
 ) -> Artifact:
+    if row.committed:
+        return row
     if input.get("digest"):
         changes["manifest_md5"] = input["digest"]
     if input.get("base_artifact_id"):
@@ -182,11 +193,12 @@ def resolve_create_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
     with transaction(info) as db:
         for spec in input["artifact_files"]:
             text = spec["artifact_id"]
-            row = rows.get(text) or rows.setdefault(text, _pending(info, db, text))
+            row = rows.get(text) or rows.setdefault(text, _writable(info, db, text))
             file = promise_artifact_file(db, row, spec["name"], spec["md_5"])
             nodes.append(promised_file_node(request, file, row))
         for row in rows.values():
-            change_artifact(db, row, request.backend.now())
+            if not row.committed:
+                change_artifact(db, row, request.backend.now())
     return {"files": connection(nodes, default_page=None)}
 
 
@@ -194,6 +206,5 @@ def resolve_create_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
 def resolve_commit(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     backend = info.context.backend
     with transaction(info) as db:
-        row = own_artifact(db, info.context.caller, input["artifact_id"])
-        check_artifact_writer(db, info.context.caller, row)
+        row = _writable(info, db, input["artifact_id"])
         return {"artifact": commit_artifact(db, backend.blobs, row, backend.now())}
