@@ -41,11 +41,12 @@ LEFT_OUT = (
     *(DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm"),
 )
 BLOCK_BYTES = 1 << 18
+HELD = ".copy-"  # a folder of links while a copy is sent
 
 
 def stream_copy(folder: Path, store: Store) -> Iterator[bytes]:
     """Yield a backend's data as tar; nobody writes while its moment is held, only for the copy."""
-    with tempfile.TemporaryDirectory(prefix=".copy-", dir=folder) as held:
+    with tempfile.TemporaryDirectory(prefix=HELD, dir=folder) as held:
         moment = Path(held)
         with store.transaction():
             _hold(folder, moment)
@@ -53,6 +54,12 @@ def stream_copy(folder: Path, store: Store) -> Iterator[bytes]:
             if path.is_file():
                 yield from _pack(path, str(path.relative_to(moment)))
         yield b"\0" * (2 * tarfile.BLOCKSIZE)
+
+
+def forget_cut_off(folder: Path) -> None:
+    """Delete what copies have left that were being sent when the server was killed."""
+    for path in folder.glob(f"{HELD}*"):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _hold(folder: Path, moment: Path) -> None:

@@ -19,6 +19,7 @@ from deployer.backend.artifacts import delete_abandoned
 from deployer.backend.blobs import delete_unreferenced
 from deployer.backend.clock import wall_clock
 from deployer.backend.context import Backend
+from deployer.backend.copying import forget_cut_off
 from deployer.backend.early_termination import EarlyTermination
 from deployer.backend.ending import end_silent_runs
 from deployer.backend.folder import (
@@ -46,6 +47,7 @@ def serve(host: str, port: int, data: Path, plain: bool = False) -> None:
     folder is being served already, or the port is taken.
     """
     with FolderLock(data):
+        forget_cut_off(data)
         now = wall_clock(os.environ.get("DEPLOYER_BACKEND_CLOCK_FILE"))
         backend = Backend(data, plain, _patience(), now)
         backend.blobs.clear_leftovers(backend.store)

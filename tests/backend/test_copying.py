@@ -25,6 +25,7 @@ def fetch_copy(backend: ServedBackend, key: str) -> bytes:
         return bytes(answer.read())
 
 
+@pytest.mark.slow
 def test_a_copy_has_every_sweep_and_run_and_a_key_of_its_own(tmp_path: Path) -> None:
     served = serve_backend(tmp_path / "from")
     try:
@@ -65,12 +66,15 @@ def test_only_the_owner_may_copy(backend: ServedBackend, plain_backend: ServedBa
         assert refused.value.code == 403
 
 
+@pytest.mark.slow
 def test_a_key_that_is_brought_is_the_users_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "key"
     monkeypatch.setenv("DEPLOYER_BACKEND_KEY_FILE", str(file))
     keys: list[str] = []
+    cut_off = tmp_path / "data/.copy-old/files"
+    cut_off.mkdir(parents=True)
     for key in ("a" * 40, "b" * 40, "b" * 40):
         file.write_text(f"{key}\n")
         served = serve_backend(tmp_path / "data")
@@ -85,3 +89,4 @@ def test_a_key_that_is_brought_is_the_users_alone(
             served.process.terminate()
             served.process.wait(20)
         keys.append(key)
+    assert not cut_off.parent.exists()
