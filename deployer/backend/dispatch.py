@@ -33,6 +33,9 @@ from deployer.backend.suggestions import ask_question
 from deployer.backend.sweeps import DELETED, ENDED, Sweep, sweep_by_id, update_sweep
 
 Command = dict[str, Any]
+# How long a request waits for those before it; then the agent asks again, 5 s later. Were many to
+# wait for a model, nobody else would be served meanwhile.
+BUSY_SECONDS = 3.0
 EXIT: Command = {"type": "exit"}
 # Why a waiting run's last attempt ended: what was interrupted goes first, what failed goes last.
 FAILED_ONCE = (
@@ -53,8 +56,13 @@ def heartbeat(backend: Backend, agent_id: int, alive: set[str]) -> list[Command]
         commands = _standing_commands(backend, db, agent, alive)
     if commands is not None:
         return commands
-    with backend.assigning[agent.sweep_id]:
+    lock = backend.assigning[agent.sweep_id]
+    if not lock.acquire(timeout=BUSY_SECONDS):
+        return []
+    try:
         return _next_run(backend, agent)
+    finally:
+        lock.release()
 
 
 def _note_alive(backend: Backend, db: Connection, agent: Agent, alive: set[str]) -> None:

@@ -251,6 +251,11 @@ MIGRATIONS = (
         WHEN OLD.blob_id IS NOT NULL AND OLD.blob_id IS NOT NEW.blob_id
         BEGIN INSERT OR IGNORE INTO released_blobs VALUES (OLD.blob_id); END;
     """,
+    # What is asked at each heartbeat, of sweeps with thousands of runs.
+    """
+    CREATE INDEX runs_sweep ON runs (sweep_id, state);
+    CREATE INDEX runs_queued ON runs (sweep_id) WHERE queued = 1;
+    """,
 )
 
 

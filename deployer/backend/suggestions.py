@@ -1,7 +1,7 @@
 """The next configuration of a bayes sweep, made ahead of the agent that asks for it.
 
-A model takes up to a second, an agent wants its answer at once: as soon as a run was handed out
-or has ended, a thread begins with what comes next.
+A model takes up to a second, an agent wants its answer at once: as soon as a run was handed out,
+a thread begins with what comes next.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import logging
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -22,7 +22,10 @@ from deployer.backend.store import Connection, Store
 from deployer.backend.sweeps import Sweep, sweep_by_id
 from deployer.metrics import metric_value
 
-# A suggestion may lack the outcomes of so small a part of the runs, while others are at work.
+# With so many outcomes the newest run's is left out, so that the next suggestion can be made while
+# that run is at work, and is the same whenever it is made.
+MANY_OUTCOMES = 100
+# While other runs are at work, the outcomes of so small a part of all may be missing as well.
 LATE_OUTCOMES = 0.01
 KNOWN_OUTCOMES = 20_000  # parsed summaries that are remembered
 
@@ -70,6 +73,8 @@ def ask_question(db: Connection, sweep: Sweep, ordinal: int) -> Question:
         _search_run(args, config, state, summary if state in ENDED else "", metric, goal)
         for args, config, state, summary in rows
     )
+    if runs and sum(run.ended for run in runs) > MANY_OUTCOMES:
+        runs = (*runs[:-1], replace(runs[-1], state="running", value=None))
     return Question(sweep.settings, sweep.seed, runs, ordinal)
 
 
@@ -159,8 +164,10 @@ class Suggestions:
     def _make(self, sweep_id: int) -> None:
         with self._store.transaction() as db:
             question = next_question(db, sweep_id)
+        known = self._prepared.get(sweep_id)
         if question is None:
             self._prepared.pop(sweep_id, None)
+        if question is None or (known and question.answered_by(known[0])):
             return
         args = self._suggest(question)
         with self._changed:

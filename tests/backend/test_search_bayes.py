@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from deployer.backend.search.bayes import outcomes
+from deployer.backend.search.bayes import modelled, outcomes
 from deployer.backend.search.engine import SearchEngine
 from deployer.backend.search.runs import SearchRun
 from deployer.backend.search.suggest import random_point, suggest
@@ -119,6 +119,17 @@ def test_runs_without_a_good_value_count_as_the_worst() -> None:
     assert outcomes(runs, "minimize") == [1.0, 5.0, 7.0, 7.0, 7.0, 7.0, 7.0, 7.0]
     assert outcomes(runs, "maximize") == [-1.0, -5.0, *[-0.5] * 6]
     assert outcomes(runs[2:5], "minimize") == [0.0, 0.0, 0.0]
+
+
+def test_a_model_of_many_runs_keeps_the_best_and_an_even_choice_of_the_rest() -> None:
+    runs = [SearchRun({"n": n}, "finished", float(n)) for n in range(1000)]
+    pending = SearchRun({"n": 1000}, "running")
+    known = modelled([*runs, pending], [*(float(n) for n in range(1000)), 0.0])
+    numbers = [run.arguments["n"] for run, _ in known]
+    assert numbers[:200] == list(range(200))
+    assert numbers[200:400] == list(range(200, 1000, 4))
+    assert numbers[400:] == [1000]
+    assert len(modelled(runs[:400], [0.0] * 400)) == 400
 
 
 def test_bad_runs_never_break_the_search(caplog: pytest.LogCaptureFixture) -> None:

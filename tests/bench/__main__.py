@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench import agents, cluster, command_line, memory
+from tests.bench import agents, cluster, command_line, memory, quality, suggestions
 from tests.bench.figures import Figure, render
 
 BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
@@ -16,15 +16,20 @@ BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
     "first-metric": agents.bench_first_metric,
     "null-runs": agents.bench_null_runs,
     "memory": memory.bench_memory,
+    "request-for-work": suggestions.bench_request_for_work,
+    "search-quality": quality.bench_search_quality,
     "thousand-agents": cluster.bench_thousand_agents,
     "first-metric-in-pod": cluster.bench_first_metric_in_pod,
 }
+BY_NAME_ALONE = ("search-quality",)
 ON_A_CLUSTER = ("thousand-agents", "first-metric-in-pod")
 
 
 def main() -> int:
     """Run the benchmarks named in the arguments, or all."""
-    chosen = sys.argv[1:] or list(BENCHMARKS)
+    chosen = sys.argv[1:] or [name for name in BENCHMARKS if name not in BY_NAME_ALONE]
+    if not sys.argv[1:]:
+        print(f"not run, since it takes long: {', '.join(BY_NAME_ALONE)}")
     if not sys.argv[1:] and os.geteuid():
         chosen = [name for name in chosen if name not in ON_A_CLUSTER]
         print(f"not run: {', '.join(ON_A_CLUSTER)} (a test cluster needs root)")
