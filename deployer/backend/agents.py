@@ -51,15 +51,10 @@ def agent_by_id(db: Connection, agent_id: int) -> Agent:
     return agent
 
 
-def find_agent(db: Connection, sweep: Sweep, name_or_id: str) -> Agent | None:
-    """Return a sweep's newest agent of that name, or the one of that id."""
-    found = select_one(
-        db, Agent, "agents WHERE sweep_id = ? AND name = ? ORDER BY id DESC", sweep.id, name_or_id
-    )
-    number = name_or_id.rpartition(":")[2]
-    if found or not number.isdigit():
-        return found
-    return select_one(db, Agent, "agents WHERE sweep_id = ? AND id = ?", sweep.id, int(number))
+def find_agent(db: Connection, sweep: Sweep, name: str) -> Agent | None:
+    """Return a sweep's newest agent of that name."""
+    tail = "agents WHERE sweep_id = ? AND name = ? ORDER BY id DESC"
+    return select_one(db, Agent, tail, sweep.id, name)
 
 
 def list_agents(db: Connection, sweep: Sweep) -> list[Agent]:

@@ -1,4 +1,11 @@
-"""`schema.graphql` made executable, and the one function that answers a GraphQL request."""
+"""`schema.graphql` made executable, and the one function that answers a GraphQL request.
+
+The schema serves whatever a supported SDK asks for runs, sweeps, projects, files and artifacts.
+Left out is what the SDK gets along without: launch queues, automations, registries and links,
+organizations, teams' members, users and keys (`None` or an error at that call alone),
+`createCustomChart`; `runInfo`, of launch; `createAnonymousEntity`; the old `RunUploadUrls`, asked
+only where `createRunFiles` is missing; multipart uploads, for which it never gets addresses.
+"""
 
 from __future__ import annotations
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.backend.client import Client, grid
 from tests.backend.test_api_filters import RUNS
 from tests.conftest import ServedBackend
 
+AGENT = """
+query GetSweepAgent($project: String!, $sweep: String!, $agent: String!) {
+  project(name: $project) { sweep(sweepName: $sweep) { agent(agentName: $agent) { id } } } }
+"""
 DELETE = "mutation D($id: ID!) { deleteRun(input: {id: $id}) { success } }"
 SWEEPS = """
 query S($project: String!, $after: String) { project(name: $project) {
@@ -76,6 +82,27 @@ def test_a_foreign_cursor(client: Client) -> None:
         refused = client.post(RUNS, after=cursor)
         assert refused.status_code == 400
         assert refused.json()["errors"][0]["message"].endswith("is not one of ours")
+
+
+def test_runs_of_a_sweep_by_the_filter_that_the_sdk_sends(client: Client) -> None:
+    sweep = client.create_sweep(grid(x=[1, 2, 3]))
+    agent = client.create_agent(sweep)
+    names = [command["run_id"] for _ in range(3) if (command := client.work_once(agent))]
+    filters = json.dumps({"$and": [{"sweep": sweep}]})
+    found = client.ask(RUNS, filters=filters, order="-created_at", first=2)["project"]
+    assert [edge["node"]["name"] for edge in found["runs"]["edges"]] == names[:0:-1]
+    assert (found["runCount"], found["runs"]["totalCount"]) == (3, 3)
+    assert client.ask(RUNS, filters='{"sweep": "none"}')["project"]["runCount"] == 0
+
+
+def test_an_agent_by_its_name_and_by_its_id(client: Client) -> None:
+    sweep, other = (client.create_sweep(grid(x=values)) for values in ([1], [2]))
+    agent = client.create_agent(sweep, "some-host")
+    for name in ("some-host", agent):
+        assert (
+            client.ask(AGENT, sweep=sweep, agent=name)["project"]["sweep"]["agent"]["id"] == agent
+        )
+        assert client.ask(AGENT, sweep=other, agent=name)["project"]["sweep"]["agent"] is None
 
 
 def test_sweeps_and_their_runs(backend: ServedBackend) -> None:

@@ -10,7 +10,6 @@ from ariadne import MutationType, ObjectType
 from deployer.backend.accounts import Caller, check_newest
 from deployer.backend.agents import Agent, agent_by_id
 from deployer.backend.dispatch import heartbeat
-from deployer.backend.handlers.project import fields_of_runs
 from deployer.backend.handlers.wire import (
     Info,
     decode_id,
@@ -21,6 +20,7 @@ from deployer.backend.handlers.wire import (
 from deployer.backend.ordering import ordered_connection, parse_order
 from deployer.backend.projects import project_by_id
 from deployer.backend.refusal import Refusal, not_found
+from deployer.backend.run_listing import fields_of_runs
 from deployer.backend.runs import Run, list_runs
 from deployer.backend.store import Connection
 from deployer.backend.sweeps import sweep_by_id

@@ -6,8 +6,8 @@ from typing import Any
 
 from ariadne import MutationType, ObjectType, QueryType
 
-from deployer.backend.accounts import User, list_users
-from deployer.backend.fields import SWEEP_FIELDS, Fields, run_fields
+from deployer.backend.accounts import User
+from deployer.backend.fields import SWEEP_FIELDS
 from deployer.backend.filters import parse_filter
 from deployer.backend.handlers.viewer import entity_of
 from deployer.backend.handlers.wire import (
@@ -16,11 +16,12 @@ from deployer.backend.handlers.wire import (
     iso_time,
     transaction,
 )
-from deployer.backend.ordering import by_row, ordered_connection, parse_order
+from deployer.backend.ordering import by_row, ordered_connection
 from deployer.backend.projects import Project, ensure_project, find_project, list_projects
 from deployer.backend.refusal import not_found
-from deployer.backend.runs import Run, find_run, list_runs
-from deployer.backend.store import Connection, select_one
+from deployer.backend.run_listing import count_runs, page_of_runs
+from deployer.backend.runs import Run, find_run
+from deployer.backend.store import select_one
 from deployer.backend.sweeps import Sweep, find_sweep, list_sweeps
 
 query = QueryType()
@@ -149,7 +150,7 @@ def resolve_run(
 @project.field("runCount")
 def resolve_run_count(row: Project, info: Info, filters: str | None = None) -> int:
     with transaction(info) as db:
-        return len(filter_runs(db, row, filters))
+        return count_runs(db, row, filters)
 
 
 @project.field("runs")
@@ -163,19 +164,4 @@ def resolve_runs(
     order: str | None = None,
 ) -> dict[str, Any]:
     with transaction(info) as db:
-        found = filter_runs(db, row, filters)
-        return ordered_connection(found, parse_order(order, fields_of_runs(db, row)), after, first)
-
-
-def filter_runs(db: Connection, row: Project, filters: str | None) -> list[Run]:
-    """Return a project's runs that pass a filter, oldest first."""
-    passes = parse_filter(filters, fields_of_runs(db, row))
-    return [run for run in list_runs(db, "project_id = ? ORDER BY id", row.id) if passes(run)]
-
-
-def fields_of_runs(db: Connection, row: Project) -> Fields[Run]:
-    """Return what filters and orders may name of a project's runs."""
-    return run_fields(
-        {sweep.id: sweep.name for sweep in list_sweeps(db, row)},
-        {user.id: user.name for user in list_users(db)},
-    )
+        return page_of_runs(db, row, filters, order, after, first)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from ariadne import MutationType, ObjectType
 
 from deployer.backend.accounts import check_newest
-from deployer.backend.agents import Agent, create_agent, find_agent, list_agents
+from deployer.backend.agents import Agent, agent_by_id, create_agent, find_agent, list_agents
 from deployer.backend.dispatch import succeed_predecessors
 from deployer.backend.filters import parse_filter
-from deployer.backend.handlers.project import fields_of_runs, filter_runs
 from deployer.backend.handlers.wire import (
     Info,
     decode_id,
@@ -27,6 +27,7 @@ from deployer.backend.projects import (
 )
 from deployer.backend.ranking import best_metric
 from deployer.backend.refusal import Refusal, not_found
+from deployer.backend.run_listing import fields_of_runs, filter_runs
 from deployer.backend.runs import Run, list_runs
 from deployer.backend.steering import adopt_prior_runs, change_sweep, enqueue_run
 from deployer.backend.store import Connection
@@ -226,8 +227,13 @@ def resolve_agents(
 
 @sweep.field("agent")
 def resolve_agent(row: Sweep, info: Info, agent_name: str) -> Agent | None:
+    """Find an agent by its name or, as `Sweep.agent` does, by its id."""
     with transaction(info) as db:
-        return find_agent(db, row, agent_name)
+        if found := find_agent(db, row, agent_name):
+            return found
+        with contextlib.suppress(Refusal):
+            found = agent_by_id(db, decode_id("Agent", agent_name))
+    return found if found and found.sweep_id == row.id else None
 
 
 def _runs(db: Connection, row: Sweep) -> list[Run]:
