@@ -6,11 +6,11 @@ lets them flush; whoever does not heed it is killed later by its agent.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from deployer.backend.context import Backend
+from deployer.backend.lines import parse_row
 from deployer.backend.numbering import grid_place, place_of, renumber
 from deployer.backend.refusal import Refusal
 from deployer.backend.runs import Run, change_run, insert_enqueued, list_runs
@@ -57,7 +57,7 @@ def enqueue_run(
     """
     if sweep.ended:
         raise Refusal(400, f"sweep {sweep.name} is {sweep.state}: it takes no more runs")
-    args = _plain_values(json.loads(config))
+    args = _plain_values(config)
     ordinal = place_of(db, sweep, args)
     return insert_enqueued(db, sweep, ordinal, args, display_name, backend.now())
 
@@ -74,9 +74,10 @@ def adopt_prior_runs(db: Connection, sweep: Sweep, runs: Sequence[Run]) -> None:
             change_run(db, run, sweep_id=sweep.id, ordinal=ordinal)
 
 
-def _plain_values(config: Any) -> dict[str, Any]:
-    if not isinstance(config, dict):
-        raise Refusal(400, "a run's configuration is a mapping")
+def _plain_values(text: str) -> dict[str, Any]:
+    config = parse_row(text)
+    if config is None:
+        raise Refusal(400, "a run's configuration is a JSON object")
     return {name: _plain_value(value) for name, value in config.items()}
 
 

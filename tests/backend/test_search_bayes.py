@@ -119,6 +119,9 @@ def test_runs_without_a_good_value_count_as_the_worst() -> None:
     assert outcomes(runs, "minimize") == [1.0, 5.0, 7.0, 7.0, 7.0, 7.0, 7.0, 7.0]
     assert outcomes(runs, "maximize") == [-1.0, -5.0, *[-0.5] * 6]
     assert outcomes(runs[2:5], "minimize") == [0.0, 0.0, 0.0]
+    assert outcomes(runs[:3], "minimize", "best") == [1.0, 5.0, 1.0]
+    assert outcomes(runs[:3], "maximize", "best") == [-1.0, -5.0, -5.0]
+    assert outcomes(runs, "minimize", "latest") == [1.0, 5.0, *[7.0] * 6]
 
 
 def test_a_model_of_many_runs_keeps_the_best_and_an_even_choice_of_the_rest() -> None:

@@ -37,7 +37,12 @@ def missing_extra() -> str | None:
 
 
 def suggest_bayes(
-    space: Space, goal: str, seed: str, runs: Sequence[SearchRun], index: int
+    space: Space,
+    goal: str,
+    seed: str,
+    runs: Sequence[SearchRun],
+    index: int,
+    impute: str = "worst",
 ) -> dict[str, Any]:
     """Return the configuration with the highest expected improvement, as plain values.
 
@@ -55,17 +60,18 @@ def suggest_bayes(
         for i, parameter in enumerate(space.parameters)
         if not isinstance(parameter, Constant)
     }
-    known = modelled(runs, outcomes(runs, goal))
+    known = modelled(runs, outcomes(runs, goal, impute))
     study.add_trials(list(_trials(space, distributions, known)))
     point = study.ask(distributions).params
     return space.nest([_value(p, point.get(str(i))) for i, p in enumerate(space.parameters)])
 
 
-def outcomes(runs: Sequence[SearchRun], goal: str) -> list[float]:
+def outcomes(runs: Sequence[SearchRun], goal: str, impute: str = "worst") -> list[float]:
     """Return one finite value for each run, the smallest the best.
 
-    Runs that failed, lack the metric or diverged get the worst finite value of any ended run
-    (W&B's default `impute: worst`), 0 if there is none. Those of running ones mean nothing.
+    Runs that failed, lack the metric or diverged get a finite value of an ended run: the worst,
+    or with W&B's `impute` the best or the latest; 0 if there is none. Those of running ones mean
+    nothing.
     """
     sign = -1.0 if goal == "maximize" else 1.0
     values = [
@@ -75,9 +81,10 @@ def outcomes(runs: Sequence[SearchRun], goal: str) -> list[float]:
         for run in runs
     ]
     ended = [v for run, v in zip(runs, values, strict=True) if run.ended and v is not None]
-    worst = max(ended, default=0.0)
+    known = ended or [0.0]
+    filled = {"best": min(known), "latest": known[-1]}.get(impute, max(known))
     return [
-        value if run.state == "finished" and value is not None else worst
+        value if run.state == "finished" and value is not None else filled
         for run, value in zip(runs, values, strict=True)
     ]
 

@@ -48,7 +48,8 @@ def suggest(
     if config["method"] == "grid":
         return space.grid_point(index)
     if needs_model(config, runs):
-        return suggest_bayes(space, metric_goal(config), seed, runs, index)
+        impute = str(config["metric"].get("impute", "worst"))
+        return suggest_bayes(space, metric_goal(config), seed, runs, index, impute)
     if config["method"] == "bayes" and index < STARTUP_RUNS:
         return spread_point(space, seed, index)
     return random_point(space, seed, index)
