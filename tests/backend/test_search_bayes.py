@@ -105,6 +105,21 @@ def test_pending_runs_are_kept_away_from() -> None:
         assert abs(beside["x"] - alone["x"]) > 0.001
 
 
+def test_the_best_point_is_not_measured_again_and_again() -> None:
+    one = {
+        "method": "bayes",
+        "metric": {"name": "l"},
+        "parameters": {"x": {"min": 0.0, "max": 1.0}},
+    }
+    runs: list[SearchRun] = []
+    for index in range(20):
+        point = suggest(one, "s", runs, index) or {}
+        runs.append(SearchRun(point, "finished", (point["x"] - 0.4) ** 2))
+    places = sorted(run.arguments["x"] for run in runs[10:])
+    assert len(set(places)) == 10
+    assert min(abs(place - 0.4) for place in places) < 0.01
+
+
 def test_runs_without_a_good_value_count_as_the_worst() -> None:
     runs = [
         SearchRun({}, "finished", 1.0),

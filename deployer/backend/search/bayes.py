@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -22,6 +23,10 @@ STARTUP_RUNS = 10
 # Ended runs that a model is made of: its cost grows with their third power (500 take a core 0.8 s,
 # 1,000 take it 7 s).
 LARGEST_MODEL = 400
+# Suggestions that are so close to a known run in every parameter teach nothing; the search goes on
+# beside the best run then, with a step of 10 to one of these powers.
+NEAR = 1e-3
+STEPS = (-2.5, -1.0)
 # The model squares values: larger ones would overflow a double.
 LARGEST_VALUE = 1e100
 
@@ -61,9 +66,36 @@ def suggest_bayes(
         if not isinstance(parameter, Constant)
     }
     known = modelled(runs, outcomes(runs, goal, impute))
-    study.add_trials(list(_trials(space, distributions, known)))
+    trials = list(_trials(space, distributions, known))
+    study.add_trials(trials)
     point = study.ask(distributions).params
+    ended = [trial for trial in trials if trial.value is not None]
+    if ended and any(_is_near(point, trial.params) for trial in trials):
+        point = _beside(min(ended, key=lambda trial: trial.value).params, number)
     return space.nest([_value(p, point.get(str(i))) for i, p in enumerate(space.parameters)])
+
+
+def _is_near(point: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Tell whether two points of the unit cube would give nearly the same run."""
+    return all(
+        abs(value - other[name]) < NEAR if isinstance(value, float) else value == other[name]
+        for name, value in point.items()
+    )
+
+
+def _beside(point: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Return a random point near another one, at a distance of a random order of magnitude.
+
+    What the model would do instead is to measure the best point once more.
+    """
+    generator = random.Random(seed)
+    step = 10 ** generator.uniform(*STEPS)
+    return {
+        name: min(max(generator.gauss(value, step), 0.0), 1.0)
+        if isinstance(value, float)
+        else value
+        for name, value in point.items()
+    }
 
 
 def outcomes(runs: Sequence[SearchRun], goal: str, impute: str = "worst") -> list[float]:
