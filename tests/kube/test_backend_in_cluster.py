@@ -124,6 +124,9 @@ def test_a_sweep_without_any_server_survives_its_backends_pod(
     check_key_is_nowhere_else(cluster, namespace)
     check_both_sides(shell, path, tmp_path)
 
+    status = json.loads(shell.deployer("backend", "status", *there[2:], "-o", "json").stdout)
+    assert status["running"]
+    assert status["url"] == f"http://{NAME}.{namespace}.svc:8080"
     shell.deployer("backend", "copy", "--on", "kubernetes")
     copied = shell.deployer("results", path, "--wandb", "embedded", "-o", "json")
     assert json.loads(copied.stdout)["coverage"]["finished"] == 4
@@ -139,6 +142,10 @@ def test_a_sweep_without_any_server_survives_its_backends_pod(
     shell.deployer("backend", "up", "--on", "kubernetes")  # with another key, and the same data
     again = shell.deployer("results", path, *there[:2], "-o", "json")
     assert json.loads(again.stdout)["coverage"]["finished"] == 4
+    stopped = shell.deployer("backend", "down", "--on", "kubernetes")
+    assert f"embedded backend in namespace {namespace} stopped" in stopped.stderr
+    gone = shell.try_deployer("backend", "status", "--on", "kubernetes")
+    assert f"there is no embedded backend in namespace {namespace}" in gone.stderr
     shell.deployer("down", "--all", "--delete-data", "--on", "kubernetes")
     assert not kube.list_objects(CLAIM, build_selector())
     assert kube.get(STATEFUL_SET, NAME) is None
@@ -202,6 +209,7 @@ def test_a_tenant_without_the_rights_is_told_all_of_them(
     assert cluster.try_kubectl("get", "secret", KEY_SECRET, "-n", namespace).returncode
 
 
+@pytest.mark.full
 def test_an_image_without_deployer_says_so(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
