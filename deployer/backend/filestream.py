@@ -38,7 +38,8 @@ def apply_chunk(
 def _revived(db: Connection, run: Run, ended: bool) -> Run:
     """Take a run back that was only silent, or whose exit record is late, if nobody has it yet."""
     believed = ("node", "signal") if ended else ("node",)
-    if run.queued and run.exit_code is None and last_cause(db, run) in believed:
+    nobody_has_it = run.queued or (run.args is None and run.state == "crashed")
+    if nobody_has_it and run.exit_code is None and last_cause(db, run) in believed:
         reopen_attempt(db, run)
         return change_run(db, run, state="running", queued=0, ended_at=None)
     return run

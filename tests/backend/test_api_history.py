@@ -23,6 +23,10 @@ RESUME_STATUS = """
 query RunResumeStatus($project: String, $name: String!) { model(name: $project) {
   bucket(name: $name, missingOk: true) { name wandbConfig(keys: ["t"]) } } }
 """
+SET_STATE = """
+mutation UpdateRunState($id: ID!, $state: String!)
+{ updateRunState(input: {id: $id, state: $state}) { success } }
+"""
 STARTED = '{"_wandb": {"value": {"t": {"1": 1}}}}'
 
 
@@ -79,6 +83,12 @@ def test_a_run_begun_anew_replaces_the_old_one(client: Client) -> None:
     assert client.init_run("r", config=STARTED)["historyLineCount"] == 0
     found = client.run("r")
     assert (found["history"], found["summaryMetrics"], found["state"]) == ([], "{}", "running")
+
+
+def test_a_run_without_an_exit_record_keeps_its_history(client: Client) -> None:
+    """Its process may still be there, and sends the same when somebody renames the run."""
+    client.ask(SET_STATE, id=client.run("r")["id"], state="crashed")
+    assert client.init_run("r", config=STARTED)["historyLineCount"] == 10
 
 
 def test_a_run_that_is_resumed_keeps_its_history(client: Client) -> None:

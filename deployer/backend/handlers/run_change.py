@@ -101,8 +101,9 @@ def _started(backend: Backend, db: Connection, row: Run, input: dict[str, Any]) 
         return row
     if row.state != "pending" and not (input.get("host") or row.resuming):
         return row
-    if (row.attempt > 1 or row.started_at is not None) and not row.resuming:
-        # Like W&B: who does not resume writes the run anew.
+    # Like W&B: who does not resume writes the run anew. Without an exit record it may be the same
+    # process, silent for long, that sets its run's name.
+    if (row.attempt > 1 or row.exit_code is not None) and not row.resuming:
         clear_lines(db, row.id)
         row = change_run(db, row, summary="{}")
     backend.presence.seen("run", row.id)
