@@ -115,6 +115,7 @@ class Plugin:
 
 @pytest.fixture
 def door(cluster: Cluster, namespace: str) -> Kube:
+    cluster.set_gpus("node-0", 0)  # other tests count some
     return open_door(cluster.kubeconfig, namespace)
 
 
