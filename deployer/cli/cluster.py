@@ -13,7 +13,7 @@ from deployer.cli.cloud import going_on_alone, remove_with_proof
 from deployer.cli.confirming import YesOption, can_ask, confirm
 from deployer.cli.options import OutputOption, check_output, read_config, read_duration
 from deployer.config import Config, Flags
-from deployer.errors import CloudError
+from deployer.errors import CloudError, KubeError
 from deployer.render import say, show, show_json, show_table, show_yaml
 
 if TYPE_CHECKING:
@@ -98,7 +98,14 @@ def credentials(spec: SpecArgument = None) -> None:
 
 
 @app.command()
-def down(spec: SpecArgument = None, yes: YesOption = False, output: OutputOption = "table") -> None:
+def down(
+    spec: SpecArgument = None,
+    yes: YesOption = False,
+    delete_data: Annotated[
+        bool, typer.Option("--delete-data", help="Also the results of a backend in the cluster.")
+    ] = False,
+    output: OutputOption = "table",
+) -> None:
     """Remove the cluster and all that came with it; prove it.
 
     Its disks go, and what is on them; a list of what carries our labels must be empty at the end.
@@ -106,6 +113,8 @@ def down(spec: SpecArgument = None, yes: YesOption = False, output: OutputOption
     check_output(output)
     chosen = _load(spec, read_config(Flags()))
     gke = _open(chosen)
+    if not delete_data:
+        _check_results(gke, chosen)
     what = f"cluster {chosen.name} of project {gke.project}, its disks and what is on them"
     if not yes and can_ask() and not confirm(f"delete {what}?"):
         say("nothing was deleted")
@@ -129,6 +138,29 @@ def list_(spec: SpecArgument = None, output: OutputOption = "table") -> None:
         [name.replace("_at", "").upper() for name in names],
         [[row[name] for name in names] for row in rows],
     )
+
+
+def _check_results(gke: Gke, spec: ClusterSpec) -> None:
+    """Refuse to delete the disk of a backend with its results; raises CloudError.
+
+    A cluster that cannot be asked is deleted all the same.
+    """
+    from deployer.cluster.leftovers import holds_results
+    from deployer.gke.teardown import open_kube_soon
+
+    own = [one for one in gke.list_clusters() if one.name == spec.name and one.ours]
+    for cluster in (one for one in own if one.usable and one.endpoint):
+        try:
+            holds = holds_results(open_kube_soon(gke, cluster))
+        except KubeError as error:
+            say(f"whether {cluster.words} holds results cannot be told: {error.message}")
+            continue
+        if holds:
+            raise CloudError(
+                f"{cluster.words} holds the results of its embedded backend",
+                "deployer backend copy --on gke, then deployer cluster down --delete-data",
+                "HOLDS_RESULTS",
+            )
 
 
 def _load(spec: str | None, config: Config) -> ClusterSpec:

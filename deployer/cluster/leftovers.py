@@ -14,12 +14,22 @@ from deployer.cluster.sighting import (
     path_of,
 )
 from deployer.errors import KubeError
-from deployer.kube import CONFIG_MAP, JOB, POD, SECRET, Kind, Kube, Manifest, kind_of
+from deployer.kube import (
+    CLAIM,
+    CONFIG_MAP,
+    JOB,
+    POD,
+    SECRET,
+    STATEFUL_SET,
+    Kind,
+    Kube,
+    Manifest,
+    kind_of,
+)
 from deployer.names import RELEASED_ANNOTATION, build_selector
 
 # Volumes hold results and checkpoints, so they stay.
 KEPT_KINDS = (CONFIG_MAP, SECRET)
-BACKEND = Kind("apps/v1", "StatefulSet", "statefulsets")
 Owner = tuple[str, str]  # namespace and sweep
 
 
@@ -79,8 +89,12 @@ def count_living(kube: Kube) -> int:
 
 
 def holds_results(kube: Kube) -> bool:
-    """Tell whether a backend in the cluster keeps sweeps' results. Raises KubeError."""
-    return bool(kube.in_namespace("").list_objects(BACKEND, build_selector(component="backend")))
+    """Tell whether a backend, or the disk of one that was ended, keeps sweeps' results.
+
+    Raises KubeError.
+    """
+    door, selector = kube.in_namespace(""), build_selector(component="backend")
+    return any(door.list_objects(kind, selector, limit=1) for kind in (CLAIM, STATEFUL_SET))
 
 
 def _widen(kube: Kube) -> Kube:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,13 +10,12 @@ from typing import Any
 
 from deployer.cluster.leftovers import count_living, holds_results
 from deployer.errors import CloudError, KubeError
-from deployer.gke.access import open_kube_of
 from deployer.gke.door import Gke
 from deployer.gke.inventory import Inventory, list_inventory
 from deployer.gke.model import CloudCluster, is_ours
 from deployer.gke.operations import Waiter
 from deployer.gke.spec import CLUSTER_LABEL
-from deployer.gke.teardown import KUBE_PAUSE_SECONDS, remove_named
+from deployer.gke.teardown import open_kube_soon, remove_named
 
 IN_USE = "in use"
 HOLDS_RESULTS = "holds results"
@@ -115,12 +113,8 @@ def _read_time(text: str) -> float:
 
 def _look(gke: Gke, cluster: CloudCluster, tell: Callable[[str], None]) -> tuple[int, bool] | None:
     """Return how many agents live in a cluster, and whether it holds results; None if unknown."""
-
-    def pause(seconds: float) -> None:
-        time.sleep(min(seconds, KUBE_PAUSE_SECONDS))
-
     try:
-        kube = open_kube_of(gke, cluster, None, pause)
+        kube = open_kube_soon(gke, cluster)
         return count_living(kube), holds_results(kube)
     except (KubeError, CloudError) as error:
         tell(f"{cluster.words}: {error.message}")

@@ -175,10 +175,17 @@ class _Remover:
         return True
 
     def _open_kube(self, cluster: CloudCluster) -> Kube:
-        pause = self.waiter.sleep
-        return open_kube_of(
-            self.gke, cluster, None, lambda seconds: pause(min(seconds, KUBE_PAUSE_SECONDS))
-        )
+        return open_kube_soon(self.gke, cluster, self.waiter.sleep)
+
+
+def open_kube_soon(
+    gke: Gke, cluster: CloudCluster, sleep: Callable[[float], None] = time.sleep
+) -> Kube:
+    """Return the door to a cluster's Kubernetes that gives one up soon which refuses connections.
+
+    Raises CloudError.
+    """
+    return open_kube_of(gke, cluster, None, lambda seconds: sleep(min(seconds, KUBE_PAUSE_SECONDS)))
 
 
 def _key(thing: CloudDisk | ForwardingRule | TargetPool) -> tuple[str, str]:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from deployer.cluster.leftovers import BACKEND, count_living, delete_leftovers, list_leftovers
+from deployer.cluster.leftovers import count_living, delete_leftovers, list_leftovers
 from deployer.gke.contents import CLAIM, SERVICE, VOLUME, empty_cluster
 from deployer.gke.making import ensure_cluster
 from deployer.gke.operations import Waiter
 from deployer.gke.orphans import HOLDS_RESULTS, IN_USE, LEFT_OVER, find_remains, remove_remains
-from deployer.kube import CONFIG_MAP, JOB, SECRET, Kind, Kube, Manifest, build_access
+from deployer.kube import CONFIG_MAP, JOB, SECRET, STATEFUL_SET, Kind, Kube, Manifest, build_access
 from deployer.names import RELEASED_ANNOTATION, SWEEP_PATH_ANNOTATION, build_labels
 from tests.gke.cloud import serve_cloud
 from tests.gke.rooms import open_door, read_spec
@@ -207,7 +207,12 @@ def test_a_cluster_in_use_is_no_orphan(
         kube.create(build_backend())
         [full] = find_remains(gke, told.append)
         assert (full.use, full.agents) == (HOLDS_RESULTS, 0)
-        kube.delete(BACKEND, "sweep-backend")
+        kube.delete(STATEFUL_SET, "sweep-backend")
+        _, claim = build_claim("results")
+        kube.create({**claim, "metadata": {"name": "results", "labels": build_labels("backend")}})
+        [kept] = find_remains(gke, told.append)
+        assert kept.use == HOLDS_RESULTS, "down --all ends a backend and keeps its disk"
+        kube.delete(CLAIM, "results")
         [idle] = find_remains(gke, told.append)
         assert (idle.use, idle.agents) == (LEFT_OVER, 0)
         remove_remains(gke, idle, Waiter(told.append))

@@ -160,6 +160,8 @@ def test_without_a_server_results_are_in_the_cluster_until_they_are_copied(
 
     refused = user.try_deployer("down", "--cluster")
     assert "all sweeps of the embedded backend would go with its disk" in refused.stderr
+    refused = user.try_deployer("cluster", "down", "--yes")
+    assert "holds the results of its embedded backend" in refused.stderr
     user.deployer("backend", "copy", "--on", "gke")
     user.deployer("down", "--all", "--cluster", "--delete-data", "--on", "gke")
     assert cloud.inventory().empty
