@@ -24,6 +24,7 @@ NOT_THERE = "check that the server runs and that the address is right"
 NOT_WANDB = "is this the address of a W&B server? It must answer POST /graphql"
 BAD_ADDRESS = "an address looks like https://wandb.example.org"
 
+WHOLE_TRIES = 4  # for an answer that breaks off
 LIST_MUTATIONS = 'query Mutations { __type(name: "Mutation") { fields { name } } }'
 
 # Every exception of requests: what happened, and what to do. The first class that fits counts.
@@ -73,16 +74,25 @@ class Client:
         """
         for scheme in ("http://", "https://"):
             self.session.mount(scheme, self._patient if repeatable else self._careful)
+        question = {"query": query, "variables": variables or {}}
         try:
-            response = self.session.post(
+            return self._data(self._post(question, WHOLE_TRIES if repeatable else 1))
+        except http.RequestException as error:
+            raise translate(self.base_url, error) from error
+
+    def _post(self, question: dict[str, Any], tries: int) -> requests.Response:
+        """Return the whole answer; the adapter repeats all but one that breaks off."""
+        try:
+            return self.session.post(
                 f"{self.base_url}/graphql",
-                json={"query": query, "variables": variables or {}},
+                json=question,
                 timeout=(CONNECT_TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS),
                 allow_redirects=False,
             )
-        except http.RequestException as error:
-            raise translate(self.base_url, error) from error
-        return self._data(response)
+        except http.ChunkedEncodingError:
+            if tries == 1:
+                raise
+            return self._post(question, tries - 1)
 
     @cached_property
     def mutations(self) -> frozenset[str]:
