@@ -68,7 +68,7 @@ check: $(SETUP) ## lint, types, unit tests and one small sweep, in under 90 seco
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy
-	@$(BIN)/pytest -q -n 2 --dist worksteal -m "not slow and not data"
+	@$(BIN)/pytest -q -n 2 --dist worksteal -m "not slow and not full and not data"
 
 test: $(SETUP) ## every test
 	@$(BIN)/ruff check --quiet

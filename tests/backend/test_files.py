@@ -195,6 +195,7 @@ def test_half_an_upload_leaves_nothing(backend: ServedBackend, client: Client) -
     assert listed(client) == ["half"]
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_and_a_server_that_is_killed_half_way(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

@@ -140,6 +140,7 @@ def list_agents(project: Project) -> list[dict[str, object]]:
     return found
 
 
+@pytest.mark.slow
 def test_the_environment_of_the_embedded_backend(project: Project) -> None:
     lines = project.run("backend", "env").stdout.splitlines()
     assert [line.split("=")[0] for line in lines] == [
@@ -165,6 +166,7 @@ def test_the_environment_of_the_embedded_backend(project: Project) -> None:
     assert json.loads(project.run("backend", "status", "-o", "json").stdout)["running"] is False
 
 
+@pytest.mark.slow
 def test_a_backend_in_the_foreground_serves_a_second_user(project: Project, tmp_path: Path) -> None:
     data = str(tmp_path / "data")
     process = project.start("backend", "serve", "--data", data)
