@@ -17,8 +17,10 @@ from pathlib import Path
 
 from deployer.backend.store import Connection, Store, insert, select_one
 
-# Left free for the database, which must be able to write that a file was refused.
+# Left free for the database, which must be able to write that a file was refused: the smaller of
+# the two, so that a small volume has room for files at all.
 RESERVE_BYTES = 64 * 1024 * 1024
+RESERVE_SHARE = 0.05
 
 INCOMING_FOLDER = "incoming"
 REFERRERS = (
@@ -64,9 +66,10 @@ class BlobFolder:
 
     def check_space(self, size_bytes: int) -> None:
         """Raise NoSpace if so many bytes would fill the disk."""
-        free = shutil.disk_usage(self.content).free
-        if size_bytes + RESERVE_BYTES > free:
-            raise NoSpace(f"{size_bytes} bytes do not fit: {free} are free")
+        disk = shutil.disk_usage(self.content)
+        reserve = min(RESERVE_BYTES, int(disk.total * RESERVE_SHARE))
+        if size_bytes + reserve > disk.free:
+            raise NoSpace(f"{size_bytes} bytes do not fit: {disk.free} are free")
 
     async def receive(self, blocks: AsyncIterator[bytes]) -> Received:
         """Write what comes to a file of its own; a stream that breaks leaves nothing behind."""
