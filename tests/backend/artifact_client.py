@@ -34,6 +34,10 @@ COMMIT = """
 mutation CommitArtifact($artifactID: ID!) { commitArtifact(input: {artifactID: $artifactID}) {
   artifact { id digest } } }
 """
+DELETE = (
+    "mutation DeleteArtifact($input: DeleteArtifactInput!)"
+    " { deleteArtifact(input: $input) { artifact { id } } }"
+)
 NAMED = """
 query ArtifactMembershipByName($project: String!, $name: String!) { project(name: $project) {
   artifactCollectionMembership(name: $name) { versionIndex aliases { alias } artifact {
@@ -50,6 +54,11 @@ query C($project: String!, $name: String!, $after: String, $first: Int, $filters
     artifacts(after: $after, first: $first, filters: $filters, order: $order) {
       totalCount pageInfo { endCursor hasNextPage } edges { version node { id digest } } } } } }
 """
+RUN_ARTIFACTS = (
+    "query R($project: String!, $run: String!) { project(name: $project) { run(name: $run) {"
+    " out: outputArtifacts { edges { node { versionIndex } } totalCount }"
+    " in: inputArtifacts { edges { node { versionIndex } } totalCount } } } }"
+)
 
 
 def md5_of(content: bytes) -> str:
@@ -145,6 +154,13 @@ class ArtifactClient:
         reply = self.client.ask(COLLECTION, name=name, **page)
         found: dict[str, Any] = reply["project"]["artifactCollection"]
         return found
+
+
+def aliases_of(log: ArtifactClient, name: str) -> list[str]:
+    """Read the aliases of the version `collection:alias`."""
+    found = log.find(name)
+    assert found is not None
+    return sorted(part["alias"] for part in found["aliases"])
 
 
 def manifest_text(files: Mapping[str, bytes], refs: Mapping[str, str]) -> bytes:

@@ -7,31 +7,15 @@ import secrets
 import pytest
 
 from deployer.backend.daemon import add_user
-from tests.backend.artifact_client import ArtifactClient
+from tests.backend.artifact_client import DELETE, ArtifactClient
 from tests.backend.client import Client, grid
 from tests.conftest import ServedBackend
 
 ADD_ALIASES = "mutation A($input: AddAliasesInput!) { addAliases(input: $input) { success } }"
-DELETE = (
-    "mutation DeleteArtifact($input: DeleteArtifactInput!)"
-    " { deleteArtifact(input: $input) { artifact { id } } }"
-)
 UPDATE = (
     "mutation UpdateArtifact($input: UpdateArtifactInput!)"
     " { updateArtifact(input: $input) { artifact { id } } }"
 )
-
-
-@pytest.fixture
-def client(backend: ServedBackend, request: pytest.FixtureRequest) -> Client:
-    client = Client.of(backend, request.node.name.replace("[", "-").replace("]", ""))
-    client.init_run("r")
-    return client
-
-
-@pytest.fixture
-def log(client: Client) -> ArtifactClient:
-    return ArtifactClient(client)
 
 
 def test_names_that_lead_out_of_a_folder_are_refused(log: ArtifactClient) -> None:

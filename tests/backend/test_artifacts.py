@@ -1,69 +1,21 @@
-"""Artifacts, request by request: versions, aliases, and what is kept once."""
+"""Artifacts logged, request by request: what becomes a version, and what is kept once."""
 
 from __future__ import annotations
 
 import base64
-import json
 import secrets
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
-import pytest
 import requests  # noqa: TID251 - a test is a client of its own
 
-from deployer.backend.artifact_collections import ensure_collection
-from deployer.backend.artifacts import (
-    PENDING_SECONDS,
-    artifact_by_id,
-    create_artifact,
-    delete_abandoned,
+from tests.backend.artifact_client import (
+    RUN_ARTIFACTS,
+    ArtifactClient,
+    aliases_of,
+    manifest_text,
+    md5_of,
+    put,
 )
-from deployer.backend.projects import ensure_project
-from deployer.backend.refusal import Refusal
-from tests.backend.artifact_client import ArtifactClient, manifest_text, md5_of, put
-from tests.backend.bench import Bench
-from tests.backend.client import Client
-from tests.conftest import ServedBackend
-
-ALIASES = "mutation A($input: {kind}AliasesInput!) {{ {verb}Aliases(input: $input) {{ success }} }}"
-DELETE = (
-    "mutation DeleteArtifact($input: DeleteArtifactInput!)"
-    " { deleteArtifact(input: $input) { artifact { id } } }"
-)
-USE = (
-    "mutation UseArtifact($input: UseArtifactInput!)"
-    " { useArtifact(input: $input) { artifact { id digest } } }"
-)
-COLLECTIONS = (
-    "query C($project: String!, $filters: JSONString, $order: String) { project(name: $project) {"
-    " artifactCollections(filters: $filters, order: $order) { totalCount"
-    " edges { node { name } } } } }"
-)
-RUN_ARTIFACTS = (
-    "query R($project: String!, $run: String!) { project(name: $project) { run(name: $run) {"
-    " out: outputArtifacts { edges { node { versionIndex } } totalCount }"
-    " in: inputArtifacts { edges { node { versionIndex } } totalCount } } } }"
-)
-
-
-@pytest.fixture
-def log(backend: ServedBackend, request: pytest.FixtureRequest) -> ArtifactClient:
-    client = Client.of(backend, request.node.name)
-    client.init_run("r")
-    return ArtifactClient(client)
-
-
-def aliases_of(log: ArtifactClient, name: str) -> list[str]:
-    found = log.find(name)
-    assert found is not None
-    return sorted(part["alias"] for part in found["aliases"])
-
-
-def change_aliases(log: ArtifactClient, verb: str, artifact_id: str, *aliases: str) -> Any:
-    place = {"entityName": log.client.entity, "projectName": log.client.project}
-    parts = [{**place, "artifactCollectionName": "ds", "alias": alias} for alias in aliases]
-    text = ALIASES.format(kind=verb.title(), verb=verb)
-    return log.client.post(text, input={"artifactID": artifact_id, "aliases": parts})
 
 
 def test_a_version_reads_back_as_it_was_logged(log: ArtifactClient) -> None:
@@ -209,99 +161,6 @@ def test_an_incremental_version_adds_to_its_base(log: ArtifactClient) -> None:
     assert log.read("ds:latest") == {"a": b"1", "b": newer}
 
 
-def test_aliases_move_and_go(log: ArtifactClient) -> None:
-    first, second = log.log("ds", {"a": b"1"}, "x"), log.log("ds", {"a": b"2"})
-    assert change_aliases(log, "add", second, "x", "y").status_code == 200
-    assert aliases_of(log, "ds:v1") == ["latest", "x", "y"]
-    assert change_aliases(log, "delete", second, "y").status_code == 200
-    assert (aliases_of(log, "ds:v0"), log.find("ds:y")) == ([], None)
-    for bad in ("v7", "a/b", "a:b", "", ".."):
-        refused = change_aliases(log, "add", first, bad)
-        assert (refused.status_code, "invalid artifact alias" in refused.text) == (400, True)
-
-
-def test_versions_are_deleted_and_their_numbers_never_given_again(log: ArtifactClient) -> None:
-    log.log("ds", {"a": b"1"})
-    last = log.log("ds", {"a": b"2"}, "best")
-    refused = log.client.post(DELETE, input={"artifactID": last})
-    assert (refused.status_code, "artifact has aliases" in refused.text) == (400, True)
-    log.client.ask(DELETE, input={"artifactID": last, "deleteAliases": True})
-    assert (log.find("ds:v1"), log.find("ds:best")) == (None, None)
-    assert aliases_of(log, "ds:v0") == ["latest"]
-    log.log("ds", {"a": b"3"})
-    assert [edge["version"] for edge in log.versions("ds")["artifacts"]["edges"]] == ["v2", "v0"]
-
-
-def test_versions_come_in_pages_newest_first_while_more_are_logged(log: ArtifactClient) -> None:
-    for number in range(5):
-        log.log("ds", {"a": str(number).encode()})
-    seen, cursor = [], None
-    while True:
-        page = log.versions("ds", first=2, after=cursor)["artifacts"]
-        seen += [edge["version"] for edge in page["edges"]]
-        log.log("ds", {"new": str(seen).encode()})
-        cursor = page["pageInfo"]["endCursor"]
-        if not page["pageInfo"]["hasNextPage"]:
-            break
-    assert (seen, page["totalCount"]) == (["v4", "v3", "v2", "v1", "v0"], 7)
-
-
-def test_versions_and_collections_by_filter_and_order(log: ArtifactClient) -> None:
-    for number in range(3):
-        log.log("ds", {"a": b"x" * number}, metadata=json.dumps({"rows": {"n": number}}))
-    log.log("other", {}, artifactTypeName="model")
-
-    def versions(filters: Any = None, order: str | None = None) -> list[str]:
-        page = log.versions("ds", filters=json.dumps(filters), order=order)["artifacts"]
-        return [edge["version"] for edge in page["edges"]]
-
-    assert versions({"state": "COMMITTED"}) == ["v2", "v1", "v0"]
-    assert versions({"metadata.rows.n": {"$gte": 1}}, "+createdAt") == ["v1", "v2"]
-    assert versions({"size": {"$lt": 2}}, "-versionIndex") == ["v1", "v0"]
-    with pytest.raises(AssertionError, match="unknown key"):
-        versions({"nonsense": 1})
-    reply = log.client.ask(COLLECTIONS, filters='{"type": "model"}', order=None)["project"]
-    assert [edge["node"]["name"] for edge in reply["artifactCollections"]["edges"]] == ["other"]
-    reply = log.client.ask(COLLECTIONS, filters=None, order="+name")["project"]
-    assert [edge["node"]["name"] for edge in reply["artifactCollections"]["edges"]] == [
-        "ds",
-        "other",
-    ]
-
-
-def test_runs_know_what_they_made_and_used(log: ArtifactClient) -> None:
-    client = log.client
-    first = log.log("ds", {"a": b"1"})
-    client.init_run("user")
-    place = {"entityName": client.entity, "projectName": client.project, "runName": "user"}
-    for _ in range(2):
-        assert client.ask(USE, input={**place, "artifactID": first})["useArtifact"]
-    found = log.find("ds:v0")
-    assert found is not None
-    assert found["artifact"]["usedBy"]["edges"] == [{"node": {"name": "user"}}]
-    maker, user = (client.ask(RUN_ARTIFACTS, run=name)["project"]["run"] for name in ("r", "user"))
-    nodes = [{"node": {"versionIndex": 0}}]
-    assert (maker["out"], maker["in"]["totalCount"]) == ({"edges": nodes, "totalCount": 1}, 0)
-    assert (user["in"], user["out"]["totalCount"]) == ({"edges": nodes, "totalCount": 1}, 0)
-
-
-def test_a_deleted_run_leaves_its_artifacts_unless_they_are_to_go(log: ArtifactClient) -> None:
-    delete = (
-        "mutation D($id: ID!, $all: Boolean)"
-        " { deleteRun(input: {id: $id, deleteArtifacts: $all}) { success } }"
-    )
-    client = log.client
-    log.log("ds", {"a": b"1"})
-    client.ask(delete, id=client.run("r")["id"])
-    found = log.find("ds:v0")
-    assert found is not None
-    assert found["artifact"]["createdBy"] == {"__typename": "User"}
-    client.init_run("r")
-    log.log("ds", {"a": b"2"})
-    client.ask(delete, id=client.run("r")["id"], all=True)
-    assert (log.find("ds:v1"), aliases_of(log, "ds:v0")) == (None, ["latest"])
-
-
 def test_a_single_file_is_fetched_by_its_digest_with_a_key(log: ArtifactClient) -> None:
     content = secrets.token_bytes(50)
     log.log("ds", {"in/a.bin": content})
@@ -313,15 +172,3 @@ def test_a_single_file_is_fetched_by_its_digest_with_a_key(log: ArtifactClient) 
         assert requests.get(url, timeout=5).status_code == 401
     unknown = requests.get(f"{place}/{'0' * 32}/a.bin", auth=("api", client.key), timeout=5)
     assert unknown.status_code == 404
-
-
-def test_what_was_begun_and_never_completed_is_given_up(bench: Bench) -> None:
-    with bench.backend.store.transaction() as db:
-        project = ensure_project(db, bench.me, None, "p", 0)
-        collection = ensure_collection(db, project, "ds", "dataset", None, 0)
-        begun = create_artifact(db, collection, bench.me.user.id, 0, digest="d")
-        delete_abandoned(db, PENDING_SECONDS)
-        assert artifact_by_id(db, begun.id) == begun
-        delete_abandoned(db, PENDING_SECONDS + 1)
-        with pytest.raises(Refusal, match="artifact not found"):
-            artifact_by_id(db, begun.id)

@@ -12,11 +12,6 @@ from tests.backend.client import RUN, UPSERT_SWEEP, Client, grid
 from tests.conftest import FOREIGN_KEY, ServedBackend, serve_backend
 
 
-@pytest.fixture
-def client(backend: ServedBackend, request: pytest.FixtureRequest) -> Client:
-    return Client.of(backend, request.node.name.replace("[", "-").replace("]", ""))
-
-
 def test_nothing_without_a_key(backend: ServedBackend) -> None:
     stranger = Client(backend.url, FOREIGN_KEY, backend.entity)
     refused = stranger.post("{ viewer { id } }")

@@ -29,11 +29,6 @@ mutation P($project: String, $config: String, $filters: JSONString)
 AGENTS = 64
 
 
-@pytest.fixture
-def client(backend: ServedBackend, request: pytest.FixtureRequest) -> Client:
-    return Client.of(backend, request.node.name)
-
-
 def start_run(client: Client, agent: str) -> str:
     name: str = client.heartbeat(agent)[0]["run_id"]
     client.init_run(name)

@@ -30,11 +30,6 @@ mutation E($id: ID!, $config: JSONString!, $displayName: String)
 """
 
 
-@pytest.fixture
-def client(backend: ServedBackend, request: pytest.FixtureRequest) -> Client:
-    return Client.of(backend, request.node.name)
-
-
 def enqueue(client: Client, sweep: str, config: dict[str, Any], **variables: Any) -> str:
     row = client.sweep(sweep)
     made = client.ask(ENQUEUE, id=row["id"], config=json.dumps(config), **variables)

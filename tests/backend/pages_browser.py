@@ -1,0 +1,33 @@
+"""A browser without its scripts, for the results pages."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import requests  # noqa: TID251 - a test is a client of its own
+
+from tests.backend.client import Client
+
+
+def log_in(session: requests.Session, url: str, key: str, place: str = "/") -> requests.Response:
+    address = f"{url}/login"
+    return session.post(
+        address, {"key": key}, params={"next": place}, allow_redirects=False, timeout=30
+    )
+
+
+def read(browser: requests.Session, client: Client, place: str = "") -> Any:
+    """Return the data of a page of the client's project, parsed as a browser parses it."""
+    address = f"{client.url}/api/pages/{client.entity}/{client.project}{place}"
+    reply = browser.get(address, timeout=30)
+    assert reply.status_code == 200, reply.text
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is not JSON")
+
+    return json.loads(reply.text, parse_constant=refuse)
+
+
+def page(client: Client, place: str = "") -> str:
+    return f"{client.url}/{client.entity}/{client.project}{place}"
