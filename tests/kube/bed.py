@@ -108,10 +108,7 @@ class Bed:
 
     def wait_for(self, happened: Callable[[], object], what: str) -> None:
         """Wait for a state; fails with its name if it does not come."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not happened():
-            assert time.monotonic() < deadline, f"waited in vain for {what}"
-            time.sleep(0.3)
+        wait_for(happened, what)
 
     def with_section(self, **changes: object) -> Bed:
         """Return the same bed with another section `kubernetes:`."""
@@ -121,6 +118,14 @@ class Bed:
         """Return the same bed seen through another door."""
         place = KubernetesPlace(kube, build_section(**changes), self.folder)
         return replace(self, kube=kube, place=place)
+
+
+def wait_for(happened: Callable[[], object], what: str) -> None:
+    """Wait for a state; fails with its name if it does not come."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not happened():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.3)
 
 
 def build_section(**changes: object) -> ClusterConfig:

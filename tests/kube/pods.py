@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deployer.kube import POD, Kube
 from tests.kube.cluster import IMAGE
 
 SECURITY = {
@@ -65,3 +66,9 @@ def build_job(name: str, pod: Mapping[str, Any]) -> dict[str, Any]:
 def python(code: str) -> list[str]:
     """Return the command that runs code with the Python of these tests."""
     return [sys.executable, "-u", "-c", code]
+
+
+def list_running(kube: Kube, selector: str) -> list[Mapping[str, Any]]:
+    """Return the pods of a selector that run."""
+    pods = kube.list_objects(POD, selector)
+    return [pod for pod in pods if pod["status"].get("phase") == "Running"]

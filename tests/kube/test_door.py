@@ -16,8 +16,9 @@ from kubernetes.dynamic import exceptions as dynamic
 from urllib3 import exceptions as http
 
 from deployer.errors import ConfigError, KubeError
-from deployer.kube import CONFIG_MAP, JOB, POD, Kube, follow_log, load_access, open_kube, read_log
+from deployer.kube import CONFIG_MAP, JOB, POD, Kube, follow_log, load_access, read_log
 from deployer.kube.failures import CATCHABLE, STATUSES, TROUBLES, Attempt, translate_error
+from tests.kube.bed import open_door
 from tests.kube.cluster import Cluster
 from tests.kube.pods import build_job, build_pod, python
 from tests.kube.proxy import ApiProxy, Fault
@@ -25,10 +26,6 @@ from tests.kube.tenants import make_tenant
 
 ATTEMPT = Attempt("create", JOB, "demo-1", "sweeps", "home", "https://k8s.example")
 CONFIG_MAPS = "/configmaps"
-
-
-def open_door(kubeconfig: Path, namespace: str) -> Kube:
-    return open_kube(namespace=namespace, environment={"KUBECONFIG": str(kubeconfig)})
 
 
 def build_config_map(name: str, **data: str) -> dict[str, object]:
