@@ -166,10 +166,7 @@ def deliver_history(
 
 
 def get_run(task: Task, run_id: str, deadline: float) -> Optional[ServerRun]:
-    """Ask for a run, until the deadline; None if there is none or the server stays away.
-
-    Not for its `wandbConfig`: our server takes that question as the trainer's wish to resume.
-    """
+    """Ask for a run, until the deadline; None if there is none or the server stays away."""
     variables = {**task.project, "run": run_id}
     reply = insist(lambda: ask(task.server, RUN, variables, REQUEST_SECONDS), deadline)
     found = (reply.data.get("project") or {}).get("run")

@@ -24,8 +24,8 @@ class Run:
     that it ends this attempt, whatever the exit code will be. `forgiven` counts the
     failures that no longer count, since somebody healed the sweep. `deliveries` counts how
     often this attempt was sent to its agent; `reported` is 1 once the agent named it as alive;
-    `started_at` is None until the trainer's first `wandb.init`, and `resuming` is 1 if that asked
-    where to go on. `vanished_at` is when the agent stopped naming it without an exit record.
+    `started_at` is None until the trainer's first `wandb.init`. `vanished_at` is when the agent
+    stopped naming it without an exit record.
     """
 
     id: int
@@ -45,7 +45,6 @@ class Run:
     forgiven: int
     deliveries: int
     reported: int
-    resuming: int
     started_at: float | None
     vanished_at: float | None
     ended_at: float | None
@@ -68,6 +67,11 @@ class Run:
     def active(self) -> bool:
         """Tell whether an agent is, or should be, at work on it."""
         return self.state in ACTIVE
+
+    @property
+    def at_work(self) -> bool:
+        """Tell whether its process has called `wandb.init` and nobody knows of its end."""
+        return self.active and self.started_at is not None
 
     @property
     def settled(self) -> bool:
@@ -184,7 +188,6 @@ def reassign_run(db: Connection, run: Run, agent: Agent, now: float) -> Run:
         agent_id=agent.id,
         deliveries=0,
         reported=0,
-        resuming=0,
         started_at=None,
         vanished_at=None,
         ended_at=None,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.backend.client import Client
+from tests.backend.client import Client, grid
 from tests.conftest import ServedBackend
 
 SAMPLED = """
@@ -78,24 +78,52 @@ def test_pages_of_wandb_core_include_their_last_step(client: Client) -> None:
     assert found == list(range(10))
 
 
-def test_a_run_begun_anew_replaces_the_old_one(client: Client) -> None:
-    client.finish("r")
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_run_begun_anew_replaces_the_old_one(client: Client, ended: bool) -> None:
+    """Also if the old process was killed a moment ago, so that nobody knows of its end."""
+    if ended:
+        client.finish("r")
     assert client.init_run("r", config=STARTED)["historyLineCount"] == 0
     found = client.run("r")
     assert (found["history"], found["summaryMetrics"], found["state"]) == ([], "{}", "running")
 
 
-def test_a_run_without_an_exit_record_keeps_its_history(client: Client) -> None:
-    """Its process may still be there, and sends the same when somebody renames the run."""
-    client.ask(SET_STATE, id=client.run("r")["id"], state="crashed")
-    assert client.init_run("r", config=STARTED)["historyLineCount"] == 10
+def test_a_run_that_is_renamed_keeps_its_history(client: Client) -> None:
+    """Its process says what it said at its start, and our id besides."""
+    run_id = client.run("r")["id"]
+    client.ask(SET_STATE, id=run_id, state="crashed")
+    assert client.init_run("r", id=run_id, displayName="x")["historyLineCount"] == 10
+    assert client.run("r")["state"] == "running"
 
 
 def test_a_run_that_is_resumed_keeps_its_history(client: Client) -> None:
-    client.finish("r")
+    client.finish("r", exit_code=1)
     bucket = client.ask(RESUME_STATUS, name="r")["model"]["bucket"]
     assert json.loads(bucket["wandbConfig"]) == {"t": {"1": 1}}
-    assert client.init_run("r", config=STARTED)["historyLineCount"] == 10
+    assert client.init_run("r", id=client.run("r")["id"], config=STARTED)["historyLineCount"] == 10
+    client.finish("r")
+    assert client.run("r")["state"] == "finished"
+
+
+def test_a_refused_resume_leaves_nothing_behind(client: Client) -> None:
+    """`resume="never"` asks, and says nothing to the server when it gives up."""
+    client.finish("r")
+    client.ask(RESUME_STATUS, name="r")
+    assert client.init_run("r", config=STARTED)["historyLineCount"] == 0
+
+
+@pytest.mark.parametrize(("resumes", "left"), [(True, 2), (False, 0)])
+def test_what_is_handed_out_again_begins_anew_unless_it_resumes(
+    client: Client, resumes: bool, left: int
+) -> None:
+    agent = client.create_agent(client.create_sweep(grid(x=[1])))
+    name = client.heartbeat(agent)[0]["run_id"]
+    client.init_run(name, config=STARTED)
+    client.log(name, [{"_step": 0}, {"_step": 1}])
+    client.stream(name, preempting=True, complete=True, exitcode=255)
+    assert client.heartbeat(agent)[0]["run_id"] == name
+    known = {"id": client.run(name)["id"]} if resumes else {}
+    assert client.init_run(name, config=STARTED, **known)["historyLineCount"] == left
 
 
 def test_system_metrics_are_the_newest_and_no_book_keeping(client: Client) -> None:

@@ -7,7 +7,6 @@ import pytest
 from deployer.backend.context import Backend
 from deployer.backend.ending import end_silent_runs
 from deployer.backend.lifecycle import MAX_DELIVERIES
-from deployer.backend.lines import count_lines, write_lines
 from deployer.backend.refusal import Refusal
 from deployer.backend.runs import change_run, check_writer
 from tests.backend.bench import Bench
@@ -147,25 +146,6 @@ def test_a_successor_takes_over_and_the_orphan_is_refused(bench: Bench) -> None:
         check_writer(db, new[1], bench.run(name))
         with pytest.raises(Refusal, match="belongs to another agent"):
             check_writer(db, old[1], bench.run(name))
-
-
-def test_a_trainer_that_does_not_resume_starts_on_a_clean_page(bench: Bench) -> None:
-    from deployer.backend.handlers.run_change import _started
-
-    agent = bench.agent(bench.sweep())
-    name = bench.take(agent)
-    with bench.backend.store.transaction() as db:
-        write_lines(db, bench.run(name).id, "history", 0, ['{"_step":0}', '{"_step":1}'])
-    bench.send(name, preempting=True)
-    bench.send(name, complete=True, exitcode=255)
-    for resuming, left in ((1, 2), (0, 0)):
-        bench.beat(agent)
-        with bench.backend.store.transaction() as db:
-            run = change_run(db, bench.run(name), resuming=resuming)
-            _started(bench.backend, db, run, {"host": "host"})
-            assert count_lines(db, run.id, "history") == left
-        bench.send(name, preempting=True)
-        bench.send(name, complete=True, exitcode=255)
 
 
 def test_a_lost_reply_is_repeated_at_once_and_not_for_ever(bench: Bench) -> None:

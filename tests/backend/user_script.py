@@ -157,10 +157,10 @@ def resuming() -> None:
     refused("fork", "cannot fork", lambda: start("forked", fork_from="res?_step=1"))
     refused("rewind", "cannot rewind", lambda: start("full", resume_from="full?_step=1"))
     wandb.teardown()
-    run = start("metrics")
+    run = start("res")
     run.log({"w": 9})
     run.finish()
-    same("anew", [(row["_step"], row["w"]) for row in read("metrics").scan_history()], [(0, 9)])
+    same("anew", [(row["_step"], row["w"]) for row in read("res").scan_history()], [(0, 9)])
 
 
 def resumed_by_itself() -> None:

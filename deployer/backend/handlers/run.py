@@ -10,7 +10,7 @@ from deployer.backend.accounts import User
 from deployer.backend.handlers.wire import Info, encode_id, iso_time, transaction
 from deployer.backend.lines import count_lines, last_lines, parse_row
 from deployer.backend.projects import Project, project_by_id
-from deployer.backend.runs import Run, change_run
+from deployer.backend.runs import Run
 from deployer.backend.store import select_one
 from deployer.backend.sweeps import sweep_by_id
 
@@ -36,10 +36,8 @@ def resolve_sweep_name(row: Run, info: Info) -> str | None:
 
 
 @run.field("wandbConfig")
-def resolve_wandb_config(row: Run, info: Info, keys: list[str] | None = None) -> str:
-    """Answer the SDK's question whether this run was ever started, and note that it asked."""
-    with transaction(info) as db:
-        change_run(db, row, resuming=1)
+def resolve_wandb_config(row: Run, _: Info, keys: list[str] | None = None) -> str:
+    """Answer the SDK's question whether this run was ever started."""
     if row.started_at is None and row.attempt == 1:
         return "{}"
     inner = json.loads(row.config).get("_wandb", {}).get("value", {})

@@ -24,6 +24,7 @@ from deployer.backend.runs import (
     create_run,
     delete_run,
     find_run,
+    reopen_attempt,
     run_by_id,
 )
 from deployer.backend.store import Connection
@@ -54,10 +55,20 @@ def resolve_upsert_bucket(_: Any, info: Info, input: dict[str, Any]) -> dict[str
     with transaction(info) as db:
         if input.get("id"):
             row, inserted = _own_run(info, db, input["id"]), False
+            if _tells_its_process(input) and not row.at_work:
+                row = _going(info.context.backend, db, row)
         else:
             row, inserted = _initialised(info, db, input)
         row = _with_columns(db, row, input)
     return {"bucket": row, "inserted": inserted, "server_settings": {"server_messages": []}}
+
+
+def _tells_its_process(input: dict[str, Any]) -> bool:
+    """Tell a run's own process, at its start and when it renames its run.
+
+    Its other calls bring its configuration alone, and the public API names neither.
+    """
+    return bool(input.get("host") or input.get("job_program"))
 
 
 def _initialised(info: Info, db: Connection, input: dict[str, Any]) -> tuple[Run, bool]:
@@ -93,32 +104,35 @@ def _joined(db: Connection, project: Project, row: Run, sweep_name: str) -> Run:
 
 
 def _started(backend: Backend, db: Connection, row: Run, input: dict[str, Any]) -> Run:
-    """Set a run going if this is its process's first call.
+    """Set a run going anew if this is the first call of its process, which does not resume.
 
-    That one carries the host, or was preceded by the question where to go on.
+    Like W&B, it then replaces what the id had before. Who resumes a run, and who renames it later,
+    names it by our id.
     """
-    if row.active and row.started_at is not None:
+    if not _tells_its_process(input) and row.state != "pending":
         return row
-    if row.state != "pending" and not (input.get("host") or row.resuming):
-        return row
-    # Like W&B: who does not resume writes the run anew. Without an exit record it may be the same
-    # process, silent for long, that sets its run's name.
-    if (row.attempt > 1 or row.exit_code is not None) and not row.resuming:
-        clear_lines(db, row.id)
-        row = change_run(db, row, summary="{}")
+    clear_lines(db, row.id)
+    return _going(backend, db, change_run(db, row, summary="{}"))
+
+
+def _going(backend: Backend, db: Connection, row: Run) -> Run:
+    """Note that a run's process works on it, whatever became of the one before."""
+    if not row.active:
+        row = change_run(db, row, preempting=0, announced=None, stop_requested_at=None)
+        if row.args is None:
+            reopen_attempt(db, row)
     backend.presence.seen("run", row.id)
     now = backend.now()
     return change_run(
         db,
         row,
-        state="running",
+        state="preempting" if row.preempting else "running",
         queued=0,
-        resuming=0,
         started_at=now,
         heartbeat_at=now,
+        vanished_at=None,
         ended_at=None,
         exit_code=None,
-        stop_requested_at=None,
     )
 
 
