@@ -5,26 +5,17 @@ What is left out here stays as the template says: k8s/agent.yaml, or the user's 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
 from deployer.cluster_parts import (
     PATTERN_HINTS,
-    STRICT,
     AbsolutePath,
     EmptyDir,
     Gpu,
@@ -32,17 +23,11 @@ from deployer.cluster_parts import (
     ObjectName,
     Quantity,
     SecretKey,
-    Text,
     Toleration,
-    Value,
     Volume,
     count_to_gpu,
 )
-from deployer.complaints import PlaceOf, Shape, list_complaints
-from deployer.errors import ConfigError, ConfigErrors
-from deployer.yaml_document import parse_document
-
-SECTION = "kubernetes"
+from deployer.section import STRICT, Section, Text, Value
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -126,7 +111,6 @@ class ClusterConfig:
         return self
 
 
-ADAPTER = TypeAdapter(ClusterConfig)
 PARTS: Mapping[str, type] = {
     "gpu": Gpu,
     "volumes": Volume,
@@ -135,23 +119,12 @@ PARTS: Mapping[str, type] = {
     "secrets": SecretKey,
     "tolerations": Toleration,
 }
-SHAPE = Shape(ClusterConfig, PARTS, PATTERN_HINTS)
+SECTION = Section("kubernetes", ClusterConfig, PARTS, PATTERN_HINTS)
 
 
-def parse_cluster(section: object, place_of: PlaceOf | None = None) -> ClusterConfig:
-    """Read the section `kubernetes:`; `place_of` names the place of a path such as (gpu, count).
-
-    Raises ConfigErrors with every complaint.
-    """
-    places = place_of or _name_place
-    try:
-        # As JSON, so that pydantic takes lists and mappings, and still no text for a number.
-        text = json.dumps({} if section is None else section, default=str)
-        return ADAPTER.validate_json(text)
-    except ValidationError as error:
-        raise ConfigErrors(list_complaints(error, SHAPE, places)) from error
-    except TypeError as error:  # a key that is a date
-        raise ConfigErrors([ConfigError(places(()), str(error))]) from error
+def parse_cluster(section: object) -> ClusterConfig:
+    """Read the section `kubernetes:`; raises ConfigErrors with every complaint."""
+    return SECTION.parse(section)
 
 
 def load_cluster(folder: Path) -> ClusterConfig:
@@ -159,13 +132,4 @@ def load_cluster(folder: Path) -> ClusterConfig:
 
     Raises ConfigErrors with every complaint and its line.
     """
-    path = folder / "deployer.yaml"
-    if not path.exists():
-        return ClusterConfig()
-    document = parse_document(path.read_text(encoding="utf-8"), path.name)
-    section = document.value.get(SECTION) if isinstance(document.value, dict) else None
-    return parse_cluster(section, lambda inside: document.place_of((SECTION, *inside)))
-
-
-def _name_place(path: tuple[str, ...]) -> str:
-    return ".".join((f"deployer.yaml: {SECTION}", *path)).replace(".[", "[")
+    return SECTION.load(folder)

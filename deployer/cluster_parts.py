@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
 from deployer.names import GPU_PRODUCT_LABEL
+from deployer.section import STRICT, Text, Value
 
 CHECKPOINTS = "checkpoints"
 CHECKPOINTS_PATH = "/deployer/checkpoints"
@@ -30,13 +31,6 @@ PATTERN_HINTS = {
     ABSOLUTE_PATH: "write an absolute path",
 }
 
-STRICT = ConfigDict(extra="forbid", strict=True)
-
-
-def _number_to_text(value: object) -> object:
-    """Take YAML's numbers where Kubernetes wants text; a boolean is no number."""
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
-
 
 def count_to_gpu(value: object) -> object:
     """Take `gpu: 2` as `gpu: {count: 2}`."""
@@ -48,13 +42,7 @@ def _bare_empty_dir(value: object) -> object:
     return {} if value is None else value
 
 
-Text = Annotated[str, StringConstraints(min_length=1)]
-Value = Annotated[str, BeforeValidator(_number_to_text, json_schema_input_type=str | int | float)]
-Quantity = Annotated[
-    str,
-    BeforeValidator(_number_to_text, json_schema_input_type=str | int | float),
-    StringConstraints(pattern=QUANTITY),
-]
+Quantity = Annotated[Value, StringConstraints(pattern=QUANTITY)]
 ObjectName = Annotated[str, StringConstraints(pattern=NAME)]
 AbsolutePath = Annotated[str, StringConstraints(pattern=ABSOLUTE_PATH)]
 

@@ -157,8 +157,8 @@ def load_file(path: Path) -> dict[str, Any]:
     # YAML 1.1 reads the key `on` as true.
     named = {"on" if key is True else str(key): value for key, value in values.items()}
     errors = [e for key, value in named.items() if (e := _complaint(path, key, value))]
-    for section in ("kubernetes", "image", "backend"):
-        if isinstance(named.get(section), dict):
+    for section, kind in KEYS.items():
+        if kind is dict and isinstance(named.get(section), dict):
             errors += _section_complaints(path, section)
     if errors:
         raise ConfigErrors(errors)

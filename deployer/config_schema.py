@@ -13,7 +13,7 @@ from deployer.image import config as image_config
 
 PATH = Path(__file__).parent / "schemas" / "deployer.schema.json"
 TYPES = {str: "string", int: "integer"}
-SECTIONS = {part.SECTION: part.ADAPTER for part in (cluster_config, image_config, backend_config)}
+SECTIONS = (cluster_config.SECTION, image_config.SECTION, backend_config.SECTION)
 DESCRIPTIONS = {
     "wandb": "`embedded`, or the address of a W&B server.",
     "entity": "Whose sweeps: a user or a team.",
@@ -21,15 +21,15 @@ DESCRIPTIONS = {
     "replicas": "How many agents in all.",
     "on": "Where agents run.",
     "gke": "The GKE cluster: the file of its specification, or the name of one of ours.",
-    cluster_config.SECTION: "The cluster, and what each agent gets there.",
-    backend_config.SECTION: "The embedded backend where it runs in a cluster.",
-    image_config.SECTION: "An image that `up` builds and pushes; agents run in it.",
+    cluster_config.SECTION.name: "The cluster, and what each agent gets there.",
+    backend_config.SECTION.name: "The embedded backend where it runs in a cluster.",
+    image_config.SECTION.name: "An image that `up` builds and pushes; agents run in it.",
 }
 
 
 def build_schema() -> dict[str, Any]:
     """Return the schema, made from the classes that read the file."""
-    sections = {key: adapter.json_schema() for key, adapter in SECTIONS.items()}
+    sections = {section.name: section.adapter.json_schema() for section in SECTIONS}
     definitions: dict[str, Any] = {}
     for section in sections.values():
         definitions |= section.pop("$defs", {})

@@ -5,20 +5,15 @@ What is left out here is as for agents (`kubernetes:`), or as k8s/backend.yaml h
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from deployer.cluster_parts import PATTERN_HINTS, STRICT, Quantity, Text, Toleration, Value
-from deployer.complaints import PlaceOf, Shape, list_complaints
-from deployer.errors import ConfigError, ConfigErrors
-from deployer.yaml_document import parse_document
-
-SECTION = "backend"
+from deployer.cluster_parts import PATTERN_HINTS, Quantity, Toleration
+from deployer.section import STRICT, Section, Text, Value
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -42,20 +37,12 @@ class BackendConfig:
     tolerations: tuple[Toleration, ...] = ()
 
 
-ADAPTER = TypeAdapter(BackendConfig)
-SHAPE = Shape(BackendConfig, {"tolerations": Toleration}, PATTERN_HINTS)
+SECTION = Section("backend", BackendConfig, {"tolerations": Toleration}, PATTERN_HINTS)
 
 
-def parse_backend(section: object, place_of: PlaceOf | None = None) -> BackendConfig:
+def parse_backend(section: object) -> BackendConfig:
     """Read the section `backend:`; raises ConfigErrors with every complaint."""
-    places = place_of or _name_place
-    try:
-        text = json.dumps({} if section is None else section, default=str)
-        return ADAPTER.validate_json(text)
-    except ValidationError as error:
-        raise ConfigErrors(list_complaints(error, SHAPE, places)) from error
-    except TypeError as error:  # a key that is a date
-        raise ConfigErrors([ConfigError(places(()), str(error))]) from error
+    return SECTION.parse(section)
 
 
 def load_backend_config(folder: Path) -> BackendConfig:
@@ -63,13 +50,4 @@ def load_backend_config(folder: Path) -> BackendConfig:
 
     Raises ConfigErrors with every complaint and its line.
     """
-    path = folder / "deployer.yaml"
-    if not path.exists():
-        return BackendConfig()
-    document = parse_document(path.read_text(encoding="utf-8"), path.name)
-    section = document.value.get(SECTION) if isinstance(document.value, dict) else None
-    return parse_backend(section, lambda inside: document.place_of((SECTION, *inside)))
-
-
-def _name_place(path: tuple[str, ...]) -> str:
-    return ".".join((f"deployer.yaml: {SECTION}", *path)).replace(".[", "[")
+    return SECTION.load(folder)

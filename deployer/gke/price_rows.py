@@ -10,10 +10,10 @@ from pydantic import Field, StringConstraints, TypeAdapter, ValidationError, mod
 from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
-from deployer.cluster_parts import STRICT, Text
 from deployer.complaints import Shape, list_complaints, write_json
 from deployer.errors import ConfigError, ConfigErrors
 from deployer.gke.spec_parts import ACCELERATOR, DISK_TYPE, HYPERDISK, MACHINE_TYPE
+from deployer.section import STRICT, Text
 from deployer.yaml_document import Document, parse_document
 
 ANYWHERE = "any"

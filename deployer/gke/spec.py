@@ -23,7 +23,6 @@ from pydantic import (
 from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
-from deployer.cluster_parts import STRICT
 from deployer.complaints import Shape, list_complaints, write_json
 from deployer.errors import ConfigError, ConfigErrors
 from deployer.gke.spec_parts import (
@@ -40,6 +39,8 @@ from deployer.gke.spec_parts import (
     make_tuple,
 )
 from deployer.gke.spec_rules import list_rules
+from deployer.packaged import find_packaged
+from deployer.section import STRICT
 from deployer.yaml_document import Document, parse_document
 
 DEFAULT = "t4"
@@ -124,19 +125,12 @@ def find_spec(named: str, folder: Path) -> Path:
     own = folder / named
     if own.is_file():
         return own
-    packaged = {path.stem: path for path in sorted(find_folder().glob("*.yaml"))}
+    packaged = {path.stem: path for path in sorted(find_packaged("infra/gke").glob("*.yaml"))}
     if named in packaged:
         return packaged[named]
     near = difflib.get_close_matches(named, packaged, n=1)
     hint = f"did you mean `{near[0]}`?" if near else f"a path, or one of: {', '.join(packaged)}"
     raise ConfigErrors([ConfigError(named, "there is no such cluster specification", hint)])
-
-
-def find_folder() -> Path:
-    """Return infra/gke: inside the package where it is installed, beside it in the repository."""
-    package = Path(__file__).parents[1]
-    inside = package / "infra"
-    return (inside if inside.is_dir() else package.parent / "infra") / "gke"
 
 
 def parse_spec(document: Document) -> ClusterSpec:

@@ -1,6 +1,6 @@
 """The only door to docker, podman, buildah and image registries."""
 
-from deployer.image.config import ImageConfig, load_image_config, parse_image
+from deployer.image.config import ImageConfig, load_image_config
 from deployer.image.images import (
     BuiltImage,
     LoadedImage,
@@ -23,7 +23,6 @@ __all__ = [
     "format_bytes",
     "load_image",
     "load_image_config",
-    "parse_image",
     "push_image",
     "save_image",
 ]

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
+from pydantic import Field, StringConstraints
 from pydantic.dataclasses import dataclass
 
-from deployer.cluster_parts import STRICT, Text, Value
-from deployer.complaints import PlaceOf, Shape, list_complaints
-from deployer.errors import ConfigError, ConfigErrors
+from deployer.errors import ConfigError
 from deployer.image.reference import REPOSITORY
-from deployer.yaml_document import parse_document
+from deployer.section import STRICT, Section, Text, Value
 
-SECTION = "image"
 BUILDERS = ("docker", "podman", "buildah")
 PATTERN_HINTS = {
     REPOSITORY: "write REGISTRY/NAME without a tag, in small letters, "
@@ -58,7 +54,7 @@ class ImageConfig:
         if self.repository:
             return self.repository
         hint = "image: {repository: registry.example/team/trainer} in deployer.yaml"
-        raise ConfigError(f"deployer.yaml: {SECTION}.repository", "is missing", hint)
+        raise ConfigError(SECTION.place_of(("repository",)), "is missing", hint)
 
     @property
     def arguments(self) -> dict[str, str]:
@@ -67,24 +63,7 @@ class ImageConfig:
         return dict(sorted({**self.build_args, **variant}.items()))
 
 
-ADAPTER = TypeAdapter(ImageConfig)
-SHAPE = Shape(ImageConfig, {}, PATTERN_HINTS)
-
-
-def parse_image(section: object, place_of: PlaceOf | None = None) -> ImageConfig:
-    """Read the section `image:`; `place_of` names the place of a path such as (build_args, BASE).
-
-    Raises ConfigErrors with every complaint.
-    """
-    places = place_of or _name_place
-    try:
-        # As JSON, so that pydantic takes mappings, and still no text for a number.
-        text = json.dumps({} if section is None else section, default=str)
-        return ADAPTER.validate_json(text)
-    except ValidationError as error:
-        raise ConfigErrors(list_complaints(error, SHAPE, places)) from error
-    except TypeError as error:  # a key that is a date
-        raise ConfigErrors([ConfigError(places(()), str(error))]) from error
+SECTION = Section("image", ImageConfig, pattern_hints=PATTERN_HINTS)
 
 
 def load_image_config(folder: Path) -> ImageConfig:
@@ -92,13 +71,4 @@ def load_image_config(folder: Path) -> ImageConfig:
 
     Raises ConfigErrors with every complaint and its line.
     """
-    path = folder / "deployer.yaml"
-    if not path.exists():
-        return ImageConfig()
-    document = parse_document(path.read_text(encoding="utf-8"), path.name)
-    section = document.value.get(SECTION) if isinstance(document.value, dict) else None
-    return parse_image(section, lambda inside: document.place_of((SECTION, *inside)))
-
-
-def _name_place(path: tuple[str, ...]) -> str:
-    return ".".join((f"deployer.yaml: {SECTION}", *path)).replace(".[", "[")
+    return SECTION.load(folder)

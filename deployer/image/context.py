@@ -65,15 +65,15 @@ def copy_context(inputs: Inputs, target: Path) -> None:
 
 def _check(settings: ImageConfig, dockerfile: Path, context: Path) -> None:
     if not context.is_dir():
-        raise ConfigError(f"deployer.yaml: {SECTION}.context", f"there is no folder {context}")
+        raise ConfigError(SECTION.place_of(("context",)), f"there is no folder {context}")
     if not dockerfile.is_file():
-        hint = f"write one, or name another in deployer.yaml: {SECTION}: {{dockerfile: …}}"
+        hint = f"write one, or name another in deployer.yaml: {SECTION.name}: {{dockerfile: …}}"
         raise ConfigError(f"{dockerfile}", "there is no such file", hint)
     text = dockerfile.read_text(encoding="utf-8")
     if settings.variant and not any(line.startswith("ARG VARIANT") for line in text.splitlines()):
         hint = f"write `ARG VARIANT=cuda` into {settings.dockerfile}, or leave `variant` out"
         said = f"{settings.dockerfile} has no argument VARIANT"
-        raise ConfigError(f"deployer.yaml: {SECTION}.variant", said, hint)
+        raise ConfigError(SECTION.place_of(("variant",)), said, hint)
 
 
 def _list_left(ignore: Path, context: Path) -> list[str]:
