@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from deployer.cli.confirming import YesOption, can_ask, confirm
 from deployer.cli.options import (
     EntityOption,
     FileArgument,
@@ -26,9 +27,10 @@ from deployer.cli.options import (
 from deployer.cli.starting import say_held, say_released
 from deployer.cli.waiting import tell_who_lasts
 from deployer.config import Config, Flags
-from deployer.errors import WandbError
+from deployer.errors import AgentError, WandbError
 from deployer.healing import get_whole_snapshot
 from deployer.making import Draws, make_sweep
+from deployer.records import delete_record, load_records
 from deployer.render import format_count, say, show, show_json, show_table
 from deployer.selection import open_sweep
 from deployer.server import Server, connect
@@ -36,6 +38,7 @@ from deployer.up import open_place
 from deployer.views import show_sweep, sweep_to_plain
 from deployer.wandb_api import (
     SweepPath,
+    delete_sweep,
     get_sweep,
     list_projects,
     list_sweeps,
@@ -194,6 +197,41 @@ def cancel(
     """End the sweep now and kill its runs."""
     _, path = _steer(sweep, read_config(Flags(wandb=wandb, on=on)), "CANCELED", output)
     _show_state(path, "CANCELED", output)
+
+
+@app.command()
+def delete(
+    sweep: Annotated[
+        str,
+        typer.Argument(metavar="SWEEP", help="ENTITY/PROJECT/SWEEP_ID, a short id or an address."),
+    ],
+    yes: YesOption = False,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+    output: OutputOption = "table",
+) -> None:
+    """Delete a sweep for good; its runs stay in the project.
+
+    On the embedded backend alone: W&B's own servers do it on the sweep's page.
+    """
+    check_output(output)
+    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
+    server, path = open_sweep(pick_sweep(sweep, config))
+    say(f"using {server.describe()}")
+    info = get_sweep(server.client, path)
+    if living := [a.name for a in open_place(config.on).list_agents(str(path)) if a.alive]:
+        there = f"{path}: its agents are still there: {', '.join(living)}"
+        raise AgentError(there, f"deployer down {path}")
+    what = f"sweep {path} for good ({format_count(info.run_count, 'run')} of it stay)"
+    if not yes and can_ask() and not confirm(f"delete {what}?"):
+        say("nothing was deleted")
+        return
+    delete_sweep(server.client, path)
+    for record in load_records():
+        if record.sweep_path == str(path) and record.server == server.name:
+            delete_record(record)
+    say(f"{path} is deleted")
+    _show_state(path, "DELETED", output)
 
 
 def _steer(text: str | None, config: Config, state: str, output: str) -> tuple[Server, SweepPath]:

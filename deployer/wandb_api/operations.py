@@ -15,6 +15,7 @@ from deployer.wandb_api.model import (
     SweepInfo,
     SweepPath,
     Viewer,
+    build_sweep_url,
     parse_agent,
     parse_run,
     parse_sweep,
@@ -25,6 +26,7 @@ SWEEPS_PER_PAGE = 100
 LINES_PER_PAGE = 1000
 AGENT_KEYS = "deployerCreateAgentKey"
 REQUEUE = "deployerRequeue"
+DELETE_SWEEP = "deployerDeleteSweep"
 
 
 def get_viewer(client: Client) -> Viewer:
@@ -149,6 +151,14 @@ def set_sweep_state(client: Client, sweep: SweepInfo, state: str) -> None:
             "projectName": sweep.path.project,
         },
     )
+
+
+def delete_sweep(client: Client, path: SweepPath) -> None:
+    """Delete a sweep and keep its runs; raises WandbError where the server has no such request."""
+    if DELETE_SWEEP not in client.mutations:
+        page = build_sweep_url(client.base_url, path)
+        raise WandbError(f"{client.base_url} deletes sweeps on their page alone", f"open {page}")
+    client.execute(queries.DELETE_SWEEP, {"sweepPath": str(path)})
 
 
 def requeue_sweep(

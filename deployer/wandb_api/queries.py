@@ -142,6 +142,12 @@ mutation DeployerRequeue($sweepPath: String!, $retries: Int, $id: String) {
 }
 """
 
+DELETE_SWEEP = """
+mutation DeployerDeleteSweep($sweepPath: String!) {
+  deployerDeleteSweep(input: { sweepPath: $sweepPath }) { success }
+}
+"""
+
 STOP_RUN = """
 mutation StopRun($id: ID!) { stopRun(input: { id: $id }) { success } }
 """
