@@ -20,6 +20,26 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode=None, help="GPU drivers of a cluster's nodes.")
 
 COLUMNS = ("NODE", "PRODUCT", "DRIVER", "PLUGIN", "RESOURCE", "ALLOCATABLE", "IN-USE", "KIND")
+DistributionOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--distribution",
+        help="cos or ubuntu: install ahead for a GKE pool that has no nodes yet.",
+    ),
+]
+DevicePluginOption = Annotated[
+    bool, typer.Option("--device-plugin", help="NVIDIA's device plugin, for own machines.")
+]
+MigStrategyOption = Annotated[
+    str, typer.Option("--mig-strategy", help="Of the device plugin: none, single or mixed.")
+]
+NodeSelectorOption = Annotated[
+    list[str] | None,
+    typer.Option("--node-selector", help="NAME=VALUE: the device plugin on these nodes."),
+]
+RuntimeClassOption = Annotated[
+    str, typer.Option("--runtime-class", help="Of the device plugin, such as nvidia.")
+]
 WaitOption = Annotated[
     float, typer.Option("--wait-seconds", min=0, help="How long to wait until GPUs are counted.")
 ]
@@ -62,26 +82,11 @@ def status(
 
 @app.command()
 def install(
-    distribution: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--distribution",
-            help="cos or ubuntu: install ahead for a GKE pool that has no nodes yet.",
-        ),
-    ] = None,
-    device_plugin: Annotated[
-        bool, typer.Option("--device-plugin", help="NVIDIA's device plugin, for own machines.")
-    ] = False,
-    mig_strategy: Annotated[
-        str, typer.Option("--mig-strategy", help="Of the device plugin: none, single or mixed.")
-    ] = "none",
-    node_selector: Annotated[
-        list[str] | None,
-        typer.Option("--node-selector", help="NAME=VALUE: the device plugin on these nodes."),
-    ] = None,
-    runtime_class: Annotated[
-        str, typer.Option("--runtime-class", help="Of the device plugin, such as nvidia.")
-    ] = "",
+    distribution: DistributionOption = None,
+    device_plugin: DevicePluginOption = False,
+    mig_strategy: MigStrategyOption = "none",
+    node_selector: NodeSelectorOption = None,
+    runtime_class: RuntimeClassOption = "",
     wait_seconds: WaitOption = 600,
     context: ContextOption = None,
     namespace: NamespaceOption = None,

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from deployer.cli.cloud import find_hourly_price
+from deployer.config import Config
 from deployer.errors import SweepFailed, WandbError
 from deployer.healing import get_whole_snapshot
 from deployer.one_run import count_wanted
@@ -35,7 +37,38 @@ FAILURE_LINES = 3
 BREAKER_LINES = 10
 
 
-def follow(
+def follow_and_report(
+    config: Config,
+    server: Server,
+    place: Place,
+    path: SweepPath,
+    output: str,
+    *,
+    plain: bool,
+    wanted: int | None = None,
+    expected: int | None = None,
+    timeout_seconds: float | None = None,
+) -> None:
+    """Show the sweep until it is over, then what came of it.
+
+    Agents that die are replaced until `wanted` work again, as many as there are if it is None.
+    Raises SweepFailed unless all configurations finished, WatchTimeout.
+    """
+    last = _follow(
+        server,
+        place,
+        path,
+        wanted=wanted,
+        folder=config.folder,
+        expected=expected,
+        plain=plain or output == "json",
+        timeout_seconds=timeout_seconds,
+        usd_per_hour=find_hourly_price(config, place, path),
+    )
+    _report(server, place, path, expected, output, out_of_time=last.out_of_time)
+
+
+def _follow(
     server: Server,
     place: Place,
     path: SweepPath,
@@ -44,12 +77,11 @@ def follow(
     folder: Path,
     expected: int | None,
     plain: bool,
-    timeout_seconds: float | None = None,
-    usd_per_hour: float | None = None,
+    timeout_seconds: float | None,
+    usd_per_hour: float | None,
 ) -> Status:
     """Show the sweep until it is over and return its last status; Ctrl-C only stops showing.
 
-    Agents that die are replaced until `wanted` work again, as many as there are if it is None.
     With a price, what the rest of the sweep will cost is shown, too.
     """
     wanted = count_wanted(place.list_agents(str(path))) if wanted is None else wanted
@@ -63,16 +95,15 @@ def follow(
         raise
 
 
-def report(
+def _report(
     server: Server,
     place: Place,
     path: SweepPath,
     expected: int | None,
     output: str,
     *,
-    out_of_time: bool = False,
+    out_of_time: bool,
 ) -> None:
-    """Show what came of a sweep; raises SweepFailed unless all finished."""
     try:
         snapshot = get_whole_snapshot(server, path)
     except WandbError as error:

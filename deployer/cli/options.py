@@ -82,6 +82,7 @@ RetriesOption = Annotated[
         help="More attempts for a run that fails by itself (1); on the embedded backend only.",
     ),
 ]
+PlainOption = Annotated[bool, typer.Option("--wait", help="Plain lines, no live view.")]
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 OutputOption = Annotated[str, typer.Option("--output", "-o", help="table or json.")]
 RankingOption = Annotated[str, typer.Option("--output", "-o", help="table, json or csv.")]

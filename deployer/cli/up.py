@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.cloud import Limits, closing, find_hourly_price, prepare_place
-from deployer.cli.following import follow, report
+from deployer.cli.cloud import Limits, closing, prepare_place
+from deployer.cli.following import follow_and_report
 from deployer.cli.options import (
     CapacityOption,
     EntityOption,
@@ -19,6 +19,7 @@ from deployer.cli.options import (
     OneRunOption,
     OnOption,
     OutputOption,
+    PlainOption,
     ProjectOption,
     ReplicasOption,
     RetriesOption,
@@ -43,27 +44,31 @@ from deployer.wandb_api import SweepPath, get_sweep
 
 app = typer.Typer(rich_markup_mode=None)
 
+DetachOption = Annotated[bool, typer.Option("--detach", help="Return once the agents run.")]
+NewOption = Annotated[
+    bool, typer.Option("--new", help="Make another sweep though one is unfinished.")
+]
+DownAfterOption = Annotated[
+    bool,
+    typer.Option(
+        "--down-after", help="After the end, delete what was made; with --on gke the cluster."
+    ),
+]
+
 
 @app.command()
 def up(
     file: FileArgument,
     replicas: ReplicasOption = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Plain lines, no live view.")] = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Return once the agents run.")] = False,
-    new: Annotated[
-        bool, typer.Option("--new", help="Make another sweep though one is unfinished.")
-    ] = False,
+    wait: PlainOption = False,
+    detach: DetachOption = False,
+    new: NewOption = False,
     run_cap: RunCapOption = None,
     seed: SeedOption = None,
     retries: RetriesOption = None,
     one_run_per_job: OneRunOption = False,
     max_hours: MaxHoursOption = None,
-    down_after: Annotated[
-        bool,
-        typer.Option(
-            "--down-after", help="After the end, delete what was made; with --on gke the cluster."
-        ),
-    ] = False,
+    down_after: DownAfterOption = False,
     wait_for_capacity: CapacityOption = None,
     on: OnOption = None,
     wandb: WandbOption = None,
@@ -76,20 +81,10 @@ def up(
     Exit code 0 only if every configuration is finished, else 3. Ctrl-C detaches.
     """
     check_output(output)
-    if detach and down_after:
-        raise ConfigError("--down-after", "somebody has to see the end", "leave out --detach")
-    config = read_config(Flags(wandb, entity, project, replicas, on))
-    if down_after and config.embedded and config.on == "gke":
-        said = "the embedded backend keeps the results in the cluster, which would be deleted"
-        raise ConfigError("--down-after", said, "leave it out, or use --wandb ADDRESS")
-    server, sweep, path = _make(
-        file,
-        config,
-        run_cap=run_cap,
-        draws=Draws(seed, retries),
-        continued=not new,
-        limits=Limits(max_hours, wait_for_capacity, one_run_per_job),
-    )
+    config = _read_config(Flags(wandb, entity, project, replicas, on), detach, down_after)
+    sweep = load_sweep(file, run_cap)
+    draws, limits = Draws(seed, retries), Limits(max_hours, wait_for_capacity, one_run_per_job)
+    server, path = _make(file, sweep, config, draws=draws, continued=not new, limits=limits)
     config = settle_place(str(path), config)  # a sweep that goes on may have its agents elsewhere
     place = open_place(config.on)
     info = get_sweep(server.client, path)
@@ -98,32 +93,29 @@ def up(
         _say_how_to_come_back(path, agents, output)
         say_what_begins_later(server, path, agents)
         return
-    one_run = any(map(takes_one_run, agents))
+    given = None if any(map(takes_one_run, agents)) else config.given_replicas
+    wanted = given or len(agents)
     with closing(config, place, path, take_down=down_after):
-        last = follow(
-            server,
-            place,
-            path,
-            wanted=len(agents) if one_run else config.given_replicas or len(agents),
-            folder=config.folder,
-            expected=sweep.expected,
-            plain=wait or output == "json",
-            usd_per_hour=find_hourly_price(config, place, path),
+        follow_and_report(
+            config, server, place, path, output, plain=wait, wanted=wanted, expected=sweep.expected
         )
-        report(server, place, path, sweep.expected, output, out_of_time=last.out_of_time)
+
+
+def _read_config(flags: Flags, detach: bool, down_after: bool) -> Config:
+    """Read the config; raises ConfigError if what somebody needs would be taken down after."""
+    if detach and down_after:
+        raise ConfigError("--down-after", "somebody has to see the end", "leave out --detach")
+    config = read_config(flags)
+    if down_after and config.embedded and config.on == "gke":
+        said = "the embedded backend keeps the results in the cluster, which would be deleted"
+        raise ConfigError("--down-after", said, "leave it out, or use --wandb ADDRESS")
+    return config
 
 
 def _make(
-    file: Path,
-    config: Config,
-    *,
-    run_cap: int | None,
-    draws: Draws,
-    continued: bool,
-    limits: Limits,
-) -> tuple[Server, Sweep, SweepPath]:
-    """Read the file, connect, prepare the place, make or continue the sweep; say each in a line."""
-    sweep = load_sweep(file, run_cap)
+    file: Path, sweep: Sweep, config: Config, *, draws: Draws, continued: bool, limits: Limits
+) -> tuple[Server, SweepPath]:
+    """Connect, prepare the place, make or continue the sweep; say each in a line."""
     if config.on == "local" and (warning := warn_about_program(sweep, config.folder)):
         say(f"warning: {warning}")
     if warning := warn_about_code(config.on, config.folder):
@@ -140,7 +132,7 @@ def _make(
         say(f"warning: {warning}")
     say(f"{'created' if made.created else 'continuing'} sweep {made.path}")
     say(f"results page: {server.sweep_url(made.path)}{server.login_hint}")
-    return server, sweep, made.path
+    return server, made.path
 
 
 def _open(config: Config, limits: Limits) -> tuple[Server, Place]:

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.cloud import find_hourly_price
-from deployer.cli.following import follow, report
+from deployer.cli.following import follow_and_report
 from deployer.cli.options import (
     OnOption,
     OutputOption,
+    PlainOption,
     SweepArgument,
     WandbOption,
     check_output,
@@ -27,7 +27,7 @@ app = typer.Typer(rich_markup_mode=None)
 @app.command()
 def watch(
     sweep: SweepArgument = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Plain lines, no live view.")] = False,
+    wait: PlainOption = False,
     timeout: Annotated[
         float | None, typer.Option("--timeout", min=0, help="Seconds; exit code 4 after them.")
     ] = None,
@@ -40,15 +40,4 @@ def watch(
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     server, path = open_sweep(pick_sweep(sweep, config))
     place = open_place(config.on)
-    last = follow(
-        server,
-        place,
-        path,
-        wanted=None,
-        folder=config.folder,
-        expected=None,
-        plain=wait or output == "json",
-        timeout_seconds=timeout,
-        usd_per_hour=find_hourly_price(config, place, path),
-    )
-    report(server, place, path, None, output, out_of_time=last.out_of_time)
+    follow_and_report(config, server, place, path, output, plain=wait, timeout_seconds=timeout)
