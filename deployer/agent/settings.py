@@ -115,45 +115,7 @@ class Settings:
 
 def parse_settings(arguments: List[str], environment: Mapping[str, str]) -> Settings:
     """Read flags, with the environment as their defaults; exits 2 with usage if they are wrong."""
-    parser = argparse.ArgumentParser(
-        prog="deployer.agent",
-        description=f"Run one `wandb agent` on a sweep. The key comes in {KEY_VARIABLE}.",
-    )
-    name = environment.get(NAME_VARIABLE, "agent")
-    parser.add_argument("sweep_path", metavar="ENTITY/PROJECT/SWEEP_ID")
-    parser.add_argument("--name", default=name)
-    parser.add_argument("--folder", default=environment.get(FOLDER_VARIABLE))
-    parser.add_argument(
-        "--grace-seconds", type=float, default=environment.get(GRACE_VARIABLE, GRACE_SECONDS)
-    )
-    parser.add_argument(
-        "--finish-timeout",
-        type=float,
-        default=environment.get(FINISH_TIMEOUT_VARIABLE, FINISH_TIMEOUT_SECONDS),
-        help="seconds that a run which has ended waits for a lost server",
-    )
-    parser.add_argument(
-        "--checkpoints",
-        default=environment.get(CHECKPOINTS_VARIABLE),
-        help="where runs keep their checkpoints, shared by all agents",
-    )
-    parser.add_argument(
-        "--count",
-        type=int,
-        default=environment.get(COUNT_VARIABLE, 0),
-        help="how many runs the agent takes before it leaves; 0: no limit",
-    )
-    parser.add_argument(
-        "--deadline",
-        type=float,
-        default=environment.get(DEADLINE_VARIABLE, math.inf),
-        help="when the agent leaves and its run is interrupted, in seconds since the epoch",
-    )
-    parser.add_argument("--detach", action="store_true", help="leave the terminal, log to a file")
-    parser.add_argument(
-        "--clear", action="store_true", help="only end what a supervisor that was killed has left"
-    )
-    given = parser.parse_args(arguments)
+    given = _build_parser(environment).parse_args(arguments)
     folder = os.path.abspath(given.folder or f".deployer-agent-{given.name}")
     return Settings(
         sweep_path=given.sweep_path,
@@ -189,3 +151,45 @@ def agent_environment(settings: Settings, environment: Mapping[str, str]) -> Dic
         NAME_VARIABLE: settings.name,
         FOLDER_VARIABLE: settings.folder,
     }
+
+
+def _build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
+    """Return the parser of a supervisor's flags, with the environment as their defaults."""
+    parser = argparse.ArgumentParser(
+        prog="deployer.agent",
+        description=f"Run one `wandb agent` on a sweep. The key comes in {KEY_VARIABLE}.",
+    )
+    parser.add_argument("sweep_path", metavar="ENTITY/PROJECT/SWEEP_ID")
+    parser.add_argument("--name", default=environment.get(NAME_VARIABLE, "agent"))
+    parser.add_argument("--folder", default=environment.get(FOLDER_VARIABLE))
+    parser.add_argument(
+        "--grace-seconds", type=float, default=environment.get(GRACE_VARIABLE, GRACE_SECONDS)
+    )
+    parser.add_argument(
+        "--finish-timeout",
+        type=float,
+        default=environment.get(FINISH_TIMEOUT_VARIABLE, FINISH_TIMEOUT_SECONDS),
+        help="seconds that a run which has ended waits for a lost server",
+    )
+    parser.add_argument(
+        "--checkpoints",
+        default=environment.get(CHECKPOINTS_VARIABLE),
+        help="where runs keep their checkpoints, shared by all agents",
+    )
+    parser.add_argument(
+        "--count",
+        type=int,
+        default=environment.get(COUNT_VARIABLE, 0),
+        help="how many runs the agent takes before it leaves; 0: no limit",
+    )
+    parser.add_argument(
+        "--deadline",
+        type=float,
+        default=environment.get(DEADLINE_VARIABLE, math.inf),
+        help="when the agent leaves and its run is interrupted, in seconds since the epoch",
+    )
+    parser.add_argument("--detach", action="store_true", help="leave the terminal, log to a file")
+    parser.add_argument(
+        "--clear", action="store_true", help="only end what a supervisor that was killed has left"
+    )
+    return parser
