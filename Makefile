@@ -8,6 +8,8 @@ UV := $(TOOLS)/bin/uv
 BIN := .venv/bin
 SETUP := .venv/.setup
 export UV_PROJECT_ENVIRONMENT := $(CURDIR)/.venv
+# Each sweep is dozens of short processes, which take twice as long where nothing is kept compiled.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The demo and the tests never see the caller's W&B account, key or state folder.
 DEMO_HOME := $(CURDIR)/.demo
