@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from deployer.gke.making import ensure_cluster
+from deployer.gke.model import CloudCluster
+from deployer.gke.spec import ClusterSpec
 from tests.gke.cloud import Cloud, serve_cloud
 from tests.gke.commands import Machine, Nursery
-from tests.gke.rooms import write_spec
+from tests.gke.rooms import Clock, open_door, read_spec, write_spec
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -28,6 +31,30 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
         for name, value in served.environment().items():
             monkeypatch.setenv(name, value)
         yield served
+
+
+@pytest.fixture
+def spec(cloud: Cloud, tmp_path: Path) -> ClusterSpec:
+    """Return a specification with two locations and two choices of GPUs, in a quick cloud."""
+    cloud.set_operation_seconds(0.03)
+    return read_spec(tmp_path)
+
+
+@pytest.fixture
+def told() -> list[str]:
+    """Return what was told while a cluster was made or removed."""
+    return []
+
+
+@pytest.fixture
+def make(spec: ClusterSpec, told: list[str]) -> Callable[[], CloudCluster]:
+    """Return what `deployer cluster up` calls, by a clock of its own."""
+
+    def ensure() -> CloudCluster:
+        clock = Clock()
+        return ensure_cluster(open_door(), spec, tell=told.append, now=clock.now, sleep=clock.sleep)
+
+    return ensure
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -15,30 +14,9 @@ from deployer.gke.model import CloudCluster
 from deployer.gke.spec import ClusterSpec
 from tests.gke.cloud import Cloud
 from tests.gke.cloud_faults import DEADLINE, LOST, SILENCE, Fault, old_stockout, quota, stockout
-from tests.gke.rooms import FIRST, NAME, SECOND, Clock, open_door, read_spec
+from tests.gke.rooms import FIRST, NAME, SECOND, Clock, open_door
 
 Make = Callable[[], CloudCluster]
-
-
-@pytest.fixture
-def spec(cloud: Cloud, tmp_path: Path) -> ClusterSpec:
-    """Return a specification with two locations and two choices of GPUs."""
-    cloud.set_operation_seconds(0.03)
-    return read_spec(tmp_path)
-
-
-@pytest.fixture
-def told() -> list[str]:
-    """Return what was told while it was made."""
-    return []
-
-
-@pytest.fixture
-def make(spec: ClusterSpec, told: list[str]) -> Make:
-    """Return what `deployer cluster up` calls, with short pauses."""
-    return lambda: ensure_cluster(
-        open_door(), spec, tell=told.append, sleep=lambda seconds: time.sleep(min(seconds, 0.02))
-    )
 
 
 def count(cloud: Cloud, call: str) -> int:

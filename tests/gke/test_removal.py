@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -23,28 +22,9 @@ from tests.gke.cloud_faults import (
     permission,
     stockout,
 )
-from tests.gke.rooms import FIRST, NAME, Clock, open_door, read_spec
+from tests.gke.rooms import FIRST, NAME, Clock, open_door
 
 Do = Callable[[], object]
-
-
-@pytest.fixture
-def spec(cloud: Cloud, tmp_path: Path) -> ClusterSpec:
-    """Return the tests' specification."""
-    cloud.set_operation_seconds(0.03)
-    return read_spec(tmp_path)
-
-
-@pytest.fixture
-def told() -> list[str]:
-    """Return what was told while it was removed."""
-    return []
-
-
-@pytest.fixture
-def make(spec: ClusterSpec) -> Do:
-    """Return what makes the cluster."""
-    return lambda: ensure_cluster(open_door(), spec, tell=lambda _: None, sleep=Clock().sleep)
 
 
 @pytest.fixture

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
 from deployer.errors import CloudError
-from deployer.gke.making import add_next_pool, ensure_cluster
+from deployer.gke.making import add_next_pool
 from deployer.gke.model import CloudCluster
 from deployer.gke.spec import ClusterSpec
 from deployer.gke.teardown import remove_cluster
@@ -27,29 +26,9 @@ from tests.gke.cloud_faults import (
     rate_limit,
     stockout,
 )
-from tests.gke.rooms import FIRST, NAME, Clock, open_door, read_spec
+from tests.gke.rooms import FIRST, NAME, Clock, open_door
 
 Make = Callable[[], CloudCluster]
-
-
-@pytest.fixture
-def spec(cloud: Cloud, tmp_path: Path) -> ClusterSpec:
-    """Return a specification with two locations and two choices of GPUs."""
-    cloud.set_operation_seconds(0.03)
-    return read_spec(tmp_path)
-
-
-@pytest.fixture
-def make(spec: ClusterSpec) -> Make:
-    """Return what `deployer cluster up` calls, by a clock of its own."""
-
-    def ensure() -> CloudCluster:
-        clock = Clock()
-        return ensure_cluster(
-            open_door(), spec, tell=lambda _: None, now=clock.now, sleep=clock.sleep
-        )
-
-    return ensure
 
 
 @pytest.mark.parametrize(
