@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from deployer.backend.projects import Project
+from deployer.backend.projects import Project, project_by_id
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.store import Connection, delete, insert, select, select_one, update
 
@@ -99,6 +99,11 @@ def list_types(db: Connection, project: Project) -> list[ArtifactType]:
 def find_type(db: Connection, project: Project, name: str) -> ArtifactType | None:
     """Return a project's type, or None while it has no collection."""
     return next((found for found in list_types(db, project) if found.name == name), None)
+
+
+def type_of(db: Connection, row: Collection) -> ArtifactType | None:
+    """Return a collection's type."""
+    return find_type(db, project_by_id(db, row.project_id), row.type)
 
 
 def ensure_collection(

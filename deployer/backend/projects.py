@@ -68,6 +68,11 @@ def project_by_id(db: Connection, project_id: int) -> Project:
     return project
 
 
+def owns_project(db: Connection, caller: Caller, project_id: int) -> bool:
+    """Tell whether the project that a row points to is the caller's own."""
+    return project_by_id(db, project_id).entity == caller.user.name
+
+
 def list_projects(db: Connection, caller: Caller, entity: str | None) -> list[Project]:
     """Return a caller's projects, newest first."""
     if (entity or caller.user.name) != caller.user.name:

@@ -18,7 +18,7 @@ from deployer.backend.handlers.wire import (
     transaction,
 )
 from deployer.backend.ordering import ordered_connection, parse_order
-from deployer.backend.projects import project_by_id
+from deployer.backend.projects import owns_project, project_by_id
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.run_listing import fields_of_runs
 from deployer.backend.runs import Run, list_runs
@@ -43,7 +43,7 @@ def resolve_heartbeat(_: Any, info: Info, input: dict[str, Any]) -> dict[str, An
 def check_owner(db: Connection, caller: Caller, row: Agent) -> None:
     """Refuse an agent of another user with 404, and one of another agent's key with 403."""
     sweep = sweep_by_id(db, row.sweep_id)
-    if project_by_id(db, sweep.project_id).entity != caller.user.name:
+    if not owns_project(db, caller, sweep.project_id):
         raise not_found("agent")
     if caller.sweep_id is not None and (caller.sweep_id, caller.agent_name) != (sweep.id, row.name):
         raise Refusal(403, f"this key is not agent {row.name}'s")

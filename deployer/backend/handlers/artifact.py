@@ -14,7 +14,7 @@ from deployer.backend.artifact_collections import (
     collection_by_id,
     find_by_client_id,
     find_collection,
-    find_type,
+    type_of,
 )
 from deployer.backend.artifact_commit import commit_hash
 from deployer.backend.artifact_files import ArtifactFile, list_artifact_files
@@ -35,10 +35,11 @@ from deployer.backend.handlers.wire import (
     decode_id,
     encode_id,
     iso_time,
+    tag_nodes,
     transaction,
 )
 from deployer.backend.ordering import by_name, by_row, ordered_connection
-from deployer.backend.projects import Project, project_by_id
+from deployer.backend.projects import Project, owns_project
 from deployer.backend.refusal import not_found
 from deployer.backend.runs import Run, run_by_id
 from deployer.backend.store import Connection, select_one
@@ -61,7 +62,7 @@ def own_artifact(db: Connection, caller: Caller, text: str) -> Artifact:
     """Return a version by its opaque id; refuse with 404 another user's."""
     row = artifact_by_id(db, decode_id("Artifact", text))
     collection = collection_by_id(db, row.collection_id)
-    if project_by_id(db, collection.project_id).entity != caller.user.name:
+    if not owns_project(db, caller, collection.project_id):
         raise not_found("artifact")
     return row
 
@@ -88,10 +89,7 @@ def resolve_client_id(_: Any, info: Info, client_id: str) -> dict[str, str] | No
             own_artifact(db, info.context.caller, encode_id("Artifact", made.id))
             return {"server_id": encode_id("Artifact", made.id)}
         collection = find_by_client_id(db, client_id)
-        caller = info.context.caller
-        if collection is None or project_by_id(db, collection.project_id).entity != (
-            caller.user.name
-        ):
+        if not collection or not owns_project(db, info.context.caller, collection.project_id):
             return None
     return {"server_id": encode_id("ArtifactCollection", collection.id)}
 
@@ -118,8 +116,7 @@ def resolve_collection(row: Artifact, info: Info) -> Collection:
 @artifact.field("artifactType")
 def resolve_type(row: Artifact, info: Info) -> ArtifactType | None:
     with transaction(info) as db:
-        collection = collection_by_id(db, row.collection_id)
-        return find_type(db, project_by_id(db, collection.project_id), collection.type)
+        return type_of(db, collection_by_id(db, row.collection_id))
 
 
 @artifact.field("ttlDurationSeconds")
@@ -134,9 +131,7 @@ def resolve_ttl_is_inherited(_: Artifact, __: Info) -> bool:
 
 @artifact.field("tags")
 def resolve_tags(row: Artifact, _: Info) -> list[dict[str, str]]:
-    return [
-        {"id": encode_id(f"Tag:{row.id}", n), "name": tag} for n, tag in enumerate(row.tag_names)
-    ]
+    return tag_nodes(f"Tag:{row.id}", row.tag_names)
 
 
 @artifact.field("aliases")

@@ -16,9 +16,9 @@ from deployer.backend.artifact_collections import change_tags, collection_by_id
 from deployer.backend.artifacts import Artifact, change_artifact, record_role
 from deployer.backend.handlers.artifact import own_artifact
 from deployer.backend.handlers.artifact_upload import (
-    check_artifact_writer,
     check_no_ttl,
     named_run,
+    writable_artifact,
 )
 from deployer.backend.handlers.wire import Info, transaction
 from deployer.backend.projects import get_project
@@ -39,12 +39,6 @@ def resolve_use(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     return {"artifact": row}
 
 
-def _writable(info: Info, db: Connection, text: str) -> Artifact:
-    row = own_artifact(db, info.context.caller, text)
-    check_artifact_writer(db, info.context.caller, row)
-    return row
-
-
 @mutation.field("updateArtifact")
 def resolve_update(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Change what is given; null means "leave as it is"."""
@@ -57,7 +51,7 @@ def resolve_update(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
         for name in ("tags_to_add", "tags_to_delete")
     )
     with transaction(info) as db:
-        row = _writable(info, db, input["artifact_id"])
+        row = writable_artifact(info, db, input["artifact_id"])
         changes["tags"] = change_tags(row.tag_names, add, remove)
         row = change_artifact(db, row, info.context.backend.now(), **changes)
         if input.get("aliases") is not None:
@@ -74,7 +68,7 @@ def _replace_aliases(db: Connection, row: Artifact, wanted: list[str]) -> None:
 @mutation.field("addAliases")
 def resolve_add_aliases(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     with transaction(info) as db:
-        row = _writable(info, db, input["artifact_id"])
+        row = writable_artifact(info, db, input["artifact_id"])
         set_aliases(db, row, _aliases(db, row, input))
     return {"success": True}
 
@@ -82,7 +76,7 @@ def resolve_add_aliases(_: Any, info: Info, input: dict[str, Any]) -> dict[str, 
 @mutation.field("deleteAliases")
 def resolve_delete_aliases(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     with transaction(info) as db:
-        row = _writable(info, db, input["artifact_id"])
+        row = writable_artifact(info, db, input["artifact_id"])
         remove_aliases(db, row, _aliases(db, row, input))
     return {"success": True}
 
@@ -99,7 +93,7 @@ def _aliases(db: Connection, row: Artifact, input: dict[str, Any]) -> list[str]:
 def resolve_delete(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Delete a version; one that has aliases only if they are meant to go too."""
     with transaction(info) as db:
-        row = _writable(info, db, input["artifact_id"])
+        row = writable_artifact(info, db, input["artifact_id"])
         aliases = [found.alias for found in list_aliases(db, row)]
         if aliases and not input.get("delete_aliases"):
             raise Refusal(

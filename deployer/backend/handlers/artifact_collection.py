@@ -17,6 +17,7 @@ from deployer.backend.artifact_collections import (
     find_type,
     list_collections,
     list_types,
+    type_of,
 )
 from deployer.backend.artifact_fields import ARTIFACT_FIELDS, COLLECTION_FIELDS
 from deployer.backend.artifacts import Artifact, find_version, latest_version, list_versions
@@ -29,10 +30,11 @@ from deployer.backend.handlers.wire import (
     decode_id,
     encode_id,
     iso_time,
+    tag_nodes,
     transaction,
 )
 from deployer.backend.ordering import by_row, ordered_connection, parse_order
-from deployer.backend.projects import Project, project_by_id
+from deployer.backend.projects import Project, owns_project, project_by_id
 from deployer.backend.refusal import not_found
 from deployer.backend.store import Connection
 
@@ -52,7 +54,7 @@ class Deleted:
 def own_collection(db: Connection, caller: Caller, text: str) -> Collection:
     """Return a collection by its opaque id; refuse with 404 another user's."""
     row = collection_by_id(db, decode_id("ArtifactCollection", text))
-    if project_by_id(db, row.project_id).entity != caller.user.name:
+    if not owns_project(db, caller, row.project_id):
         raise not_found("artifact collection")
     return row
 
@@ -164,18 +166,17 @@ def resolve_project(row: Collection, info: Info) -> Project:
 @collection.field("defaultArtifactType")
 def resolve_default_type(row: Collection, info: Info) -> ArtifactType | None:
     with transaction(info) as db:
-        return find_type(db, project_by_id(db, row.project_id), row.type)
+        return type_of(db, row)
 
 
 @collection.field("tags")
 def resolve_tags(row: Collection, _: Info) -> dict[str, Any]:
-    return {"edges": [{"node": tag} for tag in tag_nodes(row)]}
+    return {"edges": [{"node": tag} for tag in collection_tags(row)]}
 
 
-def tag_nodes(row: Collection) -> list[dict[str, str]]:
+def collection_tags(row: Collection) -> list[dict[str, str]]:
     """Return a collection's tags as W&B's type `Tag`."""
-    place = f"CollectionTag:{row.id}"
-    return [{"id": encode_id(place, n), "name": tag} for n, tag in enumerate(row.tag_names)]
+    return tag_nodes(f"CollectionTag:{row.id}", row.tag_names)
 
 
 @collection.field("aliases")

@@ -16,7 +16,7 @@ from deployer.backend.artifact_collections import (
     find_collection,
     rename_collection,
 )
-from deployer.backend.handlers.artifact_collection import Deleted, own_collection, tag_nodes
+from deployer.backend.handlers.artifact_collection import Deleted, collection_tags, own_collection
 from deployer.backend.handlers.wire import Info, transaction
 from deployer.backend.projects import get_project, project_by_id
 from deployer.backend.refusal import Refusal, not_found
@@ -69,7 +69,7 @@ def resolve_delete(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
 
 @mutation.field("createArtifactCollectionTagAssignments")
 def resolve_add_tags(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    return {"tags": tag_nodes(_retag(info, input, add=_tag_names(input)))}
+    return {"tags": collection_tags(_retag(info, input, add=_tag_names(input)))}
 
 
 @mutation.field("deleteArtifactCollectionTagAssignments")

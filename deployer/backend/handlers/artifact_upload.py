@@ -22,7 +22,7 @@ from deployer.backend.artifacts import (
     list_makers,
     record_role,
 )
-from deployer.backend.handlers.artifact import own_artifact
+from deployer.backend.handlers.artifact import NO_TTL, own_artifact
 from deployer.backend.handlers.file_nodes import manifest_node, promised_file_node
 from deployer.backend.handlers.wire import Info, connection, decode_id, encode_id, transaction
 from deployer.backend.lines import count_lines
@@ -33,20 +33,21 @@ from deployer.backend.store import Connection
 
 mutation = MutationType()
 
-INHERIT, DISABLED = -1, -2  # W&B's numbers for a time to live that is none
-NO_TTL = "artifacts are kept until they are deleted: this server has no TTL"
+INHERITED_TTL = -1  # W&B's word for "as the collection has it"
 
 
 def check_no_ttl(seconds: int | None) -> None:
     """Refuse with 400 an artifact that is meant to delete itself."""
-    if seconds is not None and seconds not in (INHERIT, DISABLED):
-        raise Refusal(400, NO_TTL)
+    if seconds not in (None, INHERITED_TTL, NO_TTL):
+        raise Refusal(400, "artifacts are kept until they are deleted: this server has no TTL")
 
 
-def check_artifact_writer(db: Connection, caller: Caller, row: Artifact) -> None:
-    """Refuse with 403 an agent's key on what none of its runs has made."""
+def writable_artifact(info: Info, db: Connection, text: str) -> Artifact:
+    """Return a version by its opaque id; refuse with 403 an agent's key whose runs made it not."""
+    caller = info.context.caller
+    row = own_artifact(db, caller, text)
     if caller.sweep_id is None or any(may_write(db, caller, run) for run in list_makers(db, row)):
-        return
+        return row
     raise Refusal(403, "an agent's key cannot change artifacts of others")
 
 
@@ -146,18 +147,12 @@ def _begin(
     )
 
 
-def _writable(info: Info, db: Connection, text: str) -> Artifact:
-    row = own_artifact(db, info.context.caller, text)
-    check_artifact_writer(db, info.context.caller, row)
-    return row
-
-
 @mutation.field("createArtifactManifest")
 def resolve_create_manifest(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     if input.get("type") == "PATCH":
         raise Refusal(400, "artifacts that several runs write together are not supported")
     with transaction(info) as db:
-        row = _writable(info, db, input["artifact_id"])
+        row = writable_artifact(info, db, input["artifact_id"])
         row = _expect_manifest(info, db, row, input, manifest_type=input.get("type") or "FULL")
     return {"artifact_manifest": manifest_node(info.context, row)}
 
@@ -166,7 +161,7 @@ def resolve_create_manifest(_: Any, info: Info, input: dict[str, Any]) -> dict[s
 def resolve_update_manifest(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     number = decode_id("ArtifactManifest", input["artifact_manifest_id"])
     with transaction(info) as db:
-        row = _writable(info, db, encode_id("Artifact", number))
+        row = writable_artifact(info, db, encode_id("Artifact", number))
         row = _expect_manifest(info, db, row, input)
     return {"artifact_manifest": manifest_node(info.context, row)}
 
@@ -193,7 +188,7 @@ def resolve_create_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
     with transaction(info) as db:
         for spec in input["artifact_files"]:
             text = spec["artifact_id"]
-            row = rows.get(text) or rows.setdefault(text, _writable(info, db, text))
+            row = rows.get(text) or rows.setdefault(text, writable_artifact(info, db, text))
             file = promise_artifact_file(db, row, spec["name"], spec["md_5"])
             nodes.append(promised_file_node(request, file, row))
         for row in rows.values():
@@ -206,5 +201,5 @@ def resolve_create_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
 def resolve_commit(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     backend = info.context.backend
     with transaction(info) as db:
-        row = _writable(info, db, input["artifact_id"])
+        row = writable_artifact(info, db, input["artifact_id"])
         return {"artifact": commit_artifact(db, backend.blobs, row, backend.now())}

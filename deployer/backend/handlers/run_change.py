@@ -15,7 +15,7 @@ from deployer.backend.ending import end_run
 from deployer.backend.handlers.wire import Info, decode_id, transaction
 from deployer.backend.lifecycle import Outcome
 from deployer.backend.lines import clear_lines
-from deployer.backend.projects import Project, ensure_project, project_by_id
+from deployer.backend.projects import Project, ensure_project, owns_project
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.runs import (
     Run,
@@ -148,7 +148,7 @@ def _with_columns(db: Connection, row: Run, input: dict[str, Any]) -> Run:
 def _own_run(info: Info, db: Connection, text: str) -> Run:
     request = info.context
     row = run_by_id(db, decode_id("Run", text))
-    if project_by_id(db, row.project_id).entity != request.caller.user.name:
+    if not owns_project(db, request.caller, row.project_id):
         raise not_found("run")
     check_writer(db, request.caller, row)
     return row

@@ -12,7 +12,7 @@ from deployer.backend.handlers.file_nodes import run_file_node, upload_url
 from deployer.backend.handlers.run import run
 from deployer.backend.handlers.wire import Info, decode_id, encode_id, transaction
 from deployer.backend.ordering import by_name, ordered_connection
-from deployer.backend.projects import get_project, project_by_id
+from deployer.backend.projects import get_project, owns_project, project_by_id
 from deployer.backend.refusal import not_found
 from deployer.backend.runs import Run, check_writer, find_run, run_by_id
 
@@ -46,7 +46,7 @@ def resolve_delete_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
         for text in input["files"]:
             row = file_by_id(db, decode_id("File", text))
             owner = run_by_id(db, row.run_id)
-            if project_by_id(db, owner.project_id).entity != request.caller.user.name:
+            if not owns_project(db, request.caller, owner.project_id):
                 raise not_found("file")
             check_writer(db, request.caller, owner)
             delete_file(db, row.id)

@@ -23,6 +23,7 @@ from deployer.backend.projects import (
     Project,
     ensure_project,
     get_project,
+    owns_project,
     project_by_id,
 )
 from deployer.backend.ranking import best_metric
@@ -115,7 +116,7 @@ def _change(info: Info, db: Connection, input: dict[str, Any]) -> Sweep:
 
 def _own_sweep(info: Info, db: Connection, text: str) -> Sweep:
     row = sweep_by_id(db, decode_id("Sweep", text))
-    owned = project_by_id(db, row.project_id).entity == info.context.caller.user.name
+    owned = owns_project(db, info.context.caller, row.project_id)
     if not owned or row.state == DELETED:
         raise not_found("sweep")
     return row

@@ -51,6 +51,11 @@ def iso_time(seconds: float | None) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def tag_nodes(kind: str, names: Sequence[str]) -> list[dict[str, str]]:
+    """Return tags as W&B's type `Tag`; `kind` tells one thing's from another's."""
+    return [{"id": encode_id(kind, number), "name": name} for number, name in enumerate(names)]
+
+
 def connection(
     nodes: Sequence[Any],
     after: str | None = None,
