@@ -13,10 +13,10 @@ import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from http.client import HTTPResponse, HTTPSConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -59,7 +59,7 @@ class ApiProxy:
         content = yaml.safe_load(self.upstream.read_text())
         self._server = urlsplit(content["clusters"][0]["cluster"]["server"])
         self._tls = _make_context(content, self.upstream.parent)
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _make_handler(self))
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, proxy=self))
         self._http.daemon_threads = True
         self.leaving = threading.Event()
         threading.Thread(target=self._http.serve_forever, daemon=True).start()
@@ -68,12 +68,7 @@ class ApiProxy:
         self.kubeconfig.write_text(yaml.safe_dump(_point_to(content, url)))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.leaving.set()
         self._http.shutdown()
         self._http.server_close()
@@ -99,70 +94,73 @@ class ApiProxy:
         return connection.getresponse()
 
 
-def _make_handler(proxy: ApiProxy) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+class _Handler(BaseHTTPRequestHandler):
+    """Serves one connection of a client: a request at a time, as the rules say."""
 
-        def log_message(self, *_: Any) -> None:
-            """Keep quiet: the journal has it all."""
+    protocol_version = "HTTP/1.1"
 
-        def _serve(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            request = f"{self.command} {self.path}"
-            proxy.journal.append(request)
-            fault = proxy.choose(request)
-            if fault and fault.kind == "refuse":
-                self._drop()
-            elif fault and fault.kind == "status":
-                self._refuse(fault)
-            else:
-                self._pass(body, fault)
+    def __init__(self, *arguments: Any, proxy: ApiProxy) -> None:
+        self.proxy = proxy
+        super().__init__(*arguments)  # serves the connection to its end
 
-        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve
+    def log_message(self, *_: Any) -> None:
+        """Keep quiet: the journal has it all."""
 
-        def _pass(self, body: bytes, fault: Fault | None) -> None:
-            headers = {n: v for n, v in self.headers.items() if n.lower() not in HOP_BY_HOP}
-            answer = proxy.ask(self.command, self.path, headers, body)
-            if fault and fault.kind != "cut":
-                answer.read()
-                if fault.kind == "hang":
-                    proxy.leaving.wait()
+    def _serve(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        request = f"{self.command} {self.path}"
+        self.proxy.journal.append(request)
+        fault = self.proxy.choose(request)
+        if fault and fault.kind == "refuse":
+            self._drop()
+        elif fault and fault.kind == "status":
+            self._refuse(fault)
+        else:
+            self._pass(body, fault)
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve
+
+    def _pass(self, body: bytes, fault: Fault | None) -> None:
+        headers = {n: v for n, v in self.headers.items() if n.lower() not in HOP_BY_HOP}
+        answer = self.proxy.ask(self.command, self.path, headers, body)
+        if fault and fault.kind != "cut":
+            answer.read()
+            if fault.kind == "hang":
+                self.proxy.leaving.wait()
+            self._drop()
+            return
+        self.send_response(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in HOP_BY_HOP:
+                self.send_header(name, value)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        while chunk := answer.read1(CHUNK_BYTES):
+            if fault:
+                chunk = chunk[: len(chunk) // 2]
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
+            self.wfile.flush()
+            if fault:
                 self._drop()
                 return
-            self.send_response(answer.status)
-            for name, value in answer.getheaders():
-                if name.lower() not in HOP_BY_HOP:
-                    self.send_header(name, value)
-            self.send_header("Transfer-Encoding", "chunked")
-            self.end_headers()
-            while chunk := answer.read1(CHUNK_BYTES):
-                if fault:
-                    chunk = chunk[: len(chunk) // 2]
-                self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
-                self.wfile.flush()
-                if fault:
-                    self._drop()
-                    return
-            self.wfile.write(b"0\r\n\r\n")
+        self.wfile.write(b"0\r\n\r\n")
 
-        def _refuse(self, fault: Fault) -> None:
-            told = {"kind": "Status", "apiVersion": "v1", "status": "Failure"}
-            told |= {"message": fault.message, "reason": fault.reason, "code": str(fault.status)}
-            content = json.dumps(told).encode()
-            self.send_response(fault.status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            if fault.retry_after_seconds is not None:
-                self.send_header("Retry-After", str(fault.retry_after_seconds))
-            self.end_headers()
-            self.wfile.write(content)
+    def _refuse(self, fault: Fault) -> None:
+        told = {"kind": "Status", "apiVersion": "v1", "status": "Failure"}
+        told |= {"message": fault.message, "reason": fault.reason, "code": str(fault.status)}
+        content = json.dumps(told).encode()
+        self.send_response(fault.status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        if fault.retry_after_seconds is not None:
+            self.send_header("Retry-After", str(fault.retry_after_seconds))
+        self.end_headers()
+        self.wfile.write(content)
 
-        def _drop(self) -> None:
-            self.close_connection = True
-            self.wfile.flush()
-            self.connection.close()
-
-    return Handler
+    def _drop(self) -> None:
+        self.close_connection = True
+        self.wfile.flush()
+        self.connection.close()
 
 
 def _make_context(kubeconfig: dict[str, Any], folder: Path) -> ssl.SSLContext:

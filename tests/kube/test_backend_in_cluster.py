@@ -17,7 +17,7 @@ import pytest
 
 from deployer.cluster_backend.manifests import KEY_FIELD, KEY_SECRET, NAME
 from deployer.home import backend_folder
-from deployer.kube import CLAIM, POD, SERVICE, STATEFUL_SET
+from deployer.kube import CLAIM, POD, SERVICE, STATEFUL_SET, Kube
 from deployer.names import build_selector
 from tests.kube.bed import OURS, PATIENCE_SECONDS, SECTION, TRAINER, open_door
 from tests.kube.cluster import Cluster
@@ -95,6 +95,47 @@ def test_a_sweep_without_any_server_survives_its_backends_pod(
     shell = make_shell(tmp_path / "project", tenant, namespace)
     kube = open_door(tenant, namespace)
 
+    said = run_while_the_backends_pod_is_killed(shell, kube)
+    assert "the embedded backend is made in namespace" in said
+    assert "4/4 configurations finished, 0 duplicates, 0 lost" in said
+
+    # Another machine: no record, only the labels in the cluster.
+    path = json.loads(shell.deployer("sweep", "show", "-o", "json").stdout)["sweep"]
+    other = replace(shell, environment={**shell.environment, "DEPLOYER_HOME": str(tmp_path / "b")})
+    there = ("--wandb", "embedded", "--on", "kubernetes")
+    agents = other.deployer("agents", "list", path, *there, "-o", "json")
+    assert len(json.loads(agents.stdout)) == 2
+    assert count_finished(other, path, *there) == 4
+    check_key_is_nowhere_else(cluster, namespace)
+    check_both_sides(shell, path, tmp_path)
+
+    status = json.loads(shell.deployer("backend", "status", *there[2:], "-o", "json").stdout)
+    assert status["running"]
+    assert status["url"] == f"http://{NAME}.{namespace}.svc:8080"
+    shell.deployer("backend", "copy", "--on", "kubernetes")
+    assert count_finished(shell, path, *there[:2]) == 4
+    assert list(backend_folder().rglob("*"))
+    done = shell.deployer("down", "--all", "--on", "kubernetes")
+    assert f"stays in PersistentVolumeClaim {NAME}" in done.stderr
+    kinds = (*OURS, STATEFUL_SET, SERVICE, CLAIM)
+    left = [one for kind in kinds for one in kube.list_objects(kind, build_selector())]
+    assert [f"{one['kind']}/{one['metadata']['name']}" for one in left] == [
+        f"PersistentVolumeClaim/{NAME}"
+    ]
+
+    shell.deployer("backend", "up", "--on", "kubernetes")  # with another key, and the same data
+    assert count_finished(shell, path, *there[:2]) == 4
+    stopped = shell.deployer("backend", "down", "--on", "kubernetes")
+    assert f"embedded backend in namespace {namespace} stopped" in stopped.stderr
+    gone = shell.try_deployer("backend", "status", "--on", "kubernetes")
+    assert f"there is no embedded backend in namespace {namespace}" in gone.stderr
+    shell.deployer("down", "--all", "--delete-data", "--on", "kubernetes")
+    assert not kube.list_objects(CLAIM, build_selector())
+    assert kube.get(STATEFUL_SET, NAME) is None
+
+
+def run_while_the_backends_pod_is_killed(shell: Shell, kube: Kube) -> str:
+    """Run the sweep to its end, with another pod of the backend half-way; return what was said."""
     with started(shell, "up", "grid.yaml", "--on", "kubernetes", "--replicas", "2", "--wait") as up:
         assert up.stdout is not None
         said = ""
@@ -106,49 +147,16 @@ def test_a_sweep_without_any_server_survives_its_backends_pod(
         kube.delete(POD, f"{NAME}-0", grace_seconds=0)
         said += up.communicate(timeout=PATIENCE_SECONDS)[0]
         assert up.returncode == 0, said
-    assert "the embedded backend is made in namespace" in said
-    assert "4/4 configurations finished, 0 duplicates, 0 lost" in said
     second = kube.get(POD, f"{NAME}-0")
     assert first
     assert second
     assert first["metadata"]["uid"] != second["metadata"]["uid"]
+    return said
 
-    # Another machine: no record, only the labels in the cluster.
-    path = json.loads(shell.deployer("sweep", "show", "-o", "json").stdout)["sweep"]
-    other = replace(shell, environment={**shell.environment, "DEPLOYER_HOME": str(tmp_path / "b")})
-    there = ("--wandb", "embedded", "--on", "kubernetes")
-    agents = other.deployer("agents", "list", path, *there, "-o", "json")
-    assert len(json.loads(agents.stdout)) == 2
-    results = other.deployer("results", path, *there, "-o", "json")
-    assert json.loads(results.stdout)["coverage"]["finished"] == 4
-    check_key_is_nowhere_else(cluster, namespace)
-    check_both_sides(shell, path, tmp_path)
 
-    status = json.loads(shell.deployer("backend", "status", *there[2:], "-o", "json").stdout)
-    assert status["running"]
-    assert status["url"] == f"http://{NAME}.{namespace}.svc:8080"
-    shell.deployer("backend", "copy", "--on", "kubernetes")
-    copied = shell.deployer("results", path, "--wandb", "embedded", "-o", "json")
-    assert json.loads(copied.stdout)["coverage"]["finished"] == 4
-    assert list(backend_folder().rglob("*"))
-    done = shell.deployer("down", "--all", "--on", "kubernetes")
-    assert f"stays in PersistentVolumeClaim {NAME}" in done.stderr
-    kinds = (*OURS, STATEFUL_SET, SERVICE, CLAIM)
-    left = [one for kind in kinds for one in kube.list_objects(kind, build_selector())]
-    assert [f"{one['kind']}/{one['metadata']['name']}" for one in left] == [
-        f"PersistentVolumeClaim/{NAME}"
-    ]
-
-    shell.deployer("backend", "up", "--on", "kubernetes")  # with another key, and the same data
-    again = shell.deployer("results", path, *there[:2], "-o", "json")
-    assert json.loads(again.stdout)["coverage"]["finished"] == 4
-    stopped = shell.deployer("backend", "down", "--on", "kubernetes")
-    assert f"embedded backend in namespace {namespace} stopped" in stopped.stderr
-    gone = shell.try_deployer("backend", "status", "--on", "kubernetes")
-    assert f"there is no embedded backend in namespace {namespace}" in gone.stderr
-    shell.deployer("down", "--all", "--delete-data", "--on", "kubernetes")
-    assert not kube.list_objects(CLAIM, build_selector())
-    assert kube.get(STATEFUL_SET, NAME) is None
+def count_finished(shell: Shell, path: str, *flags: str) -> int:
+    shown = shell.deployer("results", path, *flags, "-o", "json").stdout
+    return int(json.loads(shown)["coverage"]["finished"])
 
 
 def check_both_sides(shell: Shell, path: str, folder: Path) -> None:
