@@ -70,6 +70,20 @@ def wandb(
     )
 
 
+def run_program(backend: ServedBackend, program: str, *arguments: str) -> str:
+    """Run Python code that uses the SDK to its end, which must be a good one; return its output."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        env=stock_environment(backend),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def wandb_sweep(backend: ServedBackend, sweep_file: Path, project: str) -> str:
     """Create a sweep by `wandb sweep` and return its path."""
     made = wandb(backend, sweep_file.parent, "sweep", "--project", project, sweep_file.name)

@@ -8,7 +8,6 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TextIO
 from urllib.parse import urlsplit
 
@@ -54,12 +53,7 @@ class FolderLock:
             time.sleep(PROBE_SECONDS / 20)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stream.close()
 
 

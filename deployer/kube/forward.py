@@ -12,7 +12,6 @@ import socket
 import ssl
 import threading
 import time
-from types import TracebackType
 from typing import Any
 
 import websocket
@@ -44,12 +43,7 @@ class Forward:
     def __enter__(self) -> Forward:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +11,8 @@ import pytest
 from tests.backend.client import Client
 from tests.conftest import ServedBackend
 from tests.stock import (
+    run_program,
     start_wandb_agent,
-    stock_environment,
     wandb,
     wandb_sweep,
     write_project,
@@ -131,16 +129,8 @@ def test_public_api_reads_a_sweep_back(backend: ServedBackend, tmp_path: Path) -
     grid = {**NESTED_GRID, "parameters": {"lr": {"values": [0.3, 0.9]}}}
     path = wandb_sweep(backend, write_project(tmp_path / "p", grid), "sdk-api")
     run_agents(backend, tmp_path / "p", path, 1)
-    done = subprocess.run(
-        [sys.executable, "-c", READ_BACK, path],
-        env=stock_environment(backend),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == {
+    printed = run_program(backend, READ_BACK, path)
+    assert json.loads(printed.splitlines()[-1]) == {
         "state": "FINISHED",
         "expected": 2,
         "runs": ["finished", "finished"],

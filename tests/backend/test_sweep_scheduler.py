@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,14 @@ import pytest
 
 from tests.backend.client import Client
 from tests.conftest import ServedBackend
-from tests.stock import BIN, start_wandb_agent, stock_environment, wandb_sweep, write_project
+from tests.stock import (
+    BIN,
+    run_program,
+    start_wandb_agent,
+    stock_environment,
+    wandb_sweep,
+    write_project,
+)
 
 METRIC = {"name": "loss", "goal": "minimize"}
 SCHEDULED: dict[str, Any] = {
@@ -124,18 +130,10 @@ print(sweep.enqueue_run({"lr": {"value": 0.7}, "layers": {"value": 1}}, display_
 @pytest.mark.slow
 def test_enqueue_run_of_the_public_api(backend: ServedBackend, tmp_path: Path) -> None:
     path = wandb_sweep(backend, write_project(tmp_path / "p", SCHEDULED), "sdk-enqueue")
-    done = subprocess.run(
-        [sys.executable, "-c", ENQUEUE_BY_API, path],
-        env=stock_environment(backend),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    printed = run_program(backend, ENQUEUE_BY_API, path)
     _, project, name = path.split("/")
     client = Client.of(backend, project)
     (edge,) = client.sweep(name)["runs"]["edges"]
-    assert edge["node"]["name"] == done.stdout.split()[-1]
+    assert edge["node"]["name"] == printed.split()[-1]
     command = client.work_once(client.create_agent(name), loss=1.0)
     assert (command or {})["args"]["lr"] == {"value": 0.7}

@@ -16,7 +16,6 @@ import time
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Literal, TypeVar
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
@@ -103,12 +102,7 @@ class FaultProxy:
         self.come_back()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.go_away()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

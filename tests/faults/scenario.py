@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 
 from deployer.backend.folder import is_served, read_address, read_key
 from tests.faults import trainers
@@ -82,12 +81,7 @@ class Scenario:
             keeper.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop_keepers()
         if self._up and self._up.poll() is None:
             self._up.kill()
