@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mimetypes
 from dataclasses import dataclass
-from pathlib import Path
 
 from deployer.backend.blobs import Blob
 from deployer.backend.refusal import Refusal, not_found
@@ -77,11 +76,6 @@ def list_files(db: Connection, run_id: int) -> list[File]:
 def set_content(db: Connection, file: File, blob: Blob, now: float) -> None:
     """Let a file have these bytes."""
     update(db, "run_files", file.id, blob_id=blob.id, uploaded_at=now)
-
-
-def content_path(folder: Path, file: File) -> Path:
-    """Return where a file's bytes are; its name never becomes part of a path."""
-    return folder / str(file.blob_id)
 
 
 def delete_file(db: Connection, file_id: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from deployer.backend.files import File, content_path
+from deployer.backend.files import File
 from deployer.backend.migrations import MIGRATIONS
 from deployer.backend.runs import Run
 from deployer.backend.store import Store, select
@@ -50,4 +50,4 @@ def test_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
         File(7, 1, "same", 7, 2.0, "m", 5),
         File(8, 1, "never", None, None, None, None),
     ]
-    assert content_path(tmp_path, files[1]) == tmp_path / "7"  # where the first version put it
+    assert files[1].blob_id == 7  # the file's name on disk, where the first version put it

@@ -16,12 +16,14 @@ from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Re
 from starlette.routing import BaseRoute, Route
 
 from deployer.backend.accounts import Caller, find_caller
+from deployer.backend.artifact_files import find_artifact_file
 from deployer.backend.context import Backend
-from deployer.backend.files import content_path, find_file
+from deployer.backend.files import find_file
+from deployer.backend.pages.artifacts import find_artifact_of
 from deployer.backend.pages.curves import CurveCache
 from deployer.backend.pages.sessions import SESSION_SECONDS, Sessions
 from deployer.backend.pages.strict_json import to_strict_json
-from deployer.backend.pages.views import VIEWS, Site, View, find_run_of
+from deployer.backend.pages.views import ARTIFACT_PATH, VIEWS, Site, View, find_run_of
 from deployer.backend.refusal import Refusal, not_found
 
 STATIC = Path(__file__).parent / "static"
@@ -62,12 +64,14 @@ def build_page_routes(backend: Backend) -> list[BaseRoute]:
     """Return the routes of all pages; they go after those of the protocol."""
     pages = Pages(backend)
     run_path = "/api/pages/{entity:page}/{project}/runs/{run}"
+    version_path = f"/api/pages{ARTIFACT_PATH}/{{version}}"
     return [
         Route("/login", pages.login_form),
         Route("/login", pages.login, methods=["POST"]),
         Route("/logout", pages.logout, methods=["POST"]),
         Route("/static/{version}/{name}", pages.asset),
         Route(run_path + "/files/{name:path}", pages.download),
+        Route(version_path + "/files/{name:path}", pages.download_artifact),
         *[Route(f"/api/pages{view.path}", partial(pages.data, view)) for view in VIEWS],
         *[Route(view.path, partial(pages.page, view)) for view in VIEWS],
     ]
@@ -110,12 +114,24 @@ class Pages:
         with self.backend.store.transaction() as db:
             _, run = find_run_of(db, caller, http.path_params)
             file = find_file(db, run.id, http.path_params["name"])
-        if file is None:
-            raise not_found(f"file {http.path_params['name']}")
+        return self._attachment(http, file.blob_id if file else None)
+
+    def download_artifact(self, http: HttpRequest) -> Response:
+        """Send a file of an artifact to be saved."""
+        caller = self._caller(http)
+        with self.backend.store.transaction() as db:
+            _, _, row = find_artifact_of(db, caller, http.path_params)
+            file = find_artifact_file(db, row, http.path_params["name"])
+        return self._attachment(http, file.blob_id if file else None)
+
+    def _attachment(self, http: HttpRequest, blob_id: int | None) -> Response:
+        name = http.path_params["name"]
+        if blob_id is None:
+            raise not_found(f"file {name}")
         return FileResponse(
-            content_path(self.backend.files_folder, file),
+            self.backend.blobs.path(blob_id),
             media_type="application/octet-stream",
-            filename=Path(file.name).name,
+            filename=Path(name).name,
             headers=HEADERS,
         )
 

@@ -1,4 +1,4 @@
-"""The four pages: which address each has, what must be there, and what it shows."""
+"""The pages: which address each has, what must be there, and what it shows."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ from deployer.backend.agents import Agent
 from deployer.backend.context import Backend
 from deployer.backend.files import list_files
 from deployer.backend.lines import last_lines, read_rows
+from deployer.backend.pages.artifacts import (
+    describe_artifact,
+    find_artifact_of,
+    list_project_artifacts,
+    list_run_artifacts,
+)
 from deployer.backend.pages.curves import CurveCache, build_all_curves
 from deployer.backend.pages.summaries import (
     choose_curves,
@@ -32,6 +38,7 @@ Place = Mapping[str, str]
 
 CONSOLE_LINES = 400
 RECENT_RUNS = 30
+RECENT_ARTIFACTS = 30
 SWEEPS_ON_HOME = 5
 
 
@@ -102,12 +109,13 @@ def show_home(site: Site, caller: Caller, _: Place) -> dict[str, Any]:
 
 
 def show_project(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
-    """Return a project's sweeps, and its newest runs."""
+    """Return a project's sweeps, and its newest runs and artifacts."""
     with site.backend.store.transaction() as db:
         project = find_place(db, caller, place)
         sweeps = [(sweep, _runs(db, sweep)) for sweep in list_sweeps(db, project)]
         tail = "project_id = ? ORDER BY id DESC LIMIT ?"
         recent = list_runs(db, tail, project.id, RECENT_RUNS)
+        artifacts = list_project_artifacts(db, project, RECENT_ARTIFACTS)
     ids = {sweep.id: sweep.name for sweep, _ in sweeps}
     return {
         "kind": "project",
@@ -115,6 +123,7 @@ def show_project(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
         "project": project.name,
         "sweeps": [_head(project, sweep, runs) for sweep, runs in sweeps],
         "runs": [_recent_run(run, ids) for run in recent],
+        "artifacts": artifacts,
     }
 
 
@@ -141,13 +150,14 @@ def show_sweep(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
 
 
 def show_run(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
-    """Return a run's configuration, summary, curves, console tail and files."""
+    """Return a run's configuration, summary, curves, console tail, files and artifacts."""
     with site.backend.store.transaction() as db:
         project, run = find_run_of(db, caller, place)
         sweep = sweep_by_id(db, run.sweep_id) if run.sweep_id else None
         rows = read_rows(db, run.id)
         console = [text for _, text in last_lines(db, run.id, "output", CONSOLE_LINES)]
         files = list_files(db, run.id)
+        artifacts = list_run_artifacts(db, run)
     curves = build_all_curves(rows)
     return {
         "kind": "run",
@@ -157,7 +167,22 @@ def show_run(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
         "curves": [{"metric": name, "points": points} for name, points in curves.items()],
         "console": console_text(console),
         "files": [{"name": file.name, "size_bytes": file.size_bytes} for file in files],
+        "artifacts": artifacts,
         "active": run.state in ACTIVE,
+    }
+
+
+def show_artifact(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
+    """Return a version of an artifact with its files, and the versions beside it."""
+    with site.backend.store.transaction() as db:
+        project, collection, row = find_artifact_of(db, caller, place)
+        described = describe_artifact(db, collection, row)
+    return {
+        "kind": "artifact",
+        "entity": project.entity,
+        "project": project.name,
+        "title": f"{described['name']}:{described['version']}",
+        **described,
     }
 
 
@@ -183,9 +208,13 @@ def _recent_run(run: Run, sweep_ids: dict[int, str]) -> dict[str, Any]:
     }
 
 
+ARTIFACT_PATH = "/{entity:page}/{project}/artifacts/{type}/{collection}"
+
 VIEWS = (
     View("/", find_home, show_home),
     View("/{entity:page}/{project}", find_place, show_project),
     View("/{entity:page}/{project}/sweeps/{sweep}", find_sweep_of, show_sweep),
     View("/{entity:page}/{project}/runs/{run}", find_run_of, show_run),
+    View(ARTIFACT_PATH, find_artifact_of, show_artifact),
+    View(ARTIFACT_PATH + "/{version}", find_artifact_of, show_artifact),
 )

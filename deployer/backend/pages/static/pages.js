@@ -1,8 +1,9 @@
 // What each page shows, and how it stays fresh: fetch the address's data, update in place.
+import { Artifact, artifactColumns, artifactRows } from "./artifact.js";
 import { Chart } from "./chart.js";
 import {
-  Table, address, commandBlock, definitions, el, link, plural, runAddress, section, showBytes, showSeconds, showTime,
-  state, sweepAddress,
+  Table, address, commandBlock, definitions, el, filesAddress, link, plural, runAddress, section, showBytes, showSeconds,
+  showTime, state, sweepAddress,
 } from "./parts.js";
 import { Sweep } from "./sweep.js";
 
@@ -81,13 +82,18 @@ class Project {
         cell: (row) => row.sweep ? link(sweepAddress(data.entity, data.project, row.sweep), row.sweep) : "–" },
       { label: "created", value: (row) => row.created_at, cell: (row) => showTime(row.created_at) },
     ], { caption: "Recent runs", even: true });
+    this.artifacts = new Table([...artifactColumns(data),
+      { label: "created", value: (row) => row.created_at, cell: (row) => showTime(row.created_at) },
+    ], { caption: "Recent artifacts", even: true, empty: "no artifacts" });
     main.replaceChildren(el("h1", {}, data.project),
-      section("Sweeps", this.sweeps.element), section("Recent runs", this.runs.element));
+      section("Sweeps", this.sweeps.element), section("Recent runs", this.runs.element),
+      section("Recent artifacts", this.artifacts.element));
   }
 
   update(data) {
     this.sweeps.update(data.sweeps);
     this.runs.update(data.runs);
+    this.artifacts.update(artifactRows(data.artifacts));
     return data.sweeps.some((sweep) => sweep.progress.running);
   }
 }
@@ -104,12 +110,17 @@ class Run {
     this.summary = el("div", { class: "card" });
     this.console = el("pre", { class: "card", tabindex: "0" });
     this.files = new Table([
-      { label: "file", value: (row) => row.name, cell: (row) => link(fileAddress(data, row.name), row.name) },
+      { label: "file", value: (row) => row.name, cell: (row) => link(filesAddress(runAddress(data, data.id), row.name), row.name) },
       { label: "size", number: true, value: (row) => row.size_bytes, cell: (row) => showBytes(row.size_bytes) },
     ], { caption: "Files", empty: "no files" });
+    this.artifacts = new Table([...artifactColumns(data),
+      { label: "aliases", value: (row) => row.aliases.join(", ") },
+      { label: "the run", value: (row) => row.role },
+    ], { caption: "Artifacts", empty: "no artifacts" });
     main.replaceChildren(el("div", { class: "title" }, el("h1", {}, data.title), this.state), this.facts,
       this.grid, el("div", { class: "halves" }, this.config, this.summary),
-      section("Console", this.console), section("Files", this.files.element));
+      section("Console", this.console), section("Files", this.files.element),
+      section("Artifacts", this.artifacts.element));
   }
 
   update(data) {
@@ -124,6 +135,7 @@ class Run {
     this.summary.replaceChildren(el("h2", {}, "Summary"), definitions(data.summary));
     this.#updateConsole(data.console);
     this.files.update(data.files.map((file) => ({ ...file, id: file.name })));
+    this.artifacts.update(artifactRows(data.artifacts));
     return data.active;
   }
 
@@ -145,12 +157,9 @@ class Run {
   }
 }
 
-const fileAddress = (data, name) =>
-  `/api/pages${runAddress(data, data.id)}/files/${name.split("/").map(encodeURIComponent).join("/")}`;
-
 // --- staying fresh -----------------------------------------------------------------------------
 
-const PAGES = { home: Home, project: Project, sweep: Sweep, run: Run };
+const PAGES = { home: Home, project: Project, sweep: Sweep, run: Run, artifact: Artifact };
 const trouble = document.getElementById("trouble");
 let page = null;
 let tag = "";

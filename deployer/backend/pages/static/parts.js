@@ -18,6 +18,9 @@ const isNumber = (value) => typeof value === "number";
 export const address = (...parts) => `/${parts.map(encodeURIComponent).join("/")}`;
 export const runAddress = (data, id) => address(data.entity, data.project, "runs", id);
 export const sweepAddress = (entity, project, id) => address(entity, project, "sweeps", id);
+export const artifactAddress = (entity, { project, type, name, version }) =>
+  address(entity, project, "artifacts", type, name, version);
+export const filesAddress = (page, name) => `/api/pages${page}/files/${name.split("/").map(encodeURIComponent).join("/")}`;
 export const link = (href, text) => el("a", { href }, text);
 export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 export const section = (title, ...children) => el("section", {}, el("h2", {}, title), ...children);
