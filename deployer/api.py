@@ -23,6 +23,7 @@ from deployer.config import Config, Flags, load_config
 from deployer.healing import Healing, get_whole_snapshot, heal_sweep
 from deployer.making import Draws, make_sweep
 from deployer.one_run import count_wanted
+from deployer.opening import open_place
 from deployer.place import Agent
 from deployer.plan import Plan
 from deployer.results import Results, build_results
@@ -79,13 +80,13 @@ def plan(
 
     With `one_run`, an agent for each run that is left, at most `replicas`.
     """
-    place, path = up.open_place(on), _path(sweep_path)
+    place, path = open_place(on), _path(sweep_path)
     return up.plan_agents(server, place, path, replicas, folder or Path.cwd(), one_run=one_run)
 
 
 def apply(server: Server, plan: Plan, *, on: str = "local") -> Sequence[Agent]:
     """Start the plan's agents that are not alive yet; safe to call again after any failure."""
-    return up.apply_plan(server, up.open_place(on), plan)
+    return up.apply_plan(server, open_place(on), plan)
 
 
 def watch(
@@ -95,7 +96,7 @@ def watch(
 
     Agents that die are replaced, as by the command.
     """
-    place, path = up.open_place(on), _path(sweep_path)
+    place, path = open_place(on), _path(sweep_path)
     wanted = count_wanted(place.list_agents(sweep_path))
     tender = Tender(server, place, path, wanted, Path.cwd(), None, lambda _: None)
     return watch_status(tender.read, time.time, time.sleep, timeout_seconds, tender.tend)

@@ -176,22 +176,6 @@ def format_value(value: object) -> str:
     return str(value)
 
 
-def format_count(count: int, noun: str) -> str:
-    """Return a number of things in words: `1 agent`, `2 agents`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def format_seconds(seconds: float | None) -> str:
-    """Return a duration as people say it: `8 s`, `4 min`, `2 h 05 min`."""
-    if seconds is None:
-        return ""
-    whole = round(seconds)
-    if whole < 90:
-        return f"{whole} s"
-    minutes = round(whole / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
-
-
 def _csv_cell(value: object) -> object:
     if isinstance(value, list | tuple | dict):
         return json.dumps(to_plain(value))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from deployer.config import Config
 from deployer.errors import BackendError
 from deployer.home import backend_folder
+from deployer.opening import open_kube_on
 from deployer.wandb_api import (
     AGENT_KEYS,
     REQUEUE,
@@ -118,9 +119,8 @@ def _connect_inside(config: Config, tell: Callable[[str], None]) -> Server:
     from deployer.cluster_backend.manifests import KEY_SECRET
     from deployer.cluster_backend.reaching import build_pages_url, open_forward
     from deployer.cluster_backend.standing import ensure_backend
-    from deployer.up import open_kube_of
 
-    kube = open_kube_of(config.backend_on)
+    kube = open_kube_on(config.backend_on)
     backend = ensure_backend(kube, config.folder, config.backend_on, tell)
     forward = open_forward(kube, backend)
     client = Client(forward.url, backend.key, f"Secret {KEY_SECRET} in {backend.namespace}")

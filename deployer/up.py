@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from deployer.deadline import build_environment, find_deadline
 from deployer.errors import AgentError
@@ -22,46 +20,11 @@ from deployer.server import Server
 from deployer.sweep import Sweep
 from deployer.wandb_api import RunInfo, SweepPath, create_agent_keys, get_snapshot
 
-if TYPE_CHECKING:
-    from deployer.kube import Kube
-
 # W&B's servers were seen to allow 50 to 200 requests a minute. An agent's start and its first run
 # take about 20 of them, and each agent that is there sends 12 heartbeats a minute.
 RAMP_SECONDS = 6.0
 RAMP_JITTER = 0.25
 MANY_AGENTS = 20
-
-
-def open_place(on: str) -> Place:
-    """Return the place that `--on` names; a cluster as `deployer.yaml` in this folder has it.
-
-    Raises ConfigError, CloudError.
-    """
-    if on == "kubernetes":
-        from deployer.cluster import open_cluster
-        from deployer.cluster_config import load_cluster
-
-        folder = Path.cwd()
-        return open_cluster(load_cluster(folder), folder)
-    if on == "gke":
-        from deployer.config import FILE_NAME, load_file
-        from deployer.gke_place import open_gke_place
-
-        folder = Path.cwd()
-        return open_gke_place(load_file(folder / FILE_NAME).get("gke"), folder, os.environ)
-    from deployer.local import LocalPlace
-
-    assert on == "local"  # config.py has checked the word
-    return LocalPlace()
-
-
-def open_kube_of(on: str) -> Kube:
-    """Return the door to the cluster that `--on` names. Raises ConfigError, CloudError."""
-    from deployer.cluster import KubernetesPlace
-
-    place = open_place(on)
-    assert isinstance(place, KubernetesPlace)
-    return place.kube
 
 
 def plan_agents(

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from deployer.place import Agent
 from deployer.render import (
-    format_count,
-    format_seconds,
     format_value,
     say,
     show,
@@ -20,6 +18,7 @@ from deployer.render import (
 from deployer.results import Coverage, Results, Row, build_results
 from deployer.wandb_api import Snapshot, SweepInfo
 from deployer.watch import AgentStatus, Status
+from deployer.wording import format_count, format_seconds
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -26,9 +26,10 @@ from deployer.cli.starting import say_what_begins_later, start_agents
 from deployer.cli.waiting import tell_who_lasts
 from deployer.config import Config, Flags
 from deployer.errors import WandbError
+from deployer.opening import open_place
 from deployer.render import say
 from deployer.selection import open_sweep
-from deployer.up import check_names, end_agents, open_place, scale_down, warn_about_code
+from deployer.up import check_names, end_agents, scale_down, warn_about_code
 from deployer.views import show_agents, show_ended
 from deployer.wandb_api import RunInfo, SweepPath, get_sweep, list_runs
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from deployer.cli.options import read_config
 from deployer.config import Config, Flags
 from deployer.errors import ConfigError
+from deployer.opening import open_kube_on
 from deployer.records import delete_record, load_records
 from deployer.render import say, show, show_json
-from deployer.up import open_kube_of
 
 if TYPE_CHECKING:
     from deployer.cluster_backend.standing import ClusterBackend
@@ -35,7 +35,7 @@ def up(config: Config, output: str) -> None:
     """Make the backend, or bring it in line with `deployer.yaml`, and wait until it is ready."""
     from deployer.cluster_backend.standing import ensure_backend
 
-    kube = open_kube_of(config.on)
+    kube = open_kube_on(config.on)
     _show(kube, ensure_backend(kube, config.folder, config.on, say, anew=True), config.on, output)
 
 
@@ -43,13 +43,13 @@ def status(config: Config, output: str) -> None:
     """Say whether the backend is ready, and where."""
     from deployer.cluster_backend.standing import require_backend
 
-    kube = open_kube_of(config.on)
+    kube = open_kube_on(config.on)
     _show(kube, require_backend(kube, config.on), config.on, output)
 
 
 def down(config: Config, output: str) -> None:
     """End the backend; its data stays."""
-    stopped = end_backend(open_kube_of(config.on), config.on, delete_data=False)
+    stopped = end_backend(open_kube_on(config.on), config.on, delete_data=False)
     if output == "json":
         show_json({"stopped": stopped})
 
@@ -83,7 +83,7 @@ def list_variables(config: Config) -> dict[str, str]:
     server = connect(config.for_server("embedded", "deployer backend env"), say)
     say(f"good as long as this runs: deployer backend open --on {config.on}")
     return {
-        "WANDB_BASE_URL": build_pages_url(open_kube_of(config.on)),
+        "WANDB_BASE_URL": build_pages_url(open_kube_on(config.on)),
         "WANDB_API_KEY": server.client.key,
         "WANDB_ENTITY": server.viewer.entity,
     }
@@ -94,7 +94,7 @@ def hold_open(config: Config) -> None:
     from deployer.cluster_backend.reaching import build_pages_url, open_forward
     from deployer.cluster_backend.standing import require_backend
 
-    kube = open_kube_of(config.on)
+    kube = open_kube_on(config.on)
     with open_forward(kube, require_backend(kube, config.on)) as forward:
         if forward.url != build_pages_url(kube):
             say(f"warning: {build_pages_url(kube)}, its usual address, is in use")
@@ -109,7 +109,7 @@ def copy(config: Config, data: Path) -> None:
     from deployer.cluster_backend.copying import copy_backend
     from deployer.cluster_backend.standing import ensure_backend
 
-    kube = open_kube_of(config.on)
+    kube = open_kube_on(config.on)
     backend = ensure_backend(kube, config.folder, config.on, say)
     copy_backend(kube, backend, data)
     say(f"copied the embedded backend of namespace {kube.namespace} to {data}")

@@ -16,9 +16,10 @@ from deployer.cli.options import read_duration
 from deployer.cli.waiting import tell_who_lasts
 from deployer.config import Config
 from deployer.errors import CloudError, ConfigError, KubeError, SweepFailed
+from deployer.opening import open_place
 from deployer.place import Place
 from deployer.render import say
-from deployer.up import end_agents, open_place
+from deployer.up import end_agents
 from deployer.wandb_api import SweepPath
 
 if TYPE_CHECKING:

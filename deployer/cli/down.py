@@ -23,9 +23,10 @@ from deployer.cli.waiting import tell_who_lasts
 from deployer.config import EMBEDDED, Config, Flags
 from deployer.errors import CloudError, ConfigError
 from deployer.home import backend_folder
+from deployer.opening import open_kube_on, open_place
 from deployer.records import delete_record, load_records
 from deployer.render import say
-from deployer.up import end_agents, open_kube_of, open_place
+from deployer.up import end_agents
 from deployer.views import show_ended
 from deployer.wandb_api import SweepPath
 
@@ -105,7 +106,7 @@ def _end_everywhere(config: Config, output: str, *, gone: Set[str], delete_data:
         with tell_who_lasts(place, None):
             ended += end_agents(place, None)
         if on != "local":
-            end_backend(open_kube_of(on), on, delete_data=delete_data)
+            end_backend(open_kube_on(on), on, delete_data=delete_data)
     show_ended("every sweep", ended, output)
 
 

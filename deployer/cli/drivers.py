@@ -11,6 +11,7 @@ from deployer.cli.options import OutputOption, check_output, read_config
 from deployer.config import Config, Flags
 from deployer.errors import ConfigError, KubeError
 from deployer.render import say, show_json, show_table
+from deployer.wording import format_count
 
 if TYPE_CHECKING:
     from deployer.cluster_config import ClusterConfig
@@ -153,7 +154,7 @@ def _smoke(
     )
     resource = gpu.resource if gpu else "nvidia.com/gpu"
     nodes = survey.nodes if survey.complete else (any_node(resource),)
-    say(f"nvidia-smi runs in a pod on {len(nodes)} node{'s' if len(nodes) != 1 else ''}")
+    say(f"nvidia-smi runs in a pod on {format_count(len(nodes), 'node')}")
     return run_smoke(kube, nodes, pod, wait_seconds=wait_seconds)
 
 

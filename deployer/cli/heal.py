@@ -19,10 +19,11 @@ from deployer.cli.options import (
 from deployer.cli.starting import start_agents
 from deployer.config import Flags
 from deployer.healing import Healing, heal_sweep
-from deployer.render import format_count, say, show_json
+from deployer.opening import open_place
+from deployer.render import say, show_json
 from deployer.selection import open_sweep
-from deployer.up import open_place
 from deployer.wandb_api import SweepPath, get_sweep
+from deployer.wording import format_count
 
 app = typer.Typer(rich_markup_mode=None)
 

@@ -20,11 +20,12 @@ from deployer.cli.options import (
 )
 from deployer.config import Config, Flags
 from deployer.errors import ConfigError
+from deployer.opening import open_place
 from deployer.place import Place
 from deployer.render import say, show, show_json_line
 from deployer.run_output import follow_run, read_lost_output
 from deployer.selection import open_sweep
-from deployer.up import check_names, open_place
+from deployer.up import check_names
 from deployer.wandb_api import SweepPath
 
 

@@ -12,8 +12,8 @@ import typer
 
 from deployer.config import Config, Flags, load_config
 from deployer.errors import ConfigError
+from deployer.opening import open_place
 from deployer.selection import Choice, choose_sweep, open_sweep, settle_place
-from deployer.up import open_place
 from deployer.wandb_api import SweepPath
 
 SweepArgument = Annotated[

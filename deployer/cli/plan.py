@@ -28,11 +28,12 @@ from deployer.config import Config, Flags
 from deployer.deadline import build_environment, count_job_seconds, find_end
 from deployer.errors import ImageError
 from deployer.one_run import ENVIRONMENT, count_agents
+from deployer.opening import open_place
 from deployer.plan import build_plan
 from deployer.render import say, show_json, show_yaml
 from deployer.selection import open_sweep
 from deployer.sweep import load_sweep
-from deployer.up import open_place, plan_agents, warn_about_code
+from deployer.up import plan_agents, warn_about_code
 from deployer.wandb_api import get_sweep
 
 if TYPE_CHECKING:

@@ -19,11 +19,11 @@ from deployer.cli.options import (
 from deployer.config import Flags
 from deployer.errors import SweepFailed
 from deployer.healing import get_whole_snapshot
+from deployer.opening import open_place
 from deployer.render import say, show, show_json
 from deployer.results import build_results
 from deployer.selection import open_sweep
 from deployer.server import Server
-from deployer.up import open_place
 from deployer.verifying import verify_sweep
 from deployer.views import coverage_to_plain, show_results
 from deployer.wandb_api import Snapshot, SweepPath

@@ -12,11 +12,12 @@ from deployer.errors import ConfigError
 from deployer.one_run import takes_one_run
 from deployer.place import Agent, Place
 from deployer.records import remember_place
-from deployer.render import format_count, say
+from deployer.render import say
 from deployer.server import NOT_GUARANTEED, Inside, Server
 from deployer.up import apply_plan, get_left, plan_agents, warn_about_deadline, warn_about_many
 from deployer.wandb_api import SweepInfo, SweepPath
 from deployer.wandb_api.client import is_loopback
+from deployer.wording import format_count
 
 
 def check_reach(on: str, base_url: str, inside: Inside | None = None) -> None:

@@ -30,11 +30,11 @@ from deployer.config import Config, Flags
 from deployer.errors import AgentError, WandbError
 from deployer.healing import get_whole_snapshot
 from deployer.making import Draws, make_sweep
+from deployer.opening import open_place
 from deployer.records import delete_record, load_records
-from deployer.render import format_count, say, show, show_json, show_table
+from deployer.render import say, show, show_json, show_table
 from deployer.selection import open_sweep
 from deployer.server import Server, connect
-from deployer.up import open_place
 from deployer.views import show_sweep, sweep_to_plain
 from deployer.wandb_api import (
     SweepPath,
@@ -44,6 +44,7 @@ from deployer.wandb_api import (
     list_sweeps,
     set_sweep_state,
 )
+from deployer.wording import format_count
 
 app = typer.Typer(rich_markup_mode=None, help="Create, list and steer sweeps.")
 

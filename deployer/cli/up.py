@@ -34,13 +34,15 @@ from deployer.config import Config, Flags
 from deployer.errors import ConfigError
 from deployer.making import Draws, make_sweep
 from deployer.one_run import takes_one_run
+from deployer.opening import open_place
 from deployer.place import Agent, Place
-from deployer.render import format_count, say, show_json
+from deployer.render import say, show_json
 from deployer.selection import settle_place
 from deployer.server import NOT_GUARANTEED, Server, connect
 from deployer.sweep import Sweep, load_sweep
-from deployer.up import open_place, plan_draft, warn_about_code, warn_about_program
+from deployer.up import plan_draft, warn_about_code, warn_about_program
 from deployer.wandb_api import SweepPath, get_sweep
+from deployer.wording import format_count
 
 app = typer.Typer(rich_markup_mode=None)
 

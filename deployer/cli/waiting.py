@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 from deployer.errors import DeployerError
 from deployer.place import Agent, Place
-from deployer.render import format_seconds, say
+from deployer.render import say
+from deployer.wording import format_seconds
 
 SILENT_SECONDS = 3.0  # most agents end sooner
 

@@ -18,8 +18,8 @@ from deployer.cli.options import (
     read_config_of,
 )
 from deployer.config import Flags
+from deployer.opening import open_place
 from deployer.selection import open_sweep
-from deployer.up import open_place
 
 app = typer.Typer(rich_markup_mode=None)
 

@@ -27,7 +27,6 @@ PCI_LABELS = tuple(
     for device in ("10de", "0300_10de", "0302_10de")
 )
 
-RESOURCE_PREFIX = "nvidia.com/"
 GPU = "nvidia.com/gpu"
 SHARED_GPU = "nvidia.com/gpu.shared"
 MIG_PREFIX = "nvidia.com/mig-"

@@ -9,7 +9,7 @@ from deployer.errors import DeployerError
 from deployer.gke.operations import Waiter
 from deployer.kube import JOB, Kind, Kube, Manifest
 from deployer.names import build_selector
-from deployer.render import format_seconds
+from deployer.wording import format_seconds
 
 SERVICE = Kind("v1", "Service", "services")
 CLAIM = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")

@@ -28,8 +28,8 @@ from deployer.gke.spec_parts import region_of
 __all__ = ["CALLS", "CATCHABLE", "CONDITIONS", "Attempt", "build_failure", "translate_error"]
 
 # No answer came, or none that tells what happened: what was asked may have been done.
-UNCERTAIN = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL", "UNKNOWN", "CANCELLED"})
-PASSING = UNCERTAIN | {"RESOURCE_EXHAUSTED", "ABORTED"}
+UNCERTAIN = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL", "UNKNOWN", "CANCELLED")
+PASSING = frozenset((*UNCERTAIN, "RESOURCE_EXHAUSTED", "ABORTED"))
 
 _SECRETS = re.compile(
     r"ya29\.[\w.-]+|eyJ[\w-]+\.[\w.-]+|(?<=Bearer )\S+|-----BEGIN[^-]+-----[\s\S]*?(-----END|$)"
@@ -92,11 +92,6 @@ def build_failure(
         fallback = RIGHTS if usual == "PERMISSION_DENIED" else UP
     reason, hint = _refine(said, "", usual, fallback)
     return CloudError(f"{attempt.words}: {said}", attempt.hint(hint, said), reason)
-
-
-def is_uncertain(error: CloudError) -> bool:
-    """Tell whether what was asked may have been done all the same."""
-    return error.reason in UNCERTAIN
 
 
 def is_passing(error: CloudError) -> bool:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 
 from deployer.gke.spec_parts import ACCELERATOR, GpuChoice
+from deployer.wording import format_count
 
 Complaint = tuple[str, str, str]  # key, message, hint
 
@@ -113,7 +114,7 @@ def _check_built_in(choice: GpuChoice, built_in: str) -> Iterator[Complaint]:
         said = f"{machine_type} comes with {built_in}, not with {choice.accelerator}"
         yield "accelerator", said, f"write {built_in}, or another machine_type"
     elif count is not None and choice.count != count:
-        said = f"{machine_type} comes with {count} GPU{'s' if count > 1 else ''}"
+        said = f"{machine_type} comes with {format_count(count, 'GPU')}"
         yield "count", f"{said}, not with {choice.count}", f"write count: {count}"
 
 

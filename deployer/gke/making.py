@@ -19,7 +19,7 @@ from deployer.gke.operations import Waiter, explain_operation, settle, wait_for_
 from deployer.gke.pools import add_next_pool, ensure_pool, list_differences
 from deployer.gke.removal import begin_removal, remove_whole
 from deployer.gke.spec import ClusterSpec
-from deployer.render import format_seconds
+from deployer.wording import format_seconds
 
 __all__ = ["add_next_pool", "ensure_cluster", "find_cluster", "list_own"]
 

@@ -55,7 +55,6 @@ class CloudCluster:
     pools: tuple[CloudPool, ...]
     conditions: tuple[tuple[str, str], ...]
     created_at: str
-    cluster_id: str
     version: str
 
     @property
@@ -116,7 +115,6 @@ def read_cluster(message: container_v1.Cluster) -> CloudCluster:
         pools=tuple(read_pool(pool) for pool in message.node_pools),
         conditions=_read_conditions(message.conditions),
         created_at=message.create_time,
-        cluster_id=message.id,
         version=message.current_master_version,
     )
 

@@ -10,7 +10,7 @@ from deployer.errors import CloudError
 from deployer.gke.door import Gke
 from deployer.gke.failures import Attempt, build_failure, is_passing
 from deployer.gke.model import CloudOperation
-from deployer.render import format_seconds
+from deployer.wording import format_seconds
 
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0

@@ -13,6 +13,7 @@ from deployer.gke.gpu_rules import count_slots, find_built_in
 from deployer.gke.price_rows import ADDRESS, ANYWHERE, FEE, PriceRow, parse_rows
 from deployer.gke.spec import ClusterSpec
 from deployer.gke.spec_parts import find_disk_type, is_zone, region_of
+from deployer.wording import format_count
 
 OWN_FILE = "gke-prices.yaml"
 # GKE puts the nodes of a regional cluster into three zones unless told otherwise, so that many
@@ -118,7 +119,7 @@ def estimate_sweep(estimate: Estimate, hours: float) -> float | None:
 
 def describe_estimate(estimate: Estimate, hours: float | None = None) -> list[str]:
     """Return what is said before anything is made: an hour, the sweep, and what goes on."""
-    nodes = f"{estimate.nodes} GPU node{'s' if estimate.nodes != 1 else ''}"
+    nodes = format_count(estimate.nodes, "GPU node")
     told = []
     if estimate.usd_per_hour is not None:
         said = f"{format_usd(estimate.usd_per_hour)} an hour with {nodes} in {estimate.region}"

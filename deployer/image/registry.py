@@ -95,12 +95,7 @@ class Registry:
         """Tell whether the repository has a layer already."""
         return self._send("HEAD", f"blobs/{digest}").status_code == 200
 
-    def put_blob(
-        self,
-        digest: str,
-        size_bytes: int,
-        open_blob: Callable[[], AbstractContextManager[IO[bytes]]],
-    ) -> None:
+    def put_blob(self, digest: str, size_bytes: int, open_blob: OpenBlob) -> None:
         """Upload one layer or configuration in one piece."""
         upload = self._begin_upload()
         with open_blob() as content:

@@ -40,7 +40,6 @@ def build_cluster(endpoint: str = "34.1.2.3", status: str = "RUNNING") -> CloudC
         pools=(),
         conditions=(),
         created_at="",
-        cluster_id="",
         version="",
     )
 

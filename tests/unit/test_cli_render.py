@@ -16,7 +16,6 @@ from deployer.cli.lazy import COMMANDS
 from deployer.errors import ConfigError, ConfigErrors, WandbError
 from deployer.render import (
     build_table,
-    format_seconds,
     format_value,
     show_csv,
     show_error,
@@ -24,6 +23,7 @@ from deployer.render import (
     show_table,
     to_plain,
 )
+from deployer.wording import format_seconds
 
 
 def test_json_is_strict_whatever_a_metric_is(capsys: pytest.CaptureFixture[str]) -> None:
