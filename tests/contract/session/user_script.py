@@ -1,6 +1,6 @@
-"""A user's own script: writes with `wandb`, reads back with `wandb.Api()`, prints what differs.
+"""A user's own script: writes with `wandb`, reads back with `wandb.Api()`, notes what differs.
 
-It knows W&B's documentation and nothing of the server; the tests run it with the plain SDK.
+It knows W&B's documentation and nothing of the server; the session runs it with the plain SDK.
 """
 
 from __future__ import annotations
@@ -251,12 +251,12 @@ def synced_later() -> None:
         same("synced run", (back.config, back.state), ({"a": {"b": 1}}, "finished"))
 
 
-if __name__ == "__main__":
-    one_run_in_full()
-    defined_metrics()
-    resuming()
-    resumed_by_itself()
-    filters_and_orders()
-    changes()
-    synced_later()
-    sys.stdout.write(json.dumps({"differs": differs}) + "\n")
+STEPS = (
+    one_run_in_full,
+    defined_metrics,
+    resuming,
+    resumed_by_itself,
+    filters_and_orders,
+    changes,
+    synced_later,
+)
