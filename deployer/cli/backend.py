@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from deployer.backend.daemon import (
     Backend,
-    add_user,
-    add_user_key,
     backend_status,
     read_key,
     start_backend,
@@ -20,30 +16,15 @@ from deployer.backend.daemon import (
 )
 from deployer.backend.folder import KEY_FILE
 from deployer.cli import backend_inside as inside
+from deployer.cli import backend_users
+from deployer.cli.backend_options import DataOption, PlaceOption, choose_folder
 from deployer.cli.options import OutputOption, check_output
 from deployer.config import Config
 from deployer.errors import BackendError, ConfigError
-from deployer.home import backend_folder
 from deployer.render import say, show, show_json
 
 app = typer.Typer(rich_markup_mode=None, help="Run the embedded W&B-compatible backend.")
-user_app = typer.Typer(rich_markup_mode=None, help="Manage the backend's users.")
-app.add_typer(user_app, name="user")
-
-DataOption = Annotated[
-    Path | None, typer.Option("--data", help="The data folder; left out: this user's.")
-]
-PlaceOption = Annotated[
-    str | None,
-    typer.Option(
-        "--on",
-        envvar="DEPLOYER_ON",
-        help="local, kubernetes or gke; left out: as deployer.yaml has it, else local.",
-    ),
-]
-KeyStdinOption = Annotated[
-    bool, typer.Option("--key-stdin", help="Read the key from stdin: 40 characters or more.")
-]
+app.add_typer(backend_users.app, name="user")
 
 
 @app.command()
@@ -62,7 +43,7 @@ def serve(
 
     more = f" --data {shlex.quote(str(data))}" if data else ""
     say(f'use it: eval "$(deployer backend env{more})"')
-    serve_folder(host, port, _folder(data), plain)
+    serve_folder(host, port, choose_folder(data), plain)
 
 
 @app.command()
@@ -75,7 +56,7 @@ def up(data: DataOption = None, on: PlaceOption = None, output: OutputOption = "
     if config := inside.choose_config(on, data):
         inside.up(config, output)
         return
-    _show(start_backend(_folder(data)), output)
+    _show(start_backend(choose_folder(data)), output)
 
 
 @app.command()
@@ -85,10 +66,10 @@ def status(data: DataOption = None, on: PlaceOption = None, output: OutputOption
     if config := inside.choose_config(on, data):
         inside.status(config, output)
         return
-    backend = backend_status(_folder(data))
+    backend = backend_status(choose_folder(data))
     if backend is None:
         raise BackendError(
-            f"no backend was ever served from {_folder(data)}", "deployer backend up"
+            f"no backend was ever served from {choose_folder(data)}", "deployer backend up"
         )
     _show(backend, output)
 
@@ -100,7 +81,7 @@ def down(data: DataOption = None, on: PlaceOption = None, output: OutputOption =
     if config := inside.choose_config(on, data):
         inside.down(config, output)
         return
-    stopped = stop_backend(_folder(data))
+    stopped = stop_backend(choose_folder(data))
     say("backend stopped; its data stays" if stopped else "no backend runs")
     if output == "json":
         show_json({"stopped": stopped})
@@ -112,7 +93,7 @@ def env(data: DataOption = None, on: PlaceOption = None) -> None:
     if config := inside.choose_config(on, data):
         variables = inside.list_variables(config)
     else:
-        backend = start_backend(_folder(data))
+        backend = start_backend(choose_folder(data))
         variables = {
             "WANDB_BASE_URL": backend.url,
             "WANDB_API_KEY": read_key(backend.data),
@@ -134,7 +115,7 @@ def copy(data: DataOption = None, on: PlaceOption = None) -> None:
 
     What the folder holds is replaced, unless it has sweeps or runs that the cluster has not.
     """
-    inside.copy(_choose_cluster(on), _folder(data))
+    inside.copy(_choose_cluster(on), choose_folder(data))
 
 
 def _choose_cluster(on: str | None) -> Config:
@@ -142,45 +123,6 @@ def _choose_cluster(on: str | None) -> Config:
     if config is None:
         raise ConfigError("--on", "names no cluster", "--on kubernetes or --on gke")
     return config
-
-
-@user_app.command("add")
-def user_add(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="User, and entity of that name.")],
-    key_stdin: KeyStdinOption = False,
-    data: DataOption = None,
-) -> None:
-    """Add a user with an entity of their own, also while the backend runs."""
-    add_user(_folder(data), name, _read_key("add", name, key_stdin))
-    say(f"added user {name}")
-
-
-@user_app.command("key")
-def user_key(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A user who is there.")],
-    key_stdin: KeyStdinOption = False,
-    only: Annotated[
-        bool, typer.Option("--only", help="Refuse the user's other keys from now on.")
-    ] = False,
-    data: DataOption = None,
-) -> None:
-    """Give a user another key; the others stay good unless it shall be the only one."""
-    add_user_key(_folder(data), name, _read_key("key", name, key_stdin), only)
-    say(f"added a key of {name}; the others are refused" if only else f"added a key of {name}")
-
-
-def _read_key(command: str, name: str, key_stdin: bool) -> str:
-    if not key_stdin:
-        raise ConfigError(
-            "--key-stdin",
-            "a key is read from stdin alone",
-            f"deployer backend user {command} {name} --key-stdin < KEYFILE",
-        )
-    return sys.stdin.readline().strip()
-
-
-def _folder(data: Path | None) -> Path:
-    return data.expanduser().resolve() if data else backend_folder()
 
 
 def _show(backend: Backend, output: str) -> None:

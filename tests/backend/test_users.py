@@ -9,7 +9,7 @@ import pytest
 from deployer.backend.daemon import add_user, add_user_key
 from deployer.backend.folder import read_key
 from deployer.errors import BackendError, WandbError
-from deployer.wandb_api import Client, get_viewer
+from deployer.wandb_api import Client, accounts, create_agent_keys, create_sweep, get_viewer
 from tests.conftest import ServedBackend, serve_backend
 
 
@@ -55,3 +55,30 @@ def test_keys_that_cannot_be(backend: ServedBackend) -> None:
     add_user(backend.data, name, key)
     with pytest.raises(BackendError, match="this key is in use already"):
         add_user_key(backend.data, backend.entity, key, only=False)
+
+
+def test_the_backend_s_own_user_adds_others_from_afar(backend: ServedBackend) -> None:
+    owner, name = Client(backend.url, backend.key), f"eve-{secrets.token_hex(4)}"
+    old, new = secrets.token_hex(20), secrets.token_hex(20)
+    for _ in range(2):  # the answer may have been lost
+        accounts.add_user(owner, name, old)
+    for _ in range(2):
+        accounts.add_user_key(owner, name, new, only=True)
+    assert owner_of(backend, new) == name
+    with pytest.raises(WandbError, match="not valid"):
+        owner_of(backend, old)
+    with pytest.raises(WandbError, match="exists already"):
+        accounts.add_user(owner, name, old)
+    with pytest.raises(WandbError, match="whose key is where it is served"):
+        accounts.add_user_key(owner, backend.entity, old, only=False)
+
+
+def test_nobody_else_adds_users(backend: ServedBackend) -> None:
+    name, key = f"mal-{secrets.token_hex(4)}", secrets.token_hex(20)
+    add_user(backend.data, name, key)
+    config = "method: grid\nparameters: {x: {values: [1]}}\n"
+    path, _ = create_sweep(Client(backend.url, backend.key), config, backend.entity, "p", name)
+    agent_key = create_agent_keys(Client(backend.url, backend.key), path, ("a",), name)["a"]
+    for other in (key, agent_key):
+        with pytest.raises(WandbError, match="only the backend's own user"):
+            accounts.add_user(Client(backend.url, other), "more", secrets.token_hex(20))

@@ -107,6 +107,7 @@ def test_a_sweep_without_any_server_survives_its_backends_pod(
     assert len(json.loads(agents.stdout)) == 2
     assert count_finished(other, path, *there) == 4
     check_key_is_nowhere_else(cluster, namespace)
+    check_another_user(shell)
     check_both_sides(shell, path, tmp_path)
 
     status = json.loads(shell.deployer("backend", "status", *there[2:], "-o", "json").stdout)
@@ -172,6 +173,15 @@ def check_both_sides(shell: Shell, path: str, folder: Path) -> None:
         project = path.rpartition("/")[0]
         done = here.run(sys.executable, "-c", REACH, project, str(folder))
         assert done.stdout.strip().endswith("kept 4 ['more.txt']"), done.stdout + done.stderr
+
+
+def check_another_user(shell: Shell) -> None:
+    """The key of somebody else is good there; and may be replaced."""
+    user = f"{sys.executable} -m deployer backend user"
+    end = "--key-stdin --on kubernetes"
+    assert "added user ann" in shell.type(f"echo {'a' * 40} | {user} add ann {end}").stderr
+    said = shell.type(f"echo {'b' * 40} | {user} key ann --only {end}").stderr
+    assert "added a key of ann; the others are refused" in said
 
 
 def check_key_is_nowhere_else(cluster: Cluster, namespace: str) -> None:

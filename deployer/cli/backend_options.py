@@ -1,0 +1,27 @@
+"""Options that all commands of `deployer backend` share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deployer.home import backend_folder
+
+DataOption = Annotated[
+    Path | None, typer.Option("--data", help="The data folder; left out: this user's.")
+]
+PlaceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        envvar="DEPLOYER_ON",
+        help="local, kubernetes or gke; left out: as deployer.yaml has it, else local.",
+    ),
+]
+
+
+def choose_folder(data: Path | None) -> Path:
+    """Return the data folder of a backend on this machine."""
+    return data.expanduser().resolve() if data else backend_folder()

@@ -1,0 +1,85 @@
+"""`deployer backend user`: who may use the embedded backend, here or in a cluster."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from deployer.backend import daemon
+from deployer.cli.backend_inside import choose_config
+from deployer.cli.backend_options import DataOption, PlaceOption, choose_folder
+from deployer.config import Config
+from deployer.errors import ConfigError
+from deployer.opening import open_kube_on
+from deployer.render import say
+from deployer.wandb_api import Client, accounts
+
+app = typer.Typer(rich_markup_mode=None, help="Manage the backend's users.")
+
+KeyStdinOption = Annotated[
+    bool, typer.Option("--key-stdin", help="Read the key from stdin: 40 characters or more.")
+]
+
+
+@app.command("add")
+def add(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="User, and entity of that name.")],
+    key_stdin: KeyStdinOption = False,
+    data: DataOption = None,
+    on: PlaceOption = None,
+) -> None:
+    """Add a user with an entity of their own, also while the backend runs."""
+    key = _read_key("add", name, key_stdin)
+    if config := choose_config(on, data):
+        with _reach(config) as client:
+            accounts.add_user(client, name, key)
+    else:
+        daemon.add_user(choose_folder(data), name, key)
+    say(f"added user {name}")
+
+
+@app.command("key")
+def add_key(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A user who is there.")],
+    key_stdin: KeyStdinOption = False,
+    only: Annotated[
+        bool, typer.Option("--only", help="Refuse the user's other keys from now on.")
+    ] = False,
+    data: DataOption = None,
+    on: PlaceOption = None,
+) -> None:
+    """Give a user another key; the others stay good unless it shall be the only one."""
+    key = _read_key("key", name, key_stdin)
+    if config := choose_config(on, data):
+        with _reach(config) as client:
+            accounts.add_user_key(client, name, key, only)
+    else:
+        daemon.add_user_key(choose_folder(data), name, key, only)
+    say(f"added a key of {name}; the others are refused" if only else f"added a key of {name}")
+
+
+@contextmanager
+def _reach(config: Config) -> Iterator[Client]:
+    """Yield a client of a cluster's backend that asks as its own user."""
+    from deployer.cluster_backend.manifests import KEY_SECRET
+    from deployer.cluster_backend.reaching import open_forward
+    from deployer.cluster_backend.standing import require_backend
+
+    kube = open_kube_on(config.on)
+    backend = require_backend(kube, config.on)
+    with open_forward(kube, backend) as forward:
+        yield Client(forward.url, backend.key, f"Secret {KEY_SECRET} in {backend.namespace}")
+
+
+def _read_key(command: str, name: str, key_stdin: bool) -> str:
+    if not key_stdin:
+        raise ConfigError(
+            "--key-stdin",
+            "a key is read from stdin alone",
+            f"deployer backend user {command} {name} --key-stdin < KEYFILE",
+        )
+    return sys.stdin.readline().strip()
