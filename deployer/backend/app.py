@@ -31,6 +31,9 @@ from deployer.backend.transfers import build_transfer_routes
 
 logger = logging.getLogger(__name__)
 
+# What the SDK adds under mode="shared", where several processes write one run.
+SHARED_HEADER = "x-wandb-use-async-filestream"
+
 
 def build_app(backend: Backend) -> Starlette:
     """Return the ASGI application of one backend."""
@@ -85,7 +88,8 @@ class Surface:
         return await run_in_threadpool(self._graphql, http, body)
 
     def _graphql(self, http: HttpRequest, body: dict[str, Any]) -> Response:
-        request = Request(self.backend, self.caller(http), _base_url(http))
+        shared = SHARED_HEADER in http.headers
+        request = Request(self.backend, self.caller(http), _base_url(http), shared)
         status, reply = self.schema.answer(request, body)
         return JSONResponse(reply, status_code=status)
 

@@ -69,8 +69,12 @@ class Backend:
 
 @dataclass(frozen=True)
 class Request:
-    """One authenticated request: the backend, who asks, and the address they reached us at."""
+    """One authenticated request: the backend, who asks, and the address they reached us at.
+
+    `shared` tells that a process says of itself that others write to its run, too.
+    """
 
     backend: Backend
     caller: Caller
     base_url: str
+    shared: bool = False

@@ -10,6 +10,11 @@ from deployer.backend.search.suggest import refusals
 from deployer.backend.sweeps import has_local_scheduler, parse_config
 from deployer.parameters import parse_parameters
 
+LOCAL_CONTROLLER = (
+    "this server chooses the configurations itself and serves no local controller: leave out"
+    " `controller`, or let `wandb sweep-scheduler` choose them"
+)
+
 
 def check_supported(config: str) -> None:
     """Refuse with 400 a configuration that no run could ever come from."""
@@ -17,6 +22,9 @@ def check_supported(config: str) -> None:
     if has_local_scheduler(settings):
         return  # whoever runs it chooses the configurations
     problems = refusals(settings)
+    controller = settings.get("controller")
+    if isinstance(controller, dict) and controller.get("type") == "local":
+        problems.append(LOCAL_CONTROLLER)
     missing = bayes_available() if settings.get("method") == "bayes" else None
     if missing:
         problems.append(missing)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import requests  # noqa: TID251 - a test is a client of its own
 
 from tests.backend.client import UPSERT_BUCKET, Client
 from tests.conftest import ServedBackend
@@ -85,6 +86,24 @@ def test_forks_and_rewinds_are_refused(client: Client) -> None:
         "this server cannot rewind runs (start a new run, without resume_from)",
     ]
     assert client.run("forked") is None
+
+
+def test_several_processes_of_one_run_are_refused(client: Client) -> None:
+    """What W&B calls mode="shared": each would write over the others' lines."""
+    first = {"name": "many", "project": client.project, "host": "h", "config": "{}"}
+    later = {key: first[key] for key in ("name", "project", "config")}
+    replies = [
+        requests.post(
+            f"{client.url}/graphql",
+            json={"query": UPSERT_BUCKET, "variables": variables},
+            auth=("api", client.key),
+            headers={"X-WANDB-USE-ASYNC-FILESTREAM": "true"},
+            timeout=30,
+        )
+        for variables in (first, later, first)
+    ]
+    assert [reply.status_code for reply in replies] == [200, 200, 400]
+    assert "lets one process write a run, not several" in replies[2].text
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,10 @@ def test_what_cannot_run_is_refused_with_a_reason(client: Client) -> None:
     assert refused.status_code == 400
     assert "a grid needs values that can be counted" in refused.text
     assert client.post(UPSERT_SWEEP, config="[").status_code == 400
+    local = {**grid(x=[1]), "controller": {"type": "local"}}
+    refused = client.post(UPSERT_SWEEP, config=json.dumps(local))
+    assert refused.status_code == 400
+    assert "serves no local controller: leave out `controller`" in refused.text
 
 
 def test_deleting_a_run_frees_its_configuration(client: Client) -> None:

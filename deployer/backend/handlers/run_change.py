@@ -46,7 +46,9 @@ PLAIN_COLUMNS = {
     "summary_metrics": "summary",
 }
 
-NO_BRANCH = "start a new run"  # what to do instead
+# What to do instead of what is refused.
+NO_BRANCH = "start a new run"
+NOT_SHARED = 'without mode="shared", start one for each, in the same group'
 
 
 @mutation.field("upsertBucket")
@@ -80,6 +82,8 @@ def _initialised(info: Info, db: Connection, input: dict[str, Any]) -> tuple[Run
     found = find_run(db, project, name)
     if found is None and _is_fork(input):
         raise Refusal(400, f"this server cannot fork runs ({NO_BRANCH}, without fork_from)")
+    if found and found.at_work and request.shared and _tells_its_process(input):
+        raise Refusal(400, f"this server lets one process write a run, not several ({NOT_SHARED})")
     if found is None and request.caller.sweep_id is not None:
         raise Refusal(403, "an agent's key cannot start runs of its own")
     row = found or create_run(db, request.caller, project, name, backend.now())
