@@ -11,8 +11,10 @@ from deployer.cluster.reasons import NO_NODE
 from deployer.cluster_config import ClusterConfig, load_cluster
 from deployer.errors import CloudError
 from deployer.gke.access import open_kube_of
-from deployer.gke.door import CloudCluster, Gke, open_gke
-from deployer.gke.making import add_next_pool, find_cluster
+from deployer.gke.door import Gke, open_gke
+from deployer.gke.making import find_cluster
+from deployer.gke.model import CloudCluster
+from deployer.gke.pools import add_next_pool
 from deployer.gke.spec import ClusterSpec, load_spec
 from deployer.place import Agent
 

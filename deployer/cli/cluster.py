@@ -17,8 +17,8 @@ from deployer.errors import CloudError, KubeError
 from deployer.render import say, show, show_json, show_table, show_yaml
 
 if TYPE_CHECKING:
-    from deployer.gke.door import CloudCluster, Gke
-    from deployer.gke.model import CloudPool
+    from deployer.gke.door import Gke
+    from deployer.gke.model import CloudCluster, CloudPool
     from deployer.gke.spec import ClusterSpec
 
 app = typer.Typer(rich_markup_mode=None, help="Make, show and remove a GKE cluster.")

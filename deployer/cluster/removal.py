@@ -9,7 +9,7 @@ from typing import Any
 from deployer.cluster.many import do_all
 from deployer.cluster.sighting import Sighting, is_lost, name_of, path_of
 from deployer.errors import KubeError
-from deployer.kube import CONFIG_MAP, JOB, POD, SECRET, Kind, Kube, Manifest, kind_of
+from deployer.kube import CLAIM, CONFIG_MAP, JOB, POD, SECRET, VOLUME, Kind, Kube, Manifest, kind_of
 from deployer.names import (
     AGENT_LABEL,
     BACKEND,
@@ -25,12 +25,7 @@ LOOK_SECONDS = 3.0  # between looks at all that is left, which cost the server t
 PATIENCE_SECONDS = 60.0
 AGENTS_PER_REQUEST = 200  # a selector is part of the address
 # What is made for a sweep beside its agents; volumes only where deployer.yaml names NFS.
-KEPT = (
-    CONFIG_MAP,
-    SECRET,
-    Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
-    Kind("v1", "PersistentVolume", "persistentvolumes"),
-)
+KEPT = (CONFIG_MAP, SECRET, CLAIM, VOLUME)
 
 
 def remove_agents(

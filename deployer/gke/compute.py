@@ -11,7 +11,8 @@ from google.api_core import exceptions
 from google.cloud import compute_v1
 
 from deployer.gke.door import Gke
-from deployer.gke.failures import CATCHABLE, Attempt, translate_error
+from deployer.gke.failures import Attempt, translate_error
+from deployer.gke.remedies import CATCHABLE
 from deployer.gke.spec import CLUSTER_LABEL, MANAGED_BY, MANAGER
 
 T = TypeVar("T")

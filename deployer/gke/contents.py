@@ -7,20 +7,13 @@ from typing import Any
 
 from deployer.errors import DeployerError
 from deployer.gke.operations import Waiter
-from deployer.kube import JOB, Kind, Kube, Manifest
+from deployer.kube import CLAIM, JOB, SERVICE, STATEFUL_SET, VOLUME, Kind, Kube, Manifest
 from deployer.names import build_selector
 from deployer.wording import format_seconds
 
-SERVICE = Kind("v1", "Service", "services")
-CLAIM = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
-VOLUME = Kind("v1", "PersistentVolume", "persistentvolumes")
 INGRESS = Kind("networking.k8s.io/v1", "Ingress", "ingresses")
 # What of ours holds claims; others' pods end with the cluster.
-HOLDERS = (
-    JOB,
-    Kind("apps/v1", "Deployment", "deployments"),
-    Kind("apps/v1", "StatefulSet", "statefulsets"),
-)
+HOLDERS = (JOB, Kind("apps/v1", "Deployment", "deployments"), STATEFUL_SET)
 PATIENCE_SECONDS = 180.0  # for load balancers and disks to go; GKE takes a minute
 
 

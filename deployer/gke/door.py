@@ -22,19 +22,17 @@ from google.api_core import exceptions
 from google.cloud import container_v1
 
 from deployer.errors import CloudError
-from deployer.gke.failures import CATCHABLE, Attempt, is_passing, translate_error
+from deployer.gke.failures import Attempt, is_passing, translate_error
 from deployer.gke.model import (
     CloudCluster,
     CloudOperation,
-    CloudPool,
     read_cluster,
     read_operation,
 )
-
-__all__ = ["CloudCluster", "CloudOperation", "CloudPool", "Gke", "open_gke"]
+from deployer.gke.remedies import CATCHABLE
+from deployer.gke.token import SCOPE
 
 T = TypeVar("T")
-SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 # gcloud's own variables, also for private endpoints.
 CONTAINER_ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER"
 COMPUTE_ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"
@@ -56,7 +54,7 @@ def open_gke(project: str | None, environment: Mapping[str, str]) -> Gke:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about quota projects, which nobody asked for
-            credentials, found = google.auth.default(scopes=SCOPES)
+            credentials, found = google.auth.default(scopes=[SCOPE])
     except CATCHABLE as error:
         raise translate_error(error, attempt) from error
     chosen = named or str(found or "")

@@ -14,7 +14,6 @@ from deployer.errors import CloudError
 from deployer.gke.capacity import QUOTA, STOCKOUT, read_quotas
 from deployer.gke.remedies import (
     CALLS,
-    CATCHABLE,
     CONDITIONS,
     ELSEWHERE,
     ENABLE,
@@ -24,8 +23,6 @@ from deployer.gke.remedies import (
     UP,
 )
 from deployer.gke.spec_parts import region_of
-
-__all__ = ["CALLS", "CATCHABLE", "CONDITIONS", "Attempt", "build_failure", "translate_error"]
 
 # No answer came, or none that tells what happened: what was asked may have been done.
 UNCERTAIN = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL", "UNKNOWN", "CANCELLED")

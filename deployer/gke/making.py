@@ -16,12 +16,10 @@ from deployer.gke.failures import Attempt, build_failure, is_passing
 from deployer.gke.messages import build_cluster, build_gpu_pool
 from deployer.gke.model import USABLE, CloudCluster, CloudOperation
 from deployer.gke.operations import Waiter, explain_operation, settle, wait_for_operation
-from deployer.gke.pools import add_next_pool, ensure_pool, list_differences
+from deployer.gke.pools import ensure_pool, list_differences
 from deployer.gke.removal import begin_removal, remove_whole
 from deployer.gke.spec import ClusterSpec
 from deployer.wording import format_seconds
-
-__all__ = ["add_next_pool", "ensure_cluster", "find_cluster", "list_own"]
 
 PROVISIONING_SECONDS = 3600.0  # for which a cluster may be made without an operation to be seen
 DOUBTS = 5  # answers that were lost or refused for a moment, before it is given up

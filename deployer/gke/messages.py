@@ -72,7 +72,7 @@ def build_gpu_pool(spec: ClusterSpec, index: int, location: str) -> google.NodeP
     """Return the pool of a choice of GPUs, by its place in the specification from 0."""
     choice = spec.gpus[index]
     return google.NodePool(
-        name=choice.pool_name(index),
+        name=spec.pool_names[index],
         initial_node_count=0,
         # None: the zones of the cluster.
         locations=choice.zones_in(location),

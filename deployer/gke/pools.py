@@ -24,8 +24,7 @@ def ensure_pool(gke: Gke, spec: ClusterSpec, cluster: CloudCluster, waiter: Wait
 
     Raises CloudError; its reason is a refusal's if Google has no room for any choice.
     """
-    names = {choice.pool_name(index) for index, choice in enumerate(spec.gpus)}
-    pools = [pool for pool in cluster.pools if pool.name in names and pool.good]
+    pools = [pool for pool in cluster.pools if pool.name in spec.pool_names and pool.good]
     if any(pool.status != "PROVISIONING" for pool in pools):
         return cluster
     if pools:
@@ -38,8 +37,8 @@ def list_differences(spec: ClusterSpec, cluster: CloudCluster) -> list[str]:
     """Return in which respect pools are not as the specification says: pools stay as they are."""
     pools = {pool.name: pool for pool in cluster.pools}
     lines = []
-    for index, choice in enumerate(spec.gpus):
-        pool = pools.get(choice.pool_name(index))
+    for name, choice in zip(spec.pool_names, spec.gpus, strict=True):
+        pool = pools.get(name)
         if pool is None:
             continue
         there = (pool.machine_type, pool.accelerators, pool.spot, pool.max_nodes)
@@ -77,7 +76,7 @@ def _add(
     gke: Gke, spec: ClusterSpec, cluster: CloudCluster, waiter: Waiter, stop_at_first: bool
 ) -> CloudPool | None:
     refused: CloudError | None = None
-    names = [choice.pool_name(index) for index, choice in enumerate(spec.gpus)]
+    names = spec.pool_names
     broken = {pool.name for pool in cluster.pools if pool.name in names and not pool.good}
     for pool in cluster.pools:
         if pool.name in broken:
@@ -103,7 +102,7 @@ def _make(
     gke: Gke, spec: ClusterSpec, cluster: CloudCluster, index: int, waiter: Waiter
 ) -> tuple[CloudPool | None, bool]:
     """Return a choice's pool and whether it was made just now; a broken one is made anew."""
-    name = spec.gpus[index].pool_name(index)
+    name = spec.pool_names[index]
     message = build_gpu_pool(spec, index, cluster.location)
     made = False
     failure = CloudError(f"cannot create pool {name} in {cluster.words}", "deployer cluster up")

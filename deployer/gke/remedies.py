@@ -10,14 +10,12 @@ from google.api_core import exceptions as api
 from google.auth import exceptions as auth
 
 from deployer.gke.capacity import QUOTA, STOCKOUT
+from deployer.gke.token import LOGIN
 
 AGAIN = "type the command again"
 LATER = "wait a minute, then type the command again"
 REPORT = "please report this"
 EDIT = "deployer cluster plan shows what is sent; mend the specification"
-LOGIN = (
-    "gcloud auth application-default login, or name a key's file in GOOGLE_APPLICATION_CREDENTIALS"
-)
 RIGHTS = (
     "you need the role {role}: https://console.cloud.google.com/iam-admin/iam?project={project}"
 )

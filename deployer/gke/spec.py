@@ -82,6 +82,11 @@ class ClusterSpec:
     system_pool: SystemPool = SystemPool()
     gpus: tuple[GpuChoice, ...]
 
+    @property
+    def pool_names(self) -> tuple[str, ...]:
+        """The names of the choices' pools, in the same order: `gpu-1`, `gpu-2`, …"""
+        return tuple(f"gpu-{number}" for number in range(1, len(self.gpus) + 1))
+
     @field_validator("labels")
     @classmethod
     def _check_labels(cls, value: Mapping[str, str]) -> Mapping[str, str]:

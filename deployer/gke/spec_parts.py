@@ -96,10 +96,6 @@ class GpuChoice:
     max_nodes: Nodes = 4
     zones: Annotated[tuple[Zone, ...], BeforeValidator(make_tuple)] = ()
 
-    def pool_name(self, index: int) -> str:
-        """Return the pool's name, by its place in the specification from 0: `gpu-1`, `gpu-2`, …"""
-        return f"gpu-{index + 1}"
-
     def zones_in(self, location: str) -> tuple[str, ...]:
         """Return the choice's zones in the region of a location; none means the cluster's own."""
         return tuple(zone for zone in self.zones if region_of(zone) == region_of(location))

@@ -28,6 +28,7 @@ EVENT = Kind("v1", "Event", "events")
 NODE = Kind("v1", "Node", "nodes")
 SERVICE = Kind("v1", "Service", "services")
 CLAIM = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+VOLUME = Kind("v1", "PersistentVolume", "persistentvolumes")
 STATEFUL_SET = Kind("apps/v1", "StatefulSet", "statefulsets")
 ACCESS_REVIEW = Kind(
     "authorization.k8s.io/v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews"

@@ -9,7 +9,8 @@ import pytest
 from google.cloud.container_v1 import NodePool, StatusCondition
 
 from deployer.errors import CloudError
-from deployer.gke.making import add_next_pool, ensure_cluster
+from deployer.gke.making import ensure_cluster
+from deployer.gke.pools import add_next_pool
 from tests.gke.cloud import Cloud
 from tests.gke.rooms import NAME, open_door, read_spec
 
@@ -35,7 +36,7 @@ def test_the_next_choice_is_added_until_all_are_there(cloud: Cloud, tmp_path: Pa
     for index in range(1, len(spec.gpus)):
         pool = add_next_pool(gke, spec, cluster, lambda _: None)
         assert pool is not None
-        assert pool.name == spec.gpus[index].pool_name(index)
+        assert pool.name == spec.pool_names[index]
     assert add_next_pool(gke, spec, cluster, lambda _: None) is None
     assert cloud.changes.count("CreateNodePool") == len(spec.gpus) - 1
 

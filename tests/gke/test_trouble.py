@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from deployer.errors import CloudError
-from deployer.gke.making import add_next_pool
 from deployer.gke.model import CloudCluster
+from deployer.gke.pools import add_next_pool
 from deployer.gke.spec import ClusterSpec
 from deployer.gke.teardown import remove_cluster
 from tests.gke.cloud import Cloud

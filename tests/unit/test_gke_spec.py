@@ -57,7 +57,7 @@ def test_everything_that_can_be_said() -> None:
         zones=("us-central1-a", "us-central1-c"),
     )
     assert spec.gpus[1].zones == ("europe-west4-b",)
-    assert [one.pool_name(index) for index, one in enumerate(spec.gpus)] == ["gpu-1", "gpu-2"]
+    assert spec.pool_names == ("gpu-1", "gpu-2")
     assert spec.gpus[0].zones_in("us-central1") == ("us-central1-a", "us-central1-c")
     assert spec.gpus[0].zones_in("europe-west4-a") == ()
 
