@@ -32,6 +32,7 @@ MISSING = (
     (r"Unknown argument '(\w+)' on field '(\w+\.\w+)'.*", r"\2(\1)"),
     (r"Field '(\w+)' is not defined by type '(\w+)'.*", r"\2.\1"),
 )
+LONGEST_HEAD, LONGEST_DOCUMENT = 200, 20_000  # bytes
 # Names that the SDK replaces before it asks, and fragments that it puts together itself.
 FILLED_IN_LATER = r"\w+\._\w+_|Unknown fragment .*|Fragment .* is never used\."
 
@@ -81,13 +82,13 @@ def is_explained(operation: str) -> bool:
 
 
 def find_unserved(package: Path) -> dict[str, set[str]]:
-    """Return the operations in an SDK's Python source that are not served, and what they lack.
+    """Return the operations in an SDK's source that are not served, and what they lack.
 
     Fields that are explained by themselves do not count. Documents that the SDK puts together at
-    run time are not seen here, nor those of wandb-core: for them there is the session.
+    run time are not seen here: for them there is the session.
     """
     explained = {field for row in read_left_out() for field in row.fields}
-    texts = list(find_documents(package))
+    texts = [*find_documents(package), *find_core_documents(package / "bin" / "wandb-core")]
     fragments = {
         name: text for query in texts for name, text in read_document(query).fragments.items()
     }
@@ -102,7 +103,7 @@ def find_unserved(package: Path) -> dict[str, set[str]]:
 
 
 def find_documents(package: Path) -> Iterator[str]:
-    """Yield every GraphQL document that stands in a package as one text."""
+    """Yield every GraphQL document that stands in a package's Python code as one text."""
     for path in sorted(package.rglob("*.py")):
         if "vendor" in path.parts:
             continue
@@ -110,6 +111,28 @@ def find_documents(package: Path) -> Iterator[str]:
             text = node.value if isinstance(node, ast.Constant) else None
             if isinstance(text, str) and _is_document(text):
                 yield text
+
+
+def find_core_documents(binary: Path) -> Iterator[str]:
+    """Yield every GraphQL document in wandb-core, a Go program, which holds them as plain text."""
+    content = binary.read_bytes()
+    for found in re.finditer(rb"\b(query|mutation) \w+ ?[({]", content):
+        end = _end_of_block(content, found.start())
+        while re.match(rb"\s*fragment \w+ on \w+ {", content[end : end + LONGEST_HEAD]):
+            end = _end_of_block(content, end)
+        text = content[found.start() : end].decode(errors="replace")
+        if _is_document(text):
+            yield text
+
+
+def _end_of_block(content: bytes, start: int) -> int:
+    """Return where a definition ends: at the brace that closes its first one."""
+    depth = 0
+    for brace in re.finditer(rb"[{}]", content[start : start + LONGEST_DOCUMENT]):
+        depth += 1 if brace.group() == b"{" else -1
+        if depth == 0:
+            return start + brace.end()
+    return start
 
 
 def _is_document(text: str) -> bool:
