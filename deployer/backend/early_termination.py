@@ -16,8 +16,9 @@ class EarlyTermination:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._values: dict[tuple[int, int], list[float]] = {}
-        self._next_line: dict[tuple[int, int], int] = {}
+        # A run may begin its history anew, also within an attempt.
+        self._values: dict[tuple[int, int, float | None], list[float]] = {}
+        self._next_line: dict[tuple[int, int, float | None], int] = {}
 
     def stop_poor_runs(self) -> None:
         """Ask poor runs of all running sweeps to stop; called every few seconds."""
@@ -40,7 +41,7 @@ class EarlyTermination:
                 change_run(db, run, stop_requested_at=self._backend.now())
 
     def _logged(self, db: Connection, run: Run, metric: str) -> list[float]:
-        key = (run.id, run.attempt)
+        key = (run.id, run.attempt, run.started_at)
         values = self._values.setdefault(key, [])
         for number, text in read_lines(db, run.id, "history", self._next_line.get(key, 0)):
             value = metric_value(parse_row(text) or {}, metric)

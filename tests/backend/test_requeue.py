@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from deployer.backend.context import Backend
+from deployer.backend.early_termination import EarlyTermination
 from deployer.backend.ending import end_silent_runs
 from deployer.backend.lifecycle import MAX_DELIVERIES
+from deployer.backend.lines import write_lines
 from deployer.backend.refusal import Refusal
 from deployer.backend.runs import change_run, check_writer
 from tests.backend.bench import Bench
@@ -146,6 +148,24 @@ def test_a_successor_takes_over_and_the_orphan_is_refused(bench: Bench) -> None:
         check_writer(db, new[1], bench.run(name))
         with pytest.raises(Refusal, match="belongs to another agent"):
             check_writer(db, old[1], bench.run(name))
+
+
+def test_a_run_begun_anew_is_judged_by_what_it_logs_now(bench: Bench) -> None:
+    sweep = bench.sweep(early_terminate={"type": "hyperband", "min_iter": 1, "eta": 2})
+    names = [bench.take(bench.agent(sweep)) for _ in range(3)]
+    rule = EarlyTermination(bench.backend)
+
+    def judge(*losses: float) -> list[bool]:
+        with bench.backend.store.transaction() as db:
+            for name, loss in zip(names, losses, strict=True):
+                write_lines(db, bench.run(name).id, "history", 0, [f'{{"loss": {loss}}}'])
+        rule.stop_poor_runs()
+        return [bench.run(name).stop_requested_at is not None for name in names]
+
+    assert judge(2.0, 2.0, 1.0) == [False] * 3
+    with bench.backend.store.transaction() as db:
+        change_run(db, bench.run(names[2]), started_at=bench.seconds + 1)
+    assert judge(2.0, 2.0, 9.0) == [False, False, True]
 
 
 def test_a_lost_reply_is_repeated_at_once_and_not_for_ever(bench: Bench) -> None:
