@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -63,6 +64,12 @@ def remember_place(sweep_path: str, on: str) -> None:
     for record in load_records():
         if record.sweep_path == sweep_path and record.on != on:
             save_record(replace(record, on=on))
+
+
+def delete_records(wanted: Callable[[SweepRecord], bool]) -> None:
+    """Forget the sweeps whose records are wanted, from whichever folder they were made."""
+    for record in filter(wanted, load_records()):
+        delete_record(record)
 
 
 def delete_record(record: SweepRecord) -> None:

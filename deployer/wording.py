@@ -1,4 +1,4 @@
-"""Numbers of things and durations as sentences have them; pure."""
+"""Numbers of things, durations and sizes as sentences have them; pure."""
 
 from __future__ import annotations
 
@@ -17,3 +17,11 @@ def format_seconds(seconds: float | None) -> str:
         return f"{whole} s"
     minutes = round(whole / 60)
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def format_bytes(count: int) -> str:
+    """Return a size as people say it: `812 kB`, `3.4 GB`."""
+    for unit, size in (("GB", 10**9), ("MB", 10**6)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{max(1, round(count / 1000))} kB"

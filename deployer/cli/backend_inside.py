@@ -10,7 +10,7 @@ from deployer.cli.options import read_config
 from deployer.config import Config, Flags
 from deployer.errors import ConfigError
 from deployer.opening import open_kube_on
-from deployer.records import delete_record, load_records
+from deployer.records import delete_records
 from deployer.render import say, show, show_json
 
 if TYPE_CHECKING:
@@ -65,9 +65,8 @@ def end_backend(kube: Kube, on: str, *, delete_data: bool) -> bool:
     if stopped:
         say(f"embedded backend in {where} stopped")
     if claim and delete_data:
-        for record in load_records():
-            if record.backend_on == on and record.base_url == build_url(NAME, kube.namespace):
-                delete_record(record)
+        url = build_url(NAME, kube.namespace)
+        delete_records(lambda record: (record.backend_on, record.base_url) == (on, url))
         say(f"deleted PersistentVolumeClaim {claim} in {where}, and with it all sweeps")
     elif claim:
         again = f"deployer backend up --on {on} serves it again"

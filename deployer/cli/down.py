@@ -24,7 +24,7 @@ from deployer.config import EMBEDDED, Config, Flags
 from deployer.errors import CloudError, ConfigError
 from deployer.home import backend_folder
 from deployer.opening import open_kube_on, open_place
-from deployer.records import delete_record, load_records
+from deployer.records import delete_records, load_records
 from deployer.render import say
 from deployer.up import end_agents
 from deployer.views import show_ended
@@ -121,7 +121,5 @@ def _end_backend(delete_data: bool) -> None:
             say(f"the embedded backend's data stays in {data}")
         return
     shutil.rmtree(data, ignore_errors=True)
-    for record in load_records():
-        if record.server == EMBEDDED:
-            delete_record(record)
+    delete_records(lambda record: record.server == EMBEDDED)
     say(f"deleted {data}")

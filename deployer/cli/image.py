@@ -12,6 +12,7 @@ import typer
 from deployer.cli.options import OutputOption, check_output
 from deployer.errors import ConfigError
 from deployer.render import say, show, show_json
+from deployer.wording import format_bytes
 
 if TYPE_CHECKING:
     from deployer.image import ImageConfig
@@ -69,7 +70,7 @@ def save(
     output: OutputOption = "table",
 ) -> None:
     """Write the image to a file, to be carried to where no registry of ours is reached."""
-    from deployer.image import format_bytes, save_image
+    from deployer.image import save_image
 
     check_output(output)
     settings = _read_settings(builder, variant, repository)
@@ -100,11 +101,12 @@ def _show(value: object, text: str, output: str) -> None:
 def _read_settings(builder: str | None, variant: str | None, repository: str | None) -> ImageConfig:
     """Return `deployer.yaml`'s section with what the flags say instead."""
     from deployer.image import load_image_config
+    from deployer.image.config import BUILDERS
     from deployer.image.reference import parse_repository
 
     settings = load_image_config(Path.cwd())
     for flag, value, known in (
-        ("--builder", builder, ("docker", "podman", "buildah")),
+        ("--builder", builder, BUILDERS),
         ("--variant", variant, ("cpu", "cuda")),
     ):
         if value and value not in known:

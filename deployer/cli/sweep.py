@@ -31,7 +31,7 @@ from deployer.errors import AgentError, WandbError
 from deployer.healing import get_whole_snapshot
 from deployer.making import Draws, make_sweep
 from deployer.opening import open_place
-from deployer.records import delete_record, load_records
+from deployer.records import delete_records
 from deployer.render import say, show, show_json, show_table
 from deployer.selection import open_sweep
 from deployer.server import Server, connect
@@ -228,9 +228,8 @@ def delete(
         say("nothing was deleted")
         return
     delete_sweep(server.client, path)
-    for record in load_records():
-        if record.sweep_path == str(path) and record.server == server.name:
-            delete_record(record)
+    meant = (str(path), server.name)
+    delete_records(lambda record: (record.sweep_path, record.server) == meant)
     say(f"{path} is deleted")
     _show_state(path, "DELETED", output)
 

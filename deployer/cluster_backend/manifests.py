@@ -9,7 +9,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from deployer.cluster_backend.config import BackendConfig
+from deployer.cluster_backend.config import SECTION, BackendConfig
 from deployer.cluster_config import ClusterConfig
 from deployer.errors import ConfigError
 from deployer.manifests import Manifest
@@ -111,7 +111,7 @@ def _set_container(container: Manifest, settings: BackendConfig, cluster: Cluste
     image = settings.image or cluster.image
     if image is None:
         hint = "backend: {image: …}: an image with deployer in it, such as the one of `image:`"
-        raise ConfigError("deployer.yaml: backend.image", "is missing", hint)
+        raise ConfigError(SECTION.place_of(("image",)), "is missing", hint)
     container["image"] = image
     if cluster.image_pull_policy is not None:
         container["imagePullPolicy"] = cluster.image_pull_policy

@@ -18,12 +18,7 @@ from deployer.drivers.labels import (
     read_driver_version,
     read_product,
 )
-from deployer.kube.objects import (
-    ENDED_PHASES,
-    count_requests,
-    find_condition,
-    find_trouble,
-)
+from deployer.kube.objects import ENDED_PHASES, count_requests, find_condition, find_trouble
 
 Manifest = Mapping[str, Any]
 # `managed`: GKE installs it. `unknown`: nothing on the node tells.
@@ -99,12 +94,14 @@ def summarise_own_pods(pods: Iterable[Manifest]) -> tuple[NodeGpus, ...]:
             used.setdefault(node, Counter()).update(counts)
     return tuple(
         NodeGpus(
-            node,
-            "",
-            "unknown",
-            "",
-            "unknown",
-            tuple(GpuResource(name, None, None, n, "") for name, n in sorted(counts.items())),
+            name=node,
+            product="",
+            driver="unknown",
+            driver_version="",
+            plugin="unknown",
+            resources=tuple(
+                GpuResource(name, None, None, n, "") for name, n in sorted(counts.items())
+            ),
         )
         for node, counts in sorted(used.items())
     )

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deployer.drivers.nodes import (
-    NodeGpus,
-    has_gpus,
-    summarise_nodes,
-    summarise_own_pods,
-)
+from deployer.drivers.nodes import NodeGpus, has_gpus, summarise_nodes, summarise_own_pods
 from deployer.errors import KubeError
 from deployer.kube import NODE, POD, Kind, Kube, Manifest
 

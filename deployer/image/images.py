@@ -17,11 +17,12 @@ from pathlib import Path
 from deployer.errors import ConfigError, ImageError
 from deployer.image.archive import Archive, read_archive
 from deployer.image.builders import Build, Builder, Login, Tell, choose_builder
-from deployer.image.config import ImageConfig
+from deployer.image.config import SECTION, ImageConfig
 from deployer.image.context import Inputs, copy_context, read_inputs, warn_about_context
 from deployer.image.credentials import find_credentials, write_auth_file
 from deployer.image.reference import Repository, parse_repository, split_reference
 from deployer.image.registry import Registry
+from deployer.wording import format_bytes
 
 CA = "DEPLOYER_REGISTRY_CA"
 # What the programs of a build read about package indexes; it may hold a password.
@@ -153,14 +154,6 @@ def load_image(
     return LoadedImage(pinned, archive.size_bytes, uploaded)
 
 
-def format_bytes(count: int) -> str:
-    """Return a size as people say it: `812 kB`, `3.4 GB`."""
-    for unit, size in (("GB", 10**9), ("MB", 10**6)):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{max(1, round(count / 1000))} kB"
-
-
 def _build(
     settings: ImageConfig, inputs: Inputs, builder: Builder, reference: str, tell: Tell
 ) -> BuiltImage:
@@ -235,7 +228,7 @@ def _find_ca(settings: ImageConfig, environment: Mapping[str, str]) -> str:
         return ""
     path = Path(named).expanduser().resolve()
     if not path.is_file():
-        place = CA if environment.get(CA) else "deployer.yaml: image.ca"
+        place = CA if environment.get(CA) else SECTION.place_of(("ca",))
         raise ConfigError(place, f"there is no file {path}", "name the authority's PEM file")
     return str(path)
 

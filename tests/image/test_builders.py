@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from deployer.errors import ImageError
-from deployer.image import ImageConfig, build_image, format_bytes
+from deployer.image import ImageConfig, build_image
 from deployer.image.builders import Login, choose_builder
 from deployer.image.credentials import Credentials, write_auth_file
 from deployer.image.refusal import build_tool_failure
+from deployer.wording import format_bytes
 
 DEAD_DOCKER = """#!/bin/sh
 echo 'Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is it running?' >&2
