@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from deployer.backend.search.runs import SearchRun
-from deployer.backend.search.suggest import suggest
 from deployer.backend.suggestions import Question, ask_question
 from tests.backend.bench import Bench
 
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "method": "bayes",
     "metric": {"name": "loss", "goal": "minimize"},
     "parameters": {"x": {"min": 0.0, "max": 1.0}},
@@ -73,6 +73,23 @@ def test_of_many_runs_the_newest_outcome_is_left_out_whenever_it_is_asked(bench:
     assert [run.state for run in ended.runs[-2:]] == ["finished", "running"]
 
 
+@pytest.mark.parametrize(
+    ("word", "known"),
+    [("best", ("finished", 0.5)), ("latest", ("finished", 0.5)), (False, ("running", None))],
+)
+def test_a_run_at_work_counts_if_the_sweep_says_so(
+    bench: Bench, word: object, known: tuple[str, float | None]
+) -> None:
+    metric = {**SETTINGS["metric"], "impute_while_running": word}
+    sweep = bench.sweep(**{**SETTINGS, "metric": metric})
+    agents = [bench.agent(sweep) for _ in range(2)]
+    name, _ = (bench.take(agent) for agent in agents)
+    bench.send(name, files={"wandb-summary.json": {"offset": 0, "content": ['{"loss": 0.5}']}})
+    with bench.backend.store.transaction() as db:
+        runs = ask_question(db, sweep, 2).runs
+    assert [(run.state, run.value) for run in runs] == [known, ("running", None)]
+
+
 @pytest.mark.slow
 def test_what_was_prepared_is_what_would_have_been_suggested(bench: Bench) -> None:
     sweep = bench.sweep(**SETTINGS)
@@ -84,5 +101,5 @@ def test_what_was_prepared_is_what_would_have_been_suggested(bench: Bench) -> No
     with bench.backend.store.transaction() as db:
         wanted = ask_question(db, sweep, 11)
     answer = bench.backend.suggestions.answer(sweep, wanted)
-    assert answer == suggest(wanted.settings, sweep.seed, wanted.runs, 11)
+    assert answer == bench.backend.search.suggest(wanted.settings, sweep.seed, wanted.runs, 11)
     assert bench.run(bench.take(agent)).assigned_args == answer

@@ -10,13 +10,14 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import optuna
 import psutil
 import pytest
 
-from deployer.backend.search.bayes import modelled, outcomes
+from deployer.backend.search.bayes import model_seed, modelled, outcomes
 from deployer.backend.search.engine import SearchEngine
 from deployer.backend.search.runs import SearchRun
-from deployer.backend.search.suggest import random_point, suggest
+from deployer.backend.search.suggest import needs_model, random_point, suggest
 from deployer.parameters import parse_parameters
 
 pytestmark = pytest.mark.slow
@@ -40,7 +41,7 @@ def loss(point: dict[str, Any]) -> float:
     """Return a smooth valley with its bottom, 0, at lr 1e-3, width 20, drop 0.3 and gelu."""
     deep = point["deep"]
     valley = (math.log10(point["lr"]) + 3) ** 2 + ((deep["width"] - 20) / 16) ** 2
-    return valley + 4 * (deep["drop"] - 0.3) ** 2 + 0.5 * (deep["act"] != "gelu")
+    return float(valley + 4 * (deep["drop"] - 0.3) ** 2 + 0.5 * (deep["act"] != "gelu"))
 
 
 def finished(count: int, seed: str = "s", goal: str = "minimize") -> list[SearchRun]:
@@ -86,6 +87,39 @@ def test_the_same_runs_and_seed_give_the_same_plain_values() -> None:
     assert point["fixed"] == [1, 2]
     types = {type(value) for value in (point["lr"], *point["deep"].values())}
     assert types == {float, int, str}
+
+
+def test_one_at_once_suggestions_are_those_of_plain_optuna() -> None:
+    parameters = {
+        "a": {"values": ["x", "y"]},
+        "n": {"min": 1, "max": 9},
+        "u": {"min": 0.0, "max": 1.0},
+    }
+    config = {**CONFIG, "parameters": parameters}
+    space, _ = parse_parameters(parameters)
+    sampler = optuna.samplers.GPSampler(seed=model_seed("plain"))
+    study = optuna.create_study(sampler=sampler)
+    runs: list[SearchRun] = []
+    for index in range(14):
+        if index < 10:
+            study.enqueue_trial(random_point(space, "plain", index))
+        trial = study.ask()
+        theirs: dict[str, Any] = {
+            "a": trial.suggest_categorical("a", ["x", "y"]),
+            "n": trial.suggest_int("n", 1, 9),
+            "u": trial.suggest_float("u", 0.0, 1.0),
+        }
+        assert suggest(config, "plain", runs, index) == theirs
+        value = (theirs["u"] - 0.4) ** 2 + 0.01 * theirs["n"] + 0.1 * (theirs["a"] == "x")
+        study.tell(trial, value)
+        runs.append(SearchRun(theirs, "finished", value))
+
+
+def test_a_model_begins_after_ten_runs_once_three_have_ended() -> None:
+    ended, running = SearchRun({}, "failed"), SearchRun({}, "running")
+    assert needs_model(CONFIG, [ended] * 3 + [running] * 7)
+    assert not needs_model(CONFIG, [ended] * 2 + [running] * 20)
+    assert not needs_model(CONFIG, [ended] * 9)
 
 
 def test_pending_runs_are_kept_away_from() -> None:
@@ -170,6 +204,14 @@ def test_bad_runs_never_break_the_search(caplog: pytest.LogCaptureFixture) -> No
     assert len(skipped) == len(lost)
 
 
+def test_an_integer_with_many_values_takes_no_list_of_them() -> None:
+    many = {**CONFIG, "parameters": {"n": {"min": 0, "max": 10**12}}}
+    runs = [SearchRun({"n": n * 10**11}, "finished", abs(n - 4.0)) for n in range(10)]
+    point = suggest(many, "s", runs, 10) or {}
+    assert isinstance(point["n"], int)
+    assert 0 <= point["n"] <= 10**12
+
+
 def test_numbers_that_came_back_from_json_still_fit() -> None:
     runs = [
         SearchRun(
@@ -182,16 +224,16 @@ def test_numbers_that_came_back_from_json_still_fit() -> None:
 
 def test_the_engine_models_in_a_process_of_its_own(engine: SearchEngine) -> None:
     runs = finished(12)
-    assert engine.suggest(CONFIG, "s", runs, 12) == suggest(CONFIG, "s", runs, 12)
+    assert engine.suggest(CONFIG, "own", runs, 12) == suggest(CONFIG, "own", runs, 12)
     assert len(search_processes(os.getpid())) == 1
 
 
 def test_a_killed_search_process_is_replaced(engine: SearchEngine) -> None:
     runs = finished(12)
-    first = engine.suggest(CONFIG, "s", runs, 12)
+    first = engine.suggest(CONFIG, "killed", runs, 12)
     (killed,) = search_processes(os.getpid())
     killed.kill()
-    assert engine.suggest(CONFIG, "s", runs, 12) == first
+    assert engine.suggest(CONFIG, "killed", runs, 12) == first
     assert killed not in search_processes(os.getpid())
 
 

@@ -1,32 +1,32 @@
-"""Bayesian search: Optuna's Gaussian process over the unit cube; needs the extra `bayes`.
+"""Bayesian search: Optuna's Gaussian process as it is; needs the extra `bayes`.
 
-The study is built again from the runs at each suggestion, so the server keeps no state of it.
-Numeric parameters are searched as u in [0, 1] and mapped by their quantile function, categorical
-ones by index, as W&B's own engine does.
+The study is built again from the runs at each suggestion; what is kept is the sampler, which goes
+on from the kernel that it fitted last. Without it, as after a restart, the next fit starts afresh.
+Choices and small integers are searched as such, other numbers as u in [0, 1], mapped by their
+quantile function as W&B's own engine does.
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import logging
 import math
-import random
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeGuard
 
 from deployer.backend.search.runs import SearchRun
-from deployer.parameters import Categorical, Constant, Parameter, Space
+from deployer.parameters import Categorical, Constant, Integer, Parameter, Space
 
-# Ended runs before the model is used; Optuna's own default.
-STARTUP_RUNS = 10
 # Ended runs that a model is made of: its cost grows with their third power (500 take a core 0.8 s,
 # 1,000 take it 7 s).
 LARGEST_MODEL = 400
-# Suggestions that are so close to a known run in every parameter teach nothing; the search goes on
-# beside the best run then, with a step of 10 to one of these powers.
-NEAR = 1e-3
-STEPS = (-2.5, -1.0)
+# Optuna makes a list of all values of an integer; one with more is searched as a number.
+LARGEST_LIST = 1000
+# Sweeps whose samplers are kept: their last two models may take some ten megabytes each.
+KEPT_SAMPLERS = 8
 # The model squares values: larger ones would overflow a double.
 LARGEST_VALUE = 1e100
 
@@ -41,6 +41,22 @@ def missing_extra() -> str | None:
     return f"method bayes needs {', '.join(missing)}: pip install 'deployer[bayes]'"
 
 
+@dataclass(frozen=True)
+class _Step:
+    """A suggestion's space and index, and the sampler before and after it was made.
+
+    A suggestion that is made again, since more is known by now, begins where it began before.
+    """
+
+    space: Space
+    index: int
+    before: Any
+    after: Any
+
+
+_steps: dict[str, _Step] = {}
+
+
 def suggest_bayes(
     space: Space,
     goal: str,
@@ -52,13 +68,13 @@ def suggest_bayes(
     """Return the configuration with the highest expected improvement, as plain values.
 
     Runs that have not ended count as pending; a run that does not fit the space is skipped with
-    a line in the log. Same runs and same seed give the same configuration.
+    a line in the log. The same suggestions made in the same order are the same again.
     """
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    number = int.from_bytes(hashlib.sha256(f"{seed}:{index}".encode()).digest()[:4], "big")
-    sampler = optuna.samplers.GPSampler(seed=number, n_startup_trials=STARTUP_RUNS)
+    before = _sampler(space, seed, index)
+    sampler = copy.deepcopy(before)
     study = optuna.create_study(direction="minimize", sampler=sampler)
     distributions = {
         str(i): _distribution(parameter)
@@ -66,36 +82,33 @@ def suggest_bayes(
         if not isinstance(parameter, Constant)
     }
     known = modelled(runs, outcomes(runs, goal, impute))
-    trials = list(_trials(space, distributions, known))
-    study.add_trials(trials)
+    study.add_trials(list(_trials(space, distributions, known)))
     point = study.ask(distributions).params
-    ended = [trial for trial in trials if trial.value is not None]
-    if ended and any(_is_near(point, trial.params) for trial in trials):
-        point = _beside(min(ended, key=lambda trial: trial.value).params, number)
+    _keep(seed, _Step(space, index, before, sampler))
     return space.nest([_value(p, point.get(str(i))) for i, p in enumerate(space.parameters)])
 
 
-def _is_near(point: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Tell whether two points of the unit cube would give nearly the same run."""
-    return all(
-        abs(value - other[name]) < NEAR if isinstance(value, float) else value == other[name]
-        for name, value in point.items()
-    )
+def model_seed(seed: str) -> int:
+    """Return the number that a sweep's sampler starts from."""
+    return int.from_bytes(hashlib.sha256(seed.encode()).digest()[:4], "big")
 
 
-def _beside(point: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Return a random point near another one, at a distance of a random order of magnitude.
+def _sampler(space: Space, seed: str, index: int) -> Any:
+    """Return the sampler as the suggestions before this one left it, a new one if none is kept."""
+    from optuna.samplers import GPSampler
 
-    What the model would do instead is to measure the best point once more.
-    """
-    generator = random.Random(seed)
-    step = 10 ** generator.uniform(*STEPS)
-    return {
-        name: min(max(generator.gauss(value, step), 0.0), 1.0)
-        if isinstance(value, float)
-        else value
-        for name, value in point.items()
-    }
+    step = _steps.get(seed)
+    if step is None or step.space != space or index < step.index:
+        # When the model may begin is decided in `suggest.needs_model`.
+        return GPSampler(seed=model_seed(seed), n_startup_trials=1)
+    return step.before if index == step.index else step.after
+
+
+def _keep(seed: str, step: _Step) -> None:
+    _steps.pop(seed, None)
+    _steps[seed] = step
+    if len(_steps) > KEPT_SAMPLERS:
+        del _steps[next(iter(_steps))]
 
 
 def outcomes(runs: Sequence[SearchRun], goal: str, impute: str = "worst") -> list[float]:
@@ -160,22 +173,31 @@ def _trials(
 
 
 def _distribution(parameter: Parameter) -> Any:
-    from optuna.distributions import CategoricalDistribution, FloatDistribution
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if isinstance(parameter, Categorical):
         return CategoricalDistribution(list(range(len(parameter.values))))
+    if _is_listed(parameter):
+        return IntDistribution(parameter.min, parameter.max)
     return FloatDistribution(0.0, 1.0)
+
+
+def _is_listed(parameter: Parameter) -> TypeGuard[Integer]:
+    return isinstance(parameter, Integer) and parameter.max - parameter.min < LARGEST_LIST
 
 
 def _coordinate(parameter: Parameter, value: Any) -> float:
     if isinstance(parameter, Categorical):
         return parameter.index_of(value)
-    return parameter.u_of(value)
+    u = parameter.u_of(value)
+    return parameter.value_at(u) if _is_listed(parameter) else u
 
 
 def _value(parameter: Parameter, coordinate: Any) -> Any:
     if isinstance(parameter, Categorical):
         return parameter.values[int(coordinate)]
+    if _is_listed(parameter):
+        return int(coordinate)
     if isinstance(parameter, Constant):
         return parameter.value
     return parameter.value_at(float(coordinate))

@@ -1,6 +1,6 @@
-"""The next configuration of a sweep, from its configuration, a seed, its runs and an index; pure.
+"""The next configuration of a sweep, from its configuration, a seed, its runs and an index.
 
-The same arguments give the same configuration, so that a suggestion can be repeated.
+Grid points and draws follow from the arguments alone; a model also goes on from the last one.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deployer.backend.search.bayes import STARTUP_RUNS, suggest_bayes
+from deployer.backend.search.bayes import suggest_bayes
 from deployer.backend.search.runs import SearchRun
 from deployer.parameters import Space, expected_count, parse_parameters
 
@@ -22,11 +22,14 @@ __all__ = [
     "needs_model",
     "random_point",
     "refusals",
-    "spread_point",
     "suggest",
 ]
 
 METHODS = ("grid", "random", "bayes")
+# Runs that are drawn before a model chooses; Optuna's own default.
+STARTUP_RUNS = 10
+# Outcomes that a model needs. Optuna waits for ten, and draws meanwhile for every other agent.
+FEWEST_OUTCOMES = 3
 
 
 class SearchError(Exception):
@@ -50,32 +53,20 @@ def suggest(
     if needs_model(config, runs):
         impute = str(config["metric"].get("impute", "worst"))
         return suggest_bayes(space, metric_goal(config), seed, runs, index, impute)
-    if config["method"] == "bayes" and index < STARTUP_RUNS:
-        return spread_point(space, seed, index)
     return random_point(space, seed, index)
 
 
 def needs_model(config: Mapping[str, Any], runs: Sequence[SearchRun]) -> bool:
     """Tell whether the next suggestion is more than a draw: bayes after its first runs."""
-    return config.get("method") == "bayes" and sum(r.ended for r in runs) >= STARTUP_RUNS
+    if config.get("method") != "bayes" or len(runs) < STARTUP_RUNS:
+        return False
+    return sum(run.ended for run in runs) >= FEWEST_OUTCOMES
 
 
 def random_point(space: Space, seed: str, index: int) -> dict[str, Any]:
     """Draw the configuration at `index` from a generator of its own."""
     generator = random.Random(f"{seed}:{index}")
     return space.point([generator.random() for _ in space.parameters])
-
-
-def spread_point(space: Space, seed: str, index: int) -> dict[str, Any]:
-    """Draw one of the first configurations of bayes, which lie evenly in each parameter's range.
-
-    A Latin hypercube: the model learns more from it than from independent draws (McKay, Beckman
-    and Conover, "A Comparison of Three Methods for Selecting Values of Input Variables", 1979).
-    """
-    shuffler = random.Random(f"{seed}:spread")
-    cells = [shuffler.sample(range(STARTUP_RUNS), STARTUP_RUNS) for _ in space.parameters]
-    generator = random.Random(f"{seed}:{index}")
-    return space.point([(order[index] + generator.random()) / STARTUP_RUNS for order in cells])
 
 
 def refusals(config: Mapping[str, Any]) -> list[str]:
