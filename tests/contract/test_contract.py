@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tomllib
+from difflib import unified_diff
 from fnmatch import fnmatchcase
 from importlib.metadata import version
 from pathlib import Path
@@ -19,10 +21,10 @@ from tests.contract.contract import (
 )
 from tests.contract.documents import join_document
 from tests.contract.making import build_contract
-from tests.contract.recording import ROOT, record
+from tests.contract.recording import ROOT, Exchange, Session, record
 from tests.contract.sdks import python_with
 from tests.contract.served import find_missing, is_explained, read_left_out, served_schema
-from tests.contract.trying import list_fields, refusals
+from tests.contract.trying import compare, list_fields, refusals
 
 CONTRACTS = kept_contracts()
 OLDEST, NEWEST = CONTRACTS[0].wandb, CONTRACTS[-1].wandb
@@ -70,9 +72,37 @@ def test_a_contract_is_written_as_it_was_read(contract: Contract) -> None:
 
 
 def test_fields_and_arguments_of_a_document_are_told() -> None:
-    document = "query Q { project(name: 1) { run(name: 2) { ...F } unheard } }"
+    document = "query Q { project(name: 1) { run(name: 2) @include(if: $a) { ...F } unheard } }"
     found = list_fields(document, {"F": "fragment F on Run { state }"})
     assert {"Query.project(name)", "Project.run", "Run.state", "Project.unheard"} <= found
+    assert "Project.run(if)" not in found
+
+
+def test_a_trial_tells_what_is_not_served_and_what_the_sdk_did(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "api.py").write_text("ASKED = 'query New { viewer { shoeSize } }'")
+    (tmp_path / "bin" / "wandb-core").write_bytes(b"\0query Core { unheard { id } }error: {\0")
+    message = 'Cannot query field "shoeSize" on type "User".'
+    refusal = json.dumps({"errors": [{"message": message}], "data": None}).encode()
+    sent = json.dumps({"query": "query New { viewer { shoeSize } }"}).encode()
+    exchanges = (
+        Exchange("init", "POST", "/graphql", sent, 400, refusal),
+        Exchange("end", "POST", "/graphql", sent, 400, refusal),
+        Exchange("end", "POST", "/telemetry/77", b"", 404, b""),
+    )
+    session = Session("1.0", tmp_path, exchanges, {"end": "KeyError: 'viewer'"}, {"steps": [1, 2]})
+    trial = compare(session, build_contract(session), CONTRACTS[-1])
+    assert trial.unserved == (
+        "Core, in its source: Query.unheard",
+        "New, in its source: User.shoeSize",
+        f"New: 400 {message}; the step 'end' failed",
+        f"New: 400 {message}; the step 'init' went on without",
+        "POST /telemetry/ID: 404; the step 'end' failed",
+    )
+    assert trial.failed == ("end: KeyError: 'viewer'",)
+    assert trial.new == ("New", "POST /telemetry/ID", "User.shoeSize")
+    assert "Run.state" in trial.vanished
+    assert not trial.passed
 
 
 @pytest.mark.slow
@@ -94,4 +124,6 @@ def check_again(wandb_version: str, python: Path) -> None:
     assert list(refusals(session, kept)) == []
     assert {step: said for step, said in session.failed.items() if step not in kept.failed} == {}
     assert {name: said for name, said in session.differs.items() if name not in kept.differs} == {}
-    assert write_contract(build_contract(session)) == text
+    found = write_contract(build_contract(session))
+    changes = list(unified_diff(text.splitlines(), found.splitlines(), lineterm="", n=1))
+    assert changes == [], f"if that is meant: python -m tests.contract record {wandb_version}"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from graphql import TypeInfo, TypeInfoVisitor, visit
-from graphql.language import ArgumentNode, FieldNode, Visitor
+from graphql.language import SKIP, ArgumentNode, FieldNode, Visitor, VisitorAction
 
 from tests.contract.contract import Contract
 from tests.contract.documents import join_document, read_document
@@ -82,7 +82,7 @@ def gaps(session: Session) -> Iterator[str]:
 
 def list_asked(contract: Contract) -> set[str]:
     """Return the operations, fields and arguments that a contract has, and its other requests."""
-    asked = {f"{name}" for name in contract.graphql}
+    asked = set(contract.graphql)
     for questions in contract.graphql.values():
         for question in questions:
             asked |= list_fields(question.document, contract.fragments)
@@ -99,6 +99,9 @@ def list_fields(document: str, fragments: Mapping[str, str]) -> set[str]:
             parent = types.get_parent_type()
             if parent and not node.name.value.startswith("__"):
                 found.add(f"{parent.name}.{node.name.value}")
+
+        def enter_directive(self, *_: object) -> VisitorAction:
+            return SKIP  # its arguments are not the field's
 
         def enter_argument(self, node: ArgumentNode, *_: object) -> None:
             parent, field = types.get_parent_type(), types.get_field_def()
