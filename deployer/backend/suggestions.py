@@ -28,6 +28,8 @@ MANY_OUTCOMES = 100
 # While other runs are at work, the outcomes of so small a part of all may be missing as well.
 LATE_OUTCOMES = 0.01
 KNOWN_OUTCOMES = 20_000  # parsed summaries that are remembered
+# Words of W&B's schema; its own engine takes the same value for each if a run has one.
+IMPUTED_WHILE_RUNNING = ("best", "worst", "latest")
 
 logger = logging.getLogger(__name__)
 
@@ -62,20 +64,30 @@ class Question:
 
 
 def ask_question(db: Connection, sweep: Sweep, ordinal: int) -> Question:
-    """Read what the search needs to know of a sweep."""
+    """Read what the search needs to know of a sweep.
+
+    With W&B's `impute_while_running`, a run at work counts as if it had ended with what its summary
+    says now; one that has logged nothing yet is only known to be under way.
+    """
     rows = db.execute(
         "SELECT args, CASE WHEN args IS NULL THEN config END, state, summary FROM runs"
         " WHERE sweep_id = ? ORDER BY id",
         (sweep.id,),
     )
     metric, goal = sweep.metric_name, sweep.metric_goal
+    counted = (*ENDED, "running") if _counts_running(sweep) else ENDED
     runs = tuple(
-        _search_run(args, config, state, summary if state in ENDED else "", metric, goal)
+        _search_run(args, config, state, summary if state in counted else "", metric, goal)
         for args, config, state, summary in rows
     )
     if runs and sum(run.ended for run in runs) > MANY_OUTCOMES:
         runs = (*runs[:-1], replace(runs[-1], state="running", value=None))
     return Question(sweep.settings, sweep.seed, runs, ordinal)
+
+
+def _counts_running(sweep: Sweep) -> bool:
+    metric = sweep.settings.get("metric")
+    return isinstance(metric, dict) and metric.get("impute_while_running") in IMPUTED_WHILE_RUNNING
 
 
 def next_question(db: Connection, sweep_id: int) -> Question | None:
@@ -90,6 +102,8 @@ def _search_run(
     args: str | None, config: str | None, state: str, summary: str, metric: str | None, goal: str
 ) -> SearchRun:
     value = metric_value(parse_row(summary) or {}, metric, goal) if metric else None
+    if state == "running" and value is not None:
+        state = "finished"
     if args is not None:
         return SearchRun(json.loads(args), state, value)
     wrapped = parse_row(config or "{}") or {}
