@@ -56,9 +56,9 @@ def save_checkpoint(folder: Path, progress: Progress, hyperparameters: dict[str,
     """Write the checkpoint so that a crash at any moment leaves the old one or the new one."""
     folder.mkdir(parents=True, exist_ok=True)
     unfinished = folder / "checkpoint.pt.tmp"
-    with unfinished.open("wb") as file:
-        torch.save(progress.state(hyperparameters), file)
-        file.flush()
+    # By its path: an interrupt in the middle of a write to an open file is a RuntimeError of torch.
+    torch.save(progress.state(hyperparameters), unfinished)
+    with unfinished.open("rb") as file:
         os.fsync(file.fileno())
     unfinished.replace(folder / "checkpoint.pt")
 
