@@ -54,6 +54,18 @@ def test_an_own_key_shuts_out_older_ones(client: Client) -> None:
     assert neighbour.heartbeat(neighbour.create_agent(sweep))[0]["type"] == "run"
 
 
+def test_a_late_rename_takes_no_run_back_that_waits_for_the_next_agent(client: Client) -> None:
+    sweep = client.create_sweep(grid(x=[1]))
+    own = make_key(client, sweep, "a")
+    run = own.heartbeat(own.create_agent(sweep))[0]["run_id"]
+    run_id = own.init_run(run)["id"]
+    own.stream(run, preempting=True, complete=True, exitcode=255)
+    own.init_run(run, id=run_id, displayName="late")
+    assert client.run(run)["state"] == "preempted"
+    other = make_key(client, sweep, "b")
+    assert other.heartbeat(other.create_agent(sweep))[0]["run_id"] == run
+
+
 def test_a_repeated_or_late_request_changes_nothing(client: Client) -> None:
     sweep = client.create_sweep(grid(x=[1]))
     given = make_key(client, sweep, "a")

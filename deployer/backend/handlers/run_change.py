@@ -10,6 +10,7 @@ from ariadne import MutationType
 
 from deployer.backend.artifact_aliases import remove_artifact
 from deployer.backend.artifacts import list_artifacts_of
+from deployer.backend.attempts import create_run, reopen_attempt
 from deployer.backend.context import Backend
 from deployer.backend.ending import end_run
 from deployer.backend.handlers.wire import Info, decode_id, transaction
@@ -17,16 +18,7 @@ from deployer.backend.lifecycle import Outcome
 from deployer.backend.lines import clear_lines
 from deployer.backend.projects import Project, ensure_project, owns_project
 from deployer.backend.refusal import Refusal, not_found
-from deployer.backend.runs import (
-    Run,
-    change_run,
-    check_writer,
-    create_run,
-    delete_run,
-    find_run,
-    reopen_attempt,
-    run_by_id,
-)
+from deployer.backend.runs import Run, change_run, check_writer, delete_run, find_run, run_by_id
 from deployer.backend.store import Connection
 from deployer.backend.sweeps import find_sweep
 
@@ -57,12 +49,22 @@ def resolve_upsert_bucket(_: Any, info: Info, input: dict[str, Any]) -> dict[str
     with transaction(info) as db:
         if input.get("id"):
             row, inserted = _own_run(info, db, input["id"]), False
-            if _tells_its_process(input) and not row.at_work:
-                row = _going(info.context.backend, db, row)
+            row = _resumed(info, db, row) if _tells_its_process(input) else row
         else:
             row, inserted = _initialised(info, db, input)
         row = _with_columns(db, row, input)
     return {"bucket": row, "inserted": inserted, "server_settings": {"server_messages": []}}
+
+
+def _resumed(info: Info, db: Connection, row: Run) -> Run:
+    """Set a run going again, or leave it as it is if this is only its process that renames it.
+
+    An agent's process takes none back that waits for the next agent by now.
+    """
+    taken = row.queued and info.context.caller.sweep_id is not None
+    if row.at_work or taken:
+        return row
+    return _going(info.context.backend, db, row)
 
 
 def _tells_its_process(input: dict[str, Any]) -> bool:
