@@ -12,7 +12,6 @@ from deployer.backend.store import Connection, insert, select, select_one
 
 # What the SDK accepts: at least 40 of these characters, with an optional `prefix-` in front.
 KEY_PATTERN = re.compile(r"(?:[A-Za-z0-9_]+-)?[A-Za-z0-9_-]{40,}")
-SHORT_KEY = "a key needs 40 or more of the characters A-Z a-z 0-9 _ -"
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 
 
@@ -44,6 +43,11 @@ def new_key() -> str:
     return secrets.token_hex(20)
 
 
+def _check_key(key: str) -> None:
+    if not KEY_PATTERN.fullmatch(key):
+        raise ValueError("a key needs 40 or more of the characters A-Z a-z 0-9 _ -")
+
+
 def hash_key(key: str) -> str:
     """Return what is stored in place of a key."""
     return hashlib.sha256(key.encode()).hexdigest()
@@ -53,8 +57,7 @@ def create_user(db: Connection, name: str, key: str, now: float) -> User:
     """Add a user with one key. Raise ValueError for a bad or taken name, or a short key."""
     if not NAME_PATTERN.fullmatch(name):
         raise ValueError(f"user name {name!r} must be letters, digits, '-' and '_', at most 63")
-    if not KEY_PATTERN.fullmatch(key):
-        raise ValueError(SHORT_KEY)
+    _check_key(key)
     if select_one(db, User, "users WHERE name = ?", name):
         raise ValueError(f"user {name!r} exists already")
     if db.execute("SELECT 1 FROM keys WHERE hash = ?", (hash_key(key),)).fetchone():
@@ -74,8 +77,7 @@ def add_key(db: Connection, name: str, key: str, now: float, only: bool) -> None
 
     Keys of their agents stay. Raise ValueError for an unknown user, a short or a foreign key.
     """
-    if not KEY_PATTERN.fullmatch(key):
-        raise ValueError(SHORT_KEY)
+    _check_key(key)
     user = select_one(db, User, "users WHERE name = ?", name)
     if user is None:
         raise ValueError(f"there is no user {name!r}")
@@ -104,8 +106,7 @@ def adopt_own_key(db: Connection, caller: Caller, key: str, now: float) -> None:
     """
     assert caller.sweep_id is not None
     assert caller.agent_name is not None
-    if not KEY_PATTERN.fullmatch(key):
-        raise ValueError(SHORT_KEY)
+    _check_key(key)
     owner = find_caller(db, key)
     if owner is None:
         _insert_agent_key(db, caller, caller.sweep_id, caller.agent_name, key, now, own=1)

@@ -23,8 +23,8 @@ from deployer.backend.filestream import apply_chunk
 from deployer.backend.folder import read_key
 from deployer.backend.pages.routes import build_page_routes
 from deployer.backend.projects import get_project
-from deployer.backend.refusal import Refusal, not_found
-from deployer.backend.runs import Run, check_writer, find_run
+from deployer.backend.refusal import Refusal
+from deployer.backend.runs import Run, check_writer, get_run
 from deployer.backend.schema import GraphQL
 from deployer.backend.store import Connection
 from deployer.backend.transfers import build_transfer_routes
@@ -124,10 +124,7 @@ class Surface:
     def _run(self, db: Connection, caller: Caller, http: HttpRequest) -> Run:
         place = http.path_params
         project = get_project(db, caller, place["entity"], place["project"])
-        run = find_run(db, project, place["run"])
-        if run is None:
-            raise not_found(f"run {place['run']}")
-        return run
+        return get_run(db, project, place["run"])
 
 
 def _key(http: HttpRequest) -> str:

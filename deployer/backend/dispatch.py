@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from deployer.backend.agents import Agent, agent_by_id
+from deployer.backend.attempts import assign_run, last_cause, reassign_run, repeat_attempt
 from deployer.backend.context import Backend
 from deployer.backend.ending import abandon_run, end_run, finish_if_complete, marks_of
 from deployer.backend.lifecycle import (
@@ -19,15 +20,7 @@ from deployer.backend.lifecycle import (
     requeue,
 )
 from deployer.backend.numbering import free_ordinal
-from deployer.backend.runs import (
-    Run,
-    assign_run,
-    change_run,
-    last_cause,
-    list_runs,
-    reassign_run,
-    repeat_attempt,
-)
+from deployer.backend.runs import Run, change_run, list_runs
 from deployer.backend.store import Connection, select, update
 from deployer.backend.suggestions import ask_question
 from deployer.backend.sweeps import DELETED, ENDED, Sweep, sweep_by_id, update_sweep

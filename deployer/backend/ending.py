@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from deployer.backend.attempts import settle_attempt
 from deployer.backend.context import Backend
 from deployer.backend.lifecycle import (
     BREAKER_FAILURES,
@@ -18,7 +19,7 @@ from deployer.backend.lifecycle import (
     judge_unassigned,
 )
 from deployer.backend.lines import parse_row
-from deployer.backend.runs import Run, change_run, list_runs, settle_attempt
+from deployer.backend.runs import Run, change_run, list_runs
 from deployer.backend.store import Connection
 from deployer.backend.sweeps import DELETED, Sweep, sweep_by_id, update_sweep
 from deployer.metrics import metric_value

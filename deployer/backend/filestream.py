@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from deployer.backend.attempts import last_cause, reopen_attempt
 from deployer.backend.context import Backend
 from deployer.backend.ending import end_run, finish_if_target_reached, marks_of
 from deployer.backend.lifecycle import judge_announcement, judge_exit
 from deployer.backend.lines import FILE_STREAMS, write_lines
-from deployer.backend.runs import Run, change_run, last_cause, reopen_attempt
+from deployer.backend.runs import Run, change_run
 from deployer.backend.store import Connection
 
 SUMMARY_FILE = "wandb-summary.json"

@@ -1,4 +1,4 @@
-"""Runs: their rows, their attempts, and who may write to them."""
+"""Runs: their rows, and who may write to them."""
 
 from __future__ import annotations
 
@@ -93,33 +93,6 @@ class Run:
         return args
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """One time that a run was handed out; `cause` says why it ended, None while it lasts."""
-
-    run_id: int
-    number: int
-    agent_id: int | None
-    assigned_at: float
-    ended_at: float | None
-    cause: str | None
-    exit_code: int | None
-
-
-def list_attempts(db: Connection, run: Run) -> list[Attempt]:
-    """Return a run's attempts, first to last."""
-    return select(db, Attempt, "attempts WHERE run_id = ? ORDER BY number", [run.id])
-
-
-def assign_run(
-    db: Connection, sweep: Sweep, agent: Agent, ordinal: int, args: dict[str, Any], now: float
-) -> Run:
-    """Create the sweep's next run for an agent."""
-    run = _insert_assigned(db, sweep, ordinal, args, None, now, agent_id=agent.id)
-    insert(db, "attempts", run_id=run.id, number=1, agent_id=agent.id, assigned_at=now)
-    return run
-
-
 def insert_enqueued(
     db: Connection,
     sweep: Sweep,
@@ -129,10 +102,10 @@ def insert_enqueued(
     now: float,
 ) -> Run:
     """Create a run that waits for its first attempt; without an ordinal it counts for nothing."""
-    return _insert_assigned(db, sweep, ordinal, args, display_name, now, queued=1, attempt=0)
+    return insert_assigned(db, sweep, ordinal, args, display_name, now, queued=1, attempt=0)
 
 
-def _insert_assigned(
+def insert_assigned(
     db: Connection,
     sweep: Sweep,
     ordinal: int | None,
@@ -141,10 +114,11 @@ def _insert_assigned(
     now: float,
     **columns: int,
 ) -> Run:
+    """Create a run with the values that its sweep gives it."""
     number = _free_number(db, sweep, ordinal)
-    run_id = insert(
+    return insert_run(
         db,
-        "runs",
+        now,
         project_id=sweep.project_id,
         user_id=sweep.user_id,
         name=f"{sweep.name}-{number}",
@@ -153,11 +127,13 @@ def _insert_assigned(
         ordinal=ordinal,
         args=json.dumps(args),
         config=json.dumps({name: {"value": value} for name, value in args.items()}),
-        state="pending",
-        created_at=now,
         **columns,
     )
-    return run_by_id(db, run_id)
+
+
+def insert_run(db: Connection, now: float, **columns: Any) -> Run:
+    """Create a run that has not begun."""
+    return run_by_id(db, insert(db, "runs", state="pending", created_at=now, **columns))
 
 
 def _free_number(db: Connection, sweep: Sweep, ordinal: int | None) -> int:
@@ -170,78 +146,6 @@ def _free_number(db: Connection, sweep: Sweep, ordinal: int | None) -> int:
     while db.execute(names, (sweep.project_id, f"{sweep.name}-{number}")).fetchone():
         number += 1
     return number
-
-
-def reassign_run(db: Connection, run: Run, agent: Agent, now: float) -> Run:
-    """Hand a queued run out again, as its next attempt, with its original arguments."""
-    number = run.attempt + 1
-    insert(db, "attempts", run_id=run.id, number=number, agent_id=agent.id, assigned_at=now)
-    return change_run(
-        db,
-        run,
-        state="pending",
-        queued=0,
-        preempting=0,
-        announced=None,
-        stop_requested_at=None,
-        attempt=number,
-        agent_id=agent.id,
-        deliveries=0,
-        reported=0,
-        started_at=None,
-        vanished_at=None,
-        ended_at=None,
-        exit_code=None,
-    )
-
-
-def repeat_attempt(db: Connection, run: Run, cause: str, now: float) -> Run:
-    """Count what was sent to the same agent once more as another attempt."""
-    settle_attempt(db, run, cause, None, now)
-    number = run.attempt + 1
-    insert(db, "attempts", run_id=run.id, number=number, agent_id=run.agent_id, assigned_at=now)
-    return change_run(db, run, attempt=number)
-
-
-def settle_attempt(db: Connection, run: Run, cause: str, exit_code: int | None, now: float) -> None:
-    """Write down how the run's present attempt ended; the first word stays."""
-    db.execute(
-        "UPDATE attempts SET ended_at = ?, cause = ?, exit_code = ?"
-        " WHERE run_id = ? AND number = ? AND ended_at IS NULL",
-        (now, cause, exit_code, run.id, run.attempt),
-    )
-
-
-def last_cause(db: Connection, run: Run) -> str | None:
-    """Return why the run's present attempt ended, None while it lasts."""
-    found = db.execute(
-        "SELECT cause FROM attempts WHERE run_id = ? AND number = ?", (run.id, run.attempt)
-    ).fetchone()
-    return found[0] if found else None
-
-
-def reopen_attempt(db: Connection, run: Run) -> None:
-    """Take back that the run's present attempt has ended."""
-    db.execute(
-        "UPDATE attempts SET ended_at = NULL, cause = NULL WHERE run_id = ? AND number = ?",
-        (run.id, run.attempt),
-    )
-
-
-def create_run(db: Connection, caller: Caller, project: Project, name: str, now: float) -> Run:
-    """Create a run that no sweep asked for."""
-    run_id = insert(
-        db,
-        "runs",
-        project_id=project.id,
-        user_id=caller.user.id,
-        name=name,
-        display_name=name,
-        state="pending",
-        created_at=now,
-    )
-    insert(db, "attempts", run_id=run_id, number=1, assigned_at=now)
-    return run_by_id(db, run_id)
 
 
 def change_run(db: Connection, run: Run, **changes: Any) -> Run:
@@ -266,6 +170,14 @@ def run_by_id(db: Connection, run_id: int) -> Run:
 def find_run(db: Connection, project: Project, name: str) -> Run | None:
     """Return a project's run by W&B's `name`, which is its short id."""
     return select_one(db, Run, "runs WHERE project_id = ? AND name = ?", project.id, name)
+
+
+def get_run(db: Connection, project: Project, name: str) -> Run:
+    """Return a project's run by its short id; refuse with 404 if there is none."""
+    run = find_run(db, project, name)
+    if run is None:
+        raise not_found(f"run {name}")
+    return run
 
 
 def list_runs(db: Connection, tail: str, *values: Any) -> list[Run]:

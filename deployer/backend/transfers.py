@@ -28,7 +28,7 @@ from deployer.backend.context import Backend
 from deployer.backend.files import file_by_id, find_file, guess_mimetype, set_content
 from deployer.backend.projects import get_project
 from deployer.backend.refusal import Refusal, not_found
-from deployer.backend.runs import find_run, run_by_id
+from deployer.backend.runs import get_run, run_by_id
 from deployer.backend.signing import Action, Target
 from deployer.backend.store import Connection
 
@@ -127,9 +127,7 @@ class Transfers:
         caller = self.find_caller(http)
         with self.backend.store.transaction() as db:
             project = get_project(db, caller, place["entity"], place["project"])
-            run = find_run(db, project, place["run"])
-            if run is None:
-                raise not_found(f"run {place['run']}")
+            run = get_run(db, project, place["run"])
             file = find_file(db, run.id, place["name"])
         if file is None:
             raise not_found(f"file {place['name']}")

@@ -9,11 +9,12 @@ import yaml
 
 from deployer.backend.accounts import Caller, create_agent_key, create_user, find_caller
 from deployer.backend.agents import create_agent
+from deployer.backend.attempts import list_attempts
 from deployer.backend.context import Backend
 from deployer.backend.dispatch import heartbeat, succeed_predecessors
 from deployer.backend.filestream import apply_chunk
 from deployer.backend.projects import ensure_project, project_by_id
-from deployer.backend.runs import Run, change_run, find_run, list_attempts
+from deployer.backend.runs import Run, change_run, find_run
 from deployer.backend.sweeps import Sweep, create_sweep, sweep_by_id
 from tests.backend.client import grid
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from deployer.backend.attempts import create_run
 from deployer.backend.ending import end_silent_runs
 from deployer.backend.projects import ensure_project
-from deployer.backend.runs import change_run, create_run
+from deployer.backend.runs import change_run
 from tests.backend.bench import Bench
 
 HOURS = 3600.0

@@ -27,8 +27,8 @@ from deployer.backend.handlers.file_nodes import manifest_node, promised_file_no
 from deployer.backend.handlers.wire import Info, connection, decode_id, encode_id, transaction
 from deployer.backend.lines import count_lines
 from deployer.backend.projects import Project, get_project
-from deployer.backend.refusal import Refusal, not_found
-from deployer.backend.runs import Run, check_writer, find_run, may_write
+from deployer.backend.refusal import Refusal
+from deployer.backend.runs import Run, check_writer, get_run, may_write
 from deployer.backend.store import Connection
 
 mutation = MutationType()
@@ -53,9 +53,7 @@ def writable_artifact(info: Info, db: Connection, text: str) -> Artifact:
 
 def named_run(db: Connection, caller: Caller, owner: Project, name: str) -> Run:
     """Return a run to which the caller may write; refuse with 404 if there is none."""
-    row = find_run(db, owner, name)
-    if row is None:
-        raise not_found(f"run {name}")
+    row = get_run(db, owner, name)
     check_writer(db, caller, row)
     return row
 

@@ -8,12 +8,13 @@ from ariadne import MutationType, ObjectType
 
 from deployer.backend.accounts import Caller, adopt_own_key, create_agent_key
 from deployer.backend.agents import Agent
+from deployer.backend.attempts import Attempt, list_attempts
 from deployer.backend.ending import requeue_failed
 from deployer.backend.handlers.sweep import named_sweep
 from deployer.backend.handlers.wire import Info, iso_time, transaction
 from deployer.backend.projects import get_project
 from deployer.backend.refusal import Refusal
-from deployer.backend.runs import Attempt, Run, list_attempts
+from deployer.backend.runs import Run
 from deployer.backend.steering import delete_sweep
 from deployer.backend.store import Connection, select_one
 from deployer.backend.sweeps import Sweep, update_sweep

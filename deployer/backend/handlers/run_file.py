@@ -14,7 +14,7 @@ from deployer.backend.handlers.wire import Info, decode_id, encode_id, transacti
 from deployer.backend.ordering import by_name, ordered_connection
 from deployer.backend.projects import get_project, owns_project, project_by_id
 from deployer.backend.refusal import not_found
-from deployer.backend.runs import Run, check_writer, find_run, run_by_id
+from deployer.backend.runs import Run, check_writer, get_run, run_by_id
 
 mutation = MutationType()
 
@@ -24,9 +24,7 @@ def resolve_create_run_files(_: Any, info: Info, input: dict[str, Any]) -> dict[
     request = info.context
     with transaction(info) as db:
         project = get_project(db, request.caller, input["entity_name"], input["project_name"])
-        row = find_run(db, project, input["run_name"])
-        if row is None:
-            raise not_found(f"run {input['run_name']}")
+        row = get_run(db, project, input["run_name"])
         check_writer(db, request.caller, row)
         promised = [promise_file(db, row.id, name) for name in input["files"]]
     uploads = [{"name": item.name, "upload_url": upload_url(request, item)} for item in promised]
