@@ -15,7 +15,7 @@ from deployer.backend.lifecycle import Patience
 from deployer.backend.presence import Presence
 from deployer.backend.search.engine import SearchEngine
 from deployer.backend.signing import Signer, load_signer
-from deployer.backend.store import Store
+from deployer.backend.store import DATABASE, Store
 from deployer.backend.suggestions import Suggestions
 
 
@@ -43,7 +43,7 @@ class Backend:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for folder in (self.files_folder, self.blobs.incoming):
             folder.mkdir(exist_ok=True, mode=0o700)
-        self.store = Store(self.folder / "backend.sqlite")
+        self.store = Store(self.folder / DATABASE)
         self.presence = Presence(self.monotonic)
         self.search = SearchEngine()
         self.suggestions = Suggestions(self.store, self.search)

@@ -31,10 +31,9 @@ from deployer.backend.folder import (
     write_key,
 )
 from deployer.backend.signing import SIGNING_KEY_FILE
-from deployer.backend.store import Connection, Store
+from deployer.backend.store import DATABASE, Connection, Store
 from deployer.errors import BackendError
 
-DATABASE = "backend.sqlite"
 # Of the process that serves, what signs its addresses, and the database: it goes as a copy.
 LEFT_OUT = (
     *(ADDRESS_FILE, LOCK_FILE, LOG_FILE, INCOMING_FOLDER, SIGNING_KEY_FILE),

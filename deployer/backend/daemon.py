@@ -134,9 +134,9 @@ def _wait_until_free(data: Path) -> bool:
 
 def _own_entity(data: Path) -> str:
     from deployer.backend.accounts import find_caller
-    from deployer.backend.store import Store
+    from deployer.backend.store import DATABASE, Store
 
-    store = Store(data / "backend.sqlite")
+    store = Store(data / DATABASE)
     try:
         with store.transaction() as db:
             caller = find_caller(db, read_key(data))
@@ -175,10 +175,10 @@ def add_user_key(data: Path, name: str, key: str, only: bool) -> None:
 
 @contextmanager
 def _accounts(data: Path, hint: str) -> Iterator[Connection]:
-    from deployer.backend.store import Store
+    from deployer.backend.store import DATABASE, Store
 
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    store = Store(data / "backend.sqlite")
+    store = Store(data / DATABASE)
     try:
         with store.transaction() as db:
             yield db

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from deployer.backend.migrations import migrate
 
 Connection = sqlite3.Connection
-
+DATABASE = "backend.sqlite"  # its name in the data folder
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
