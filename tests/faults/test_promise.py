@@ -18,7 +18,7 @@ import pytest
 from tests.faults import trainers
 from tests.faults.chaos import KINDS, Chaos
 from tests.faults.disk import small_disk
-from tests.faults.grids import ONE, SMALL, WHOLE, Grid
+from tests.faults.grids import FEW, ONE, SMALL, WHOLE, Grid
 from tests.faults.processes import Kind, find_processes
 from tests.faults.proxy import Fault
 from tests.faults.scenario import Scenario
@@ -40,7 +40,7 @@ def begin(folder: Path, grid: Grid = SMALL, **settings: object) -> Iterator[Scen
 
 def finish(scenario: Scenario) -> None:
     """Wait for the end of `up`, which must be a good one, and check the promise."""
-    code = scenario.wait_for_end(60.0 + SECONDS_A_RUN * len(scenario.grid.configurations))
+    code = scenario.wait_for_end(90.0 + SECONDS_A_RUN * len(scenario.grid.configurations))
     scenario.prove()
     assert code == 0, scenario.ends[-1]
 
@@ -64,8 +64,23 @@ def test_without_any_fault(tmp_path: Path) -> None:
         assert not [p for p in scenario.proxy.journal if p.status != 200]
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "up"])
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda n: n.name)
+def victims() -> list[object]:
+    """Return each kind killed and ended; what dies of both alike is killed alone in `make test`."""
+    alike = ("trainer", "wandb-core", "agent")
+    killed = [pytest.param(signal.SIGKILL, kind, id=f"SIGKILL-{kind}") for kind in (*KINDS, "up")]
+    ended = [
+        pytest.param(
+            signal.SIGTERM,
+            kind,
+            id=f"SIGTERM-{kind}",
+            marks=[pytest.mark.full] if kind in alike else [],
+        )
+        for kind in (*KINDS, "up")
+    ]
+    return [*killed, *ended]
+
+
+@pytest.mark.parametrize(("number", "kind"), victims())
 def test_one_kind_is_killed(tmp_path: Path, kind: Kind, number: signal.Signals) -> None:
     with begin(tmp_path) as scenario:
         hit(scenario, [kind], [number], kills=4)
@@ -126,18 +141,19 @@ def name_of(fault: Fault) -> str:
 
 @pytest.mark.parametrize("fault", [*PASSING, *FATAL], ids=name_of)
 def test_the_way_to_the_server_is_bad(tmp_path: Path, fault: Fault) -> None:
-    with begin(tmp_path, proxied=True) as scenario:
+    with begin(tmp_path, FEW if fault in FATAL else SMALL, proxied=True) as scenario:
         scenario.proxy.set_faults(fault)
         scenario.wait_for(
             lambda: len(scenario.proxy.passages(fault=fault.kind)) >= 4 or scenario.ended,
             f"the fault {name_of(fault)}",
         )
         finish(scenario)
+        assert scenario.proxy.passages(fault=fault.kind)
 
 
 @pytest.mark.parametrize("operation", ["Heartbeat", "CreateAgent", "UpsertSweep", "UpsertBucket"])
 def test_a_reply_is_lost(tmp_path: Path, operation: str) -> None:
-    with Scenario(tmp_path, grid=SMALL, proxied=True) as scenario:
+    with Scenario(tmp_path, grid=FEW, proxied=True) as scenario:
         scenario.proxy.set_faults(Fault("lose_reply", f"^{operation} ", count=3))
         finish(scenario)
         assert scenario.proxy.passages(operation, "lose_reply")
@@ -184,7 +200,7 @@ def test_the_agents_disk_is_full_for_a_while(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seconds", [3600, -3600])
 def test_the_servers_clock_is_moved(tmp_path: Path, seconds: int) -> None:
-    with begin(tmp_path) as scenario:
+    with begin(tmp_path, FEW) as scenario:
         scenario.clock.move(seconds)
         # Started again at the new time, in the middle of everything.
         [backend] = [o for o in find_processes(scenario.state) if o.kind == "backend"]
@@ -210,9 +226,21 @@ SCRIPTS = {
 }
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda n: n.name)
-def test_an_unhelpful_trainer(tmp_path: Path, script: str, number: signal.Signals) -> None:
+# The trainer of a killed supervisor goes on until a successor ends it, which these two make hard.
+UNHELPFUL = [
+    *((signal.SIGTERM, script) for script in SCRIPTS),
+    *((signal.SIGKILL, script) for script in ("deaf", "forking")),
+    *(
+        pytest.param(signal.SIGKILL, script, marks=pytest.mark.full)
+        for script in ("quitting", "not-resuming")
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("number", "script"), UNHELPFUL, ids=lambda v: v.name if isinstance(v, signal.Signals) else v
+)
+def test_an_unhelpful_trainer(tmp_path: Path, number: signal.Signals, script: str) -> None:
     with begin(tmp_path, script=SCRIPTS[script]) as scenario:
         hit(scenario, ["supervisor"], [number], kills=4)
 
