@@ -57,6 +57,11 @@ def serve_backend(data: Path, *flags: str, port: int = 0) -> ServedBackend:
     return ServedBackend(url, read_key(data), "tester", data, process)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the tests that wait for minutes begin first, so that none of them is alone at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give every test an empty HOME and state folder, and none of the caller's W&B settings."""

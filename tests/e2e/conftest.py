@@ -90,4 +90,5 @@ def project(tmp_path: Path) -> Iterator[Project]:
     found = Project(folder)
     found.write("train.py", TRAINER)
     yield found
-    found.run("down", "--all", code=None)
+    if Path(os.environ["DEPLOYER_HOME"]).exists():
+        found.run("down", "--all", code=None)

@@ -242,6 +242,7 @@ def test_an_ended_sweep_cannot_go_on(project: Project, backend: ServedBackend) -
     ]
 
 
+@pytest.mark.slow
 def test_time_is_over_with_4_and_ctrl_c_ends_with_130(
     project: Project, backend: ServedBackend
 ) -> None:

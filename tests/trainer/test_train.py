@@ -29,7 +29,14 @@ class Interruption(Exception):
     """Stands for whatever ends a run between two epochs."""
 
 
-@pytest.mark.parametrize("flags", [[], ["--model=cnn", "--epochs=5"], ["--optimizer=sgd"]])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param([], marks=pytest.mark.slow),
+        ["--model=cnn", "--epochs=5"],
+        ["--optimizer=sgd"],
+    ],
+)
 def test_digits_are_learnt(flags: list[str]) -> None:
     rows, _ = run_here(*flags)
     assert max(row["val_accuracy"] for row in rows) >= 0.97
