@@ -30,6 +30,10 @@ export DEPLOYER_TEST_DATA
 # for all to see, and must pass then.
 ONCE_MORE := { echo "failed; once more, one at a time:"; $(BIN)/pytest --last-failed --last-failed-no-failures none; }
 
+# Most of them wait for the 5 s loop of `wandb agent`: more at once than there are cores, the next one
+# to whoever is free.
+SIDE_BY_SIDE := -n 6 --dist load --maxschedchunk 1
+
 # The tests on a cluster start real nodes, which takes root; they run one after another.
 ifeq ($(shell id -u),0)
 CLUSTER_TESTS := $(BIN)/python -m tests.kube.control_plane.binaries && \
@@ -76,7 +80,7 @@ test: $(SETUP) ## every test
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy
-	@$(BIN)/pytest -n 4 --dist worksteal --durations=10 --ignore tests/kube -m "not full $(WITHOUT_DATA)" || $(ONCE_MORE)
+	@$(BIN)/pytest $(SIDE_BY_SIDE) --durations=10 --ignore tests/kube -m "not full $(WITHOUT_DATA)" || $(ONCE_MORE)
 	@$(CLUSTER_TESTS) || $(ONCE_MORE)
 	@$(DATA_NOTE)
 
