@@ -38,11 +38,7 @@ class KeyPlace:
     def _add_values(self) -> None:
         if _get_allowed(self.kube, self.name) is None:
             path = self.plan.sweep_path
-            try:
-                self.kube.create(build_secret(self.name, self.kube.namespace, self.values, path))
-            except KubeError as error:
-                if error.reason != "AlreadyExists":
-                    raise
+            self.kube.create_once(build_secret(self.name, self.kube.namespace, self.values, path))
         self.kube.patch(SECRET, self.name, {"stringData": dict(self.values)})
 
 

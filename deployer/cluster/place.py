@@ -212,12 +212,7 @@ class KubernetesPlace:
 
     def _create(self, job: Manifest) -> None:
         """Create a Job, unless a first try has made it or somebody else was faster."""
-        same = build_selector(path_of(job), AGENT, name_of(job))
-        try:
-            self.kube.create(job, same)
-        except KubeError as error:
-            if error.reason != "AlreadyExists":
-                raise
+        self.kube.create_once(job, build_selector(path_of(job), AGENT, name_of(job)))
 
     def _ask_to_drain(self, sighting: Sighting) -> None:
         wish: Manifest = {"metadata": {"annotations": {DRAIN_ANNOTATION: "true"}}}

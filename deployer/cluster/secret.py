@@ -48,19 +48,15 @@ def create_secret(kube: Kube, key: str, base_url: str) -> bool:
     """
     manifest = build_secret(WANDB_SECRET, kube.namespace, {WANDB_SECRET_KEY: key})
     manifest["metadata"]["annotations"] = {BASE_URL_ANNOTATION: base_url}
-    try:
-        kube.create(manifest)
-    except KubeError as error:
-        if error.reason != "AlreadyExists":
-            raise
-        if get_key(kube) == key:
-            return False
-        raise ConfigError(
-            f"Secret {WANDB_SECRET} in namespace {kube.namespace}",
-            "is there and holds another key",
-            "deployer secret rotate replaces the key; deployer secret show says whose it is",
-        ) from error
-    return True
+    if kube.create_once(manifest):
+        return True
+    if get_key(kube) == key:
+        return False
+    raise ConfigError(
+        f"Secret {WANDB_SECRET} in namespace {kube.namespace}",
+        "is there and holds another key",
+        "deployer secret rotate replaces the key; deployer secret show says whose it is",
+    )
 
 
 def describe_secret(kube: Kube) -> KeySecret:

@@ -23,13 +23,7 @@ from deployer.cluster_config import ClusterConfig, load_cluster
 from deployer.errors import BackendError, KubeError
 from deployer.image.config import load_image_config
 from deployer.image.images import find_pushed
-from deployer.kube import (
-    POD,
-    SECRET,
-    STATEFUL_SET,
-    Kube,
-    Manifest,
-)
+from deployer.kube import POD, SECRET, STATEFUL_SET, Kube, Manifest
 from deployer.manifests import build_secret
 from deployer.names import BACKEND, build_labels, build_selector
 
@@ -116,9 +110,9 @@ def _make(kube: Kube, folder: Path) -> None:
     if settings.image is None:
         cluster = replace(cluster, image=_find_image(cluster, folder))
     claim, service, stateful_set = build_backend(load_backend_templates(), settings, cluster)
-    _create(kube, claim)
+    kube.create_once(claim)
     pod = f"{stateful_set['metadata']['name']}-0"
-    if _create(kube, _build_key_secret(kube, cluster)) and kube.get(POD, pod):
+    if kube.create_once(_build_key_secret(kube, cluster)) and kube.get(POD, pod):
         kube.delete(POD, pod)  # a server reads its key when it starts
     for one in (service, stateful_set):
         kube.apply(one)
@@ -136,17 +130,6 @@ def _build_key_secret(kube: Kube, cluster: ClusterConfig) -> Manifest:
     secret = build_secret(KEY_SECRET, kube.namespace, {KEY_FIELD: new_key()})
     secret["metadata"]["labels"] = {**cluster.labels, **build_labels(BACKEND)}
     return secret
-
-
-def _create(kube: Kube, manifest: Manifest) -> bool:
-    """Create an object and tell whether it was not there."""
-    try:
-        kube.create(manifest)
-    except KubeError as error:
-        if error.reason != "AlreadyExists":
-            raise
-        return False
-    return True
 
 
 def _read_key(kube: Kube) -> str:

@@ -111,20 +111,12 @@ def _jobs(
     names = {node: build_name(f"driver-smoke-{mark}-{node or 'any'}") for node in chosen}
     try:
         for node, name in names.items():
-            _create(kube, build_job(name, node, chosen[node].name, pod, seconds + SPARE_SECONDS))
+            job = build_job(name, node, chosen[node].name, pod, seconds + SPARE_SECONDS)
+            kube.create_once(job)  # a first try whose answer was lost may have made it
         yield names
     finally:
         for name in names.values():
             kube.delete(JOB, name)
-
-
-def _create(kube: Kube, job: Manifest) -> None:
-    """Create a Job, unless a first try whose answer was lost has made it."""
-    try:
-        kube.create(job)
-    except KubeError as error:
-        if error.reason != "AlreadyExists":
-            raise
 
 
 def _look(kube: Kube, node: str, job: str, late: bool) -> Smoke | None:

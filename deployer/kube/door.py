@@ -130,6 +130,16 @@ class Kube:
                 raise
             return found[0]
 
+    def create_once(self, manifest: Manifest, same: str = "") -> bool:
+        """Create an object unless it is there, as `create` does; tell whether it was not."""
+        try:
+            self.create(manifest, same)
+        except KubeError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            return False
+        return True
+
     def patch(self, kind: Kind, name: str, changes: Manifest) -> Manifest:
         """Change some fields of an object (JSON merge patch)."""
         options = {
@@ -205,13 +215,6 @@ class Kube:
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/portforward?ports={port}"
         attempt = self.attempt("forward a port of", kind, pod)
         return self._try(lambda: open_websocket(self._access, path), attempt, repeatable=True)
-
-    def server_version(self) -> tuple[int, int]:
-        """Return the server's version, such as (1, 34)."""
-        attempt = self.attempt("get", Kind("v1", "version", "version"), "")
-        told = self._try(lambda: self._client().version["kubernetes"], attempt, repeatable=True)
-        minor = "".join(c for c in str(told["minor"]) if c.isdigit())
-        return int(told["major"]), int(minor)
 
     def attempt(self, verb: str, kind: Kind, name: str) -> Attempt:
         """Return the words in which errors speak of a call."""
