@@ -1,7 +1,7 @@
 """The shape of JSON values: which keys, which kinds; several values make one shape; pure.
 
-A shape is what is written: `text`, `json` (a JSON document as text), `int`, `number`, `bool`,
-`null`, two of them as `int | text`, a list as `[shape]`, an object by its keys.
+A shape is what is written: `text`, `json` (a JSON document as text), `number`, `bool`,
+`null`, two of them as `number | text`, a list as `[shape]`, an object by its keys.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-TOLD_BY_TYPE: tuple[Any, ...] = ("text", "int", "number", "bool", "null", [], ["text"])
+TOLD_BY_TYPE: tuple[Any, ...] = ("text", "number", "bool", "null", [], ["text"])
 
 Shape = str | list[Any] | dict[str, Any]
 
@@ -59,7 +59,7 @@ def _kind(value: Any) -> str:
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int | float):
-        return "int" if isinstance(value, int) else "number"
+        return "number"
     return "json" if _is_json(str(value)) else "text"
 
 

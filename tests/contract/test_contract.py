@@ -126,4 +126,5 @@ def check_again(wandb_version: str, python: Path) -> None:
     assert {name: said for name, said in session.differs.items() if name not in kept.differs} == {}
     found = write_contract(build_contract(session))
     changes = list(unified_diff(text.splitlines(), found.splitlines(), lineterm="", n=1))
-    assert changes == [], f"if that is meant: python -m tests.contract record {wandb_version}"
+    hint = f"if that is meant: python -m tests.contract record {wandb_version}"
+    assert not changes, "\n".join([hint, *changes])
