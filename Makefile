@@ -70,11 +70,12 @@ demo-kubernetes: $(SETUP) ## the same with 4 agents in a real cluster that it st
 	@mkdir -p $(DEMO_HOME)
 	@$(ISOLATED) $(BIN)/python -m tests.kube.demo
 
+# The example trainer's tests are for `make test`: torch alone takes each worker 5 s to load.
 check: $(SETUP) ## lint, types, unit tests and one small sweep, in under 90 seconds
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy
-	@$(BIN)/pytest -q -n 2 --dist worksteal -m "not slow and not full and not data"
+	@$(BIN)/pytest -q -n 3 --dist worksteal --ignore tests/trainer -m "not slow and not full and not data"
 
 test: $(SETUP) ## every test
 	@$(BIN)/ruff check --quiet

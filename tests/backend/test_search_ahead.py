@@ -73,6 +73,7 @@ def test_of_many_runs_the_newest_outcome_is_left_out_whenever_it_is_asked(bench:
     assert [run.state for run in ended.runs[-2:]] == ["finished", "running"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("word", "known"),
     [("best", ("finished", 0.5)), ("latest", ("finished", 0.5)), (False, ("running", None))],
