@@ -121,5 +121,5 @@ def _end_backend(delete_data: bool) -> None:
             say(f"the embedded backend's data stays in {data}")
         return
     shutil.rmtree(data, ignore_errors=True)
-    delete_records(lambda record: record.server == EMBEDDED)
+    delete_records(lambda record: record.server == EMBEDDED and not record.backend_on)
     say(f"deleted {data}")
