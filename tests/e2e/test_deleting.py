@@ -1,4 +1,4 @@
-"""A sweep that is deleted: not while its agents live, and not without asking."""
+"""What is deleted: a sweep without living agents, a backend's data with what is known of it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from deployer.records import SweepRecord, load_records, save_record
 from tests.backend.client import Client, grid
 from tests.conftest import ServedBackend
 from tests.e2e.conftest import Project
@@ -55,3 +56,11 @@ def test_other_servers_delete_sweeps_on_their_page(
         f"error: {plain_backend.url} deletes sweeps on their page alone",
         f"hint: open {plain_backend.url}/{plain_backend.entity}/deleting/sweeps/{sweep}",
     ]
+
+
+def test_data_on_this_machine_goes_alone(project: Project) -> None:
+    for name, on in (("here", ""), ("there", "kubernetes")):
+        words = (name, f"tester/p/{name}", "embedded", "http://x", "/f", "s.yaml", "hash", 1.0)
+        save_record(SweepRecord(*words, backend_on=on))
+    project.run("down", "--all", "--delete-data", "--on", "local")
+    assert [record.sweep_path for record in load_records()] == ["tester/p/there"]
