@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -27,9 +28,10 @@ def processes_of(supervised: Supervised, *words: str) -> list[psutil.Process]:
     """Return an agent's processes whose command line holds one of the words."""
     found = []
     for process in supervised.left():
-        one = psutil.Process(process.id)
-        if any(word in part for word in words for part in one.cmdline()):
-            found.append(one)
+        with contextlib.suppress(psutil.NoSuchProcess):  # it may end at any moment
+            one = psutil.Process(process.id)
+            if any(word in part for word in words for part in one.cmdline()):
+                found.append(one)
     return found
 
 

@@ -20,6 +20,7 @@ from tests.e2e.test_recovery import read
 def test_a_sweep_is_deleted_once_its_agents_are_gone(project: Project) -> None:
     project.write_grid()
     path = project.run("sweep", "create", "grid.yaml").stdout.strip()
+    project.run("sweep", "pause")  # so that no run begins
     project.run("agents", "up", "--replicas", "1")
     (agent,) = read(project, "agents", "list")
     refused = project.run("sweep", "delete", path, "--yes", code=1).stderr.splitlines()[-2:]
