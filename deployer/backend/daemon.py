@@ -94,8 +94,10 @@ def _server_environment() -> dict[str, str]:
 
 
 def _answers(url: str) -> bool:
+    # A proxy of the user's environment cannot reach this machine's own addresses.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with urllib.request.urlopen(f"{url}/healthz", timeout=5) as reply:
+        with opener.open(f"{url}/healthz", timeout=5) as reply:
             return bool(reply.status == 200)
     except (urllib.error.URLError, OSError):
         return False

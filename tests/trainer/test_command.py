@@ -90,6 +90,8 @@ def test_missing_data_is_one_error_and_one_hint(
 ) -> None:
     for name in ("http_proxy", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")  # nobody answers there
+    # urllib keeps what it opens with for good: this test's proxies are for this test alone.
+    monkeypatch.setattr("urllib.request._opener", None)
     code = main([f"--dataset={dataset}", f"--data={tmp_path}", "--no_wandb"])
     output, errors = capsys.readouterr()
     assert code == 2
