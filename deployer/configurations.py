@@ -57,7 +57,8 @@ def _spread(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         return {name: value}
     flat: dict[str, Any] = {}
-    for key, inner in value.items():
+    # By name: the SDK keeps no order of a mapping's keys.
+    for key, inner in sorted(value.items(), key=lambda item: str(item[0])):
         flat.update(_spread(f"{name}.{key}", inner))
     return flat
 
