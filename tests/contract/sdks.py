@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.kube.control_plane.binaries import CACHE, REAL_HOME
+from tests.cache import CACHE, REAL_HOME
 
 ROOT = Path(__file__).parents[2]
 LATEST = "latest"

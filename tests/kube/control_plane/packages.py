@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.kube.control_plane.binaries import CACHE
+from tests.cache import CACHE
 
 # The second line is nft for kube-proxy, with the libraries that a small machine may lack.
 PACKAGES = (
