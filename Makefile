@@ -36,10 +36,10 @@ SIDE_BY_SIDE := -n 6 --dist load --maxschedchunk 1
 
 # The tests on a cluster start real nodes, which takes root; they run one after another.
 ifeq ($(shell id -u),0)
-CLUSTER_TESTS := $(BIN)/python -m tests.kube.control_plane.binaries && \
-	$(BIN)/pytest --durations=10 tests/kube -m "not full"
+CLUSTER_TESTS := $(BIN)/python -m tests.cluster.control_plane.binaries && \
+	$(BIN)/pytest --durations=10 tests/cluster -m "not full"
 else
-CLUSTER_TESTS := echo "not run: the tests on a cluster (tests/kube) need root"
+CLUSTER_TESTS := echo "not run: the tests on a cluster (tests/cluster) need root"
 endif
 
 .DEFAULT_GOAL := help
@@ -68,7 +68,7 @@ demo: $(SETUP) ## run the main job: a sweep of 12 runs with 2 agents on this mac
 
 demo-kubernetes: $(SETUP) ## the same with 4 agents in a real cluster that it starts; needs root
 	@mkdir -p $(DEMO_HOME)
-	@$(ISOLATED) $(BIN)/python -m tests.kube.demo
+	@$(ISOLATED) $(BIN)/python -m tests.cluster.demo
 
 # The example trainer's tests are for `make test`: torch alone takes each worker 5 s to load.
 check: $(SETUP) ## lint, types, unit tests and one small sweep, in under 90 seconds
@@ -81,13 +81,13 @@ test: $(SETUP) ## every test
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy
-	@$(BIN)/pytest $(SIDE_BY_SIDE) --durations=10 --ignore tests/kube -m "not full $(WITHOUT_DATA)" || $(ONCE_MORE)
+	@$(BIN)/pytest $(SIDE_BY_SIDE) --durations=10 --ignore tests/cluster -m "not full $(WITHOUT_DATA)" || $(ONCE_MORE)
 	@$(CLUSTER_TESTS) || $(ONCE_MORE)
 	@$(DATA_NOTE)
 
 test-full: $(SETUP) ## repeated faults, an older Kubernetes: about an hour
-	@$(BIN)/pytest -n 3 --dist worksteal --durations=10 --ignore tests/kube -m full
-	@$(BIN)/pytest --durations=10 tests/kube -m full
+	@$(BIN)/pytest -n 3 --dist worksteal --durations=10 --ignore tests/cluster -m full
+	@$(BIN)/pytest --durations=10 tests/cluster -m full
 
 bench: $(SETUP) ## benchmarks: ratios within one run
 	@$(BIN)/python -m tests.bench

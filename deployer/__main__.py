@@ -34,7 +34,7 @@ def run(words: list[str]) -> int:
             words or ["--help"], prog_name="deployer", standalone_mode=False
         )
     except DeployerError as error:
-        from deployer.render import show_error
+        from deployer.cli.output.render import show_error
 
         show_error(error, as_json=wants_json(words))
         return error.exit_code
@@ -53,7 +53,7 @@ def wants_json(words: Sequence[str]) -> bool:
 
 def _refuse(error: TyperException, words: Sequence[str]) -> int:
     """Show a wrong command line as any other error."""
-    from deployer.render import show_error
+    from deployer.cli.output.render import show_error
 
     context = getattr(error, "ctx", None)
     hint = f"{context.command_path} --help" if context else "deployer --help"

@@ -17,21 +17,21 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from deployer import server as servers
-from deployer import up
-from deployer.config import Config, Flags, load_config
-from deployer.healing import Healing, get_whole_snapshot, heal_sweep
-from deployer.making import Draws, make_sweep
-from deployer.one_run import count_wanted
-from deployer.opening import open_place
-from deployer.place import Agent
-from deployer.plan import Plan
-from deployer.results import Results, build_results
-from deployer.server import Server
-from deployer.sweep import load_sweep
-from deployer.tending import Tender
-from deployer.wandb_api import SweepPath, parse_sweep_path
-from deployer.watch import Status, watch_status
+from deployer.config.settings import Config, Flags, load_config
+from deployer.executors.base import Agent
+from deployer.executors.registry import open_place
+from deployer.launch import agents
+from deployer.launch.one_run_per_job import count_wanted
+from deployer.launch.plan import Plan
+from deployer.sweeps.creation import Draws, make_sweep
+from deployer.sweeps.rerun import Healing, get_whole_snapshot, heal_sweep
+from deployer.sweeps.results import Results, build_results
+from deployer.sweeps.sweep_file import load_sweep
+from deployer.wandb_api import server as servers
+from deployer.wandb_api.model import SweepPath, parse_sweep_path
+from deployer.wandb_api.server import Server
+from deployer.watch.reconciliation import Tender
+from deployer.watch.status import Status, watch_status
 
 __all__ = ["apply", "connect", "create_sweep", "heal", "plan", "results", "watch"]
 
@@ -81,12 +81,12 @@ def plan(
     With `one_run`, an agent for each run that is left, at most `replicas`.
     """
     place, path = open_place(on), _path(sweep_path)
-    return up.plan_agents(server, place, path, replicas, folder or Path.cwd(), one_run=one_run)
+    return agents.plan_agents(server, place, path, replicas, folder or Path.cwd(), one_run=one_run)
 
 
 def apply(server: Server, plan: Plan, *, on: str = "local") -> Sequence[Agent]:
     """Start the plan's agents that are not alive yet; safe to call again after any failure."""
-    return up.apply_plan(server, open_place(on), plan)
+    return agents.apply_plan(server, open_place(on), plan)
 
 
 def watch(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.backend.folder import read_key
+from deployer.backend.server.data_folder import read_key
 
 # Whom a shell starts in the background ignores Ctrl-C, and so would whatever the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -44,7 +44,14 @@ class ServedBackend:
 
 def serve_backend(data: Path, *flags: str, port: int = 0) -> ServedBackend:
     """Start a backend process on a folder and wait for the line that says it is ready."""
-    command = [sys.executable, "-m", "deployer.backend.serving", "127.0.0.1", str(port), str(data)]
+    command = [
+        sys.executable,
+        "-m",
+        "deployer.backend.server.foreground",
+        "127.0.0.1",
+        str(port),
+        str(data),
+    ]
     process = subprocess.Popen(
         [*command, *flags],
         stdout=subprocess.PIPE,

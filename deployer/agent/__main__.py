@@ -4,10 +4,10 @@ import os
 import signal
 import sys
 
-from .attention import WATCHED_SIGNALS
-from .clearing import clear_leftovers
-from .outcome import FAILED
+from .exit_codes import FAILED
+from .interruption import clear_leftovers
 from .settings import KEY_VARIABLE, Settings, parse_settings
+from .signals import WATCHED_SIGNALS
 from .status import hold_lock
 from .supervisor import Supervisor
 

@@ -9,9 +9,9 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from .client import Reply, Server, ask, post
 from .local_runs import Leavings, is_interrupted, load_leavings, note_interrupt
 from .processes import list_cores
-from .wire import Reply, Server, ask, post
 
 REQUEST_SECONDS = 3.0  # one try; a server that hangs is asked again
 LONGEST_WAIT_SECONDS = 3.0

@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
 
-from .wandbfile import LocalRun, read_run
+from .wandb_file import LocalRun, read_run
 
 # Beside a `.wandb` file: its attempt was interrupted, so that its exit code means nothing.
 INTERRUPTED_NAME = "deployer-interrupted"

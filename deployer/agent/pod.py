@@ -15,7 +15,7 @@ import time
 from typing import Mapping, MutableMapping
 
 from .__main__ import main as supervise
-from .attention import DRAIN_SIGNAL, WATCHED_SIGNALS
+from .signals import DRAIN_SIGNAL, WATCHED_SIGNALS
 
 ARCHIVE_VARIABLE = "DEPLOYER_CODE_ARCHIVE"
 CODE_VARIABLE = "DEPLOYER_CODE_FOLDER"

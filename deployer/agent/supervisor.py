@@ -8,26 +8,20 @@ import sys
 import time
 from typing import Callable, Dict, Optional
 
-from .attention import TICK_SECONDS, Attention
-from .clearing import (
-    SERVER_SECONDS,
-    build_task,
-    clear_leftovers,
-    end_runs,
-    settle_leftovers,
-)
-from .core_watch import CoreWatch
-from .death import INTERRUPTED as ASKED
-from .death import Witness, judge_predecessor
+from .agent_log import LogReader, newest_run
+from .child_task import run_errand
+from .core_health import CoreWatch
+from .death_record import INTERRUPTED as ASKED
+from .death_record import Witness, judge_predecessor
 from .delivery import Task, deliver_ended
-from .errand import run_errand
+from .exit_codes import FAILED, FINISHED, MISCONFIGURED, UNSETTLED, AgentLog, Ending, judge_ending
+from .interruption import SERVER_SECONDS, build_task, clear_leftovers, end_runs, settle_leftovers
 from .keys import Keys
 from .last_run import end_unstarted, is_settled
-from .logfile import LogReader, newest_run
-from .outcome import FAILED, FINISHED, MISCONFIGURED, UNSETTLED, AgentLog, Ending, judge_ending
 from .processes import become_subreaper, list_own, send_signal, spawn
-from .questions import Questions
+from .server_questions import Questions
 from .settings import KEY_VARIABLE, Settings, agent_environment
+from .signals import TICK_SECONDS, Attention
 from .status import StatusFile
 
 DELIVERY_SECONDS = 7 * 86400.0  # as long as the SDK itself would try

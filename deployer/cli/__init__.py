@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from deployer.cli.lazy import LazyGroup
+from deployer.cli.command_table import LazyGroup
 
 app = typer.Typer(
     cls=LazyGroup,

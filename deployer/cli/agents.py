@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from deployer.cli.agent_start import say_what_begins_later, start_agents
 from deployer.cli.logs import logs
 from deployer.cli.options import (
     MaxHoursOption,
@@ -22,16 +23,16 @@ from deployer.cli.options import (
     pick_sweep,
     read_config_of,
 )
-from deployer.cli.starting import say_what_begins_later, start_agents
-from deployer.cli.waiting import tell_who_lasts
-from deployer.config import Config, Flags
+from deployer.cli.output.render import say
+from deployer.cli.output.views import show_agents, show_ended
+from deployer.cli.wait_messages import tell_who_lasts
+from deployer.config.settings import Config, Flags
 from deployer.errors import WandbError
-from deployer.opening import open_place
-from deployer.render import say
-from deployer.selection import open_sweep
-from deployer.up import check_names, end_agents, scale_down, warn_about_code
-from deployer.views import show_agents, show_ended
-from deployer.wandb_api import RunInfo, SweepPath, get_sweep, list_runs
+from deployer.executors.registry import open_place
+from deployer.launch.agents import check_names, end_agents, scale_down, warn_about_code
+from deployer.sweeps.resolution import open_sweep
+from deployer.wandb_api.model import RunInfo, SweepPath
+from deployer.wandb_api.operations import get_sweep, list_runs
 
 app = typer.Typer(rich_markup_mode=None, help="Start, list, scale, drain, follow or end agents.")
 

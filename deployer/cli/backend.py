@@ -7,21 +7,21 @@ from typing import Annotated
 
 import typer
 
-from deployer.backend.daemon import (
+from deployer.backend.server.daemon import (
     Backend,
     backend_status,
     read_key,
     start_backend,
     stop_backend,
 )
-from deployer.backend.folder import KEY_FILE
-from deployer.cli import backend_inside as inside
+from deployer.backend.server.data_folder import KEY_FILE
+from deployer.cli import backend_in_cluster as inside
 from deployer.cli import backend_users
 from deployer.cli.backend_options import DataOption, PlaceOption, choose_folder
 from deployer.cli.options import OutputOption, check_output
-from deployer.config import Config
+from deployer.cli.output.render import say, show, show_json
+from deployer.config.settings import Config
 from deployer.errors import BackendError, ConfigError
-from deployer.render import say, show, show_json
 
 app = typer.Typer(rich_markup_mode=None, help="Run the embedded W&B-compatible backend.")
 app.add_typer(backend_users.app, name="user")
@@ -39,7 +39,7 @@ def serve(
     ] = False,
 ) -> None:
     """Serve in the foreground; /healthz answers 200 when it is ready."""
-    from deployer.backend.serving import serve as serve_folder
+    from deployer.backend.server.foreground import serve as serve_folder
 
     more = f" --data {shlex.quote(str(data))}" if data else ""
     say(f'use it: eval "$(deployer backend env{more})"')

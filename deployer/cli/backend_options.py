@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from deployer.home import backend_folder
+from deployer.config.paths import backend_folder
 
 DataOption = Annotated[
     Path | None, typer.Option("--data", help="The data folder; left out: this user's.")

@@ -9,14 +9,15 @@ from typing import Annotated
 
 import typer
 
-from deployer.backend import daemon
-from deployer.cli.backend_inside import choose_config
+from deployer.backend.server import daemon
+from deployer.cli.backend_in_cluster import choose_config
 from deployer.cli.backend_options import DataOption, PlaceOption, choose_folder
-from deployer.config import Config
+from deployer.cli.output.render import say
+from deployer.config.settings import Config
 from deployer.errors import ConfigError
-from deployer.opening import open_kube_on
-from deployer.render import say
-from deployer.wandb_api import Client, accounts
+from deployer.executors.registry import open_kube_on
+from deployer.wandb_api import accounts
+from deployer.wandb_api.client import Client
 
 app = typer.Typer(rich_markup_mode=None, help="Manage the backend's users.")
 
@@ -65,9 +66,9 @@ def add_key(
 @contextmanager
 def _reach(config: Config) -> Iterator[Client]:
     """Yield a client of a cluster's backend that asks as its own user."""
-    from deployer.cluster_backend.manifests import KEY_SECRET
-    from deployer.cluster_backend.reaching import open_forward
-    from deployer.cluster_backend.standing import require_backend
+    from deployer.executors.kubernetes.backend.deployment import require_backend
+    from deployer.executors.kubernetes.backend.manifests import KEY_SECRET
+    from deployer.executors.kubernetes.backend.tunnel import open_forward
 
     kube = open_kube_on(config.on)
     backend = require_backend(kube, config.on)

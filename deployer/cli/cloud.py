@@ -13,20 +13,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deployer.cli.options import read_duration
-from deployer.cli.waiting import tell_who_lasts
-from deployer.config import Config
+from deployer.cli.output.render import say
+from deployer.cli.wait_messages import tell_who_lasts
+from deployer.config.settings import Config
 from deployer.errors import CloudError, ConfigError, KubeError, SweepFailed
-from deployer.opening import open_place
-from deployer.place import Place
-from deployer.render import say
-from deployer.up import end_agents
-from deployer.wandb_api import SweepPath
+from deployer.executors.base import Place
+from deployer.executors.registry import open_place
+from deployer.launch.agents import end_agents
+from deployer.wandb_api.model import SweepPath
 
 if TYPE_CHECKING:
-    from deployer.gke.door import Gke
-    from deployer.gke.inventory import Inventory
-    from deployer.gke.prices import Estimate
-    from deployer.gke.spec import ClusterSpec
+    from deployer.gke.api.client import Gke
+    from deployer.gke.pricing.estimate import Estimate
+    from deployer.gke.removal.inventory import Inventory
+    from deployer.gke.specification.spec import ClusterSpec
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ def prepare_place(config: Config, limits: Limits) -> Place:
 
 def _push_image(folder: Path) -> None:
     """Build and push the image of the section `image:`, unless the registry has it."""
-    from deployer.cluster_config import load_cluster
-    from deployer.image.config import load_image_config
-    from deployer.image.images import push_image
+    from deployer.config.image_section import load_image_config
+    from deployer.config.kubernetes_section import load_cluster
+    from deployer.images.image import push_image
 
     settings = load_image_config(folder)
     if settings.repository and not load_cluster(folder).image:
@@ -62,13 +62,13 @@ def _push_image(folder: Path) -> None:
 
 
 def _prepare_cluster(config: Config, limits: Limits) -> None:
-    from deployer.drivers.installing import install_drivers
-    from deployer.drivers.manifests import SYSTEM
-    from deployer.gke.access import open_kube_of
-    from deployer.gke.door import open_gke
-    from deployer.gke.making import ensure_cluster
-    from deployer.gke.prices import describe_estimate
-    from deployer.gke.spec import load_spec
+    from deployer.executors.kubernetes.gpu_drivers.installation import install_drivers
+    from deployer.executors.kubernetes.gpu_drivers.manifests import SYSTEM
+    from deployer.gke.api.client import open_gke
+    from deployer.gke.cluster.access import open_kube_of
+    from deployer.gke.cluster.creation import ensure_cluster
+    from deployer.gke.pricing.estimate import describe_estimate
+    from deployer.gke.specification.spec import load_spec
 
     spec = load_spec(config.gke, config.folder)
     # With an agent for each run and no bound, the most that the specification allows.
@@ -93,8 +93,8 @@ def take_down_cluster(
     while the embedded backend's data is on one of its disks, unless `delete_data`.
     Raises ConfigError, CloudError.
     """
-    from deployer.gke.door import open_gke
-    from deployer.gke.spec import load_spec
+    from deployer.gke.api.client import open_gke
+    from deployer.gke.specification.spec import load_spec
 
     try:
         place = open_place("gke")
@@ -116,7 +116,7 @@ def remove_with_proof(gke: Gke, spec: ClusterSpec) -> Inventory:
 
     Raises CloudError naming what stays.
     """
-    from deployer.gke.teardown import remove_cluster
+    from deployer.gke.removal.teardown import remove_cluster
 
     with going_on_alone():
         left = remove_cluster(gke, spec, say)
@@ -139,8 +139,8 @@ def going_on_alone() -> Iterator[None]:
 
 def _check_data(place: Place) -> None:
     """Refuse to delete a disk with all results on it; raises ConfigError."""
-    from deployer.cluster import KubernetesPlace
-    from deployer.cluster_backend.removal import find_data
+    from deployer.executors.kubernetes.backend.removal import find_data
+    from deployer.executors.kubernetes.executor import KubernetesPlace
 
     assert isinstance(place, KubernetesPlace)
     if claim := find_data(place.kube):
@@ -203,7 +203,7 @@ def _take_down(config: Config, place: Place, path: SweepPath) -> None:
 def _say_what_goes_on(config: Config, place: Place) -> None:
     if config.on != "gke":
         return
-    from deployer.gke.prices import format_usd
+    from deployer.gke.pricing.estimate import format_usd
 
     usd = _estimate(config, 0, place).idle_usd_per_hour
     cost = f"costs {format_usd(usd)} an hour" if usd is not None else "goes on costing"
@@ -212,9 +212,9 @@ def _say_what_goes_on(config: Config, place: Place) -> None:
 
 def _estimate(config: Config, agents: int | None, place: Place | None = None) -> Estimate:
     """Return the price where the cluster is, or where it is wanted most."""
-    from deployer.gke.prices import estimate, load_prices
-    from deployer.gke.spec import load_spec
-    from deployer.gke_place import GkePlace
+    from deployer.executors.gke import GkePlace
+    from deployer.gke.pricing.estimate import estimate, load_prices
+    from deployer.gke.specification.spec import load_spec
 
     spec = load_spec(config.gke, config.folder)
     location = place.location if isinstance(place, GkePlace) else spec.locations[0]

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deployer.cli.cloud import going_on_alone, remove_with_proof
-from deployer.cli.confirming import YesOption, can_ask, confirm
+from deployer.cli.confirmation import YesOption, can_ask, confirm
 from deployer.cli.options import OutputOption, check_output, read_config, read_duration
-from deployer.config import Config, Flags
+from deployer.cli.output.render import say, show, show_json, show_table, show_yaml
+from deployer.config.settings import Config, Flags
 from deployer.errors import CloudError, KubeError
-from deployer.render import say, show, show_json, show_table, show_yaml
 
 if TYPE_CHECKING:
-    from deployer.gke.door import Gke
-    from deployer.gke.model import CloudCluster, CloudPool
-    from deployer.gke.spec import ClusterSpec
+    from deployer.gke.api.client import Gke
+    from deployer.gke.api.model import CloudCluster, CloudPool
+    from deployer.gke.specification.spec import ClusterSpec
 
 app = typer.Typer(rich_markup_mode=None, help="Make, show and remove a GKE cluster.")
 
@@ -43,7 +43,7 @@ WaitOption = Annotated[
 @app.command()
 def plan(spec: SpecArgument = None) -> None:
     """Print what `cluster up` would send, and the price; contacts nothing."""
-    from deployer.gke.messages import describe_plan
+    from deployer.gke.api.messages import describe_plan
 
     config = read_config(Flags())
     chosen = _load(spec, config)
@@ -57,8 +57,8 @@ def up(
     spec: SpecArgument = None, wait_for_capacity: WaitOption = None, output: OutputOption = "table"
 ) -> None:
     """Make the cluster or go on with it; no change if it is there."""
-    from deployer.gke.making import ensure_cluster
-    from deployer.gke.spec_parts import region_of
+    from deployer.gke.cluster.creation import ensure_cluster
+    from deployer.gke.specification.parts import region_of
 
     check_output(output)
     patience = read_duration(wait_for_capacity)
@@ -85,7 +85,7 @@ def status(spec: SpecArgument = None, output: OutputOption = "table") -> None:
 @app.command()
 def credentials(spec: SpecArgument = None) -> None:
     """Add the cluster to your kubeconfig, for your own kubectl."""
-    from deployer.gke.access import PLUGIN, find_kubeconfig, open_kube_of, write_kubeconfig
+    from deployer.gke.cluster.access import PLUGIN, find_kubeconfig, open_kube_of, write_kubeconfig
 
     chosen = _load(spec, read_config(Flags()))
     gke = _open(chosen)
@@ -145,8 +145,8 @@ def _check_results(gke: Gke, spec: ClusterSpec) -> None:
 
     A cluster that cannot be asked is deleted all the same.
     """
-    from deployer.cluster.leftovers import holds_results
-    from deployer.gke.teardown import open_kube_soon
+    from deployer.executors.kubernetes.orphans import holds_results
+    from deployer.gke.removal.teardown import open_kube_soon
 
     own = [one for one in gke.list_clusters() if one.name == spec.name and one.ours]
     for cluster in (one for one in own if one.usable and one.endpoint):
@@ -164,20 +164,20 @@ def _check_results(gke: Gke, spec: ClusterSpec) -> None:
 
 
 def _load(spec: str | None, config: Config) -> ClusterSpec:
-    from deployer.gke.spec import load_spec
+    from deployer.gke.specification.spec import load_spec
 
     # A path on the command line is relative to where it was typed.
     return load_spec(spec, Path.cwd()) if spec else load_spec(config.gke, config.folder)
 
 
 def _open(spec: ClusterSpec) -> Gke:
-    from deployer.gke.door import open_gke
+    from deployer.gke.api.client import open_gke
 
     return open_gke(spec.project, os.environ)
 
 
 def _find(gke: Gke, spec: ClusterSpec) -> CloudCluster:
-    from deployer.gke.making import find_cluster
+    from deployer.gke.cluster.creation import find_cluster
 
     found = find_cluster(gke, spec)
     if found is None:
@@ -192,7 +192,12 @@ def _find(gke: Gke, spec: ClusterSpec) -> CloudCluster:
 def _say_prices(
     spec: ClusterSpec, config: Config, location: str = "", *, sources: bool = False
 ) -> None:
-    from deployer.gke.prices import describe_estimate, describe_lines, estimate, load_prices
+    from deployer.gke.pricing.estimate import (
+        describe_estimate,
+        describe_lines,
+        estimate,
+        load_prices,
+    )
 
     found = estimate(spec, location or spec.locations[0], load_prices(config.folder))
     # A row that is missing is in both.

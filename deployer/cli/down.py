@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.backend_inside import end_backend
+from deployer.cli.backend_in_cluster import end_backend
 from deployer.cli.cloud import take_down_cluster
 from deployer.cli.options import (
     OnOption,
@@ -19,16 +19,16 @@ from deployer.cli.options import (
     find_path,
     read_config_of,
 )
-from deployer.cli.waiting import tell_who_lasts
-from deployer.config import EMBEDDED, Config, Flags
+from deployer.cli.output.render import say
+from deployer.cli.output.views import show_ended
+from deployer.cli.wait_messages import tell_who_lasts
+from deployer.config.paths import backend_folder
+from deployer.config.settings import EMBEDDED, Config, Flags
 from deployer.errors import CloudError, ConfigError
-from deployer.home import backend_folder
-from deployer.opening import open_kube_on, open_place
-from deployer.records import delete_records, load_records
-from deployer.render import say
-from deployer.up import end_agents
-from deployer.views import show_ended
-from deployer.wandb_api import SweepPath
+from deployer.executors.registry import open_kube_on, open_place
+from deployer.launch.agents import end_agents
+from deployer.sweeps.records import delete_records, load_records
+from deployer.wandb_api.model import SweepPath
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -111,7 +111,7 @@ def _end_everywhere(config: Config, output: str, *, gone: Set[str], delete_data:
 
 
 def _end_backend(delete_data: bool) -> None:
-    from deployer.backend.daemon import stop_backend
+    from deployer.backend.server.daemon import stop_backend
 
     data = backend_folder()
     if stop_backend(data):

@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deployer.cli.doors import ClusterOption, ContextOption, NamespaceOption, open_door
 from deployer.cli.options import OutputOption, check_output, read_config
-from deployer.config import Config, Flags
+from deployer.cli.output.render import say, show_json, show_table
+from deployer.cli.target_cluster import ClusterOption, ContextOption, NamespaceOption, open_door
+from deployer.config.settings import Config, Flags
 from deployer.errors import ConfigError, KubeError
-from deployer.render import say, show_json, show_table
-from deployer.wording import format_count
+from deployer.text import format_count
 
 if TYPE_CHECKING:
-    from deployer.cluster_config import ClusterConfig
-    from deployer.drivers import GpuResource, NodeGpus, Smoke, Survey
-    from deployer.kube import Kube
+    from deployer.config.kubernetes_section import ClusterConfig
+    from deployer.executors.kubernetes.gpu_drivers.nodes import GpuResource, NodeGpus
+    from deployer.executors.kubernetes.gpu_drivers.smoke_test import Smoke
+    from deployer.executors.kubernetes.gpu_drivers.survey import Survey
+    from deployer.kube.client import Kube
 
 app = typer.Typer(rich_markup_mode=None, help="GPU drivers of a cluster's nodes.")
 
@@ -64,7 +66,7 @@ def status(
     output: OutputOption = "table",
 ) -> None:
     """Show each node with GPUs: product, driver, plugin, what can be had and what is in use."""
-    from deployer.drivers import survey_cluster
+    from deployer.executors.kubernetes.gpu_drivers.survey import survey_cluster
 
     check_output(output)
     config = read_config(Flags(on=on))
@@ -94,14 +96,13 @@ def install(
     on: ClusterOption = None,
 ) -> None:
     """Install what nodes lack, if you may, and wait until their GPUs are counted."""
-    from deployer.drivers import (
+    from deployer.executors.kubernetes.gpu_drivers.installation import (
         ASK,
-        DEVICE_PLUGIN,
-        PluginChoice,
         check_device_plugin,
         ensure_drivers,
         install_drivers,
     )
+    from deployer.executors.kubernetes.gpu_drivers.manifests import DEVICE_PLUGIN, PluginChoice
 
     kinds = _check_kinds(distribution or [])
     choice = PluginChoice(
@@ -125,7 +126,7 @@ def remove(
     context: ContextOption = None, namespace: NamespaceOption = None, on: ClusterOption = None
 ) -> None:
     """Delete the DaemonSets that `deployer` made; a loaded driver stays until its node goes."""
-    from deployer.drivers import remove_drivers
+    from deployer.executors.kubernetes.gpu_drivers.installation import remove_drivers
 
     kube = open_door(read_config(Flags(on=on)), context, namespace)
     if not remove_drivers(kube, say):
@@ -133,7 +134,7 @@ def remove(
 
 
 def _load_section(config: Config) -> ClusterConfig:
-    from deployer.cluster_config import load_cluster
+    from deployer.config.kubernetes_section import load_cluster
 
     return load_cluster(config.folder)
 
@@ -142,7 +143,12 @@ def _smoke(
     kube: Kube, cluster: ClusterConfig, survey: Survey, image: str | None, wait_seconds: float
 ) -> tuple[Smoke, ...]:
     """Ask every node, or any one where nodes may not be listed."""
-    from deployer.drivers import DEFAULT_IMAGE, SmokePod, any_node, run_smoke
+    from deployer.executors.kubernetes.gpu_drivers.smoke_test import (
+        DEFAULT_IMAGE,
+        SmokePod,
+        any_node,
+        run_smoke,
+    )
 
     gpu = cluster.gpu
     product = {gpu.product_label: gpu.product} if gpu and gpu.product else {}
@@ -191,7 +197,7 @@ def _describe_driver(node: NodeGpus) -> str:
 
 
 def _list_troubles(survey: Survey) -> list[str]:
-    from deployer.drivers.shortage import describe_gap
+    from deployer.executors.kubernetes.gpu_drivers.shortage import describe_gap
 
     gaps = [describe_gap(node) for node in survey.nodes if survey.complete]
     obstacles = [f"node {node.name} {node.obstacle}" for node in survey.nodes if node.obstacle]
@@ -215,7 +221,7 @@ def _describe(survey: Survey, smoke: tuple[Smoke, ...] | None) -> dict[str, Any]
 
 
 def _check_kinds(kinds: list[str]) -> tuple[str, ...]:
-    from deployer.drivers import DISTRIBUTIONS
+    from deployer.executors.kubernetes.gpu_drivers.manifests import DISTRIBUTIONS
 
     wrong = [kind for kind in kinds if kind not in DISTRIBUTIONS]
     if wrong:
@@ -225,7 +231,7 @@ def _check_kinds(kinds: list[str]) -> tuple[str, ...]:
 
 
 def _check_strategy(strategy: str) -> str:
-    from deployer.drivers import MIG_STRATEGIES
+    from deployer.executors.kubernetes.gpu_drivers.manifests import MIG_STRATEGIES
 
     if strategy not in MIG_STRATEGIES:
         said = f"'{strategy}' is not a strategy"

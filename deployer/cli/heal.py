@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from deployer.cli.agent_start import start_agents
 from deployer.cli.options import (
     OnOption,
     OutputOption,
@@ -16,14 +17,14 @@ from deployer.cli.options import (
     pick_sweep,
     read_config_of,
 )
-from deployer.cli.starting import start_agents
-from deployer.config import Flags
-from deployer.healing import Healing, heal_sweep
-from deployer.opening import open_place
-from deployer.render import say, show_json
-from deployer.selection import open_sweep
-from deployer.wandb_api import SweepPath, get_sweep
-from deployer.wording import format_count
+from deployer.cli.output.render import say, show_json
+from deployer.config.settings import Flags
+from deployer.executors.registry import open_place
+from deployer.sweeps.rerun import Healing, heal_sweep
+from deployer.sweeps.resolution import open_sweep
+from deployer.text import format_count
+from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.operations import get_sweep
 
 app = typer.Typer(rich_markup_mode=None)
 

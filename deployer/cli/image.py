@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deployer.cli.options import OutputOption, check_output
+from deployer.cli.output.render import say, show, show_json
 from deployer.errors import ConfigError
-from deployer.render import say, show, show_json
-from deployer.wording import format_bytes
+from deployer.text import format_bytes
 
 if TYPE_CHECKING:
-    from deployer.image import ImageConfig
+    from deployer.config.image_section import ImageConfig
 
 app = typer.Typer(rich_markup_mode=None, help="Build, push, save or load the agents' image.")
 
@@ -38,7 +38,7 @@ def build(
     output: OutputOption = "table",
 ) -> None:
     """Build the image unless it is there; its tag is the hash of what goes in."""
-    from deployer.image import build_image
+    from deployer.images.image import build_image
 
     check_output(output)
     built = build_image(_read_settings(builder, variant, repository), Path.cwd(), say)
@@ -53,7 +53,7 @@ def push(
     output: OutputOption = "table",
 ) -> None:
     """Push the image unless the registry has it; stdout: REGISTRY/NAME@sha256:…"""
-    from deployer.image import push_image
+    from deployer.images.image import push_image
 
     check_output(output)
     settings = _read_settings(builder, variant, repository)
@@ -70,7 +70,7 @@ def save(
     output: OutputOption = "table",
 ) -> None:
     """Write the image to a file, to be carried to where no registry of ours is reached."""
-    from deployer.image import save_image
+    from deployer.images.image import save_image
 
     check_output(output)
     settings = _read_settings(builder, variant, repository)
@@ -84,7 +84,7 @@ def load(
     file: FileArgument, repository: RepositoryOption = None, output: OutputOption = "table"
 ) -> None:
     """Push the image in a file to a registry; needs no docker; stdout: REGISTRY/NAME@sha256:…"""
-    from deployer.image import load_image
+    from deployer.images.image import load_image
 
     check_output(output)
     loaded = load_image(file, _read_settings(None, None, repository), os.environ, say)
@@ -100,9 +100,8 @@ def _show(value: object, text: str, output: str) -> None:
 
 def _read_settings(builder: str | None, variant: str | None, repository: str | None) -> ImageConfig:
     """Return `deployer.yaml`'s section with what the flags say instead."""
-    from deployer.image import load_image_config
-    from deployer.image.config import BUILDERS
-    from deployer.image.reference import parse_repository
+    from deployer.config.image_reference import parse_repository
+    from deployer.config.image_section import BUILDERS, load_image_config
 
     settings = load_image_config(Path.cwd())
     for flag, value, known in (

@@ -18,15 +18,15 @@ from deployer.cli.options import (
     pick_sweep,
     read_config_of,
 )
-from deployer.config import Config, Flags
+from deployer.cli.output.render import say, show, show_json_line
+from deployer.config.settings import Config, Flags
 from deployer.errors import ConfigError
-from deployer.opening import open_place
-from deployer.place import Place
-from deployer.render import say, show, show_json_line
-from deployer.run_output import follow_run, read_lost_output
-from deployer.selection import open_sweep
-from deployer.up import check_names
-from deployer.wandb_api import SweepPath
+from deployer.executors.base import Place
+from deployer.executors.registry import open_place
+from deployer.launch.agents import check_names
+from deployer.sweeps.resolution import open_sweep
+from deployer.wandb_api.model import SweepPath
+from deployer.watch.run_logs import follow_run, read_lost_output
 
 
 def logs(

@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
-from deployer.config import Config, Flags, load_config
+from deployer.config.settings import Config, Flags, load_config
 from deployer.errors import ConfigError
-from deployer.opening import open_place
-from deployer.selection import Choice, choose_sweep, open_sweep, settle_place
-from deployer.wandb_api import SweepPath
+from deployer.executors.registry import open_place
+from deployer.sweeps.resolution import Choice, choose_sweep, open_sweep, settle_place
+from deployer.wandb_api.model import SweepPath
 
 SweepArgument = Annotated[
     str | None,

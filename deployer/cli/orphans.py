@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deployer.cli.confirming import YesOption, can_ask, confirm
+from deployer.cli.confirmation import YesOption, can_ask, confirm
 from deployer.cli.options import OutputOption, check_output, read_duration
+from deployer.cli.output.render import say, show, show_json, show_table
 from deployer.errors import CloudError, ConfigError, KubeError
-from deployer.render import say, show, show_json, show_table
 
 if TYPE_CHECKING:
-    from deployer.cluster.leftovers import Leftover
-    from deployer.gke.door import Gke
-    from deployer.gke.orphans import Remains
-    from deployer.kube import Kube
+    from deployer.executors.kubernetes.orphans import Leftover
+    from deployer.gke.api.client import Gke
+    from deployer.gke.removal.orphans import Remains
+    from deployer.kube.client import Kube
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -67,7 +67,7 @@ def orphans(
 
 def _open_gke(project: str | None, needed: bool) -> Gke | None:
     """Return the door to the cloud; None where only Kubernetes can be looked at."""
-    from deployer.gke.door import open_gke
+    from deployer.gke.api.client import open_gke
 
     try:
         return open_gke(project, os.environ)
@@ -80,7 +80,7 @@ def _open_gke(project: str | None, needed: bool) -> Gke | None:
 
 def _open_kube() -> Kube | None:
     """Return the door to the kubeconfig's cluster, None if there is no kubeconfig."""
-    from deployer.kube import open_kube
+    from deployer.kube.client import open_kube
 
     try:
         return open_kube()
@@ -89,13 +89,13 @@ def _open_kube() -> Kube | None:
 
 
 def _find_cloud(gke: Gke, old_since: float) -> tuple[Remains, ...]:
-    from deployer.gke.orphans import find_remains
+    from deployer.gke.removal.orphans import find_remains
 
     return find_remains(gke, say, old_since)
 
 
 def _find_objects(kube: Kube) -> tuple[Leftover, ...]:
-    from deployer.cluster.leftovers import list_leftovers
+    from deployer.executors.kubernetes.orphans import list_leftovers
 
     try:
         return list_leftovers(kube)
@@ -105,7 +105,7 @@ def _find_objects(kube: Kube) -> tuple[Leftover, ...]:
 
 
 def _goes(remains: Remains, unreachable: bool) -> bool:
-    from deployer.gke.orphans import LEFT_OVER, UNKNOWN
+    from deployer.gke.removal.orphans import LEFT_OVER, UNKNOWN
 
     return remains.use == LEFT_OVER or (unreachable and remains.use == UNKNOWN)
 
@@ -134,7 +134,7 @@ def _list_rows(remains: Remains) -> Iterator[tuple[str, str, str]]:
 
 
 def _explain(remains: Remains) -> str:
-    from deployer.gke.orphans import YOUNG
+    from deployer.gke.removal.orphans import YOUNG
 
     if remains.use == YOUNG:
         return (
@@ -157,15 +157,15 @@ def _explain(remains: Remains) -> str:
 def _remove(
     gke: Gke | None, going: Sequence[Remains], kube: Kube | None, objects: Sequence[Any]
 ) -> None:
-    from deployer.cluster.leftovers import delete_leftovers
+    from deployer.executors.kubernetes.orphans import delete_leftovers
 
     if kube and objects:
         delete_leftovers(kube, objects)
         say(f"deleted {len(objects)} objects in the kubeconfig's cluster")
     if not gke or not going:
         return
-    from deployer.gke.operations import Waiter
-    from deployer.gke.orphans import remove_remains
+    from deployer.gke.api.operations import Waiter
+    from deployer.gke.removal.orphans import remove_remains
 
     failure: CloudError | None = None
     for remains in going:

@@ -24,21 +24,21 @@ from deployer.cli.options import (
     pick_sweep,
     read_config,
 )
-from deployer.config import Config, Flags
-from deployer.deadline import build_environment, count_job_seconds, find_end
+from deployer.cli.output.render import say, show_json, show_yaml
+from deployer.config.settings import Config, Flags
 from deployer.errors import ImageError
-from deployer.one_run import ENVIRONMENT, count_agents
-from deployer.opening import open_place
-from deployer.plan import build_plan
-from deployer.render import say, show_json, show_yaml
-from deployer.selection import open_sweep
-from deployer.sweep import load_sweep
-from deployer.up import plan_agents, warn_about_code
-from deployer.wandb_api import get_sweep
+from deployer.executors.registry import open_place
+from deployer.launch.agents import plan_agents, warn_about_code
+from deployer.launch.deadline import build_environment, count_job_seconds, find_end
+from deployer.launch.one_run_per_job import ENVIRONMENT, count_agents
+from deployer.launch.plan import build_plan
+from deployer.sweeps.resolution import open_sweep
+from deployer.sweeps.sweep_file import load_sweep
+from deployer.wandb_api.operations import get_sweep
 
 if TYPE_CHECKING:
-    from deployer.cluster_config import ClusterConfig
-    from deployer.manifests import Manifest
+    from deployer.config.kubernetes_section import ClusterConfig
+    from deployer.executors.kubernetes.manifests.fields import Manifest
 
 SWEEP_PATH = "ENTITY/PROJECT/SWEEP_ID"  # W&B names a sweep when it makes it
 EMBEDDED_URL = "http://EMBEDDED"
@@ -98,7 +98,7 @@ def _plan_sweep(sweep: str, config: Config, one_run: bool, max_hours: float | No
     )
     if config.on == "local":
         return [planned]
-    from deployer.cluster import KubernetesPlace
+    from deployer.executors.kubernetes.executor import KubernetesPlace
 
     assert isinstance(place, KubernetesPlace)
     alive = {agent.name for agent in place.list_agents(str(path)) if agent.alive}
@@ -125,9 +125,10 @@ def _plan_file(
     )
     if config.on == "local":
         return [planned]
-    from deployer.cluster.keys import name_keys
-    from deployer.cluster_config import load_cluster
-    from deployer.manifests import build_manifests, load_inputs
+    from deployer.config.kubernetes_section import load_cluster
+    from deployer.executors.kubernetes.agent_keys import name_keys
+    from deployer.executors.kubernetes.manifests.build import build_manifests
+    from deployer.executors.kubernetes.manifests.inputs import load_inputs
 
     secret, keys = name_keys(planned, [agent.name for agent in planned.agents])
     cluster = _choose_image(load_cluster(config.folder), config.folder)
@@ -149,25 +150,28 @@ def _name_server(config: Config) -> str:
     """Return the server's address as agents get it, as far as it is known before it is there."""
     if not config.embedded or config.on == "local":
         return EMBEDDED_URL if config.embedded else config.wandb
-    from deployer.cluster_backend.manifests import NAME, build_url
-    from deployer.cluster_config import load_cluster
+    from deployer.config.kubernetes_section import load_cluster
+    from deployer.executors.kubernetes.backend.manifests import NAME, build_url
 
     return build_url(NAME, load_cluster(config.folder).namespace or NAMESPACE)
 
 
 def _plan_backend(config: Config, cluster: ClusterConfig) -> Sequence[Manifest]:
     """Return what makes the embedded backend in the cluster."""
-    from deployer.cluster_backend.config import load_backend_config
-    from deployer.cluster_backend.manifests import build_backend, load_backend_templates
+    from deployer.config.backend_section import load_backend_config
+    from deployer.executors.kubernetes.backend.manifests import (
+        build_backend,
+        load_backend_templates,
+    )
 
     return build_backend(load_backend_templates(), load_backend_config(config.folder), cluster)
 
 
 def _choose_image(cluster: ClusterConfig, folder: Path) -> ClusterConfig:
     """Name the image that `up` would push, by its digest if the registry has it already."""
-    from deployer.image.config import load_image_config
-    from deployer.image.context import read_inputs
-    from deployer.image.images import find_pushed
+    from deployer.config.image_section import load_image_config
+    from deployer.images.context import read_inputs
+    from deployer.images.image import find_pushed
 
     settings = load_image_config(folder)
     if cluster.image or not settings.repository:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.following import show_outcome
+from deployer.cli.live_view import show_outcome
 from deployer.cli.options import (
     OnOption,
     RankingOption,
@@ -16,17 +16,17 @@ from deployer.cli.options import (
     pick_sweep,
     read_config,
 )
-from deployer.config import Flags
+from deployer.cli.output.render import say, show, show_json
+from deployer.cli.output.views import coverage_to_plain, show_results
+from deployer.config.settings import Flags
 from deployer.errors import SweepFailed
-from deployer.healing import get_whole_snapshot
-from deployer.opening import open_place
-from deployer.render import say, show, show_json
-from deployer.results import build_results
-from deployer.selection import open_sweep
-from deployer.server import Server
-from deployer.verifying import verify_sweep
-from deployer.views import coverage_to_plain, show_results
-from deployer.wandb_api import Snapshot, SweepPath
+from deployer.executors.registry import open_place
+from deployer.sweeps.recount import verify_sweep
+from deployer.sweeps.rerun import get_whole_snapshot
+from deployer.sweeps.resolution import open_sweep
+from deployer.sweeps.results import build_results
+from deployer.wandb_api.model import Snapshot, SweepPath
+from deployer.wandb_api.server import Server
 
 app = typer.Typer(rich_markup_mode=None)
 

@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.doors import ClusterOption, ContextOption, NamespaceOption, open_door
 from deployer.cli.options import OutputOption, WandbOption, check_output, read_config
-from deployer.config import Config, Flags
+from deployer.cli.output.render import say, show, show_json
+from deployer.cli.target_cluster import ClusterOption, ContextOption, NamespaceOption, open_door
+from deployer.config.settings import Config, Flags
 from deployer.errors import ConfigError, WandbError
-from deployer.render import say, show, show_json
-from deployer.server import Server
-from deployer.wandb_api import Client, get_viewer
+from deployer.wandb_api.client import Client
+from deployer.wandb_api.operations import get_viewer
+from deployer.wandb_api.server import Server
 
 app = typer.Typer(rich_markup_mode=None, help="Keep the W&B key in the cluster.")
 
@@ -32,7 +33,7 @@ def create(
     wandb: WandbOption = None,
 ) -> None:
     """Make the Secret from stdin, environment or netrc, or check the one that is there."""
-    from deployer.cluster.secret import create_secret, get_key
+    from deployer.executors.kubernetes.key_secret import create_secret, get_key
 
     config = _read_config(wandb, on)
     kube = open_door(config, context, namespace)
@@ -52,7 +53,7 @@ def rotate(
     wandb: WandbOption = None,
 ) -> None:
     """Replace the key; agents at work take it up at their next run."""
-    from deployer.cluster.rotation import rotate_secret
+    from deployer.executors.kubernetes.key_rotation import rotate_secret
 
     config = _read_config(wandb, on)
     kube = open_door(config, context, namespace)
@@ -73,7 +74,7 @@ def show_(
     output: OutputOption = "table",
 ) -> None:
     """Show the Secret without its key."""
-    from deployer.cluster.secret import describe_secret
+    from deployer.executors.kubernetes.key_secret import describe_secret
 
     check_output(output)
     found = describe_secret(open_door(read_config(Flags(on=on)), context, namespace))
@@ -89,7 +90,7 @@ def delete(
     context: ContextOption = None, namespace: NamespaceOption = None, on: ClusterOption = None
 ) -> None:
     """Delete the Secret if `deployer` made it."""
-    from deployer.cluster.secret import delete_secret
+    from deployer.executors.kubernetes.key_secret import delete_secret
 
     kube = open_door(read_config(Flags(on=on)), context, namespace)
     done = "deleted" if delete_secret(kube) else "not there"

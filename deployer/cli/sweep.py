@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.confirming import YesOption, can_ask, confirm
+from deployer.cli.agent_start import say_held, say_released
+from deployer.cli.confirmation import YesOption, can_ask, confirm
 from deployer.cli.options import (
     EntityOption,
     FileArgument,
@@ -24,27 +25,26 @@ from deployer.cli.options import (
     read_config,
     read_config_of,
 )
-from deployer.cli.starting import say_held, say_released
-from deployer.cli.waiting import tell_who_lasts
-from deployer.config import Config, Flags
+from deployer.cli.output.render import say, show, show_json, show_table
+from deployer.cli.output.views import show_sweep, sweep_to_plain
+from deployer.cli.wait_messages import tell_who_lasts
+from deployer.config.settings import Config, Flags
 from deployer.errors import AgentError, WandbError
-from deployer.healing import get_whole_snapshot
-from deployer.making import Draws, make_sweep
-from deployer.opening import open_place
-from deployer.records import delete_records
-from deployer.render import say, show, show_json, show_table
-from deployer.selection import open_sweep
-from deployer.server import Server, connect
-from deployer.views import show_sweep, sweep_to_plain
-from deployer.wandb_api import (
-    SweepPath,
+from deployer.executors.registry import open_place
+from deployer.sweeps.creation import Draws, make_sweep
+from deployer.sweeps.records import delete_records
+from deployer.sweeps.rerun import get_whole_snapshot
+from deployer.sweeps.resolution import open_sweep
+from deployer.text import format_count
+from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.operations import (
     delete_sweep,
     get_sweep,
     list_projects,
     list_sweeps,
     set_sweep_state,
 )
-from deployer.wording import format_count
+from deployer.wandb_api.server import Server, connect
 
 app = typer.Typer(rich_markup_mode=None, help="Create, list and steer sweeps.")
 
@@ -73,7 +73,7 @@ def create(
 
     The embedded backend is where its agents will be: --on.
     """
-    from deployer.sweep import load_sweep
+    from deployer.sweeps.sweep_file import load_sweep
 
     check_output(output)
     config = read_config(Flags(wandb=wandb, entity=entity, project=project, on=on))

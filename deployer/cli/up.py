@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
+from deployer.cli.agent_start import check_reach, say_what_begins_later, start_agents
 from deployer.cli.cloud import Limits, closing, prepare_place
-from deployer.cli.following import follow_and_report
+from deployer.cli.live_view import follow_and_report
 from deployer.cli.options import (
     CapacityOption,
     EntityOption,
@@ -29,20 +30,20 @@ from deployer.cli.options import (
     check_output,
     read_config,
 )
-from deployer.cli.starting import check_reach, say_what_begins_later, start_agents
-from deployer.config import Config, Flags
+from deployer.cli.output.render import say, show_json
+from deployer.config.settings import Config, Flags
 from deployer.errors import ConfigError
-from deployer.making import Draws, make_sweep
-from deployer.one_run import takes_one_run
-from deployer.opening import open_place
-from deployer.place import Agent, Place
-from deployer.render import say, show_json
-from deployer.selection import settle_place
-from deployer.server import NOT_GUARANTEED, Server, connect
-from deployer.sweep import Sweep, load_sweep
-from deployer.up import plan_draft, warn_about_code, warn_about_program
-from deployer.wandb_api import SweepPath, get_sweep
-from deployer.wording import format_count
+from deployer.executors.base import Agent, Place
+from deployer.executors.registry import open_place
+from deployer.launch.agents import plan_draft, warn_about_code, warn_about_program
+from deployer.launch.one_run_per_job import takes_one_run
+from deployer.sweeps.creation import Draws, make_sweep
+from deployer.sweeps.resolution import settle_place
+from deployer.sweeps.sweep_file import Sweep, load_sweep
+from deployer.text import format_count
+from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.operations import get_sweep
+from deployer.wandb_api.server import NOT_GUARANTEED, Server, connect
 
 app = typer.Typer(rich_markup_mode=None)
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.following import follow_and_report
+from deployer.cli.live_view import follow_and_report
 from deployer.cli.options import (
     OnOption,
     OutputOption,
@@ -17,9 +17,9 @@ from deployer.cli.options import (
     pick_sweep,
     read_config_of,
 )
-from deployer.config import Flags
-from deployer.opening import open_place
-from deployer.selection import open_sweep
+from deployer.config.settings import Flags
+from deployer.executors.registry import open_place
+from deployer.sweeps.resolution import open_sweep
 
 app = typer.Typer(rich_markup_mode=None)
 

@@ -18,7 +18,7 @@ from kubernetes import config as untyped
 from kubernetes.config.config_exception import ConfigException
 from kubernetes.stream import ws_client as untyped_sockets
 
-from deployer import home
+from deployer.config import paths
 from deployer.errors import ConfigError
 
 config: Any = untyped
@@ -145,7 +145,7 @@ def _exists(files: str) -> bool:
 
 def make_cache_file(server: str) -> Path:
     """Return the file that keeps what the server can do, readable by its owner alone."""
-    folder = home.home() / "kubernetes"
+    folder = paths.home() / "kubernetes"
     folder.mkdir(exist_ok=True, mode=0o700)
     path = folder / f"{hashlib.sha256(server.encode()).hexdigest()[:16]}.json"
     if path.exists() and time.time() - path.stat().st_mtime > DISCOVERY_LIFE_SECONDS:

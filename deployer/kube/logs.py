@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from deployer.errors import KubeError
-from deployer.kube.door import Kube
+from deployer.kube.client import Kube
 from deployer.kube.failures import CATCHABLE
 from deployer.kube.kinds import POD
 

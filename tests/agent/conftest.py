@@ -17,14 +17,9 @@ import pytest
 
 from deployer.agent.processes import Process, list_marked, send_signal
 from deployer.agent.status import Status, load_status
-from deployer.wandb_api import (
-    Client,
-    RunInfo,
-    SweepPath,
-    create_agent_keys,
-    create_sweep,
-    list_runs,
-)
+from deployer.wandb_api.client import Client
+from deployer.wandb_api.model import RunInfo, SweepPath
+from deployer.wandb_api.operations import create_agent_keys, create_sweep, list_runs
 from tests.conftest import ServedBackend
 from tests.faults.proof import Door, RunRecord
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from deployer.agent.processes import send_signal
-from deployer.wandb_api import SweepPath, create_agent_keys
+from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.operations import create_agent_keys
 from tests.agent.conftest import Bench, wait_for
 from tests.conftest import ServedBackend
 

@@ -13,13 +13,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from deployer import home
 from deployer.agent.processes import list_marked
-from deployer.cli.waiting import tell_who_lasts
+from deployer.cli.wait_messages import tell_who_lasts
+from deployer.config import paths
 from deployer.errors import AgentError
-from deployer.local import LocalPlace
-from deployer.plan import Plan, build_plan
-from deployer.wandb_api import SweepPath, get_sweep
+from deployer.executors.local.executor import LocalPlace
+from deployer.launch.plan import Plan, build_plan
+from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.operations import get_sweep
 from tests.agent.conftest import Bench, wait_for
 
 pytestmark = pytest.mark.slow
@@ -33,7 +34,7 @@ def build(bench: Bench, path: SweepPath, replicas: int = 1) -> tuple[Plan, dict[
 
 def folder_of(name: str) -> Path:
     """Return an agent's folder."""
-    return home.agents_folder() / name
+    return paths.agents_folder() / name
 
 
 def left(name: str) -> list[int]:
@@ -76,7 +77,8 @@ def test_agents_run_a_sweep_to_its_end_and_are_found_from_another_shell(
     assert [agent.name for agent in agents] == names
     assert all(agent.alive for agent in agents)
     question = (
-        "from deployer.local import LocalPlace as P; print([a.name for a in P().list_agents()])"
+        "from deployer.executors.local.executor import LocalPlace; "
+        "print([agent.name for agent in LocalPlace().list_agents()])"
     )
     seen = subprocess.check_output([sys.executable, "-c", question], text=True)
     assert seen.strip() == str(names)

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from deployer.agent.processes import send_signal
-from deployer.wandb_api import SweepPath
+from deployer.wandb_api.model import SweepPath
 from tests.agent.conftest import Bench, Supervised, wait_for
 from tests.faults.memory import small_memory
 

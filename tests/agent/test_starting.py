@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from deployer.agent.settings import Settings, agent_environment
-from deployer.local.folder import AgentFolder, Spec
-from deployer.local.starting import build_environment, find_path, list_gpus
+from deployer.executors.local.agent_folder import AgentFolder, Spec
+from deployer.executors.local.supervisors import build_environment, find_path, list_gpus
 
 SETTINGS = Settings("me/proj/sweep", "http://127.0.0.1:1", "sweep-1", "/agents/sweep-1")
 

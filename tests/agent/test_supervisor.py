@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from deployer.wandb_api import get_sweep, set_sweep_state
+from deployer.wandb_api.operations import get_sweep, set_sweep_state
 from tests.agent.conftest import PATIENCE_SECONDS, Bench, Supervised, wait_for
 from tests.conftest import FOREIGN_KEY, serve_backend
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import yaml
 
-from deployer.backend.accounts import Caller, create_agent_key, create_user, find_caller
-from deployer.backend.agents import create_agent
-from deployer.backend.attempts import list_attempts
-from deployer.backend.context import Backend
-from deployer.backend.dispatch import heartbeat, succeed_predecessors
-from deployer.backend.filestream import apply_chunk
-from deployer.backend.projects import ensure_project, project_by_id
-from deployer.backend.runs import Run, change_run, find_run
-from deployer.backend.sweeps import Sweep, create_sweep, sweep_by_id
+from deployer.backend.db.accounts import Caller, create_agent_key, create_user, find_caller
+from deployer.backend.db.agents import create_agent
+from deployer.backend.db.attempts import list_attempts
+from deployer.backend.db.projects import ensure_project, project_by_id
+from deployer.backend.db.runs import Run, change_run, find_run
+from deployer.backend.db.sweeps import Sweep, create_sweep, sweep_by_id
+from deployer.backend.scheduling.dispatch import heartbeat, succeed_predecessors
+from deployer.backend.server.context import Backend
+from deployer.backend.server.file_stream import apply_chunk
 from tests.backend.client import grid
 
 KEY = "k" * 40

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from deployer.backend.attempts import create_run
-from deployer.backend.ending import end_silent_runs
-from deployer.backend.projects import ensure_project
-from deployer.backend.runs import change_run
+from deployer.backend.db.attempts import create_run
+from deployer.backend.db.projects import ensure_project
+from deployer.backend.db.runs import change_run
+from deployer.backend.scheduling.run_endings import end_silent_runs
 from tests.backend.bench import Bench
 
 HOURS = 3600.0

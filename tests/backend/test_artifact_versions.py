@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from deployer.backend.artifact_collections import ensure_collection
-from deployer.backend.artifacts import (
+from deployer.backend.db.artifact_collections import ensure_collection
+from deployer.backend.db.artifacts import (
     PENDING_SECONDS,
     artifact_by_id,
     create_artifact,
     delete_abandoned,
 )
-from deployer.backend.projects import ensure_project
-from deployer.backend.refusal import Refusal
+from deployer.backend.db.projects import ensure_project
+from deployer.backend.server.refusal import Refusal
 from tests.backend.artifact_client import DELETE, RUN_ARTIFACTS, ArtifactClient, aliases_of
 from tests.backend.bench import Bench
 

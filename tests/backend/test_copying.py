@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from deployer.backend.copying import adopt_copy
-from deployer.backend.daemon import backend_status
+from deployer.backend.server.daemon import backend_status
+from deployer.backend.storage.backup import adopt_copy
 from deployer.errors import BackendError
 from tests.backend.client import Client, grid
 from tests.conftest import ServedBackend, serve_backend

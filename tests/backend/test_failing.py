@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from deployer.backend.ending import requeue_failed
-from deployer.backend.lifecycle import MEMORY_KILLS
-from deployer.backend.sweeps import sweep_by_id, update_sweep
+from deployer.backend.db.sweeps import sweep_by_id, update_sweep
+from deployer.backend.scheduling.lifecycle import MEMORY_KILLS
+from deployer.backend.scheduling.run_endings import requeue_failed
 from tests.backend.bench import Bench
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from deployer.backend.files import File
-from deployer.backend.migrations import MIGRATIONS
-from deployer.backend.runs import Run
-from deployer.backend.store import Store, select
-from deployer.backend.sweeps import Sweep
+from deployer.backend.db.database import Store, select
+from deployer.backend.db.files import File
+from deployer.backend.db.migrations import MIGRATIONS
+from deployer.backend.db.runs import Run
+from deployer.backend.db.sweeps import Sweep
 
 FIRST_CONTENT = """
     INSERT INTO users (id, name, created_at) VALUES (1, 'ada', 0);

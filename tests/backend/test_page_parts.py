@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from deployer.backend.pages.command_line import build_command_line
-from deployer.backend.pages.curves import POINTS_PER_CURVE, build_all_curves, build_curve
+from deployer.backend.web.command_line import build_command_line
+from deployer.backend.web.curves import POINTS_PER_CURVE, build_all_curves, build_curve
 
 
 def test_a_curve_is_thinned_and_keeps_its_ends() -> None:

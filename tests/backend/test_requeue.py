@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from deployer.backend.context import Backend
-from deployer.backend.early_termination import EarlyTermination
-from deployer.backend.ending import end_silent_runs
-from deployer.backend.lifecycle import MAX_DELIVERIES
-from deployer.backend.lines import write_lines
-from deployer.backend.refusal import Refusal
-from deployer.backend.runs import change_run, check_writer
+from deployer.backend.db.lines import write_lines
+from deployer.backend.db.runs import change_run, check_writer
+from deployer.backend.scheduling.early_termination import EarlyTermination
+from deployer.backend.scheduling.lifecycle import MAX_DELIVERIES
+from deployer.backend.scheduling.run_endings import end_silent_runs
+from deployer.backend.server.context import Backend
+from deployer.backend.server.refusal import Refusal
 from tests.backend.bench import Bench
 
 

@@ -10,13 +10,7 @@ import pytest
 
 from tests.backend.client import Client
 from tests.conftest import ServedBackend
-from tests.stock import (
-    run_program,
-    start_wandb_agent,
-    wandb,
-    wandb_sweep,
-    write_project,
-)
+from tests.stock import run_program, start_wandb_agent, wandb, wandb_sweep, write_project
 
 pytestmark = pytest.mark.slow
 

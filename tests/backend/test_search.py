@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from deployer.backend.search.engine import bayes_available
-from deployer.backend.search.suggest import SearchError, refusals, suggest
+from deployer.backend.scheduling.search.engine import bayes_available
+from deployer.backend.scheduling.search.suggest import SearchError, refusals, suggest
 
 PARAMETERS = {
     "lr": {"values": [0.1, 0.01]},

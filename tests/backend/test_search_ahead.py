@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from deployer.backend.search.runs import SearchRun
-from deployer.backend.suggestions import Question, ask_question
+from deployer.backend.scheduling.search.runs import SearchRun
+from deployer.backend.scheduling.suggestions import Question, ask_question
 from tests.backend.bench import Bench
 
 SETTINGS: dict[str, Any] = {

@@ -14,11 +14,11 @@ import optuna
 import psutil
 import pytest
 
-from deployer.backend.search.bayes import model_seed, modelled, outcomes
-from deployer.backend.search.engine import SearchEngine
-from deployer.backend.search.runs import SearchRun
-from deployer.backend.search.suggest import needs_model, random_point, suggest
-from deployer.parameters import parse_parameters
+from deployer.backend.scheduling.search.bayes import model_seed, modelled, outcomes
+from deployer.backend.scheduling.search.engine import SearchEngine
+from deployer.backend.scheduling.search.runs import SearchRun
+from deployer.backend.scheduling.search.suggest import needs_model, random_point, suggest
+from deployer.sweeps.parameters.parse import parse_parameters
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deployer.backend.search.hyperband import WrittenRun, band_iterations, runs_to_stop
+from deployer.backend.scheduling.search.hyperband import WrittenRun, band_iterations, runs_to_stop
 
 CONFIG = {
     "metric": {"name": "loss"},

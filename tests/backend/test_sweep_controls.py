@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deployer.backend.steering import change_sweep
+from deployer.backend.scheduling.sweep_control import change_sweep
 from tests.backend.bench import Bench
 from tests.backend.client import UPSERT_SWEEP, Client, grid
 from tests.conftest import ServedBackend

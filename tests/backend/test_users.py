@@ -6,10 +6,12 @@ import secrets
 
 import pytest
 
-from deployer.backend.daemon import add_user, add_user_key
-from deployer.backend.folder import read_key
+from deployer.backend.server.daemon import add_user, add_user_key
+from deployer.backend.server.data_folder import read_key
 from deployer.errors import BackendError, WandbError
-from deployer.wandb_api import Client, accounts, create_agent_keys, create_sweep, get_viewer
+from deployer.wandb_api import accounts
+from deployer.wandb_api.client import Client
+from deployer.wandb_api.operations import create_agent_keys, create_sweep, get_viewer
 from tests.conftest import ServedBackend, serve_backend
 
 

@@ -1,7 +1,7 @@
 """Agents on a cluster against the same requests made by hand, on a real API server.
 
 A thousand agents are pods of simulated nodes; the way to the first metric is that of a real pod.
-Needs root, as tests/kube does.
+Needs root, as tests/cluster does.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from typing import Any
 
 import yaml
 
-from deployer.kube import JOB, POD, Kind, Manifest, kind_of
-from deployer.names import build_selector
-from deployer.plan import Plan
-from deployer.up import end_agents, plan_agents
-from deployer.wandb_api import SweepPath, get_snapshot, list_sweeps
-from deployer.watch import get_status
+from deployer.executors.kubernetes.names import build_selector
+from deployer.kube.kinds import JOB, POD, Kind, Manifest, kind_of
+from deployer.launch.agents import end_agents, plan_agents
+from deployer.launch.plan import Plan
+from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.operations import get_snapshot, list_sweeps
+from deployer.watch.status import get_status
 from tests.bench.figures import Figure, compare
-from tests.kube.bed import SECTION, Bed, make_bed, serve_for_pods
-from tests.kube.cluster import Cluster, start_cluster
-from tests.kube.conftest import make_namespace
+from tests.cluster.bed import SECTION, Bed, make_bed, serve_for_pods
+from tests.cluster.cluster import Cluster, start_cluster
+from tests.cluster.conftest import make_namespace
 
 AGENTS = 1000
 THREADS = 16

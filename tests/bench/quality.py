@@ -22,10 +22,10 @@ from typing import Any
 
 import optuna
 
-from deployer.backend.search.bayes import model_seed
-from deployer.backend.search.runs import SearchRun
-from deployer.backend.search.suggest import random_point, suggest
-from deployer.parameters import parse_parameters
+from deployer.backend.scheduling.search.bayes import model_seed
+from deployer.backend.scheduling.search.runs import SearchRun
+from deployer.backend.scheduling.search.suggest import random_point, suggest
+from deployer.sweeps.parameters.parse import parse_parameters
 from tests.bench.figures import Figure
 
 RUNS = 50

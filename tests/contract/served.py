@@ -21,7 +21,7 @@ from graphql import (
     validate,
 )
 
-from deployer.backend.schema import build_schema
+from deployer.backend.graphql.schema import build_schema
 from tests.contract.documents import join_document, read_document
 
 LEFT_OUT = Path(__file__).with_name("left_out.yaml")

@@ -71,7 +71,7 @@ def _kind_of(command: Sequence[str]) -> Kind:
         return "other"
     if Path(command[0]).name == "wandb-core":
         return "wandb-core"
-    if "-m deployer.backend.serving" in words:
+    if "-m deployer.backend.server.foreground" in words:
         return "backend"
     if "-m deployer.agent" in words:
         return "supervisor"

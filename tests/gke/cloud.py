@@ -2,8 +2,8 @@
 
 `with serve_cloud(folder) as cloud:` and then `cloud.environment()` for a subprocess. What exists is
 in `cloud.inventory()`, what was asked in `cloud.calls`; faults are armed with `cloud.fail` and
-`cloud.kill_client_at`. Also for tests/kube: `cloud.connect_kubernetes` makes its clusters lead to
-a real one.
+`cloud.kill_client_at`. For tests/cluster, `cloud.connect_kubernetes` makes its clusters lead to a
+real one.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from deployer.gke.making import ensure_cluster
-from deployer.gke.model import CloudCluster
-from deployer.gke.spec import ClusterSpec
+from deployer.gke.api.model import CloudCluster
+from deployer.gke.cluster.creation import ensure_cluster
+from deployer.gke.specification.spec import ClusterSpec
 from tests.gke.cloud import Cloud, serve_cloud
 from tests.gke.commands import Machine, Nursery
 from tests.gke.rooms import Clock, open_door, read_spec, write_spec

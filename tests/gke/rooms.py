@@ -6,8 +6,8 @@ import os
 import time
 from pathlib import Path
 
-from deployer.gke.door import Gke, open_gke
-from deployer.gke.spec import ClusterSpec, load_spec
+from deployer.gke.api.client import Gke, open_gke
+from deployer.gke.specification.spec import ClusterSpec, load_spec
 
 NAME = "tests"
 FIRST, SECOND = "us-central1-a", "europe-west4-a"

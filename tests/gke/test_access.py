@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from deployer.errors import CloudError, ConfigError
-from deployer.gke.access import find_kubeconfig, open_kube_of, write_kubeconfig
-from deployer.gke.model import CloudCluster
+from deployer.gke.api.model import CloudCluster
+from deployer.gke.cluster.access import find_kubeconfig, open_kube_of, write_kubeconfig
 from tests.gke.cloud import Cloud
 from tests.gke.rooms import open_door
 

@@ -7,9 +7,9 @@ from google.api_core import exceptions as api
 from google.auth import exceptions as auth
 from google.rpc import code_pb2
 
-from deployer.gke.failures import Attempt, build_failure, is_passing, translate_error
-from deployer.gke.remedies import CALLS, CONDITIONS
-from tests.unit.goldens import check_golden
+from deployer.gke.api.failures import Attempt, build_failure, is_passing, translate_error
+from deployer.gke.api.remedies import CALLS, CONDITIONS
+from tests.golden_files import check_golden
 
 ATTEMPT = Attempt("cannot create cluster train in us-east1-b", "my-project", "us-east1-b", "train")
 FAILED = Attempt("creating cluster train failed", "my-project", "us-east1-b", "train")

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from deployer.errors import CloudError
-from deployer.gke.making import ensure_cluster
-from deployer.gke.model import CloudCluster
-from deployer.gke.spec import ClusterSpec
+from deployer.gke.api.model import CloudCluster
+from deployer.gke.cluster.creation import ensure_cluster
+from deployer.gke.specification.spec import ClusterSpec
 from tests.gke.cloud import Cloud
 from tests.gke.cloud_faults import DEADLINE, LOST, SILENCE, Fault, old_stockout, quota, stockout
 from tests.gke.rooms import FIRST, NAME, SECOND, Clock, open_door

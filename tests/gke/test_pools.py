@@ -9,8 +9,8 @@ import pytest
 from google.cloud.container_v1 import NodePool, StatusCondition
 
 from deployer.errors import CloudError
-from deployer.gke.making import ensure_cluster
-from deployer.gke.pools import add_next_pool
+from deployer.gke.cluster.creation import ensure_cluster
+from deployer.gke.cluster.pools import add_next_pool
 from tests.gke.cloud import Cloud
 from tests.gke.rooms import NAME, open_door, read_spec
 

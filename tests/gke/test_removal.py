@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from deployer.errors import CloudError
-from deployer.gke.inventory import Inventory
-from deployer.gke.making import ensure_cluster
-from deployer.gke.spec import ClusterSpec, cluster_labels
-from deployer.gke.teardown import remove_cluster
+from deployer.gke.cluster.creation import ensure_cluster
+from deployer.gke.removal.inventory import Inventory
+from deployer.gke.removal.teardown import remove_cluster
+from deployer.gke.specification.spec import ClusterSpec, cluster_labels
 from tests.gke.cloud import Cloud
 from tests.gke.cloud_faults import (
     DEADLINE,

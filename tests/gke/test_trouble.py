@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from deployer.errors import CloudError
-from deployer.gke.model import CloudCluster
-from deployer.gke.pools import add_next_pool
-from deployer.gke.spec import ClusterSpec
-from deployer.gke.teardown import remove_cluster
+from deployer.gke.api.model import CloudCluster
+from deployer.gke.cluster.pools import add_next_pool
+from deployer.gke.removal.teardown import remove_cluster
+from deployer.gke.specification.spec import ClusterSpec
 from tests.gke.cloud import Cloud
 from tests.gke.cloud_faults import (
     DEADLINE,

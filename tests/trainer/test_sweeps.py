@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deployer.sweep import load_sweep
+from deployer.sweeps.sweep_file import load_sweep
 from trainer.args import parse_args
 
 FILES = sorted((Path(__file__).parents[2] / "sweeps").glob("*.yaml"))

@@ -1,0 +1,94 @@
+"""Why a run or a supervisor is gone.
+
+A supervisor leaves a small file, by which its successor can tell what became of it: nothing else
+outlives SIGKILL. The causes are the server's words for how an attempt ended.
+"""
+
+import contextlib
+import json
+import os
+import time
+from collections import deque
+from typing import Deque, Optional, Tuple
+
+from .oom_kills import count_memory_kills, read_group
+
+INTERRUPTED = "interrupted"  # somebody asked for it
+SIGNAL = "signal"
+OUT_OF_MEMORY = "OOM"
+NODE = "node"  # the whole machine went, or was left
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+# The agent looks at its run every 5 s, later while its server is away; in the same control group,
+# another agent's run may be killed for its memory at another time.
+RECENT_SECONDS = 30.0
+
+
+class Witness:
+    """Watches the kernel's counters for one supervisor, and keeps its file up to date."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._said: Optional[str] = None
+        self._counts: Deque[Tuple[float, int]] = deque()
+        self._where = {"boot": _read_boot(), "group": read_group()}
+        self._saved = ""
+
+    def look(self) -> None:
+        """Read the counters; called twice a second while the agent lives."""
+        kills = count_memory_kills()
+        now = time.monotonic()
+        if kills.nearest is not None:
+            self._counts.append((now, kills.nearest))
+        while len(self._counts) > 1 and self._counts[0][0] < now - RECENT_SECONDS:
+            self._counts.popleft()
+        self._save({**self._where, "kills": kills, "said": self._said})
+
+    def judge(self) -> str:
+        """Tell whether what has just died of a signal was killed for its memory."""
+        self.look()
+        grown = bool(self._counts) and self._counts[-1][1] > self._counts[0][1]
+        return OUT_OF_MEMORY if grown else SIGNAL
+
+    def say(self, cause: str) -> None:
+        """Write down why this supervisor ends its run, should it not come to tell the server."""
+        self._said = cause
+        self.look()
+
+    def _save(self, content: object) -> None:
+        text = json.dumps(content)
+        if text == self._saved:
+            return
+        with contextlib.suppress(OSError):
+            with open(f"{self._path}.new", "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(f"{self._path}.new", self._path)
+            self._saved = text
+
+
+def judge_predecessor(path: str) -> str:
+    """Tell from its file why a supervisor is gone, or why it ended its run.
+
+    NODE also without a file: then its folder went, too.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            left = json.load(file)
+        if left["said"]:
+            return str(left["said"])
+        if left["boot"] != _read_boot():
+            return NODE
+        before, now = left["kills"], count_memory_kills()
+        # Another container has a counter of its own, so that only the machine's can tell.
+        place = 0 if left["group"] == read_group() and now.group is not None else 1
+        return OUT_OF_MEMORY if (now[place] or 0) > (before[place] or 0) else SIGNAL
+    except (OSError, ValueError, LookupError, TypeError):
+        return NODE
+
+
+def _read_boot() -> str:
+    try:
+        with open(BOOT_ID, encoding="utf-8") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,39 @@
+"""Before a run's trainer begins: bring the server up to date with what earlier attempts left.
+
+Started by the run's prologue in a process of its own, with the trainer's environment.
+"""
+
+import os
+import sys
+import time
+
+from .client import Server
+from .delivery import Task, deliver_end, deliver_history, get_run
+from .local_runs import load_leavings, supersede
+
+PATIENCE_SECONDS = 60.0  # less than the 90 s that `wandb.init` waits for a server
+FINISHED_ALREADY = 100
+
+
+def main(resumes: bool) -> int:
+    """Deliver what is missing; FINISHED_ALREADY if the run had come to a good end unheard.
+
+    A run that does not resume starts afresh: its earlier rows are put aside.
+    """
+    environment = os.environ
+    folder = os.path.dirname(environment["DEPLOYER_AGENT_FOLDER"])
+    run_id = environment["WANDB_RUN_ID"]
+    path = [environment[f"WANDB_{part}"] for part in ("ENTITY", "PROJECT", "SWEEP_ID")]
+    server = Server(environment["WANDB_BASE_URL"], environment["WANDB_API_KEY"])
+    task = Task(server, "/".join(path), environment["DEPLOYER_AGENT"], folder)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    leavings = load_leavings(folder, run_id)
+    if leavings and leavings.exit_code == 0 and deliver_end(task, run_id, leavings, deadline):
+        return FINISHED_ALREADY
+    if not resumes:
+        supersede(folder, run_id)
+        return 0
+    run = get_run(task, run_id, deadline)
+    if run and leavings and not deliver_history(task, run_id, leavings, run, deadline):
+        sys.stderr.write(f"deployer: run {run_id}: its last rows did not reach the server\n")
+    return 0

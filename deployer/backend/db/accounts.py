@@ -1,0 +1,158 @@
+"""Users and their keys. A key is random and long, so one SHA-256 of it is kept and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from dataclasses import dataclass
+
+from deployer.backend.db.database import Connection, insert, select, select_one
+from deployer.backend.server.refusal import Refusal
+
+# What the SDK accepts: at least 40 of these characters, with an optional `prefix-` in front.
+KEY_PATTERN = re.compile(r"(?:[A-Za-z0-9_]+-)?[A-Za-z0-9_-]{40,}")
+NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+
+
+@dataclass(frozen=True)
+class User:
+    """A person; the entity of the same name is theirs."""
+
+    id: int
+    name: str
+    created_at: float
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who is asking. With a `sweep_id`, the key is an agent's and good for that sweep alone.
+
+    It is `superseded` once a supervisor of the same name has started later with a key of its own.
+    """
+
+    user: User
+    key_id: int
+    sweep_id: int | None = None
+    agent_name: str | None = None
+    superseded: bool = False
+
+
+def new_key() -> str:
+    """Return a fresh key of 40 hexadecimal characters, valid for every SDK."""
+    return secrets.token_hex(20)
+
+
+def _check_key(key: str) -> None:
+    if not KEY_PATTERN.fullmatch(key):
+        raise ValueError("a key needs 40 or more of the characters A-Z a-z 0-9 _ -")
+
+
+def hash_key(key: str) -> str:
+    """Return what is stored in place of a key."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def create_user(db: Connection, name: str, key: str, now: float) -> User:
+    """Add a user with one key. Raise ValueError for a bad or taken name, or a short key."""
+    if not NAME_PATTERN.fullmatch(name):
+        raise ValueError(f"user name {name!r} must be letters, digits, '-' and '_', at most 63")
+    _check_key(key)
+    if select_one(db, User, "users WHERE name = ?", name):
+        raise ValueError(f"user {name!r} exists already")
+    if db.execute("SELECT 1 FROM keys WHERE hash = ?", (hash_key(key),)).fetchone():
+        raise ValueError("this key is in use already")
+    user = User(insert(db, "users", name=name, created_at=now), name, now)
+    insert(db, "keys", hash=hash_key(key), user_id=user.id, created_at=now)
+    return user
+
+
+def list_users(db: Connection) -> list[User]:
+    """Return everybody, first to last."""
+    return select(db, User, "users ORDER BY id")
+
+
+def add_key(db: Connection, name: str, key: str, now: float, only: bool) -> None:
+    """Give a user one more key; with `only`, the others they had are refused from now on.
+
+    Keys of their agents stay. Raise ValueError for an unknown user, a short or a foreign key.
+    """
+    _check_key(key)
+    user = select_one(db, User, "users WHERE name = ?", name)
+    if user is None:
+        raise ValueError(f"there is no user {name!r}")
+    owner = find_caller(db, key)
+    if owner is None:
+        insert(db, "keys", hash=hash_key(key), user_id=user.id, created_at=now)
+    elif (owner.user.id, owner.sweep_id) != (user.id, None):
+        raise ValueError("this key is in use already")
+    if only:
+        others = "user_id = ? AND sweep_id IS NULL AND hash != ?"
+        db.execute(f"DELETE FROM keys WHERE {others}", (user.id, hash_key(key)))
+
+
+def create_agent_key(db: Connection, caller: Caller, sweep_id: int, name: str, now: float) -> str:
+    """Return a new key that is good for one agent's work on one sweep and nothing else."""
+    key = new_key()
+    _insert_agent_key(db, caller, sweep_id, name, key, now)
+    return key
+
+
+def adopt_own_key(db: Connection, caller: Caller, key: str, now: float) -> None:
+    """Take the key that a supervisor has chosen for its agent; older keys can write no more.
+
+    The supervisor chooses it, so that asking again after a lost reply, or a request that arrives
+    late, changes nothing. Raise ValueError for a bad or foreign key.
+    """
+    assert caller.sweep_id is not None
+    assert caller.agent_name is not None
+    _check_key(key)
+    owner = find_caller(db, key)
+    if owner is None:
+        _insert_agent_key(db, caller, caller.sweep_id, caller.agent_name, key, now, own=1)
+    elif (owner.sweep_id, owner.agent_name) != (caller.sweep_id, caller.agent_name):
+        raise ValueError("this key is in use already")
+
+
+def _insert_agent_key(
+    db: Connection, caller: Caller, sweep_id: int, name: str, key: str, now: float, own: int = 0
+) -> None:
+    insert(
+        db,
+        "keys",
+        hash=hash_key(key),
+        user_id=caller.user.id,
+        sweep_id=sweep_id,
+        agent_name=name,
+        created_at=now,
+        own=own,
+    )
+
+
+def check_newest(caller: Caller, status: int = 403) -> None:
+    """Refuse an agent whose supervisor was started again, here or elsewhere."""
+    if caller.superseded:
+        raise Refusal(status, f"agent {caller.agent_name} was started again and has a newer key")
+
+
+def find_caller(db: Connection, key: str) -> Caller | None:
+    """Return who owns a key, or None."""
+    return caller_of_hash(db, hash_key(key))
+
+
+def caller_of_hash(db: Connection, key_hash: str) -> Caller | None:
+    """Return who owns the key of a hash, or None."""
+    row = db.execute(
+        "SELECT id, user_id, sweep_id, agent_name, EXISTS (SELECT 1 FROM keys AS newer"
+        " WHERE newer.sweep_id = keys.sweep_id AND newer.agent_name = keys.agent_name"
+        " AND newer.own = 1 AND newer.id > keys.id) AS superseded FROM keys WHERE hash = ?",
+        (key_hash,),
+    ).fetchone()
+    if row is None:
+        return None
+    user = select_one(db, User, "users WHERE id = ?", row["user_id"])
+    if user is None:
+        return None
+    return Caller(
+        user, row["id"], row["sweep_id"], row["agent_name"], superseded=bool(row["superseded"])
+    )

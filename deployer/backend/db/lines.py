@@ -1,0 +1,115 @@
+"""Numbered lines of a run: history, events (system metrics) and output (console).
+
+Lines are written at their offset, so a chunk that is sent twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+from deployer.backend.db.database import Connection
+
+Stream = Literal["history", "events", "output"]
+
+FILE_STREAMS: dict[str, Stream] = {
+    "wandb-history.jsonl": "history",
+    "wandb-events.jsonl": "events",
+    "output.log": "output",
+}
+
+
+def write_lines(
+    db: Connection, run_id: int, stream: Stream, offset: int, texts: Sequence[str]
+) -> None:
+    """Write lines from number `offset` on, replacing what stands there."""
+    db.executemany(
+        "INSERT OR REPLACE INTO lines (run_id, stream, number, text) VALUES (?, ?, ?, ?)",
+        [(run_id, stream, number, text) for number, text in enumerate(texts, offset)],
+    )
+
+
+def clear_lines(db: Connection, run_id: int) -> None:
+    """Delete all lines of a run, which then starts afresh."""
+    db.execute("DELETE FROM lines WHERE run_id = ?", (run_id,))
+
+
+def count_lines(db: Connection, run_id: int, stream: Stream) -> int:
+    """Return the number of the next line."""
+    row = db.execute(
+        "SELECT COALESCE(MAX(number) + 1, 0) FROM lines WHERE run_id = ? AND stream = ?",
+        (run_id, stream),
+    ).fetchone()
+    return int(row[0])
+
+
+def read_lines(
+    db: Connection, run_id: int, stream: Stream, start: int = 0, limit: int = -1
+) -> list[tuple[int, str]]:
+    """Return up to `limit` (number, text) from line `start` on; -1 is all."""
+    rows = db.execute(
+        "SELECT number, text FROM lines WHERE run_id = ? AND stream = ? AND number >= ?"
+        " ORDER BY number LIMIT ?",
+        (run_id, stream, start, limit),
+    )
+    return [(row[0], row[1]) for row in rows]
+
+
+def last_lines(db: Connection, run_id: int, stream: Stream, limit: int) -> list[tuple[int, str]]:
+    """Return the last `limit` (number, text), in order."""
+    rows = db.execute(
+        "SELECT number, text FROM lines WHERE run_id = ? AND stream = ?"
+        " ORDER BY number DESC LIMIT ?",
+        (run_id, stream, limit),
+    ).fetchall()
+    return [(row[0], row[1]) for row in reversed(rows)]
+
+
+def read_rows(db: Connection, run_id: int, stream: Stream = "history") -> list[dict[str, Any]]:
+    """Return lines as mappings; nested values under dotted keys, as W&B has them.
+
+    NaN and infinities come as floats, broken lines are left out.
+    """
+    lines = read_lines(db, run_id, stream)
+    return [flatten(row) for _, text in lines if (row := parse_row(text))]
+
+
+def parse_row(text: str) -> dict[str, Any] | None:
+    """Parse one JSON line that may hold bare NaN or Infinity."""
+    try:
+        row = json.loads(text)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def flatten(row: dict[str, Any]) -> dict[str, Any]:
+    """Bring nested values to the top (`{"val": {"loss": 1}}` is `val.loss`), media as they are."""
+    if not any(isinstance(value, dict) for value in row.values()):
+        return row
+    flat: dict[str, Any] = {}
+    for key, value in row.items():
+        if isinstance(value, dict) and value and "_type" not in value:
+            flat.update({f"{key}.{inner}": part for inner, part in flatten(value).items()})
+        else:
+            flat[key] = value
+    return flat
+
+
+def steps_between(
+    rows: Iterable[dict[str, Any]], start: int | None, stop: int | None
+) -> list[dict[str, Any]]:
+    """Return the rows whose `_step` is at least `start` and below `stop`."""
+    low, high = start or 0, math.inf if stop is None else stop
+    return [row for row in rows if low <= row.get("_step", 0) < high]
+
+
+def sample(rows: Sequence[dict[str, Any]], size: int) -> list[dict[str, Any]]:
+    """Return at most `size` rows, evenly spread, the first and the last among them."""
+    if size <= 0 or len(rows) <= size:
+        return list(rows)
+    if size == 1:
+        return [rows[-1]]
+    return [rows[round(index * (len(rows) - 1) / (size - 1))] for index in range(size)]

@@ -1,0 +1,207 @@
+"""Sweeps: their rows, their configuration, and how a repeated creation finds the first one."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import string
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import yaml
+
+from deployer.backend.db.accounts import Caller
+from deployer.backend.db.database import Connection, insert, select, select_one, update
+from deployer.backend.db.projects import Project
+from deployer.backend.scheduling.search.suggest import expected_count, metric_goal, metric_name
+from deployer.backend.server.refusal import Refusal, not_found
+
+# W&B's command line repeats a creation whose reply was lost, with the same text and no id.
+REPEAT_WINDOW_SECONDS = 60
+DEFAULT_RETRIES = 1
+STATES = ("PENDING", "RUNNING", "PAUSED", "FINISHED", "CANCELED")
+# Not one of W&B's: nobody sees it, but agents may still be at work.
+DELETED = "DELETED"
+ENDED = ("FINISHED", "CANCELED", DELETED)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep; `expected` is the number of configurations, None for an endless one.
+
+    `healed_retries` count instead of the sweep file's since somebody healed it. `stop_reason` says
+    why the server itself stopped it before its end.
+    """
+
+    id: int
+    project_id: int
+    user_id: int
+    name: str
+    display_name: str | None
+    description: str | None
+    config: str
+    state: str
+    seed: str
+    expected: int | None
+    healed_retries: int | None
+    stop_reason: str | None
+    controller: str | None
+    scheduler: str | None
+    created_at: float
+    updated_at: float
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Return the configuration as a mapping; read it, never change it."""
+        return parse_config(self.config)
+
+    @property
+    def method(self) -> str:
+        """Return grid, random or bayes."""
+        return str(self.settings.get("method"))
+
+    @property
+    def metric_name(self) -> str | None:
+        """Return what is optimised, if anything."""
+        return metric_name(self.settings)
+
+    @property
+    def metric_goal(self) -> str:
+        """Return `minimize` or `maximize`."""
+        return metric_goal(self.settings)
+
+    @property
+    def retries(self) -> int:
+        """Return how often a run that fails by itself is tried again."""
+        if self.healed_retries is not None:
+            return self.healed_retries
+        retries = self.settings.get("retries", DEFAULT_RETRIES)
+        return retries if type(retries) is int else DEFAULT_RETRIES
+
+    @property
+    def local_scheduler(self) -> bool:
+        """Tell whether a scheduler of the user's own enqueues the runs, and the server none."""
+        return has_local_scheduler(self.settings)
+
+    @property
+    def controller_run_name(self) -> str:
+        """Return the name of the run that a local scheduler logs to."""
+        return f"{self.name}-scheduler"
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether no new configuration will be handed out."""
+        return self.state in ENDED
+
+
+@lru_cache(maxsize=256)
+def parse_config(text: str) -> dict[str, Any]:
+    """Return a sweep's YAML as a mapping; refuse with 400 what is none."""
+    try:
+        config = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise Refusal(400, f"the sweep's configuration is not YAML: {error}") from error
+    if not isinstance(config, dict):
+        raise Refusal(400, "the sweep's configuration is not a mapping")
+    return config
+
+
+def has_local_scheduler(settings: dict[str, Any]) -> bool:
+    """Tell whether `wandb sweep-scheduler` is to choose this sweep's configurations."""
+    scheduler = settings.get("scheduler")
+    return isinstance(scheduler, dict) and bool(scheduler.get("engine"))
+
+
+def _expected(settings: dict[str, Any]) -> int | None:
+    """Return how many configurations the server hands out; a local scheduler ends its sweep."""
+    return None if has_local_scheduler(settings) else expected_count(settings)
+
+
+def create_sweep(
+    db: Connection,
+    caller: Caller,
+    project: Project,
+    config: str,
+    now: float,
+    *,
+    mutation_id: str | None = None,
+    **columns: str | None,
+) -> Sweep:
+    """Create a sweep, or return the one that the same request made before.
+
+    The same request is one with the same `mutation_id`; without an id, one with the same text
+    within a minute, as long as no agent has joined.
+    """
+    request = f"{project.id}:{mutation_id or config}"
+    request_key = hashlib.sha256(request.encode()).hexdigest()
+    earlier = _repeated(db, request_key, exact=mutation_id is not None, now=now)
+    if earlier:
+        return earlier
+    settings = parse_config(config)
+    name = _short_id(db, project)
+    row_id = insert(
+        db,
+        "sweeps",
+        project_id=project.id,
+        user_id=caller.user.id,
+        name=name,
+        config=config,
+        state="PENDING",
+        seed=str(settings.get("seed", f"{project.entity}/{project.name}/{name}")),
+        expected=_expected(settings),
+        request_key=request_key,
+        created_at=now,
+        updated_at=now,
+        **columns,
+    )
+    return sweep_by_id(db, row_id)
+
+
+def _repeated(db: Connection, request_key: str, exact: bool, now: float) -> Sweep | None:
+    fresh = (
+        "1 = 1"
+        if exact
+        else "NOT EXISTS (SELECT 1 FROM agents WHERE agents.sweep_id = sweeps.id)"
+        f" AND created_at > {now - REPEAT_WINDOW_SECONDS}"
+    )
+    tail = f"sweeps WHERE request_key = ? AND state != '{DELETED}' AND {fresh} ORDER BY id DESC"
+    return select_one(db, Sweep, tail, request_key)
+
+
+def _short_id(db: Connection, project: Project) -> str:
+    alphabet = string.ascii_lowercase + string.digits
+    while True:
+        name = "".join(secrets.choice(alphabet) for _ in range(8))
+        taken = "sweeps WHERE project_id = ? AND name = ?"
+        if not select_one(db, Sweep, taken, project.id, name):
+            return name
+
+
+def update_sweep(db: Connection, sweep: Sweep, now: float, **changes: Any) -> Sweep:
+    """Set columns of a sweep; a new `config` also renews what follows from it."""
+    if "config" in changes:
+        changes["expected"] = _expected(parse_config(changes["config"]))
+        changes["healed_retries"] = None
+    update(db, "sweeps", sweep.id, updated_at=now, **changes)
+    return sweep_by_id(db, sweep.id)
+
+
+def sweep_by_id(db: Connection, sweep_id: int) -> Sweep:
+    """Return the sweep that a row of another table points to."""
+    sweep = select_one(db, Sweep, "sweeps WHERE id = ?", sweep_id)
+    if sweep is None:
+        raise not_found("sweep")
+    return sweep
+
+
+def find_sweep(db: Connection, project: Project, name: str) -> Sweep | None:
+    """Return a project's sweep by its short id."""
+    tail = f"sweeps WHERE project_id = ? AND name = ? AND state != '{DELETED}'"
+    return select_one(db, Sweep, tail, project.id, name)
+
+
+def list_sweeps(db: Connection, project: Project) -> list[Sweep]:
+    """Return a project's sweeps, newest first."""
+    tail = f"sweeps WHERE project_id = ? AND state != '{DELETED}' ORDER BY id DESC"
+    return select(db, Sweep, tail, [project.id])

@@ -1,0 +1,56 @@
+"""Users of a backend, added by its own user: where nobody else reaches its folder, in a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ariadne import MutationType
+
+from deployer.backend.db.accounts import add_key, create_user, find_caller
+from deployer.backend.db.database import Connection
+from deployer.backend.graphql.resolvers.wire import Info, transaction
+from deployer.backend.server.data_folder import read_key
+from deployer.backend.server.refusal import Refusal
+
+mutation = MutationType()
+
+
+@mutation.field("deployerAddUser")
+def resolve_add_user(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    """Add a user with one key; asking twice changes nothing more."""
+
+    def add(db: Connection, _: str) -> None:
+        known = find_caller(db, input["key"])
+        if known is None or known.user.name != input["name"]:
+            create_user(db, input["name"], input["key"], info.context.backend.now())
+
+    return _as_owner(info, add)
+
+
+@mutation.field("deployerAddUserKey")
+def resolve_add_user_key(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    """Give a user one more key, or this one alone; the backend's own has his from elsewhere."""
+    name, key, only = input["name"], input["key"], bool(input.get("only"))
+
+    def add(db: Connection, owner: str) -> None:
+        if name == owner:
+            raise ValueError(f"{owner} is the backend's own user, whose key is where it is served")
+        add_key(db, name, key, info.context.backend.now(), only)
+
+    return _as_owner(info, add)
+
+
+def _as_owner(info: Info, act: Callable[[Connection, str], None]) -> dict[str, Any]:
+    """Do what the user whose key lies in the folder alone may do."""
+    request = info.context
+    with transaction(info) as db:
+        owner = find_caller(db, read_key(request.backend.folder))
+        agent = request.caller.sweep_id is not None
+        if owner is None or agent or request.caller.user != owner.user:
+            raise Refusal(403, "only the backend's own user may change users")
+        try:
+            act(db, owner.user.name)
+        except ValueError as error:
+            raise Refusal(400, str(error)) from error
+    return {"success": True}

@@ -1,0 +1,100 @@
+"""Agents: their fields, and the heartbeat by which they get their work."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ariadne import MutationType, ObjectType
+
+from deployer.backend.db.accounts import Caller, check_newest
+from deployer.backend.db.agents import Agent, agent_by_id
+from deployer.backend.db.database import Connection
+from deployer.backend.db.projects import owns_project, project_by_id
+from deployer.backend.db.runs import Run, list_runs
+from deployer.backend.db.sweeps import sweep_by_id
+from deployer.backend.graphql.ordering import ordered_connection, parse_order
+from deployer.backend.graphql.resolvers.wire import (
+    Info,
+    decode_id,
+    encode_id,
+    iso_time,
+    transaction,
+)
+from deployer.backend.graphql.run_listing import fields_of_runs
+from deployer.backend.scheduling.dispatch import heartbeat
+from deployer.backend.server.refusal import Refusal, not_found
+
+mutation = MutationType()
+agent = ObjectType("Agent")
+
+
+@mutation.field("agentHeartbeat")
+def resolve_heartbeat(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    request = info.context
+    with transaction(info) as db:
+        row = agent_by_id(db, decode_id("Agent", input["id"]))
+        check_owner(db, request.caller, row)
+    run_state = json.loads(input.get("run_state") or "{}")
+    alive = {name for name, living in run_state.items() if living}
+    return {"agent": row, "commands": json.dumps(heartbeat(request.backend, row.id, alive))}
+
+
+def check_owner(db: Connection, caller: Caller, row: Agent) -> None:
+    """Refuse an agent of another user with 404, and one of another agent's key with 403."""
+    sweep = sweep_by_id(db, row.sweep_id)
+    if not owns_project(db, caller, sweep.project_id):
+        raise not_found("agent")
+    if caller.sweep_id is not None and (caller.sweep_id, caller.agent_name) != (sweep.id, row.name):
+        raise Refusal(403, f"this key is not agent {row.name}'s")
+    # On a 404 the agent takes no other run and ends; a 403 would have it ask again for ever.
+    check_newest(caller, 404)
+
+
+@agent.field("id")
+def resolve_id(row: Agent, _: Info) -> str:
+    return encode_id("Agent", row.id)
+
+
+@agent.field("state")
+def resolve_state(row: Agent, info: Info) -> str:
+    if row.ended_at is not None:
+        return "FINISHED"
+    backend = info.context.backend
+    silence = backend.presence.silence_seconds("agent", row.id)
+    return "RUNNING" if silence < backend.patience.silence_seconds else "CRASHED"
+
+
+@agent.field("createdAt")
+def resolve_created_at(row: Agent, _: Info) -> str | None:
+    return iso_time(row.created_at)
+
+
+@agent.field("heartbeatAt")
+def resolve_heartbeat_at(row: Agent, _: Info) -> str | None:
+    return iso_time(row.heartbeat_at)
+
+
+@agent.field("totalRuns")
+def resolve_total_runs(row: Agent, info: Info) -> int:
+    with transaction(info) as db:
+        return len(_runs(db, row))
+
+
+@agent.field("runs")
+def resolve_runs(
+    row: Agent,
+    info: Info,
+    after: str | None = None,
+    first: int | None = None,
+    order: str | None = None,
+    **_: Any,
+) -> dict[str, Any]:
+    with transaction(info) as db:
+        project = project_by_id(db, sweep_by_id(db, row.sweep_id).project_id)
+        wanted = parse_order(order, fields_of_runs(db, project))
+        return ordered_connection(_runs(db, row), wanted, after, first)
+
+
+def _runs(db: Connection, row: Agent) -> list[Run]:
+    return list_runs(db, "agent_id = ? ORDER BY id", row.id)

@@ -1,0 +1,260 @@
+"""Versions of artifacts: finding and reading them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ariadne import ObjectType, QueryType, UnionType
+
+from deployer.backend.db.accounts import Caller, User
+from deployer.backend.db.artifact_aliases import Alias, list_aliases
+from deployer.backend.db.artifact_collections import (
+    ArtifactType,
+    Collection,
+    collection_by_id,
+    find_by_client_id,
+    find_collection,
+    type_of,
+)
+from deployer.backend.db.artifact_files import ArtifactFile, list_artifact_files
+from deployer.backend.db.artifacts import (
+    Artifact,
+    artifact_by_id,
+    find_version,
+    list_artifacts_of,
+    list_users,
+)
+from deployer.backend.db.artifacts import find_by_client_id as find_artifact_by_client_id
+from deployer.backend.db.database import Connection, select_one
+from deployer.backend.db.projects import Project, owns_project
+from deployer.backend.db.runs import Run, run_by_id
+from deployer.backend.graphql.ordering import by_name, by_row, ordered_connection
+from deployer.backend.graphql.resolvers.file_nodes import artifact_file_node, manifest_node
+from deployer.backend.graphql.resolvers.project import project
+from deployer.backend.graphql.resolvers.run import run
+from deployer.backend.graphql.resolvers.wire import (
+    Info,
+    connection,
+    decode_id,
+    encode_id,
+    iso_time,
+    tag_nodes,
+    transaction,
+)
+from deployer.backend.server.refusal import not_found
+from deployer.backend.storage.artifact_commit import commit_hash
+
+query = QueryType()
+artifact = ObjectType("Artifact")
+alias = ObjectType("ArtifactAlias")
+membership = ObjectType("ArtifactCollectionMembership")
+creator = UnionType("ArtifactCreator", lambda row, *_: "Run" if isinstance(row, Run) else "User")
+
+artifact.set_alias("versionIndex", "version")
+artifact.set_alias("size", "size_bytes")
+membership.set_alias("versionIndex", "version")
+
+NO_TTL = -2  # W&B's word for "is kept until somebody deletes it"
+LATEST_VERSION = "latest"
+
+
+def own_artifact(db: Connection, caller: Caller, text: str) -> Artifact:
+    """Return a version by its opaque id; refuse with 404 another user's."""
+    row = artifact_by_id(db, decode_id("Artifact", text))
+    collection = collection_by_id(db, row.collection_id)
+    if not owns_project(db, caller, collection.project_id):
+        raise not_found("artifact")
+    return row
+
+
+def find_named(db: Connection, row: Project, name: str) -> Artifact | None:
+    """Return the version of `collection:alias`, the newest without an alias."""
+    collection_name, _, wanted = name.partition(":")
+    collection = find_collection(db, row, collection_name)
+    return find_version(db, collection, wanted or LATEST_VERSION) if collection else None
+
+
+@query.field("artifact")
+def resolve_artifact(_: Any, info: Info, id: str) -> Artifact | None:
+    with transaction(info) as db:
+        return own_artifact(db, info.context.caller, id)
+
+
+@query.field("clientIDMapping")
+def resolve_client_id(_: Any, info: Info, client_id: str) -> dict[str, str] | None:
+    """Return our id of what a client named by an id of its own, since it may refer to it so."""
+    with transaction(info) as db:
+        made = find_artifact_by_client_id(db, client_id)
+        if made:
+            own_artifact(db, info.context.caller, encode_id("Artifact", made.id))
+            return {"server_id": encode_id("Artifact", made.id)}
+        collection = find_by_client_id(db, client_id)
+        if not collection or not owns_project(db, info.context.caller, collection.project_id):
+            return None
+    return {"server_id": encode_id("ArtifactCollection", collection.id)}
+
+
+@project.field("artifact")
+@project.field("artifactCollectionMembership")
+def resolve_named(row: Project, info: Info, name: str, **_: Any) -> Artifact | None:
+    with transaction(info) as db:
+        return find_named(db, row, name)
+
+
+@artifact.field("id")
+def resolve_id(row: Artifact, _: Info) -> str:
+    return encode_id("Artifact", row.id)
+
+
+@artifact.field("artifactSequence")
+@membership.field("artifactCollection")
+def resolve_collection(row: Artifact, info: Info) -> Collection:
+    with transaction(info) as db:
+        return collection_by_id(db, row.collection_id)
+
+
+@artifact.field("artifactType")
+def resolve_type(row: Artifact, info: Info) -> ArtifactType | None:
+    with transaction(info) as db:
+        return type_of(db, collection_by_id(db, row.collection_id))
+
+
+@artifact.field("ttlDurationSeconds")
+def resolve_ttl(_: Artifact, __: Info) -> int:
+    return NO_TTL
+
+
+@artifact.field("ttlIsInherited")
+def resolve_ttl_is_inherited(_: Artifact, __: Info) -> bool:
+    return True
+
+
+@artifact.field("tags")
+def resolve_tags(row: Artifact, _: Info) -> list[dict[str, str]]:
+    return tag_nodes(f"Tag:{row.id}", row.tag_names)
+
+
+@artifact.field("aliases")
+@membership.field("aliases")
+def resolve_aliases(row: Artifact, info: Info) -> list[Alias]:
+    with transaction(info) as db:
+        return list_aliases(db, row)
+
+
+@artifact.field("state")
+def resolve_state(row: Artifact, _: Info) -> str:
+    return "COMMITTED" if row.committed else "PENDING"
+
+
+@artifact.field("commitHash")
+def resolve_commit_hash(row: Artifact, _: Info) -> str | None:
+    return commit_hash(row) if row.committed else None
+
+
+@artifact.field("createdAt")
+@membership.field("createdAt")
+def resolve_created_at(row: Artifact, _: Info) -> str | None:
+    return iso_time(row.created_at)
+
+
+@artifact.field("updatedAt")
+def resolve_updated_at(row: Artifact, _: Info) -> str | None:
+    return iso_time(row.updated_at)
+
+
+@artifact.field("createdBy")
+def resolve_created_by(row: Artifact, info: Info) -> Run | User | None:
+    with transaction(info) as db:
+        if row.run_id is not None:
+            return run_by_id(db, row.run_id)
+        return select_one(db, User, "users WHERE id = ?", row.user_id)
+
+
+@artifact.field("usedBy")
+def resolve_used_by(row: Artifact, info: Info) -> dict[str, Any]:
+    with transaction(info) as db:
+        return connection(list_users(db, row), default_page=None)
+
+
+@artifact.field("currentManifest")
+def resolve_manifest(row: Artifact, info: Info) -> dict[str, Any] | None:
+    return manifest_node(info.context, row) if row.committed else None
+
+
+@artifact.field("files")
+@membership.field("files")
+def resolve_files(
+    row: Artifact,
+    info: Info,
+    names: list[str] | None = None,
+    after: str | None = None,
+    first: int | None = None,
+) -> dict[str, Any]:
+    with transaction(info) as db:
+        found = list_artifact_files(db, row)
+    if names:
+        found = [file for file in found if file.name in names]
+    return _file_page(info, row, found, after, first)
+
+
+@artifact.field("filesByManifestEntries")
+def resolve_files_by_entries(
+    row: Artifact, info: Info, entries: list[dict[str, Any]] | None = None, **_: Any
+) -> dict[str, Any]:
+    wanted = {entry["name"] for entry in entries or []}
+    with transaction(info) as db:
+        found = [file for file in list_artifact_files(db, row) if file.name in wanted]
+    return _file_page(info, row, found, None, len(found))
+
+
+def _file_page(
+    info: Info, row: Artifact, found: list[ArtifactFile], after: str | None, first: int | None
+) -> dict[str, Any]:
+    """Return a page; addresses are signed for its files alone."""
+    page = ordered_connection(found, by_name(), after, first)
+    for edge in page["edges"]:
+        edge["node"] = artifact_file_node(info.context, edge["node"], row)
+    return page
+
+
+@artifact.field("artifactMemberships")
+def resolve_memberships(row: Artifact, _: Info, **__: Any) -> dict[str, Any]:
+    """Return the one collection that it is in: nothing is linked here."""
+    return connection([row])
+
+
+@membership.field("id")
+def resolve_membership_id(row: Artifact, _: Info) -> str:
+    return encode_id("ArtifactCollectionMembership", row.id)
+
+
+@membership.field("artifact")
+def resolve_member(row: Artifact, _: Info) -> Artifact:
+    return row
+
+
+@alias.field("id")
+def resolve_alias_id(row: Alias, _: Info) -> str:
+    return encode_id("ArtifactAlias", row.id)
+
+
+@alias.field("artifactCollection")
+def resolve_alias_collection(row: Alias, info: Info) -> Collection:
+    with transaction(info) as db:
+        return collection_by_id(db, row.collection_id)
+
+
+@run.field("outputArtifacts")
+def resolve_outputs(
+    row: Run, info: Info, after: str | None = None, first: int | None = None
+) -> dict[str, Any]:
+    with transaction(info) as db:
+        return ordered_connection(list_artifacts_of(db, row, "output"), by_row(), after, first)
+
+
+@run.field("inputArtifacts")
+def resolve_inputs(
+    row: Run, info: Info, after: str | None = None, first: int | None = None
+) -> dict[str, Any]:
+    with transaction(info) as db:
+        return ordered_connection(list_artifacts_of(db, row, "input"), by_row(), after, first)

@@ -1,0 +1,109 @@
+"""Using an artifact, changing what is said about it, deleting it."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from ariadne import MutationType
+
+from deployer.backend.db.artifact_aliases import (
+    list_aliases,
+    remove_aliases,
+    remove_artifact,
+    set_aliases,
+)
+from deployer.backend.db.artifact_collections import change_tags, collection_by_id
+from deployer.backend.db.artifacts import Artifact, change_artifact, record_role
+from deployer.backend.db.database import Connection
+from deployer.backend.db.projects import get_project
+from deployer.backend.graphql.resolvers.artifact import own_artifact
+from deployer.backend.graphql.resolvers.artifact_upload import (
+    check_no_ttl,
+    named_run,
+    writable_artifact,
+)
+from deployer.backend.graphql.resolvers.wire import Info, transaction
+from deployer.backend.server.refusal import Refusal
+
+mutation = MutationType()
+
+
+@mutation.field("useArtifact")
+def resolve_use(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    request = info.context
+    with transaction(info) as db:
+        owner = get_project(db, request.caller, input["entity_name"], input["project_name"])
+        user = named_run(db, request.caller, owner, input["run_name"])
+        row = own_artifact(db, request.caller, input["artifact_id"])
+        record_role(db, user, row, "input")
+    return {"artifact": row}
+
+
+@mutation.field("updateArtifact")
+def resolve_update(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    """Change what is given; null means "leave as it is"."""
+    check_no_ttl(input.get("ttl_duration_seconds"))
+    changes = {
+        name: input[name] for name in ("description", "metadata") if input.get(name) is not None
+    }
+    add, remove = (
+        [tag["tag_name"] for tag in input.get(name) or []]
+        for name in ("tags_to_add", "tags_to_delete")
+    )
+    with transaction(info) as db:
+        row = writable_artifact(info, db, input["artifact_id"])
+        changes["tags"] = change_tags(row.tag_names, add, remove)
+        row = change_artifact(db, row, info.context.backend.now(), **changes)
+        if input.get("aliases") is not None:
+            _replace_aliases(db, row, [part["alias"] for part in input["aliases"]])
+    return {"artifact": row}
+
+
+def _replace_aliases(db: Connection, row: Artifact, wanted: list[str]) -> None:
+    present = [found.alias for found in list_aliases(db, row)]
+    remove_aliases(db, row, [alias for alias in present if alias not in wanted])
+    set_aliases(db, row, wanted)
+
+
+@mutation.field("addAliases")
+def resolve_add_aliases(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    with transaction(info) as db:
+        row = writable_artifact(info, db, input["artifact_id"])
+        set_aliases(db, row, _aliases(db, row, input))
+    return {"success": True}
+
+
+@mutation.field("deleteAliases")
+def resolve_delete_aliases(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    with transaction(info) as db:
+        row = writable_artifact(info, db, input["artifact_id"])
+        remove_aliases(db, row, _aliases(db, row, input))
+    return {"success": True}
+
+
+def _aliases(db: Connection, row: Artifact, input: dict[str, Any]) -> list[str]:
+    """Return the named aliases; refuse with 400 those of another collection: a link has them."""
+    own = collection_by_id(db, row.collection_id).name
+    if any(part["artifact_collection_name"] != own for part in input["aliases"]):
+        raise Refusal(400, f"artifact is in the collection {own} alone")
+    return [part["alias"] for part in input["aliases"]]
+
+
+@mutation.field("deleteArtifact")
+def resolve_delete(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    """Delete a version; one that has aliases only if they are meant to go too."""
+    with transaction(info) as db:
+        row = writable_artifact(info, db, input["artifact_id"])
+        aliases = [found.alias for found in list_aliases(db, row)]
+        if aliases and not input.get("delete_aliases"):
+            raise Refusal(
+                400, f"artifact has aliases {', '.join(aliases)}: set delete_aliases to delete it"
+            )
+        remove_artifact(db, row)
+    return {"artifact": row}
+
+
+@mutation.field("linkArtifact")
+def resolve_link(_: Any, __: Info, **___: Any) -> NoReturn:
+    """Refuse: without a registry there is nothing to link to."""
+    raise Refusal(400, "linking artifacts is not supported: this server has no registry")

@@ -1,0 +1,100 @@
+"""Changing collections of artifacts: names, types, tags, and their end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ariadne import MutationType
+
+from deployer.backend.db.accounts import Caller
+from deployer.backend.db.artifact_collections import (
+    Collection,
+    change_collection,
+    change_tags,
+    check_label,
+    delete_collection,
+    find_collection,
+    rename_collection,
+)
+from deployer.backend.db.projects import get_project, project_by_id
+from deployer.backend.graphql.resolvers.artifact_collection import (
+    Deleted,
+    collection_tags,
+    own_collection,
+)
+from deployer.backend.graphql.resolvers.wire import Info, transaction
+from deployer.backend.server.refusal import Refusal, not_found
+
+mutation = MutationType()
+
+
+def check_not_agent(caller: Caller) -> None:
+    """Refuse with 403 an agent's key, which is good for its own runs."""
+    if caller.sweep_id is not None:
+        raise Refusal(403, "an agent's key cannot change artifacts of others")
+
+
+@mutation.field("updateArtifactSequence")
+def resolve_update(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    request = info.context
+    check_not_agent(request.caller)
+    now = request.backend.now()
+    with transaction(info) as db:
+        row = own_collection(db, request.caller, input["artifact_sequence_id"])
+        if input.get("name"):
+            owner = project_by_id(db, row.project_id)
+            row = rename_collection(db, owner, row, input["name"], now)
+        if input.get("description") is not None:
+            row = change_collection(db, row, now, description=input["description"])
+    return {"artifact_collection": row}
+
+
+@mutation.field("moveArtifactSequence")
+def resolve_move(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    """Give a collection another type."""
+    request = info.context
+    check_not_agent(request.caller)
+    wanted = check_label("type", input["destination_artifact_type_name"])
+    with transaction(info) as db:
+        row = own_collection(db, request.caller, input["artifact_sequence_id"])
+        row = change_collection(db, row, request.backend.now(), type=wanted)
+    return {"artifact_collection": row}
+
+
+@mutation.field("deleteArtifactSequence")
+def resolve_delete(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    """Delete a collection with all its versions."""
+    check_not_agent(info.context.caller)
+    with transaction(info) as db:
+        row = own_collection(db, info.context.caller, input["artifact_sequence_id"])
+        delete_collection(db, row)
+    return {"artifact_collection": Deleted(row)}
+
+
+@mutation.field("createArtifactCollectionTagAssignments")
+def resolve_add_tags(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    return {"tags": collection_tags(_retag(info, input, add=_tag_names(input)))}
+
+
+@mutation.field("deleteArtifactCollectionTagAssignments")
+def resolve_delete_tags(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    _retag(info, input, remove=_tag_names(input))
+    return {"success": True}
+
+
+def _tag_names(input: dict[str, Any]) -> list[str]:
+    return [tag["tag_name"] for tag in input["tags"]]
+
+
+def _retag(
+    info: Info, input: dict[str, Any], add: list[str] | None = None, remove: list[str] | None = None
+) -> Collection:
+    request = info.context
+    check_not_agent(request.caller)
+    with transaction(info) as db:
+        owner = get_project(db, request.caller, input["entity_name"], input["project_name"])
+        row = find_collection(db, owner, input["artifact_collection_name"])
+        if row is None:
+            raise not_found(f"artifact collection {input['artifact_collection_name']}")
+        tags = change_tags(row.tag_names, add or [], remove or [])
+        return change_collection(db, row, request.backend.now(), tags=tags)

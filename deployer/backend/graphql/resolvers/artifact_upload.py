@@ -1,0 +1,209 @@
+"""Logging an artifact, as the SDK does it: begin, promise files, send them, commit."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ariadne import MutationType
+
+from deployer.backend.db.accounts import Caller
+from deployer.backend.db.artifact_aliases import check_alias, set_aliases
+from deployer.backend.db.artifact_collections import Collection, ensure_collection
+from deployer.backend.db.artifact_files import promise_artifact_file
+from deployer.backend.db.artifacts import (
+    Artifact,
+    change_artifact,
+    create_artifact,
+    find_begun,
+    find_pending,
+    find_same,
+    list_makers,
+    record_role,
+)
+from deployer.backend.db.database import Connection
+from deployer.backend.db.lines import count_lines
+from deployer.backend.db.projects import Project, get_project
+from deployer.backend.db.runs import Run, check_writer, get_run, may_write
+from deployer.backend.graphql.resolvers.artifact import NO_TTL, own_artifact
+from deployer.backend.graphql.resolvers.file_nodes import manifest_node, promised_file_node
+from deployer.backend.graphql.resolvers.wire import (
+    Info,
+    connection,
+    decode_id,
+    encode_id,
+    transaction,
+)
+from deployer.backend.server.refusal import Refusal
+from deployer.backend.storage.artifact_commit import commit_artifact
+
+mutation = MutationType()
+
+INHERITED_TTL = -1  # W&B's word for "as the collection has it"
+
+
+def check_no_ttl(seconds: int | None) -> None:
+    """Refuse with 400 an artifact that is meant to delete itself."""
+    if seconds not in (None, INHERITED_TTL, NO_TTL):
+        raise Refusal(400, "artifacts are kept until they are deleted: this server has no TTL")
+
+
+def writable_artifact(info: Info, db: Connection, text: str) -> Artifact:
+    """Return a version by its opaque id; refuse with 403 an agent's key whose runs made it not."""
+    caller = info.context.caller
+    row = own_artifact(db, caller, text)
+    if caller.sweep_id is None or any(may_write(db, caller, run) for run in list_makers(db, row)):
+        return row
+    raise Refusal(403, "an agent's key cannot change artifacts of others")
+
+
+def named_run(db: Connection, caller: Caller, owner: Project, name: str) -> Run:
+    """Return a run to which the caller may write; refuse with 404 if there is none."""
+    row = get_run(db, owner, name)
+    check_writer(db, caller, row)
+    return row
+
+
+@mutation.field("createArtifact")
+def resolve_create(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    """Begin a version; for content that is there already, return the version that has it."""
+    request = info.context
+    check_no_ttl(input.get("ttl_duration_seconds"))
+    if input.get("distributed_id"):
+        raise Refusal(400, "artifacts that several runs write together are not supported")
+    with transaction(info) as db:
+        owner = get_project(db, request.caller, input["entity_name"], input["project_name"])
+        row = _writing_run(db, request.caller, owner, input.get("run_name"))
+        collection = ensure_collection(
+            db,
+            owner,
+            _collection_name(input),
+            input["artifact_type_name"],
+            input.get("sequence_client_id"),
+            request.backend.now(),
+        )
+        same = _same(db, collection, input, request.backend.now())
+        made = same or _begin(info, db, collection, row, input)
+        if row is not None:
+            record_role(db, row, made, "output")
+    return {"artifact": made}
+
+
+def _writing_run(db: Connection, caller: Caller, owner: Project, name: str | None) -> Run | None:
+    if name:
+        return named_run(db, caller, owner, name)
+    if caller.sweep_id is not None:
+        raise Refusal(403, "an agent's key cannot log artifacts without a run")
+    return None
+
+
+def _collection_name(input: dict[str, Any]) -> str:
+    names = input.get("artifact_collection_names") or [input.get("artifact_collection_name")]
+    if len(names) != 1 or not names[0]:
+        raise Refusal(400, "an artifact is logged to one collection")
+    return str(names[0])
+
+
+def _aliases(input: dict[str, Any]) -> list[str]:
+    return [check_alias(part["alias"]) for part in input.get("aliases") or []]
+
+
+def _same(
+    db: Connection, collection: Collection, input: dict[str, Any], now: float
+) -> Artifact | None:
+    """Return the version of this content, or this request's own from before its lost reply.
+
+    One that is on its way is shared: whoever sends it first commits it for all.
+    """
+    begun = find_begun(db, collection, input.get("client_id"))
+    if begun:
+        return begun
+    if not input.get("enable_digest_deduplication"):
+        return None
+    same = find_same(db, collection, input["digest"])
+    if same:
+        set_aliases(db, same, _aliases(input))
+        return same
+    pending = find_pending(db, collection, input["digest"])
+    if pending is None:
+        return None
+    wanted = dict.fromkeys([*json.loads(pending.wanted_aliases), *_aliases(input)])
+    return change_artifact(db, pending, now, wanted_aliases=json.dumps(list(wanted)))
+
+
+def _begin(
+    info: Info, db: Connection, collection: Collection, row: Run | None, input: dict[str, Any]
+) -> Artifact:
+    tags = [tag["tag_name"] for tag in input.get("tags") or []]
+    return create_artifact(
+        db,
+        collection,
+        info.context.caller.user.id,
+        info.context.backend.now(),
+        run_id=row.id if row else None,
+        digest=input["digest"],
+        description=input.get("description"),
+        metadata=input.get("metadata"),
+        tags=json.dumps(tags),
+        wanted_aliases=json.dumps(_aliases(input)),
+        client_id=input.get("client_id"),
+        history_step=count_lines(db, row.id, "history") if row else None,
+    )
+
+
+@mutation.field("createArtifactManifest")
+def resolve_create_manifest(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    if input.get("type") == "PATCH":
+        raise Refusal(400, "artifacts that several runs write together are not supported")
+    with transaction(info) as db:
+        row = writable_artifact(info, db, input["artifact_id"])
+        row = _expect_manifest(info, db, row, input, manifest_type=input.get("type") or "FULL")
+    return {"artifact_manifest": manifest_node(info.context, row)}
+
+
+@mutation.field("updateArtifactManifest")
+def resolve_update_manifest(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    number = decode_id("ArtifactManifest", input["artifact_manifest_id"])
+    with transaction(info) as db:
+        row = writable_artifact(info, db, encode_id("Artifact", number))
+        row = _expect_manifest(info, db, row, input)
+    return {"artifact_manifest": manifest_node(info.context, row)}
+
+
+def _expect_manifest(
+    info: Info, db: Connection, row: Artifact, input: dict[str, Any], **changes: object
+) -> Artifact:
+    if row.committed:
+        return row
+    if input.get("digest"):
+        changes["manifest_md5"] = input["digest"]
+    if input.get("base_artifact_id"):
+        base = own_artifact(db, info.context.caller, input["base_artifact_id"])
+        changes["base_id"] = base.id
+    return change_artifact(db, row, info.context.backend.now(), **changes)
+
+
+@mutation.field("createArtifactFiles")
+def resolve_create_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    """Promise files; one whose bytes are here already gets no address to send it to."""
+    request = info.context
+    rows: dict[str, Artifact] = {}
+    nodes = []
+    with transaction(info) as db:
+        for spec in input["artifact_files"]:
+            text = spec["artifact_id"]
+            row = rows.get(text) or rows.setdefault(text, writable_artifact(info, db, text))
+            file = promise_artifact_file(db, row, spec["name"], spec["md_5"])
+            nodes.append(promised_file_node(request, file, row))
+        for row in rows.values():
+            if not row.committed:
+                change_artifact(db, row, request.backend.now())
+    return {"files": connection(nodes, default_page=None)}
+
+
+@mutation.field("commitArtifact")
+def resolve_commit(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    backend = info.context.backend
+    with transaction(info) as db:
+        row = writable_artifact(info, db, input["artifact_id"])
+        return {"artifact": commit_artifact(db, backend.blobs, row, backend.now())}

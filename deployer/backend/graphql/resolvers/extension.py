@@ -1,0 +1,114 @@
+"""What W&B's own server does not have; a plain backend leaves this file out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ariadne import MutationType, ObjectType
+
+from deployer.backend.db.accounts import Caller, adopt_own_key, create_agent_key
+from deployer.backend.db.agents import Agent
+from deployer.backend.db.attempts import Attempt, list_attempts
+from deployer.backend.db.database import Connection, select_one
+from deployer.backend.db.projects import get_project
+from deployer.backend.db.runs import Run
+from deployer.backend.db.sweeps import Sweep, update_sweep
+from deployer.backend.graphql.resolvers.sweep import named_sweep
+from deployer.backend.graphql.resolvers.wire import Info, iso_time, transaction
+from deployer.backend.scheduling.run_endings import requeue_failed
+from deployer.backend.scheduling.sweep_control import delete_sweep
+from deployer.backend.server.refusal import Refusal
+
+mutation = MutationType()
+sweep = ObjectType("Sweep")
+sweep.set_alias("deployerStopReason", "stop_reason")
+run = ObjectType("Run")
+attempt = ObjectType("DeployerAttempt")
+attempt.set_alias("exitcode", "exit_code")
+
+
+@mutation.field("deployerCreateAgentKey")
+def resolve_create_agent_key(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    """Make a key that is good for one agent's work on one sweep and for nothing else.
+
+    A supervisor may bring a newer key for its own agent: with the one it was given, a successor
+    could start while it is cut off.
+    """
+    request = info.context
+    caller, key, name = request.caller, input.get("key"), input["agent_name"]
+    with transaction(info) as db:
+        row = _sweep_at(info, db, input["sweep_path"])
+        now = request.backend.now()
+        if key is None and caller.sweep_id is None:
+            return {"key": create_agent_key(db, caller, row.id, name, now)}
+        if key is None or (caller.sweep_id, caller.agent_name) != (row.id, name):
+            raise Refusal(403, "an agent's key makes a newer one for its own agent only")
+        _adopt(db, caller, key, now)
+        return {"key": key}
+
+
+def _adopt(db: Connection, caller: Caller, key: str, now: float) -> None:
+    try:
+        adopt_own_key(db, caller, key, now)
+    except ValueError as error:
+        raise Refusal(400, str(error)) from error
+
+
+@mutation.field("deployerRequeue")
+def resolve_requeue(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    """Hand out again what failed; asking twice changes nothing more."""
+    if info.context.caller.sweep_id is not None:
+        raise Refusal(403, "an agent's key cannot change sweeps")
+    with transaction(info) as db:
+        row = _sweep_at(info, db, input["sweep_path"])
+        retries = input.get("retries")
+        if retries is not None:
+            row = update_sweep(db, row, info.context.backend.now(), healed_retries=max(0, retries))
+        return {"requeued": requeue_failed(info.context.backend, db, row)}
+
+
+@mutation.field("deployerDeleteSweep")
+def resolve_delete_sweep(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    """Delete a sweep and keep its runs."""
+    if info.context.caller.sweep_id is not None:
+        raise Refusal(403, "an agent's key cannot change sweeps")
+    with transaction(info) as db:
+        delete_sweep(info.context.backend, db, _sweep_at(info, db, input["sweep_path"]))
+    return {"success": True}
+
+
+def _sweep_at(info: Info, db: Connection, path: str) -> Sweep:
+    if path.count("/") != 2:
+        raise Refusal(400, f"{path!r} is not ENTITY/PROJECT/SWEEP_ID")
+    entity, project_name, sweep_name = path.split("/")
+    project = get_project(db, info.context.caller, entity, project_name)
+    return named_sweep(db, project, sweep_name)
+
+
+@run.field("deployerAgent")
+def resolve_agent(row: Run, info: Info) -> Agent | None:
+    with transaction(info) as db:
+        return select_one(db, Agent, "agents WHERE id = ?", row.agent_id)
+
+
+@run.field("deployerAttempts")
+def resolve_attempts(row: Run, info: Info) -> list[Attempt]:
+    with transaction(info) as db:
+        return list_attempts(db, row)
+
+
+@attempt.field("agentName")
+def resolve_agent_name(row: Attempt, info: Info) -> str | None:
+    with transaction(info) as db:
+        agent = select_one(db, Agent, "agents WHERE id = ?", row.agent_id)
+    return agent.name if agent else None
+
+
+@attempt.field("assignedAt")
+def resolve_assigned_at(row: Attempt, _: Info) -> str | None:
+    return iso_time(row.assigned_at)
+
+
+@attempt.field("endedAt")
+def resolve_ended_at(row: Attempt, _: Info) -> str | None:
+    return iso_time(row.ended_at)

@@ -1,0 +1,167 @@
+"""What a run logged: history, samples of it, and its console."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from deployer.backend.db.lines import (
+    count_lines,
+    last_lines,
+    read_lines,
+    read_rows,
+    sample,
+    steps_between,
+)
+from deployer.backend.db.runs import Run
+from deployer.backend.graphql.resolvers.run import run
+from deployer.backend.graphql.resolvers.wire import Info, connection, transaction
+from deployer.backend.server.refusal import Refusal
+
+__all__ = ["run"]
+
+DEFAULT_SAMPLES = 500  # W&B's own
+
+
+@run.field("history")
+def resolve_history(
+    row: Run,
+    info: Info,
+    min_step: int | None = None,
+    max_step: int | None = None,
+    samples: int | None = None,
+) -> list[str]:
+    with transaction(info) as db:
+        rows = steps_between(read_rows(db, row.id), min_step, max_step)
+    return [json.dumps(line) for line in sample(rows, samples or DEFAULT_SAMPLES)]
+
+
+@run.field("events")
+def resolve_events(row: Run, info: Info, samples: int | None = None) -> list[str]:
+    with transaction(info) as db:
+        rows = read_rows(db, row.id, "events")
+    return [json.dumps(line) for line in sample(rows, samples or DEFAULT_SAMPLES)]
+
+
+@run.field("sampledHistory")
+def resolve_sampled_history(row: Run, info: Info, specs: list[str]) -> list[list[dict[str, Any]]]:
+    parsed = [_parse_spec(text) for text in specs]
+    if not any(parsed):
+        return [[] for _ in parsed]
+    with transaction(info) as db:
+        rows = read_rows(db, row.id)
+    return [_sampled(rows, spec) for spec in parsed]
+
+
+def _parse_spec(text: str) -> dict[str, Any]:
+    try:
+        spec = json.loads(text)
+    except ValueError as error:
+        raise Refusal(400, f"the history spec is not JSON: {error}") from error
+    return spec if isinstance(spec, dict) else {}
+
+
+def _sampled(rows: list[dict[str, Any]], spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows that have every key of the spec, with these keys alone."""
+    keys = spec.get("keys") or []
+    if not spec:
+        return []
+    chosen = steps_between(rows, spec.get("minStep"), _stop(spec))
+    if keys:
+        chosen = [{k: line[k] for k in keys} for line in chosen if all(k in line for k in keys)]
+    return sample([_finite(line) for line in chosen], int(spec.get("samples") or DEFAULT_SAMPLES))
+
+
+def _stop(spec: dict[str, Any]) -> int | None:
+    """Return the step before which a spec ends.
+
+    `maxStep` is that step for older clients; for wandb-core it is the last one, and it then asks
+    for exactly as many samples as there are steps, by `_step` and the keys.
+    """
+    last: int | None = spec.get("maxStep")
+    first: int | None = spec.get("minStep")
+    if first is None or last is None:
+        return last
+    by_core = spec.get("samples") == last - first + 1 and "_step" in (spec.get("keys") or [])[:1]
+    return last + 1 if by_core else last
+
+
+def _finite(line: dict[str, Any]) -> dict[str, Any]:
+    """Write NaN and infinities as W&B's texts, since this reply is strict JSON."""
+    return {key: _finite_value(value) for key, value in line.items()}
+
+
+def _finite_value(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    return value
+
+
+@run.field("parquetHistory")
+def resolve_parquet_history(row: Run, info: Info, live_keys: list[str]) -> dict[str, Any]:
+    with transaction(info) as db:
+        rows = read_rows(db, row.id)
+    wanted = [line for line in rows if all(key in line for key in live_keys)]
+    # One row tells the client from which step on the history is live: all of it is.
+    return {"parquet_urls": [], "live_data": [_finite(line) for line in wanted[:1]]}
+
+
+@run.field("historyKeys")
+def resolve_history_keys(row: Run, info: Info) -> dict[str, Any]:
+    with transaction(info) as db:
+        rows = read_rows(db, row.id)
+    counts: dict[str, int] = {}
+    for line in rows:
+        for key in line:
+            counts[key] = counts.get(key, 0) + 1
+    keys = {
+        key: {
+            "typeCounts": [{"type": "number", "count": count}],
+            "monotonic": key == "_step",
+            "previousValue": -1,
+        }
+        for key, count in counts.items()
+    }
+    last_step = rows[-1].get("_step", len(rows) - 1) if rows else -1
+    return {"lastStep": last_step, "sets": [], "keys": keys}
+
+
+@run.field("logLines")
+def resolve_log_lines(
+    row: Run,
+    info: Info,
+    after: str | None = None,
+    first: int | None = None,
+    last: int | None = None,
+    **_: Any,
+) -> dict[str, Any]:
+    with transaction(info) as db:
+        if last is not None:
+            return connection([_log_line(*line) for line in last_lines(db, row.id, "output", last)])
+        start, size = int(after or 0), first or 1000
+        found = read_lines(db, row.id, "output", start, size)
+        total = count_lines(db, row.id, "output")
+    stop = found[-1][0] + 1 if found else start
+    return {
+        "edges": [{"node": _log_line(*line), "cursor": str(line[0] + 1)} for line in found],
+        "page_info": {"has_next_page": stop < total, "end_cursor": str(stop)},
+        "total_count": total,
+    }
+
+
+def _log_line(number: int, text: str) -> dict[str, Any]:
+    """Split a console line, structured or as older SDKs send it (`ERROR 2026-… text`)."""
+    try:
+        parts = json.loads(text)
+    except ValueError:
+        parts = None
+    if not isinstance(parts, dict):
+        return {"number": number, "line": text, "level": "info"}
+    return {
+        "number": number,
+        "line": str(parts.get("content", "")),
+        "timestamp": parts.get("ts"),
+        "level": parts.get("level", "info"),
+        "label": parts.get("label"),
+    }

@@ -1,0 +1,162 @@
+"""Projects, and the sweeps and runs in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ariadne import MutationType, ObjectType, QueryType
+
+from deployer.backend.db.accounts import User
+from deployer.backend.db.database import select_one
+from deployer.backend.db.projects import Project, ensure_project, find_project, list_projects
+from deployer.backend.db.runs import Run, find_run
+from deployer.backend.db.sweeps import Sweep, find_sweep, list_sweeps
+from deployer.backend.graphql.fields import SWEEP_FIELDS
+from deployer.backend.graphql.filters import parse_filter
+from deployer.backend.graphql.ordering import by_row, ordered_connection
+from deployer.backend.graphql.resolvers.viewer import entity_of
+from deployer.backend.graphql.resolvers.wire import Info, encode_id, iso_time, transaction
+from deployer.backend.graphql.run_listing import count_runs, page_of_runs
+from deployer.backend.server.refusal import not_found
+
+query = QueryType()
+mutation = MutationType()
+project = ObjectType("Project")
+
+
+@query.field("project")
+@query.field("model")
+def resolve_project(
+    _: Any, info: Info, name: str | None = None, entity_name: str | None = None
+) -> Project | None:
+    with transaction(info) as db:
+        return find_project(db, info.context.caller, entity_name, name)
+
+
+@query.field("projects")
+@query.field("models")
+def resolve_projects(
+    _: Any,
+    info: Info,
+    entity_name: str | None = None,
+    after: str | None = None,
+    first: int | None = None,
+) -> dict[str, Any]:
+    with transaction(info) as db:
+        found = list_projects(db, info.context.caller, entity_name)
+    return ordered_connection(found, by_row(descending=True), after, first)
+
+
+@mutation.field("upsertModel")
+def resolve_upsert_model(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    request = info.context
+    wanted = (input.get("entity_name"), input.get("name"))
+    with transaction(info) as db:
+        inserted = find_project(db, request.caller, *wanted) is None
+        row = ensure_project(db, request.caller, *wanted, request.backend.now())
+    return {"project": row, "model": row, "inserted": inserted}
+
+
+@project.field("id")
+def resolve_id(row: Project, _: Info) -> str:
+    return encode_id("Project", row.id)
+
+
+@project.field("internalId")
+def resolve_internal_id(row: Project, _: Info) -> str:
+    return str(row.id)
+
+
+@project.field("entityName")
+def resolve_entity_name(row: Project, _: Info) -> str:
+    return row.entity
+
+
+@project.field("entity")
+def resolve_entity(_: Project, info: Info) -> dict[str, Any]:
+    return entity_of(info.context.caller.user)
+
+
+@project.field("createdAt")
+def resolve_created_at(row: Project, _: Info) -> str | None:
+    return iso_time(row.created_at)
+
+
+@project.field("isBenchmark")
+@project.field("readOnly")
+def resolve_false(_: Project, __: Info) -> bool:
+    return False
+
+
+@project.field("access")
+def resolve_access(_: Project, __: Info) -> str:
+    return "USER_READ"
+
+
+@project.field("user")
+def resolve_user(row: Project, info: Info) -> User | None:
+    with transaction(info) as db:
+        return select_one(db, User, "users WHERE id = ?", row.user_id)
+
+
+@project.field("allViews")
+def resolve_views(_: Project, __: Info, **___: Any) -> dict[str, Any]:
+    return {"edges": [], "page_info": {"has_next_page": False, "end_cursor": None}}
+
+
+@project.field("totalSweeps")
+def resolve_total_sweeps(row: Project, info: Info) -> int:
+    with transaction(info) as db:
+        return len(list_sweeps(db, row))
+
+
+@project.field("sweeps")
+def resolve_sweeps(
+    row: Project,
+    info: Info,
+    after: str | None = None,
+    first: int | None = None,
+    filters: str | None = None,
+) -> dict[str, Any]:
+    passes = parse_filter(filters, SWEEP_FIELDS)
+    with transaction(info) as db:
+        found = [sweep for sweep in list_sweeps(db, row) if passes(sweep)]
+    return ordered_connection(found, by_row(descending=True), after, first)
+
+
+@project.field("sweep")
+def resolve_sweep(row: Project, info: Info, sweep_name: str) -> Sweep | None:
+    with transaction(info) as db:
+        return find_sweep(db, row, sweep_name)
+
+
+@project.field("run")
+@project.field("bucket")
+def resolve_run(
+    row: Project, info: Info, name: str, missing_ok: bool | None = None, **_: Any
+) -> Run | None:
+    with transaction(info) as db:
+        run = find_run(db, row, name)
+    if run is None and missing_ok is False:
+        raise not_found(f"run {name}")
+    return run
+
+
+@project.field("runCount")
+def resolve_run_count(row: Project, info: Info, filters: str | None = None) -> int:
+    with transaction(info) as db:
+        return count_runs(db, row, filters)
+
+
+@project.field("runs")
+@project.field("buckets")
+def resolve_runs(
+    row: Project,
+    info: Info,
+    filters: str | None = None,
+    after: str | None = None,
+    first: int | None = None,
+    order: str | None = None,
+) -> dict[str, Any]:
+    with transaction(info) as db:
+        return page_of_runs(db, row, filters, order, after, first)

@@ -1,0 +1,131 @@
+"""Runs: their fields, as the SDK's resume and the public API read them."""
+
+from __future__ import annotations
+
+import json
+
+from ariadne import ObjectType
+
+from deployer.backend.db.accounts import User
+from deployer.backend.db.database import select_one
+from deployer.backend.db.lines import count_lines, last_lines, parse_row
+from deployer.backend.db.projects import Project, project_by_id
+from deployer.backend.db.runs import Run
+from deployer.backend.db.sweeps import sweep_by_id
+from deployer.backend.graphql.resolvers.wire import Info, encode_id, iso_time, transaction
+
+run = ObjectType("Run")
+run.set_alias("group", "group_name")
+run.set_alias("commit", "commit_hash")
+run.set_alias("exitcode", "exit_code")
+run.set_alias("projectId", "project_id")
+run.set_alias("summaryMetrics", "summary")
+
+
+@run.field("id")
+def resolve_id(row: Run, _: Info) -> str:
+    return encode_id("Run", row.id)
+
+
+@run.field("sweepName")
+def resolve_sweep_name(row: Run, info: Info) -> str | None:
+    if row.sweep_id is None:
+        return None
+    with transaction(info) as db:
+        return sweep_by_id(db, row.sweep_id).name
+
+
+@run.field("wandbConfig")
+def resolve_wandb_config(row: Run, _: Info, keys: list[str] | None = None) -> str:
+    """Answer the SDK's question whether this run was ever started."""
+    if row.started_at is None and row.attempt == 1:
+        return "{}"
+    inner = json.loads(row.config).get("_wandb", {}).get("value", {})
+    return json.dumps({key: inner[key] for key in inner if not keys or key in keys})
+
+
+@run.field("tags")
+def resolve_tags(row: Run, _: Info) -> list[str]:
+    tags: list[str] = json.loads(row.tags)
+    return tags
+
+
+@run.field("createdAt")
+def resolve_created_at(row: Run, _: Info) -> str | None:
+    return iso_time(row.created_at)
+
+
+@run.field("heartbeatAt")
+def resolve_heartbeat_at(row: Run, _: Info) -> str | None:
+    return iso_time(row.heartbeat_at or row.created_at)
+
+
+@run.field("shouldStop")
+@run.field("stopped")
+def resolve_should_stop(row: Run, _: Info) -> bool:
+    return row.stop_requested_at is not None
+
+
+@run.field("failed")
+def resolve_failed(row: Run, _: Info) -> bool:
+    return row.state in ("failed", "crashed")
+
+
+@run.field("running")
+def resolve_running(row: Run, _: Info) -> bool:
+    return row.active
+
+
+@run.field("readOnly")
+def resolve_read_only(_: Run, __: Info) -> bool:
+    return False
+
+
+@run.field("user")
+def resolve_user(row: Run, info: Info) -> User | None:
+    with transaction(info) as db:
+        return select_one(db, User, "users WHERE id = ?", row.user_id)
+
+
+@run.field("project")
+def resolve_project(row: Run, info: Info) -> Project:
+    with transaction(info) as db:
+        return project_by_id(db, row.project_id)
+
+
+@run.field("historyLineCount")
+def resolve_history_line_count(row: Run, info: Info) -> int:
+    with transaction(info) as db:
+        return count_lines(db, row.id, "history")
+
+
+@run.field("eventsLineCount")
+def resolve_events_line_count(row: Run, info: Info) -> int:
+    with transaction(info) as db:
+        return count_lines(db, row.id, "events")
+
+
+@run.field("logLineCount")
+def resolve_log_line_count(row: Run, info: Info) -> int:
+    with transaction(info) as db:
+        return count_lines(db, row.id, "output")
+
+
+@run.field("historyTail")
+def resolve_history_tail(row: Run, info: Info) -> str:
+    with transaction(info) as db:
+        return json.dumps([text for _, text in last_lines(db, row.id, "history", 1)])
+
+
+@run.field("eventsTail")
+def resolve_events_tail(row: Run, info: Info) -> str:
+    with transaction(info) as db:
+        return json.dumps([text for _, text in last_lines(db, row.id, "events", 1)])
+
+
+@run.field("systemMetrics")
+def resolve_system_metrics(row: Run, info: Info) -> str:
+    with transaction(info) as db:
+        tail = last_lines(db, row.id, "events", 1)
+    newest = (parse_row(tail[0][1]) if tail else None) or {}
+    return json.dumps({key: value for key, value in newest.items() if not key.startswith("_")})

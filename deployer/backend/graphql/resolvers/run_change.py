@@ -1,0 +1,210 @@
+"""What changes runs by GraphQL: `wandb.init`, stopping, deleting."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Any
+
+from ariadne import MutationType
+
+from deployer.backend.db.artifact_aliases import remove_artifact
+from deployer.backend.db.artifacts import list_artifacts_of
+from deployer.backend.db.attempts import create_run, reopen_attempt
+from deployer.backend.db.database import Connection
+from deployer.backend.db.lines import clear_lines
+from deployer.backend.db.projects import Project, ensure_project, owns_project
+from deployer.backend.db.runs import Run, change_run, check_writer, delete_run, find_run, run_by_id
+from deployer.backend.db.sweeps import find_sweep
+from deployer.backend.graphql.resolvers.wire import Info, decode_id, transaction
+from deployer.backend.scheduling.lifecycle import Outcome
+from deployer.backend.scheduling.run_endings import end_run
+from deployer.backend.server.context import Backend
+from deployer.backend.server.refusal import Refusal, not_found
+
+mutation = MutationType()
+
+# Input field -> column, for what is stored as it comes; null means "leave as it is".
+PLAIN_COLUMNS = {
+    "display_name": "display_name",
+    "description": "description",
+    "notes": "notes",
+    "group_name": "group_name",
+    "job_type": "job_type",
+    "commit": "commit_hash",
+    "host": "host",
+    "job_program": "program",
+    "config": "config",
+    "summary_metrics": "summary",
+}
+
+# What to do instead of what is refused.
+NO_BRANCH = "start a new run"
+NOT_SHARED = 'without mode="shared", start one for each, in the same group'
+
+
+@mutation.field("upsertBucket")
+def resolve_upsert_bucket(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    """Create or change a run; by `name` it is `wandb.init`, by `id` the public API's update."""
+    with transaction(info) as db:
+        if input.get("id"):
+            row, inserted = _own_run(info, db, input["id"]), False
+            row = _resumed(info, db, row) if _tells_its_process(input) else row
+        else:
+            row, inserted = _initialised(info, db, input)
+        row = _with_columns(db, row, input)
+    return {"bucket": row, "inserted": inserted, "server_settings": {"server_messages": []}}
+
+
+def _resumed(info: Info, db: Connection, row: Run) -> Run:
+    """Set a run going again, or leave it as it is if this is only its process that renames it.
+
+    An agent's process takes none back that waits for the next agent by now.
+    """
+    taken = row.queued and info.context.caller.sweep_id is not None
+    if row.at_work or taken:
+        return row
+    return _going(info.context.backend, db, row)
+
+
+def _tells_its_process(input: dict[str, Any]) -> bool:
+    """Tell a run's own process, at its start and when it renames its run.
+
+    Its other calls bring its configuration alone, and the public API names neither.
+    """
+    return bool(input.get("host") or input.get("job_program"))
+
+
+def _initialised(info: Info, db: Connection, input: dict[str, Any]) -> tuple[Run, bool]:
+    request = info.context
+    backend = request.backend
+    wanted = (input.get("entity_name"), input.get("model_name"))
+    project = ensure_project(db, request.caller, *wanted, backend.now())
+    name = input.get("name") or secrets.token_hex(4)
+    found = find_run(db, project, name)
+    if found is None and _is_fork(input):
+        raise Refusal(400, f"this server cannot fork runs ({NO_BRANCH}, without fork_from)")
+    if found and found.at_work and request.shared and _tells_its_process(input):
+        raise Refusal(400, f"this server lets one process write a run, not several ({NOT_SHARED})")
+    if found is None and request.caller.sweep_id is not None:
+        raise Refusal(403, "an agent's key cannot start runs of its own")
+    row = found or create_run(db, request.caller, project, name, backend.now())
+    check_writer(db, request.caller, row)
+    if found is None and input.get("sweep"):
+        row = _joined(db, project, row, input["sweep"])
+    if input.get("state"):
+        return change_run(db, row, state=input["state"]), found is None
+    return _started(backend, db, row, input), found is None
+
+
+def _is_fork(input: dict[str, Any]) -> bool:
+    """Tell whether `wandb.init` has `fork_from`, which it notes in the run's configuration."""
+    config = json.loads(input.get("config") or "{}")
+    return "branch_point" in config.get("_wandb", {}).get("value", {})
+
+
+def _joined(db: Connection, project: Project, row: Run, sweep_name: str) -> Run:
+    """Attach a run to the sweep that its client names, as function agents do."""
+    sweep = find_sweep(db, project, sweep_name)
+    return change_run(db, row, sweep_id=sweep.id) if sweep else row
+
+
+def _started(backend: Backend, db: Connection, row: Run, input: dict[str, Any]) -> Run:
+    """Set a run going anew if this is the first call of its process, which does not resume.
+
+    Like W&B, it then replaces what the id had before. Who resumes a run, and who renames it later,
+    names it by our id.
+    """
+    if not _tells_its_process(input) and row.state != "pending":
+        return row
+    clear_lines(db, row.id)
+    return _going(backend, db, change_run(db, row, summary="{}"))
+
+
+def _going(backend: Backend, db: Connection, row: Run) -> Run:
+    """Note that a run's process works on it, whatever became of the one before."""
+    if not row.active:
+        row = change_run(db, row, preempting=0, announced=None, stop_requested_at=None)
+        if row.args is None:
+            reopen_attempt(db, row)
+    backend.presence.seen("run", row.id)
+    now = backend.now()
+    return change_run(
+        db,
+        row,
+        state="preempting" if row.preempting else "running",
+        queued=0,
+        started_at=now,
+        heartbeat_at=now,
+        vanished_at=None,
+        ended_at=None,
+        exit_code=None,
+    )
+
+
+def _with_columns(db: Connection, row: Run, input: dict[str, Any]) -> Run:
+    changes = {
+        column: input[name] for name, column in PLAIN_COLUMNS.items() if input.get(name) is not None
+    }
+    if input.get("tags") is not None:
+        changes["tags"] = json.dumps(input["tags"])
+    return change_run(db, row, **changes) if changes else row
+
+
+def _own_run(info: Info, db: Connection, text: str) -> Run:
+    request = info.context
+    row = run_by_id(db, decode_id("Run", text))
+    if not owns_project(db, request.caller, row.project_id):
+        raise not_found("run")
+    check_writer(db, request.caller, row)
+    return row
+
+
+@mutation.field("stopRun")
+def resolve_stop_run(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    backend = info.context.backend
+    with transaction(info) as db:
+        row = _own_run(info, db, input["id"])
+        if row.queued:
+            end_run(backend, db, row, Outcome("killed", "stopped"))
+        elif row.active and row.stop_requested_at is None:
+            change_run(db, row, stop_requested_at=backend.now())
+    return {"success": True}
+
+
+@mutation.field("updateRunState")
+def resolve_update_run_state(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    """Settle a run by hand; like W&B, only one that no sweep hands out."""
+    backend = info.context.backend
+    with transaction(info) as db:
+        row = _own_run(info, db, input["id"])
+        if row.sweep_id is not None:
+            raise Refusal(400, "the state of a sweep's run cannot be set")
+        if input["state"] in ("pending", "running"):
+            change_run(db, row, state=input["state"])
+        else:
+            end_run(backend, db, row, Outcome(input["state"], "stopped"))
+    return {"success": True}
+
+
+@mutation.field("rewindRun")
+def resolve_rewind_run(_: Any, __: Info, **___: Any) -> dict[str, Any]:
+    raise Refusal(400, f"this server cannot rewind runs ({NO_BRANCH}, without resume_from)")
+
+
+@mutation.field("deleteRun")
+def resolve_delete_run(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    """Delete a run for good; a sweep's configuration becomes free and is handed out anew."""
+    with transaction(info) as db:
+        row = _own_run(info, db, input["id"])
+        if input.get("delete_artifacts"):
+            for made in list_artifacts_of(db, row, "output"):
+                remove_artifact(db, made)
+        delete_run(db, row)
+    return {"success": True}
+
+
+@mutation.field("notifyScriptableRunAlert")
+def resolve_alert(_: Any, __: Info, **___: Any) -> dict[str, Any]:
+    """Acknowledge; the SDK also writes the alert into the run's own log."""
+    return {"success": True}

@@ -1,0 +1,85 @@
+"""Files of runs: promising an upload, listing, deleting."""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import Any
+
+from ariadne import MutationType
+
+from deployer.backend.db.files import delete_file, file_by_id, list_files, promise_file
+from deployer.backend.db.projects import get_project, owns_project, project_by_id
+from deployer.backend.db.runs import Run, check_writer, get_run, run_by_id
+from deployer.backend.graphql.ordering import by_name, ordered_connection
+from deployer.backend.graphql.resolvers.file_nodes import run_file_node, upload_url
+from deployer.backend.graphql.resolvers.run import run
+from deployer.backend.graphql.resolvers.wire import Info, decode_id, encode_id, transaction
+from deployer.backend.server.refusal import not_found
+
+mutation = MutationType()
+
+
+@mutation.field("createRunFiles")
+def resolve_create_run_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    request = info.context
+    with transaction(info) as db:
+        project = get_project(db, request.caller, input["entity_name"], input["project_name"])
+        row = get_run(db, project, input["run_name"])
+        check_writer(db, request.caller, row)
+        promised = [promise_file(db, row.id, name) for name in input["files"]]
+    uploads = [{"name": item.name, "upload_url": upload_url(request, item)} for item in promised]
+    return {"run_id": encode_id("Run", row.id), "upload_headers": [], "files": uploads}
+
+
+@mutation.field("markRunFilesUploaded")
+def resolve_mark_uploaded(_: Any, __: Info, **___: Any) -> dict[str, Any]:
+    """Acknowledge; the upload itself has marked the file."""
+    return {"success": True}
+
+
+@mutation.field("deleteFiles")
+def resolve_delete_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    request = info.context
+    with transaction(info) as db:
+        for text in input["files"]:
+            row = file_by_id(db, decode_id("File", text))
+            owner = run_by_id(db, row.run_id)
+            if not owns_project(db, request.caller, owner.project_id):
+                raise not_found("file")
+            check_writer(db, request.caller, owner)
+            delete_file(db, row.id)
+    return {"success": True}
+
+
+@run.field("fileCount")
+def resolve_file_count(row: Run, info: Info) -> int:
+    with transaction(info) as db:
+        return len(list_files(db, row.id))
+
+
+@run.field("files")
+def resolve_files(
+    row: Run,
+    info: Info,
+    names: list[str] | None = None,
+    after: str | None = None,
+    first: int | None = None,
+    pattern: str | None = None,
+) -> dict[str, Any]:
+    """List by name; `pattern` is SQL's LIKE, in which `_` is any letter and `%` any text."""
+    with transaction(info) as db:
+        project = project_by_id(db, row.project_id)
+        found = list_files(db, row.id)
+    if names:
+        found = [item for item in found if item.name in names]
+    if pattern:
+        glob = "".join(LIKE.get(letter, letter) for letter in pattern)
+        found = [item for item in found if fnmatch.fnmatchcase(item.name, glob)]
+    page = ordered_connection(found, by_name(), after, first)
+    for edge in page["edges"]:
+        edge["node"] = run_file_node(info.context, edge["node"], row, project)
+    return page
+
+
+# SQL's wildcards as a shell's, and the shell's as plain letters.
+LIKE = {"%": "*", "_": "?", "*": "[*]", "?": "[?]", "[": "[[]"}

@@ -1,0 +1,234 @@
+"""Sweeps and their agents: reading, creating, changing state."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from ariadne import MutationType, ObjectType
+
+from deployer.backend.db.accounts import check_newest
+from deployer.backend.db.agents import Agent, agent_by_id, create_agent, find_agent, list_agents
+from deployer.backend.db.database import Connection
+from deployer.backend.db.projects import (
+    Project,
+    ensure_project,
+    get_project,
+    owns_project,
+    project_by_id,
+)
+from deployer.backend.db.runs import Run, list_runs
+from deployer.backend.db.sweeps import DELETED, STATES, Sweep, create_sweep, find_sweep, sweep_by_id
+from deployer.backend.graphql.filters import parse_filter
+from deployer.backend.graphql.ordering import by_row, ordered_connection, parse_order
+from deployer.backend.graphql.resolvers.wire import (
+    Info,
+    decode_id,
+    encode_id,
+    iso_time,
+    transaction,
+)
+from deployer.backend.graphql.run_listing import fields_of_runs, filter_runs
+from deployer.backend.scheduling.config_warnings import check_supported, list_warnings
+from deployer.backend.scheduling.dispatch import succeed_predecessors
+from deployer.backend.scheduling.ranking import best_metric
+from deployer.backend.scheduling.sweep_control import adopt_prior_runs, change_sweep, enqueue_run
+from deployer.backend.server.refusal import Refusal, not_found
+
+mutation = MutationType()
+sweep = ObjectType("Sweep")
+
+
+@mutation.field("upsertSweep")
+def resolve_upsert_sweep(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    request = info.context
+    if request.caller.sweep_id is not None:
+        raise Refusal(403, "an agent's key cannot change sweeps")
+    with transaction(info) as db:
+        row = _change(info, db, input) if input.get("id") else _create(info, db, input)
+        warnings = list_warnings(row.settings) + _with_prior_runs(db, row, input)
+    return {"sweep": row, "config_validation_warnings": warnings}
+
+
+def _with_prior_runs(db: Connection, row: Sweep, input: dict[str, Any]) -> list[str]:
+    """Add the runs that `--prior_run` names, and say which of them have another sweep."""
+    if not input.get("prior_runs_filters"):
+        return []
+    project = project_by_id(db, row.project_id)
+    runs = filter_runs(db, project, input["prior_runs_filters"])
+    adopt_prior_runs(db, row, runs)
+    strangers = [run.name for run in runs if run.sweep_id not in (None, row.id)]
+    return [f"run {name} belongs to another sweep and stays there" for name in strangers]
+
+
+@mutation.field("enqueueSweepRun")
+def resolve_enqueue(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    """Take a run that a scheduler outside, or a person, has chosen."""
+    backend = info.context.backend
+    if info.context.caller.sweep_id is not None:
+        raise Refusal(403, "an agent's key cannot change sweeps")
+    with transaction(info) as db:
+        row = _own_sweep(info, db, input["id"])
+        name = input.get("display_name")
+        run = enqueue_run(backend, db, row, input["config"], name)
+    return {"id": run.name, "run_queue_item_id": encode_id("RunQueueItem", run.id)}
+
+
+def _create(info: Info, db: Connection, input: dict[str, Any]) -> Sweep:
+    request = info.context
+    config = input.get("config")
+    if not config:
+        raise Refusal(400, "a sweep needs a configuration")
+    check_supported(config)
+    now = request.backend.now()
+    project = ensure_project(
+        db, request.caller, input.get("entity_name"), input.get("project_name"), now
+    )
+    columns = {
+        name: input.get(name) for name in ("description", "display_name", "controller", "scheduler")
+    }
+    mutation_id = input.get("client_mutation_id")
+    return create_sweep(
+        db, request.caller, project, config, now, mutation_id=mutation_id, **columns
+    )
+
+
+def _change(info: Info, db: Connection, input: dict[str, Any]) -> Sweep:
+    row = _own_sweep(info, db, input["id"])
+    changes = {
+        name: input[name]
+        for name in ("config", "description", "display_name", "controller", "scheduler")
+        if input.get(name) is not None
+    }
+    if "config" in changes:
+        check_supported(changes["config"])
+    if input.get("state"):
+        changes["state"] = _checked_state(input["state"])
+    return change_sweep(info.context.backend, db, row, **changes)
+
+
+def _own_sweep(info: Info, db: Connection, text: str) -> Sweep:
+    row = sweep_by_id(db, decode_id("Sweep", text))
+    owned = owns_project(db, info.context.caller, row.project_id)
+    if not owned or row.state == DELETED:
+        raise not_found("sweep")
+    return row
+
+
+def _checked_state(state: str) -> str:
+    if state.upper() not in STATES:
+        raise Refusal(400, f"sweep state {state!r} is none of {', '.join(STATES)}")
+    return state.upper()
+
+
+@mutation.field("createAgent")
+def resolve_create_agent(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    request = info.context
+    with transaction(info) as db:
+        project = get_project(
+            db, request.caller, input.get("entity_name"), input.get("project_name")
+        )
+        row = named_sweep(db, project, input["sweep"])
+        if request.caller.sweep_id not in (None, row.id):
+            raise Refusal(403, "this agent's key is for another sweep")
+        check_newest(request.caller)
+        now = request.backend.now()
+        agent = create_agent(db, request.caller, row, input["host"], now)
+        succeed_predecessors(request.backend, db, agent)
+        return {"agent": agent}
+
+
+def named_sweep(db: Connection, project: Project, name: str) -> Sweep:
+    """Return a project's sweep; refuse with 404 if there is none."""
+    row = find_sweep(db, project, name)
+    if row is None:
+        raise not_found(f"sweep {project.entity}/{project.name}/{name}")
+    return row
+
+
+@sweep.field("id")
+def resolve_id(row: Sweep, _: Info) -> str:
+    return encode_id("Sweep", row.id)
+
+
+@sweep.field("displayName")
+def resolve_display_name(row: Sweep, _: Info) -> str | None:
+    return row.display_name or row.settings.get("name")
+
+
+@sweep.field("createdAt")
+def resolve_created_at(row: Sweep, _: Info) -> str | None:
+    return iso_time(row.created_at)
+
+
+@sweep.field("updatedAt")
+@sweep.field("heartbeatAt")
+def resolve_updated_at(row: Sweep, _: Info) -> str | None:
+    return iso_time(row.updated_at)
+
+
+@sweep.field("earlyStopJobRunning")
+def resolve_early_stop(row: Sweep, _: Info) -> bool:
+    return "early_terminate" in row.settings
+
+
+@sweep.field("runCountExpected")
+def resolve_run_count_expected(row: Sweep, _: Info) -> int | None:
+    return row.expected
+
+
+@sweep.field("runCount")
+def resolve_run_count(row: Sweep, info: Info) -> int:
+    with transaction(info) as db:
+        return len(_runs(db, row))
+
+
+@sweep.field("bestLoss")
+def resolve_best_loss(row: Sweep, info: Info) -> float | None:
+    with transaction(info) as db:
+        return best_metric(row, _runs(db, row))
+
+
+@sweep.field("project")
+def resolve_project(row: Sweep, info: Info) -> Project:
+    with transaction(info) as db:
+        return project_by_id(db, row.project_id)
+
+
+@sweep.field("runs")
+def resolve_runs(
+    row: Sweep,
+    info: Info,
+    filters: str | None = None,
+    after: str | None = None,
+    first: int | None = None,
+    order: str | None = None,
+) -> dict[str, Any]:
+    with transaction(info) as db:
+        fields = fields_of_runs(db, project_by_id(db, row.project_id))
+        passes = parse_filter(filters, fields)
+        found = [run for run in _runs(db, row) if passes(run)]
+    return ordered_connection(found, parse_order(order, fields), after, first, default_page=None)
+
+
+@sweep.field("agents")
+def resolve_agents(
+    row: Sweep, info: Info, after: str | None = None, first: int | None = None
+) -> dict[str, Any]:
+    with transaction(info) as db:
+        return ordered_connection(list_agents(db, row), by_row(), after, first, default_page=None)
+
+
+@sweep.field("agent")
+def resolve_agent(row: Sweep, info: Info, agent_name: str) -> Agent | None:
+    """Find an agent by its name or, as `Sweep.agent` does, by its id."""
+    with transaction(info) as db:
+        if found := find_agent(db, row, agent_name):
+            return found
+        with contextlib.suppress(Refusal):
+            found = agent_by_id(db, decode_id("Agent", agent_name))
+    return found if found and found.sweep_id == row.id else None
+
+
+def _runs(db: Connection, row: Sweep) -> list[Run]:
+    return list_runs(db, "sweep_id = ? ORDER BY id", row.id)

@@ -1,0 +1,114 @@
+"""Who is asking, and what this server can do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ariadne import ObjectType, QueryType
+
+from deployer.backend.db.accounts import User
+from deployer.backend.graphql.resolvers.wire import Info, encode_id
+
+query = QueryType()
+user = ObjectType("User")
+
+# What W&B's clients may rely on here; each is probed by its name.
+FEATURES = (
+    "CLIENT_IDS",
+    "STRUCTURED_CONSOLE_LOGS",
+    "MARK_RUN_FILES_UPLOADED",
+    "TOTAL_COUNT_IN_FILE_CONNECTION",
+    "ARTIFACT_COLLECTIONS_FILTERING_SORTING",
+    "SWEEPS_QUERY_FILTERING",
+    "FILESTREAM_GZIP",
+    "SWEEPS_LOCAL_SCHEDULER",
+)
+OLDEST_CLIENT, NEWEST_CLIENT = "0.22.0", "1.0.0"
+
+
+@query.field("viewer")
+def resolve_viewer(_: Any, info: Info) -> User:
+    return info.context.caller.user
+
+
+@query.field("users")
+def resolve_users(_: Any, info: Info, query: str | None = None) -> dict[str, Any]:
+    """Find the caller by the beginning or the end of their name; nobody sees the others."""
+    row = info.context.caller.user
+    found = row.name.startswith(query or "") or row.name.endswith(query or "")
+    return {"edges": [{"node": row}] if found else []}
+
+
+@user.field("id")
+def resolve_user_id(row: User, _: Info) -> str:
+    return encode_id("User", row.id)
+
+
+@user.field("username")
+@user.field("entity")
+def resolve_user_name(row: User, _: Info) -> str:
+    return row.name
+
+
+@user.field("email")
+def resolve_email(_: User, __: Info) -> str:
+    return ""
+
+
+@user.field("flags")
+def resolve_flags(_: User, __: Info) -> str:
+    return "{}"
+
+
+@user.field("admin")
+def resolve_admin(_: User, __: Info) -> bool:
+    return False
+
+
+@user.field("teams")
+def resolve_teams(row: User, _: Info) -> dict[str, Any]:
+    return {"edges": [{"node": {"name": row.name}}]}
+
+
+@user.field("apiKeys")
+def resolve_api_keys(_: User, __: Info) -> dict[str, Any]:
+    return {"edges": []}
+
+
+@query.field("entity")
+def resolve_entity(_: Any, info: Info, name: str) -> dict[str, Any] | None:
+    row = info.context.caller.user
+    return entity_of(row) if name == row.name else None
+
+
+def entity_of(row: User) -> dict[str, Any]:
+    """Return a user's own entity, as W&B describes one that is no team."""
+    member = {"id": encode_id("User", row.id), "username": row.name, "name": row.name}
+    return {
+        "id": encode_id("Entity", row.id),
+        "name": row.name,
+        "available": False,
+        "read_only": False,
+        "read_only_admin": False,
+        "is_team": False,
+        "entity_type": "PERSONAL",
+        "private_only": True,
+        "storage_bytes": 0,
+        "code_saving_enabled": True,
+        "default_access": "PRIVATE",
+        "is_paid": False,
+        "members": [{**member, "admin": False, "pending": False, "account_type": "MEMBER"}],
+    }
+
+
+@query.field("serverInfo")
+def resolve_server_info(_: Any, __: Info) -> dict[str, Any]:
+    return {
+        "cli_version_info": {"min_cli_version": OLDEST_CLIENT, "max_cli_version": NEWEST_CLIENT},
+        "latest_local_version_info": {
+            "out_of_date": False,
+            "latest_version_string": NEWEST_CLIENT,
+            "version_on_this_instance_string": NEWEST_CLIENT,
+        },
+        "features": [{"name": name, "is_enabled": True} for name in FEATURES],
+    }

@@ -1,0 +1,78 @@
+"""How rows become what W&B's clients expect: ids, times, pages."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+from graphql import GraphQLResolveInfo
+
+from deployer.backend.db.database import Connection
+from deployer.backend.server.context import Request
+from deployer.backend.server.refusal import Refusal, not_found
+
+# What a resolver is told about the request it is part of.
+Info: TypeAlias = "GraphQLResolveInfo[Request]"
+
+DEFAULT_PAGE = 50
+
+
+def transaction(info: Info) -> AbstractContextManager[Connection]:
+    """Open (or join) a transaction on the request's database."""
+    return info.context.backend.store.transaction()
+
+
+def encode_id(kind: str, row_id: int) -> str:
+    """Return the opaque id of a row: base64, since the SDK takes artifacts' ids apart."""
+    return base64.b64encode(f"{kind}:{row_id}".encode()).decode()
+
+
+def decode_id(kind: str, text: str) -> int:
+    """Return the row of an opaque id; refuse with 404 one of another kind.
+
+    The plain form is what an agent holds that joined before ids were base64.
+    """
+    with contextlib.suppress(ValueError):
+        text = text if ":" in text else base64.b64decode(text, validate=True).decode()
+    prefix, _, number = text.rpartition(":")
+    if prefix != kind or not number.isdigit():
+        raise not_found(f"{kind.lower()} {text}")
+    return int(number)
+
+
+def iso_time(seconds: float | None) -> str | None:
+    """Return seconds since the epoch as W&B writes times."""
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def tag_nodes(kind: str, names: Sequence[str]) -> list[dict[str, str]]:
+    """Return tags as W&B's type `Tag`; `kind` tells one thing's from another's."""
+    return [{"id": encode_id(kind, number), "name": name} for number, name in enumerate(names)]
+
+
+def connection(
+    nodes: Sequence[Any],
+    after: str | None = None,
+    first: int | None = None,
+    default_page: int | None = DEFAULT_PAGE,
+) -> dict[str, Any]:
+    """Return one page of `nodes`; a cursor is the number of the next row. `None` is no limit."""
+    if after and not after.isdigit():
+        raise Refusal(400, f"the cursor {after!r} is not one of ours")
+    start = int(after or 0)
+    size = first if first is not None else default_page
+    stop = len(nodes) if size is None else min(len(nodes), start + max(size, 0))
+    return {
+        "edges": [
+            {"node": node, "cursor": str(number)}
+            for number, node in enumerate(nodes[start:stop], start + 1)
+        ],
+        "page_info": {"has_next_page": stop < len(nodes), "end_cursor": str(stop)},
+        "total_count": len(nodes),
+    }

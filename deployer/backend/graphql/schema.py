@@ -1,0 +1,167 @@
+"""`schema.graphql` made executable, and the one function that answers a GraphQL request.
+
+The schema serves whatever a supported SDK asks for runs, sweeps, projects, files and artifacts;
+`tests/contract/left_out.yaml` says what else an SDK can ask, and how it gets along without.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sqlite3
+from collections.abc import Mapping
+from concurrent.futures.process import BrokenProcessPool
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ariadne import ScalarType, SchemaBindable, make_executable_schema
+from graphql import (
+    DocumentNode,
+    GraphQLError,
+    GraphQLSchema,
+    Visitor,
+    execute_sync,
+    parse,
+    print_ast,
+    validate,
+    visit,
+)
+from graphql.language import FieldDefinitionNode
+from graphql.language.visitor import REMOVE
+
+from deployer.backend.graphql.resolvers import (
+    account,
+    agent,
+    artifact,
+    artifact_change,
+    artifact_collection,
+    artifact_collection_change,
+    artifact_upload,
+    extension,
+    file_nodes,
+    history,
+    project,
+    run_change,
+    run_file,
+    sweep,
+    viewer,
+)
+from deployer.backend.server.context import Request
+from deployer.backend.server.refusal import Refusal
+
+logger = logging.getLogger(__name__)
+
+SCHEMA_FILE = Path(__file__).with_name("schema.graphql")
+KNOWN_DOCUMENTS = 1000  # parsed and validated texts that are remembered; validating costs 1 to 5 ms
+
+Reply = tuple[int, dict[str, Any]]
+
+
+class _WithoutOurFields(Visitor):
+    def enter_field_definition(self, node: FieldDefinitionNode, *_: Any) -> Any:
+        return REMOVE if node.name.value.startswith("deployer") else None
+
+
+def schema_text(plain: bool) -> str:
+    """Return the schema; a `plain` one lacks every field that W&B's own server does not have."""
+    text = SCHEMA_FILE.read_text()
+    return print_ast(visit(parse(text), _WithoutOurFields())) if plain else text
+
+
+def _as_json_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def build_schema(plain: bool) -> GraphQLSchema:
+    """Bind the handlers to the schema."""
+    bindables: list[SchemaBindable] = [
+        viewer.query,
+        viewer.user,
+        project.query,
+        project.mutation,
+        project.project,
+        sweep.mutation,
+        sweep.sweep,
+        agent.mutation,
+        agent.agent,
+        run_change.mutation,
+        run_file.mutation,
+        file_nodes.file_type,
+        artifact.query,
+        artifact.artifact,
+        artifact.alias,
+        artifact.membership,
+        artifact.creator,
+        artifact_collection.query,
+        artifact_collection_change.mutation,
+        artifact_collection.kind,
+        artifact_collection.collection,
+        artifact_collection.sequence,
+        artifact_upload.mutation,
+        artifact_change.mutation,
+        history.run,
+        ScalarType("JSONString", serializer=_as_json_text, value_parser=_as_json_text),
+    ]
+    if not plain:
+        bindables += [extension.mutation, extension.sweep, extension.run, extension.attempt]
+        bindables += [account.mutation]
+    return make_executable_schema(schema_text(plain), *bindables, convert_names_case=True)
+
+
+class GraphQL:
+    """Answers GraphQL requests, remembering the documents it has parsed and validated."""
+
+    def __init__(self, plain: bool = False) -> None:
+        self._schema = build_schema(plain)
+        self._document = lru_cache(KNOWN_DOCUMENTS)(self._checked_document)
+
+    def _checked_document(self, text: str) -> DocumentNode | tuple[GraphQLError, ...]:
+        try:
+            document = parse(text)
+        except GraphQLError as error:
+            return (error,)
+        return tuple(_as_wandb_says(e) for e in validate(self._schema, document)) or document
+
+    def answer(self, request: Request, body: Mapping[str, Any]) -> Reply:
+        """Return HTTP status and JSON body; 400 for what the schema does not know."""
+        document = self._document(str(body.get("query") or ""))
+        if isinstance(document, tuple):
+            return 400, _refused(*(error.message for error in document))
+        result = execute_sync(
+            self._schema,
+            document,
+            context_value=request,
+            variable_values=body.get("variables") or {},
+            operation_name=body.get("operationName") or None,
+        )
+        if not result.errors:
+            return 200, {"data": result.data}
+        return _failure(result.errors[0])
+
+
+def _as_wandb_says(error: GraphQLError) -> GraphQLError:
+    """Quote names with ", as W&B's server does: its clients look for these very sentences."""
+    message = re.sub(r"'([$\w!\[\].]+)'", r'"\1"', error.message)
+    message = re.sub(
+        r'(Unknown argument ".+?" on field ")(\w+)\.(\w+)"', r'\1\3" of type "\2"', message
+    )
+    return GraphQLError(message)
+
+
+def _failure(error: GraphQLError) -> Reply:
+    cause = error.original_error
+    if cause is None or isinstance(cause, GraphQLError):  # the latter: variables of wrong types
+        return 400, _refused(error.message)
+    if isinstance(cause, Refusal):
+        return cause.status, _refused(cause.message)
+    if isinstance(cause, sqlite3.OperationalError | OSError | BrokenProcessPool):
+        logger.error("trying again may help: %s", cause)
+        return 503, _refused(f"trying again may help: {cause}")
+    logger.error("a resolver failed", exc_info=cause)
+    return 500, _refused("internal error; the backend's log says more")
+
+
+def _refused(*messages: str) -> dict[str, Any]:
+    return {"errors": [{"message": message} for message in messages], "data": None}

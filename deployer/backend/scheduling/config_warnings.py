@@ -1,0 +1,40 @@
+"""What the backend says to a sweep's configuration: it accepts what W&B accepts, and warns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deployer.backend.db.sweeps import has_local_scheduler, parse_config
+from deployer.backend.scheduling.search.engine import bayes_available
+from deployer.backend.scheduling.search.suggest import refusals
+from deployer.backend.server.refusal import Refusal
+from deployer.sweeps.parameters.parse import parse_parameters
+
+LOCAL_CONTROLLER = (
+    "this server chooses the configurations itself and serves no local controller: leave out"
+    " `controller`, or let `wandb sweep-scheduler` choose them"
+)
+
+
+def check_supported(config: str) -> None:
+    """Refuse with 400 a configuration that no run could ever come from."""
+    settings = parse_config(config)
+    if has_local_scheduler(settings):
+        return  # whoever runs it chooses the configurations
+    problems = refusals(settings)
+    controller = settings.get("controller")
+    if isinstance(controller, dict) and controller.get("type") == "local":
+        problems.append(LOCAL_CONTROLLER)
+    missing = bayes_available() if settings.get("method") == "bayes" else None
+    if missing:
+        problems.append(missing)
+    if problems:
+        raise Refusal(400, "; ".join(problems))
+
+
+def list_warnings(settings: dict[str, Any]) -> list[str]:
+    """Return what is doubtful, a sentence each, as W&B's `configValidationWarnings`."""
+    if has_local_scheduler(settings) and "parameters" not in settings:
+        return []
+    _, complaints = parse_parameters(settings.get("parameters", {}))
+    return [f"{'.'.join(found.path)}: {found.message}" for found in complaints]

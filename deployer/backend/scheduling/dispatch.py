@@ -1,0 +1,234 @@
+"""What an agent is told at each heartbeat.
+
+The one place where runs are handed out. An agent gets one run at a time; a run that it was sent
+and never named as alive is sent again, so that a lost reply loses nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deployer.backend.db.agents import Agent, agent_by_id
+from deployer.backend.db.attempts import assign_run, last_cause, reassign_run, repeat_attempt
+from deployer.backend.db.database import Connection, select, update
+from deployer.backend.db.runs import Run, change_run, list_runs
+from deployer.backend.db.sweeps import DELETED, ENDED, Sweep, sweep_by_id, update_sweep
+from deployer.backend.scheduling.lifecycle import (
+    LOST_REPLY_SECONDS,
+    MAX_DELIVERIES,
+    Outcome,
+    judge_disappearance,
+    requeue,
+)
+from deployer.backend.scheduling.numbering import free_ordinal
+from deployer.backend.scheduling.run_endings import (
+    abandon_run,
+    end_run,
+    finish_if_complete,
+    marks_of,
+)
+from deployer.backend.scheduling.suggestions import ask_question
+from deployer.backend.server.context import Backend
+
+Command = dict[str, Any]
+# How long a request waits for those before it; then the agent asks again, 5 s later. Were many to
+# wait for a model, nobody else would be served meanwhile.
+BUSY_SECONDS = 3.0
+EXIT: Command = {"type": "exit"}
+# Why a waiting run's last attempt ended: what was interrupted goes first, what failed goes last.
+FAILED_ONCE = (
+    "EXISTS (SELECT 1 FROM attempts WHERE run_id = runs.id AND number = runs.attempt"
+    " AND cause IN ('own failure', 'never started'))"
+)
+INTERRUPTED = f"NOT {FAILED_ONCE}"
+OWNED = "agent_id = ? AND state IN ('pending', 'running', 'preempting') ORDER BY id"
+
+
+def heartbeat(backend: Backend, agent_id: int, alive: set[str]) -> list[Command]:
+    """Note which runs an agent has alive (by run name) and return its commands."""
+    with backend.store.transaction() as db:
+        agent = agent_by_id(db, agent_id)
+        update(db, "agents", agent.id, heartbeat_at=backend.now(), ended_at=None)
+        backend.presence.seen("agent", agent.id)
+        _note_alive(backend, db, agent, alive)
+        commands = _standing_commands(backend, db, agent, alive)
+    if commands is not None:
+        return commands
+    lock = backend.assigning[agent.sweep_id]
+    if not lock.acquire(timeout=BUSY_SECONDS):
+        return []
+    try:
+        return _next_run(backend, agent)
+    finally:
+        lock.release()
+
+
+def _note_alive(backend: Backend, db: Connection, agent: Agent, alive: set[str]) -> None:
+    now = backend.now()
+    for run in list_runs(db, OWNED, agent.id):
+        if run.name in alive:
+            change_run(db, run, reported=1, vanished_at=None)
+            backend.presence.seen("run", run.id)
+        elif run.reported or run.started_at:
+            _note_vanished(backend, db, run, now)
+
+
+def _note_vanished(backend: Backend, db: Connection, run: Run, now: float) -> None:
+    if run.vanished_at is None:
+        run = change_run(db, run, vanished_at=now)
+        backend.presence.seen("run", run.id)
+    waited = backend.presence.silence_seconds("run", run.id)
+    if not run.started_at or waited >= backend.patience.exit_record_seconds:
+        abandon_run(backend, db, run)
+
+
+def _standing_commands(
+    backend: Backend, db: Connection, agent: Agent, alive: set[str]
+) -> list[Command] | None:
+    """Return what there is to say without a new run, or None if the agent may have one."""
+    sweep = sweep_by_id(db, agent.sweep_id)
+    if sweep.state in ("CANCELED", DELETED):
+        return _dismiss(backend, db, agent, alive)
+    if alive:
+        return [_stop(run) for run in list_runs(db, OWNED, agent.id) if _is_stubborn(backend, run)]
+    if sweep.state == "PAUSED":
+        return []
+    if sweep.ended:
+        return _leave(backend, db, agent)
+    return None
+
+
+def _dismiss(backend: Backend, db: Connection, agent: Agent, alive: set[str]) -> list[Command]:
+    """Let the agent's runs stop by themselves, as they were asked to, and send it home then."""
+    owned = list_runs(db, OWNED, agent.id)
+    if any(run.name in alive and not _is_stubborn(backend, run) for run in owned):
+        return []
+    for run in owned:
+        end_run(backend, db, run, Outcome("killed", "stopped"))
+    return _leave(backend, db, agent)
+
+
+def _stop(run: Run) -> Command:
+    return {"type": "stop", "run_id": run.name}
+
+
+def _is_stubborn(backend: Backend, run: Run) -> bool:
+    asked = run.stop_requested_at
+    return asked is not None and backend.now() - asked >= backend.patience.graceful_stop_seconds
+
+
+def _leave(backend: Backend, db: Connection, agent: Agent) -> list[Command]:
+    update(db, "agents", agent.id, ended_at=backend.now())
+    return [EXIT]
+
+
+def _next_run(backend: Backend, agent: Agent) -> list[Command]:
+    """Find work: what the agent never received, what came back, what is new, what failed once."""
+    with backend.store.transaction() as db:
+        sweep = sweep_by_id(db, agent.sweep_id)
+        if sweep.ended:
+            return _leave(backend, db, agent)
+        _reclaim(backend, db, sweep)
+        ordinal = None if sweep.local_scheduler else free_ordinal(db, sweep)
+        run = _undelivered(backend, db, agent) or _returned(backend, db, agent, INTERRUPTED)
+        if run is None and ordinal is None:
+            run = _returned(backend, db, agent, FAILED_ONCE)
+        if run:
+            return _deliver(backend, db, sweep, run)
+        if ordinal is None:
+            return _wait_or_leave(backend, db, sweep, agent)
+        question = ask_question(db, sweep, ordinal)
+    args = backend.suggestions.answer(sweep, question)
+    with backend.store.transaction() as db:
+        now_is = sweep_by_id(db, sweep.id)
+        if now_is.config != sweep.config or now_is.state in ("PAUSED", *ENDED):
+            return []  # somebody steered meanwhile; the next heartbeat sees it
+        if args is None:
+            update_sweep(db, sweep, backend.now(), expected=ordinal)
+            return _wait_or_leave(backend, db, sweep, agent)
+        run = assign_run(db, sweep, agent, ordinal, args, backend.now())
+        return _deliver(backend, db, sweep, run)
+
+
+def _undelivered(backend: Backend, db: Connection, agent: Agent) -> Run | None:
+    for run in list_runs(db, f"reported = 0 AND started_at IS NULL AND {OWNED}", agent.id):
+        quick = backend.presence.silence_seconds("run", run.id) < LOST_REPLY_SECONDS
+        if run.deliveries >= MAX_DELIVERIES or (run.deliveries and not quick):
+            end_run(backend, db, run, judge_disappearance(marks_of(run), agent_is_there=True))
+            continue
+        return repeat_attempt(db, run, "lost reply", backend.now()) if run.deliveries else run
+    return None
+
+
+def _returned(backend: Backend, db: Connection, agent: Agent, causes: str) -> Run | None:
+    """Return the oldest run that waits to be handed out again, now this agent's."""
+    for run in list_runs(
+        db, f"sweep_id = ? AND queued = 1 AND {causes} ORDER BY ordinal", agent.sweep_id
+    ):
+        silence = backend.presence.silence_seconds("run", run.id)
+        rested = silence >= backend.patience.unstarted_wait_seconds
+        if rested or last_cause(db, run) != "never started":
+            return reassign_run(db, run, agent, backend.now())
+    return None
+
+
+def _reclaim(backend: Backend, db: Connection, sweep: Sweep) -> None:
+    """Take back what was assigned to agents that have gone silent before they began it."""
+    for run in list_runs(db, "sweep_id = ? AND state = 'pending' AND queued = 0", sweep.id):
+        silence = backend.presence.silence_seconds("agent", run.agent_id or 0)
+        if silence >= backend.patience.silence_seconds:
+            end_run(backend, db, run, requeue("node"))
+
+
+def succeed_predecessors(backend: Backend, db: Connection, agent: Agent) -> None:
+    """Take over from earlier agents of the same supervisor name, which are certainly gone.
+
+    A supervisor clears away what is left of its predecessor before it starts its own agent.
+    """
+    if not agent.supervised:
+        return
+    earlier = "agents WHERE sweep_id = ? AND name = ? AND key_id IS NOT NULL AND id < ?"
+    for gone in select(db, Agent, earlier, (agent.sweep_id, agent.name, agent.id)):
+        if gone.ended_at is None:
+            update(db, "agents", gone.id, ended_at=backend.now())
+        for run in list_runs(db, OWNED, gone.id):
+            end_run(backend, db, run, judge_disappearance(marks_of(run), agent_is_there=False))
+
+
+def _deliver(backend: Backend, db: Connection, sweep: Sweep, run: Run) -> list[Command]:
+    change_run(db, run, deliveries=run.deliveries + 1)
+    backend.presence.seen("run", run.id)
+    if sweep.state == "PENDING":
+        update_sweep(db, sweep, backend.now(), state="RUNNING")
+    backend.suggestions.prepare(sweep)
+    args = {name: {"value": value} for name, value in run.assigned_args.items()}
+    kind = "run" if run.heartbeat_at is None else "resume"
+    program = sweep.settings.get("program", "")
+    return [{"type": kind, "run_id": run.name, "program": program, "args": args}]
+
+
+def _wait_or_leave(backend: Backend, db: Connection, sweep: Sweep, agent: Agent) -> list[Command]:
+    """Send an agent home if its sweep is over, or if busy ones can take what may come back.
+
+    One that nobody looks after stays to the end: nobody would replace the busy ones.
+    """
+    if finish_if_complete(backend, db, sweep).ended:
+        return _leave(backend, db, agent)
+    if sweep.local_scheduler:
+        return []
+    return (
+        _leave(backend, db, agent) if agent.supervised and _others_busy(backend, db, agent) else []
+    )
+
+
+def _others_busy(backend: Backend, db: Connection, agent: Agent) -> bool:
+    busy = list_runs(
+        db,
+        "sweep_id = ? AND agent_id != ? AND state IN ('pending', 'running', 'preempting')"
+        " AND queued = 0",
+        agent.sweep_id,
+        agent.id,
+    )
+    patience = backend.patience.silence_seconds
+    silences = [backend.presence.silence_seconds("agent", run.agent_id or 0) for run in busy]
+    return any(silence < patience for silence in silences)

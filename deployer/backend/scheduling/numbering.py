@@ -1,0 +1,73 @@
+"""The numbers of a sweep's configurations: which are free, and which one a given run has.
+
+A configuration is an ordinal: the n-th point of the grid, the n-th draw. A run without one belongs
+to the sweep and counts for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from deployer.backend.db.database import Connection
+from deployer.backend.db.runs import change_run, list_runs
+from deployer.backend.db.sweeps import Sweep
+from deployer.sweeps.parameters.parse import parse_parameters
+from deployer.sweeps.parameters.space import Space
+
+# Of runs that have the same configuration, the one that counts for it.
+BEST_FIRST = (
+    "CASE WHEN state = 'finished' THEN 0 WHEN state IN ('running', 'pending', 'preempting') THEN 1"
+    " ELSE 2 END, id"
+)
+
+
+def renumber(db: Connection, sweep: Sweep) -> None:
+    """Give the runs of a grid that was changed their places in the new one.
+
+    What is not in it any more stays a run of the sweep and counts for nothing.
+    """
+    if sweep.method != "grid" or sweep.local_scheduler:
+        return
+    runs = list_runs(db, f"sweep_id = ? ORDER BY {BEST_FIRST}", sweep.id)
+    db.execute("UPDATE runs SET ordinal = NULL WHERE sweep_id = ?", (sweep.id,))
+    for run in runs:
+        change_run(db, run, ordinal=grid_place(db, sweep, run.arguments))
+
+
+def place_of(db: Connection, sweep: Sweep, args: Mapping[str, Any]) -> int | None:
+    """Return the number that a configuration gets in a sweep; None if it stands beside it.
+
+    In a grid that is its own place unless another run has it, elsewhere the next free one.
+    """
+    if sweep.method == "grid" and not sweep.local_scheduler:
+        return grid_place(db, sweep, args)
+    return free_ordinal(db, sweep)
+
+
+def free_ordinal(db: Connection, sweep: Sweep) -> int | None:
+    """Return the lowest number without a run, or None when every configuration has one."""
+    rows = db.execute(
+        "SELECT ordinal FROM runs WHERE sweep_id = ? AND ordinal IS NOT NULL ORDER BY ordinal",
+        (sweep.id,),
+    )
+    taken = [row[0] for row in rows]
+    ordinal = len(taken)
+    if taken and taken[-1] != len(taken) - 1:
+        ordinal = next(n for n, used in enumerate(taken) if n != used)
+    return None if sweep.expected is not None and ordinal >= sweep.expected else ordinal
+
+
+def grid_place(db: Connection, sweep: Sweep, args: Mapping[str, Any]) -> int | None:
+    """Return the place of a configuration in a grid, None if it has none or another run has it."""
+    place = _space(sweep).grid_index(args)
+    beyond = place is not None and sweep.expected is not None and place >= sweep.expected
+    if place is None or beyond:
+        return None
+    taken = db.execute("SELECT 1 FROM runs WHERE sweep_id = ? AND ordinal = ?", (sweep.id, place))
+    return None if taken.fetchone() else place
+
+
+def _space(sweep: Sweep) -> Space:
+    space, _ = parse_parameters(sweep.settings.get("parameters", {}))
+    return space

@@ -1,0 +1,175 @@
+"""How runs and sweeps end: the changes that follow from `lifecycle`'s judgement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from deployer.backend.db.attempts import settle_attempt
+from deployer.backend.db.database import Connection
+from deployer.backend.db.lines import parse_row
+from deployer.backend.db.runs import Run, change_run, list_runs
+from deployer.backend.db.sweeps import DELETED, Sweep, sweep_by_id, update_sweep
+from deployer.backend.scheduling.lifecycle import (
+    BREAKER_FAILURES,
+    OWN_FAILURES,
+    Cause,
+    Marks,
+    Outcome,
+    judge_announcement,
+    judge_disappearance,
+    judge_failure,
+    judge_memory,
+    judge_unassigned,
+)
+from deployer.backend.server.context import Backend
+from deployer.sweeps.metrics import metric_value
+
+SETTLED = "(queued = 0 AND state NOT IN ('pending', 'running', 'preempting'))"
+
+
+def marks_of(run: Run) -> Marks:
+    """Return what lifecycle's rules need to know about a run."""
+    return Marks(
+        started=run.started_at is not None,
+        preempting=bool(run.preempting),
+        announced=judge_announcement(run.announced),
+        stopping=run.stop_requested_at is not None,
+    )
+
+
+def end_run(
+    backend: Backend, db: Connection, run: Run, outcome: Outcome, exit_code: int | None = None
+) -> Run:
+    """Write down how a run's attempt ended, and end the sweep if this was its last."""
+    now = backend.now()
+    settle_attempt(db, run, outcome.cause, exit_code, now)
+    if run.args is None:
+        outcome = judge_unassigned(outcome)
+    queued = False
+    if run.sweep_id is not None:
+        sweep = sweep_by_id(db, run.sweep_id)
+        if not sweep.ended and run.args is not None:
+            unstarted = count_causes(db, run, ("never started",))
+            outcome = judge_failure(outcome, count_failures(db, run), unstarted, sweep.retries)
+            outcome = judge_memory(outcome, count_causes(db, run, ("OOM",)))
+        queued = outcome.queued and sweep.state != DELETED
+    ended = change_run(
+        db,
+        run,
+        state=outcome.state,
+        queued=int(queued),
+        exit_code=exit_code,
+        ended_at=now,
+        vanished_at=None,
+    )
+    if run.sweep_id is not None:
+        if sweep.state == DELETED:
+            return change_run(db, ended, sweep_id=None, ordinal=None)
+        break_if_broken(backend, db, sweep)
+        backend.suggestions.prepare(finish_if_complete(backend, db, sweep_by_id(db, sweep.id)))
+    return ended
+
+
+def abandon_run(backend: Backend, db: Connection, run: Run) -> Run:
+    """End a run that left no exit record."""
+    silence = backend.presence.silence_seconds("agent", run.agent_id or 0)
+    agent_is_there = run.agent_id is not None and silence < backend.patience.silence_seconds
+    return end_run(backend, db, run, judge_disappearance(marks_of(run), agent_is_there))
+
+
+def count_failures(db: Connection, run: Run) -> int:
+    """Count the attempts of a run that failed by themselves since its sweep was healed last."""
+    return count_causes(db, run, OWN_FAILURES) - run.forgiven
+
+
+def count_causes(db: Connection, run: Run, causes: Sequence[Cause]) -> int:
+    """Count the attempts of a run that ended by one of these causes."""
+    marks = ", ".join("?" * len(causes))
+    found = db.execute(
+        f"SELECT COUNT(*) FROM attempts WHERE run_id = ? AND cause IN ({marks})",
+        (run.id, *causes),
+    )
+    return int(found.fetchone()[0])
+
+
+def break_if_broken(backend: Backend, db: Connection, sweep: Sweep) -> None:
+    """Stop a sweep of which several configurations failed before any has finished."""
+    one = "SELECT 1 FROM runs WHERE sweep_id = ? AND state = 'finished' LIMIT 1"
+    if sweep.ended or db.execute(one, (sweep.id,)).fetchone():
+        return
+    runs = list_runs(db, "sweep_id = ? AND args IS NOT NULL", sweep.id)
+    failed = [run for run in runs if count_failures(db, run)]
+    if len(failed) >= BREAKER_FAILURES:
+        reason = f"{len(failed)} configurations failed before any finished"
+        update_sweep(db, sweep, backend.now(), state="FINISHED", stop_reason=reason)
+        for run in failed:
+            if run.queued:
+                change_run(db, run, state="failed", queued=0)
+
+
+def finish_if_complete(backend: Backend, db: Connection, sweep: Sweep) -> Sweep:
+    """Set a sweep to FINISHED once every expected configuration has come to its end.
+
+    So must have what somebody enqueued besides.
+    """
+    if sweep.ended or sweep.expected is None:
+        return sweep
+    settled, open_ones = db.execute(
+        f"SELECT COUNT(*) FILTER (WHERE ordinal IS NOT NULL AND {SETTLED}),"
+        f" COUNT(*) FILTER (WHERE args IS NOT NULL AND NOT {SETTLED})"
+        " FROM runs WHERE sweep_id = ?",
+        (sweep.id,),
+    ).fetchone()
+    if settled < sweep.expected or open_ones:
+        return sweep
+    return update_sweep(db, sweep, backend.now(), state="FINISHED")
+
+
+def finish_if_target_reached(backend: Backend, db: Connection, run: Run) -> None:
+    """End a sweep early once a run's summary has reached `metric.target`."""
+    if run.sweep_id is None:
+        return
+    sweep = sweep_by_id(db, run.sweep_id)
+    metric = sweep.settings.get("metric")
+    if sweep.ended or not isinstance(metric, dict) or metric.get("target") is None:
+        return
+    goal = sweep.metric_goal
+    value = metric_value(parse_row(run.summary) or {}, str(metric.get("name")), goal)
+    if value is None:
+        return
+    if value >= metric["target"] if goal == "maximize" else value <= metric["target"]:
+        update_sweep(db, sweep, backend.now(), state="FINISHED")
+
+
+def end_silent_runs(backend: Backend) -> None:
+    """End runs of which nothing was heard for too long; called every few seconds."""
+    with backend.store.transaction() as db:
+        for run in list_runs(db, "state IN ('running', 'preempting')"):
+            silence = backend.presence.silence_seconds("run", run.id)
+            if silence >= backend.patience.silence_seconds:
+                abandon_run(backend, db, run)
+
+
+def requeue_failed(backend: Backend, db: Connection, sweep: Sweep) -> int:
+    """Reopen a sweep for what is failed, killed, interrupted or never handed out; return how many.
+
+    A sweep to which nothing is missing stays as it is.
+    """
+    early = "" if "early_terminate" in sweep.settings else ", 'killed'"
+    runs = list_runs(db, "sweep_id = ?", sweep.id)
+    failed = list_runs(
+        db,
+        "sweep_id = ? AND args IS NOT NULL AND queued = 0"
+        f" AND state IN ('failed', 'crashed'{early})",
+        sweep.id,
+    )
+    waiting = sum(run.queued for run in runs) if sweep.ended else 0
+    counted = sum(run.ordinal is not None for run in runs)
+    unseen = max(0, (sweep.expected or 0) - counted) if sweep.ended else 0
+    missing = len(failed) + waiting + unseen
+    if missing:
+        for run in failed:
+            forgiven = run.forgiven + count_failures(db, run)
+            change_run(db, run, state="preempted", queued=1, forgiven=forgiven)
+        update_sweep(db, sweep, backend.now(), state="RUNNING", stop_reason=None)
+    return missing

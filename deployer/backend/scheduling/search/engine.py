@@ -1,0 +1,110 @@
+"""The search as the server uses it: draws at once, models in a process of their own.
+
+A model takes up to a second of one core and a torch of memory: the server must go on answering
+meanwhile, and must survive the process being killed.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeVar
+
+from deployer.backend.scheduling.search.bayes import missing_extra
+from deployer.backend.scheduling.search.runs import SearchRun
+from deployer.backend.scheduling.search.suggest import (
+    SearchError,
+    expected_count,
+    needs_model,
+    refusals,
+    suggest,
+)
+
+__all__ = [
+    "SearchEngine",
+    "SearchError",
+    "SearchRun",
+    "bayes_available",
+    "expected_count",
+    "refusals",
+]
+
+Result = TypeVar("Result")
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def bayes_available() -> str | None:
+    """Return None if bayes can run, else a sentence with the command that installs it."""
+    return missing_extra()
+
+
+class SearchEngine:
+    """Suggests configurations; may be used from several threads."""
+
+    def __init__(self) -> None:
+        self._pool: ProcessPoolExecutor | None = None
+        self._lock = threading.Lock()
+
+    def suggest(
+        self, config: Mapping[str, Any], seed: str, runs: Sequence[SearchRun], index: int
+    ) -> dict[str, Any] | None:
+        """Do what `suggest.suggest` does, blocking for as long as a model takes.
+
+        A process that was killed is replaced and asked once more.
+        """
+        if not needs_model(config, runs):
+            if config.get("method") == "bayes" and missing_extra() is None:
+                self._submit(_import_model)  # seconds of imports, wanted soon
+            return suggest(config, seed, runs, index)
+        request = (dict(config), seed, list(runs), index)
+        try:
+            return self._submit(suggest, *request).result()
+        except BrokenProcessPool:
+            return self._submit(suggest, *request).result()
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _submit(self, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
+        with self._lock:
+            if self._pool is None:
+                self._pool = _new_pool()
+            try:
+                return self._pool.submit(function, *arguments)
+            except BrokenProcessPool:
+                self._pool.shutdown(wait=False)
+                self._pool = _new_pool()
+                return self._pool.submit(function, *arguments)
+
+
+def _new_pool() -> ProcessPoolExecutor:
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(max_workers=1, mp_context=context, initializer=_prepare_process)
+
+
+def _prepare_process() -> None:
+    """Take one thread, leave Ctrl-C to the server, and never outlive it."""
+    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _import_model() -> None:
+    import optuna.samplers  # noqa: F401
+    import torch  # noqa: F401

@@ -1,0 +1,156 @@
+"""The HTTP surface: GraphQL, the file stream, uploads and downloads, health."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import logging
+import secrets
+import sqlite3
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from deployer.backend.db.accounts import Caller, find_caller
+from deployer.backend.db.database import Connection
+from deployer.backend.db.projects import get_project
+from deployer.backend.db.runs import Run, check_writer, get_run
+from deployer.backend.graphql.schema import GraphQL
+from deployer.backend.server.context import Backend, Request
+from deployer.backend.server.data_folder import read_key
+from deployer.backend.server.file_stream import apply_chunk
+from deployer.backend.server.refusal import Refusal
+from deployer.backend.server.transfers import build_transfer_routes
+from deployer.backend.storage.backup import stream_copy
+from deployer.backend.web.routes import build_page_routes
+
+logger = logging.getLogger(__name__)
+
+# What the SDK adds under mode="shared", where several processes write one run.
+SHARED_HEADER = "x-wandb-use-async-filestream"
+
+
+def build_app(backend: Backend) -> Starlette:
+    """Return the ASGI application of one backend."""
+    surface = Surface(backend)
+    return Starlette(
+        routes=[
+            Route("/healthz", surface.health),
+            Route("/ready", surface.health),
+            Route("/graphql", surface.graphql, methods=["POST"]),
+            Route("/deployer/copy", surface.copy),
+            Route(
+                "/files/{entity}/{project}/{run}/file_stream",
+                surface.file_stream,
+                methods=["POST"],
+            ),
+            *build_transfer_routes(backend, surface.caller),
+            *build_page_routes(backend),
+        ],
+        exception_handlers={
+            Refusal: _refuse,
+            sqlite3.OperationalError: _unavailable,
+            OSError: _unavailable,
+        },
+    )
+
+
+def _refuse(_: HttpRequest, error: Exception) -> Response:
+    assert isinstance(error, Refusal)
+    return JSONResponse({"errors": [{"message": error.message}]}, status_code=error.status)
+
+
+def _unavailable(_: HttpRequest, error: Exception) -> Response:
+    """Say 503 to a full disk or a busy database: the SDK then tries again."""
+    logger.error("storage is away: %s", error)
+    return JSONResponse({"errors": [{"message": f"storage is away: {error}"}]}, status_code=503)
+
+
+class Surface:
+    """The endpoints; each authenticates, then works in a thread."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.schema = GraphQL(backend.plain)
+
+    async def health(self, _: HttpRequest) -> Response:
+        """Answer that the server is ready."""
+        return PlainTextResponse("ok")
+
+    async def graphql(self, http: HttpRequest) -> Response:
+        """Answer a GraphQL request."""
+        body = await _json_body(http)
+        return await run_in_threadpool(self._graphql, http, body)
+
+    def _graphql(self, http: HttpRequest, body: dict[str, Any]) -> Response:
+        shared = SHARED_HEADER in http.headers
+        request = Request(self.backend, self.caller(http), _base_url(http), shared)
+        status, reply = self.schema.answer(request, body)
+        return JSONResponse(reply, status_code=status)
+
+    async def copy(self, http: HttpRequest) -> Response:
+        """Send all that there is to the owner of the data folder, whose key lies in it."""
+        owner = await run_in_threadpool(read_key, self.backend.folder)
+        if self.backend.plain or not secrets.compare_digest(_key(http).encode(), owner.encode()):
+            raise Refusal(403, "only the backend's own user may copy it")
+        stream = stream_copy(self.backend.folder, self.backend.store)
+        return StreamingResponse(stream, media_type="application/x-tar")
+
+    async def file_stream(self, http: HttpRequest) -> Response:
+        """Take one chunk of a run's stream."""
+        chunk = await _json_body(http)
+        return await run_in_threadpool(self._file_stream, http, chunk)
+
+    def _file_stream(self, http: HttpRequest, chunk: dict[str, Any]) -> Response:
+        with self.backend.store.transaction() as db:
+            caller = self.caller(http)
+            run = self._run(db, caller, http)
+            check_writer(db, caller, run)
+            return JSONResponse(apply_chunk(self.backend, db, run, chunk))
+
+    def caller(self, http: HttpRequest) -> Caller:
+        """Return whose key the request has; refuse with 401 if nobody's."""
+        with self.backend.store.transaction() as db:
+            caller = find_caller(db, _key(http))
+        if caller is None:
+            raise Refusal(401, "the API key is not valid for this server")
+        return caller
+
+    def _run(self, db: Connection, caller: Caller, http: HttpRequest) -> Run:
+        place = http.path_params
+        project = get_project(db, caller, place["entity"], place["project"])
+        return get_run(db, project, place["run"])
+
+
+def _key(http: HttpRequest) -> str:
+    """Return the key of `Authorization: Basic base64("api:" + key)`, or of a bearer token."""
+    scheme, _, value = http.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return value
+    try:
+        return base64.b64decode(value).decode().partition(":")[2]
+    except ValueError:
+        return ""
+
+
+def _base_url(http: HttpRequest) -> str:
+    """Return the address by which the client reached us; uploads must be reachable there too."""
+    return str(http.base_url).rstrip("/")
+
+
+async def _json_body(http: HttpRequest) -> dict[str, Any]:
+    raw = await http.body()
+    if http.headers.get("content-encoding") == "gzip":
+        raw = gzip.decompress(raw)
+    try:
+        body = json.loads(raw or b"{}")
+    except ValueError as error:
+        raise Refusal(400, f"the body is not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise Refusal(400, "the body is not a JSON object")
+    return body

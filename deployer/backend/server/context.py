@@ -1,0 +1,80 @@
+"""What the parts of a running backend share."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deployer.backend.db.accounts import Caller
+from deployer.backend.db.database import DATABASE, Store
+from deployer.backend.scheduling.lifecycle import Patience
+from deployer.backend.scheduling.search.engine import SearchEngine
+from deployer.backend.scheduling.suggestions import Suggestions
+from deployer.backend.server.presence import Presence
+from deployer.backend.storage.blobs import INCOMING_FOLDER, BlobFolder
+from deployer.backend.storage.signed_urls import Signer, load_signer
+
+
+@dataclass
+class Backend:
+    """The store, the clocks, the search and the folder of one server process.
+
+    `now` gives seconds since the epoch for display; silence is measured by `presence` alone.
+    A `plain` backend hides whatever W&B's own server does not have.
+    """
+
+    folder: Path
+    plain: bool = False
+    patience: Patience = field(default_factory=Patience)
+    now: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
+    store: Store = field(init=False)
+    presence: Presence = field(init=False)
+    search: SearchEngine = field(init=False)
+    suggestions: Suggestions = field(init=False)
+    signer: Signer = field(init=False)
+    assigning: dict[int, threading.Lock] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for folder in (self.files_folder, self.blobs.incoming):
+            folder.mkdir(exist_ok=True, mode=0o700)
+        self.store = Store(self.folder / DATABASE)
+        self.presence = Presence(self.monotonic)
+        self.search = SearchEngine()
+        self.suggestions = Suggestions(self.store, self.search)
+        self.signer = load_signer(self.folder)
+        self.assigning = defaultdict(threading.Lock)
+
+    @property
+    def files_folder(self) -> Path:
+        """Return where the bytes of uploaded files are."""
+        return self.folder / "files"
+
+    @property
+    def blobs(self) -> BlobFolder:
+        """Return where the bytes of files are kept and received."""
+        return BlobFolder(self.files_folder, self.folder / INCOMING_FOLDER)
+
+    def close(self) -> None:
+        """Stop the search process and close the database."""
+        self.suggestions.close()
+        self.search.close()
+        self.store.close()
+
+
+@dataclass(frozen=True)
+class Request:
+    """One authenticated request: the backend, who asks, and the address they reached us at.
+
+    `shared` tells that a process says of itself that others write to its run, too.
+    """
+
+    backend: Backend
+    caller: Caller
+    base_url: str
+    shared: bool = False

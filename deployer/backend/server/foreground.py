@@ -1,0 +1,178 @@
+"""Run a backend in the foreground: first user, port, ready line, regular upkeep."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import sys
+import threading
+from dataclasses import fields
+from pathlib import Path
+
+import uvicorn
+
+from deployer.backend.db.accounts import add_key, create_user, find_caller, new_key
+from deployer.backend.db.artifacts import delete_abandoned
+from deployer.backend.scheduling.early_termination import EarlyTermination
+from deployer.backend.scheduling.lifecycle import Patience
+from deployer.backend.scheduling.run_endings import end_silent_runs
+from deployer.backend.server.app import build_app
+from deployer.backend.server.clock import wall_clock
+from deployer.backend.server.context import Backend
+from deployer.backend.server.data_folder import (
+    ADDRESS_FILE,
+    KEY_FILE,
+    FolderLock,
+    read_address,
+    read_key,
+    write_key,
+    write_private,
+)
+from deployer.backend.storage.backup import forget_cut_off
+from deployer.backend.storage.blobs import delete_unreferenced
+from deployer.errors import BackendError
+
+logger = logging.getLogger(__name__)
+
+UPKEEP_SECONDS = 2.0
+KEY_FILE_VARIABLE = "DEPLOYER_BACKEND_KEY_FILE"
+
+
+def serve(host: str, port: int, data: Path, plain: bool = False) -> None:
+    """Serve the data folder until SIGTERM or SIGINT.
+
+    `port` 0 takes the port that the folder remembers, else a free one. Raises BackendError if the
+    folder is being served already, or the port is taken.
+    """
+    with FolderLock(data):
+        forget_cut_off(data)
+        now = wall_clock(os.environ.get("DEPLOYER_BACKEND_CLOCK_FILE"))
+        backend = Backend(data, plain, _patience(), now)
+        backend.blobs.clear_leftovers(backend.store)
+        ensure_first_user(backend)
+        listener = _listen(host, port or _remembered_port(data))
+        url = f"http://{_shown_host(host)}:{listener.getsockname()[1]}"
+        write_private(data / ADDRESS_FILE, json.dumps({"url": url, "pid": os.getpid()}))
+        print(url, flush=True)  # noqa: T201 - the one line that a caller waits for
+        try:
+            _run(backend, listener)
+        finally:
+            backend.close()
+
+
+def _run(backend: Backend, listener: socket.socket) -> None:
+    over = threading.Event()
+    upkeep = threading.Thread(target=_keep_up, args=(backend, over), daemon=True)
+    upkeep.start()
+    config = uvicorn.Config(
+        build_app(backend), log_level="warning", access_log=False, timeout_graceful_shutdown=3
+    )
+    try:
+        uvicorn.Server(config).run(sockets=[listener])
+    finally:
+        over.set()
+        upkeep.join()
+
+
+def _keep_up(backend: Backend, over: threading.Event) -> None:
+    early_termination = EarlyTermination(backend)
+    while not over.wait(UPKEEP_SECONDS):
+        try:
+            end_silent_runs(backend)
+            early_termination.stop_poor_runs()
+            delete_leftovers(backend)
+        except Exception:  # one bad moment must not end the upkeep for good
+            logger.exception("upkeep failed; trying again")
+
+
+def delete_leftovers(backend: Backend) -> None:
+    """Delete artifacts that were never completed, and bytes that no file has any more."""
+    with backend.store.transaction() as db:
+        delete_abandoned(db, backend.now())
+    delete_unreferenced(backend.store, backend.blobs)
+
+
+def ensure_first_user(backend: Backend) -> None:
+    """Make the folder's own user and keep their key in its 0600 file.
+
+    A key that a file brings (DEPLOYER_BACKEND_KEY_FILE, a Secret in a cluster) is theirs alone.
+    Raises BackendError if no SDK would accept it.
+    """
+    brought = Path(os.environ.get(KEY_FILE_VARIABLE, os.devnull))
+    key = brought.read_text().strip() if brought.exists() else ""
+    if key:
+        _adopt_key(backend, key)
+    if (backend.folder / KEY_FILE).exists():
+        return
+    key = new_key()
+    with backend.store.transaction() as db:
+        create_user(db, _first_name(), key, backend.now())
+        write_key(backend.folder, key)
+
+
+def _adopt_key(backend: Backend, key: str) -> None:
+    held = read_key(backend.folder) if (backend.folder / KEY_FILE).exists() else ""
+    try:
+        with backend.store.transaction() as db:
+            first = find_caller(db, held) or find_caller(db, key)
+            if first is None:
+                create_user(db, _first_name(), key, backend.now())
+            else:
+                add_key(db, first.user.name, key, backend.now(), only=True)
+    except ValueError as error:
+        raise BackendError(str(error), f"{KEY_FILE_VARIABLE} names the key's file") from error
+    write_key(backend.folder, key)  # after the database: cut off here, the next start goes on
+
+
+def _patience() -> Patience:
+    """Read waiting times from the environment, so that tests need not wait for minutes."""
+    chosen = {
+        field.name: float(value)
+        for field in fields(Patience)
+        if (value := os.environ.get(f"DEPLOYER_BACKEND_{field.name.upper()}"))
+    }
+    return Patience(**chosen)
+
+
+def _first_name() -> str:
+    wanted = os.environ.get("USER") or "user"
+    return "".join(letter if letter.isalnum() else "-" for letter in wanted).strip("-") or "user"
+
+
+def _remembered_port(data: Path) -> int:
+    address = read_address(data)
+    return address.port if address else 0
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise BackendError(
+            f"cannot listen on {host}:{port}: {error.strerror}",
+            "deployer backend serve --port 0 takes a free port",
+        ) from error
+    listener.listen(512)
+    return listener
+
+
+def _shown_host(host: str) -> str:
+    if host in ("0.0.0.0", "::"):
+        return socket.gethostname()
+    return f"[{host}]" if ":" in host else host
+
+
+def main() -> None:
+    """Serve from `python -m deployer.backend.server.foreground HOST PORT FOLDER [plain]`."""
+    host, port, folder, *rest = sys.argv[1:]
+    serve(host, int(port), Path(folder), plain="plain" in rest)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""A whole backend as a stream of tar, consistent while it is served, and a folder made of one.
+
+All that lies in the data folder goes along: the database as one moment saw it, and the files of
+that moment, held by hard links while they are sent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPException
+from pathlib import Path
+from typing import IO
+
+from deployer.backend.db.accounts import add_key, find_caller, new_key
+from deployer.backend.db.database import DATABASE, Connection, Store
+from deployer.backend.server.data_folder import (
+    ADDRESS_FILE,
+    KEY_FILE,
+    LOCK_FILE,
+    LOG_FILE,
+    FolderLock,
+    read_key,
+    write_key,
+)
+from deployer.backend.storage.blobs import INCOMING_FOLDER
+from deployer.backend.storage.signed_urls import SIGNING_KEY_FILE
+from deployer.errors import BackendError
+
+# Of the process that serves, what signs its addresses, and the database: it goes as a copy.
+LEFT_OUT = (
+    *(ADDRESS_FILE, LOCK_FILE, LOG_FILE, INCOMING_FOLDER, SIGNING_KEY_FILE),
+    *(DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm"),
+)
+BLOCK_BYTES = 1 << 18
+HELD = ".copy-"  # a folder of links while a copy is sent
+
+
+def stream_copy(folder: Path, store: Store) -> Iterator[bytes]:
+    """Yield a backend's data as tar; nobody writes while its moment is held, only for the copy."""
+    with tempfile.TemporaryDirectory(prefix=HELD, dir=folder) as held:
+        moment = Path(held)
+        with store.transaction():
+            _hold(folder, moment)
+        for path in sorted(moment.rglob("*")):
+            if path.is_file():
+                yield from _pack(path, str(path.relative_to(moment)))
+        yield b"\0" * (2 * tarfile.BLOCKSIZE)
+
+
+def forget_cut_off(folder: Path) -> None:
+    """Delete what copies have left that were being sent when the server was killed."""
+    for path in folder.glob(f"{HELD}*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _hold(folder: Path, moment: Path) -> None:
+    for name in os.listdir(folder):
+        source = folder / name
+        if name in LEFT_OUT or name.startswith("."):
+            continue
+        if source.is_dir():
+            shutil.copytree(source, moment / name, copy_function=_link)
+        else:
+            _link(source, moment / name)
+    # Another connection: it sees what is committed, and writers wait for our transaction.
+    source_db = sqlite3.connect(f"file:{folder / DATABASE}?mode=ro", uri=True)
+    copy_db = sqlite3.connect(moment / DATABASE)
+    try:
+        source_db.backup(copy_db)
+    finally:
+        copy_db.close()
+        source_db.close()
+
+
+def _link(source: str | Path, target: str | Path) -> None:
+    with contextlib.suppress(FileNotFoundError):  # what is being received or deleted now
+        os.link(source, target)
+
+
+def _pack(path: Path, name: str) -> Iterator[bytes]:
+    size = path.stat().st_size
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = size, 0o600
+    yield entry.tobuf(tarfile.PAX_FORMAT)
+    left = size
+    with path.open("rb") as stream:
+        while left and (block := stream.read(min(BLOCK_BYTES, left))):
+            left -= len(block)
+            yield block
+    yield b"\0" * (left + -size % tarfile.BLOCKSIZE)
+
+
+def adopt_copy(stream: IO[bytes], data: Path) -> None:
+    """Make `data` what a stream brings, under the key and the address that the folder has.
+
+    The folder changes only once everything is there. Raises BackendError if it holds sweeps or
+    runs that the copy has not, if it is being served, or if the stream is cut off.
+    """
+    data.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(prefix=f".{data.name}-", dir=data.parent) as made:
+        fresh = Path(made) / "fresh"
+        fresh.mkdir(mode=0o700)
+        _unpack(stream, fresh)
+        with FolderLock(data):
+            own = _list_work(data) - _list_work(fresh)
+            if own:
+                said = f"{data} has sweeps and runs of its own ({len(own)}), which would be lost"
+                raise BackendError(said, "deployer backend copy --data ANOTHER_FOLDER")
+            _give_key(fresh, read_key(data) if (data / KEY_FILE).exists() else new_key())
+            if (data / ADDRESS_FILE).exists():
+                shutil.copy2(data / ADDRESS_FILE, fresh)
+            data.rename(Path(made) / "before")
+            fresh.rename(data)
+
+
+def _unpack(stream: IO[bytes], fresh: Path) -> None:
+    try:
+        with tarfile.open(fileobj=stream, mode="r|") as archive:
+            archive.extractall(fresh, filter="data")
+    except (tarfile.TarError, HTTPException, OSError) as error:
+        raise BackendError(f"the copy was cut off: {error}", "type the command again") from error
+    if not (fresh / DATABASE).exists() or not (fresh / KEY_FILE).exists():
+        raise BackendError("the copy was cut off", "type the command again")
+
+
+def _give_key(fresh: Path, key: str) -> None:
+    """Refuse the key of where the copy came from: each folder has one of its own."""
+    with _opened(fresh) as db:
+        first = find_caller(db, read_key(fresh))
+        assert first is not None  # its owner asked for this copy
+        add_key(db, first.user.name, key, time.time(), only=True)
+    write_key(fresh, key)
+
+
+def _list_work(data: Path) -> set[str]:
+    """Return the ids of all sweeps and runs; nothing for a folder that was never served."""
+    if not (data / DATABASE).exists():
+        return set()
+    with _opened(data) as db:
+        rows = db.execute("SELECT name FROM sweeps UNION SELECT name FROM runs")
+        return {str(name) for (name,) in rows}
+
+
+@contextmanager
+def _opened(data: Path) -> Iterator[Connection]:
+    store = Store(data / DATABASE)
+    try:
+        with store.transaction() as db:
+            yield db
+    finally:
+        store.close()

@@ -1,0 +1,146 @@
+"""The bytes of files: each content once for each user, kept as long as a file refers to it.
+
+A blob's name on disk is its row's number, which is never given out twice: a deletion that comes
+late can hit nothing newer. What is being received lies in a folder of its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from deployer.backend.db.database import Connection, Store, insert, select_one
+
+# Left free for the database, which must be able to write that a file was refused: the smaller of
+# the two, so that a small volume has room for files at all.
+RESERVE_BYTES = 64 * 1024 * 1024
+RESERVE_SHARE = 0.05
+
+INCOMING_FOLDER = "incoming"
+REFERRERS = (
+    ("run_files", "blob_id"),
+    ("artifact_files", "blob_id"),
+    ("artifacts", "manifest_blob_id"),
+)
+
+
+@dataclass(frozen=True)
+class Blob:
+    """Bytes of one user; `md5` is base64, as W&B writes digests."""
+
+    id: int
+    user_id: int
+    md5: str
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Received:
+    """Bytes that have come whole and belong to nothing yet."""
+
+    path: Path
+    md5: str
+    size_bytes: int
+
+
+class NoSpace(OSError):
+    """The disk has no room for what is announced; the client tries again later."""
+
+
+@dataclass(frozen=True)
+class BlobFolder:
+    """Where the bytes are."""
+
+    content: Path
+    incoming: Path
+
+    def path(self, blob_id: int) -> Path:
+        """Return where a blob is; no name that a user chose becomes part of a path."""
+        return self.content / str(blob_id)
+
+    def check_space(self, size_bytes: int) -> None:
+        """Raise NoSpace if so many bytes would fill the disk."""
+        disk = shutil.disk_usage(self.content)
+        reserve = min(RESERVE_BYTES, int(disk.total * RESERVE_SHARE))
+        if size_bytes + reserve > disk.free:
+            raise NoSpace(f"{size_bytes} bytes do not fit: {disk.free} are free")
+
+    async def receive(self, blocks: AsyncIterator[bytes]) -> Received:
+        """Write what comes to a file of its own; a stream that breaks leaves nothing behind."""
+        path = self.incoming / secrets.token_hex(8)
+        digest, size = hashlib.md5(usedforsecurity=False), 0
+        try:
+            with path.open("wb") as stream:
+                async for block in blocks:
+                    digest.update(block)
+                    size += len(block)
+                    stream.write(block)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        return Received(path, base64.b64encode(digest.digest()).decode(), size)
+
+    def write(self, content: bytes) -> Received:
+        """Write bytes that the server itself made."""
+        path = self.incoming / secrets.token_hex(8)
+        path.write_bytes(content)
+        digest = hashlib.md5(content, usedforsecurity=False).digest()
+        return Received(path, base64.b64encode(digest).decode(), len(content))
+
+    def clear_leftovers(self, store: Store) -> None:
+        """Delete what a killed server left: half-received files, and bytes without a row."""
+        for path in self.incoming.iterdir():
+            path.unlink(missing_ok=True)
+        with store.transaction() as db:
+            known = {str(row[0]) for row in db.execute("SELECT id FROM blobs")}
+        for path in self.content.iterdir():
+            if path.name not in known:
+                path.unlink(missing_ok=True)
+
+
+def find_blob(db: Connection, user_id: int, md5: str) -> Blob | None:
+    """Return a user's blob of this content; never another user's, who only knows its digest."""
+    return select_one(db, Blob, "blobs WHERE user_id = ? AND md5 = ?", user_id, md5)
+
+
+def blob_by_id(db: Connection, blob_id: int | None) -> Blob | None:
+    """Return a blob."""
+    return select_one(db, Blob, "blobs WHERE id = ?", blob_id)
+
+
+def keep(db: Connection, folder: BlobFolder, user_id: int, received: Received, now: float) -> Blob:
+    """Take received bytes into the store; the same content is kept once."""
+    found = find_blob(db, user_id, received.md5)
+    if found is None:
+        columns = {"md5": received.md5, "size_bytes": received.size_bytes, "created_at": now}
+        blob_id = insert(db, "blobs", user_id=user_id, **columns)
+        found = Blob(blob_id, user_id, received.md5, received.size_bytes)
+    if folder.path(found.id).exists():
+        received.path.unlink()
+    else:
+        os.replace(received.path, folder.path(found.id))
+    return found
+
+
+def delete_unreferenced(store: Store, folder: BlobFolder) -> None:
+    """Delete the blobs to which nothing refers any more; the rows first, then the bytes."""
+    with store.transaction() as db:
+        released = [row[0] for row in db.execute("SELECT blob_id FROM released_blobs")]
+        gone = [blob_id for blob_id in released if not _is_referenced(db, blob_id)]
+        db.executemany("DELETE FROM blobs WHERE id = ?", [(blob_id,) for blob_id in gone])
+        db.execute("DELETE FROM released_blobs")
+    for blob_id in gone:
+        folder.path(blob_id).unlink(missing_ok=True)
+
+
+def _is_referenced(db: Connection, blob_id: int) -> bool:
+    return any(
+        db.execute(f"SELECT 1 FROM {table} WHERE {column} = ? LIMIT 1", (blob_id,)).fetchone()
+        for table, column in REFERRERS
+    )

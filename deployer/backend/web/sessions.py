@@ -1,0 +1,47 @@
+"""Who is logged in: random tokens in memory, each standing for a key that is checked every time."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from deployer.backend.db.accounts import Caller, caller_of_hash, hash_key
+from deployer.backend.db.database import Connection
+
+SESSION_SECONDS = 30 * 24 * 3600  # a month: the page is a tool of every day on one's own machine
+
+
+@dataclass(frozen=True)
+class Session:
+    """A log-in: the hash of the key it was made with, and its end by the monotonic clock."""
+
+    key_hash: str
+    ends_at: float
+
+
+class Sessions:
+    """The log-ins of one server process; a restart ends them all."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._by_token: dict[str, Session] = {}
+
+    def begin(self, key: str) -> str:
+        """Return a new token that stands for a key; the caller has checked the key."""
+        now = self._monotonic()
+        self._by_token = {t: s for t, s in self._by_token.items() if s.ends_at > now}
+        token = secrets.token_urlsafe(32)
+        self._by_token[token] = Session(hash_key(key), now + SESSION_SECONDS)
+        return token
+
+    def find_caller(self, db: Connection, token: str) -> Caller | None:
+        """Return whose log-in a token is, None once it has ended or its key is gone."""
+        session = self._by_token.get(token)
+        if session is None or session.ends_at <= self._monotonic():
+            return None
+        return caller_of_hash(db, session.key_hash)
+
+    def end(self, token: str) -> None:
+        """Forget a token."""
+        self._by_token.pop(token, None)

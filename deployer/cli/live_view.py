@@ -1,0 +1,210 @@
+"""Follow a sweep to its end on the terminal, then show what came of it; shared by up and watch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from deployer.cli.cloud import find_hourly_price
+from deployer.cli.output.render import open_live, say, show, show_json
+from deployer.cli.output.views import (
+    build_breaker_lines,
+    build_failure_line,
+    build_live_view,
+    build_reason_lines,
+    build_status_line,
+    build_summary_lines,
+    results_to_plain,
+    show_results,
+)
+from deployer.config.settings import Config
+from deployer.errors import SweepFailed, WandbError
+from deployer.executors.base import Place
+from deployer.launch.one_run_per_job import count_wanted
+from deployer.sweeps.rerun import get_whole_snapshot
+from deployer.sweeps.results import Results, build_results
+from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.server import Server
+from deployer.watch.reconciliation import Tender, build_stopped
+from deployer.watch.restarts import HANDING_OUT
+from deployer.watch.run_logs import get_run_tail
+from deployer.watch.status import Status, watch_status
+
+SHOWN_FAILURES = 5
+FAILURE_LINES = 3
+BREAKER_LINES = 10
+
+
+def follow_and_report(
+    config: Config,
+    server: Server,
+    place: Place,
+    path: SweepPath,
+    output: str,
+    *,
+    plain: bool,
+    wanted: int | None = None,
+    expected: int | None = None,
+    timeout_seconds: float | None = None,
+) -> None:
+    """Show the sweep until it is over, then what came of it.
+
+    Agents that die are replaced until `wanted` work again, as many as there are if it is None.
+    Raises SweepFailed unless all configurations finished, WatchTimeout.
+    """
+    last = _follow(
+        server,
+        place,
+        path,
+        wanted=wanted,
+        folder=config.folder,
+        expected=expected,
+        plain=plain or output == "json",
+        timeout_seconds=timeout_seconds,
+        usd_per_hour=find_hourly_price(config, place, path),
+    )
+    _report(server, place, path, expected, output, out_of_time=last.out_of_time)
+
+
+def _follow(
+    server: Server,
+    place: Place,
+    path: SweepPath,
+    *,
+    wanted: int | None,
+    folder: Path,
+    expected: int | None,
+    plain: bool,
+    timeout_seconds: float | None,
+    usd_per_hour: float | None,
+) -> Status:
+    """Show the sweep until it is over and return its last status; Ctrl-C only stops showing.
+
+    With a price, what the rest of the sweep will cost is shown, too.
+    """
+    wanted = count_wanted(place.list_agents(str(path))) if wanted is None else wanted
+    tender = Tender(server, place, path, wanted, folder, expected, say)
+    statuses = watch_status(tender.read, time.time, time.sleep, timeout_seconds, tender.tend)
+    try:
+        return _show(statuses, plain, usd_per_hour)
+    except KeyboardInterrupt:
+        say(f"\ndetached; agents go on. Come back: deployer watch {path}")
+        say(f"end them: deployer down {path}")
+        raise
+
+
+def _report(
+    server: Server,
+    place: Place,
+    path: SweepPath,
+    expected: int | None,
+    output: str,
+    *,
+    out_of_time: bool,
+) -> None:
+    try:
+        snapshot = get_whole_snapshot(server, path)
+    except WandbError as error:
+        if not server.embedded or error.status != 0:
+            raise
+        raise build_stopped(path) from error
+    results = build_results(snapshot.sweep, snapshot.runs, expected)
+    show_outcome(server, place, path, results, output)
+    if results.state == "PAUSED":
+        raise SweepFailed(
+            f"{path} is PAUSED and has no agents: {results.coverage.sentence()}",
+            f"deployer sweep resume {path}, then deployer agents up {path}",
+        )
+    if not results.coverage.complete:
+        reason = f"stopped, since {results.stop_reason}: " if results.stop_reason else ""
+        reason = reason or ("its time is over (--max-hours): " if out_of_time else "")
+        raise SweepFailed(
+            f"{path}: {reason}{results.coverage.sentence()}",
+            f"deployer {_choose_next(results)} {path}",
+        )
+
+
+def _choose_next(results: Results) -> str:
+    """Return the command that looks into what failed, or runs what is missing."""
+    if results.failures:
+        return "agents logs"
+    return "agents up" if results.state in HANDING_OUT else "heal"
+
+
+def show_outcome(
+    server: Server, place: Place | None, path: SweepPath, results: Results, output: str
+) -> None:
+    """Show ranking, failures, coverage, best configuration and the page's address."""
+    page = server.sweep_url(path)
+    if output == "json":
+        failures = _failures_with_lines(server, place, path, results)
+        show_json({**results_to_plain(results), "failures": failures, "page": page})
+        return
+    show_results(results, output)
+    tell = show if output == "table" else say
+    for line in _failure_lines(server, place, path, results):
+        tell(line)
+    for line in build_summary_lines(results, page):
+        tell(line)
+
+
+def _failures_with_lines(
+    server: Server, place: Place | None, path: SweepPath, results: Results
+) -> list[dict[str, Any]]:
+    """Return the failures with what each printed last; None beyond the first few."""
+    return [
+        {
+            **vars(row),
+            "last_lines": get_run_tail(server, place, path, row, FAILURE_LINES)
+            if number < SHOWN_FAILURES
+            else None,
+        }
+        for number, row in enumerate(results.failures)
+    ]
+
+
+def _failure_lines(
+    server: Server, place: Place | None, path: SweepPath, results: Results
+) -> Iterator[str]:
+    """Yield why the sweep was stopped, with what the first failing run printed; then the others."""
+    failures = results.failures
+    if results.stop_reason and failures:
+        first = min(failures, key=lambda row: row.started_at or 0.0)
+        tail = get_run_tail(server, place, path, first, BREAKER_LINES)
+        yield from build_breaker_lines(results.stop_reason, first, tail)
+        failures = tuple(row for row in failures if row != first)
+    for row in failures[:SHOWN_FAILURES]:
+        tail = get_run_tail(server, place, path, row, FAILURE_LINES)
+        yield build_failure_line(row, tail)
+    if (hidden := len(failures) - SHOWN_FAILURES) > 0:
+        yield f"and {hidden} more failures: deployer results {path} -o json"
+
+
+def _show(statuses: Iterator[Status], plain: bool, usd_per_hour: float | None) -> Status:
+    """Show each status: redrawn in place on a terminal, as a line where it cannot be."""
+    started = time.time()
+    last: Status | None = None
+    shown = ""
+    told: list[str] = []
+    with open_live(plain) as live:
+        for last in statuses:
+            now = time.time()
+            line = build_status_line(last, now, usd_per_hour)
+            if live is not None:
+                live.update(build_live_view(last, now, usd_per_hour), refresh=True)
+            elif line != shown:
+                say(f"{_clock(now - started)}  {line}")
+            reasons = build_reason_lines(last) if live is None else []
+            for reason in reasons:
+                if reason not in told:
+                    say(f"       {reason}")
+            shown, told = line, reasons
+    assert last is not None  # the first status is always yielded
+    return last
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes:02d}:{rest:02d}"

@@ -1,0 +1,41 @@
+"""Says who is waited for, when agents take their time to end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from deployer.cli.output.render import say
+from deployer.errors import DeployerError
+from deployer.executors.base import Agent, Place
+from deployer.text import format_seconds
+
+SILENT_SECONDS = 3.0  # most agents end sooner
+
+
+@contextmanager
+def tell_who_lasts(place: Place, sweep_path: str | None) -> Iterator[None]:
+    """Say once who is still there and how long at most, if the work inside takes a while."""
+    timer = threading.Timer(SILENT_SECONDS, _tell, (place, sweep_path))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _tell(place: Place, sweep_path: str | None) -> None:
+    try:
+        left = [agent for agent in place.list_agents(sweep_path) if agent.state != "ended"]
+        seconds = place.longest_stop_seconds([agent.name for agent in left])
+    except DeployerError:
+        return  # whoever does the work meets it, too
+    if left:
+        who = ", ".join(map(_name, left))
+        say(f"waiting for {who}: {format_seconds(seconds)} at most, then killed")
+
+
+def _name(agent: Agent) -> str:
+    return f"{agent.name} (run {agent.run_id})" if agent.run_id else agent.name

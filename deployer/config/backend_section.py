@@ -1,0 +1,53 @@
+"""The section `backend:` of deployer.yaml: the embedded backend where it runs in a cluster; pure.
+
+What is left out here is as for agents (`kubernetes:`), or as k8s/backend.yaml has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from deployer.config.kubernetes_parts import PATTERN_HINTS, Quantity, Toleration
+from deployer.config.section import STRICT, Section, Text, Value
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class BackendConfig:
+    """Which image the backend runs in, what it gets, and its disk."""
+
+    image: Annotated[
+        Text | None, Field(description="One with deployer in it; left out: the agents' image.")
+    ] = None
+    python: Annotated[
+        Text | None, Field(description="The interpreter in the image; left out: the agents'.")
+    ] = None
+    size: Annotated[Quantity | None, Field(description="Of the disk, when it is made.")] = None
+    storage_class: Annotated[
+        Text | None, Field(description="Of the disk; left out: the cluster's default.")
+    ] = None
+    cpu: Annotated[Quantity | None, Field(description="CPU cores, request and limit.")] = None
+    memory: Annotated[Quantity | None, Field(description="Request and limit.")] = None
+    env: Mapping[str, Value] = Field(default_factory=dict)
+    node_selector: Mapping[str, Value] = Field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+
+
+SECTION = Section("backend", BackendConfig, {"tolerations": Toleration}, PATTERN_HINTS)
+
+
+def parse_backend(section: object) -> BackendConfig:
+    """Read the section `backend:`; raises ConfigErrors with every complaint."""
+    return SECTION.parse(section)
+
+
+def load_backend_config(folder: Path) -> BackendConfig:
+    """Read the section `backend:` of `deployer.yaml` in a folder; the defaults without one.
+
+    Raises ConfigErrors with every complaint and its line.
+    """
+    return SECTION.load(folder)

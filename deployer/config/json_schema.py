@@ -1,0 +1,54 @@
+"""The JSON schema of deployer.yaml, by which editors complete, explain and check it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from deployer.config import backend_section as backend_config
+from deployer.config import image_section as image_config
+from deployer.config import kubernetes_section
+from deployer.config.settings import KEYS, PLACES
+
+PATH = Path(__file__).with_name("deployer.schema.json")
+TYPES = {str: "string", int: "integer"}
+SECTIONS = (kubernetes_section.SECTION, image_config.SECTION, backend_config.SECTION)
+DESCRIPTIONS = {
+    "wandb": "`embedded`, or the address of a W&B server.",
+    "entity": "Whose sweeps: a user or a team.",
+    "project": "The project of the sweeps.",
+    "replicas": "How many agents in all.",
+    "on": "Where agents run.",
+    "gke": "The GKE cluster: the file of its specification, or the name of one of ours.",
+    kubernetes_section.SECTION.name: "The cluster, and what each agent gets there.",
+    backend_config.SECTION.name: "The embedded backend where it runs in a cluster.",
+    image_config.SECTION.name: "An image that `up` builds and pushes; agents run in it.",
+}
+
+
+def build_schema() -> dict[str, Any]:
+    """Return the schema, made from the classes that read the file."""
+    sections = {section.name: section.adapter.json_schema() for section in SECTIONS}
+    definitions: dict[str, Any] = {}
+    for section in sections.values():
+        definitions |= section.pop("$defs", {})
+    properties: dict[str, Any] = {}
+    for key, kind in KEYS.items():
+        shape = {"type": TYPES[kind]} if kind in TYPES else sections[key]
+        properties[key] = {**shape, "description": DESCRIPTIONS[key]}
+    properties["replicas"]["minimum"] = 1
+    properties["on"]["enum"] = list(PLACES)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "deployer.yaml",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": properties,
+        "$defs": definitions,
+    }
+
+
+def format_schema() -> str:
+    """Return the schema as the file in schemas/ has it."""
+    return json.dumps(build_schema(), indent=2) + "\n"

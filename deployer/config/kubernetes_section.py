@@ -1,0 +1,135 @@
+"""The section `kubernetes:` of deployer.yaml as one frozen `ClusterConfig`; pure.
+
+What is left out here stays as the template says: k8s/agent.yaml, or the user's own manifest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic.dataclasses import dataclass
+from pydantic_core import PydanticCustomError
+
+from deployer.config.kubernetes_parts import (
+    PATTERN_HINTS,
+    AbsolutePath,
+    EmptyDir,
+    Gpu,
+    NfsFolder,
+    ObjectName,
+    Quantity,
+    SecretKey,
+    Toleration,
+    Volume,
+    count_to_gpu,
+)
+from deployer.config.section import STRICT, Section, Text, Value
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class ClusterConfig:
+    """Where agents run in a cluster and what each of them gets."""
+
+    image: Annotated[Text | None, Field(description="Any image with Python and wandb.")] = None
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
+    image_pull_secrets: tuple[Text, ...] = ()
+    python: Annotated[Text, Field(description="The interpreter in the image.")] = "python3"
+    code: Annotated[
+        Literal["image", "archive"],
+        Field(description="Run the image's code, or a frozen archive of this folder."),
+    ] = "archive"
+    working_dir: Annotated[
+        AbsolutePath | None, Field(description="The folder of the image's code.")
+    ] = None
+    context: Annotated[Text | None, Field(description="The context in kubeconfig.")] = None
+    namespace: ObjectName | None = None
+    service_account: Text | None = None
+    run_as_user: Annotated[int, Field(ge=1)] | None = None
+    gpu: Annotated[Gpu | None, BeforeValidator(count_to_gpu, json_schema_input_type=int | Gpu)] = (
+        None
+    )
+    cpu: Annotated[Quantity | None, Field(description="CPU cores, request and limit.")] = None
+    memory: Annotated[Quantity | None, Field(description="Request and limit.")] = None
+    shared_memory: Annotated[Quantity | None, Field(description="Size of /dev/shm.")] = None
+    volumes: tuple[Volume, ...] = ()
+    env: Mapping[str, Value] = Field(default_factory=dict)
+    secrets: Annotated[
+        Mapping[str, SecretKey],
+        Field(description="Environment variables from existing Secrets."),
+    ] = Field(default_factory=dict)
+    node_selector: Mapping[str, Value] = Field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+    priority_class: Text | None = None
+    queue: Annotated[Text | None, Field(description="The LocalQueue of Kueue.")] = None
+    labels: Mapping[str, Value] = Field(default_factory=dict)
+    annotations: Mapping[str, Value] = Field(default_factory=dict)
+    generate_name: Annotated[
+        bool, Field(description="Let the server complete Jobs' names, as some demand.")
+    ] = False
+    grace_seconds: Annotated[
+        int | None,
+        Field(ge=5, description="How long a pod that is told to stop may take."),
+    ] = None
+    max_hours: Annotated[
+        float | None, Field(gt=0, description="An agent is ended after this, come what may.")
+    ] = None
+    ttl_seconds: Annotated[
+        int | None, Field(ge=0, description="How long an ended Job and its log stay.")
+    ] = None
+    template: Annotated[
+        Text | None, Field(description="A manifest with one Job, beside deployer.yaml.")
+    ] = None
+
+    @field_validator("env", "secrets")
+    @classmethod
+    def _check_variables(cls, value: Mapping[str, Any]) -> Mapping[str, Any]:
+        wrong = [name for name in value if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)]
+        if wrong:
+            said = f"'{wrong[0]}' is not the name of an environment variable"
+            raise PydanticCustomError("variable", "{said}", {"said": said})
+        if "WANDB_API_KEY" in value:
+            hint = "deployer secret create"
+            raise PydanticCustomError("key", "the key is no setting of a file", {"hint": hint})
+        return value
+
+    @model_validator(mode="after")
+    def _check(self) -> ClusterConfig:
+        for what in ("name", "path"):
+            seen = [getattr(volume, what) for volume in self.volumes]
+            twice = next((one for one in seen if seen.count(one) > 1), None)
+            if twice is not None:
+                said = f"volumes: two have the {what} '{twice}'"
+                raise PydanticCustomError("volumes", "{said}", {"said": said})
+        if self.working_dir and self.code == "archive":
+            said = "working_dir: with an archive, agents work in the archive's folder"
+            hint = "remove it, or write `code: image`"
+            raise PydanticCustomError("working_dir", "{said}", {"said": said, "hint": hint})
+        return self
+
+
+PARTS: Mapping[str, type] = {
+    "gpu": Gpu,
+    "volumes": Volume,
+    "nfs": NfsFolder,
+    "empty_dir": EmptyDir,
+    "secrets": SecretKey,
+    "tolerations": Toleration,
+}
+SECTION = Section("kubernetes", ClusterConfig, PARTS, PATTERN_HINTS)
+
+
+def parse_cluster(section: object) -> ClusterConfig:
+    """Read the section `kubernetes:`; raises ConfigErrors with every complaint."""
+    return SECTION.parse(section)
+
+
+def load_cluster(folder: Path) -> ClusterConfig:
+    """Read the section `kubernetes:` of `deployer.yaml` in a folder; the defaults without one.
+
+    Raises ConfigErrors with every complaint and its line.
+    """
+    return SECTION.load(folder)

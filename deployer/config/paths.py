@@ -1,0 +1,53 @@
+"""The one folder in which `deployer` keeps what belongs to this machine and user."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+from deployer.errors import ConfigError
+
+
+def home() -> Path:
+    """Return the state folder (`DEPLOYER_HOME`, else the platform's), made with mode 0700.
+
+    Raises ConfigError where there can be none.
+    """
+    chosen = os.environ.get("DEPLOYER_HOME")
+    path = Path(chosen).expanduser() if chosen else Path(platformdirs.user_data_dir("deployer"))
+    try:
+        path.mkdir(parents=True, mode=0o700)
+    except OSError as error:
+        if not path.is_dir():  # one that is there already keeps its mode
+            hint = "let DEPLOYER_HOME name a folder that can be made"
+            raise ConfigError("DEPLOYER_HOME", f"{path}: {error.strerror}", hint) from error
+    return path.resolve()
+
+
+def backend_folder() -> Path:
+    """Return the data folder of this user's embedded backend."""
+    return home() / "backend"
+
+
+def agents_folder() -> Path:
+    """Return the folder with one subfolder for each agent that was started on this machine."""
+    return home() / "agents"
+
+
+def checkpoints_folder() -> Path:
+    """Return the folder in which runs on this machine keep their checkpoints."""
+    return home() / "checkpoints"
+
+
+def sweeps_folder() -> Path:
+    """Return the folder that remembers which sweep was made from which project folder."""
+    return home() / "sweeps"
+
+
+def find_packaged(name: str) -> Path:
+    """Return a folder such as k8s or infra/gke: installed inside the package, else beside it."""
+    package = Path(__file__).parents[1]
+    inside = package / name
+    return inside if inside.is_dir() else package.parent / name

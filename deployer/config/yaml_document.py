@@ -1,0 +1,165 @@
+"""YAML as PyYAML reads it (YAML 1.1, as W&B does), with the line of everything; pure.
+
+Besides the value it finds what YAML 1.1 silently reads as something else: `1e-5` as text, `on`
+as a boolean, `017` as 15, and a key that is written twice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from deployer.errors import ConfigError
+from deployer.sweeps.parameters.keys import number_hint
+
+Path = tuple[str, ...]
+TAG = "tag:yaml.org,2002:"
+ODD_KEYS = tuple(f"{TAG}{kind}" for kind in ("bool", "int", "float", "null", "timestamp"))
+# Integers whose text does not look like their value: octal and base-60 numbers.
+ODD_INTEGER = re.compile(r"[-+]?(0[0-7_]+|[1-9][0-9_]*(:[0-5]?[0-9])+)")
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Something that YAML read otherwise than it looks."""
+
+    path: Path
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class Document:
+    """A file's value; `lines` maps the path of each key and list item to its line, from 1.
+
+    Paths hold keys as YAML reads them; `typed` has those that look otherwise in the file.
+    """
+
+    place: str
+    value: Any
+    lines: Mapping[Path, int]
+    typed: Mapping[Path, str]
+    duplicates: tuple[Remark, ...]
+    scalars: tuple[Remark, ...]
+
+    def line_of(self, path: Path) -> int:
+        """Return the line of a key, or of the nearest one above it that exists, else 0."""
+        above = (path[:length] for length in range(len(path), 0, -1))
+        return next((self.lines[part] for part in above if part in self.lines), 0)
+
+    def place_of(self, path: Path) -> str:
+        """Return a place such as `sweeps/lr.yaml:12: parameters.lr.min`."""
+        line = f":{self.line_of(path)}" if self.line_of(path) else ""
+        names = (self.typed.get(path[: n + 1], name) for n, name in enumerate(path))
+        where = ".".join(names).replace(".[", "[")
+        return f"{self.place}{line}: {where}" if where else f"{self.place}{line}"
+
+
+def parse_document(text: str, place: str) -> Document:
+    """Read one YAML document; raise ConfigError with line and column where it is none."""
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        value = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        raise _unreadable(error, place) from error
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2026-13-45
+        reason = " ".join(str(error).split())
+        raise ConfigError(place, f"unreadable YAML: {reason}", "correct this value") from error
+    return _note_places(place, value, root)
+
+
+def _note_places(place: str, value: Any, root: yaml.Node | None) -> Document:
+    lines: dict[Path, int] = {}
+    typed: dict[Path, str] = {}
+    duplicates: dict[Path, Remark] = {}
+    scalars: dict[Path, Remark] = {}
+    for path, key, node in _walk((), root, ()) if root is not None else ():
+        if path in lines and path[-1] != "<<" and not _is_inside(path, duplicates):
+            message = f"the key is written twice (line {lines[path]} too), the last one counts"
+            duplicates[path] = Remark(path, message, "remove one of them")
+            # What stood in the first one is read by nobody.
+            scalars = {p: r for p, r in scalars.items() if p[: len(path)] != path}
+        lines[path] = (key or node).start_mark.line + 1
+        if key is not None and str(key.value) != path[-1]:
+            typed[path] = str(key.value)
+        remark = _odd_scalar(path, node)
+        if remark:
+            scalars[path] = remark
+    found = tuple(duplicates.values()), tuple(scalars.values())
+    return Document(place, value, lines, typed, *found)
+
+
+def _is_inside(path: Path, places: Collection[Path]) -> bool:
+    """Tell whether a path is one of these places, or lies in one."""
+    return any(path[:length] in places for length in range(1, len(path) + 1))
+
+
+def refers_to_itself(document: Document) -> bool:
+    """Tell whether an anchor contains an alias of itself, which nothing but YAML can write."""
+    return _is_circular(document.value, ())
+
+
+def _unreadable(error: yaml.MarkedYAMLError, place: str) -> ConfigError:
+    mark = error.problem_mark or error.context_mark
+    where = f"{place}:{mark.line + 1}:{mark.column + 1}" if mark else place
+    problem = error.problem or error.context or "not YAML"
+    if problem.startswith("but ") and error.context:
+        problem = f"{error.context}, {problem}"
+    if "'\\t'" in problem:
+        return ConfigError(where, f"unreadable YAML: {problem}", "indent with spaces, not tabs")
+    hint = "look at this line and the one above: indentation, colons, quotes, brackets"
+    return ConfigError(where, f"unreadable YAML: {problem}", hint)
+
+
+def _walk(
+    path: Path, node: yaml.Node, above: tuple[yaml.Node, ...]
+) -> Iterator[tuple[Path, yaml.Node | None, yaml.Node]]:
+    """Yield (path, key node or None, value node) for everything inside a node."""
+    if any(node is other for other in above):
+        return
+    inside: list[tuple[Path, yaml.Node | None, yaml.Node]] = []
+    if isinstance(node, yaml.MappingNode):
+        inside = [((*path, _read_key(key)), key, value) for key, value in node.value]
+    elif isinstance(node, yaml.SequenceNode):
+        inside = [((*path, f"[{i}]"), None, item) for i, item in enumerate(node.value)]
+    for item in inside:
+        yield item
+        yield from _walk(item[0], item[2], (*above, node))
+
+
+def _read_key(key: yaml.Node) -> str:
+    """Return a key as it is in the value: YAML 1.1 reads the word `on` as a boolean."""
+    return str(yaml.safe_load(key.value)) if key.tag in ODD_KEYS else str(key.value)
+
+
+def _odd_scalar(path: Path, node: yaml.Node) -> Remark | None:
+    """Return a remark on an unquoted word that YAML 1.1 does not read as it looks."""
+    if not isinstance(node, yaml.ScalarNode) or node.style is not None:
+        return None
+    word = node.value
+    if node.tag == TAG + "str" and any(c.isdigit() for c in word) and number_hint(word):
+        hint = number_hint(word) if "e" in word.lower() else f"write {float(word):g}"
+        return Remark(path, f"'{word}' is text, not a number", f"{hint}, or put it in quotes")
+    if node.tag == TAG + "bool" and word.lower() not in ("true", "false"):
+        true = word.lower() in ("yes", "on")
+        hint = f"write {str(true).lower()}, or '{word}' in quotes"
+        return Remark(path, f"{word} is read as the boolean {true}", hint)
+    if node.tag == TAG + "int" and ODD_INTEGER.fullmatch(word):
+        number = yaml.safe_load(word)
+        if str(number) != word:
+            hint = f"write {number}, or '{word}' in quotes"
+            return Remark(path, f"{word} is read as {number}", hint)
+    return None
+
+
+def _is_circular(value: Any, above: tuple[int, ...]) -> bool:
+    if id(value) in above:
+        return True
+    inside = value.values() if isinstance(value, dict) else value
+    if not isinstance(value, dict | list):
+        return False
+    return any(_is_circular(item, (*above, id(value))) for item in inside)

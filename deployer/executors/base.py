@@ -1,0 +1,84 @@
+"""The interface of a place where agents run; `up`, `agents` and `watch` know nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from deployer.launch.plan import Plan
+
+AgentState = Literal["starting", "running", "draining", "stopping", "ended", "lost"]
+
+
+@dataclass(frozen=True)
+class Agent:
+    """One agent as its place sees it.
+
+    `state` is `lost` when its supervisor is gone without having written an exit code.
+    `exit_code` is 0 finished, 3 gave up, 75 its only run is handed out again, 78 bad key or missing
+    sweep, 143 asked to stop.
+    `folder` is the project folder it works in, if the place knows; only a cluster has `pod` and
+    `node`. `started_at` and `ended_at` are seconds since the epoch.
+    """
+
+    name: str
+    sweep_path: str
+    state: AgentState
+    started_at: float
+    ended_at: float | None = None
+    exit_code: int | None = None
+    reason: str = ""
+    run_id: str | None = None
+    gpu: str = ""
+    node: str = ""
+    pod: str = ""
+    folder: str = ""
+    restarts: int = 0
+    process_id: int | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether this agent still holds its place."""
+        return self.state not in ("ended", "lost")
+
+
+class Place(Protocol):
+    """Somewhere to run agents. Every method may be called again after any failure."""
+
+    def list_gpus(self) -> Sequence[str]:
+        """Return the GPUs that a plan deals out; none where a scheduler does it."""
+
+    def check(self, plan: Plan) -> None:
+        """Ask whether the place would take the plan's agents; raises what forbids it."""
+
+    def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
+        """Start the plan's agents that are not alive yet; `api_keys` maps agent name to key."""
+
+    def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
+        """Return agents, oldest first; of one sweep, or of all."""
+
+    def drain(self, names: Sequence[str]) -> None:
+        """Let each agent's current run end, then let the agent leave."""
+
+    def stop(self, names: Sequence[str]) -> Sequence[str]:
+        """Interrupt agents, wait until nothing of them is left; return those that were alive."""
+
+    def longest_stop_seconds(self, names: Sequence[str]) -> float:
+        """Return how long `stop` waits for these agents at most."""
+
+    def release(self, sweep_path: str) -> Sequence[str]:
+        """Interrupt a sweep's agents as `stop` does, and keep in mind how many they were."""
+
+    def count_released(self, sweep_path: str) -> int:
+        """Return how many agents of a sweep were released and have not been started again."""
+
+    def forget(self, sweep_path: str | None = None) -> None:
+        """Delete what is kept about agents that have ended, logs included."""
+
+    def heal(self) -> Sequence[str]:
+        """Do what the place itself cannot for the agents listed last; return what was done."""
+
+    def log_lines(self, names: Sequence[str], follow: bool) -> Iterator[tuple[str, str]]:
+        """Yield (agent name, line) in order of arrival; with `follow`, until all have ended."""

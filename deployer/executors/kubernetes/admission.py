@@ -1,0 +1,85 @@
+"""Whether the cluster would take a Job, asked before anything is made."""
+
+from __future__ import annotations
+
+import re
+
+from deployer.errors import KubeError
+from deployer.kube.client import Kube
+from deployer.kube.failures import REFUSALS
+from deployer.kube.kinds import JOB, POD, Manifest, kind_of
+
+POD_NAME = "deployer-dry-run"
+# exceeded quota: NAME, requested: a=1,b=2, used: a=0,b=2, limited: a=4,b=2
+QUOTA = re.compile(r"requested: (\S+), used: \S+, limited: (\S+)")
+UNITS = {"m": 1e-3, "k": 1e3, "Ki": 2**10, "M": 1e6, "Mi": 2**20, "G": 1e9, "Gi": 2**30}
+UNITS |= {"T": 1e12, "Ti": 2**40, "": 1.0}
+
+
+def check_admission(kube: Kube, job: Manifest) -> None:
+    """Send a Job and the pod that it would make as a dry run; raises KubeError.
+
+    A Job may be accepted whose pods are refused later. A quota that others use up now is no reason
+    to refuse: it passes.
+    """
+    assert kind_of(job) == JOB
+    named = job["metadata"].get("name")
+    try:
+        kube.create(job, dry_run=True)
+    except KubeError as error:
+        if named is None or error.reason != "AlreadyExists":
+            raise
+    try:
+        kube.create(build_pod(job), dry_run=True)
+    except KubeError as error:
+        if is_refusal(error):
+            raise
+
+
+def build_pod(job: Manifest) -> Manifest:
+    """Return the pod that a Job would make."""
+    template = job["spec"]["template"]
+    metadata = {
+        **template.get("metadata", {}),
+        "name": POD_NAME,
+        "namespace": job["metadata"].get("namespace"),
+    }
+    return {
+        "apiVersion": POD.api_version,
+        "kind": POD.kind,
+        "metadata": metadata,
+        **_spec(template),
+    }
+
+
+def is_refusal(error: KubeError) -> bool:
+    """Tell whether a pod is refused for good, not only now, nor only to us instead of to a Job."""
+    if error.status != 403:
+        return True
+    if "exceeded quota" in error.message:
+        return not may_fit_later(error.message)
+    spoken_of = any(words in error.message for words, _ in REFUSALS)
+    return spoken_of or "serviceaccount" in error.message.replace(" ", "").lower()
+
+
+def may_fit_later(sentence: str) -> bool:
+    """Tell whether a request fits into a quota once others have left it."""
+    found = QUOTA.search(sentence)
+    if found is None:
+        return True
+    requested, limited = (_parse_amounts(part) for part in found.groups())
+    return all(amount <= limited.get(name, amount) for name, amount in requested.items())
+
+
+def _parse_amounts(text: str) -> dict[str, float]:
+    pairs = (pair.partition("=") for pair in text.split(","))
+    return {name: _parse_quantity(amount) for name, _, amount in pairs}
+
+
+def _parse_quantity(text: str) -> float:
+    number = text.rstrip("mkKMGTi")
+    return float(number) * UNITS[text[len(number) :]]
+
+
+def _spec(template: Manifest) -> Manifest:
+    return {"spec": template["spec"]}

@@ -1,0 +1,99 @@
+"""Where agents' keys lie: in the `wandb-secret` that all share, or in a Secret of their sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from deployer.errors import KubeError
+from deployer.executors.kubernetes.key_secret import (
+    WANDB_SECRET,
+    WANDB_SECRET_KEY,
+    create_secret,
+    decode_key,
+)
+from deployer.executors.kubernetes.manifests.build import build_secret
+from deployer.executors.kubernetes.names import build_label, build_name, sweep_id
+from deployer.kube.client import Kube
+from deployer.kube.kinds import SECRET, Manifest
+from deployer.launch.plan import Plan
+
+KEYS = "keys"
+
+
+@dataclass(frozen=True)
+class KeyPlace:
+    """A Secret and the key of each agent in it; `values` is what `write` puts there."""
+
+    kube: Kube = field(repr=False)
+    plan: Plan = field(repr=False)
+    name: str
+    keys: Mapping[str, str]
+    values: Mapping[str, str] = field(repr=False)
+
+    def write(self) -> None:
+        """Add the keys to the Secret; those of agents that are at work stay.
+
+        Raises KubeError, and ConfigError if `wandb-secret` has got another key meanwhile.
+        """
+        if self.values and self.name == WANDB_SECRET:
+            create_secret(self.kube, self.values[WANDB_SECRET_KEY], self.plan.base_url)
+        elif self.values:
+            self._add_values()
+
+    def _add_values(self) -> None:
+        if _get_allowed(self.kube, self.name) is None:
+            path = self.plan.sweep_path
+            self.kube.create_once(build_secret(self.name, self.kube.namespace, self.values, path))
+        self.kube.patch(SECRET, self.name, {"stringData": dict(self.values)})
+
+
+def place_keys(kube: Kube, plan: Plan, api_keys: Mapping[str, str]) -> KeyPlace:
+    """Decide where the agents' keys shall lie; writes nothing.
+
+    Agents that share the user's key read `wandb-secret`, which is made if it does not exist, so
+    that a key that is rotated there reaches them. If it holds another key, or may not be read, and
+    for keys of agents' own, it is a Secret of the sweep.
+    """
+    if not plan.own_keys:
+        [key] = set(api_keys.values())
+        missing = _find_missing(kube, key)
+        if missing is not None:
+            return KeyPlace(kube, plan, *name_keys(plan, api_keys), missing)
+    name, keys = _name_own_keys(plan, api_keys)
+    return KeyPlace(kube, plan, name, keys, {keys[agent]: key for agent, key in api_keys.items()})
+
+
+def name_keys(plan: Plan, agents: Iterable[str]) -> tuple[str, dict[str, str]]:
+    """Return the Secret of a plan's agents and each agent's key in it, if nobody is in the way."""
+    if plan.own_keys:
+        return _name_own_keys(plan, agents)
+    return WANDB_SECRET, dict.fromkeys(agents, WANDB_SECRET_KEY)
+
+
+def _name_own_keys(plan: Plan, agents: Iterable[str]) -> tuple[str, dict[str, str]]:
+    name = build_name(f"{sweep_id(plan.sweep_path)}-{KEYS}")
+    return name, {agent: build_label(agent) for agent in agents}
+
+
+def _find_missing(kube: Kube, key: str) -> dict[str, str] | None:
+    """Return what has to be written for `wandb-secret` to hold this key; None if it may not be."""
+    try:
+        secret = kube.get(SECRET, WANDB_SECRET)
+    except KubeError as error:
+        if error.status != 403:
+            raise
+        return None
+    if secret is None:
+        return {WANDB_SECRET_KEY: key}
+    return {} if decode_key(secret) == key else None
+
+
+def _get_allowed(kube: Kube, name: str) -> Manifest | None:
+    """Return a Secret; None if there is none or we may not read it."""
+    try:
+        return kube.get(SECRET, name)
+    except KubeError as error:
+        if error.status != 403:
+            raise
+        return None

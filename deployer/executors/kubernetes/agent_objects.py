@@ -1,0 +1,253 @@
+"""What the cluster shows of one agent, a Job and its pods, read as an `Agent`; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from deployer.executors.base import Agent, AgentState
+from deployer.executors.kubernetes.names import (
+    AGENT_LABEL,
+    GPU_PRODUCT_LABEL,
+    PREFIX,
+    SWEEP_PATH_ANNOTATION,
+)
+from deployer.executors.kubernetes.reasons import explain_ending, explain_waiting
+from deployer.kube.objects import ENDED_PHASES, find_condition, find_container_state
+
+Manifest = Mapping[str, Any]
+
+DRAIN_ANNOTATION = f"{PREFIX}/drain"
+DRAINED = "drained"  # as a supervisor says it
+# A kubelet that lives says within seconds after the grace time that a pod has ended.
+LOST_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """One agent's Job, None once it is deleted, and its pods, oldest first."""
+
+    name: str
+    job: Manifest | None
+    pods: tuple[Manifest, ...]
+
+    @property
+    def pod(self) -> Manifest | None:
+        """The newest pod."""
+        return self.pods[-1] if self.pods else None
+
+    @property
+    def living_pods(self) -> tuple[Manifest, ...]:
+        """Those pods whose end nobody has reported."""
+        return tuple(pod for pod in self.pods if pod["status"].get("phase") not in ENDED_PHASES)
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether no pod will come any more: the Job is over, or deleted."""
+        job = self.job
+        if job is None or job["metadata"].get("deletionTimestamp"):
+            return not self.living_pods
+        return bool(find_condition(job, "Complete") or find_condition(job, "Failed"))
+
+    @property
+    def draining(self) -> bool:
+        """Tell whether somebody wants this agent to leave after its run."""
+        return self.job is not None and DRAIN_ANNOTATION in annotations_of(self.job)
+
+
+def group_objects(
+    jobs: Iterable[Manifest], pods: Iterable[Manifest], sweep_path: str | None = None
+) -> list[Sighting]:
+    """Bring Jobs and pods of the same agents together, oldest agent first.
+
+    Short ids of different projects may be equal, so that the whole path is compared here.
+    """
+    found: dict[tuple[str, str], tuple[list[Manifest], list[Manifest]]] = {}
+    for one, place in ((jobs, 0), (pods, 1)):
+        for item in sorted(one, key=created_at):
+            if sweep_path in (None, path_of(item)):
+                key = (path_of(item), name_of(item))
+                found.setdefault(key, ([], []))[place].append(item)
+    sightings = [Sighting(key[1], _newest(j), tuple(p)) for key, (j, p) in found.items()]
+    return sorted(sightings, key=lambda s: (created_at(s.job or s.pods[0]), s.name))
+
+
+def build_agent(
+    sighting: Sighting,
+    causes: Mapping[str, str],
+    now: float,
+    products: Mapping[str, str] | None = None,
+) -> Agent:
+    """Return an agent as its place sees it.
+
+    `causes` are the newest warnings by the name of the object that they are about; `now` is the
+    cluster's own clock in seconds since the epoch; `products` are GPU products by node.
+    """
+    state = judge_state(sighting, now)
+    job, pod = sighting.job, sighting.pod
+    seen = pod or job or {}
+    newest = job or seen
+    ended = state == "ended"
+    node = node_of(pod) if pod else ""
+    return Agent(
+        name=sighting.name,
+        sweep_path=path_of(newest),
+        state=state,
+        started_at=created_at(newest),
+        ended_at=_ended_at(sighting) if ended else None,
+        exit_code=_exit_code(sighting) if ended else None,
+        reason=_explain(sighting, state, causes),
+        gpu=_describe_gpu(newest, (products or {}).get(node, "")),
+        node=node,
+        pod=pod["metadata"]["name"] if pod else "",
+        restarts=count_restarts(sighting),
+        environment=_environment(newest),
+    )
+
+
+def judge_state(sighting: Sighting, now: float) -> AgentState:
+    """Tell an agent's state from its Job and its pods."""
+    job, pod = sighting.job, sighting.pod
+    if any(is_lost(one, now) for one in sighting.living_pods):
+        return "lost"
+    if job is None or job["metadata"].get("deletionTimestamp"):
+        return "stopping"
+    if sighting.ended:
+        return "ended"
+    if pod is not None and pod["status"].get("phase") == "Succeeded":
+        return "stopping"  # its Job is Complete in a moment, and makes no other
+    if pod is None or pod["status"].get("phase") in ("Failed", "Pending", None):
+        return "starting"
+    if pod["metadata"].get("deletionTimestamp"):
+        return "stopping"
+    return "draining" if sighting.draining else "running"
+
+
+def is_lost(pod: Manifest, now: float) -> bool:
+    """Tell whether a pod was to end long ago and its node does not say that it has."""
+    deadline = pod["metadata"].get("deletionTimestamp")
+    ended = pod["status"].get("phase") in ENDED_PHASES
+    return bool(deadline) and not ended and now > parse_time(deadline) + LOST_SECONDS
+
+
+def needs_waiting_reason(sighting: Sighting) -> bool:
+    """Tell whether events can say why an agent does not start, or say more."""
+    job, pod = sighting.job, sighting.pod
+    if job is None or sighting.ended:
+        return False
+    if pod is None:
+        return True
+    unscheduled = find_condition(pod, "PodScheduled", "False") is not None
+    waits = unscheduled or not explain_waiting(job, pod, {})
+    return pod["status"].get("phase") == "Pending" and waits
+
+
+def count_restarts(sighting: Sighting) -> int:
+    """Count the pods before the present one, as far as the cluster remembers."""
+    status = sighting.job.get("status", {}) if sighting.job else {}
+    return max(len(sighting.pods) - 1, int(status.get("failed", 0)) - len(_ended(sighting)), 0)
+
+
+def annotations_of(item: Manifest) -> Mapping[str, str]:
+    """Return an object's annotations."""
+    return item["metadata"].get("annotations") or {}
+
+
+def path_of(item: Manifest) -> str:
+    """Return the whole path of the sweep that an object belongs to."""
+    return annotations_of(item).get(SWEEP_PATH_ANNOTATION, "")
+
+
+def name_of(item: Manifest) -> str:
+    """Return the name of the agent that an object belongs to."""
+    label = (item["metadata"].get("labels") or {}).get(AGENT_LABEL, "")
+    return annotations_of(item).get(AGENT_LABEL) or label
+
+
+def node_of(pod: Manifest) -> str:
+    """Return the node that a pod was given to; empty while it waits for one."""
+    return str((pod.get("spec") or {}).get("nodeName") or "")
+
+
+def created_at(item: Manifest) -> float:
+    """Return when an object was created, in seconds since the epoch."""
+    return parse_time(item["metadata"]["creationTimestamp"])
+
+
+def parse_time(text: str) -> float:
+    """Parse the API's time stamps into seconds since the epoch."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def _newest(jobs: Sequence[Manifest]) -> Manifest | None:
+    """Return the Job that counts: the newest one that is not being deleted."""
+    staying = [job for job in jobs if not job["metadata"].get("deletionTimestamp")]
+    newest = (staying or jobs)[-1:]
+    return newest[0] if newest else None
+
+
+def _ended(sighting: Sighting) -> tuple[Manifest, ...]:
+    living = sighting.living_pods
+    return () if living else sighting.pods[-1:]
+
+
+def _ended_at(sighting: Sighting) -> float | None:
+    job = sighting.job or {}
+    condition = find_condition(job, "Complete") or find_condition(job, "Failed") or {}
+    said = job.get("status", {}).get("completionTime") or condition.get("lastTransitionTime")
+    return parse_time(said) if said else None
+
+
+def _exit_code(sighting: Sighting) -> int | None:
+    terminated = find_container_state(sighting.pod, "terminated") if sighting.pod else None
+    if terminated is not None:
+        return int(terminated.get("exitCode", 1))
+    return 0 if sighting.job and find_condition(sighting.job, "Complete") else None
+
+
+def _explain(sighting: Sighting, state: AgentState, causes: Mapping[str, str]) -> str:
+    job, pod = sighting.job, sighting.pod
+    if state == "lost":
+        return f"node {node_of(sighting.living_pods[0])} does not answer"
+    if state == "ended" and job is not None:
+        # The kubelet keeps last words of a pod that failed only.
+        drained = sighting.draining and _exit_code(sighting) == 0
+        return explain_ending(job, pod) or (DRAINED if drained else "")
+    if state == "starting" and job is not None:
+        return explain_waiting(job, pod, causes)
+    if state in ("running", "draining") and pod is not None:
+        ready = find_condition(pod, "Ready", "False")
+        silent = ready is not None and find_container_state(pod, "running") is not None
+        return f"node {node_of(pod)} does not answer" if silent else ""
+    return ""
+
+
+def _pod_spec(item: Manifest) -> Manifest:
+    """Return what a Job or a pod says of its pod."""
+    spec: Manifest = item["spec"].get("template", {}).get("spec") or item["spec"]
+    return spec
+
+
+def _environment(item: Manifest) -> dict[str, str]:
+    """Return the variables that a manifest itself gives a value."""
+    variables = (one for c in _pod_spec(item).get("containers") or () for one in c.get("env") or ())
+    return {one["name"]: one["value"] for one in variables if "value" in one}
+
+
+def asks_for_gpu(sighting: Sighting) -> bool:
+    """Tell whether an agent has GPUs at all."""
+    item = sighting.job or sighting.pod
+    return bool(item and _describe_gpu(item, ""))
+
+
+def _describe_gpu(item: Manifest, product: str) -> str:
+    """Return how many GPUs an agent has, and which: its node's, or what the scheduler was told."""
+    spec = _pod_spec(item)
+    product = product or (spec.get("nodeSelector") or {}).get(GPU_PRODUCT_LABEL, "")
+    for container in spec.get("containers") or ():
+        for resource, count in (container.get("resources", {}).get("limits") or {}).items():
+            if "/" in resource and str(count) != "0":
+                return f"{count} {product or resource.partition('/')[2]}"
+    return ""

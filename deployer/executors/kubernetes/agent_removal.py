@@ -1,0 +1,169 @@
+"""Takes agents out of the cluster, and what was made for them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from deployer.errors import KubeError
+from deployer.executors.kubernetes.agent_objects import Sighting, is_lost, name_of, path_of
+from deployer.executors.kubernetes.concurrency import do_all
+from deployer.executors.kubernetes.names import (
+    AGENT_LABEL,
+    BACKEND,
+    COMPONENT_LABEL,
+    build_label,
+    build_selector,
+    sweep_id,
+)
+from deployer.kube.client import Kube
+from deployer.kube.kinds import CLAIM, CONFIG_MAP, JOB, POD, SECRET, VOLUME, Kind, Manifest, kind_of
+
+POLL_SECONDS = 0.5
+LOOK_SECONDS = 3.0  # between looks at all that is left, which cost the server time to delete
+# Beyond its grace time a pod still takes a moment until its node has said so.
+PATIENCE_SECONDS = 60.0
+AGENTS_PER_REQUEST = 200  # a selector is part of the address
+# What is made for a sweep beside its agents; volumes only where deployer.yaml names NFS.
+KEPT = (CONFIG_MAP, SECRET, CLAIM, VOLUME)
+
+
+def remove_agents(
+    kube: Kube,
+    sightings: Sequence[Sighting],
+    sleep: Callable[[float], None],
+    among: Sequence[Sighting] = (),
+) -> None:
+    """Delete Jobs and pods and wait until they are gone; pods of lost nodes are not waited for.
+
+    `among` is all that there is, if known: whole sweeps then go with one request. Pods go with
+    their Jobs; those that do not are deleted one by one. Raises KubeError if something stays.
+    """
+    selectors = build_selectors(sightings, among)
+    for selector in selectors:
+        kube.delete_collection(JOB, selector)
+    _delete_pods(kube, [pod for s in sightings if s.job is None for pod in s.pods])
+    now = time.monotonic()
+    deadline, next_look = now + longest_removal_seconds(sightings), now + LOOK_SECONDS
+    while _is_left(kube, selectors):
+        if time.monotonic() > next_look:
+            left = _list_left(kube, selectors)
+            pods = [one for one in left if kind_of(one) == POD]
+            free_lost_pods(kube, [pod for pod in pods if is_lost(pod, kube.now())])
+            _delete_pods(kube, pods)
+            if left and time.monotonic() > deadline:
+                _complain(kube, left)
+            next_look = time.monotonic() + LOOK_SECONDS
+        sleep(POLL_SECONDS)
+
+
+def build_selectors(sightings: Sequence[Sighting], among: Sequence[Sighting] = ()) -> list[str]:
+    """Return the selectors of these agents and no others."""
+    wanted, there = _labels_by_sweep(sightings), _labels_by_sweep(among)
+    selectors = []
+    for path, labels in wanted.items():
+        # Short ids of different projects may be equal.
+        alike = [other for other in there if sweep_id(other) == sweep_id(path)]
+        of_sweep = build_selector(path, "agent")
+        if alike == [path] and there[path] == labels:
+            selectors.append(of_sweep)
+            continue
+        parts = _split(sorted(labels))
+        selectors += [f"{of_sweep},{AGENT_LABEL} in ({','.join(part)})" for part in parts]
+    return selectors
+
+
+def _labels_by_sweep(sightings: Sequence[Sighting]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for sighting in sightings:
+        item = sighting.job or sighting.pods[0]
+        found.setdefault(path_of(item), set()).add(build_label(sighting.name))
+    return found
+
+
+def free_lost_pods(kube: Kube, pods: Sequence[Mapping[str, Any]]) -> None:
+    """Delete pods of nodes that do not answer, without waiting for these nodes.
+
+    The Job's own finalizer is taken away too: its controller waits for an end that nobody reports.
+    """
+
+    def free(pod: Mapping[str, Any]) -> None:
+        name = pod["metadata"]["name"]
+        kube.delete(POD, name, grace_seconds=0)
+        try:
+            kube.patch(POD, name, {"metadata": {"finalizers": None}})
+        except KubeError as error:
+            if error.status != 404:
+                raise
+
+    do_all(free, pods)
+
+
+def _delete_pods(kube: Kube, pods: Sequence[Mapping[str, Any]]) -> None:
+    """Delete those that nobody has deleted: of Jobs that are gone, or whose turn comes late."""
+    staying = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
+    do_all(lambda pod: kube.delete(POD, _name(pod)), staying)
+
+
+def forget_objects(kube: Kube, sweep_path: str | None, busy: Collection[str]) -> None:
+    """Delete what was made for a sweep, or for all; not what `busy` sweeps use, nor the backend."""
+    selector = f"{build_selector(sweep_path)},{COMPONENT_LABEL}!={BACKEND}"
+    found = [item for kind in KEPT for item in _list_allowed(kube, kind, selector)]
+    mine = [item for item in found if sweep_path in (None, path_of(item))]
+    # What belongs to no sweep in particular goes once no agent works at all.
+    over = [item for item in mine if path_of(item) not in busy and (path_of(item) or not busy)]
+    do_all(lambda item: kube.delete(kind_of(item), _name(item)), over)
+
+
+def _list_allowed(kube: Kube, kind: Kind, selector: str) -> list[Manifest]:
+    """Return what is there; who may not list a kind has made none of it."""
+    try:
+        return kube.list_objects(kind, selector)
+    except KubeError as error:
+        if error.status != 403:
+            raise
+        return []
+
+
+def _split(labels: Sequence[str]) -> Iterator[Sequence[str]]:
+    starts = range(0, len(labels), AGENTS_PER_REQUEST)
+    return (labels[start : start + AGENTS_PER_REQUEST] for start in starts)
+
+
+def _is_left(kube: Kube, selectors: Sequence[str]) -> bool:
+    """Ask for one object of each kind, which costs next to nothing."""
+    return any(
+        kube.list_objects(kind, selector, limit=1) for selector in selectors for kind in (JOB, POD)
+    )
+
+
+def _list_left(kube: Kube, selectors: Sequence[str]) -> list[Manifest]:
+    return [
+        item
+        for selector in selectors
+        for kind in (JOB, POD)
+        for item in kube.list_objects(kind, selector)
+    ]
+
+
+def longest_removal_seconds(sightings: Sequence[Sighting]) -> float:
+    """Return how long these agents may take to go."""
+    return max((_grace_seconds(s) for s in sightings), default=0.0) + PATIENCE_SECONDS
+
+
+def _grace_seconds(sighting: Sighting) -> float:
+    pods = [pod["spec"] for pod in sighting.pods]
+    return max((float(p.get("terminationGracePeriodSeconds") or 0) for p in pods), default=0.0)
+
+
+def _complain(kube: Kube, left: Sequence[Manifest]) -> None:
+    names = " ".join(f"{item['kind'].lower()}/{_name(item)}" for item in left[:5])
+    raise KubeError(
+        f"agent {name_of(left[0])} does not go: {names} stay in namespace {kube.namespace}",
+        f"kubectl describe {names} -n {kube.namespace}",
+    )
+
+
+def _name(item: Mapping[str, Any]) -> str:
+    return str(item["metadata"]["name"])

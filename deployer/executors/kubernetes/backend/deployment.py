@@ -1,0 +1,144 @@
+"""The backend as it stands in a cluster: found by its labels, made if it is not there."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from deployer.backend.db.accounts import new_key
+from deployer.config.backend_section import load_backend_config
+from deployer.config.image_section import load_image_config
+from deployer.config.kubernetes_section import ClusterConfig, load_cluster
+from deployer.errors import BackendError, KubeError
+from deployer.executors.kubernetes.backend.manifests import (
+    KEY_FIELD,
+    KEY_SECRET,
+    build_backend,
+    build_url,
+    load_backend_templates,
+)
+from deployer.executors.kubernetes.backend.readiness import is_up, wait_until_up
+from deployer.executors.kubernetes.backend.rights import check_rights
+from deployer.executors.kubernetes.manifests.build import build_secret
+from deployer.executors.kubernetes.names import BACKEND, build_labels, build_selector
+from deployer.images.image import find_pushed
+from deployer.kube.client import Kube
+from deployer.kube.kinds import POD, SECRET, STATEFUL_SET, Manifest
+
+SELECTOR = build_selector(component=BACKEND)
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class ClusterBackend:
+    """A backend in a cluster: `url` is where agents reach it, `pod` what its port belongs to."""
+
+    name: str
+    namespace: str
+    ready: bool
+    key: str = field(repr=False)
+
+    @property
+    def url(self) -> str:
+        """Return the Service's address."""
+        return build_url(self.name, self.namespace)
+
+    @property
+    def pod(self) -> str:
+        """Return the name of the only pod."""
+        return f"{self.name}-0"
+
+
+def find_backend(kube: Kube) -> ClusterBackend | None:
+    """Return the backend in the namespace, None if there is none. Raises KubeError."""
+    found = [
+        one
+        for one in kube.list_objects(STATEFUL_SET, SELECTOR)
+        if not one["metadata"].get("deletionTimestamp")
+    ]
+    if not found:
+        return None
+    key = _read_key(kube)
+    return ClusterBackend(found[0]["metadata"]["name"], kube.namespace, is_up(found[0]), key)
+
+
+def ensure_backend(
+    kube: Kube, folder: Path, on: str, tell: Tell, *, anew: bool = False
+) -> ClusterBackend:
+    """Return the backend, ready; made as `deployer.yaml` in `folder` says if there is none.
+
+    With `anew`, one that is there is brought in line with the file. Raises ConfigError, KubeError,
+    and BackendError if it does not come up.
+    """
+    found = None if anew else _find_allowed(kube, on)
+    if found is None:
+        check_rights(kube, on)
+        _make(kube, folder)
+        tell(f"the embedded backend is made in namespace {kube.namespace}")
+        found = require_backend(kube, on)
+    if not found.ready:
+        wait_until_up(kube, found.name, tell)
+    return replace(found, ready=True)
+
+
+def require_backend(kube: Kube, on: str) -> ClusterBackend:
+    """Return the backend that is there. Raises BackendError if there is none."""
+    found = find_backend(kube)
+    if found is None:
+        raise BackendError(
+            f"there is no embedded backend in namespace {kube.namespace}",
+            f"deployer backend up --on {on}",
+        )
+    return found
+
+
+def _find_allowed(kube: Kube, on: str) -> ClusterBackend | None:
+    try:
+        return find_backend(kube)
+    except KubeError as error:
+        if error.status == 403:
+            check_rights(kube, on)  # names all that is missing
+        raise
+
+
+def _make(kube: Kube, folder: Path) -> None:
+    """Apply everything, the StatefulSet last: where that is, all is. Its claim and key stay."""
+    cluster = replace(load_cluster(folder), namespace=kube.namespace)
+    settings = load_backend_config(folder)
+    if settings.image is None:
+        cluster = replace(cluster, image=_find_image(cluster, folder))
+    claim, service, stateful_set = build_backend(load_backend_templates(), settings, cluster)
+    kube.create_once(claim)
+    pod = f"{stateful_set['metadata']['name']}-0"
+    if kube.create_once(_build_key_secret(kube, cluster)) and kube.get(POD, pod):
+        kube.delete(POD, pod)  # a server reads its key when it starts
+    for one in (service, stateful_set):
+        kube.apply(one)
+
+
+def _find_image(cluster: ClusterConfig, folder: Path) -> str | None:
+    """Return the agents' image: the one that is named, else what was pushed of this folder."""
+    settings = load_image_config(folder)
+    if cluster.image or not settings.repository:
+        return cluster.image
+    return find_pushed(settings, folder, os.environ)
+
+
+def _build_key_secret(kube: Kube, cluster: ClusterConfig) -> Manifest:
+    secret = build_secret(KEY_SECRET, kube.namespace, {KEY_FIELD: new_key()})
+    secret["metadata"]["labels"] = {**cluster.labels, **build_labels(BACKEND)}
+    return secret
+
+
+def _read_key(kube: Kube) -> str:
+    secret = kube.get(SECRET, KEY_SECRET)
+    encoded = ((secret or {}).get("data") or {}).get(KEY_FIELD)
+    if not encoded:
+        raise BackendError(
+            f"Secret {KEY_SECRET} in namespace {kube.namespace} has no key",
+            "deployer backend up --on kubernetes gives the backend another one",
+        )
+    return base64.b64decode(encoded).decode().strip()

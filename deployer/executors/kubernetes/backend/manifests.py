@@ -1,0 +1,128 @@
+"""k8s/backend.yaml as the manifests of one cluster, in the order in which they are applied; pure.
+
+`OWNED` are the fields that Python sets; `# set by deployer` marks the same ones in the file.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+from deployer.config.backend_section import SECTION, BackendConfig
+from deployer.config.kubernetes_section import ClusterConfig
+from deployer.errors import ConfigError
+from deployer.executors.kubernetes.manifests.fields import (
+    Manifest,
+    merged,
+    set_namespace,
+    update,
+    without_none,
+)
+from deployer.executors.kubernetes.manifests.templates import find_folder, load_documents
+from deployer.executors.kubernetes.names import BACKEND, build_labels
+
+NAME = "sweep-backend"
+KEY_SECRET = f"{NAME}-key"
+KEY_FIELD = "key"
+PORT = 8080
+
+_POD = "spec.template.spec"
+_MAIN = f"{_POD}.containers[backend]"
+_COMMON = ("metadata.namespace", "metadata.labels")
+OWNED: Mapping[str, tuple[str, ...]] = {
+    "PersistentVolumeClaim": (
+        *_COMMON,
+        "spec.storageClassName",
+        "spec.resources.requests.storage",
+    ),
+    "Service": _COMMON,
+    "StatefulSet": (
+        *_COMMON,
+        "spec.template.metadata.labels",
+        f"{_POD}.serviceAccountName",
+        f"{_POD}.imagePullSecrets",
+        f"{_POD}.nodeSelector",
+        f"{_POD}.tolerations",
+        f"{_POD}.securityContext.runAsUser",
+        f"{_POD}.securityContext.fsGroup",
+        f"{_MAIN}.image",
+        f"{_MAIN}.imagePullPolicy",
+        f"{_MAIN}.command",
+        f"{_MAIN}.env",
+        f"{_MAIN}.resources.requests.cpu",
+        f"{_MAIN}.resources.requests.memory",
+        f"{_MAIN}.resources.limits.cpu",
+        f"{_MAIN}.resources.limits.memory",
+    ),
+}
+
+
+def build_url(name: str, namespace: str) -> str:
+    """Return where agents reach it: a name that is right whatever the cluster's domain is."""
+    return f"http://{name}.{namespace}.svc:{PORT}"
+
+
+def load_backend_templates() -> tuple[Manifest, ...]:
+    """Read the documents of k8s/backend.yaml: the claim, the Service, the StatefulSet."""
+    return tuple(load_documents(find_folder() / "backend.yaml"))
+
+
+def build_backend(
+    templates: Sequence[Manifest], settings: BackendConfig, cluster: ClusterConfig
+) -> tuple[Manifest, ...]:
+    """Return the backend's manifests without its key.
+
+    What `settings` leave out about image and interpreter is as for agents. Raises ConfigError if
+    no image is named.
+    """
+    claim, service, stateful_set = copy.deepcopy(tuple(templates))
+    for one in (claim, service, stateful_set):
+        _label(one, cluster)
+    _set_claim(claim["spec"], settings)
+    pod = stateful_set["spec"]["template"]
+    update(pod["metadata"], "labels", stateful_set["metadata"]["labels"])
+    _set_pod(pod["spec"], settings, cluster)
+    _set_container(pod["spec"]["containers"][0], settings, cluster)
+    return claim, service, stateful_set
+
+
+def _label(manifest: Manifest, cluster: ClusterConfig) -> None:
+    metadata = manifest["metadata"]
+    set_namespace(metadata, cluster.namespace)
+    update(metadata, "labels", {**cluster.labels, **build_labels(BACKEND)})
+
+
+def _set_claim(spec: Manifest, settings: BackendConfig) -> None:
+    if settings.storage_class is None:
+        del spec["storageClassName"]
+    else:
+        spec["storageClassName"] = settings.storage_class
+    if settings.size is not None:
+        spec["resources"]["requests"]["storage"] = settings.size
+
+
+def _set_pod(pod: Manifest, settings: BackendConfig, cluster: ClusterConfig) -> None:
+    if cluster.service_account is not None:
+        pod["serviceAccountName"] = cluster.service_account
+    if cluster.run_as_user is not None:
+        update(pod, "securityContext", dict.fromkeys(("runAsUser", "fsGroup"), cluster.run_as_user))
+    pod["imagePullSecrets"] = [{"name": name} for name in cluster.image_pull_secrets]
+    pod["nodeSelector"] = dict(settings.node_selector)
+    pod["tolerations"] = [without_none(asdict(one)) for one in settings.tolerations]
+
+
+def _set_container(container: Manifest, settings: BackendConfig, cluster: ClusterConfig) -> None:
+    image = settings.image or cluster.image
+    if image is None:
+        hint = "backend: {image: …}: an image with deployer in it, such as the one of `image:`"
+        raise ConfigError(SECTION.place_of(("image",)), "is missing", hint)
+    container["image"] = image
+    if cluster.image_pull_policy is not None:
+        container["imagePullPolicy"] = cluster.image_pull_policy
+    container["command"][0] = settings.python or cluster.python
+    added = [{"name": name, "value": value} for name, value in settings.env.items()]
+    container["env"] = merged(added, container["env"])
+    for kind in ("requests", "limits"):
+        wanted = without_none({"cpu": settings.cpu, "memory": settings.memory})
+        container["resources"][kind] |= wanted

@@ -1,0 +1,272 @@
+"""The place that is a Kubernetes cluster: N Jobs of one pod each, found by their labels alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from deployer.config.kubernetes_section import ClusterConfig
+from deployer.errors import AgentError, KubeError
+from deployer.executors.base import Agent
+from deployer.executors.kubernetes.admission import check_admission
+from deployer.executors.kubernetes.agent_keys import KeyPlace, place_keys
+from deployer.executors.kubernetes.agent_objects import (
+    DRAIN_ANNOTATION,
+    Sighting,
+    annotations_of,
+    asks_for_gpu,
+    build_agent,
+    group_objects,
+    is_lost,
+    name_of,
+    needs_waiting_reason,
+    node_of,
+    path_of,
+)
+from deployer.executors.kubernetes.agent_removal import (
+    forget_objects,
+    free_lost_pods,
+    longest_removal_seconds,
+    remove_agents,
+)
+from deployer.executors.kubernetes.concurrency import do_all
+from deployer.executors.kubernetes.gpu_products import GpuProducts, GpuShortages
+from deployer.executors.kubernetes.logs import follow_agents
+from deployer.executors.kubernetes.manifest_builder import ManifestBuilder
+from deployer.executors.kubernetes.names import GPU_PRODUCT_LABEL, build_selector
+from deployer.executors.kubernetes.paused_replicas import note_released, read_released
+from deployer.executors.kubernetes.reasons import newest_causes
+from deployer.kube.client import Kube, open_kube
+from deployer.kube.kinds import EVENT, JOB, POD, Manifest, kind_of
+from deployer.launch.plan import Plan
+
+AGENT = "agent"
+LOOK_LIFE_SECONDS = 1.0  # followers of many logs share one look at the cluster
+
+
+def open_cluster(cluster: ClusterConfig, folder: Path) -> KubernetesPlace:
+    """Return the cluster that `deployer.yaml` in `folder` and the kubeconfig name."""
+    return KubernetesPlace(open_kube(cluster.context, cluster.namespace), cluster, folder)
+
+
+class KubernetesPlace:
+    """Agents as Jobs. `sleep` waits between looks; `folder` is where a template's path begins."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        cluster: ClusterConfig,
+        folder: Path,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.kube = kube
+        self._products = GpuProducts(
+            kube, cluster.gpu.product_label if cluster.gpu else GPU_PRODUCT_LABEL
+        )
+        self._shortages = GpuShortages(kube)
+        self._builder = ManifestBuilder(kube, cluster, folder)
+        self._sleep = sleep
+        self._seen: Sequence[Sighting] = ()
+        self._looked: tuple[float, tuple[Sighting, ...]] = (float("-inf"), ())
+
+    def list_gpus(self) -> Sequence[str]:
+        """Return nothing: the scheduler deals GPUs out."""
+        return ()
+
+    def check(self, plan: Plan) -> None:
+        """Ask the cluster, by a dry run, whether it would take the plan's first agent.
+
+        Raises ConfigError, KubeError.
+        """
+        self._look(plan.sweep_path)  # who may not list agents cannot have any
+        manifests = self.build_manifests(plan, {plan.agents[0].name: ""})
+        check_admission(self.kube, next(one for one in manifests if kind_of(one) == JOB))
+
+    def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
+        """Start the plan's agents that are not alive yet; `api_keys` maps agent name to key.
+
+        What the cluster would not take is said before anything is made. Raises KubeError.
+        """
+        sightings = self._look(plan.sweep_path)
+        now = self.kube.now()
+        alive = {s.name for s in sightings if build_agent(s, {}, now).alive}
+        missing = [agent.name for agent in plan.agents if agent.name not in alive]
+        if missing:
+            self._start(plan, missing, sightings, api_keys)
+        planned = {agent.name for agent in plan.agents}
+        return [a for a in self.list_agents(plan.sweep_path) if a.name in planned]
+
+    def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
+        """Return agents, oldest first; of one sweep, or of all."""
+        sightings = self._look(sweep_path)
+        causes = self._read_causes() if any(map(needs_waiting_reason, sightings)) else {}
+        with_gpus = {node_of(s.pod) for s in sightings if s.pod and asks_for_gpu(s)} - {""}
+        products = self._products.read(with_gpus)
+        shortages = self._shortages.explain([s.pod for s in sightings if s.pod])
+        now = self.kube.now()
+        agents = (build_agent(sighting, causes, now, products) for sighting in sightings)
+        return [_add_reason(agent, shortages.get(agent.pod, "")) for agent in agents]
+
+    def build_manifests(self, plan: Plan, api_keys: Mapping[str, str]) -> tuple[Manifest, ...]:
+        """Return what `apply` would send for the agents in `api_keys`, without the Secret.
+
+        Reads the cluster and changes nothing. Raises ConfigError, KubeError.
+        """
+        return self._build(plan, api_keys)[1]
+
+    def drain(self, names: Sequence[str]) -> None:
+        """Let each agent's current run end, then let the agent leave.
+
+        The wish stands on the Job, for whoever looks, and on the pod, where the supervisor reads it
+        as a file. An agent that has not started yet is ended.
+        """
+        found = self._find(names)
+        waiting = [s for s in found if s.job is not None and not _runs(s)]
+        do_all(self._ask_to_drain, [s for s in found if _runs(s)])
+        if waiting:
+            remove_agents(self.kube, waiting, self._sleep)
+
+    def stop(self, names: Sequence[str]) -> Sequence[str]:
+        """Interrupt agents, wait until nothing of them is left; return those that were alive."""
+        there, wanted = self._look(None), set(names)
+        found = [s for s in there if s.name in wanted]
+        now = self.kube.now()
+        alive = [s.name for s in found if build_agent(s, {}, now).alive]
+        remove_agents(self.kube, found, self._sleep, there)
+        return alive
+
+    def longest_stop_seconds(self, names: Sequence[str]) -> float:
+        """Return how long `stop` waits for these agents at most."""
+        return longest_removal_seconds(self._find(names))
+
+    def release(self, sweep_path: str) -> Sequence[str]:
+        """Interrupt a sweep's agents as `stop` does, and keep in mind how many they were."""
+        names = [agent.name for agent in self.list_agents(sweep_path) if agent.alive]
+        if names:
+            note_released(self.kube, sweep_path, len(names))
+        return self.stop(names)
+
+    def count_released(self, sweep_path: str) -> int:
+        """Return how many agents of a sweep were released and have not been started again."""
+        return read_released(self.kube, sweep_path)
+
+    def forget(self, sweep_path: str | None = None) -> None:
+        """Delete what is kept about agents that have ended, logs and keys included."""
+        sightings = self._look(sweep_path)
+        now = self.kube.now()
+        agents = [build_agent(s, {}, now) for s in sightings]
+        over = [s for s, agent in zip(sightings, agents, strict=True) if not agent.alive]
+        remove_agents(self.kube, over, self._sleep)
+        forget_objects(self.kube, sweep_path, {a.sweep_path for a in agents if a.alive})
+
+    def log_lines(self, names: Sequence[str], follow: bool) -> Iterator[tuple[str, str]]:
+        """Yield (agent name, line) in order of arrival; with `follow`, until all have ended."""
+        return follow_agents(self.kube, names, follow, self._look_for_one)
+
+    def heal(self) -> Sequence[str]:
+        """Do what only a watcher can: free agents of lost nodes, repeat the wish to drain.
+
+        Kubernetes waits for a lost node until it returns or is deleted; without its pod the Job
+        starts another one. Goes by what was listed last, so that it costs nothing while all is
+        well. Returns sentences about what was done.
+        """
+        sightings, now = self._seen, self.kube.now()
+        lost = [pod for s in sightings for pod in s.living_pods if is_lost(pod, now)]
+        free_lost_pods(self.kube, lost)
+        unheard = [s for s in sightings if _runs(s) and s.draining and not _was_told(s)]
+        do_all(self._ask_to_drain, unheard)
+        return [
+            f"{name_of(pod)}: node {node_of(pod)} is lost; its pod was deleted, "
+            "so that its Job can start another"
+            for pod in lost
+        ]
+
+    def _start(
+        self,
+        plan: Plan,
+        missing: Sequence[str],
+        sightings: Sequence[Sighting],
+        api_keys: Mapping[str, str],
+    ) -> None:
+        keyless = [name for name in missing if name not in api_keys]
+        if keyless:
+            raise AgentError(f"agent {keyless[0]} has just ended", "type the command again")
+        keys = {name: api_keys[name] for name in missing}
+        secret, manifests = self._build(plan, keys)
+        jobs = [one for one in manifests if kind_of(one) == JOB]
+        check_admission(self.kube, jobs[0])
+        secret.write()
+        for one in manifests:
+            if kind_of(one) != JOB:
+                self.kube.apply(one)
+        remove_agents(self.kube, [s for s in sightings if s.name in missing], self._sleep)
+        do_all(self._create, jobs)
+        note_released(self.kube, plan.sweep_path, 0)
+
+    def _build(
+        self, plan: Plan, api_keys: Mapping[str, str]
+    ) -> tuple[KeyPlace, tuple[Manifest, ...]]:
+        secret = place_keys(self.kube, plan, api_keys)
+        return secret, self._builder.build(plan, list(api_keys), secret.name, secret.keys)
+
+    def _create(self, job: Manifest) -> None:
+        """Create a Job, unless a first try has made it or somebody else was faster."""
+        self.kube.create_once(job, build_selector(path_of(job), AGENT, name_of(job)))
+
+    def _ask_to_drain(self, sighting: Sighting) -> None:
+        wish: Manifest = {"metadata": {"annotations": {DRAIN_ANNOTATION: "true"}}}
+        assert sighting.job is not None
+        self.kube.patch(JOB, sighting.job["metadata"]["name"], wish)
+        for pod in sighting.living_pods:
+            try:
+                self.kube.patch(POD, pod["metadata"]["name"], wish)
+            except KubeError as error:
+                if error.status != 404:
+                    raise
+
+    def _look(self, sweep_path: str | None) -> list[Sighting]:
+        selector = build_selector(sweep_path, AGENT)
+        # Jobs first: a pod whose Job is not listed has lost it.
+        jobs = self.kube.list_objects(JOB, selector)
+        pods = self.kube.list_objects(POD, selector)
+        found = group_objects(jobs, pods, sweep_path)
+        self._seen = found
+        return found
+
+    def _find(self, names: Sequence[str]) -> list[Sighting]:
+        wanted = set(names)
+        return [s for s in self._look(None) if s.name in wanted]
+
+    def _look_for_one(self, name: str) -> Sighting | None:
+        looked_at, sightings = self._looked
+        if time.monotonic() - looked_at > LOOK_LIFE_SECONDS:
+            sightings = tuple(self._look(None))
+            self._looked = (time.monotonic(), sightings)
+        return next((s for s in sightings if s.name == name), None)
+
+    def _read_causes(self) -> dict[str, str]:
+        """Return warnings by object; nothing where events may not be read."""
+        try:
+            return newest_causes(self.kube.list_objects(EVENT, field_selector="type=Warning"))
+        except KubeError as error:
+            if error.status != 403:
+                raise
+            return {}
+
+
+def _add_reason(agent: Agent, shortage: str) -> Agent:
+    """Put why there is no GPU before the scheduler's sentence, which counts nodes by reason."""
+    reason = "; ".join(filter(None, (shortage, agent.reason)))
+    return replace(agent, reason=reason) if shortage else agent
+
+
+def _runs(sighting: Sighting) -> bool:
+    """Tell whether a supervisor is there to be told anything."""
+    pod = sighting.pod
+    return sighting.job is not None and pod is not None and pod["status"].get("phase") == "Running"
+
+
+def _was_told(sighting: Sighting) -> bool:
+    return all(DRAIN_ANNOTATION in annotations_of(pod) for pod in sighting.living_pods)

@@ -1,0 +1,83 @@
+"""Looks at a cluster's GPUs: all nodes where we may, else what our own namespace tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deployer.errors import KubeError
+from deployer.executors.kubernetes.gpu_drivers.nodes import (
+    NodeGpus,
+    has_gpus,
+    summarise_nodes,
+    summarise_own_pods,
+)
+from deployer.kube.client import Kube
+from deployer.kube.kinds import NODE, POD, Kind, Manifest
+
+QUOTA = Kind("v1", "ResourceQuota", "resourcequotas")
+# The server leaves out pods that hold nothing.
+HOLDING = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The nodes with GPUs, as far as they may be seen.
+
+    `complete` is false where nodes may not be listed. `limits` are sentences: what may not be
+    seen, and why; `quotas` are those of the namespace that are about GPUs.
+    """
+
+    nodes: tuple[NodeGpus, ...]
+    complete: bool = True
+    limits: tuple[str, ...] = ()
+    quotas: tuple[str, ...] = ()
+
+
+def survey_nodes(kube: Kube) -> tuple[NodeGpus, ...]:
+    """Return the nodes with GPUs; a tenant's own pods tell of those that may not be listed."""
+    return survey_cluster(kube).nodes
+
+
+def survey_cluster(kube: Kube) -> Survey:
+    """Look at all nodes with GPUs and at who uses them. What is refused (403) is said, not raised.
+
+    Raises KubeError.
+    """
+    nodes, refusal = _try_list(kube, NODE)
+    if refusal:
+        pods = _try_list(kube, POD)[0]
+        said = f"nodes may not be listed here, so only the pods of namespace {kube.namespace} tell"
+        return Survey(summarise_own_pods(pods), False, (said,), _list_quotas(kube))
+    gpu_nodes = [node for node in nodes if has_gpus(node)]
+    if not gpu_nodes:
+        return Survey(())
+    pods, refusal = _try_list(kube.in_namespace(""), POD, HOLDING)
+    if not refusal:
+        return Survey(summarise_nodes(gpu_nodes, pods))
+    pods, _ = _try_list(kube, POD, HOLDING)
+    said = f"pods of other namespaces may not be listed: in use counts {kube.namespace} alone"
+    return Survey(summarise_nodes(gpu_nodes, pods), limits=(said,), quotas=_list_quotas(kube))
+
+
+def _try_list(kube: Kube, kind: Kind, field_selector: str = "") -> tuple[list[Manifest], bool]:
+    """Return the objects, and whether listing them was refused."""
+    try:
+        return kube.list_objects(kind, field_selector=field_selector), False
+    except KubeError as error:
+        if error.status != 403:
+            raise
+        return [], True
+
+
+def _list_quotas(kube: Kube) -> tuple[str, ...]:
+    sentences = []
+    for quota in _try_list(kube, QUOTA)[0]:
+        status = quota.get("status") or {}
+        for name, limit in (status.get("hard") or {}).items():
+            if name.startswith("requests.nvidia.com/"):
+                used = (status.get("used") or {}).get(name, "0")
+                what = name.removeprefix("requests.")
+                sentences.append(
+                    f"quota {quota['metadata']['name']}: {used} of {limit} {what} used"
+                )
+    return tuple(sentences)

@@ -1,0 +1,112 @@
+"""The Secret with the key of a W&B server: made, changed and deleted; the key is never shown."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+
+from deployer.errors import ConfigError, KubeError
+from deployer.executors.kubernetes.manifests.build import build_secret
+from deployer.executors.kubernetes.names import MANAGED_BY, PREFIX
+from deployer.kube.client import Kube
+from deployer.kube.kinds import SECRET, Manifest
+
+WANDB_SECRET = "wandb-secret"
+WANDB_SECRET_KEY = "secret"
+BASE_URL_ANNOTATION = f"{PREFIX}/base-url"
+SHOWN_CHARACTERS = 4
+
+
+@dataclass(frozen=True)
+class KeySecret:
+    """What may be said about the Secret; `ours` if `deployer` made it, so that it may go."""
+
+    name: str
+    namespace: str
+    masked_key: str
+    base_url: str
+    ours: bool
+
+
+def get_key(kube: Kube) -> str | None:
+    """Return the key in the Secret, None if there is no Secret. Raises KubeError."""
+    found = kube.get(SECRET, WANDB_SECRET)
+    if found is None:
+        return None
+    key = decode_key(found)
+    if key is None:
+        raise KubeError(
+            f"Secret {WANDB_SECRET} in namespace {kube.namespace} has no key '{WANDB_SECRET_KEY}'",
+            "deployer secret rotate",
+        )
+    return key
+
+
+def create_secret(kube: Kube, key: str, base_url: str) -> bool:
+    """Make the Secret; tell whether it was made: one that holds this key already is left alone.
+
+    Raises ConfigError if it holds another key.
+    """
+    manifest = build_secret(WANDB_SECRET, kube.namespace, {WANDB_SECRET_KEY: key})
+    manifest["metadata"]["annotations"] = {BASE_URL_ANNOTATION: base_url}
+    if kube.create_once(manifest):
+        return True
+    if get_key(kube) == key:
+        return False
+    raise ConfigError(
+        f"Secret {WANDB_SECRET} in namespace {kube.namespace}",
+        "is there and holds another key",
+        "deployer secret rotate replaces the key; deployer secret show says whose it is",
+    )
+
+
+def describe_secret(kube: Kube) -> KeySecret:
+    """Return what may be shown. Raises KubeError if there is no Secret."""
+    found = kube.get(SECRET, WANDB_SECRET)
+    if found is None:
+        raise KubeError(
+            f"there is no Secret {WANDB_SECRET} in namespace {kube.namespace}",
+            "deployer secret create",
+            status=404,
+        )
+    annotations = found["metadata"].get("annotations") or {}
+    return KeySecret(
+        name=WANDB_SECRET,
+        namespace=kube.namespace,
+        masked_key=mask_key(decode_key(found) or ""),
+        base_url=annotations.get(BASE_URL_ANNOTATION, ""),
+        ours=is_ours(found),
+    )
+
+
+def delete_secret(kube: Kube) -> bool:
+    """Delete the Secret if `deployer` made it; tell whether there was one. Raises ConfigError."""
+    found = kube.get(SECRET, WANDB_SECRET)
+    if found is None:
+        return False
+    if not is_ours(found):
+        raise ConfigError(
+            f"Secret {WANDB_SECRET} in namespace {kube.namespace}",
+            "was not made by deployer and stays",
+            f"kubectl delete secret {WANDB_SECRET} -n {kube.namespace}",
+        )
+    kube.delete(SECRET, WANDB_SECRET)
+    return True
+
+
+def decode_key(secret: Manifest) -> str | None:
+    """Return the W&B key in a Secret object."""
+    encoded = (secret.get("data") or {}).get(WANDB_SECRET_KEY)
+    return base64.b64decode(encoded).decode(errors="replace").strip() if encoded else None
+
+
+def is_ours(item: Manifest) -> bool:
+    """Tell whether `deployer` made an object."""
+    return MANAGED_BY.items() <= (item["metadata"].get("labels") or {}).items()
+
+
+def mask_key(key: str) -> str:
+    """Return a key so that its owner knows it and nobody else can use it."""
+    if not key:
+        return ""
+    return f"…{key[-SHOWN_CHARACTERS:]} ({len(key)} characters)"

@@ -1,0 +1,86 @@
+"""From a plan to the manifests of this cluster: the code that a sweep began with stays its code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from deployer.config.image_section import load_image_config
+from deployer.config.kubernetes_section import ClusterConfig
+from deployer.errors import ImageError
+from deployer.executors.kubernetes.agent_objects import created_at, path_of
+from deployer.executors.kubernetes.manifests.build import build_manifests
+from deployer.executors.kubernetes.manifests.config_maps import read_code_maps
+from deployer.executors.kubernetes.manifests.job import find_container
+from deployer.executors.kubernetes.manifests.templates import load_templates
+from deployer.executors.kubernetes.names import build_selector
+from deployer.images.image import find_pushed
+from deployer.kube.client import Kube
+from deployer.kube.kinds import CONFIG_MAP, JOB, Manifest
+from deployer.launch.archive import build_code_archive, build_supervisor_zip
+from deployer.launch.deadline import count_job_seconds
+from deployer.launch.plan import Plan
+
+CODE = "code"
+
+
+class ManifestBuilder:
+    """Makes manifests for one cluster and namespace; a template's path begins at `folder`."""
+
+    def __init__(self, kube: Kube, cluster: ClusterConfig, folder: Path) -> None:
+        self._kube = kube
+        self._cluster = replace(cluster, namespace=kube.namespace)
+        self._folder = folder
+
+    def build(
+        self, plan: Plan, names: Sequence[str], secret_name: str, secret_keys: Mapping[str, str]
+    ) -> tuple[Manifest, ...]:
+        """Return the manifests of the named agents of a plan. Raises ConfigError, KubeError."""
+        template = self._cluster.template
+        return build_manifests(
+            replace(plan, agents=tuple(agent for agent in plan.agents if agent.name in names)),
+            replace(self._cluster, image=self._find_image(plan)),
+            load_templates(self._folder / template if template else None),
+            secret_name=secret_name,
+            secret_keys=secret_keys,
+            supervisor=build_supervisor_zip(),
+            code=self._find_code(plan),
+            max_seconds=count_job_seconds(plan.deadline, self._kube.now()),
+        )
+
+    def _find_image(self, plan: Plan) -> str | None:
+        """Return the image that is named, else the sweep's own, else what was pushed for it.
+
+        Agents that join later run in the image in which the others do, whatever was pushed since.
+        Raises ImageError if the section `image:` is there and nothing has been pushed.
+        """
+        settings = load_image_config(self._folder)
+        if self._cluster.image or not settings.repository:
+            return self._cluster.image
+        jobs = self._kube.list_objects(JOB, build_selector(plan.sweep_path))
+        known = (find_container(job) for job in jobs if path_of(job) == plan.sweep_path)
+        image = next((str(one["image"]) for one in known if one), None)
+        image = image or find_pushed(settings, self._folder, os.environ)
+        if image is None:
+            said = f"{settings.repository} has no image of what is in this folder now"
+            raise ImageError(said, "deployer image push")
+        return image
+
+    def _find_code(self, plan: Plan) -> bytes | None:
+        """Return the sweep's archive, made from the plan's folder if there is none yet.
+
+        If a first try failed before all parts of it were there, no agent has begun with it, and
+        it counts as none.
+        """
+        if self._cluster.code != "archive":
+            return None
+        selector = build_selector(plan.sweep_path, CODE)
+        maps = [
+            one
+            for one in self._kube.list_objects(CONFIG_MAP, selector)
+            if path_of(one) == plan.sweep_path and one.get("binaryData")
+        ]
+        found = read_code_maps(sorted(maps, key=created_at))
+        return build_code_archive(Path(plan.folder)) if found is None else found

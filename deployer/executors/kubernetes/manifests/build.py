@@ -1,0 +1,102 @@
+"""A plan as the manifests that are sent, in the order in which they are applied; pure."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from itertools import chain
+
+from deployer.config.kubernetes_parts import NfsFolder, Volume
+from deployer.config.kubernetes_section import ClusterConfig
+from deployer.errors import ConfigError
+from deployer.executors.kubernetes.manifests.config_maps import build_code_maps, build_config_map
+from deployer.executors.kubernetes.manifests.fields import Manifest, encode, set_metadata
+from deployer.executors.kubernetes.manifests.job import build_job
+from deployer.executors.kubernetes.manifests.task import AgentTask
+from deployer.executors.kubernetes.manifests.templates import Templates
+from deployer.executors.kubernetes.names import build_hash, build_name, sweep_id
+from deployer.launch.plan import Plan
+
+KEY_COMPONENT = "key"
+
+
+def build_manifests(
+    plan: Plan,
+    cluster: ClusterConfig,
+    templates: Templates,
+    *,
+    secret_name: str,
+    secret_keys: Mapping[str, str],
+    supervisor: bytes,
+    code: bytes | None,
+    max_seconds: float | None = None,
+) -> tuple[Manifest, ...]:
+    """Return what a plan means in a cluster: ConfigMaps, volumes, then a Job for each agent.
+
+    `secret_keys` names each agent's key in the Secret `secret_name`; `code` is the project's
+    archive, None where the image's code runs; `max_seconds` is what a Job may take.
+    The names of ConfigMaps end with a hash of their content, so that running agents keep what they
+    have. Raises ConfigError if no image is named.
+    """
+    if cluster.image is None and templates.template is None:
+        hint = "image: any image with Python and wandb, for example your trainer's"
+        raise ConfigError("deployer.yaml: kubernetes.image", "is missing", hint)
+    where = (plan.sweep_path, cluster.namespace)
+    maps = [build_config_map(templates.supervisor, supervisor, *where)]
+    if code is not None:
+        maps += build_code_maps(templates.code, code, *where)
+    supervisor_name, *code_names = (one["metadata"]["name"] for one in maps)
+    folders = [(volume, volume.nfs) for volume in cluster.volumes if volume.nfs]
+    claims = {volume.name: _name_claim(volume, nfs, plan, cluster) for volume, nfs in folders}
+    volumes = [_build_nfs(templates, claims[v.name], nfs, plan, cluster) for v, nfs in folders]
+    tasks = (
+        AgentTask(
+            name=agent.name,
+            sweep_path=plan.sweep_path,
+            base_url=plan.base_url,
+            environment=agent.environment,
+            secret_name=secret_name,
+            secret_key=secret_keys[agent.name],
+            supervisor=supervisor_name,
+            code=tuple(code_names),
+            claims=claims,
+            avoided_nodes=plan.avoided_nodes,
+            max_seconds=max_seconds,
+        )
+        for agent in plan.agents
+    )
+    template = templates.template or templates.agent
+    jobs = (build_job(template, templates.agent, task, cluster) for task in tasks)
+    return (*copy.deepcopy(templates.others), *maps, *chain.from_iterable(volumes), *jobs)
+
+
+def build_secret(
+    name: str, namespace: str | None, values: Mapping[str, str], sweep_path: str = ""
+) -> Manifest:
+    """Return a Secret with these values; with `sweep_path`, one that goes with that sweep.
+
+    It is apart from `build_manifests`, since a plan must never hold a key.
+    """
+    secret: Manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": {}, "type": "Opaque"}
+    set_metadata(secret, name, KEY_COMPONENT, sweep_path, namespace)
+    secret["data"] = {key: encode(value.encode()) for key, value in values.items()}
+    return secret
+
+
+def _name_claim(volume: Volume, nfs: NfsFolder, plan: Plan, cluster: ClusterConfig) -> str:
+    """Name a claim and its PersistentVolume, which shares its names with the whole cluster."""
+    parts = (cluster.namespace or "", plan.sweep_path, nfs.server, nfs.path)
+    told_apart = build_hash(*(part.encode() for part in parts))
+    return build_name(f"{sweep_id(plan.sweep_path)}-{volume.name}-{told_apart}")
+
+
+def _build_nfs(
+    templates: Templates, name: str, nfs: NfsFolder, plan: Plan, cluster: ClusterConfig
+) -> tuple[Manifest, Manifest]:
+    volume, claim = copy.deepcopy(templates.volume), copy.deepcopy(templates.claim)
+    set_metadata(volume, name, "volume", plan.sweep_path, None)
+    set_metadata(claim, name, "volume", plan.sweep_path, cluster.namespace)
+    volume["spec"]["claimRef"] = {"namespace": cluster.namespace or "default", "name": name}
+    volume["spec"]["nfs"] = {"server": nfs.server, "path": nfs.path}
+    claim["spec"]["volumeName"] = name
+    return volume, claim

@@ -1,0 +1,83 @@
+"""The ConfigMaps of a sweep, with the supervisor and the project's code; pure.
+
+A larger archive of the code lies in several ConfigMaps, one part in each, which a pod joins.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+from collections import defaultdict
+from collections.abc import Iterable
+
+from deployer.executors.kubernetes.manifests.fields import Manifest, encode, set_metadata, update
+from deployer.executors.kubernetes.names import (
+    ARCHIVE_ANNOTATION,
+    COMPONENT_LABEL,
+    build_hash,
+    build_name,
+    sweep_id,
+)
+from deployer.launch.archive import split_archive
+
+
+def build_config_map(
+    template: Manifest, content: bytes, sweep_path: str, namespace: str | None
+) -> Manifest:
+    """Fill the only file of a ConfigMap, whose name ends with a hash of it."""
+    config_map = _name_config_map(template, build_hash(content), sweep_path, namespace)
+    config_map["binaryData"] = {_name_file(template): encode(content)}
+    return config_map
+
+
+def build_code_maps(
+    template: Manifest, code: bytes, sweep_path: str, namespace: str | None
+) -> list[Manifest]:
+    """Return the ConfigMap of an archive, or those of its parts where one cannot hold it.
+
+    The parts' files are `code.tar.gz.00`, `.01` and so on; the names of their ConfigMaps begin
+    alike, and an annotation has the hash of the whole.
+    """
+    parts = split_archive(code)
+    if len(parts) == 1:
+        return [build_config_map(template, code, sweep_path, namespace)]
+    whole = build_hash(code)
+    maps = []
+    for number, part in enumerate(parts):
+        config_map = _name_config_map(template, f"{whole}-{number}", sweep_path, namespace)
+        update(config_map["metadata"], "annotations", {ARCHIVE_ANNOTATION: whole})
+        config_map["binaryData"] = {f"{_name_file(template)}.{number:02}": encode(part)}
+        maps.append(config_map)
+    return maps
+
+
+def read_code_maps(maps: Iterable[Manifest]) -> bytes | None:
+    """Return the first archive in ConfigMaps, which are given in order of their creation.
+
+    One of which a part is missing counts as none: agents begin when all of it is there.
+    """
+    parts: dict[str, dict[str, bytes]] = defaultdict(dict)
+    for one in maps:
+        held = {name: base64.b64decode(text) for name, text in one["binaryData"].items()}
+        whole = (one["metadata"].get("annotations") or {}).get(ARCHIVE_ANNOTATION)
+        parts[whole or build_hash(*held.values())] |= held
+    joined = (
+        (whole, b"".join(held[name] for name in sorted(held))) for whole, held in parts.items()
+    )
+    return next((code for whole, code in joined if build_hash(code) == whole), None)
+
+
+def _name_config_map(
+    template: Manifest, end: str, sweep_path: str, namespace: str | None
+) -> Manifest:
+    """Copy a template and give it name and labels; its component says what it is."""
+    config_map = copy.deepcopy(template)
+    component = config_map["metadata"]["labels"][COMPONENT_LABEL]
+    name = build_name(f"{sweep_id(sweep_path)}-{component}-{end}")
+    set_metadata(config_map, name, component, sweep_path, namespace)
+    return config_map
+
+
+def _name_file(template: Manifest) -> str:
+    [name] = template["binaryData"]
+    return str(name)

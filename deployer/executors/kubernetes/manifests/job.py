@@ -1,0 +1,205 @@
+"""An agent's Job: a copy of a template, with the fields of owned.py set; pure."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from deployer.config.kubernetes_parts import CHECKPOINTS, CHECKPOINTS_PATH, Gpu
+from deployer.config.kubernetes_section import ClusterConfig
+from deployer.executors.kubernetes.manifests.fields import (
+    Manifest,
+    merged,
+    set_namespace,
+    update,
+    without_none,
+)
+from deployer.executors.kubernetes.manifests.mounts import graft, set_volumes
+from deployer.executors.kubernetes.manifests.task import AgentTask
+from deployer.executors.kubernetes.names import (
+    AGENT_LABEL,
+    QUEUE_LABEL,
+    SWEEP_PATH_ANNOTATION,
+    build_labels,
+    build_name,
+    sweep_id,
+)
+
+CONTAINER = "agent"
+SUPERVISOR_PATH = "/deployer/supervisor/agent.zip"
+CODE_VARIABLES = ("DEPLOYER_CODE_ARCHIVE", "DEPLOYER_CODE_FOLDER")
+# Kept back from the pod's grace: what ignores the interrupt is terminated, then killed.
+CLEARING_SECONDS = 10
+POD_GRACE_SECONDS = 30  # Kubernetes' own default
+
+
+def build_job(
+    template: Manifest, own: Manifest, task: AgentTask, cluster: ClusterConfig
+) -> Manifest:
+    """Return one agent's Job from a template that has a container for it.
+
+    `own` is k8s/agent.yaml: what a user's template lacks (the supervisor's volumes and
+    environment) is taken from there.
+    """
+    job = copy.deepcopy(template)
+    pod = job["spec"]["template"]["spec"]
+    container = find_container(job)
+    assert container is not None  # templates.py has checked the template
+    own_pod = copy.deepcopy(own["spec"]["template"]["spec"])
+    graft(pod, container, own_pod, cluster)
+    _set_metadata(job, task, cluster)
+    _set_job(job["spec"], task, cluster)
+    _set_pod(pod, cluster)
+    _avoid(pod, task.avoided_nodes)
+    set_volumes(pod, container, task, cluster)
+    _set_container(pod, container, task, cluster)
+    _set_environment(container, task, cluster)
+    _set_resources(container, cluster)
+    return job
+
+
+def find_container(job: Manifest) -> Manifest | None:
+    """Return the container named `agent`, or the only one; None if it cannot be told."""
+    containers: list[Manifest] = job["spec"]["template"]["spec"]["containers"]
+    named = [one for one in containers if one.get("name") == CONTAINER]
+    if named:
+        return named[0]
+    return containers[0] if len(containers) == 1 else None
+
+
+def _set_metadata(job: Manifest, task: AgentTask, cluster: ClusterConfig) -> None:
+    metadata = job.setdefault("metadata", {})
+    name = build_name(task.name)
+    if cluster.generate_name or "generateName" in metadata:
+        metadata.pop("name", None)
+        metadata["generateName"] = f"{name}-"
+    else:
+        metadata["name"] = name
+    set_namespace(metadata, cluster.namespace)
+    labels = {**cluster.labels, **build_labels(CONTAINER, task.sweep_path, task.name)}
+    annotations = {
+        **cluster.annotations,
+        SWEEP_PATH_ANNOTATION: task.sweep_path,
+        AGENT_LABEL: task.name,
+    }
+    for target in (metadata, job["spec"]["template"].setdefault("metadata", {})):
+        update(target, "labels", labels)
+        update(target, "annotations", annotations)
+    if cluster.queue:
+        metadata["labels"][QUEUE_LABEL] = cluster.queue
+
+
+def _set_job(spec: Manifest, task: AgentTask, cluster: ClusterConfig) -> None:
+    # Another count would be several agents with one identity.
+    spec["completions"] = spec["parallelism"] = 1
+    if cluster.ttl_seconds is not None:
+        spec["ttlSecondsAfterFinished"] = cluster.ttl_seconds
+    of_file = None if cluster.max_hours is None else cluster.max_hours * 3600
+    limits = [limit for limit in (of_file, task.max_seconds) if limit is not None]
+    if limits:
+        spec["activeDeadlineSeconds"] = max(1, round(min(limits)))
+
+
+def _set_pod(pod: Manifest, cluster: ClusterConfig) -> None:
+    if cluster.grace_seconds is not None:
+        pod["terminationGracePeriodSeconds"] = cluster.grace_seconds
+    if cluster.service_account is not None:
+        pod["serviceAccountName"] = cluster.service_account
+    if cluster.priority_class is not None:
+        pod["priorityClassName"] = cluster.priority_class
+    if cluster.run_as_user is not None:
+        update(pod, "securityContext", dict.fromkeys(("runAsUser", "fsGroup"), cluster.run_as_user))
+    secrets = [{"name": name} for name in cluster.image_pull_secrets]
+    if secrets:
+        pod["imagePullSecrets"] = merged(pod.get("imagePullSecrets", ()), secrets)
+    product = cluster.gpu.product if cluster.gpu else None
+    chosen = {cluster.gpu.product_label: product} if cluster.gpu and product else {}
+    update(pod, "nodeSelector", {**chosen, **cluster.node_selector})
+    if cluster.tolerations:
+        added = [without_none(asdict(one)) for one in cluster.tolerations]
+        pod["tolerations"] = [*pod.get("tolerations", ()), *added]
+
+
+def _avoid(pod: Manifest, nodes: Sequence[str]) -> None:
+    """Keep a pod off nodes, whatever else is wanted of its node.
+
+    By the node's name, which is what is known of it: its host name's label may differ.
+    """
+    if not nodes:
+        return
+    refused = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in nodes]
+    affinity = pod["affinity"] = dict(pod.get("affinity") or {})
+    wanted = affinity["nodeAffinity"] = dict(affinity.get("nodeAffinity") or {})
+    required = wanted.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    # A node has to match one of the terms, so that each of them must refuse.
+    terms = required.get("nodeSelectorTerms") or [{}]
+    wanted["requiredDuringSchedulingIgnoredDuringExecution"] = {
+        "nodeSelectorTerms": [
+            {**term, "matchFields": [*term.get("matchFields", ()), *refused]} for term in terms
+        ]
+    }
+
+
+def _set_container(
+    pod: Manifest, container: Manifest, task: AgentTask, cluster: ClusterConfig
+) -> None:
+    if cluster.image is not None:
+        container["image"] = cluster.image
+    if cluster.image_pull_policy is not None:
+        container["imagePullPolicy"] = cluster.image_pull_policy
+    if cluster.working_dir is not None:
+        container["workingDir"] = cluster.working_dir
+    grace = pod.get("terminationGracePeriodSeconds", POD_GRACE_SECONDS)
+    container["command"] = [cluster.python, SUPERVISOR_PATH]
+    container["args"] = [
+        task.sweep_path,
+        f"--name={task.name}",
+        f"--folder={_checkpoints(container)}/agents/{sweep_id(task.sweep_path)}/{task.name}",
+        f"--grace-seconds={max(1, grace - CLEARING_SECONDS)}",
+    ]
+
+
+def _checkpoints(container: Manifest) -> str:
+    mounts = container["volumeMounts"]
+    paths = (m["mountPath"].rstrip("/") for m in mounts if m["name"] == CHECKPOINTS)
+    return next(paths, CHECKPOINTS_PATH)
+
+
+def _set_environment(container: Manifest, task: AgentTask, cluster: ClusterConfig) -> None:
+    users = [
+        *({"name": name, "value": value} for name, value in cluster.env.items()),
+        *(_refer(name, key.name, key.key) for name, key in cluster.secrets.items()),
+        *({"name": name, "value": value} for name, value in task.environment),
+    ]
+    ours = [
+        {"name": "WANDB_BASE_URL", "value": task.base_url},
+        _refer("WANDB_API_KEY", task.secret_name, task.secret_key),
+        {"name": "DEPLOYER_CHECKPOINT_ROOT", "value": _checkpoints(container)},
+    ]
+    left_out = () if task.code else CODE_VARIABLES
+    wanted = merged(merged(container["env"], users), ours)
+    container["env"] = [variable for variable in wanted if variable["name"] not in left_out]
+
+
+def _refer(variable: str, secret: str, key: str) -> Manifest:
+    return {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
+
+
+def _set_resources(container: Manifest, cluster: ClusterConfig) -> None:
+    resources = dict(container.get("resources") or {})
+    wanted = without_none({"cpu": cluster.cpu, "memory": cluster.memory})
+    for kind in ("requests", "limits"):
+        update(resources, kind, wanted)
+    if cluster.gpu is not None:
+        _set_gpus(resources, cluster.gpu)
+    update(container, "resources", resources)
+
+
+def _set_gpus(resources: Manifest, gpu: Gpu) -> None:
+    for kind in ("requests", "limits"):
+        listed = resources.get(kind, {})
+        for name in [n for n in listed if n == gpu.resource or n.startswith("nvidia.com/")]:
+            del listed[name]
+    if gpu.count:
+        update(resources, "limits", {gpu.resource: str(gpu.count)})

@@ -1,0 +1,101 @@
+"""Reads the YAML of k8s/ and the user's own template."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from deployer.config.paths import find_packaged
+from deployer.errors import ConfigError
+from deployer.executors.kubernetes.manifests.fields import Manifest
+from deployer.executors.kubernetes.manifests.job import CONTAINER, find_container
+
+
+@dataclass(frozen=True)
+class Templates:
+    """Manifests as k8s/ has them; `template` and `others` come from the user's file.
+
+    `others` is everything beside the Job in that file: it is sent as it is and never deleted.
+    """
+
+    agent: Manifest
+    supervisor: Manifest
+    code: Manifest
+    volume: Manifest
+    claim: Manifest
+    template: Manifest | None = None
+    others: tuple[Manifest, ...] = ()
+
+
+def load_templates(template: Path | None = None) -> Templates:
+    """Read k8s/*.yaml and, if there is one, the user's template; raises ConfigError for that."""
+    folder = find_folder()
+    job, others = _load_template(template) if template else (None, ())
+    volume, claim = load_documents(folder / "nfs.yaml")
+    return Templates(
+        **{name: _load_one(folder, name) for name in ("agent", "supervisor", "code")},
+        volume=volume,
+        claim=claim,
+        template=job,
+        others=others,
+    )
+
+
+def find_folder() -> Path:
+    """Return k8s/."""
+    return find_packaged("k8s")
+
+
+def load_documents(path: Path) -> list[Manifest]:
+    """Read all YAML documents of a file that are not empty."""
+    return [one for one in yaml.safe_load_all(path.read_text(encoding="utf-8")) if one is not None]
+
+
+def _load_one(folder: Path, name: str) -> Manifest:
+    return load_documents(folder / f"{name}.yaml")[0]
+
+
+def _load_template(path: Path) -> tuple[Manifest, tuple[Manifest, ...]]:
+    place = f"{path}"
+    try:
+        documents = load_documents(path)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(place, f"cannot be read: {error}") from error
+    manifests = [one for document in documents for one in _flatten(document)]
+    if not all(isinstance(one, dict) and "kind" in one for one in manifests):
+        raise ConfigError(place, "is not a Kubernetes manifest", "kubectl explain job")
+    jobs = [one for one in manifests if one["kind"] == "Job"]
+    if len(jobs) != 1:
+        said = f"has {len(jobs)} Jobs" if jobs else "has no Job"
+        raise ConfigError(place, said, "a template has exactly one, which every agent is made from")
+    _check_job(place, jobs[0])
+    return jobs[0], tuple(one for one in manifests if one is not jobs[0])
+
+
+def _flatten(document: Any) -> Iterator[Any]:
+    """Yield the manifests of a document, which may be a List of them."""
+    if isinstance(document, dict) and document.get("kind") == "List":
+        yield from document.get("items") or ()
+    else:
+        yield document
+
+
+def _check_job(place: str, job: Manifest) -> None:
+    try:
+        container = find_container(job)
+    except (KeyError, TypeError, AttributeError) as error:
+        said = "the Job has no spec.template.spec.containers"
+        raise ConfigError(place, said, "kubectl explain job.spec.template.spec") from error
+    if container is None:
+        names = ", ".join(str(one.get("name")) for one in _containers(job)) or "none"
+        said = f"which container runs the agent? The Job's containers: {names}"
+        raise ConfigError(place, said, f"name one of them `{CONTAINER}`")
+
+
+def _containers(job: Manifest) -> list[Manifest]:
+    containers: list[Manifest] = job["spec"]["template"]["spec"]["containers"]
+    return containers

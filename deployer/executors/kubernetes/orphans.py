@@ -1,0 +1,156 @@
+"""What sweeps without a living agent have left in a cluster: Jobs, pods, ConfigMaps and Secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from deployer.errors import KubeError
+from deployer.executors.kubernetes.agent_objects import (
+    annotations_of,
+    build_agent,
+    created_at,
+    group_objects,
+    path_of,
+)
+from deployer.executors.kubernetes.concurrency import do_all
+from deployer.executors.kubernetes.names import RELEASED_ANNOTATION, build_selector
+from deployer.kube.client import Kube
+from deployer.kube.kinds import (
+    CLAIM,
+    CONFIG_MAP,
+    JOB,
+    POD,
+    SECRET,
+    STATEFUL_SET,
+    Kind,
+    Manifest,
+    kind_of,
+)
+
+# Volumes hold results and checkpoints, so they stay.
+KEPT_KINDS = (CONFIG_MAP, SECRET)
+Owner = tuple[str, str]  # namespace and sweep
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """An object of a sweep for which nobody works any more.
+
+    `created_at` is in seconds since the epoch.
+    """
+
+    kind: str
+    name: str
+    namespace: str
+    sweep_path: str
+    created_at: float
+
+
+def list_leftovers(kube: Kube) -> tuple[Leftover, ...]:
+    """Return what is left in all namespaces that we may look into, else in our own.
+
+    A sweep that was paused and gave its agents up needs its objects, and keeps them. Raises
+    KubeError.
+    """
+    door = _widen(kube)
+    jobs, pods = _list(door, JOB), _list(door, POD)
+    kept = [item for kind in KEPT_KINDS for item in _list(door, kind)]
+    busy = {owner for owner in map(_owner, (*jobs, *pods, *kept)) if owner[1]}
+    busy = {owner for owner in busy if _is_busy(owner, jobs, pods, kept, kube.now())}
+    with_job = {_owner(job) for job in jobs}
+    alone = [pod for pod in pods if _owner(pod) not in with_job]
+    return tuple(
+        _describe(item)
+        for item in (*jobs, *alone, *kept)
+        if path_of(item) and _owner(item) not in busy
+    )
+
+
+def delete_leftovers(kube: Kube, leftovers: Sequence[Leftover]) -> None:
+    """Delete objects; pods go with their Jobs. Raises KubeError."""
+    kinds = {kind.kind: kind for kind in (JOB, POD, *KEPT_KINDS)}
+
+    def delete(one: Leftover) -> None:
+        kube.in_namespace(one.namespace).delete(kinds[one.kind], one.name)
+
+    do_all(delete, leftovers)
+
+
+def count_living(kube: Kube) -> int:
+    """Return how many agents are alive in a cluster, of all sweeps in all namespaces.
+
+    Raises KubeError, also for who may not look into all of them: there may be more.
+    """
+    door, now = kube.in_namespace(""), kube.now()
+    jobs, pods = _list(door, JOB), _list(door, POD)
+    owners = {_owner(item) for item in (*jobs, *pods)}
+    return sum(_count(owner, jobs, pods, now) for owner in owners)
+
+
+def holds_results(kube: Kube) -> bool:
+    """Tell whether a backend, or the disk of one that was ended, keeps sweeps' results.
+
+    Raises KubeError.
+    """
+    door, selector = kube.in_namespace(""), build_selector(component="backend")
+    return any(door.list_objects(kind, selector, limit=1) for kind in (CLAIM, STATEFUL_SET))
+
+
+def _widen(kube: Kube) -> Kube:
+    """Return the door to all namespaces, or to the one that we may look into."""
+    every = kube.in_namespace("")
+    try:
+        every.list_objects(JOB, build_selector(), limit=1)
+    except KubeError as error:
+        if error.status != 403:
+            raise
+        return kube
+    return every
+
+
+def _list(kube: Kube, kind: Kind) -> list[Manifest]:
+    # A backend's pods are ours, too, and no agent's.
+    component = "" if kind in KEPT_KINDS else "agent"
+    try:
+        return kube.list_objects(kind, build_selector(component=component))
+    except KubeError as error:
+        if error.status != 403 or kind not in KEPT_KINDS:
+            raise
+        return []
+
+
+def _is_busy(
+    owner: Owner,
+    jobs: Sequence[Manifest],
+    pods: Sequence[Manifest],
+    kept: Sequence[Manifest],
+    now: float,
+) -> bool:
+    released = any(
+        RELEASED_ANNOTATION in annotations_of(item) for item in kept if _owner(item) == owner
+    )
+    return released or _count(owner, jobs, pods, now) > 0
+
+
+def _count(owner: Owner, jobs: Iterable[Manifest], pods: Iterable[Manifest], now: float) -> int:
+    sightings = group_objects(
+        [job for job in jobs if _owner(job) == owner],
+        [pod for pod in pods if _owner(pod) == owner],
+    )
+    return sum(build_agent(sighting, {}, now).alive for sighting in sightings)
+
+
+def _owner(item: Manifest) -> Owner:
+    return str(item["metadata"].get("namespace")), path_of(item)
+
+
+def _describe(item: Manifest) -> Leftover:
+    metadata = item["metadata"]
+    return Leftover(
+        kind_of(item).kind,
+        str(metadata["name"]),
+        str(metadata["namespace"]),
+        path_of(item),
+        created_at(item),
+    )

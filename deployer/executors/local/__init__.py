@@ -1,0 +1,1 @@
+"""Processes on this machine, as a place where agents run."""

@@ -1,0 +1,128 @@
+"""An agent's folder: what was asked for, how it is, and its log. Never a key."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import cast
+
+from deployer.agent.death_record import INTERRUPTED, NODE, OUT_OF_MEMORY, SIGNAL, judge_predecessor
+from deployer.agent.processes import Process, list_marked
+from deployer.agent.settings import Settings
+from deployer.agent.status import Status, is_locked, load_status
+from deployer.executors.base import Agent, AgentState
+
+# By why a supervisor is gone; one that was stopping was killed before it could say its end.
+LOST_REASONS = {
+    SIGNAL: "its supervisor was killed",
+    OUT_OF_MEMORY: "its supervisor was killed: out of memory",
+    NODE: "its supervisor is gone, as after a restart of the machine",
+    INTERRUPTED: "its supervisor was killed while it stopped",
+}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What an agent was started with; `created_at` is seconds since the epoch."""
+
+    name: str
+    sweep_path: str
+    base_url: str
+    working_folder: str
+    gpus: tuple[str, ...]
+    environment: dict[str, str]
+    grace_seconds: float
+    created_at: float
+
+
+@dataclass(frozen=True)
+class AgentFolder:
+    """The folder of one agent on this machine."""
+
+    path: Path
+    spec: Spec
+
+    @property
+    def settings(self) -> Settings:
+        """The supervisor's task, which knows the names of the files."""
+        return Settings(
+            sweep_path=self.spec.sweep_path,
+            base_url=self.spec.base_url,
+            name=self.spec.name,
+            folder=str(self.path),
+            grace_seconds=self.spec.grace_seconds,
+            detach=True,
+        )
+
+    @property
+    def log_path(self) -> Path:
+        """Where the supervisor, the agent and its runs write."""
+        return Path(self.settings.log_path)
+
+    def is_alive(self) -> bool:
+        """Tell whether a supervisor works here."""
+        return is_locked(self.settings.lock_path)
+
+    def status(self) -> Status | None:
+        """Return what the supervisor said last; None if it never came to say anything."""
+        return load_status(self.settings.status_path)
+
+    def processes(self) -> list[Process]:
+        """Return every process of this agent, supervised or left over."""
+        return list_marked(str(self.path))
+
+    def save_spec(self) -> None:
+        """Write down what is asked for, and forget how the agent's last life ended."""
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        Path(self.settings.status_path).unlink(missing_ok=True)
+        temporary = self.path / "spec.json.new"
+        temporary.write_text(json.dumps(asdict(self.spec), indent=2))
+        os.replace(temporary, self.path / "spec.json")
+
+    def agent(self) -> Agent:
+        """Return this agent as its place sees it."""
+        # Asked first: a supervisor writes its end before it lets go of the lock.
+        alive = self.is_alive()
+        status = self.status()
+        if status is None:
+            state = "starting" if alive else "lost"
+        else:
+            state = status.state if alive or status.state == "ended" else "lost"
+        lost = self._why_lost() if state == "lost" else ""
+        return Agent(
+            name=self.spec.name,
+            sweep_path=self.spec.sweep_path,
+            state=cast(AgentState, state),
+            started_at=status.started_at if status else self.spec.created_at,
+            ended_at=status.ended_at if status else None,
+            exit_code=status.exit_code if status else None,
+            reason=lost or (status.reason if status else ""),
+            run_id=status.run_id if status and state != "lost" else None,
+            gpu=",".join(self.spec.gpus),
+            node=platform.node(),
+            folder=self.spec.working_folder,
+            process_id=status.process_id if status and alive else None,
+            environment=self.spec.environment,
+        )
+
+    def _why_lost(self) -> str:
+        return LOST_REASONS[judge_predecessor(self.settings.witness_path)]
+
+
+def load_folder(path: Path) -> AgentFolder | None:
+    """Read one agent's folder; None if it holds no spec, or a broken one."""
+    try:
+        content = json.loads((path / "spec.json").read_text())
+        return AgentFolder(path, Spec(**{**content, "gpus": tuple(content["gpus"])}))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def load_folders(path: Path) -> list[AgentFolder]:
+    """Read all agents' folders, in the order in which the agents were started."""
+    found = [load_folder(child) for child in path.iterdir()] if path.is_dir() else []
+    folders = [folder for folder in found if folder]
+    return sorted(folders, key=lambda folder: (folder.spec.created_at, folder.spec.name))

@@ -1,0 +1,139 @@
+"""The place that is this machine: one folder and one supervisor for each agent."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from deployer.agent.exit_codes import STOPPED
+from deployer.agent.settings import GRACE_SECONDS
+from deployer.config import paths
+from deployer.errors import AgentError
+from deployer.executors.base import Agent
+from deployer.executors.local.agent_folder import AgentFolder, Spec, load_folder, load_folders
+from deployer.executors.local.logs import follow_lines
+from deployer.executors.local.supervisors import list_gpus, start_supervisor
+from deployer.executors.local.termination import end_agent, longest_end_seconds, signal_supervisor
+from deployer.launch.plan import AgentPlan, Plan
+
+
+class LocalPlace:
+    """Agents as processes of this machine, found by their folders from any shell."""
+
+    def __init__(self, grace_seconds: float = GRACE_SECONDS) -> None:
+        self._root = paths.agents_folder()
+        self._grace_seconds = grace_seconds
+
+    def list_gpus(self) -> Sequence[str]:
+        """Return the GPUs that are dealt out to agents."""
+        return list_gpus(os.environ)
+
+    def check(self, plan: Plan) -> None:
+        """Forbid nothing: what is missing here, the agents say."""
+
+    def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
+        """Start the plan's agents that are not alive yet; `api_keys` maps agent name to key."""
+        if not sys.platform.startswith("linux"):
+            raise AgentError(
+                f"agents on this machine need Linux, this is {sys.platform}",
+                "run them in a cluster: --on kubernetes",
+            )
+        with self._alone():
+            for planned in plan.agents:
+                folder = AgentFolder(self._root / planned.name, self._build_spec(plan, planned))
+                if not folder.is_alive():
+                    self._start(folder, api_keys)
+        return [self._find(planned.name).agent() for planned in plan.agents]
+
+    def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
+        """Return agents, oldest first; of one sweep, or of all."""
+        return [folder.agent() for folder in self._folders(sweep_path)]
+
+    def drain(self, names: Sequence[str]) -> None:
+        """Let each agent's current run end, then let the agent leave."""
+        for folder in [self._find(name) for name in names]:
+            signal_supervisor(folder, signal.SIGUSR1)
+
+    def stop(self, names: Sequence[str]) -> Sequence[str]:
+        """Interrupt agents, wait until nothing of them is left; return those that were alive."""
+        folders = [self._find(name) for name in names]
+        for folder in folders:
+            signal_supervisor(folder, signal.SIGTERM)
+        with ThreadPoolExecutor(max_workers=max(1, len(folders))) as pool:
+            were_alive = list(pool.map(end_agent, folders))
+        return [f.spec.name for f, was_alive in zip(folders, were_alive, strict=True) if was_alive]
+
+    def longest_stop_seconds(self, names: Sequence[str]) -> float:
+        """Return how long `stop` waits for these agents at most."""
+        return max((longest_end_seconds(self._find(name)) for name in names), default=0.0)
+
+    def release(self, sweep_path: str) -> Sequence[str]:
+        """Interrupt a sweep's agents; their folders keep in mind how many they were."""
+        return self.stop([f.spec.name for f in self._folders(sweep_path) if f.is_alive()])
+
+    def count_released(self, sweep_path: str) -> int:
+        """Return how many agents were interrupted and have not been started again."""
+        return sum(a.exit_code == STOPPED for a in self.list_agents(sweep_path) if not a.alive)
+
+    def forget(self, sweep_path: str | None = None) -> None:
+        """Delete what is kept about agents that have ended, logs included."""
+        with self._alone():
+            for folder in self._folders(sweep_path):
+                # The folder is what leftovers are found by.
+                if not folder.is_alive() and not folder.processes():
+                    shutil.rmtree(folder.path)
+
+    def heal(self) -> Sequence[str]:
+        """Do nothing: whoever watches replaces what died here."""
+        return ()
+
+    def log_lines(self, names: Sequence[str], follow: bool) -> Iterator[tuple[str, str]]:
+        """Yield (agent name, line) in order of arrival; with `follow`, until all have ended."""
+        return follow_lines([self._find(name) for name in names], follow)
+
+    def _start(self, folder: AgentFolder, api_keys: dict[str, str]) -> None:
+        key = api_keys.get(folder.spec.name)
+        if key is None:
+            raise AgentError(f"agent {folder.spec.name} has just ended", "type the command again")
+        # What a predecessor left, the new supervisor clears away itself: it has the newer key.
+        folder.save_spec()
+        start_supervisor(folder, key, os.environ)
+
+    def _folders(self, sweep_path: str | None) -> list[AgentFolder]:
+        return [f for f in load_folders(self._root) if sweep_path in (None, f.spec.sweep_path)]
+
+    def _find(self, name: str) -> AgentFolder:
+        folder = load_folder(self._root / name)
+        if folder is None:
+            raise AgentError(f"no agent {name} on this machine", "deployer agents list")
+        return folder
+
+    def _build_spec(self, plan: Plan, planned: AgentPlan) -> Spec:
+        return Spec(
+            name=planned.name,
+            sweep_path=plan.sweep_path,
+            base_url=plan.base_url,
+            working_folder=plan.folder,
+            gpus=planned.gpus,
+            environment=dict(planned.environment),
+            grace_seconds=self._grace_seconds,
+            created_at=time.time(),
+        )
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let one command at a time start or delete agents; the others wait."""
+        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(self._root / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)

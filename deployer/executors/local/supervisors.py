@@ -1,0 +1,122 @@
+"""Starts supervisors on this machine, each in a session of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from deployer.agent.settings import CHECKPOINTS_VARIABLE, FOLDER_VARIABLE, NAME_VARIABLE
+from deployer.config import paths
+from deployer.errors import AgentError
+from deployer.executors.local.agent_folder import AgentFolder
+
+START_SECONDS = 60.0  # a cold disk reads Python slowly
+PROBE_SECONDS = 30.0
+LAST_LINES = 3
+
+# Runs on CPU share the cores: more threads than that only get in each other's way.
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+def start_supervisor(folder: AgentFolder, key: str, environment: Mapping[str, str]) -> None:
+    """Start a supervisor and return once it has taken its place; raises AgentError.
+
+    It lives on after us: own session, no terminal, log in its folder.
+    """
+    # `-P`: a folder `deployer` in the user's project must not stand in for this package.
+    command = [sys.executable, "-P", "-m", "deployer.agent", folder.spec.sweep_path, "--detach"]
+    with folder.log_path.open("ab") as log:
+        try:
+            started = subprocess.run(
+                [*command, "--grace-seconds", str(folder.spec.grace_seconds)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=folder.spec.working_folder,
+                env=build_environment(folder, key, environment),
+                timeout=START_SECONDS,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise AgentError(f"cannot start agent {folder.spec.name}: {error}") from error
+    if started.returncode != 0:
+        said = " ".join(folder.log_path.read_text(errors="replace").splitlines()[-LAST_LINES:])
+        raise AgentError(
+            f"cannot start agent {folder.spec.name}: {said}", f"its log: {folder.log_path}"
+        )
+
+
+def build_environment(
+    folder: AgentFolder, key: str, environment: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the supervisor's environment: the caller's, then the plan's, then what is ours."""
+    spec = folder.spec
+    devices = {"CUDA_VISIBLE_DEVICES": ",".join(spec.gpus)} if spec.gpus else {}
+    return {
+        **({} if spec.gpus else ONE_THREAD),
+        CHECKPOINTS_VARIABLE: str(paths.checkpoints_folder()),
+        **environment,
+        **spec.environment,
+        **devices,
+        "PATH": find_path(environment),
+        "WANDB_BASE_URL": spec.base_url,
+        "WANDB_API_KEY": key,
+        NAME_VARIABLE: spec.name,
+        FOLDER_VARIABLE: str(folder.path),
+    }
+
+
+def find_path(environment: Mapping[str, str]) -> str:
+    """Return a PATH whose `python`, which runs the trainer, has wandb.
+
+    The caller's own comes first; if its `python` lacks wandb, the one that runs us is put before.
+    """
+    path = environment.get("PATH", os.defpath)
+    python = shutil.which("python", path=path)
+    ours = Path(sys.executable).parent
+    if python and (Path(python).parent == ours or _has_wandb(python, environment)):
+        return path
+    return os.pathsep.join([str(ours), path])
+
+
+def _has_wandb(python: str, environment: Mapping[str, str]) -> bool:
+    question = "import importlib.util as i; s = i.find_spec('wandb'); exit(not (s and s.origin))"
+    try:
+        answer = subprocess.run(
+            [python, "-c", question],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=dict(environment),
+            timeout=PROBE_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return answer.returncode == 0
+
+
+def list_gpus(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the ids of the GPUs that may be used here, without importing a GPU library.
+
+    `CUDA_VISIBLE_DEVICES` counts where it is set; as in CUDA, `-1` ends the list.
+    """
+    chosen = environment.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        names = [name.strip() for name in chosen.split(",")]
+        ended = next((i for i, name in enumerate(names) if name in ("", "-1")), len(names))
+        return tuple(names[:ended])
+    command = shutil.which("nvidia-smi", path=environment.get("PATH"))
+    if command is None:
+        return ()
+    try:
+        answer = subprocess.run(
+            [command, "-L"], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    lines = answer.stdout.splitlines() if answer.returncode == 0 else []
+    return tuple(str(n) for n, _ in enumerate(x for x in lines if x.startswith("GPU ")))

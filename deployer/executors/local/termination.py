@@ -1,0 +1,75 @@
+"""Ends agents of this machine, whatever has become of their supervisors."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from deployer.agent.interruption import SERVER_SECONDS
+from deployer.agent.processes import KILL_SECONDS, TERMINATE_SECONDS, read_variable, send_signal
+from deployer.errors import AgentError
+from deployer.executors.local.agent_folder import AgentFolder
+
+POLL_SECONDS = 0.1
+FIRST_WORD_SECONDS = 5.0  # a supervisor that holds its lock says who it is at once
+
+
+def signal_supervisor(folder: AgentFolder, number: signal.Signals) -> None:
+    """Send a signal to the supervisor if there is one."""
+    deadline = time.monotonic() + FIRST_WORD_SECONDS
+    while folder.is_alive() and time.monotonic() < deadline:
+        if status := folder.status():
+            send_signal(status.process_id, number)
+            return
+        time.sleep(POLL_SECONDS)
+
+
+def end_agent(folder: AgentFolder) -> bool:
+    """Wait for a supervisor that was told to stop, then end what is left.
+
+    Returns whether anything was alive; raises AgentError if something outlasts SIGKILL.
+    """
+    was_supervised = folder.is_alive()
+    deadline = time.monotonic() + longest_end_seconds(folder)
+    while folder.is_alive():
+        if time.monotonic() > deadline:
+            signal_supervisor(folder, signal.SIGKILL)
+        time.sleep(POLL_SECONDS)
+    return end_leftovers(folder) or was_supervised
+
+
+def longest_end_seconds(folder: AgentFolder) -> float:
+    """Return how long a supervisor may take from being told to stop until it is killed."""
+    ours = 2 * SERVER_SECONDS + 2 * TERMINATE_SECONDS + KILL_SECONDS
+    return folder.spec.grace_seconds + ours
+
+
+def end_leftovers(folder: AgentFolder) -> bool:
+    """End what a supervisor left behind when it was killed; returns whether there was anything.
+
+    Its runs are handed out again, by the word of the key that its processes still carry.
+    """
+    left = folder.processes()
+    if not left:
+        return False
+    keys = [key for process in left if (key := read_variable(process.id, "WANDB_API_KEY"))]
+    spec = folder.spec
+    command = [sys.executable, "-P", "-m", "deployer.agent", spec.sweep_path, "--clear"]
+    # By flags: by its environment, this process would be taken for a leftover, too.
+    place = ["--name", spec.name, "--folder", str(folder.path)]
+    subprocess.run(
+        [*command, *place, "--grace-seconds", str(spec.grace_seconds)],
+        stdin=subprocess.DEVNULL,
+        cwd=folder.path,
+        env={**os.environ, "WANDB_BASE_URL": spec.base_url, "WANDB_API_KEY": "".join(keys[:1])},
+        check=False,
+    )
+    if left := folder.processes():
+        numbers = " ".join(str(process.id) for process in left)
+        raise AgentError(
+            f"processes of agent {spec.name} do not end: {numbers}", f"ps -fp {numbers}"
+        )
+    return True

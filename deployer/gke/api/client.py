@@ -1,0 +1,214 @@
+"""The door to GKE: one project's clusters, node pools and operations, every failure a CloudError.
+
+It sends what it is told and decides nothing; what may have happened although no answer came is
+looked up by whoever asked.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, TypeVar
+
+# gRPC's own lines on stderr say again, in its words, what we say in ours.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+import google.auth
+import google.auth.transport.requests
+from google.api_core import exceptions
+from google.cloud import container_v1
+
+from deployer.errors import CloudError
+from deployer.gke.api.failures import Attempt, is_passing, translate_error
+from deployer.gke.api.model import CloudCluster, CloudOperation, read_cluster, read_operation
+from deployer.gke.api.remedies import CATCHABLE
+from deployer.gke.api.token import SCOPE
+
+T = TypeVar("T")
+# gcloud's own variables, also for private endpoints.
+CONTAINER_ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER"
+COMPUTE_ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"
+PROJECT_VARIABLES = ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT")
+TIMEOUTS_SECONDS = (20.0, 45.0)  # to read, to change: the client's own defaults
+TRIES = 4
+FIRST_PAUSE_SECONDS = 0.5
+PROJECT_HINT = "project: in the specification, or GOOGLE_CLOUD_PROJECT"
+
+
+def open_gke(project: str | None, environment: Mapping[str, str]) -> Gke:
+    """Return the door to a project: the named one, the environment's, or the credentials'.
+
+    Application default credentials are used, as every Google client finds them. Contacts nothing
+    but, where there are none, this machine's metadata server. Raises CloudError.
+    """
+    named = project or next((environment[v] for v in PROJECT_VARIABLES if environment.get(v)), "")
+    attempt = Attempt("cannot log in to Google's cloud", named)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about quota projects, which nobody asked for
+            credentials, found = google.auth.default(scopes=[SCOPE])
+    except CATCHABLE as error:
+        raise translate_error(error, attempt) from error
+    chosen = named or str(found or "")
+    if not chosen:
+        raise CloudError("no project is named, and the credentials name none", PROJECT_HINT)
+    return Gke(chosen, credentials, environment)
+
+
+class Gke:
+    """The door. Reading is tried again when trouble passes; changing is not, since it may double.
+
+    `sleep` waits before a request is sent again.
+    """
+
+    def __init__(
+        self,
+        project: str,
+        credentials: Any,
+        environment: Mapping[str, str],
+        timeouts_seconds: tuple[float, float] = TIMEOUTS_SECONDS,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.project = project
+        self.credentials = credentials
+        self.compute_endpoint = environment.get(COMPUTE_ENDPOINT, "")
+        self._endpoint = environment.get(CONTAINER_ENDPOINT, "")
+        self._timeouts_seconds = timeouts_seconds
+        self._sleep = sleep
+
+    def get_token(self) -> str:
+        """Return a bearer token that is good for some minutes at least. Raises CloudError."""
+
+        def refresh() -> None:
+            if not self.credentials.valid:
+                self.credentials.refresh(google.auth.transport.requests.Request())
+
+        self.read(refresh, Attempt("cannot get a token", self.project))
+        return str(self.credentials.token)
+
+    def list_clusters(self) -> tuple[CloudCluster, ...]:
+        """Return the project's clusters, ours and others', in all locations.
+
+        A location that does not answer may hide one: then it is an error.
+        """
+        attempt = Attempt("cannot list clusters", self.project)
+        for left in reversed(range(TRIES)):
+            answer = self._read("list_clusters", {"parent": self._parent("-")}, attempt)
+            missing = list(answer.missing_zones)
+            if not missing:
+                return tuple(read_cluster(cluster) for cluster in answer.clusters)
+            if left:
+                self._sleep(FIRST_PAUSE_SECONDS * 2 ** (TRIES - left))
+        where = ", ".join(missing)
+        raise CloudError(
+            f"{attempt.words}: Google has no answer from {where}",
+            "https://status.cloud.google.com; then type the command again",
+            "MISSING_ZONES",
+        )
+
+    def get_cluster(self, location: str, name: str) -> CloudCluster | None:
+        """Return one cluster, None if it is not there."""
+        attempt = Attempt(f"cannot get cluster {name}", self.project, location, name)
+        try:
+            found = self._read("get_cluster", {"name": self._name(location, name)}, attempt)
+        except CloudError as error:
+            if error.reason != "NOT_FOUND":
+                raise
+            return None
+        return read_cluster(found)
+
+    def create_cluster(self, location: str, cluster: container_v1.Cluster) -> CloudOperation:
+        """Ask for a cluster; ALREADY_EXISTS if the location has one of that name."""
+        words = f"cannot create cluster {cluster.name} in {location}"
+        request = {"parent": self._parent(location), "cluster": cluster}
+        attempt = Attempt(words, self.project, location, cluster.name)
+        return self._change("create_cluster", request, attempt)
+
+    def delete_cluster(self, location: str, name: str) -> CloudOperation | None:
+        """Ask for a cluster's end; None if it is not there."""
+        words = f"cannot delete cluster {name} in {location}"
+        attempt = Attempt(words, self.project, location, name)
+        return self._delete("delete_cluster", self._name(location, name), attempt)
+
+    def create_pool(self, cluster: CloudCluster, pool: container_v1.NodePool) -> CloudOperation:
+        """Ask for a node pool; ALREADY_EXISTS if the cluster has one of that name."""
+        words = f"cannot create pool {pool.name} in {cluster.words}"
+        attempt = Attempt(words, self.project, cluster.location, cluster.name)
+        parent = self._name(cluster.location, cluster.name)
+        return self._change("create_node_pool", {"parent": parent, "node_pool": pool}, attempt)
+
+    def delete_pool(self, cluster: CloudCluster, name: str) -> CloudOperation | None:
+        """Ask for a node pool's end; None if it is not there."""
+        words = f"cannot delete pool {name} in {cluster.words}"
+        attempt = Attempt(words, self.project, cluster.location, cluster.name)
+        full = f"{self._name(cluster.location, cluster.name)}/nodePools/{name}"
+        return self._delete("delete_node_pool", full, attempt)
+
+    def list_operations(self, location: str) -> tuple[CloudOperation, ...]:
+        """Return a location's operations: those that run, and those that ended not long ago."""
+        attempt = Attempt(f"cannot list operations in {location}", self.project, location)
+        answer = self._read("list_operations", {"parent": self._parent(location)}, attempt)
+        return tuple(read_operation(operation) for operation in answer.operations)
+
+    def get_operation(self, operation: CloudOperation) -> CloudOperation | None:
+        """Return an operation as it is now; None if Google has forgotten it."""
+        words = f"cannot get operation {operation.name}"
+        attempt = Attempt(words, self.project, operation.location, operation.cluster)
+        name = f"{self._parent(operation.location)}/operations/{operation.name}"
+        try:
+            return read_operation(self._read("get_operation", {"name": name}, attempt))
+        except CloudError as error:
+            if error.reason != "NOT_FOUND":
+                raise
+            return None
+
+    def read(self, send: Callable[[], T], attempt: Attempt) -> T:
+        """Send what changes nothing, again after a while where trouble passes."""
+        for left in reversed(range(TRIES)):
+            try:
+                return send()
+            except CATCHABLE as error:
+                failure = translate_error(error, attempt)
+                if not left or not is_passing(failure):
+                    raise failure from error
+                self._sleep(FIRST_PAUSE_SECONDS * 2 ** (TRIES - left - 1))
+        raise AssertionError("unreachable")
+
+    def _read(self, method: str, request: Mapping[str, Any], attempt: Attempt) -> Any:
+        timeout = self._timeouts_seconds[0]
+        call = getattr(self._client, method)
+        return self.read(lambda: call(request=request, retry=None, timeout=timeout), attempt)
+
+    def _change(self, method: str, request: Mapping[str, Any], attempt: Attempt) -> CloudOperation:
+        try:
+            answer = getattr(self._client, method)(
+                request=request, retry=None, timeout=self._timeouts_seconds[1]
+            )
+        except CATCHABLE as error:
+            raise translate_error(error, attempt) from error
+        return read_operation(answer)
+
+    def _delete(self, method: str, name: str, attempt: Attempt) -> CloudOperation | None:
+        try:
+            return self._change(method, {"name": name}, attempt)
+        except CloudError as error:
+            if isinstance(error.__cause__, exceptions.NotFound):
+                return None
+            raise
+
+    def _parent(self, location: str) -> str:
+        return f"projects/{self.project}/locations/{location}"
+
+    def _name(self, location: str, cluster: str) -> str:
+        return f"{self._parent(location)}/clusters/{cluster}"
+
+    @cached_property
+    def _client(self) -> container_v1.ClusterManagerClient:
+        address = self._endpoint.removeprefix("https://").rstrip("/")
+        options = {"api_endpoint": address} if address else None
+        return container_v1.ClusterManagerClient(
+            credentials=self.credentials, client_options=options
+        )

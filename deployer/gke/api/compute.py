@@ -1,0 +1,193 @@
+"""What a cluster leaves in Compute Engine: disks of claims, and load balancers of Services."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+from google.api_core import exceptions
+from google.cloud import compute_v1
+
+from deployer.gke.api.client import Gke
+from deployer.gke.api.failures import Attempt, translate_error
+from deployer.gke.api.remedies import CATCHABLE
+from deployer.gke.specification.spec import CLUSTER_LABEL, MANAGED_BY, MANAGER
+
+T = TypeVar("T")
+API = "compute.googleapis.com"
+TIMEOUT_SECONDS = 60.0
+OURS = f"labels.{MANAGED_BY}={MANAGER}"
+# GKE's own labels: https://cloud.google.com/kubernetes-engine/docs/how-to/creating-managing-labels
+NODE_LABEL = "goog-gke-node"
+NAME_LABEL = "goog-k8s-cluster-name"
+LOCATION_LABEL = "goog-k8s-cluster-location"
+
+
+@dataclass(frozen=True)
+class CloudDisk:
+    """A disk; `location` is its zone, or its region if it lies in two zones.
+
+    `users` are the names of the machines that it is attached to.
+    """
+
+    name: str
+    location: str
+    size_gb: int
+    labels: Mapping[str, str]
+    users: tuple[str, ...]
+    created_at: str
+
+    @property
+    def of_node(self) -> bool:
+        """Tell whether it is a node's own disk, which goes with the node."""
+        return NODE_LABEL in self.labels
+
+    @property
+    def cluster(self) -> str:
+        """The cluster that it was made for."""
+        return self.labels.get(CLUSTER_LABEL) or self.labels.get(NAME_LABEL, "")
+
+
+@dataclass(frozen=True)
+class TargetPool:
+    """The machines behind a load balancer: their names."""
+
+    name: str
+    region: str
+    instances: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ForwardingRule:
+    """A load balancer's front, which is what costs; `target_pool` is the name of what is behind."""
+
+    name: str
+    region: str
+    description: str
+    labels: Mapping[str, str]
+    target_pool: str
+    created_at: str
+
+
+class Compute:
+    """The door to Compute Engine of a project. Every method raises CloudError."""
+
+    def __init__(self, gke: Gke) -> None:
+        self._gke = gke
+
+    def list_disks(self, wanted: str = OURS) -> tuple[CloudDisk, ...]:
+        """Return the disks that a filter of Compute Engine lets through, in all zones."""
+        request = {"project": self._gke.project, "filter": wanted}
+        found = self._list("disks", self._disks, request)
+        return tuple(
+            CloudDisk(
+                name=disk.name,
+                location=_last(disk.zone or disk.region),
+                size_gb=disk.size_gb,
+                labels=dict(disk.labels),
+                users=tuple(_last(user) for user in disk.users),
+                created_at=disk.creation_timestamp,
+            )
+            for disk in found
+        )
+
+    def list_forwarding_rules(self) -> tuple[ForwardingRule, ...]:
+        """Return the forwarding rules of all regions, anybody's: GKE gives them no labels."""
+        found = self._list("forwarding rules", self._rules, {"project": self._gke.project})
+        return tuple(
+            ForwardingRule(
+                name=rule.name,
+                region=_last(rule.region),
+                description=rule.description,
+                labels=dict(rule.labels),
+                target_pool=_last(rule.target) if "/targetPools/" in rule.target else "",
+                created_at=rule.creation_timestamp,
+            )
+            for rule in found
+            if rule.region  # those of the whole world belong to no Service of GKE
+        )
+
+    def list_target_pools(self) -> tuple[TargetPool, ...]:
+        """Return the target pools of all regions, anybody's."""
+        found = self._list("target pools", self._target_pools, {"project": self._gke.project})
+        return tuple(
+            TargetPool(pool.name, _last(pool.region), tuple(_last(one) for one in pool.instances))
+            for pool in found
+        )
+
+    def delete_disk(self, disk: CloudDisk) -> None:
+        """Ask for a disk's end; it may be gone already. RESOURCE_IN_USE while it is attached."""
+        place = {"project": self._gke.project, "disk": disk.name}
+        if disk.location.count("-") == 1:
+            request = {**place, "region": disk.location}
+            self._delete(f"disk {disk.name}", disk.location, self._region_disks, request)
+        else:
+            request = {**place, "zone": disk.location}
+            self._delete(f"disk {disk.name}", disk.location, self._disks, request)
+
+    def delete_forwarding_rule(self, rule: ForwardingRule) -> None:
+        """Ask for a forwarding rule's end; it may be gone already."""
+        place = {"project": self._gke.project, "region": rule.region}
+        request = {**place, "forwarding_rule": rule.name}
+        self._delete(f"forwarding rule {rule.name}", rule.region, self._rules, request)
+
+    def delete_target_pool(self, pool: TargetPool) -> None:
+        """Ask for a target pool's end; it may be gone already."""
+        place = {"project": self._gke.project, "region": pool.region}
+        request = {**place, "target_pool": pool.name}
+        self._delete(f"target pool {pool.name}", pool.region, self._target_pools, request)
+
+    def _list(self, what: str, client: Any, request: Mapping[str, Any]) -> list[Any]:
+        attempt = Attempt(f"cannot list {what}", self._gke.project, api=API)
+
+        def send() -> list[Any]:
+            pages = client.aggregated_list(request=request, retry=None, timeout=TIMEOUT_SECONDS)
+            return list(_flatten(pages))
+
+        return self._gke.read(send, attempt)
+
+    def _delete(self, what: str, location: str, client: Any, request: Mapping[str, Any]) -> None:
+        words = f"cannot delete {what} in {location}"
+        attempt = Attempt(words, self._gke.project, location, api=API)
+        try:
+            client.delete_unary(request=request, retry=None, timeout=TIMEOUT_SECONDS)
+        except exceptions.NotFound:
+            return
+        except CATCHABLE as error:
+            raise translate_error(error, attempt) from error
+
+    @cached_property
+    def _disks(self) -> compute_v1.DisksClient:
+        return self._open(compute_v1.DisksClient)
+
+    @cached_property
+    def _region_disks(self) -> compute_v1.RegionDisksClient:
+        return self._open(compute_v1.RegionDisksClient)
+
+    @cached_property
+    def _rules(self) -> compute_v1.ForwardingRulesClient:
+        return self._open(compute_v1.ForwardingRulesClient)
+
+    @cached_property
+    def _target_pools(self) -> compute_v1.TargetPoolsClient:
+        return self._open(compute_v1.TargetPoolsClient)
+
+    def _open(self, kind: Callable[..., T]) -> T:
+        address = self._gke.compute_endpoint.removesuffix("/").removesuffix("/compute/v1")
+        options = {"api_endpoint": address} if address else None
+        return kind(credentials=self._gke.credentials, client_options=options)
+
+
+def _flatten(pages: Any) -> Iterator[Any]:
+    """Yield what an aggregated list holds: pairs of a scope and its one list of things."""
+    for _, scope in pages:
+        fields = type(scope).meta.fields
+        for name in ("disks", "forwarding_rules", "target_pools"):
+            if name in fields:
+                yield from getattr(scope, name)
+
+
+def _last(address: str) -> str:
+    return address.rpartition("/")[2]

@@ -1,0 +1,101 @@
+"""Waiting for what Google does: its own stages, the elapsed time, patience for silences."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from deployer.errors import CloudError
+from deployer.gke.api.client import Gke
+from deployer.gke.api.failures import Attempt, build_failure, is_passing
+from deployer.gke.api.model import CloudOperation
+from deployer.text import format_seconds
+
+FIRST_PAUSE_SECONDS = 0.2
+LONGEST_PAUSE_SECONDS = 5.0
+GROWTH = 1.5
+TELL_SECONDS = 30.0  # between lines while nothing new happens
+SILENCE_SECONDS = 300.0  # for which Google may not answer while an operation runs
+WORDS = {
+    "CREATE_CLUSTER": "creating cluster {cluster}",
+    "DELETE_CLUSTER": "deleting cluster {cluster}",
+    "CREATE_NODE_POOL": "creating pool {pool} of cluster {cluster}",
+    "DELETE_NODE_POOL": "deleting pool {pool} of cluster {cluster}",
+}
+
+
+@dataclass(frozen=True)
+class Waiter:
+    """How to wait, and whom to tell: a line at a time."""
+
+    tell: Callable[[str], None]
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def pauses(self) -> Iterator[float]:
+        """Sleep a little longer each time, and yield the seconds since the first."""
+        started, pause = self.now(), FIRST_PAUSE_SECONDS
+        while True:
+            self.sleep(pause)
+            yield self.now() - started
+            pause = min(pause * GROWTH, LONGEST_PAUSE_SECONDS)
+
+
+def describe_operation(operation: CloudOperation) -> str:
+    """Return what an operation does and where."""
+    plain = operation.kind.replace("_", " ").lower() + " of cluster {cluster}"
+    form = WORDS.get(operation.kind, plain)
+    what = form.format(cluster=operation.cluster, pool=operation.pool)
+    return f"{what} in {operation.location}"
+
+
+def wait_for_operation(gke: Gke, operation: CloudOperation, waiter: Waiter) -> CloudOperation:
+    """Wait until an operation has ended, well or not, and tell of its stages.
+
+    Raises CloudError if Google does not answer for five minutes.
+    """
+    what, shown, told_at, heard_at = describe_operation(operation), "", 0.0, 0.0
+    waiter.tell(what)
+    for elapsed in waiter.pauses():
+        try:
+            now = gke.get_operation(operation)
+        except CloudError as error:
+            if not is_passing(error) or elapsed - heard_at > SILENCE_SECONDS:
+                raise
+            continue
+        heard_at = elapsed
+        operation = now or replace(operation, status="DONE")  # forgotten, so over
+        if operation.done:
+            ended = "failed after" if operation.failed else "done after"
+            waiter.tell(f"{what}: {ended} {format_seconds(elapsed)}")
+            return operation
+        if operation.progress != shown or elapsed - told_at > TELL_SECONDS:
+            shown, told_at = operation.progress, elapsed
+            waiter.tell(f"{what}: {format_seconds(elapsed)}{f', {shown}' if shown else ''}")
+    raise AssertionError("unreachable")
+
+
+def find_running(gke: Gke, location: str, cluster: str) -> CloudOperation | None:
+    """Return what is being done to a cluster or its pools, by whomever."""
+    running = (one for one in gke.list_operations(location) if not one.done)
+    return next((one for one in running if one.cluster == cluster), None)
+
+
+def settle(gke: Gke, location: str, cluster: str, waiter: Waiter) -> CloudOperation | None:
+    """Wait until nothing is being done to a cluster; return what ended last."""
+    last = None
+    while operation := find_running(gke, location, cluster):
+        last = wait_for_operation(gke, operation, waiter)
+    return last
+
+
+def explain_operation(gke: Gke, operation: CloudOperation) -> CloudError:
+    """Return why an operation has failed, in Google's words."""
+    attempt = Attempt(
+        f"{describe_operation(operation)} failed",
+        gke.project,
+        operation.location,
+        operation.cluster,
+    )
+    return build_failure(attempt, operation.code, operation.sentence, operation.conditions)

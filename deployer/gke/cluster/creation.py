@@ -1,0 +1,225 @@
+"""Makes a cluster, or goes on where a former command was stopped; a second call changes nothing.
+
+It looks at what is there and does the next thing, over and over, so it can be killed anywhere.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from deployer.errors import CloudError
+from deployer.gke.api.client import Gke
+from deployer.gke.api.failures import Attempt, build_failure, is_passing
+from deployer.gke.api.messages import build_cluster, build_gpu_pool
+from deployer.gke.api.model import USABLE, CloudCluster, CloudOperation
+from deployer.gke.api.operations import Waiter, explain_operation, settle, wait_for_operation
+from deployer.gke.cluster import capacity
+from deployer.gke.cluster.capacity import Refusal, is_refusal, next_try
+from deployer.gke.cluster.pools import ensure_pool, list_differences
+from deployer.gke.removal.cluster_removal import begin_removal, remove_whole
+from deployer.gke.specification.spec import ClusterSpec
+from deployer.text import format_seconds
+
+PROVISIONING_SECONDS = 3600.0  # for which a cluster may be made without an operation to be seen
+DOUBTS = 5  # answers that were lost or refused for a moment, before it is given up
+
+
+def ensure_cluster(
+    gke: Gke,
+    spec: ClusterSpec,
+    *,
+    wait_seconds: float = 0.0,
+    tell: Callable[[str], None],
+    now: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> CloudCluster:
+    """Make the cluster, go on with it, or find it complete; then nothing is sent.
+
+    Where Google has no room or no quota the next location is asked, all of them again for
+    `wait_seconds`. Raises CloudError: with Google's sentences if all refuse, and for a cluster of
+    that name that is not ours.
+    """
+    return _Maker(gke, spec, Waiter(tell, now, sleep)).ensure(wait_seconds)
+
+
+def find_cluster(gke: Gke, spec: ClusterSpec) -> CloudCluster | None:
+    """Return our cluster of that name, wherever it is: one that runs rather than a broken one.
+
+    Raises CloudError if there is only somebody else's.
+    """
+    own = list_own(gke, spec)
+    return own[0] if own else None
+
+
+def list_own(gke: Gke, spec: ClusterSpec) -> list[CloudCluster]:
+    """Return all our clusters of that name, the best one first; a crash can have left several.
+
+    Raises CloudError if there is only somebody else's.
+    """
+    named = [cluster for cluster in gke.list_clusters() if cluster.name == spec.name]
+    own = sorted((cluster for cluster in named if cluster.ours), key=_rank)
+    if named and not own:
+        raise CloudError(
+            f"{named[0].words} is not ours: it lacks the labels managed-by=deployer and "
+            f"deployer-cluster={spec.name}",
+            "another name: in the specification; this cluster is not touched",
+            "NOT_OURS",
+        )
+    return own
+
+
+def _rank(cluster: CloudCluster) -> int:
+    if cluster.usable:
+        return 0
+    return 1 if cluster.status == "PROVISIONING" else 2
+
+
+class _Maker:
+    def __init__(self, gke: Gke, spec: ClusterSpec, waiter: Waiter) -> None:
+        self.gke, self.spec, self.waiter = gke, spec, waiter
+        self.refusals: list[Refusal] = []
+        self.kept = ""
+        self.choice = 0
+        self.told: set[str] = set()
+        self.doubts = 0
+
+    def ensure(self, patience_seconds: float) -> CloudCluster:
+        deadline, passes = self.waiter.now() + patience_seconds, 1
+        while True:
+            self.refusals, self.kept = [], ""
+            cluster = self._try_everywhere()
+            if cluster is not None:
+                return cluster
+            left = deadline - self.waiter.now()
+            pause = capacity.wait_seconds(passes, left)
+            if pause is None:
+                raise self._explain()
+            self.waiter.tell(
+                f"no room now; trying again in {format_seconds(pause)}, "
+                f"for {format_seconds(left)} at most"
+            )
+            self.waiter.sleep(pause)
+            passes += 1
+
+    def _try_everywhere(self) -> CloudCluster | None:
+        """Go through the locations once; None if Google has no room in any of them."""
+        while True:
+            own = list_own(self.gke, self.spec)
+            best = own[0] if own else None
+            if best is not None and best.usable:
+                return self._complete(best)
+            if best is not None and best.status == "PROVISIONING":
+                self._join(best)
+                continue
+            place = next_try(self.spec.locations, len(self.spec.gpus), self.refusals)
+            if place is None:
+                return None
+            location, self.choice = place
+            self._clear(own, location)
+            self._create(location)
+
+    def _clear(self, broken: list[CloudCluster], location: str) -> None:
+        """Take broken clusters away, and wait for the one whose place is wanted."""
+        for cluster in broken:
+            if cluster.status in USABLE:
+                raise self._explain_broken(cluster)
+            if cluster.status != "STOPPING":
+                self.waiter.tell(f"{cluster.words} is {cluster.status}: it is deleted first")
+            if cluster.location == location:
+                remove_whole(self.gke, cluster, self.waiter)
+            elif cluster.status != "STOPPING":
+                begin_removal(self.gke, cluster)
+
+    def _create(self, location: str) -> None:
+        message = build_cluster(self.spec, location, self.gke.project)
+        if self.choice:
+            message.node_pools[-1] = build_gpu_pool(self.spec, self.choice, location)
+        try:
+            operation = self.gke.create_cluster(location, message)
+        except CloudError as error:
+            self._weigh(error, location)
+            return
+        self._judge(wait_for_operation(self.gke, operation, self.waiter))
+
+    def _weigh(self, error: CloudError, location: str) -> None:
+        """Note a refusal, or look again after an answer that is no answer; else raise it."""
+        if is_refusal(error.reason):
+            self._refuse(location, error)
+            return
+        self.doubts += 1
+        unclear = error.reason == "ALREADY_EXISTS" or is_passing(error)
+        if not unclear or self.doubts > DOUBTS:
+            raise error
+        # It may be there all the same: then it is found, and nothing is made twice.
+        self.waiter.tell(f"{error.message}; looking what is there")
+        self.waiter.sleep(min(2.0 ** (self.doubts - 2), 10.0))
+
+    def _join(self, cluster: CloudCluster) -> None:
+        """Wait for a cluster that is being made, by this command or a former one."""
+        operation = settle(self.gke, cluster.location, cluster.name, self.waiter)
+        if operation is not None:
+            self._judge(operation)
+            return
+        self.waiter.tell(f"waiting for {cluster.words}, which is {cluster.status}")
+        for elapsed in self.waiter.pauses():
+            found = self.gke.get_cluster(cluster.location, cluster.name)
+            if found is None or found.status != "PROVISIONING":
+                return
+            if elapsed > PROVISIONING_SECONDS:
+                raise CloudError(
+                    f"{cluster.words} stays PROVISIONING", "deployer cluster down", "PROVISIONING"
+                )
+
+    def _judge(self, operation: CloudOperation) -> None:
+        """Clear away what a failed creation left, and note or raise the reason."""
+        if not operation.failed or operation.kind != "CREATE_CLUSTER":
+            return
+        error = explain_operation(self.gke, operation)
+        cluster = self.gke.get_cluster(operation.location, operation.cluster)
+        if cluster is not None and cluster.usable:
+            self.waiter.tell(f"{error.message}; the cluster itself is kept")
+            return
+        if not is_refusal(error.reason):
+            raise error
+        self._refuse(operation.location, error)
+        if cluster is not None and cluster.ours:
+            begin_removal(self.gke, cluster)
+
+    def _complete(self, cluster: CloudCluster) -> CloudCluster | None:
+        """Give a cluster its GPU pool if it has none yet; None if Google has no room for any."""
+        for line in list_differences(self.spec, cluster):
+            self.waiter.tell(line)
+        try:
+            return ensure_pool(self.gke, self.spec, cluster, self.waiter)
+        except CloudError as error:
+            if not is_refusal(error.reason):
+                raise
+            self.refusals = [Refusal(cluster.location, error.reason, error.message, error.hint)]
+            self.kept = f"{cluster.words} runs without GPUs and is kept"
+            return None
+
+    def _refuse(self, location: str, error: CloudError) -> None:
+        self.refusals.append(
+            Refusal(location, error.reason, error.message, error.hint, self.choice)
+        )
+        if error.message not in self.told:
+            self.waiter.tell(error.message)
+        self.told.add(error.message)
+
+    def _explain_broken(self, cluster: CloudCluster) -> CloudError:
+        """Return what is wrong with a cluster that was whole once: there may be work in it."""
+        conditions = [one for pool in cluster.pools for one in pool.conditions]
+        words = f"{cluster.words} is {cluster.status}, but its system pool is not"
+        attempt = Attempt(words, self.gke.project, cluster.location, cluster.name)
+        error = build_failure(attempt, 0, "", (*cluster.conditions, *conditions))
+        return CloudError(
+            error.message, "deployer cluster down, then deployer cluster up", error.reason
+        )
+
+    def _explain(self) -> CloudError:
+        """Return why there is no cluster, with every location's sentence and every remedy."""
+        what = self.kept or f"no room for cluster {self.spec.name}"
+        sentences = "\n".join(one.sentence for one in self.refusals)
+        hints = dict.fromkeys(one.hint for one in self.refusals)
+        return CloudError(f"{what}\n{sentences}", "; ".join(hints), self.refusals[-1].reason)

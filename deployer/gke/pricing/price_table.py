@@ -1,0 +1,95 @@
+"""The rows of a price table as a file has them, with all complaints at once; pure."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Annotated
+
+from pydantic import Field, StringConstraints, TypeAdapter, ValidationError, model_validator
+from pydantic.dataclasses import dataclass
+from pydantic_core import PydanticCustomError
+
+from deployer.config.problems import Shape, list_complaints, write_json
+from deployer.config.section import STRICT, Text
+from deployer.config.yaml_document import Document, parse_document
+from deployer.errors import ConfigError, ConfigErrors
+from deployer.gke.specification.parts import ACCELERATOR, DISK_TYPE, HYPERDISK, MACHINE_TYPE
+
+ANYWHERE = "any"
+FEE = "cluster management fee"
+ADDRESS = "external address"
+# What is neither a machine type nor an accelerator.
+OTHERS = (FEE, ADDRESS, DISK_TYPE, HYPERDISK)
+REGION = r"^(any|[a-z]+-[a-z]+[0-9]+)$"
+DAY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+PATTERN_HINTS = {
+    REGION: f"a region such as us-central1 (not a zone), or {ANYWHERE}",
+    DAY: "a day such as 2026-11-21",
+}
+
+Day = Annotated[str, StringConstraints(pattern=DAY)]
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class PriceRow:
+    """What one of something costs an hour in a region, who says so, and when."""
+
+    what: Text
+    region: Annotated[str, StringConstraints(pattern=REGION)]
+    usd_per_hour: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    source: Text
+    spot: bool = False
+    date: Day | None = None
+    read: Day | None = None
+
+    @property
+    def day(self) -> str:
+        """The source's own day, or else when it was read, maybe long after it was written."""
+        return self.date or f"read {self.read}"
+
+    @model_validator(mode="after")
+    def _check(self) -> PriceRow:
+        if (self.date is None) == (self.read is None):
+            said = "has a date and read" if self.date else "has no date"
+            hint = "give `date`, the day of the source, or `read`, the day it was read"
+            raise PydanticCustomError("day", "{said}", {"said": said, "hint": hint})
+        near = difflib.get_close_matches(self.what.lower(), OTHERS, n=1, cutoff=0.8)
+        known = self.what in OTHERS or re.fullmatch(f"{MACHINE_TYPE}|{ACCELERATOR}", self.what)
+        if not known or (near and self.what != near[0]):
+            said = f"what: '{self.what}' is nothing that is counted"
+            others = ", ".join(f"`{one}`" for one in OTHERS)
+            hint = f"did you mean `{near[0]}`?" if near else f"a machine type, a GPU, {others}"
+            raise PydanticCustomError("what", "{said}", {"said": said, "hint": hint})
+        return self
+
+
+ADAPTER = TypeAdapter(tuple[PriceRow, ...])
+SHAPE = Shape(PriceRow, {}, PATTERN_HINTS)
+
+
+def parse_rows(text: str, place: str) -> list[PriceRow]:
+    """Read a table; raises ConfigErrors with every complaint and its line."""
+    document = parse_document(text, place)
+    empty = document.value is None
+    try:
+        rows = list(ADAPTER.validate_json("[]" if empty else write_json(document)))
+    except ValidationError as error:
+        raise ConfigErrors(list_complaints(error, SHAPE, document.place_of)) from error
+    twice = list(_list_twice(rows, document))
+    if twice:
+        raise ConfigErrors(twice)
+    return rows
+
+
+def _list_twice(rows: list[PriceRow], document: Document) -> list[ConfigError]:
+    seen: dict[tuple[str, str, bool], int] = {}
+    complaints = []
+    for index, row in enumerate(rows):
+        first = seen.setdefault((row.what, row.region, row.spot), index)
+        if first != index:
+            line = document.line_of((f"[{first}]",))
+            said = f"{row.what} in {row.region} is there twice (line {line} too)"
+            place = document.place_of((f"[{index}]",))
+            complaints.append(ConfigError(place, said, "remove one of them"))
+    return complaints

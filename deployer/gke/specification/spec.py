@@ -1,0 +1,162 @@
+"""A cluster's specification (infra/gke/*.yaml) as one frozen `ClusterSpec`; pure but for reading.
+
+It knows neither Google's client nor Kubernetes'.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+)
+from pydantic.dataclasses import dataclass
+from pydantic_core import PydanticCustomError
+
+from deployer.config.paths import find_packaged
+from deployer.config.problems import Shape, list_complaints, write_json
+from deployer.config.section import STRICT
+from deployer.config.yaml_document import Document, parse_document
+from deployer.errors import ConfigError, ConfigErrors
+from deployer.gke.specification.parts import (
+    CLUSTER_NAME,
+    LABEL_KEY,
+    LABEL_VALUE,
+    LOCATION,
+    NETWORK,
+    PATTERN_HINTS,
+    PROJECT,
+    GpuChoice,
+    Sharing,
+    SystemPool,
+    make_tuple,
+)
+from deployer.gke.specification.rules import list_rules
+
+DEFAULT = "t4"
+# What is ours carries these labels, and nothing else is ever touched.
+MANAGED_BY = "managed-by"
+MANAGER = "deployer"
+CLUSTER_LABEL = "deployer-cluster"
+# Google's own begin with it: https://cloud.google.com/compute/docs/labeling-resources
+GOOGLE_PREFIX = "goog"
+
+Location = Annotated[str, StringConstraints(pattern=LOCATION)]
+LabelKey = Annotated[str, StringConstraints(pattern=LABEL_KEY)]
+LabelValue = Annotated[str, StringConstraints(pattern=LABEL_VALUE)]
+Network = Annotated[str, StringConstraints(pattern=NETWORK)]
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class ClusterSpec:
+    """A GKE cluster: where, its system pool, and the GPUs in the order in which they are tried.
+
+    Without a project it is that of the credentials. `locations` are zones or regions, the first
+    one preferred.
+    """
+
+    name: Annotated[str, StringConstraints(pattern=CLUSTER_NAME)]
+    project: Annotated[str, StringConstraints(pattern=PROJECT)] | None = None
+    locations: Annotated[
+        tuple[Location, ...],
+        BeforeValidator(make_tuple),
+        Field(validation_alias=AliasChoices("location", "locations")),
+    ]
+    labels: Annotated[Mapping[LabelKey, LabelValue], Field(max_length=60)] = Field(
+        default_factory=dict
+    )
+    network: Network = "default"
+    subnetwork: Network | None = None
+    private_nodes: bool = False
+    release_channel: Literal["rapid", "regular", "stable", "extended"] = "regular"
+    system_pool: SystemPool = SystemPool()
+    gpus: tuple[GpuChoice, ...]
+
+    @property
+    def pool_names(self) -> tuple[str, ...]:
+        """The names of the choices' pools, in the same order: `gpu-1`, `gpu-2`, …"""
+        return tuple(f"gpu-{number}" for number in range(1, len(self.gpus) + 1))
+
+    @field_validator("labels")
+    @classmethod
+    def _check_labels(cls, value: Mapping[str, str]) -> Mapping[str, str]:
+        taken = [one for one in value if one in (MANAGED_BY, CLUSTER_LABEL)]
+        taken += [one for one in value if one.startswith(GOOGLE_PREFIX)]
+        if taken:
+            whose = "Google's" if taken[0].startswith(GOOGLE_PREFIX) else "deployer's"
+            said = f"'{taken[0]}' is one of {whose} own"
+            raise PydanticCustomError("labels", "{said}", {"said": said, "hint": "choose another"})
+        return value
+
+
+ADAPTER = TypeAdapter(ClusterSpec)
+SHAPE = Shape(
+    ClusterSpec,
+    {"system_pool": SystemPool, "gpus": GpuChoice, "sharing": Sharing},
+    PATTERN_HINTS,
+)
+
+
+def cluster_labels(spec: ClusterSpec) -> dict[str, str]:
+    """Return the labels of everything that is made for a cluster: the user's and ours."""
+    return {**spec.labels, MANAGED_BY: MANAGER, CLUSTER_LABEL: spec.name}
+
+
+def load_spec(named: str | None, folder: Path) -> ClusterSpec:
+    """Read a specification: a path relative to a folder, or the name of one in the package.
+
+    Raises ConfigErrors with every complaint, its line and a hint.
+    """
+    path = find_spec(named or DEFAULT, folder)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigErrors([ConfigError(named or path.name, f"cannot be read: {error}")]) from error
+    return parse_spec(parse_document(text, named or path.name))
+
+
+def find_spec(named: str, folder: Path) -> Path:
+    """Return the file that is meant; raises ConfigErrors if there is none."""
+    own = folder / named
+    if own.is_file():
+        return own
+    packaged = {path.stem: path for path in sorted(find_packaged("infra/gke").glob("*.yaml"))}
+    if named in packaged:
+        return packaged[named]
+    near = difflib.get_close_matches(named, packaged, n=1)
+    hint = f"did you mean `{near[0]}`?" if near else f"a path, or one of: {', '.join(packaged)}"
+    raise ConfigErrors([ConfigError(named, "there is no such cluster specification", hint)])
+
+
+def parse_spec(document: Document) -> ClusterSpec:
+    """Read a specification; raises ConfigErrors with every complaint."""
+    value = {} if document.value is None else json.loads(write_json(document))
+    complaints = [
+        ConfigError(document.place_of(one.path), one.message, one.hint)
+        for one in document.duplicates
+    ]
+    spec: ClusterSpec | None = None
+    try:
+        spec = ADAPTER.validate_json(json.dumps(_take_one_location(value)))
+    except ValidationError as error:
+        complaints += list_complaints(error, SHAPE, document.place_of)
+    complaints += list_rules(value, document.place_of)
+    if spec is None or complaints:
+        raise ConfigErrors(complaints)
+    return spec
+
+
+def _take_one_location(value: Any) -> Any:
+    """Drop the second of two ways to say where, about which spec_rules.py complains."""
+    both = isinstance(value, dict) and {"location", "locations"} <= value.keys()
+    return {key: one for key, one in value.items() if key != "locations"} if both else value

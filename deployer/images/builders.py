@@ -1,0 +1,173 @@
+"""docker, podman and buildah: which of them works, and how each is told to do the same things."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deployer.config.image_section import BUILDERS
+from deployer.errors import ImageError
+from deployer.images.failures import build_tool_failure
+
+Tell = Callable[[str], None]
+INSTALL = (
+    "install docker, podman or buildah: apt-get install buildah, or docs.docker.com/get-docker"
+)
+# Does it have what it needs: docker its daemon, the others a place for images?
+PROBES = {
+    "docker": ("version", "--format", "{{.Server.Version}}"),
+    "podman": ("info", "--format", "{{.Version.Version}}"),
+    "buildah": ("info",),
+}
+PROBE_SECONDS = 60
+BUILD_FLAGS = {
+    "docker": ("--progress=plain",),
+    "podman": ("--layers",),
+    "buildah": ("--layers", "--force-rm"),  # else a build that fails leaves containers behind
+}
+KEPT_LINES = 60
+STEP = re.compile(r"(\[\d+/\d+\] )?STEP \d+/\d+: .*|#\d+ \[.*\d+/\d+\] .*")
+STEP_LETTERS = 100
+UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+@dataclass(frozen=True)
+class Build:
+    """What a tool shall build; `secrets` are files that the build sees and the image does not."""
+
+    reference: str
+    dockerfile: Path
+    context: Path
+    platform: str
+    arguments: Mapping[str, str]
+    labels: Mapping[str, str]
+    secrets: Mapping[str, Path] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Login:
+    """Where a tool finds its login and the registry's authority; None for its own ways."""
+
+    folder: Path | None = None
+    ca_folder: Path | None = None
+    plain: bool = False
+
+
+@dataclass(frozen=True)
+class Builder:
+    """One tool, by the name of its program."""
+
+    name: str
+
+    def build(self, build: Build, tell: Tell) -> None:
+        """Build and tag an image; tell each step. Raises ImageError with the tool's last lines."""
+        words = ["build", *BUILD_FLAGS[self.name], "--file", str(build.dockerfile)]
+        words += ["--tag", build.reference, "--platform", build.platform]
+        words += [f"--build-arg={name}={value}" for name, value in build.arguments.items()]
+        words += [f"--label={name}={value}" for name, value in build.labels.items()]
+        words += [f"--secret=id={name},src={path}" for name, path in build.secrets.items()]
+        self._run(f"{self.name} cannot build the image", [*words, str(build.context)], tell)
+
+    def has_image(self, reference: str) -> bool:
+        """Tell whether the tool holds an image."""
+        kinds = ["--type", "image"] if self.name == "buildah" else []
+        inspect = ["inspect"] if self.name == "buildah" else ["image", "inspect"]
+        return self._ask(*inspect, *kinds, reference).returncode == 0
+
+    def get_size(self, reference: str) -> int:
+        """Return the bytes that an image takes on disk, in three digits where buildah says it."""
+        if self.name != "buildah":
+            return int(self._ask("image", "inspect", "--format", "{{.Size}}", reference).stdout)
+        said = self._ask("images", "--format", "{{.Size}}", reference).stdout.split()
+        return round(float(said[0]) * UNITS[said[1].upper()])
+
+    def push(self, reference: str, login: Login, host: str, tell: Tell) -> None:
+        """Push an image under its own name."""
+        words = ["push"]
+        if self.name != "docker":  # docker's daemon has its own settings for these
+            words += [f"--authfile={login.folder}/config.json"] if login.folder else []
+            words += [f"--cert-dir={login.ca_folder}"] if login.ca_folder else []
+            words += ["--tls-verify=false"] if login.plain else []
+        more = {"DOCKER_CONFIG": str(login.folder)} if login.folder else {}
+        self._run(f"{self.name} cannot push {reference}", [*words, reference], tell, more, host)
+
+    def save(self, reference: str, path: Path, tell: Tell) -> None:
+        """Write an image to a file: docker its own kind of archive, the others OCI's."""
+        words = {
+            "docker": ["save", "--output", str(path), reference],
+            "podman": ["save", "--format=oci-archive", "--output", str(path), reference],
+            "buildah": ["push", reference, f"oci-archive:{path}:{reference}"],
+        }
+        self._run(f"{self.name} cannot save {reference}", words[self.name], tell)
+
+    def _ask(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self.name, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL
+        )
+
+    def _run(
+        self,
+        what: str,
+        words: Sequence[str],
+        tell: Tell,
+        environment: Mapping[str, str] | None = None,
+        host: str = "",
+    ) -> None:
+        """Run to the end; tell its steps; raise ImageError with its last lines if it fails."""
+        kept: deque[str] = deque(maxlen=KEPT_LINES)
+        with subprocess.Popen(
+            [self.name, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env={**os.environ, "DOCKER_BUILDKIT": "1", **(environment or {})},
+        ) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                kept.append(line.rstrip())
+                if STEP.match(line):
+                    tell(line.strip()[:STEP_LETTERS])
+        if process.returncode:
+            raise build_tool_failure(what, list(kept), host, self.name == "docker")
+
+
+def choose_builder(wanted: str | None) -> Builder:
+    """Return the tool that was asked for, else the first that works. Raises ImageError."""
+    problems = []
+    for name in (wanted,) if wanted else BUILDERS:
+        problem = _probe(name)
+        if not problem:
+            return Builder(name)
+        problems.append(f"{name}: {problem}")
+    if wanted:
+        hint = f"install or start {wanted}, or leave --builder out"
+        raise ImageError(f"{wanted} does not work: {problems[0].partition(': ')[2]}", hint)
+    raise ImageError(f"nothing here builds images ({'; '.join(problems)})", INSTALL)
+
+
+def _probe(name: str) -> str:
+    """Return why a tool does not work; empty if it does."""
+    if not shutil.which(name):
+        return "not installed"
+    try:
+        done = subprocess.run(
+            [name, *PROBES[name]],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=PROBE_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        return f"no answer in {PROBE_SECONDS} s"
+    if done.returncode == 0:
+        return ""
+    said = (done.stderr or done.stdout).strip().splitlines()
+    return " ".join(said[-1].split()) if said else f"it ended with {done.returncode}"

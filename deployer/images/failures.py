@@ -1,0 +1,170 @@
+"""What registries and tools say when they refuse, as an `ImageError` with a remedy; pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import requests
+
+from deployer.config.image_reference import Repository
+from deployer.errors import ImageError
+
+LINE_LETTERS = 300
+TAIL_LINES = 8
+LOGIN = "export DEPLOYER_REGISTRY_USER=… DEPLOYER_REGISTRY_PASSWORD=…, or docker login {host}"
+GOOGLE_LOGIN = "gcloud auth application-default login"
+OWN_CA = "export DEPLOYER_REGISTRY_CA=FILE, or `ca:` in deployer.yaml's section `image:`"
+FREE_SPACE = "free some: docker system prune, podman system prune or buildah prune; see df -h"
+FAILED = r"(?i)(#\d+ [\d.]+ )?(error|fatal)\b"
+# The tool's own line about what failed inside, after which the reason stands further up.
+WRAPPED = r"building at STEP|exit status|exit code|did not complete successfully"
+# What a tool says, and what to do about it; the first one that fits counts.
+REMEDIES = (
+    (r"no space left on device|disk quota exceeded", FREE_SPACE),
+    (r"x509|certificate signed by unknown|CERTIFICATE_VERIFY|UnknownIssuer", "TLS"),
+    (r"toomanyrequests|rate limit", "docker login, or another base: build_args: {{BASE: …}}"),
+    (
+        r"manifest unknown|pull access denied|short-name|initializing source|no such image",
+        "is the base image there and may you pull it? build_args: {{BASE: …}} names another",
+    ),
+    (
+        r"failed to fetch|dns error|resolve host|name resolution|No matching distribution",
+        "can this machine reach the package index? UV_DEFAULT_INDEX and PIP_INDEX_URL name "
+        "another one, HTTPS_PROXY a proxy",
+    ),
+    (
+        r"exec format error",
+        "`platform:` in the section `image:` is not this machine's; install qemu-user-static",
+    ),
+    (
+        r"connect to the docker daemon|permission denied while|newuidmap|user namespace"
+        r"|operation not permitted",
+        "choose another tool (--builder), or run it as a user who may build",
+    ),
+    (r"unauthorized|authentication required|denied:|access denied", LOGIN),
+    (
+        r"connection refused|connection reset|i/o timeout|unexpected EOF|no such host",
+        "is the registry up and reached from here? What was uploaded stays: try again",
+    ),
+)
+TLS_HINT = "for the package index: export SSL_CERT_FILE=FILE; for a registry: " + OWN_CA
+DOCKER_CA = "docker reads /etc/docker/certs.d/{host}/ca.crt; podman and buildah need no such file"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Whom we talk to, and as whom."""
+
+    repository: Repository
+    source: str = ""
+    user: str = ""
+
+
+def build_refusal(answer: requests.Response, what: str, place: Place) -> ImageError:
+    """Return what a registry's refusal means, in its own words."""
+    said = _read_words(answer)
+    repository = place.repository
+    as_whom = f" as {place.user} (from {place.source})" if place.user else " without a login"
+    message = f"cannot {what} {repository}{as_whom}: {said}"
+    if answer.status_code == 404 and repository.is_artifact_registry:
+        return ImageError(message, _make_repository(repository))
+    if answer.status_code == 401:
+        hint = GOOGLE_LOGIN if repository.is_google else LOGIN.format(host=repository.host)
+        return ImageError(message, hint)
+    if answer.status_code == 403:
+        return ImageError(message, _allow(repository))
+    if answer.status_code == 404:
+        return ImageError(message, f"make the repository {repository} in the registry")
+    if "DIGEST_INVALID" in answer.text:
+        return ImageError(message, "the file is damaged: copy it once more")
+    if answer.status_code in (507, 413):
+        return ImageError(message, "free some space in the registry")
+    if answer.status_code == 400 and "HTTPS server" in answer.text:
+        return ImageError(message, "leave `plain_http` out: it speaks TLS")
+    busy = answer.status_code in (429, 500, 502, 503, 504)
+    return ImageError(message, "type the command again in a minute" if busy else "")
+
+
+def translate_failure(error: requests.RequestException, place: Place) -> ImageError:
+    """Return what it means that no answer came."""
+    repository, words = place.repository, str(error)
+    if "wrong version number" in words.lower() or "record layer" in words.lower():
+        hint = "`plain_http: true` in deployer.yaml's section `image:` if that is meant"
+        return ImageError(f"{repository.host} does not speak TLS", hint)
+    if isinstance(error, OSError) and "invalid path" in words:
+        return ImageError(f"the certificate authority's file: {words}", OWN_CA)
+    if isinstance(error, requests.exceptions.SSLError):
+        found = re.search(r"certificate verify failed: ([^(\"']+)", words)
+        said = found[1].strip() if found else "TLS failed"
+        return ImageError(f"{repository.host}: its certificate is not trusted: {said}", OWN_CA)
+    if isinstance(error, requests.exceptions.Timeout):
+        return ImageError(f"{repository.host} does not answer", "type the command again")
+    return ImageError(
+        f"cannot reach the registry {repository.host}: {_innermost(error)}",
+        "is the name right, is it running, and does HTTPS_PROXY let you there?",
+    )
+
+
+def build_tool_failure(
+    what: str, lines: Sequence[str], host: str = "", docker: bool = False
+) -> ImageError:
+    """Return what a tool's last lines mean: its error in line 1, more of them below."""
+    said = [_shorten(line) for line in lines if line.strip()]
+    wrong = [line for line in said if re.match(FAILED, line) and not re.search(WRAPPED, line)]
+    first = (wrong or said or ["it said nothing"])[-1]
+    tail = [line for line in said[-TAIL_LINES:] if line != first]
+    # What the Dockerfile says is no error.
+    words = "\n".join(line for line in lines if not re.search(r"\bSTEP\b", line))
+    hint = _find_remedy(words, host, docker)
+    return ImageError("\n  ".join([f"{what}: {first}", *tail]), hint)
+
+
+def _find_remedy(words: str, host: str, docker: bool) -> str:
+    for pattern, hint in REMEDIES:
+        if re.search(pattern, words, re.IGNORECASE):
+            if hint != "TLS":
+                return hint.format(host=host or "REGISTRY")
+            return DOCKER_CA.format(host=host) if docker and host else TLS_HINT
+    return "its last lines say why; mend the Dockerfile, or the section `image:`"
+
+
+def _read_words(answer: requests.Response) -> str:
+    """Return a registry's own sentence, with HTTP's word for it where there is none."""
+    try:
+        errors = answer.json()["errors"]
+        said = "; ".join(str(one.get("message") or one.get("code")) for one in errors)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        said = ""
+    status = f"{answer.status_code} {answer.reason}".strip()
+    return f"{_shorten(said)} ({status})" if said else status
+
+
+def _make_repository(repository: Repository) -> str:
+    location, project, name = repository.google_place
+    return (
+        f"gcloud artifacts repositories create {name} --repository-format=docker "
+        f"--location={location} --project={project}"
+    )
+
+
+def _allow(repository: Repository) -> str:
+    if not repository.is_artifact_registry:
+        return f"ask whoever runs {repository.host} for the right to push to {repository.path}"
+    location, project, name = repository.google_place
+    return (
+        f"gcloud artifacts repositories add-iam-policy-binding {name} --location={location} "
+        f"--project={project} --member=user:YOU --role=roles/artifactregistry.writer"
+    )
+
+
+def _innermost(error: BaseException) -> str:
+    """Return the reason below all that requests and urllib3 wrap around it."""
+    found = re.search(r"\[Errno -?\d+\] ([^'\")]+)", str(error))
+    return found[1] if found else _shorten(str(error))
+
+
+def _shorten(line: str) -> str:
+    line = " ".join(line.split())
+    return line if len(line) <= LINE_LETTERS else f"{line[:LINE_LETTERS]}…"

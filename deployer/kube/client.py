@@ -1,0 +1,299 @@
+"""One cluster and one namespace: read, apply, create, patch and delete objects as plain dicts."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from email.utils import parsedate_to_datetime
+from typing import Any, TypeVar
+
+from kubernetes import dynamic
+from urllib3.exceptions import ReadTimeoutError
+
+from deployer.errors import KubeError
+from deployer.kube.access import Access, load_access, make_cache_file, open_websocket
+from deployer.kube.failures import CATCHABLE, Attempt, translate_error
+from deployer.kube.kinds import ACCESS_REVIEW, Kind, Manifest, kind_of
+
+T = TypeVar("T")
+FIELD_MANAGER = "deployer"
+TIMEOUTS_SECONDS = (5.0, 30.0)  # to connect, to answer
+COLLECTION_PATIENCE = 10  # times as long: the server answers once all 1,000 are deleted
+MERGE_PATCH = "application/merge-patch+json"
+
+# Nothing has happened at these, so that anything may be sent again; 0: no connection or no answer.
+REFUSED_STATUSES = (429, 503)
+TRIES = 4
+LONGEST_WAIT_SECONDS = 30.0
+
+
+def open_kube(
+    context: str | None = None,
+    namespace: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Kube:
+    """Return the door to a cluster: the kubeconfig's context and namespace unless others are named.
+
+    Contacts nothing. Raises ConfigError.
+    """
+    return Kube(load_access(context, namespace, environment or os.environ))
+
+
+class Kube:
+    """The door. Every method raises KubeError and may be called again after any failure.
+
+    `sleep` waits before a request is sent again.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        timeouts_seconds: tuple[float, float] = TIMEOUTS_SECONDS,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.namespace = access.namespace
+        self.context = access.context
+        self.server = access.server
+        self._access = access
+        self._timeouts_seconds = timeouts_seconds
+        self._sleep = sleep
+        self._dynamic: Any = None
+        self._ahead_seconds = 0.0
+
+    def in_namespace(self, namespace: str) -> Kube:
+        """Return the door to another namespace of the same cluster; empty: lists span them all."""
+        access = replace(self._access, namespace=namespace)
+        other = Kube(access, self._timeouts_seconds, self._sleep)
+        other._dynamic = self._dynamic
+        return other
+
+    def now(self) -> float:
+        """Return the server's clock, as of its last answer, in seconds since the epoch."""
+        return time.time() + self._ahead_seconds
+
+    def get(self, kind: Kind, name: str) -> Manifest | None:
+        """Return one object, None if it is not there."""
+        try:
+            return self._send("get", kind, name, "get", {"name": name})
+        except KubeError as error:
+            if error.status != 404:
+                raise
+            return None
+
+    def list_objects(
+        self, kind: Kind, selector: str = "", field_selector: str = "", limit: int | None = None
+    ) -> list[Manifest]:
+        """Return the objects of a kind that have these labels and fields: all, or a few."""
+        query = {
+            "label_selector": selector or None,
+            "field_selector": field_selector or None,
+            "limit": limit,
+        }
+        items = self._send("list", kind, "", "get", query).get("items") or ()
+        return [{"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in items]
+
+    def apply(self, manifest: Manifest, dry_run: bool = False) -> Manifest:
+        """Make an object be as the manifest says (server-side apply), whoever made it."""
+        options = {
+            "body": manifest,
+            "field_manager": FIELD_MANAGER,
+            "force_conflicts": True,
+            "dry_run": "All" if dry_run else None,
+        }
+        name = manifest["metadata"]["name"]
+        return self._send("patch", kind_of(manifest), name, "server_side_apply", options)
+
+    def create(self, manifest: Manifest, same: str = "", dry_run: bool = False) -> Manifest:
+        """Create an object.
+
+        With `generateName` a lost answer is no reason to create another one: an object with the
+        labels of the selector `same` counts as this one.
+        """
+        kind, metadata = kind_of(manifest), manifest["metadata"]
+        named = metadata.get("name")
+        repeatable = bool(named) or dry_run
+        options = {
+            "body": manifest,
+            "field_manager": FIELD_MANAGER,
+            "dry_run": "All" if dry_run else None,
+        }
+        shown = str(named or f"{metadata.get('generateName')}*")
+        try:
+            return self._send("create", kind, shown, "create", options, repeatable)
+        except KubeError as error:
+            found = () if repeatable or not error.passing else self.list_objects(kind, same)
+            if not found:
+                raise
+            return found[0]
+
+    def create_once(self, manifest: Manifest, same: str = "") -> bool:
+        """Create an object unless it is there, as `create` does; tell whether it was not."""
+        try:
+            self.create(manifest, same)
+        except KubeError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            return False
+        return True
+
+    def patch(self, kind: Kind, name: str, changes: Manifest) -> Manifest:
+        """Change some fields of an object (JSON merge patch)."""
+        options = {
+            "name": name,
+            "body": changes,
+            "content_type": MERGE_PATCH,
+            "field_manager": FIELD_MANAGER,
+        }
+        return self._send("patch", kind, name, "patch", options)
+
+    def delete(
+        self,
+        kind: Kind,
+        name: str,
+        propagation: str = "Background",
+        grace_seconds: int | None = None,
+    ) -> None:
+        """Delete one object; it may be gone already. With `grace_seconds=0` without waiting."""
+        # In the body: as a query a grace of 0 is not sent.
+        wishes = {"propagationPolicy": propagation, "gracePeriodSeconds": grace_seconds}
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", **wishes}
+        try:
+            self._send("delete", kind, name, "delete", {"name": name, "body": body})
+        except KubeError as error:
+            if error.status != 404:
+                raise
+
+    def delete_collection(self, kind: Kind, selector: str, propagation: str = "Background") -> None:
+        """Delete all objects of a kind that have these labels, with one request."""
+        assert selector  # without one it would delete everybody's
+        connect, answer = self._timeouts_seconds
+        options = {
+            "label_selector": selector,
+            "propagation_policy": propagation,
+            "_request_timeout": (connect, answer * COLLECTION_PATIENCE),
+        }
+        self._send("deletecollection", kind, "", "delete", options)
+
+    def is_allowed(self, verb: str, kind: Kind, subresource: str = "") -> bool:
+        """Ask whether we may do this in our namespace."""
+        attributes = {"namespace": self.namespace, "verb": verb, "resource": kind.plural}
+        attributes |= {"group": kind.group, "subresource": subresource}
+        review = {
+            "apiVersion": ACCESS_REVIEW.api_version,
+            "kind": ACCESS_REVIEW.kind,
+            "spec": {"resourceAttributes": attributes},
+        }
+        answer = self._send("create", ACCESS_REVIEW, "", "create", {"body": review})
+        return bool(answer["status"].get("allowed"))
+
+    def open_log(self, pod: str, query: Mapping[str, str]) -> Any:
+        """Return a pod's log as an open HTTP response, to be read by `deployer.kube.logs`."""
+        kind = Kind("v1", "Pod", "pods/log")
+
+        def send() -> Any:
+            return (
+                self._client()
+                .resources.get(api_version="v1", kind="Pod")
+                .log.get(
+                    name=pod,
+                    namespace=self.namespace,
+                    serialize=False,
+                    query_params=list(query.items()),
+                    _request_timeout=self._timeouts_seconds,
+                )
+            )
+
+        return self._try(send, self.attempt("read the log of", kind, pod), repeatable=True)
+
+    def open_tunnel(self, pod: str, port: int) -> Any:
+        """Return a WebSocket to a port of a pod, to be read by `deployer.kube.port_forward`."""
+        kind = Kind("v1", "Pod", "pods/portforward")
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/portforward?ports={port}"
+        attempt = self.attempt("forward a port of", kind, pod)
+        return self._try(lambda: open_websocket(self._access, path), attempt, repeatable=True)
+
+    def attempt(self, verb: str, kind: Kind, name: str) -> Attempt:
+        """Return the words in which errors speak of a call."""
+        return Attempt(verb, kind, name, self.namespace, self.context, self.server)
+
+    def _send(
+        self,
+        verb: str,
+        kind: Kind,
+        name: str,
+        method: str,
+        options: Mapping[str, Any],
+        repeatable: bool = True,
+    ) -> Manifest:
+        def send() -> Manifest:
+            resource = self._client().resources.get(api_version=kind.api_version, kind=kind.kind)
+            namespace = self.namespace if resource.namespaced else None
+            answer = getattr(resource, method)(
+                namespace=namespace,
+                serialize=False,
+                **{"_request_timeout": self._timeouts_seconds, **options},
+            )
+            # Read here: an answer can be cut off after its head.
+            content = _parse(answer.data)
+            self._read_clock(answer)
+            return content
+
+        return self._try(send, self.attempt(verb, kind, name), repeatable)
+
+    def _try(self, send: Callable[[], T], attempt: Attempt, repeatable: bool) -> T:
+        """Send a request; again after a while if the server is away or busy for a moment."""
+        for left in reversed(range(TRIES)):
+            try:
+                return send()
+            except CATCHABLE as error:
+                failure = translate_error(error, attempt)
+                again = failure.passing if repeatable else failure.status in REFUSED_STATUSES
+                if not again or not left or _has_timed_out(error):
+                    raise failure from error
+                self._sleep(_wait_seconds(failure, TRIES - left))
+        raise AssertionError("unreachable")
+
+    def _read_clock(self, answer: Any) -> None:
+        """Compare clocks: ours may be minutes off, and who is lost is told by the server's."""
+        said = getattr(answer, "headers", {}).get("Date")
+        if said:
+            self._ahead_seconds = parsedate_to_datetime(said).timestamp() - time.time()
+
+    def _client(self) -> Any:
+        if self._dynamic is None:
+            self._dynamic = dynamic.DynamicClient(  # type: ignore[no-untyped-call]
+                self._access.client, cache_file=str(make_cache_file(self.server))
+            )
+        return self._dynamic
+
+
+def _parse(data: bytes) -> Manifest:
+    """Parse an answer, without who set which field: half of every object, and nothing for us.
+
+    The collector pauses, since it would walk through a thousand pods over and over.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        content = dict(json.loads(data))
+        for item in content.get("items") or ():
+            item["metadata"].pop("managedFields", None)
+        return content
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _wait_seconds(failure: KubeError, tries: int) -> float:
+    """Return how long to wait: as long as the server asks, else a little longer each time."""
+    asked = failure.retry_after_seconds
+    jitter = 0.75 + os.urandom(1)[0] / 512
+    return min(LONGEST_WAIT_SECONDS, 0.5 * 2 ** (tries - 1) * jitter if asked is None else asked)
+
+
+def _has_timed_out(error: Exception) -> bool:
+    return isinstance(error, ReadTimeoutError)

@@ -1,0 +1,134 @@
+"""A port of this machine that leads to a port of a pod, whichever pod has that name now.
+
+Each connection gets a tunnel of its own, so that a pod that was replaced or a lost connection costs
+the requests under way and nothing else. The channels are those of `v4.channel.k8s.io`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import ssl
+import threading
+import time
+from typing import Any
+
+import websocket
+
+from deployer.errors import KubeError
+from deployer.kube.client import Kube
+from deployer.kube.failures import CATCHABLE
+from deployer.kube.kinds import POD
+from deployer.kube.objects import find_condition
+
+DATA = 0
+PORT_BYTES = 2  # each channel begins with the pod's port
+BLOCK_BYTES = 1 << 16
+PATIENCE_SECONDS = 120.0  # for a pod that is being replaced
+POLL_SECONDS = 0.5
+BROKEN: tuple[type[Exception], ...] = (*CATCHABLE, websocket.WebSocketException)
+
+
+class Forward:
+    """Listens until it is closed, or the process ends; `local_port` is taken if it is free."""
+
+    def __init__(self, kube: Kube, pod: str, port: int, local_port: int = 0) -> None:
+        self._kube, self._pod, self._port = kube, pod, port
+        self._closed = threading.Event()
+        self._listener = _listen(local_port)
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self) -> Forward:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take no more connections."""
+        self._closed.set()
+        with contextlib.suppress(OSError):  # wakes the thread that waits for one
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while not self._closed.is_set():
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client:
+            tunnel = self._open_tunnel()
+            if tunnel is None:
+                return
+            try:
+                _carry(tunnel, client)
+            except BROKEN:
+                pass  # whoever asked sees its connection end, and asks again
+            finally:
+                tunnel.shutdown()
+
+    def _open_tunnel(self) -> Any:
+        """Return a tunnel to the pod once it is ready; None if it does not come or we may not."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline and not self._closed.is_set():
+            try:
+                pod = self._kube.get(POD, self._pod)
+                if pod and find_condition(pod, "Ready"):
+                    return self._kube.open_tunnel(self._pod, self._port)
+            except KubeError as error:
+                if error.status in (401, 403):
+                    return None
+            self._closed.wait(POLL_SECONDS)
+        return None
+
+
+def _carry(tunnel: Any, client: socket.socket) -> None:
+    """Carry bytes both ways until either side ends; in one thread, since TLS bears no two."""
+    heads: set[int] = set()
+    with selectors.DefaultSelector() as selector:
+        for one in (client, tunnel.sock):
+            selector.register(one, selectors.EVENT_READ)
+        while True:
+            # TLS may hold what the kernel has given out already.
+            waiting = isinstance(tunnel.sock, ssl.SSLSocket) and tunnel.sock.pending() > 0
+            ready = {key.fileobj for key, _ in selector.select(0 if waiting else None)}
+            if client in ready:
+                block = client.recv(BLOCK_BYTES)
+                if not block:
+                    return
+                tunnel.send_binary(bytes([DATA]) + block)
+            if (waiting or tunnel.sock in ready) and not _receive(tunnel, client, heads):
+                return
+
+
+def _receive(tunnel: Any, client: socket.socket, heads: set[int]) -> bool:
+    """Pass one frame on; tell whether more may come. `heads` are the channels that have begun."""
+    code, frame = tunnel.recv_data_frame(control_frame=True)
+    if code != websocket.ABNF.OPCODE_BINARY:
+        return bool(code != websocket.ABNF.OPCODE_CLOSE)
+    channel, content = frame.data[0], frame.data[1:]
+    if channel not in heads:
+        heads.add(channel)
+        content = content[PORT_BYTES:]
+    if channel == DATA:
+        client.sendall(content)
+        return True
+    return not content  # on the other channel: that nobody listens on the pod's port
+
+
+def _listen(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # Connections of the command before, which are over, do not hold the port.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("127.0.0.1", port))
+    except OSError:
+        listener.bind(("127.0.0.1", 0))
+    listener.listen(64)
+    return listener

@@ -1,0 +1,264 @@
+"""The steps of `up` as library calls: read, make, plan, apply. They raise and print nothing."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from deployer.errors import AgentError
+from deployer.executors.base import Agent, Place
+from deployer.launch.deadline import build_environment, find_deadline
+from deployer.launch.one_run_per_job import (
+    ENVIRONMENT,
+    count_agents,
+    count_left,
+    list_used_names,
+    takes_one_run,
+)
+from deployer.launch.plan import Plan, build_plan
+from deployer.sweeps.results import build_results
+from deployer.sweeps.sweep_file import Sweep
+from deployer.wandb_api.model import RunInfo, SweepPath
+from deployer.wandb_api.operations import create_agent_keys, get_snapshot
+from deployer.wandb_api.server import Server
+from deployer.watch.agent_runs import join_runs
+
+# W&B's servers were seen to allow 50 to 200 requests a minute. An agent's start and its first run
+# take about 20 of them, and each agent that is there sends 12 heartbeats a minute.
+RAMP_SECONDS = 6.0
+RAMP_JITTER = 0.25
+MANY_AGENTS = 20
+
+
+def plan_agents(
+    server: Server,
+    place: Place,
+    path: SweepPath,
+    replicas: int | None,
+    folder: Path,
+    *,
+    one_run: bool = False,
+    deadline: float | None = None,
+) -> Plan:
+    """Work out which agents make `replicas` in all: those that stay, and new ones.
+
+    With `one_run`, or where the sweep's agents are so already, each takes one run, and there are as
+    many as configurations are left, at most `replicas`. Else None means as many as were released,
+    or one. New ones leave at `deadline`, in seconds since the epoch, or with those that are there.
+    Raises ConfigError.
+    """
+    agents = place.list_agents(str(path))
+    one_run = one_run or any(map(takes_one_run, agents))
+    if one_run:
+        replicas = count_agents(get_left(server, path), replicas)
+    elif replicas is None:
+        replicas = place.count_released(str(path)) or 1
+    replicas = max(replicas, sum(map(_stays, agents)))
+    if deadline is None and any(agent.alive for agent in agents):
+        deadline = find_deadline(agents)
+    return _plan(
+        server, place, path, agents, replicas, str(folder), one_run=one_run, deadline=deadline
+    )
+
+
+def plan_draft(server: Server, folder: Path) -> Plan:
+    """Plan an agent of a sweep that is not there yet, to ask whether a place would take it."""
+    return build_plan(
+        sweep_path=str(SweepPath(server.viewer.entity, "project", "draft")),
+        base_url=server.url,
+        folder=str(folder),
+        replicas=1,
+        own_keys=server.extended,
+    )
+
+
+def plan_replacement(
+    server: Server,
+    place: Place,
+    path: SweepPath,
+    count: int,
+    avoided: Sequence[str],
+    folder: Path,
+    *,
+    avoided_nodes: Sequence[str] = (),
+) -> Plan:
+    """Plan `count` agents more than stay, none under an `avoided` name, where they worked before.
+
+    `folder` is for a place that does not know where; they keep off `avoided_nodes`.
+    """
+    agents = place.list_agents(str(path))
+    folders = [a.folder for a in agents if a.folder]
+    return _plan(
+        server,
+        place,
+        path,
+        agents,
+        sum(map(_stays, agents)) + count,
+        folders[-1] if folders else str(folder),
+        one_run=any(map(takes_one_run, agents)),
+        deadline=find_deadline(agents),
+        avoided=avoided,
+        avoided_nodes=avoided_nodes,
+    )
+
+
+def _plan(
+    server: Server,
+    place: Place,
+    path: SweepPath,
+    agents: Sequence[Agent],
+    replicas: int,
+    folder: str,
+    *,
+    one_run: bool,
+    deadline: float | None,
+    avoided: Sequence[str] = (),
+    avoided_nodes: Sequence[str] = (),
+) -> Plan:
+    leaving = [a.name for a in agents if a.alive and not _stays(a)]
+    return build_plan(
+        sweep_path=str(path),
+        base_url=server.url,
+        folder=folder,
+        replicas=replicas,
+        existing=[a.name for a in agents if _stays(a)],
+        leaving=[*leaving, *list_used_names(agents), *avoided],
+        gpus=place.list_gpus(),
+        environment=(*(ENVIRONMENT if one_run else ()), *build_environment(deadline)),
+        avoided_nodes=avoided_nodes,
+        own_keys=server.extended,
+        deadline=deadline,
+    )
+
+
+def get_left(server: Server, path: SweepPath) -> int | None:
+    """Return how many configurations of a sweep are left; None for one without end."""
+    snapshot = get_snapshot(server.client, path)
+    return count_left(build_results(snapshot.sweep, snapshot.runs).coverage)
+
+
+def warn_about_many(server: Server, replicas: int) -> str:
+    """Say why more agents may not help on a server with W&B's limits; empty if all is well."""
+    if server.extended or replicas <= MANY_AGENTS:
+        return ""
+    return (
+        f"{replicas} agents send {12 * replicas} heartbeats a minute; W&B's servers were seen to "
+        f"refuse more than 200 requests a minute, so above {MANY_AGENTS} agents runs come late"
+    )
+
+
+def warn_about_program(sweep: Sweep, folder: Path) -> str:
+    """Say that the folder has no such program, where the agents' command would start it."""
+    started = not sweep.command or "${program}" in sweep.command
+    if not started or sweep.program is None or (folder / sweep.program).exists():
+        return ""
+    return f"there is no {sweep.program} in {folder}, where the agents will look for it"
+
+
+def warn_about_code(on: str, folder: Path) -> str:
+    """Say which files agents in a cluster will lack though they lie in the folder, else empty."""
+    if on == "local":
+        return ""
+    from deployer.config.kubernetes_section import load_cluster
+    from deployer.launch.archive import warn_about_left_out
+
+    return warn_about_left_out(folder) if load_cluster(folder).code == "archive" else ""
+
+
+def warn_about_deadline(on: str, folder: Path) -> str:
+    """Say that Jobs which wait for their turn come nearer to their end meanwhile, else empty.
+
+    A queue suspends them until they may run, and only then their time begins.
+    """
+    if on == "local":
+        return ""
+    from deployer.config.kubernetes_section import load_cluster
+
+    cluster = load_cluster(folder)
+    if cluster.queue or cluster.max_hours is None:
+        return ""
+    return (
+        f"kubernetes.max_hours: each Job ends after {cluster.max_hours:g} hours, its wait for a "
+        "free place included; --replicas N makes the next ones only when there is room"
+    )
+
+
+def build_ramp(count: int, chance: random.Random) -> tuple[float, ...]:
+    """Return the seconds to wait before each of `count` starts, so that limits bear them."""
+    spread = (1 - RAMP_JITTER, 1 + RAMP_JITTER)
+    return tuple(RAMP_SECONDS * chance.uniform(*spread) if n else 0.0 for n in range(count))
+
+
+def apply_plan(
+    server: Server,
+    place: Place,
+    plan: Plan,
+    sleep: Callable[[float], None] = time.sleep,
+    chance: random.Random | None = None,
+) -> Sequence[Agent]:
+    """Start the plan's agents that are not alive yet, each with its own key if it can have one.
+
+    On a server with W&B's limits they start one after another.
+    """
+    alive = {a.name for a in place.list_agents(plan.sweep_path) if a.alive}
+    missing = tuple(agent.name for agent in plan.agents if agent.name not in alive)
+    path = SweepPath(*plan.sweep_path.split("/"))
+    keys = create_agent_keys(server.client, path, missing, uuid.uuid4().hex) if missing else {}
+    if server.extended:
+        return place.apply(plan, keys)
+    starting = [agent for agent in plan.agents if agent.name in missing]
+    for agent, seconds in zip(
+        starting, build_ramp(len(starting), chance or random.Random()), strict=True
+    ):
+        sleep(seconds)
+        place.apply(replace(plan, agents=(agent,)), keys)
+    names = {agent.name for agent in plan.agents}
+    return [a for a in place.list_agents(plan.sweep_path) if a.name in names]
+
+
+def scale_down(
+    place: Place, path: SweepPath, replicas: int, runs: Sequence[RunInfo] = ()
+) -> tuple[str, ...]:
+    """Drain agents until `replicas` stay, idle ones first; return the names of those that go.
+
+    `runs` tell who is idle where the place cannot.
+    """
+    leaving = choose_leaving(join_runs(place.list_agents(str(path)), runs), replicas)
+    if leaving:
+        place.drain(leaving)
+    return leaving
+
+
+def choose_leaving(agents: Sequence[Agent], replicas: int) -> tuple[str, ...]:
+    """Return who leaves until `replicas` stay: idle ones first, of these the youngest; pure."""
+    staying = [a for a in agents if _stays(a)]
+    by_idleness = sorted(staying, key=lambda a: (a.run_id is not None, -a.started_at))
+    return tuple(a.name for a in by_idleness[: max(0, len(staying) - replicas)])
+
+
+def end_agents(place: Place, sweep_path: str | None) -> tuple[str, ...]:
+    """Interrupt one sweep's agents, or all, and delete what was kept about them."""
+    # Lost ones too: their runs may still be going.
+    names = [a.name for a in place.list_agents(sweep_path) if a.state != "ended"]
+    stopped = tuple(place.stop(names)) if names else ()
+    place.forget(sweep_path)
+    return stopped
+
+
+def check_names(place: Place, path: SweepPath, names: Sequence[str]) -> list[str]:
+    """Return the names if all are agents of the sweep; raises AgentError."""
+    known = [a.name for a in place.list_agents(str(path))]
+    for name in names:
+        if name not in known:
+            raise AgentError(
+                f"{path} has no agent '{name}'", f"its agents: {', '.join(known) or 'none'}"
+            )
+    return list(names)
+
+
+def _stays(agent: Agent) -> bool:
+    return agent.alive and agent.state not in ("draining", "stopping")

@@ -1,0 +1,168 @@
+"""What an agent's pod unpacks: the supervisor as a zip file, the project's code as an archive.
+
+Both are the same bytes for the same content. Needs nothing but the standard library:
+`python3 -m deployer.launch.archive supervisor k8s/agent.zip` writes one for use without us.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from deployer.errors import ConfigError
+
+# A ConfigMap holds 1 MiB; some is left for its other fields.
+PART_BYTES = 900 * 1024
+# All of it is read from the cluster, and sent, whenever agents are started.
+MOST_PARTS = 10
+BIGGEST_SHOWN = 5
+LEFT_OUT_SHOWN = 3
+# 2 January 1980: the first day that is in every time zone one that a zip file can hold.
+TIME = 315619200
+NEVER_PACKED = ("__pycache__", "node_modules", "wandb")
+MAIN = "import sys\n\nfrom agent.pod import main\n\nsys.exit(main())\n"
+
+
+def build_supervisor_zip() -> bytes:
+    """Return the supervisor as a zip file that any Python from 3.8 on runs."""
+    folder = Path(__file__).parents[1] / "agent"
+    sources = {"__main__.py": MAIN.encode()}
+    for path in sorted(folder.rglob("*.py")):
+        sources[f"agent/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in sources.items():
+            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+    return packed.getvalue()
+
+
+def build_code_archive(folder: Path) -> bytes:
+    """Return the files of a project as they are now, as tar.gz: those that git tracks.
+
+    Without git, everything but hidden files and what programs leave behind. Raises ConfigError if
+    there is nothing, or more than ten ConfigMaps hold.
+    """
+    names = list_files(folder)
+    if not names:
+        raise ConfigError(f"{folder}", "there is no code", "git add your trainer, or `code: image`")
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name in names:
+            _add(archive, folder, name)
+    code = gzip.compress(packed.getvalue(), mtime=0)
+    if len(code) > PART_BYTES * MOST_PARTS:
+        raise _too_big(folder, names, len(code))
+    return code
+
+
+def split_archive(code: bytes) -> list[bytes]:
+    """Return the parts of an archive, each as much as a ConfigMap holds: one, if all fits in it."""
+    return [code[start : start + PART_BYTES] for start in range(0, len(code), PART_BYTES)]
+
+
+def list_files(folder: Path) -> list[str]:
+    """Return the paths of a project's files, in order."""
+    tracked = _ask_git(folder, "--cached")
+    if tracked:
+        names = [name for name in tracked if os.path.lexists(folder / name)]
+    elif tracked is not None:  # a repository in which nothing is tracked yet
+        names = _ask_git(folder, "--others", "--exclude-standard") or []
+    else:
+        names = [path.relative_to(folder).as_posix() for path in _walk(folder)]
+    # A submodule is a folder: its files are no part of this repository.
+    return sorted(name for name in names if not (folder / name).is_dir())
+
+
+def list_left_out(folder: Path) -> list[str]:
+    """Return files that git neither tracks nor ignores: perhaps somebody forgot to add them."""
+    tracked = _ask_git(folder, "--cached")
+    return (_ask_git(folder, "--others", "--exclude-standard") or []) if tracked else []
+
+
+def warn_about_left_out(folder: Path) -> str:
+    """Say which files are not in the archive though they look as if they should; else empty."""
+    names = list_left_out(folder)
+    if not names:
+        return ""
+    more = f" and {len(names) - LEFT_OUT_SHOWN} more" if len(names) > LEFT_OUT_SHOWN else ""
+    listed = ", ".join(names[:LEFT_OUT_SHOWN])
+    return f"agents do not get what git does not track: {listed}{more} (git add, or .gitignore)"
+
+
+def _ask_git(folder: Path, *flags: str) -> list[str] | None:
+    """Return what `git ls-files` lists; None without git or outside a repository."""
+    command = ["git", "ls-files", "-z", *flags]
+    try:
+        answer = subprocess.run(command, cwd=folder, capture_output=True, check=False)
+    except FileNotFoundError:
+        return None
+    if answer.returncode:
+        return None
+    return [os.fsdecode(name) for name in answer.stdout.split(b"\0") if name]
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for path in folder.iterdir():
+        if path.name.startswith(".") or path.name in NEVER_PACKED:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            if not (path / "pyvenv.cfg").exists():
+                yield from _walk(path)
+        elif path.is_symlink() or path.is_file():
+            yield path
+
+
+def _add(archive: tarfile.TarFile, folder: Path, name: str) -> None:
+    """Add a file or link without what differs between machines: owner, time, most of the mode."""
+    path = folder / name
+    member = archive.gettarinfo(path, name)
+    if member.islnk():  # a hard link to a file that is in the archive already
+        member.type, member.linkname, member.size = tarfile.REGTYPE, "", path.stat().st_size
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    member.mtime = TIME
+    member.mode = 0o755 if member.mode & 0o100 else 0o644
+    if member.isreg():
+        with path.open("rb") as content:
+            archive.addfile(member, content)
+    else:
+        archive.addfile(member)
+
+
+def _too_big(folder: Path, names: Sequence[str], size: int) -> ConfigError:
+    sizes = sorted(((folder / name).lstat().st_size, name) for name in names)
+    biggest = reversed(sizes[-BIGGEST_SHOWN:])
+    listed = ", ".join(f"{name} ({_kib(size)})" for size, name in biggest)
+    return ConfigError(
+        f"{folder}",
+        f"the code is {_kib(size)} packed and {MOST_PARTS} ConfigMaps hold "
+        f"{_kib(PART_BYTES * MOST_PARTS)}; its biggest files: {listed}",
+        "keep data out of git (git rm --cached FILE) and on a volume (`pvc:`), or build it into "
+        "the image: `code: image`",
+    )
+
+
+def _kib(size: int) -> str:
+    return f"{max(1, round(size / 1024)):,} KiB"
+
+
+def main(words: Sequence[str]) -> int:
+    """Write the supervisor's zip file, or this folder's code, to a file."""
+    if len(words) != 2 or words[0] not in ("supervisor", "code"):
+        sys.stderr.write("usage: python3 -m deployer.launch.archive supervisor|code FILE\n")
+        return 2
+    what, file = words
+    packed = build_supervisor_zip() if what == "supervisor" else build_code_archive(Path())
+    Path(file).write_bytes(packed)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

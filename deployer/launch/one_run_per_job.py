@@ -1,0 +1,61 @@
+"""An agent for each run, which leaves after it: how many, and under which names; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from deployer.agent.settings import COUNT_VARIABLE
+from deployer.errors import ConfigError
+from deployer.executors.base import Agent
+from deployer.sweeps.results import Coverage
+
+ENVIRONMENT = ((COUNT_VARIABLE, "1"),)
+
+
+def takes_one_run(agent: Agent) -> bool:
+    """Tell whether an agent leaves after its first run."""
+    return agent.environment.get(COUNT_VARIABLE) == "1"
+
+
+def count_left(coverage: Coverage) -> int | None:
+    """Count the configurations that are neither finished nor given up; None without end."""
+    if coverage.expected is None:
+        return None
+    return coverage.waiting + coverage.running
+
+
+def count_agents(left: int | None, bound: int | None) -> int:
+    """Return how many agents there shall be: one for each run, at most `bound` at a time.
+
+    Raises ConfigError for a sweep without end that has no bound either.
+    """
+    counts = [count for count in (left, bound) if count is not None]
+    if not counts:
+        raise ConfigError(
+            "--one-run-per-job",
+            "a sweep without end has no number of runs",
+            "--run-cap N ends it, --replicas N bounds how many run at a time",
+        )
+    return min(counts)
+
+
+def count_wanted(agents: Sequence[Agent]) -> int:
+    """Return how many agents a watcher keeps alive that is told no number.
+
+    Those that left after their run are not missed; of others, every one that ever was.
+    """
+    if any(map(takes_one_run, agents)):
+        return max(1, sum(agent.alive for agent in agents))
+    return len(agents)
+
+
+def list_used_names(agents: Iterable[Agent]) -> list[str]:
+    """Return the names whose run is settled: the next agents have others, so that logs stay.
+
+    One that was killed is followed by one of its name, to which its run returns at once.
+    """
+    return [
+        agent.name
+        for agent in agents
+        if takes_one_run(agent) and agent.state == "ended" and agent.exit_code == 0
+    ]

@@ -1,0 +1,169 @@
+"""Make a sweep once, whatever fails in between, and remember it."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import yaml
+
+from deployer.config.settings import Config
+from deployer.errors import ConfigError, WandbError
+from deployer.sweeps.records import SweepRecord, delete_record, load_records, save_record
+from deployer.sweeps.sweep_file import Sweep, dump_config
+from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.operations import create_sweep, get_sweep, list_sweeps, set_sweep_state
+from deployer.wandb_api.server import Server
+
+# A server's clock and ours may differ by this much.
+CLOCK_DIFFERENCE_SECONDS = 120.0
+DEFAULT_RETRIES = 1  # the embedded backend's own
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What a sweep has beyond W&B's file, on the embedded backend alone; None: its default.
+
+    `seed` repeats its draws; `retries` are further attempts for a run that fails by itself.
+    """
+
+    seed: int | None = None
+    retries: int | None = None
+
+    @property
+    def keys(self) -> dict[str, int]:
+        """Return the top-level keys that say so; none for what is the default anyway."""
+        retries = None if self.retries == DEFAULT_RETRIES else self.retries
+        named = {"seed": self.seed, "retries": retries}
+        return {key: value for key, value in named.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class MadeSweep:
+    """A sweep on its server; `created` is False when an unfinished one of ours goes on."""
+
+    path: SweepPath
+    created: bool
+    warnings: tuple[str, ...] = ()
+
+
+def make_sweep(
+    server: Server,
+    sweep: Sweep,
+    config: Config,
+    *,
+    file: Path,
+    continued: bool,
+    draws: Draws,
+    now: float,
+) -> MadeSweep:
+    """Return our own unfinished sweep of the same content if `continued`, else a new one.
+
+    A sweep whose making was cut off is asked for again, never made twice.
+    Raises ConfigError when `draws` says what the server has no use for.
+    """
+    if not server.extended:
+        _check_plain(server, draws)
+    wanted = _build_record(server, sweep, config, file, draws, now)
+    earlier = [r for r in load_records(config.folder) if _same(r, wanted)]
+    if continued:
+        for record in earlier:
+            if record.sweep_path and (path := _continue(server, record)):
+                save_record(replace(record, continued_at=now))
+                return MadeSweep(path, created=False)
+    cut_off = next((r for r in earlier if not r.sweep_path), None)
+    entity = config.entity_for(sweep.entity, server.viewer.entity)
+    project = config.project_for(sweep.project, sweep.program)
+    text = build_text(sweep, draws)
+    if cut_off and (path := _find_made(server, cut_off, entity, project, text)):
+        save_record(replace(cut_off, sweep_path=str(path)))
+        return MadeSweep(path, created=False)
+    return _create(server, cut_off or wanted, entity, project, text)
+
+
+def build_text(sweep: Sweep, draws: Draws) -> str:
+    """Return the YAML that the server gets; what W&B's file has not is at the top level."""
+    return dump_config({**sweep.config, **draws.keys}) if draws.keys else sweep.text
+
+
+def _check_plain(server: Server, draws: Draws) -> None:
+    """Refuse what a server that has nothing beyond W&B's would ignore."""
+    refused = (
+        (draws.seed is not None, "--seed", "draws without a seed"),
+        (bool(draws.retries), "--retries", "gives a run that failed no other attempt"),
+    )
+    for given, flag, reason in refused:
+        if given:
+            hint = f"leave {flag} out, or use --wandb embedded"
+            raise ConfigError(flag, f"{server.url} {reason}", hint)
+
+
+def _create(server: Server, record: SweepRecord, entity: str, project: str, text: str) -> MadeSweep:
+    """Ask the server for the sweep, with a record of the question before it is asked."""
+    save_record(record)
+    try:
+        path, warnings = create_sweep(server.client, text, entity, project, record.mutation_id)
+    except WandbError as error:
+        if 400 <= error.status < 500:
+            delete_record(record)  # refused: certainly not made
+        raise
+    save_record(replace(record, sweep_path=str(path)))
+    return MadeSweep(path, created=True, warnings=warnings)
+
+
+def _continue(server: Server, record: SweepRecord) -> SweepPath | None:
+    """Return the path of an unfinished sweep, resumed if it was paused."""
+    path = SweepPath(*record.sweep_path.split("/"))
+    try:
+        info = get_sweep(server.client, path)
+    except WandbError as error:
+        if error.status != 404:
+            raise
+        delete_record(record)
+        return None
+    if info.ended:
+        return None
+    if info.state == "PAUSED":
+        set_sweep_state(server.client, info, "RUNNING")
+    return path
+
+
+def _find_made(
+    server: Server, record: SweepRecord, entity: str, project: str, text: str
+) -> SweepPath | None:
+    """Find the sweep that a cut-off attempt may have made; the embedded backend knows by itself."""
+    if server.extended:
+        return None
+    wanted = yaml.safe_load(text)
+    oldest = record.created_at - CLOCK_DIFFERENCE_SECONDS
+    for info in list_sweeps(server.client, entity, project):
+        if info.config == wanted and (info.created_at or 0.0) >= oldest:
+            return info.path
+    return None
+
+
+def _build_record(
+    server: Server, sweep: Sweep, config: Config, file: Path, draws: Draws, now: float
+) -> SweepRecord:
+    place = (config.entity, config.project, config.file_entity, config.file_project)
+    retries = draws.keys.get("retries")
+    content = repr(
+        (sweep.content_hash, draws.seed, place, *(() if retries is None else (retries,)))
+    )
+    return SweepRecord(
+        mutation_id=uuid.uuid4().hex,
+        sweep_path="",
+        server=server.name,
+        base_url=server.url,
+        folder=str(config.folder),
+        file=str(file),
+        content_hash=hashlib.sha256(content.encode()).hexdigest(),
+        created_at=now,
+        backend_on=server.inside.on if server.inside else "",
+    )
+
+
+def _same(record: SweepRecord, wanted: SweepRecord) -> bool:
+    return (record.content_hash, record.base_url) == (wanted.content_hash, wanted.base_url)

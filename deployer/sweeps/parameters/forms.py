@@ -1,0 +1,223 @@
+"""What a sweep parameter can be, as frozen dataclasses with one interface.
+
+`value_at(u)` is the quantile function for u in [0, 1] and `u_of(value)` leads back;
+`grid_size` is None where a grid cannot enumerate the values. Formulas are those of W&B's own
+search engine (`params.py` of the MIT-licensed package `sweeps`).
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from statistics import NormalDist
+from typing import Any
+
+from deployer.errors import DeployerError
+from deployer.sweeps.parameters.values import distinct, value_key
+
+# A normal quantile at exactly 0 or 1 is infinite; 1e-6 is 4.75 standard deviations away.
+EDGE = 1e-6
+# exp of anything larger is more than a double can hold.
+LARGEST_EXPONENT = 709.0
+STANDARD_NORMAL = NormalDist()
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A parameter with one value."""
+
+    path: tuple[str, ...]
+    value: Any
+
+    @property
+    def grid_size(self) -> int | None:
+        """Return how many values a grid has: one."""
+        return 1
+
+    def grid_value(self, index: int) -> Any:  # noqa: ARG002 - one interface for all forms
+        """Return the value."""
+        return self.value
+
+    def value_at(self, u: float) -> Any:  # noqa: ARG002
+        """Return the value."""
+        return self.value
+
+    def u_of(self, value: Any) -> float:  # noqa: ARG002
+        """Return the middle, since every u leads here."""
+        return 0.5
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """One of a list of values of any type; without `probabilities` all are equally likely."""
+
+    path: tuple[str, ...]
+    values: tuple[Any, ...]
+    probabilities: tuple[float, ...] = ()
+
+    @cached_property
+    def _distinct(self) -> list[Any]:
+        return distinct(self.values)
+
+    @property
+    def grid_size(self) -> int | None:
+        """Return the number of different values, or None with probabilities."""
+        return None if self.probabilities else len(self._distinct)
+
+    def grid_value(self, index: int) -> Any:
+        """Return a value by its place among the different ones, in the order of the file."""
+        return self._distinct[index]
+
+    def index_of(self, value: Any) -> int:
+        """Return the place in `values`; raise ValueError if the value is not there."""
+        key = value_key(value)
+        for index, candidate in enumerate(self.values):
+            if value_key(candidate) == key:
+                return index
+        raise ValueError(f"{value!r} is not among the values of {'.'.join(self.path)}")
+
+    def value_at(self, u: float) -> Any:
+        """Return the value at place floor(u·n), or the first with more cumulative probability."""
+        if not self.probabilities:
+            return self.values[min(int(u * len(self.values)), len(self.values) - 1)]
+        index = bisect_right(list(accumulate(self.probabilities)), u)
+        likely = [i for i, probability in enumerate(self.probabilities) if probability > 0]
+        return self.values[min(index, likely[-1])]
+
+    def u_of(self, value: Any) -> float:
+        """Return the middle of what leads here; raise ValueError if the value is unknown."""
+        index = self.index_of(value)
+        if not self.probabilities:
+            return (index + 0.5) / len(self.values)
+        return sum(self.probabilities[:index]) + self.probabilities[index] / 2
+
+
+@dataclass(frozen=True)
+class Integer:
+    """`int_uniform`: every integer from `min` to `max`, both included, equally likely."""
+
+    path: tuple[str, ...]
+    min: int
+    max: int
+
+    @property
+    def grid_size(self) -> int | None:
+        """Return the number of integers."""
+        return self.max - self.min + 1
+
+    def grid_value(self, index: int) -> int:
+        """Return the integer at a place, counted from `min`."""
+        return self.min + index
+
+    def value_at(self, u: float) -> int:
+        """Return the integer quantile."""
+        size = self.max - self.min + 1
+        return self.min + min(int(u * size), size - 1)
+
+    def u_of(self, value: Any) -> float:
+        """Return the middle of the interval that leads here."""
+        size = self.max - self.min + 1
+        return _clip((float(value) - self.min + 0.5) / size, 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Continuous:
+    """A number from one of W&B's continuous distributions.
+
+    `first` and `second` are min and max, mu and sigma, or a and b. With `q` the value is rounded
+    to a multiple of it and may so leave [min, max], as at W&B; it is an int where q is one.
+    """
+
+    path: tuple[str, ...]
+    distribution: str
+    first: float
+    second: float
+    q: float | None = None
+
+    @property
+    def grid_size(self) -> int | None:
+        """Return how many values a grid has (`q_uniform` alone), counted as numpy.arange does."""
+        if self.distribution != "q_uniform" or self.q is None:
+            return None
+        return max(1, math.ceil((self.second - self.first) / self.q))
+
+    def grid_value(self, index: int) -> float:
+        """Return min + index·q, in numpy.arange's arithmetic and type."""
+        assert self.q is not None
+        step = (self.first + self.q) - self.first
+        value = self.first + index * step
+        return float(value) if isinstance(self.second, float) else value
+
+    def value_at(self, u: float) -> float:
+        """Return the quantile, rounded to a multiple of `q` if there is one."""
+        x = self._inner_quantile(u)
+        value = math.exp(min(x, LARGEST_EXPONENT)) if self._exponential else x
+        if self.distribution.endswith("_values"):
+            value = _clip(value, self.first, self.second)  # exp(log(max)) can be above max
+        return value if self.q is None else round(value / self.q) * self.q
+
+    def u_of(self, value: Any) -> float:
+        """Return the cumulative probability of a value, 0 or 1 outside the range."""
+        x = float(value)
+        if self._exponential:
+            if x <= 0:
+                return 0.0
+            x = math.log(x)
+        return _clip(self._inner_cdf(x), 0.0, 1.0)
+
+    @property
+    def _base(self) -> str:
+        """Return what is distributed plainly once the exponential is taken away."""
+        name = self.distribution
+        return "uniform" if "uniform" in name else "normal" if "normal" in name else "beta"
+
+    @property
+    def _exponential(self) -> bool:
+        return "log_" in self.distribution
+
+    @property
+    def _range(self) -> tuple[float, float]:
+        """Return the range of the uniform variable, which is an exponent in the log forms."""
+        if self.distribution.endswith("_values"):
+            return math.log(self.first), math.log(self.second)
+        if self.distribution.startswith("inv_"):
+            return -self.second, -self.first
+        return self.first, self.second
+
+    def _inner_quantile(self, u: float) -> float:
+        if self._base == "uniform":
+            low, high = self._range
+            return _clip(low + u * (high - low), low, high)
+        inside = _clip(u, EDGE, 1 - EDGE)
+        if self._base == "normal":
+            return self.first + self.second * STANDARD_NORMAL.inv_cdf(inside)
+        return float(_scipy_special().betaincinv(self.first, self.second, u))
+
+    def _inner_cdf(self, x: float) -> float:
+        if self._base == "uniform":
+            low, high = self._range
+            return (x - low) / (high - low)
+        if self._base == "normal":
+            return STANDARD_NORMAL.cdf((x - self.first) / self.second) if self.second else 0.5
+        return float(_scipy_special().betainc(self.first, self.second, _clip(x, 0.0, 1.0)))
+
+
+Parameter = Constant | Categorical | Integer | Continuous
+
+
+def _clip(value: float, low: float, high: float) -> float:
+    return min(max(value, low), high)
+
+
+def _scipy_special() -> Any:
+    """Import scipy only where nothing else has the function: it costs a tenth of a second."""
+    try:
+        from scipy import special
+    except ImportError as error:
+        raise DeployerError(
+            "the distributions beta and q_beta need scipy", "pip install 'deployer[bayes]'"
+        ) from error
+    return special

@@ -1,0 +1,273 @@
+"""The `parameters` mapping of a sweep to a `Space`, with everything that is wrong as data.
+
+Accepts what W&B's engine accepts. A parameter with an error is left out of the space.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from deployer.sweeps.parameters.forms import (
+    LARGEST_EXPONENT,
+    Categorical,
+    Constant,
+    Continuous,
+    Integer,
+    Parameter,
+)
+from deployer.sweeps.parameters.keys import (
+    DEFAULTS,
+    KEYS,
+    KNOWN_KEYS,
+    NESTED,
+    distributions_with,
+    nearest,
+    number_hint,
+    shape_keys,
+    shown,
+)
+from deployer.sweeps.parameters.space import Space
+
+Place = tuple[str, ...]
+# The pattern of parameter names in W&B's schema; other names are only warned about, as there.
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+# How far from 1 a sum of probabilities may be, as numpy.isclose judges it for W&B.
+SUM_TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """What is wrong where; `path` is the place in the file, and an error is what cannot run."""
+
+    path: Place
+    message: str
+    hint: str = ""
+    severity: Literal["error", "warning"] = "error"
+
+
+def parse_parameters(raw: Any) -> tuple[Space, tuple[Complaint, ...]]:
+    """Parse a sweep's `parameters`; return what can be searched and all complaints."""
+    reader = _Reader()
+    reader.read_group((NESTED,), (), raw)
+    parameters = sorted(reader.parameters, key=lambda p: p.path)
+    return Space(tuple(parameters)), tuple(reader.complaints)
+
+
+def fill_distributions(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy with `distribution` filled in as W&B's client does: top level, min and max."""
+    filled = copy.deepcopy(dict(config))
+    parameters = filled.get(NESTED)
+    for raw in parameters.values() if isinstance(parameters, dict) else ():
+        if isinstance(raw, dict) and {"min", "max"} <= raw.keys() and "distribution" not in raw:
+            types = {type(raw["min"]), type(raw["max"])}
+            if types in ({int}, {float}):
+                raw["distribution"] = "int_uniform" if types == {int} else "uniform"
+    return filled
+
+
+class _Reader:
+    """Collects parameters and complaints while walking down; `place` is where it stands."""
+
+    def __init__(self) -> None:
+        self.parameters: list[Parameter] = []
+        self.complaints: list[Complaint] = []
+
+    def complain(self, place: Place, message: str, hint: str) -> None:
+        self.complaints.append(Complaint(place, message, hint))
+
+    def warn(self, place: Place, message: str, hint: str) -> None:
+        self.complaints.append(Complaint(place, message, hint, "warning"))
+
+    def read_group(self, place: Place, path: Place, raw: Any) -> None:
+        if not isinstance(raw, Mapping):
+            self.complain(place, f"{shown(raw)} is not a mapping", "write lr: {values: [0.1, 1.0]}")
+        elif not raw:
+            self.complain(place, "there are no parameters", "add one: lr: {values: [0.1, 1.0]}")
+        else:
+            for name, form in raw.items():
+                self.read_named((*place, str(name)), path, name, form)
+
+    def read_named(self, place: Place, path: Place, name: Any, raw: Any) -> None:
+        if not isinstance(name, str):
+            self.complain(place, f"the name {shown(name)} is not text", "put the name in quotes")
+        elif raw is None:
+            self.complain(place, "it has no values", "add value, values, or min and max")
+        elif not isinstance(raw, Mapping):
+            key = "values" if isinstance(raw, list) else "value"
+            self.complain(place, f"{shown(raw)} is not a mapping", f"write {{{key}: {raw}}}")
+        elif NESTED in raw and "distribution" not in raw:
+            self.check_name(place, name)
+            self.check_keys(place, "a group of parameters", raw, (NESTED,))
+            self.read_group((*place, NESTED), (*path, name), raw[NESTED])
+        else:
+            self.check_name(place, name)
+            self.read_form(place, (*path, name), raw)
+
+    def read_form(self, place: Place, path: Place, raw: Mapping[str, Any]) -> None:
+        before = self.errors
+        distribution = self.find_distribution(place, raw)
+        if distribution is None:
+            return
+        needed, more = KEYS[distribution]
+        self.check_keys(place, distribution, raw, needed + more)
+        missing = [key for key in needed if key not in raw]
+        for key in missing:
+            self.complain(place, f"{distribution} needs {key}", f"add {key}")
+        parameter = None if missing else self.build(place, path, distribution, raw)
+        if parameter is not None and self.errors == before:
+            self.parameters.append(parameter)
+
+    @property
+    def errors(self) -> int:
+        return sum(c.severity == "error" for c in self.complaints)
+
+    def find_distribution(self, place: Place, raw: Mapping[str, Any]) -> str | None:
+        """Return what is named or what the keys imply, as W&B's engine does."""
+        if "distribution" in raw:
+            named = raw["distribution"]
+            if isinstance(named, str) and named in KEYS:
+                return named
+            message = f"{shown(named)} is not a distribution"
+            self.complain((*place, "distribution"), message, nearest(named, KEYS))
+            return None
+        if "values" in raw:
+            return "categorical_w_probabilities" if "probabilities" in raw else "categorical"
+        if "value" in raw:
+            return "constant"
+        if "min" in raw or "max" in raw:
+            bounds = [raw[key] for key in ("min", "max") if key in raw]
+            return "int_uniform" if all(type(bound) is int for bound in bounds) else "uniform"
+        self.complain_formless(place, raw)
+        return None
+
+    def complain_formless(self, place: Place, raw: Mapping[str, Any]) -> None:
+        unknown = [key for key in raw if key not in KNOWN_KEYS]
+        if unknown:
+            message = f"W&B does not know {unknown[0]}, and nothing else says which values to take"
+            self.complain(place, message, nearest(unknown[0], KNOWN_KEYS))
+        elif raw:
+            named = " or ".join(distributions_with(raw)[:2]) or "normal"
+            message = f"{', '.join(raw)} alone does not say which values to take"
+            self.complain(place, message, f"add distribution: {named}")
+        else:
+            self.complain(place, "it has no values", "add value, values, or min and max")
+
+    def check_name(self, place: Place, name: str) -> None:
+        if not NAME.fullmatch(name):
+            message = f"W&B's schema does not allow the name {shown(name)}"
+            self.warn(place, message, "use letters, digits, _ . - and begin with a letter or _")
+
+    def check_keys(
+        self, place: Place, form: str, raw: Mapping[str, Any], allowed: tuple[str, ...]
+    ) -> None:
+        """Complain about keys of another form, warn about keys that W&B does not know."""
+        for key in raw:
+            if key in KNOWN_KEYS and key not in (*allowed, "distribution"):
+                fits = distributions_with(raw)
+                hint = f"write distribution: {fits[0]}, or remove it" if fits else "remove it"
+                self.complain((*place, key), f"{form} takes no {key}", hint)
+            elif key not in KNOWN_KEYS:
+                hint = nearest(key, (*allowed, "distribution"))
+                self.warn((*place, str(key)), f"W&B does not know {shown(key)} here", hint)
+
+    def build(
+        self, place: Place, path: Place, name: str, raw: Mapping[str, Any]
+    ) -> Parameter | None:
+        if name == "constant":
+            return Constant(path, raw["value"])
+        if name.startswith("categorical"):
+            return self.build_categorical(place, path, raw)
+        first_key, second_key = shape_keys(name)
+        first = self.number(place, first_key, raw)
+        second = self.number(place, second_key, raw)
+        q = self.number(place, "q", raw) if name.startswith("q_") else None
+        if first is None or second is None:
+            return None
+        self.check_shape(place, name, first, second)
+        if q is not None and q <= 0:
+            self.complain((*place, "q"), f"{q} is not above 0", "write the step between two values")
+        if name != "int_uniform":
+            return Continuous(path, name, first, second, q)
+        for key, number in ((first_key, first), (second_key, second)):
+            if not isinstance(number, int):
+                hint = f"write {round(number)}, or distribution: uniform"
+                self.complain((*place, key), f"{number} is not an integer", hint)
+        return Integer(path, int(first), int(second))
+
+    def build_categorical(
+        self, place: Place, path: Place, raw: Mapping[str, Any]
+    ) -> Parameter | None:
+        values = raw["values"]
+        if not isinstance(values, list | tuple):
+            message = f"{shown(values)} is not a list"
+            self.complain((*place, "values"), message, f"write values: [{values}]")
+            return None
+        if not values:
+            self.complain((*place, "values"), "the list is empty", "add at least one value")
+        if "probabilities" not in raw:
+            return Categorical(path, tuple(values))
+        weights = raw["probabilities"]
+        if not self.probabilities_fit((*place, "probabilities"), len(values), weights):
+            return None
+        return Categorical(path, tuple(values), tuple(weights))
+
+    def probabilities_fit(self, place: Place, count: int, weights: Any) -> bool:
+        numbers = isinstance(weights, list) and all(_is_number(w) and w >= 0 for w in weights)
+        if not numbers:
+            self.complain(place, "not a list of numbers of at least 0", "write like [0.5, 0.5]")
+        elif len(weights) != count:
+            message = f"{len(weights)} probabilities for {count} values"
+            self.complain(place, message, "write one for each value")
+        elif abs(sum(weights) - 1) > SUM_TOLERANCE:
+            message = f"the sum is {sum(weights):.6g}, not 1"
+            self.complain(place, message, "divide each by their sum")
+        else:
+            return True
+        return False
+
+    def number(self, place: Place, key: str, raw: Mapping[str, Any]) -> float | None:
+        """Return a finite int or float as it is written, or complain and return None."""
+        value = raw.get(key, DEFAULTS.get(key))
+        if isinstance(value, str):
+            hint = number_hint(value) or f"write a number, or values: [{value}]"
+            self.complain((*place, key), f"{value!r} is text, not a number", hint)
+        elif not _is_number(value):
+            self.complain((*place, key), f"{shown(value)} is not a finite number", "write a number")
+        else:
+            return value  # type: ignore[no-any-return]
+        return None
+
+    def check_shape(self, place: Place, name: str, first: float, second: float) -> None:
+        """Complain about numbers for which the distribution does not exist."""
+        first_key, second_key = shape_keys(name)
+        if first_key == "min" and first >= second:
+            hint = "swap them" if first > second else f"write value: {first}"
+            self.complain((*place, "min"), f"{first} is not below max ({second})", hint)
+        elif name.endswith("_values") and first <= 0:
+            self.complain((*place, "min"), f"{first} has no logarithm", "write a min above 0")
+        elif first_key == "mu" and second < 0:
+            self.complain((*place, "sigma"), f"{second} is below 0", "write 0 or more")
+        elif first_key == "a" and min(first, second) <= 0:
+            key = first_key if first <= 0 else second_key
+            self.complain((*place, key), f"{min(first, second)} is not above 0", "write 1 or more")
+        elif name.endswith("log_uniform"):
+            self.check_exponents(place, name, first, second)
+
+    def check_exponents(self, place: Place, name: str, first: float, second: float) -> None:
+        low, high = (-second, -first) if name.startswith("inv_") else (first, second)
+        hint = f"use {name}_values and write the values themselves"
+        if max(abs(low), abs(high)) > LARGEST_EXPONENT:
+            message = f"{name} takes exponents of e, and e to the {high:g} is no number"
+            self.complain(place, message, hint)
+        else:
+            message = f"{name} takes exponents of e: values go from "
+            self.warn(place, f"{message}{math.exp(low):.3g} to {math.exp(high):.3g}", hint)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)

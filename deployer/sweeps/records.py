@@ -1,0 +1,77 @@
+"""What this user made from which project folder: one small JSON file a sweep.
+
+A record is written before its sweep is made, so that a second try after any failure asks the
+server for the same sweep again (`mutation_id`) and makes no other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from deployer.config.paths import sweeps_folder
+
+
+@dataclass(frozen=True)
+class SweepRecord:
+    """One sweep; `sweep_path` is empty while nobody knows whether the server has made it.
+
+    `server` is `embedded` or a base URL; `created_at`, and `continued_at` if `up` went on with it,
+    are in seconds since the epoch. `on` is where its agents were started last, empty before that;
+    `backend_on` names the cluster in which the embedded backend is, empty for this machine.
+    """
+
+    mutation_id: str
+    sweep_path: str
+    server: str
+    base_url: str
+    folder: str
+    file: str
+    content_hash: str
+    created_at: float
+    on: str = ""
+    continued_at: float = 0.0
+    backend_on: str = ""
+
+
+def load_records(folder: Path | None = None) -> tuple[SweepRecord, ...]:
+    """Return the records of one project folder, or of all, that of the last `up` first."""
+    found = []
+    for path in sweeps_folder().glob("*.json"):
+        try:
+            found.append(SweepRecord(**json.loads(path.read_text(encoding="utf-8"))))
+        except (OSError, ValueError, TypeError):
+            continue  # half-written or of another version: it only means a path must be named
+    kept = [r for r in found if folder is None or r.folder == str(folder)]
+    return tuple(sorted(kept, key=lambda r: max(r.created_at, r.continued_at), reverse=True))
+
+
+def save_record(record: SweepRecord) -> None:
+    """Write a record whole or not at all."""
+    folder = sweeps_folder()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = folder / f"{record.mutation_id}.json"
+    draft = path.with_suffix(f".{os.getpid()}.tmp")
+    draft.write_text(json.dumps(asdict(record), indent=1) + "\n", encoding="utf-8")
+    draft.replace(path)
+
+
+def remember_place(sweep_path: str, on: str) -> None:
+    """Note where a sweep's agents are, so that later commands look for them there."""
+    for record in load_records():
+        if record.sweep_path == sweep_path and record.on != on:
+            save_record(replace(record, on=on))
+
+
+def delete_records(wanted: Callable[[SweepRecord], bool]) -> None:
+    """Forget the sweeps whose records are wanted, from whichever folder they were made."""
+    for record in filter(wanted, load_records()):
+        delete_record(record)
+
+
+def delete_record(record: SweepRecord) -> None:
+    """Forget a sweep that its server does not know any more."""
+    (sweeps_folder() / f"{record.mutation_id}.json").unlink(missing_ok=True)

@@ -1,0 +1,105 @@
+"""Recount a sweep's runs from the server's raw history; the judgement is pure.
+
+A step is doubled if two rows have it. Steps are missing where the gap between two rows is wider
+than the run's usual stride, or where the server or the run's summary says that there was more. A
+trainer may log every k-th step, or change its mind half-way: a gap that most other runs have at
+the same place is its habit, not a loss.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from deployer.sweeps.results import is_done
+from deployer.wandb_api.history import History, get_history
+from deployer.wandb_api.model import RunInfo, Snapshot
+from deployer.wandb_api.server import Server
+
+# Which two rows a gap lies between; the first one is None before the first row.
+Gap = tuple[int | None, int | None]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What the recount found: rows in all, and the runs where something is wrong, each once."""
+
+    runs: int
+    rows: int
+    doubled: Mapping[str, tuple[int, ...]]
+    missing: Mapping[str, tuple[Gap, ...]]
+
+    @property
+    def good(self) -> bool:
+        """Tell whether no step is doubled and none is missing."""
+        return not self.doubled and not self.missing
+
+    def sentence(self) -> str:
+        """Say it in one line, with the first place of each kind."""
+        parts = [f"verified {self.rows} rows of {self.runs} finished runs"]
+        doubled = sum(len(steps) for steps in self.doubled.values())
+        missing = sum(len(gaps) for gaps in self.missing.values())
+        parts += [f"{doubled} steps doubled", f"{missing} gaps"]
+        for run_id, steps in list(self.doubled.items())[:1]:
+            parts.append(f"first doubled: step {steps[0]} of {run_id}")
+        for run_id, gaps in list(self.missing.items())[:1]:
+            parts.append(f"first gap: {_describe(gaps[0])} of {run_id}")
+        return ", ".join(parts)
+
+
+def verify_sweep(server: Server, snapshot: Snapshot) -> Verification:
+    """Read every finished run's history whole and judge it; raises WandbError."""
+    done = [run for run in snapshot.runs if is_done(snapshot.sweep, run.state)]
+    path = snapshot.sweep.path
+    return judge_histories({r.run_id: (r, get_history(server.client, path, r)) for r in done})
+
+
+def judge_histories(histories: Mapping[str, tuple[RunInfo, History]]) -> Verification:
+    """Find doubled and missing steps of runs, each against its own stride and all others."""
+    doubled = {name: find_doubled(history.steps) for name, (_, history) in histories.items()}
+    gaps = {name: find_gaps(run, history) for name, (run, history) in histories.items()}
+    usual = Counter(gap for found in gaps.values() for gap in found)
+    habits = {gap for gap, count in usual.items() if count > 1 and 2 * count > len(histories)}
+    lost = {name: tuple(g for g in found if g not in habits) for name, found in gaps.items()}
+    return Verification(
+        runs=len(histories),
+        rows=sum(len(history.steps) for _, history in histories.values()),
+        doubled={name: steps for name, steps in doubled.items() if steps},
+        missing={name: found for name, found in lost.items() if found},
+    )
+
+
+def find_doubled(steps: Sequence[int]) -> tuple[int, ...]:
+    """Return the steps that several rows have, in order."""
+    return tuple(sorted(step for step, count in Counter(steps).items() if count > 1))
+
+
+def find_gaps(run: RunInfo, history: History) -> tuple[Gap, ...]:
+    """Return where a run's history has holes: at its start, inside, at its end."""
+    steps = sorted(set(history.steps))
+    last = run.summary.get("_step")
+    promised = history.line_count or 0
+    if not steps:
+        return ((None, None),) if promised or last is not None else ()
+    stride = Counter(b - a for a, b in pairwise(steps)).most_common(1)
+    usual = stride[0][0] if stride else max(1, steps[0])
+    gaps: list[Gap] = [(None, steps[0])] if steps[0] > usual else []
+    gaps += [(a, b) for a, b in pairwise(steps) if b - a > usual and _is_regular(steps, usual)]
+    if (isinstance(last, int | float) and last > steps[-1]) or promised > len(history.steps):
+        gaps.append((steps[-1], None))
+    return tuple(gaps)
+
+
+def _is_regular(steps: Sequence[int], usual: int) -> bool:
+    """Tell whether most rows follow each other by the usual stride; else no gap means a loss."""
+    strides = [b - a for a, b in pairwise(steps)]
+    return 2 * strides.count(usual) > len(strides)
+
+
+def _describe(gap: Gap) -> str:
+    before, after = gap
+    if before is None:
+        return f"before step {after}" if after is not None else "every step"
+    return f"between steps {before} and {after}" if after is not None else f"after step {before}"

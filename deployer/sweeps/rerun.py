@@ -1,0 +1,197 @@
+"""Run again what is lost or failed: requeued where the server can, else by a follow-up sweep.
+
+A follow-up is an explicit list of the missing configurations, linked to its original in its
+description; both count together.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from deployer.errors import ConfigError
+from deployer.sweeps.configuration_list import (
+    PARAMETER,
+    build_list_config,
+    find_list_parameter,
+    list_configurations,
+)
+from deployer.sweeps.configurations import configuration_key, flatten_configuration, list_parameters
+from deployer.sweeps.parameters.parse import parse_parameters
+from deployer.sweeps.results import ACTIVE_STATES, WAITING_STATES, build_results, is_done
+from deployer.sweeps.sweep_file import dump_config
+from deployer.wandb_api.model import RunInfo, Snapshot, SweepInfo, SweepPath
+from deployer.wandb_api.operations import create_sweep, get_snapshot, list_sweeps, requeue_sweep
+from deployer.wandb_api.server import Server
+
+MARK = "deployer heal of "
+
+
+@dataclass(frozen=True)
+class Healing:
+    """What was set going: `sweep_path` is the sweep whose agents do it, the same if requeued.
+
+    `count` configurations will run; `unknown` ones are missing and nobody can tell which they
+    were. `created` tells whether this call made the follow-up.
+    """
+
+    sweep_path: SweepPath
+    count: int
+    unknown: int = 0
+    created: bool = False
+
+
+def heal_sweep(server: Server, path: SweepPath, retries: int | None = None) -> Healing:
+    """Set going what is missing of a sweep; calling it again makes no second follow-up.
+
+    `retries` are further attempts for a run that fails by itself, None for as many as the sweep
+    has. Of a follow-up its original is healed, so that one place counts all. Raises WandbError,
+    or ConfigError where the server knows no retries.
+    """
+    if server.can_requeue:
+        snapshot = get_snapshot(server.client, path)
+        if build_results(snapshot.sweep, snapshot.runs).coverage.complete:
+            return Healing(path, 0)
+        return Healing(path, requeue_sweep(server.client, path, uuid.uuid4().hex, retries))
+    if retries:
+        reason = f"{server.url} gives a run that failed no other attempt"
+        raise ConfigError("--retries", reason, "leave --retries out, and heal again")
+    original, follow_ups = _read_family(server, path)
+    if origin := _origin(original.sweep):
+        return heal_sweep(server, origin)
+    whole = merge_follow_ups(original, follow_ups)
+    missing = list_missing(whole, _planned(original.sweep, follow_ups))
+    unknown = _count_unknown(whole, len(missing))
+    if not missing:
+        going = [f.sweep.path for f in follow_ups if not f.sweep.ended]
+        return Healing(going[0] if going else path, 0, unknown)
+    return Healing(_create(server, original.sweep, missing), len(missing), unknown, created=True)
+
+
+def get_whole_snapshot(server: Server, path: SweepPath) -> Snapshot:
+    """Return a sweep with its runs, agents and whatever its follow-ups have done for it."""
+    if server.can_requeue:
+        return get_snapshot(server.client, path)
+    return merge_follow_ups(*_read_family(server, path))
+
+
+def merge_follow_ups(original: Snapshot, follow_ups: Sequence[Snapshot]) -> Snapshot:
+    """Add the follow-ups' runs to the original's as if they were its own; pure.
+
+    The sweep counts as going on while a follow-up does.
+    """
+    runs = list(original.runs)
+    for follow_up in follow_ups:
+        for run in follow_up.runs:
+            runs.append(_as_own(original.sweep, runs, run))
+    open_states = [f.sweep.state for f in follow_ups if not f.sweep.ended]
+    state = open_states[0] if open_states and original.sweep.ended else original.sweep.state
+    agents = (*original.agents, *(agent for f in follow_ups for agent in f.agents))
+    return Snapshot(replace(original.sweep, state=state), tuple(runs), agents)
+
+
+def list_missing(snapshot: Snapshot, planned: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the configurations that are neither finished, under way nor `planned`; pure.
+
+    Of an open grid, those that were never handed out still will be. Of random and bayes only
+    those that were drawn are known.
+    """
+    sweep, names = snapshot.sweep, list_parameters(snapshot.sweep.config)
+    taken = {_key(configuration, names) for configuration in planned}
+    taken |= {_key(run.config, names) for run in snapshot.runs if _is_taken(sweep, run)}
+    found: dict[Hashable, dict[str, Any]] = {}
+    for configuration in _candidates(snapshot):
+        key = _key(configuration, names)
+        if key not in taken:
+            found.setdefault(key, configuration)
+    return list(found.values())
+
+
+def _candidates(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Return what the sweep should run: a closed grid's product, else what was handed out."""
+    config = snapshot.sweep.config
+    if snapshot.sweep.method == "grid" and snapshot.sweep.ended:
+        space, _ = parse_parameters(config.get("parameters"))
+        points = (space.grid_point(n) for n in range(space.grid_size or 0))
+        return [point for point in points if point is not None]
+    names = list_parameters(config)
+    tops = config.get("parameters") or {}
+    return [
+        {top: run.config[top] for top in tops if top in run.config}
+        for run in snapshot.runs
+        if flatten_configuration(run.config, names)
+    ]
+
+
+def _is_taken(sweep: SweepInfo, run: RunInfo) -> bool:
+    waits = run.state in WAITING_STATES and not sweep.ended
+    return waits or run.state in ACTIVE_STATES or is_done(sweep, run.state)
+
+
+def _count_unknown(snapshot: Snapshot, missing: int) -> int:
+    """Count what a random or bayes sweep owes beyond what it has drawn."""
+    coverage = build_results(snapshot.sweep, snapshot.runs).coverage
+    owed = coverage.failed + coverage.lost
+    return max(0, owed - missing) if snapshot.sweep.ended else 0
+
+
+def _as_own(sweep: SweepInfo, runs: Sequence[RunInfo], run: RunInfo) -> RunInfo:
+    """Return a follow-up's run as if the original had handed it out."""
+    chosen = run.config.get(PARAMETER)
+    own = run
+    if isinstance(chosen, Mapping) and not find_list_parameter(sweep.config):
+        own = replace(run, config=dict(chosen))
+    names = list_parameters(sweep.config)
+    key = _key(own.config, names)
+    place = next(
+        (
+            earlier.heals or earlier.run_id
+            for earlier in runs
+            if _key(earlier.config, names) == key and not is_done(sweep, earlier.state)
+        ),
+        "",
+    )
+    return replace(own, heals=place)
+
+
+def _key(configuration: Mapping[str, Any], names: tuple[str, ...]) -> Hashable:
+    return configuration_key(flatten_configuration(configuration, names))
+
+
+def _planned(sweep: SweepInfo, follow_ups: Sequence[Snapshot]) -> list[dict[str, Any]]:
+    """Return what open follow-ups run or will run, all of their lists, as the original's."""
+    open_ = [f.sweep.config for f in follow_ups if not f.sweep.ended]
+    listed = [c for config in open_ for c in list_configurations(config)]
+    name = find_list_parameter(sweep.config)
+    return [{name: c} for c in listed] if name else listed
+
+
+def _read_family(server: Server, path: SweepPath) -> tuple[Snapshot, list[Snapshot]]:
+    """Read a sweep and its follow-ups, oldest first."""
+    infos = list_sweeps(server.client, path.entity, path.project)
+    follow_ups = [i.path for i in reversed(infos) if i.description == _describe(path)]
+    original = get_snapshot(server.client, path)
+    return original, [get_snapshot(server.client, follow_up) for follow_up in follow_ups]
+
+
+def _describe(path: SweepPath) -> str:
+    return f"{MARK}{path}"
+
+
+def _origin(sweep: SweepInfo) -> SweepPath | None:
+    """Return the sweep that a follow-up heals."""
+    parts = sweep.description.removeprefix(MARK).split("/")
+    return SweepPath(*parts) if sweep.description.startswith(MARK) and len(parts) == 3 else None
+
+
+def _create(server: Server, sweep: SweepInfo, missing: list[dict[str, Any]]) -> SweepPath:
+    name = f"{sweep.title} (healed)"
+    description = _describe(sweep.path)
+    config = build_list_config(sweep.config, missing, name, description)
+    entity, project, _ = sweep.path
+    path, _warnings = create_sweep(
+        server.client, dump_config(config), entity, project, uuid.uuid4().hex, description
+    )
+    return path

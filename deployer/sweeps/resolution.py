@@ -1,0 +1,156 @@
+"""Which sweep is meant: a path, a short id, an address, or the newest made from this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
+
+from deployer.config.credentials import CLOUD_URL
+from deployer.config.settings import EMBEDDED, Config
+from deployer.errors import ConfigError, WandbError
+from deployer.sweeps.records import SweepRecord, load_records
+from deployer.wandb_api.client import is_loopback
+from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.operations import get_sweep, list_projects
+from deployer.wandb_api.server import Server, connect, embedded_url
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A sweep and the config for its server; names that were left out are empty."""
+
+    config: Config
+    entity: str
+    project: str
+    sweep_id: str
+
+    @property
+    def complete(self) -> bool:
+        """Tell whether the path is known without asking a server."""
+        return bool(self.entity and self.project)
+
+    def path(self, viewer_entity: str = "") -> SweepPath:
+        """Return the full path; what was left out is where a new sweep would go."""
+        return SweepPath(
+            self.entity or self.config.entity_for(None, viewer_entity),
+            self.project or self.config.project_for(None, None),
+            self.sweep_id,
+        )
+
+
+def choose_sweep(text: str | None, config: Config, known_paths: Iterable[str] = ()) -> Choice:
+    """Find the sweep that `text` means; `known_paths` are those of agents on this machine.
+
+    Contacts nothing. A sweep of ours is looked for on the server where it was made, unless
+    `--wandb` says otherwise. Raises ConfigError.
+    """
+    if text is None:
+        return _newest(config)
+    if text.startswith(("http://", "https://")):
+        return _from_address(text, config)
+    parts = text.strip("/").split("/")
+    if not 1 <= len(parts) <= 3 or not all(parts):
+        raise ConfigError("SWEEP", f"'{text}' is not a sweep", "write ENTITY/PROJECT/SWEEP_ID")
+    whole = _match(text, [r.sweep_path for r in load_records()]) or _match(text, known_paths)
+    entity, project, sweep_id = (whole.split("/") if whole else ["", "", *parts])[-3:]
+    record = next((r for r in load_records() if r.sweep_path == whole), None) if whole else None
+    return Choice(_config_for(record, config), entity, project, sweep_id)
+
+
+def settle_place(text: str | None, config: Config) -> Config:
+    """Return the config with the place where the sweep's agents were started from here last.
+
+    A flag, the environment and `deployer.yaml` count more. Contacts nothing.
+    """
+    if config.explicit_on:
+        return config
+    try:
+        choice = choose_sweep(text, config)
+    except ConfigError:
+        return config  # whoever needs the sweep says what is wrong with it
+    path = f"{choice.entity}/{choice.project}/{choice.sweep_id}"
+    places = [r.on for r in load_records() if r.sweep_path == path and r.on]
+    return replace(config, on=places[0]) if places else config
+
+
+def open_sweep(choice: Choice) -> tuple[Server, SweepPath]:
+    """Connect to the sweep's server and return both; raises WandbError or BackendError."""
+    server = connect(choice.config)
+    path = choice.path(server.viewer.entity)
+    return server, path if choice.complete else _find_anywhere(server, path)
+
+
+def _find_anywhere(server: Server, path: SweepPath) -> SweepPath:
+    """Look for a short id in its entity's projects; the path that was guessed if it is nowhere."""
+    guessed = [path.project, *list_projects(server.client, path.entity)]
+    for project in dict.fromkeys(guessed):
+        found = SweepPath(path.entity, project, path.sweep_id)
+        try:
+            get_sweep(server.client, found)
+        except WandbError as error:
+            if error.status != 404:
+                raise
+        else:
+            return found
+    return path
+
+
+def _newest(config: Config) -> Choice:
+    made = [r for r in load_records(config.folder) if r.sweep_path]
+    if config.explicit_wandb:
+        made = [r for r in made if config.wandb in (r.server, r.base_url) and _fits(r, config)]
+    if not made:
+        raise ConfigError(
+            "SWEEP",
+            f"no sweep was made from {config.folder}",
+            "name one as ENTITY/PROJECT/SWEEP_ID, or make one: deployer up FILE",
+        )
+    return Choice(_config_for(made[0], config), *made[0].sweep_path.split("/"))
+
+
+def _from_address(text: str, config: Config) -> Choice:
+    """Read `https://HOST/ENTITY/PROJECT/sweeps/SWEEP_ID`."""
+    address = urlsplit(text)
+    parts = address.path.strip("/").split("/")
+    if len(parts) < 4 or parts[-2] != "sweeps":
+        raise ConfigError(
+            "SWEEP",
+            f"'{text}' is not a sweep's address",
+            "it looks like https://wandb.ai/ENTITY/PROJECT/sweeps/SWEEP_ID",
+        )
+    cloud = address.netloc == "wandb.ai"
+    base_url = CLOUD_URL if cloud else f"{address.scheme}://{address.netloc}"
+    path = "/".join((parts[-4], parts[-3], parts[-1]))
+    record = next((r for r in load_records() if r.sweep_path == path and r.backend_on), None)
+    if record and is_loopback(base_url):  # a port that leads into a cluster
+        config = _config_for(record, config)
+    elif not config.explicit_wandb:
+        known = EMBEDDED if base_url == embedded_url() else base_url
+        config = config.for_server(known, "the sweep's address")
+    return Choice(config, parts[-4], parts[-3], parts[-1])
+
+
+def _match(text: str, paths: Iterable[str]) -> str:
+    """Return the first known path that is `text` or ends with it."""
+    wanted = text.strip("/")
+    return next((p for p in paths if p == wanted or p.endswith(f"/{wanted}")), "")
+
+
+def _fits(record: SweepRecord, config: Config) -> bool:
+    """Tell whether a sweep's embedded backend is where somebody said that it is."""
+    return not (config.embedded and config.explicit_on) or _backend_on(record) == config.on
+
+
+def _backend_on(record: SweepRecord) -> str:
+    return record.backend_on or "local"
+
+
+def _config_for(record: SweepRecord | None, config: Config) -> Config:
+    if record is None:
+        return config
+    if config.explicit_wandb:
+        known = config.embedded and record.server == EMBEDDED and not config.explicit_on
+        return replace(config, known_backend_on=_backend_on(record)) if known else config
+    config = config.for_server(record.server, f"the server of {record.sweep_path}")
+    return replace(config, known_backend_on=_backend_on(record))

@@ -1,0 +1,244 @@
+"""What a sweep achieved: ranking, coverage, failures; pure.
+
+Finished counts configurations: of a grid each once, of random and bayes each run, since there the
+method itself may draw a configuration twice. An early-stopped run has finished.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from deployer.sweeps.configuration_list import find_list_parameter
+from deployer.sweeps.configurations import configuration_key, flatten_configuration, list_parameters
+from deployer.sweeps.metrics import metric_value, rank_key
+from deployer.wandb_api.model import Attempt, RunInfo, SweepInfo
+
+ACTIVE_STATES = ("running", "pending", "preempting")
+# Will be handed out again, on W&B's servers too.
+WAITING_STATES = ("preempted",)
+FAILED_STATES = ("failed",)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run in the ranking; `parameters` holds the sweep's own, flattened by dots.
+
+    `duration_seconds` is rounded to tenths. `attempts` are empty where the server does not keep
+    them; `heals` is the run in whose place this one ran.
+    """
+
+    rank: int | None
+    run_id: str
+    title: str
+    state: str
+    value: float | None
+    parameters: dict[str, Any]
+    duration_seconds: float | None
+    exit_code: int | None
+    started_at: float | None = None
+    attempts: tuple[Attempt, ...] = ()
+    heals: str = ""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How the expected configurations stand; `expected` is None for an endless sweep.
+
+    `waiting` ones were not handed out yet, or will be again. `lost` ones were handed out and
+    vanished, or were never handed out although the sweep has ended. `healed` ones are finished,
+    and it took more than one attempt.
+    """
+
+    expected: int | None
+    finished: int
+    duplicates: int
+    failed: int
+    running: int
+    waiting: int
+    lost: int
+    healed: int = 0
+
+    @property
+    def complete(self) -> bool:
+        """Tell whether every expected configuration is finished."""
+        rest = self.failed + self.running + self.waiting + self.lost
+        return rest == 0 and self.finished >= (self.expected or 1)
+
+    def sentence(self) -> str:
+        """Say it in one line; what is zero and nobody asked about is left out."""
+        total = f"/{self.expected}" if self.expected is not None else ""
+        parts = [f"{self.finished}{total} configurations finished"]
+        parts += [f"{self.duplicates} duplicates", f"{self.lost} lost"]
+        others = (
+            ("healed", self.healed),
+            ("failed", self.failed),
+            ("running", self.running),
+            ("waiting", self.waiting),
+        )
+        return ", ".join(parts + [f"{count} {word}" for word, count in others if count])
+
+
+@dataclass(frozen=True)
+class Results:
+    """Rows are ranked, best first; `best` is the first that has a value.
+
+    `stop_reason` says why the server stopped the sweep by itself, if it did.
+    """
+
+    sweep_path: str
+    state: str
+    metric: str | None
+    goal: str
+    coverage: Coverage
+    rows: tuple[Row, ...]
+    best: Row | None
+    failures: tuple[Row, ...]
+    stop_reason: str = ""
+
+
+def build_results(
+    sweep: SweepInfo, runs: Sequence[RunInfo], expected: int | None = None
+) -> Results:
+    """Rank a sweep's runs and count what is finished, doubled, failed and lost.
+
+    `expected` is used where the server does not say how many configurations there are.
+    """
+    names = list_parameters(sweep.config)
+    rows = rank_rows(sweep, [_build_row(sweep, run, names) for run in runs])
+    done = [row for row in rows if row.rank is not None]
+    return Results(
+        sweep_path=str(sweep.path),
+        state=sweep.state,
+        metric=sweep.metric_name,
+        goal=sweep.metric_goal,
+        coverage=build_coverage(sweep, rows, expected),
+        rows=rows,
+        best=done[0] if done else None,
+        failures=tuple(row for row in rows if row.state in (*FAILED_STATES, "crashed")),
+        stop_reason=sweep.stop_reason,
+    )
+
+
+def rank_rows(sweep: SweepInfo, rows: Sequence[Row]) -> tuple[Row, ...]:
+    """Sort finished runs by the metric's goal, missing and NaN last; then the other runs."""
+
+    def place(row: Row) -> tuple[bool, tuple[int, float]]:
+        return not is_done(sweep, row.state), rank_key(row.value, sweep.metric_goal)
+
+    ordered = sorted(rows, key=place)
+    return tuple(
+        replace(row, rank=index) if is_ranked(sweep, row) else row
+        for index, row in enumerate(ordered, start=1)
+    )
+
+
+def is_ranked(sweep: SweepInfo, row: Row) -> bool:
+    """Tell whether a run has finished with a metric that can be compared."""
+    usable = row.value is not None and math.isfinite(row.value)
+    return usable and is_done(sweep, row.state)
+
+
+def build_coverage(sweep: SweepInfo, rows: Sequence[Row], expected: int | None) -> Coverage:
+    """Count configurations by the best that became of each: finished, running, failed, lost."""
+    key = _key_of(sweep)
+    finishes = Counter(key(row) for row in rows if is_done(sweep, row.state))
+    active = {key(r) for r in rows if r.state in ACTIVE_STATES} - finishes.keys()
+    returned = {key(r) for r in rows if r.state in WAITING_STATES} - finishes.keys() - active
+    settled = finishes.keys() | active | (set() if sweep.ended else returned)
+    failed = {key(r) for r in rows if r.state in FAILED_STATES} - settled
+    vanished = {key(r) for r in rows} - settled - failed
+    seen = len(settled | failed | vanished)
+    if expected is None:
+        expected = sweep.expected
+    if sweep.ended and _reached_target(sweep, rows):
+        expected = seen
+    unseen = max(0, (expected or 0) - seen)
+    return Coverage(
+        expected=expected,
+        finished=len(finishes),
+        duplicates=sum(finishes.values()) - len(finishes),
+        failed=len(failed),
+        running=len(active),
+        waiting=0 if sweep.ended else unseen + len(returned),
+        lost=len(vanished) + (unseen if sweep.ended else 0),
+        healed=_count_healed(rows, key, finishes),
+    )
+
+
+def _count_healed(
+    rows: Sequence[Row], key: Callable[[Row], Hashable], finishes: Mapping[Hashable, int]
+) -> int:
+    """Count finished configurations that took more attempts than those that finished.
+
+    Where the server keeps no attempts, each run that failed or vanished was one.
+    """
+    attempts: Counter[Hashable] = Counter()
+    for row in rows:
+        attempts[key(row)] += len(row.attempts) or (row.state != "killed")
+    return sum(attempts[configuration] > finishes[configuration] for configuration in finishes)
+
+
+def is_done(sweep: SweepInfo, state: str) -> bool:
+    """Tell whether a run counts as finished: W&B calls an early-stopped run killed."""
+    return state == "finished" or (state == "killed" and bool(sweep.config.get("early_terminate")))
+
+
+def run_seconds(run: RunInfo) -> float | None:
+    """Return how long a run has trained, as W&B counts it, else from its first to last sign."""
+    inner = run.summary.get("_wandb")
+    runtime = inner.get("runtime") if isinstance(inner, Mapping) else None
+    for value in (run.summary.get("_runtime"), runtime):
+        if isinstance(value, int | float):
+            return float(value)
+    if run.created_at is None or run.heartbeat_at is None:
+        return None
+    return max(0.0, run.heartbeat_at - run.created_at)
+
+
+def _build_row(sweep: SweepInfo, run: RunInfo, names: tuple[str, ...]) -> Row:
+    seconds = run_seconds(run)
+    return Row(
+        rank=None,
+        run_id=run.run_id,
+        title=run.title,
+        state=run.state,
+        value=_value(sweep, run),
+        parameters=_parameters(sweep, run, names),
+        duration_seconds=None if seconds is None else round(seconds, 1),
+        exit_code=run.exit_code,
+        started_at=run.created_at,
+        attempts=run.attempts,
+        heals=run.heals,
+    )
+
+
+def _parameters(sweep: SweepInfo, run: RunInfo, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return a run's parameters; those of an explicit list are shown as what they stand for."""
+    flat = flatten_configuration(run.config, names)
+    name = find_list_parameter(sweep.config)
+    return {k.removeprefix(f"{name}."): v for k, v in flat.items()} if name else flat
+
+
+def _value(sweep: SweepInfo, run: RunInfo) -> float | None:
+    name = sweep.metric_name
+    return metric_value(run.summary, name, sweep.metric_goal) if name else None
+
+
+def _key_of(sweep: SweepInfo) -> Callable[[Row], Hashable]:
+    if sweep.method == "grid":
+        return lambda row: configuration_key(row.parameters)
+    return lambda row: row.heals or row.run_id
+
+
+def _reached_target(sweep: SweepInfo, rows: Sequence[Row]) -> bool:
+    target = sweep.metric_target
+    values = [row.value for row in rows if row.value is not None]
+    if target is None or not values:
+        return False
+    if sweep.metric_goal == "maximize":
+        return max(values) >= target
+    return min(values) <= target

@@ -1,0 +1,120 @@
+"""Nodes on which runs keep failing while they succeed elsewhere; pure.
+
+A place knows where an agent is now, a server which agent made an attempt: whoever watches brings
+the two together. Servers that keep no attempts tell nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from deployer.sweeps.results import Row
+from deployer.wandb_api.model import Attempt
+from deployer.watch.status import AgentStatus
+
+# What a node can be to blame for. A memory limit is the same everywhere, and who interrupts a run,
+# or loses a node, is no sign of what the next run will meet.
+BLAMED = ("own failure", "never started", "signal")
+FEWEST_RUNS = 3
+# So unlikely must it be that as many runs in a row fail by chance, as often as they fail elsewhere:
+# with four finished elsewhere, three are enough; where every third fails, it takes five.
+CHANCE = 0.005
+
+AttemptKey = tuple[str, int]
+UNKNOWN = ""
+
+
+@dataclass(frozen=True)
+class SickNode:
+    """A node, and the runs that failed there one after another."""
+
+    name: str
+    run_ids: tuple[str, ...]
+
+    def sentence(self) -> str:
+        """Say it in one line, with the command that keeps everybody off the node."""
+        return (
+            f"node {self.name}: {len(self.run_ids)} runs in a row failed there "
+            f"({', '.join(self.run_ids)}), avoided from now on; "
+            f"for everybody: kubectl cordon {self.name}"
+        )
+
+
+def locate_attempts(
+    known: Mapping[AttemptKey, str] | None, rows: Iterable[Row], agents: Iterable[AgentStatus]
+) -> dict[AttemptKey, str]:
+    """Return the node of each attempt: as `known`, else where its agent is now.
+
+    At the first look, when nothing is known (None), attempts that have ended are on no known node:
+    their agent may have moved since.
+    """
+    nodes = {agent.name: agent.node for agent in agents}
+    found = dict(known or {})
+    for row in rows:
+        for attempt in row.attempts:
+            key = (row.run_id, attempt.number)
+            node = nodes.get(attempt.agent, UNKNOWN)
+            over = attempt.cause is not None
+            if key not in found and (node or over):
+                found[key] = UNKNOWN if known is None and over else node
+    return found
+
+
+def find_sick_nodes(
+    rows: Iterable[Row], nodes: Mapping[AttemptKey, str], known: Collection[str] = ()
+) -> tuple[SickNode, ...]:
+    """Return nodes, beyond those `known`, on which too many runs in a row failed by themselves.
+
+    Each run counts once, and not if it fails elsewhere too.
+    """
+    by_node = _group_by_node(rows, nodes)
+    sick = []
+    for name in sorted(by_node.keys() - {*known}):
+        others = [node for node in by_node if node != name and node not in known]
+        elsewhere = [pair for node in others for pair in by_node[node]]
+        failed_elsewhere = {run_id for run_id, attempt in elsewhere if _is_bad(attempt)}
+        streak = _list_streak(by_node[name], failed_elsewhere)
+        if len(streak) >= FEWEST_RUNS and _failure_rate(elsewhere) ** len(streak) <= CHANCE:
+            sick.append(SickNode(name, streak))
+    return tuple(sick)
+
+
+def _group_by_node(
+    rows: Iterable[Row], nodes: Mapping[AttemptKey, str]
+) -> dict[str, list[tuple[str, Attempt]]]:
+    """Return by node what tells something, oldest end first."""
+    told = [
+        (row.run_id, attempt)
+        for row in rows
+        for attempt in row.attempts
+        if attempt.cause in (*BLAMED, "finished")
+    ]
+    found: dict[str, list[tuple[str, Attempt]]] = {}
+    for run_id, attempt in sorted(told, key=lambda pair: pair[1].ended_at or 0.0):
+        if node := nodes.get((run_id, attempt.number)):
+            found.setdefault(node, []).append((run_id, attempt))
+    return found
+
+
+def _list_streak(
+    attempts: Sequence[tuple[str, Attempt]], failed_elsewhere: Collection[str]
+) -> tuple[str, ...]:
+    """Return the runs that failed on a node since the last one finished there."""
+    streak: list[str] = []
+    for run_id, attempt in attempts:
+        if not _is_bad(attempt):
+            streak.clear()
+        elif run_id not in failed_elsewhere and run_id not in streak:
+            streak.append(run_id)
+    return tuple(streak)
+
+
+def _failure_rate(attempts: Sequence[tuple[str, Attempt]]) -> float:
+    """Estimate how often attempts fail, by Laplace's rule; 1 where none has finished."""
+    bad = sum(_is_bad(attempt) for _, attempt in attempts)
+    return (bad + 1) / (len(attempts) + 2) if len(attempts) > bad else 1.0
+
+
+def _is_bad(attempt: Attempt) -> bool:
+    return attempt.cause in BLAMED

@@ -1,0 +1,176 @@
+"""What a watcher does besides watching: replace agents, leave sick nodes, stop what overshoots.
+
+Level-triggered as the watching itself. Returns what it did as sentences and prints nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deployer.errors import AgentError, BackendError, KubeError, WandbError
+from deployer.executors.base import Place
+from deployer.launch.agents import apply_plan, plan_replacement
+from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.operations import get_sweep, set_sweep_state, stop_run
+from deployer.wandb_api.server import Server
+from deployer.watch.bad_nodes import AttemptKey, find_sick_nodes, locate_attempts
+from deployer.watch.restarts import FRUITLESS_STARTS, HANDING_OUT, agents_to_replace, takes_runs
+from deployer.watch.status import PASSING_STATUSES, Status, get_status
+
+
+def build_stopped(path: SweepPath) -> BackendError:
+    """Return the error of somebody who took the embedded backend down while a sweep is watched."""
+    return BackendError("the embedded backend was stopped", f"deployer watch {path}")
+
+
+@dataclass
+class Tender:
+    """Looks after one sweep. `wanted` agents in all work in `folder`; `tell` gets sentences."""
+
+    server: Server
+    place: Place
+    path: SweepPath
+    wanted: int
+    folder: Path
+    expected: int | None
+    tell: Callable[[str], None]
+    _fruitless: dict[str, int] = field(default_factory=dict)
+    _missing_before: bool = False
+    _stopped: set[str] = field(default_factory=set)
+    _told: set[str] = field(default_factory=set)
+    _ours: set[str] = field(default_factory=set)
+    _attempt_nodes: dict[AttemptKey, str] | None = None
+    _sick_nodes: set[str] = field(default_factory=set)
+
+    def read(self, now: float) -> Status:
+        """Read the status; an embedded backend whose process died is started again.
+
+        Once its agents are forgotten somebody took everything down, the backend too.
+        """
+        try:
+            status = get_status(
+                self.server.client, self.place, self.path, self.expected, now, self._ours
+            )
+            self._ours.update(agent.name for agent in status.agents)
+            return status
+        except WandbError as error:
+            if not self.server.embedded or error.status != 0:
+                raise
+            if not self.place.list_agents(str(self.path)):
+                raise build_stopped(self.path) from error
+            self._revive()
+            raise
+
+    def tend(self, status: Status) -> bool:
+        """Do what the status asks for; tell whether the sweep will go on because of it."""
+        if not status.trouble and not self.server.extended:
+            self._guard(status)
+        try:
+            for sentence in self.place.heal():
+                self.tell(sentence)
+            return self._leave_sick_nodes(status) or self._replace(status)
+        except KubeError as error:
+            if not error.passing:
+                raise
+            return True
+
+    def _revive(self) -> None:
+        try:
+            if self.server.revive():
+                self.tell("the embedded backend had died and is started again")
+        except BackendError as error:
+            # A full disk may have room again: waited for as any other outage.
+            raise WandbError(error.message, error.hint) from error
+
+    def _guard(self, status: Status) -> None:
+        """Stop what the server should not have handed out; what it refuses is tried again."""
+        try:
+            self._stop_excess(status)
+        except WandbError as error:
+            self._tell_once(f"cannot stop what is too much: {error.message}")
+
+    def _stop_excess(self, status: Status) -> None:
+        for run in status.twins:
+            if run.run_id not in self._stopped:
+                stop_run(self.server.client, run)
+                self._stopped.add(run.run_id)
+                self.tell(f"stopped {run.run_id}: its configuration runs or ran already")
+        if status.overshooting:
+            set_sweep_state(
+                self.server.client, get_sweep(self.server.client, self.path), "FINISHED"
+            )
+            self._tell_once("stopped the sweep: every configuration is finished")
+
+    def _leave_sick_nodes(self, status: Status) -> bool:
+        """Name nodes on which runs keep failing; agents there are interrupted and begin elsewhere.
+
+        Tells whether there were any.
+        """
+        if status.trouble or status.out_of_time or status.sweep_state not in HANDING_OUT:
+            return False
+        rows = status.results.rows
+        self._attempt_nodes = locate_attempts(self._attempt_nodes, rows, status.agents)
+        for node in find_sick_nodes(rows, self._attempt_nodes, self._sick_nodes):
+            self._sick_nodes.add(node.name)
+            self.tell(node.sentence())
+        sitting = [a.name for a in status.agents if a.node in self._sick_nodes and takes_runs(a)]
+        if sitting:
+            self.place.stop(sitting)
+            self._start(len(sitting), ())
+        return bool(sitting)
+
+    def _replace(self, status: Status) -> bool:
+        for agent in status.agents:
+            if agent.run_id:
+                self._fruitless.pop(agent.name, None)
+        decision = agents_to_replace(status, self.wanted, self._fruitless)
+        self._explain(status, decision.avoided)
+        # One that is missing only for a moment is being taken down by another command.
+        missing, before = decision.count > 0, self._missing_before
+        self._missing_before = missing
+        if missing and before:
+            self._start(decision.count, decision.avoided)
+        return missing
+
+    def _start(self, count: int, avoided: tuple[str, ...]) -> None:
+        plan = plan_replacement(
+            self.server,
+            self.place,
+            self.path,
+            count,
+            avoided,
+            self.folder,
+            avoided_nodes=sorted(self._sick_nodes),
+        )
+        alive = {a.name for a in self.place.list_agents(str(self.path)) if a.alive}
+        names = [agent.name for agent in plan.agents if agent.name not in alive]
+        for name in names:
+            self._fruitless[name] = self._fruitless.get(name, 0) + 1
+        try:
+            apply_plan(self.server, self.place, plan)
+        except WandbError as error:
+            if error.status not in PASSING_STATUSES:
+                raise
+        except AgentError as error:
+            self.tell(error.message)
+        else:
+            again = " again" if {*names} & self._ours else ""
+            self.tell(f"started{again}: {', '.join(names)}")
+
+    def _explain(self, status: Status, names: tuple[str, ...]) -> None:
+        """Say once why an agent is not replaced."""
+        for agent in status.agents:
+            if agent.name not in names:
+                continue
+            often = self._fruitless.get(agent.name, 0) >= FRUITLESS_STARTS
+            why = f"it ended {FRUITLESS_STARTS} times in a row without a run" if often else ""
+            reason = "; ".join(filter(None, (why, agent.reason)))
+            code = f" with exit code {agent.exit_code}" if agent.exit_code is not None else ""
+            self._tell_once(f"{agent.name} ended{code} and is not started again: {reason}")
+
+    def _tell_once(self, sentence: str) -> None:
+        if sentence not in self._told:
+            self._told.add(sentence)
+            self.tell(sentence)

@@ -1,0 +1,77 @@
+"""Which agents that died a watcher starts again; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from deployer.watch.status import AgentStatus, Status
+
+# As often in a row may an agent end without a run: the next try would end like these.
+FRUITLESS_STARTS = 3
+# It gave up, or its key or sweep is wrong: it says so, and would again.
+FINAL_CODES = (3, 78)
+ASKED_TO_STOP = 143
+DRAINED = "drained"
+HANDING_OUT = ("RUNNING", "PENDING")
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """How many agents to start, none under a name in `avoided`."""
+
+    count: int
+    avoided: tuple[str, ...]
+
+
+def agents_to_replace(status: Status, wanted: int, fruitless: Mapping[str, int]) -> Replacement:
+    """Work out how many agents are missing for the work that living ones cannot take.
+
+    `fruitless` counts, by name, how often an agent was started again and had no run since.
+    Agents that were drained stay away; so do all once their time is over or their place has
+    forgotten them.
+    """
+    avoided = tuple(a.name for a in status.agents if is_given_up(a, fruitless))
+    if status.trouble or status.out_of_time or status.sweep_state not in HANDING_OUT:
+        return Replacement(0, avoided)
+    dismissed = sum(is_dismissed(a) for a in status.agents)
+    missing = wanted - status.living_agents - dismissed - len(avoided)
+    if not status.agents or missing <= 0 or _is_being_stopped(status):
+        return Replacement(0, avoided)
+    return Replacement(max(0, min(missing, count_idle_work(status, wanted))), avoided)
+
+
+def count_idle_work(status: Status, wanted: int) -> int:
+    """Count the configurations that no living agent has or can take; endless sweeps want all.
+
+    An active run beyond the living agents is one that a dead agent left behind.
+    """
+    coverage = status.results.coverage
+    hands = status.living_agents + status.other_agents
+    if coverage.expected is None:
+        return wanted
+    return coverage.waiting + coverage.running - hands
+
+
+def takes_runs(agent: AgentStatus) -> bool:
+    """Tell whether an agent will have more runs: it is there, and nobody asked it to leave."""
+    return agent.state in ("starting", "running")
+
+
+def is_given_up(agent: AgentStatus, fruitless: Mapping[str, int]) -> bool:
+    """Tell whether an agent that has ended would only end again."""
+    if agent.state not in ("ended", "lost"):
+        return False
+    return agent.exit_code in FINAL_CODES or fruitless.get(agent.name, 0) >= FRUITLESS_STARTS
+
+
+def is_dismissed(agent: AgentStatus) -> bool:
+    """Tell whether somebody drained this agent."""
+    return agent.state == "ended" and agent.exit_code == 0 and agent.reason.startswith(DRAINED)
+
+
+def _is_being_stopped(status: Status) -> bool:
+    """Tell whether agents are being ended at this moment: one is, and others were asked too."""
+    return any(agent.state == "stopping" for agent in status.agents) and any(
+        agent.exit_code == ASKED_TO_STOP for agent in status.agents
+    )

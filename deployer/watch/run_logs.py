@@ -1,0 +1,100 @@
+"""What a run printed, from where it can still be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from deployer.errors import AgentError, WandbError
+from deployer.executors.base import Place
+from deployer.sweeps.results import ACTIVE_STATES, WAITING_STATES, Row
+from deployer.wandb_api.client import Client
+from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.operations import get_log_page, get_log_tail, list_runs
+from deployer.wandb_api.server import Server
+from deployer.watch.status import PASSING_STATUSES
+
+# The stock agent's own words around a run; they are the same from 0.22 to 0.31.
+BEGINS = "About to run command:"
+ENDS = "Cleaning up finished run: "
+AGENT_LOGGER = "wandb.wandb_agent"
+
+LOOK_SECONDS = 2.0
+LAST_LINES = 20
+
+
+def get_run_tail(
+    server: Server, place: Place | None, path: SweepPath, row: Row, limit: int
+) -> tuple[str, ...]:
+    """Return the last lines of a run: the server's, or its agent's if it never called `wandb.init`.
+
+    A trainer that dies in argparse leaves nothing on any server.
+    """
+    tail = get_log_tail(server.client, path, row.run_id, limit)
+    if any(line.strip() for line in tail) or place is None:
+        return tail
+    names = [agent.name for agent in place.list_agents(str(path))]
+    try:
+        lines = [line for _, line in place.log_lines(names, follow=False)]
+    except AgentError:
+        return tail
+    return find_run_output(lines, row.run_id)[-limit:]
+
+
+def follow_run(
+    client: Client, path: SweepPath, run_id: str, follow: bool, sleep: Callable[[float], None]
+) -> Iterator[str]:
+    """Yield the lines of a run's console from its server; with `follow` until it has ended.
+
+    So it does not matter which agents have the run, one after the other, or where they are. A run
+    that begins anew begins its console anew. Raises WandbError if there is no such run.
+    """
+    cursor: str | None = None
+    seen = 0
+    while True:
+        try:
+            page = get_log_page(client, path, run_id, cursor)
+        except WandbError as error:
+            if not follow or error.status not in PASSING_STATUSES:
+                raise
+            sleep(LOOK_SECONDS)
+            continue
+        if page.total < seen:
+            cursor, seen = None, 0
+            continue
+        yield from page.lines
+        cursor, seen = page.cursor, seen + len(page.lines)
+        if page.lines:
+            continue
+        if not follow or page.run_state not in (*ACTIVE_STATES, *WAITING_STATES):
+            return
+        sleep(LOOK_SECONDS)
+
+
+def read_lost_output(
+    client: Client, path: SweepPath, names: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield (agent name, line): the last lines of the last run of agents whose own log is gone."""
+    last_runs = {
+        attempt.agent: run.run_id
+        for run in list_runs(client, path)
+        for attempt in run.attempts
+        if attempt.agent in names
+    }
+    for name in names:
+        if name in last_runs:
+            for line in get_log_tail(client, path, last_runs[name], LAST_LINES):
+                yield name, line
+
+
+def find_run_output(lines: Iterable[str], run_id: str) -> tuple[str, ...]:
+    """Find what a run printed in its agent's log; its last attempt's, empty if it is not there."""
+    since: list[str] = []
+    found: tuple[str, ...] = ()
+    for line in lines:
+        if BEGINS in line:
+            since = []
+        elif f"{ENDS}{run_id}" in line:
+            found = tuple(since)
+        elif AGENT_LOGGER not in line:
+            since.append(line)
+    return found

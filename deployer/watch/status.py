@@ -1,0 +1,276 @@
+"""Level-triggered watching: read everything, summarise it purely, show it if it changed."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from deployer.errors import KubeError, WandbError, WatchTimeout
+from deployer.executors.base import Agent, Place
+from deployer.launch.deadline import find_deadline
+from deployer.sweeps.results import ACTIVE_STATES, Results, Row, build_results, run_seconds
+from deployer.wandb_api.client import Client
+from deployer.wandb_api.model import AgentInfo, RunInfo, Snapshot, SweepInfo, SweepPath
+from deployer.wandb_api.operations import get_snapshot as read_snapshot
+from deployer.watch.agent_runs import join_runs, note_unheard
+from deployer.watch.duplicates import find_twins, is_overshooting
+
+POLL_SECONDS = 2.0
+# An agent sends a heartbeat every 5 s, up to 60 s apart while the server is in trouble.
+SILENT_AGENT_SECONDS = 120.0
+GONE_AGENT_STATES = ("FINISHED", "CRASHED", "FAILED", "KILLED", "STOPPED", "EXITED")
+# Between two runs an agent waits for its next poll, and the run for the SDK to start.
+AGENT_POLL_SECONDS = 5.0
+# A server that is away comes back; anything else it says is final.
+PASSING_STATUSES = (0, 408, 429, 500, 502, 503, 504)
+
+
+@dataclass(frozen=True)
+class AgentStatus:
+    """One agent as shown: where it is, what it does, its current run and that run's metric."""
+
+    name: str
+    state: str
+    run_id: str | None
+    run_title: str
+    value: float | None
+    gpu: str
+    reason: str
+    exit_code: int | None
+    node: str = ""
+    pod: str = ""
+    restarts: int = 0
+
+
+@dataclass(frozen=True)
+class Status:
+    """A sweep at one moment.
+
+    `agents` are those of our place; `other_agents` counts living ones that are not ours.
+    `ends_at` is a forecast in seconds since the epoch. `twins` are runs that should not be, and
+    `overshooting` says that the sweep should have ended. `trouble` is what the server said when it
+    did not answer: then everything else is as it was last. `deadline` is when the agents leave,
+    whatever is left, and `out_of_time` that it is over.
+    """
+
+    sweep_path: str
+    sweep_state: str
+    title: str
+    metric: str | None
+    counts: Mapping[str, int]
+    results: Results
+    agents: tuple[AgentStatus, ...]
+    other_agents: int
+    ends_at: float | None
+    twins: tuple[RunInfo, ...] = ()
+    overshooting: bool = False
+    trouble: str = ""
+    deadline: float | None = None
+    out_of_time: bool = False
+
+    @property
+    def best(self) -> Row | None:
+        """Return the best finished run so far."""
+        return self.results.best
+
+    @property
+    def living_agents(self) -> int:
+        """Count our agents that still hold their place."""
+        return sum(agent.state not in ("ended", "lost") for agent in self.agents)
+
+    @property
+    def over(self) -> bool:
+        """Tell whether nothing moves any more: no agent works and no run is under way.
+
+        A run without a living agent counts only while its sweep is open: its server may still
+        find out that it is gone.
+        """
+        if self.trouble or self.living_agents:
+            return False
+        if self.results.state in ("FINISHED", "CANCELED"):
+            return not self.counts.get("running")
+        return not self.other_agents
+
+
+def summarise_status(
+    sweep: SweepInfo,
+    runs: Sequence[RunInfo],
+    agents: Sequence[Agent],
+    other_agents: int,
+    expected: int | None,
+    now: float,
+) -> Status:
+    """Work out what to show from what was read; pure. `now` is in seconds since the epoch."""
+    results = build_results(sweep, runs, expected)
+    rows = {row.run_id: row for row in results.rows}
+    deadline = find_deadline(agents)
+    return Status(
+        sweep_path=str(sweep.path),
+        sweep_state=sweep.state,
+        title=sweep.title,
+        metric=sweep.metric_name,
+        counts=dict(Counter(run.state for run in runs)),
+        results=results,
+        agents=tuple(_summarise_agent(agent, rows.get(agent.run_id or "")) for agent in agents),
+        other_agents=other_agents,
+        ends_at=forecast_end(results, runs, sum(a.alive for a in agents) + other_agents, now),
+        twins=find_twins(sweep, runs),
+        overshooting=is_overshooting(sweep, results.coverage),
+        deadline=deadline,
+        out_of_time=deadline is not None and deadline <= now,
+    )
+
+
+def forecast_end(
+    results: Results, runs: Sequence[RunInfo], agents: int, now: float
+) -> float | None:
+    """Estimate when the last configuration is finished: what is left, shared by living agents.
+
+    None before the first run has finished, for an endless sweep, without agents, and at the end.
+    """
+    left = results.coverage.waiting + results.coverage.running
+    if results.coverage.expected is None or not agents or not left:
+        return None
+    if (pace := finishing_pace(runs, agents)) is not None:
+        last, seconds = pace
+        return max(now, last + left * seconds)
+    durations = [d for r in runs if r.state == "finished" and (d := run_seconds(r)) is not None]
+    if not durations:
+        return None
+    usual = statistics.median(durations) + AGENT_POLL_SECONDS
+    spent = sum(
+        min(usual, now - run.created_at)
+        for run in runs
+        if run.state in ACTIVE_STATES and run.created_at is not None
+    )
+    return now + max(0.0, left * usual - spent) / min(agents, left)
+
+
+def finishing_pace(runs: Sequence[RunInfo], agents: int) -> tuple[float, float] | None:
+    """Return when the last run finished and the seconds from one finish to the next.
+
+    It has everything in it: starting the SDK, the agent's polls, data that is loaded again. The
+    median of whole rounds, so that a night without agents does not count. None until each agent
+    has finished two.
+    """
+    ends = sorted(r.heartbeat_at for r in runs if r.state == "finished" and r.heartbeat_at)
+    recent = ends[-4 * agents - 1 :]
+    if len(recent) <= 2 * agents:
+        return None
+    rounds = [later - end for end, later in zip(recent, recent[agents:], strict=False)]
+    return recent[-1], statistics.median(rounds) / agents
+
+
+def count_other_agents(
+    server_agents: Sequence[AgentInfo], ours: Collection[str], now: float
+) -> int:
+    """Count living agents on the server beyond our own.
+
+    The embedded backend knows the names of our supervisors; W&B's servers only know hosts, so
+    there as many as we have are ours.
+    """
+    others = sum(
+        agent.state not in GONE_AGENT_STATES
+        and agent.heartbeat_at is not None
+        and now - agent.heartbeat_at < SILENT_AGENT_SECONDS
+        and agent.name not in ours
+        for agent in server_agents
+    )
+    nameless = len(set(ours) - {agent.name for agent in server_agents})
+    return max(0, others - nameless)
+
+
+def get_status(
+    client: Client,
+    place: Place,
+    path: SweepPath,
+    expected: int | None,
+    now: float,
+    ours: Collection[str] = (),
+) -> Status:
+    """Read the sweep from its server and its agents from their place, once.
+
+    `ours` are names of agents that were ours before and may be forgotten by now.
+    """
+    snapshot: Snapshot = read_snapshot(client, path)
+    agents = join_runs(place.list_agents(str(path)), snapshot.runs)
+    agents = note_unheard(agents, bool(snapshot.agents or snapshot.runs), now)
+    others = count_other_agents(snapshot.agents, {*ours, *(agent.name for agent in agents)}, now)
+    return summarise_status(snapshot.sweep, snapshot.runs, agents, others, expected, now)
+
+
+def watch_status(
+    read: Callable[[float], Status],
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+    timeout_seconds: float | None = None,
+    tend: Callable[[Status], bool] = lambda _: False,
+) -> Iterator[Status]:
+    """Yield the status whenever it has changed, until the sweep is over.
+
+    `tend` does what each status asks for and tells whether the sweep goes on because of it.
+    A server that is away is waited for. Raises WatchTimeout, or WandbError if it refuses for good.
+    """
+    started = clock()
+    last: Status | None = None
+    while True:
+        status = _read_patiently(read, last, clock())
+        if status is not None and (last is None or _shown(status) != _shown(last)):
+            yield status
+        last = status or last
+        goes_on = status is not None and tend(status)
+        if last is not None and last.over and not goes_on:
+            return
+        if timeout_seconds is not None and clock() - started >= timeout_seconds:
+            path = last.sweep_path if last else ""
+            raise WatchTimeout(
+                f"the sweep still goes on after {timeout_seconds:g} s",
+                f"deployer watch {path}".rstrip(),
+            )
+        sleep(POLL_SECONDS)
+
+
+def _read_patiently(
+    read: Callable[[float], Status], last: Status | None, now: float
+) -> Status | None:
+    try:
+        return read(now)
+    except WandbError as error:
+        if last is None or error.status not in PASSING_STATUSES:
+            raise
+        return Status(**{**vars(last), "trouble": error.message})
+    except KubeError as error:
+        if last is None or not error.passing:
+            raise
+        return Status(**{**vars(last), "trouble": error.message})
+
+
+def _shown(status: Status) -> tuple[object, ...]:
+    """Return what makes a new line worth showing; a forecast that moves a little does not."""
+    best = status.best
+    return (
+        status.sweep_state,
+        tuple(sorted(status.counts.items())),
+        status.agents,
+        status.other_agents,
+        best and (best.run_id, best.value),
+        status.trouble,
+    )
+
+
+def _summarise_agent(agent: Agent, row: Row | None) -> AgentStatus:
+    return AgentStatus(
+        name=agent.name,
+        state=agent.state,
+        run_id=agent.run_id,
+        run_title=row.title if row else "",
+        value=row.value if row else None,
+        gpu=agent.gpu,
+        reason=agent.reason,
+        exit_code=agent.exit_code,
+        node=agent.node,
+        pod=agent.pod,
+        restarts=agent.restarts,
+    )

@@ -1,0 +1,264 @@
+"""Every error that the command line shows: text, hint, exit code, and the same as JSON."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+
+import pytest
+
+from tests.backend.client import Client as Sdk
+from tests.backend.client import grid
+from tests.cli.conftest import Project
+from tests.conftest import FOREIGN_KEY, ServedBackend
+
+
+def fail(project: Project, *words: str, code: int, **environment: str) -> list[str]:
+    """Run a command that fails and return stderr's lines; stdout must be empty."""
+    done = project.run(*words, code=code, **environment)
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    return done.stderr.splitlines()
+
+
+def test_no_words_show_the_help(project: Project) -> None:
+    assert project.run().stdout == project.run("--help").stdout
+    assert "deployer [OPTIONS] COMMAND" in project.run("--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        (["nope"], ["error: No such command 'nope'.", "hint: deployer --help"]),
+        (
+            ["results", "--quick"],
+            ["error: No such option: --quick", "hint: deployer results --help"],
+        ),
+        (["sweep"], ["error: Missing command.", "hint: deployer sweep --help"]),
+        (
+            ["results", "-o", "xml"],
+            ["error: --output: 'xml' is not a format", "hint: one of: table, json, csv"],
+        ),
+        (
+            ["up", "missing.yaml"],
+            [
+                "error: missing.yaml: cannot be read: no such file or directory",
+                "hint: name a W&B sweep file",
+            ],
+        ),
+        (
+            ["watch", "--on", "moon"],
+            ["error: --on: 'moon' is not a place", "hint: one of: local, kubernetes, gke"],
+        ),
+        (
+            ["down", "--delete-data"],
+            [
+                "error: --delete-data: deletes every result",
+                "hint: say --all too if you mean it",
+            ],
+        ),
+        (
+            ["backend", "user", "add", "ann"],
+            [
+                "error: --key-stdin: a key is read from stdin alone",
+                "hint: deployer backend user add ann --key-stdin < KEYFILE",
+            ],
+        ),
+        (
+            ["backend", "open"],
+            ["error: --on: names no cluster", "hint: --on kubernetes or --on gke"],
+        ),
+        (
+            ["backend", "up", "--data", "here", "--on", "kubernetes"],
+            ["error: --data: is a folder of this machine", "hint: leave out --on or --data"],
+        ),
+        (
+            ["up", "any.yaml", "--on", "gke", "--down-after", "--wandb", "embedded"],
+            [
+                "error: --down-after: the embedded backend keeps the results in the cluster, "
+                "which would be deleted",
+                "hint: leave it out, or use --wandb ADDRESS",
+            ],
+        ),
+        (
+            ["results", "a/b/c/d"],
+            ["error: SWEEP: 'a/b/c/d' is not a sweep", "hint: write ENTITY/PROJECT/SWEEP_ID"],
+        ),
+        (
+            ["results", "https://wandb.ai/team/project"],
+            [
+                "error: SWEEP: 'https://wandb.ai/team/project' is not a sweep's address",
+                "hint: it looks like https://wandb.ai/ENTITY/PROJECT/sweeps/SWEEP_ID",
+            ],
+        ),
+    ],
+)
+def test_wrong_words_end_with_2(project: Project, words: list[str], lines: list[str]) -> None:
+    assert fail(project, *words, code=2) == lines
+
+
+def test_no_sweep_was_made_here(project: Project) -> None:
+    lines = fail(project, "results", code=2)
+    assert lines == [
+        f"error: SWEEP: no sweep was made from {project.folder}",
+        "hint: name one as ENTITY/PROJECT/SWEEP_ID, or make one: deployer up FILE",
+    ]
+
+
+def test_all_complaints_about_a_file_are_shown_and_as_json(project: Project) -> None:
+    project.write("deployer.yaml", "replica: 2\nentity: 3\n")
+    assert fail(project, "results", code=2) == [
+        "error: deployer.yaml: replica: unknown key",
+        "hint: did you mean `replicas`?",
+        "error: deployer.yaml: entity: 3 is not text",
+    ]
+    (line,) = fail(project, "results", "-o", "json", code=2)
+    error = json.loads(line)["error"]
+    assert error["code"] == "config"
+    assert [e["hint"] for e in error["errors"]] == ["did you mean `replicas`?", ""]
+
+
+def test_a_server_without_a_key(project: Project) -> None:
+    assert fail(project, "sweep", "list", "--wandb", "http://w.example", code=2) == [
+        "error: --wandb: there is no key for http://w.example",
+        "hint: wandb login --host http://w.example, or export WANDB_API_KEY=…, "
+        "or use --wandb embedded",
+    ]
+
+
+def test_a_wrong_key_is_said_to_be_wrong_but_never_shown(
+    project: Project, backend: ServedBackend
+) -> None:
+    words = ("sweep", "list", "--wandb", backend.url)
+    first, second = fail(project, *words, code=1, WANDB_API_KEY=FOREIGN_KEY)
+    assert first.startswith(f"error: {backend.url}: ")
+    assert second == f"hint: the key came from WANDB_API_KEY; is it a key of {backend.url}?"
+    (line,) = fail(project, *words, "-o", "json", code=1, WANDB_API_KEY=FOREIGN_KEY)
+    assert json.loads(line)["error"]["code"] == "wandb"
+    assert FOREIGN_KEY not in first + second + line
+
+
+def test_nobody_answers(project: Project) -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{held.getsockname()[1]}"
+        words = ("sweep", "list", "--wandb", url)
+        first, second = fail(project, *words, code=1, WANDB_API_KEY=FOREIGN_KEY)
+    assert first.startswith(f"error: {url}: cannot be reached (")
+    assert second == "hint: check that the server runs and that the address is right"
+
+
+def test_a_missing_sweep(project: Project, backend: ServedBackend) -> None:
+    path = f"{backend.entity}/none/nothere"
+    lines = fail(project, "results", path, code=1, **backend.environment)
+    assert lines == [
+        f"error: {backend.url}: there is no sweep {path}",
+        "hint: deployer sweep list",
+    ]
+
+
+def test_seed_is_refused_where_it_has_no_use(
+    project: Project, plain_backend: ServedBackend
+) -> None:
+    project.write_grid()
+    words = ("sweep", "create", "grid.yaml", "--seed", "1")
+    lines = fail(project, *words, code=2, **plain_backend.environment)
+    assert lines[-2:] == [
+        f"error: --seed: {plain_backend.url} draws without a seed",
+        "hint: leave --seed out, or use --wandb embedded",
+    ]
+
+
+def test_retries_are_refused_where_there_are_none(
+    project: Project, plain_backend: ServedBackend
+) -> None:
+    project.write_grid()
+    words = ("sweep", "create", "grid.yaml", "--retries", "2")
+    lines = fail(project, *words, code=2, **plain_backend.environment)
+    assert lines[-2:] == [
+        f"error: --retries: {plain_backend.url} gives a run that failed no other attempt",
+        "hint: leave --retries out, or use --wandb embedded",
+    ]
+
+
+def test_doubled_and_missing_steps_end_with_3(
+    project: Project, plain_backend: ServedBackend
+) -> None:
+    sdk = Sdk.of(plain_backend, "doubled")
+    sweep = sdk.create_sweep(grid(lr=[1]))
+    (command,) = sdk.heartbeat(sdk.create_agent(sweep))
+    run = command["run_id"]
+    sdk.init_run(run, config=json.dumps(command["args"]))
+    sdk.log(run, [{"_step": step} for step in (0, 1, 1, 2, 3, 5)])
+    sdk.finish(run)
+    path = f"{sdk.entity}/doubled/{sweep}"
+    done = project.run("results", path, "--verify", code=3, **plain_backend.environment)
+    assert done.stdout == (
+        "1/1 configurations finished, 0 duplicates, 0 lost\n"
+        "verified 6 rows of 1 finished runs, 1 steps doubled, 1 gaps, "
+        f"first doubled: step 1 of {run}, first gap: between steps 3 and 5 of {run}\n"
+    )
+    assert done.stderr.splitlines() == [
+        f"error: {path}: steps are doubled or missing",
+        f"hint: deployer results {path}",
+    ]
+    healed = project.run("heal", path, **plain_backend.environment)
+    assert healed.stderr.splitlines()[-1] == f"{path}: nothing to run again"
+
+
+def test_a_recount_of_an_unfinished_sweep_proves_nothing(
+    project: Project, backend: ServedBackend
+) -> None:
+    project.write_grid()
+    path = project.run("sweep", "create", "grid.yaml", **backend.environment).stdout.strip()
+    coverage = "0/4 configurations finished, 0 duplicates, 0 lost, 4 waiting"
+    verified = "verified 0 rows of 0 finished runs, 0 steps doubled, 0 gaps"
+    done = project.run("results", path, "--verify", code=3, **backend.environment)
+    assert done.stdout.splitlines() == [coverage, verified]
+    assert done.stderr.splitlines() == [
+        f"error: {path}: not every configuration is finished",
+        f"hint: deployer watch {path}",
+    ]
+    as_csv = project.run("results", path, "--verify", "-o", "csv", code=3, **backend.environment)
+    assert as_csv.stdout.startswith("rank,run_id,title,state,")
+    assert as_csv.stderr.splitlines()[:2] == [coverage, verified]
+
+
+def test_backend_that_never_was(project: Project) -> None:
+    first, second = fail(project, "backend", "status", code=1)
+    assert first.startswith("error: no backend was ever served from ")
+    assert second == "hint: deployer backend up"
+
+
+def test_an_ended_sweep_cannot_go_on(project: Project, backend: ServedBackend) -> None:
+    project.write_grid()
+    path = project.run("sweep", "create", "grid.yaml", **backend.environment).stdout.strip()
+    project.run("sweep", "cancel", path, **backend.environment)
+    lines = fail(project, "sweep", "resume", path, code=1, **backend.environment)
+    assert lines[-2:] == [
+        f"error: {path}: a sweep that is CANCELED cannot become RUNNING",
+        "hint: deployer up FILE --new makes another",
+    ]
+
+
+@pytest.mark.slow
+def test_time_is_over_with_4_and_ctrl_c_ends_with_130(
+    project: Project, backend: ServedBackend
+) -> None:
+    project.write_grid()
+    path = project.run("sweep", "create", "grid.yaml", **backend.environment).stdout.strip()
+    project.run("sweep", "pause", path, **backend.environment)
+    project.run("agents", "up", path, **backend.environment)
+    lines = fail(project, "watch", path, "--timeout", "0", code=4, **backend.environment)
+    assert lines[-1] == f"hint: deployer watch {path}"
+    process = project.start("watch", path, **backend.environment)
+    assert process.stderr is not None
+    assert "sweep paused" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert f"deployer watch {path}" in err
+    assert f"deployer down {path}" in err
+    listed = project.run("agents", "list", path, "-o", "json").stdout  # without a key
+    assert [agent["state"] in ("starting", "running") for agent in json.loads(listed)] == [True]

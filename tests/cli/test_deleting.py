@@ -1,0 +1,67 @@
+"""What is deleted: a sweep without living agents, a backend's data with what is known of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from deployer.sweeps.records import SweepRecord, load_records, save_record
+from tests.backend.client import Client, grid
+from tests.cli.conftest import Project
+from tests.cli.test_recovery import read
+from tests.conftest import ServedBackend
+
+
+@pytest.mark.slow
+def test_a_sweep_is_deleted_once_its_agents_are_gone(project: Project) -> None:
+    project.write_grid()
+    path = project.run("sweep", "create", "grid.yaml").stdout.strip()
+    project.run("sweep", "pause")  # so that no run begins
+    project.run("agents", "up", "--replicas", "1")
+    (agent,) = read(project, "agents", "list")
+    refused = project.run("sweep", "delete", path, "--yes", code=1).stderr.splitlines()[-2:]
+    assert refused == [
+        f"error: {path}: its agents are still there: {agent['name']}",
+        f"hint: deployer down {path}",
+    ]
+    project.run("down")
+    assert answer(project, "n", path) == f"delete sweep {path} for good (0 runs of it stay)? [y/N]"
+    deleted = project.run("sweep", "delete", path, "--yes", "-o", "json").stdout
+    assert json.loads(deleted) == {"sweep": path, "state": "DELETED"}
+    assert read(project, "sweep", "list") == []
+
+
+def answer(project: Project, word: str, path: str) -> str:
+    """Say a word to the question on a terminal, after which nothing is deleted; return it."""
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "deployer", "sweep", "delete", path]
+    process = subprocess.Popen(command, cwd=project.folder, stdin=theirs, stderr=theirs)
+    os.write(ours, f"{word}\n".encode())
+    assert process.wait(60) == 0
+    lines = os.read(ours, 4096).decode().splitlines()
+    assert lines[-1] == "nothing was deleted"
+    return lines[-2]
+
+
+def test_other_servers_delete_sweeps_on_their_page(
+    project: Project, plain_backend: ServedBackend
+) -> None:
+    sweep = Client.of(plain_backend, "deleting").create_sweep(grid(x=[1]))
+    path = f"{plain_backend.entity}/deleting/{sweep}"
+    said = project.run("sweep", "delete", path, code=1, **plain_backend.environment).stderr
+    assert said.splitlines()[-2:] == [
+        f"error: {plain_backend.url} deletes sweeps on their page alone",
+        f"hint: open {plain_backend.url}/{plain_backend.entity}/deleting/sweeps/{sweep}",
+    ]
+
+
+def test_data_on_this_machine_goes_alone(project: Project) -> None:
+    for name, on in (("here", ""), ("there", "kubernetes")):
+        words = (name, f"tester/p/{name}", "embedded", "http://x", "/f", "s.yaml", "hash", 1.0)
+        save_record(SweepRecord(*words, backend_on=on))
+    project.run("down", "--all", "--delete-data", "--on", "local")
+    assert [record.sweep_path for record in load_records()] == ["tester/p/there"]

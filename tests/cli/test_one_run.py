@@ -1,0 +1,58 @@
+"""`--one-run-per-job`: an agent for each run, which leaves after it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from deployer.agent.settings import COUNT_VARIABLE
+from tests.cli.conftest import Project
+from tests.cli.test_recovery import kill_with_children, read, wait_for
+
+
+def agents_of(project: Project) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = read(project, "agents", "list")
+    return found
+
+
+@pytest.mark.slow
+def test_each_agent_takes_one_run_and_a_killed_one_is_followed_by_its_name(
+    project: Project,
+) -> None:
+    project.write_grid()
+    hold = project.write("hold", "runs go on when this file is gone")
+    project.run("sweep", "create", "grid.yaml")
+    up = project.start("up", "grid.yaml", "--one-run-per-job", "--replicas", "2", "--wait")
+    wait_for(lambda: [a for a in agents_of(project) if a["run_id"]])
+    victim = next(a for a in agents_of(project) if a["run_id"])
+    kill_with_children(victim["process_id"])
+    wait_for(lambda: [a for a in agents_of(project) if a["name"] == victim["name"] and a["run_id"]])
+    hold.unlink()
+    out, err = up.communicate(timeout=120)
+    assert up.returncode == 0, out + err
+    assert "4/4 configurations finished, 0 duplicates, 0 lost, 1 healed" in out
+    assert f"started again: {victim['name']}" in err
+    ended = agents_of(project)
+    assert sorted(a["name"].rpartition("-")[2] for a in ended) == ["a1", "a2", "a3", "a4"]
+    assert {(a["exit_code"], a["reason"]) for a in ended} == {(0, "it has taken its last run")}
+
+
+@pytest.mark.slow
+def test_plan_has_a_job_for_each_run(project: Project) -> None:
+    project.write_grid()
+    project.write("deployer.yaml", "kubernetes: {image: 'trainer:1'}\n")
+    words = ("plan", "grid.yaml", "--on", "kubernetes", "--one-run-per-job")
+
+    def plan(*more: str) -> list[dict[str, Any]]:
+        documents = yaml.safe_load_all(project.run(*words, *more).stdout)
+        return [one for one in documents if one["kind"] == "Job"]
+
+    assert len(plan()) == 4
+    assert len(plan("--replicas", "3")) == 3
+    [container] = plan()[0]["spec"]["template"]["spec"]["containers"]
+    assert {"name": COUNT_VARIABLE, "value": "1"} in container["env"]
+    local = json.loads(project.run("plan", "grid.yaml", "--one-run-per-job", "-o", "json").stdout)
+    assert len(local[0]["agents"]) == 1

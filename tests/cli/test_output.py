@@ -1,0 +1,112 @@
+"""What results look like: attempts and failures in every form."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from deployer.cli.output.render import to_plain
+from deployer.cli.output.views import (
+    build_breaker_lines,
+    build_failure_line,
+    build_ranking,
+    build_reason_lines,
+    build_summary_lines,
+    results_to_plain,
+)
+from deployer.executors.base import Agent
+from deployer.sweeps.results import Results, build_results
+from deployer.wandb_api.model import Attempt, RunInfo, SweepInfo, SweepPath
+from deployer.watch.status import summarise_status
+
+CONFIG = {
+    "method": "grid",
+    "metric": {"name": "loss"},
+    "parameters": {"lr": {"values": [1, 2]}},
+}
+FIRST = Attempt(1, "agent-1", 10.0, 12.0, "signal", None)
+SECOND = Attempt(2, "agent-2", 15.0, 20.0, "finished", 0)
+GOOD = RunInfo(
+    "good", "t", "finished", {"lr": 1}, {"loss": 0.5}, 0, 10.0, 20.0, "n", (FIRST, SECOND)
+)
+BAD = RunInfo("bad", "t", "failed", {"lr": 2}, {}, 7, 11.0, 13.0)
+
+
+def results(reason: str = "") -> Results:
+    info = SweepInfo(SweepPath("e", "p", "s"), "n", "t", "FINISHED", CONFIG, 2, 2, None)
+    return build_results(replace(info, stop_reason=reason), [GOOD, BAD])
+
+
+def test_json_lists_the_attempts_of_each_run() -> None:
+    plain = to_plain(results_to_plain(results()))
+    assert plain["coverage"]["healed"] == 1
+    assert plain["runs"][0]["attempts"] == [
+        {
+            "number": 1,
+            "agent": "agent-1",
+            "assigned_at": 10.0,
+            "ended_at": 12.0,
+            "cause": "signal",
+            "exit_code": None,
+        },
+        {
+            "number": 2,
+            "agent": "agent-2",
+            "assigned_at": 15.0,
+            "ended_at": 20.0,
+            "cause": "finished",
+            "exit_code": 0,
+        },
+    ]
+    assert plain["runs"][1]["attempts"] == []
+
+
+def test_csv_counts_the_attempts_where_the_server_keeps_them() -> None:
+    columns, rows = build_ranking(results(), exact=True)
+    assert columns == [
+        *("rank", "run_id", "title", "state", "duration_seconds", "exit_code", "attempts"),
+        *("loss", "lr"),
+    ]
+    assert [row[columns.index("attempts")] for row in rows] == [2, None]
+    assert [row[columns.index("loss")] for row in rows] == [0.5, None]
+
+
+def test_the_proof_stands_first_under_the_ranking() -> None:
+    assert build_summary_lines(results(), "http://page")[0] == (
+        "1/2 configurations finished, 0 duplicates, 0 lost, 1 healed, 1 failed"
+    )
+
+
+def test_a_run_that_never_had_enough_memory_says_so() -> None:
+    [row] = results().failures
+    killed = tuple(Attempt(n, "agent-1", 10.0, 12.0, "OOM", 255) for n in (1, 2))
+    assert build_failure_line(row, ("last",)) == "failed: bad with exit code 7 (lr=2): last"
+    assert build_failure_line(replace(row, attempts=killed), ()) == (
+        "failed: bad, 2 times out of memory (lr=2)"
+    )
+
+
+def test_a_stopped_sweep_shows_what_its_first_failing_run_printed() -> None:
+    found = results("3 configurations failed before any finished")
+    assert results_to_plain(found)["stop_reason"] == found.stop_reason
+    lines = build_breaker_lines(found.stop_reason, found.failures[0], ("one", "", "two"))
+    assert lines == [
+        "stopped: 3 configurations failed before any finished",
+        "failed: bad with exit code 7 (lr=2)",
+        "  | one",
+        "  | two",
+    ]
+
+
+def test_plain_lines_say_once_why_agents_do_not_start() -> None:
+    info = SweepInfo(SweepPath("e", "p", "s"), "n", "t", "RUNNING", CONFIG, 2, 2, None)
+    agents = [
+        Agent("a1", "e/p/s", "starting", 0.0, reason="Unschedulable: no GPU"),
+        Agent("a2", "e/p/s", "running", 0.0),
+        Agent("a3", "e/p/s", "starting", 0.0, reason="Unschedulable: no GPU"),
+        Agent("a4", "e/p/s", "starting", 0.0, reason="ImagePullBackOff"),
+        Agent("a5", "e/p/s", "ended", 0.0, reason="drained"),
+    ]
+    assert build_reason_lines(summarise_status(info, [], agents, 0, None, 1.0)) == [
+        "a1 and 1 more starting: Unschedulable: no GPU",
+        "a4 starting: ImagePullBackOff",
+    ]

@@ -1,0 +1,207 @@
+"""What a waiting `up` does about deaths and failures, and what heal does afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.backend.client import Client as Sdk
+from tests.backend.client import grid
+from tests.cli.conftest import Project
+from tests.conftest import ServedBackend
+
+FAILS_ABOVE_2 = 'command: ["${env}", python, "${program}", "${args}", --fail-above=2]\n'
+DEADLINE_SECONDS = 60.0
+
+
+def wait_for(found: Callable[[], Any]) -> Any:
+    """Ask until the answer is something."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not (answer := found()):
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.2)
+    return answer
+
+
+def kill_with_children(process_id: int) -> None:
+    """Kill a supervisor with its agent and its run, as the loss of a machine does."""
+    supervisor = psutil.Process(process_id)
+    for process in (supervisor, *supervisor.children(recursive=True)):
+        process.kill()
+
+
+def read(project: Project, *words: str, **environment: str) -> Any:
+    return json.loads(project.run(*words, "-o", "json", **environment).stdout)
+
+
+@pytest.mark.slow
+def test_up_replaces_a_dead_agent_and_a_dead_backend(project: Project) -> None:
+    project.write_grid()
+    hold = project.write("hold", "runs go on when this file is gone")
+    path = project.run("sweep", "create", "grid.yaml").stdout.strip()
+    up = project.start("up", "grid.yaml", "--replicas", "1", "--wait", "-o", "json")
+
+    def busy() -> Any:
+        return [a for a in read(project, "agents", "list", path) if a["run_id"]]
+
+    (agent,) = wait_for(busy)
+    kill_with_children(agent["process_id"])
+    os.kill(read(project, "backend", "status")["process_id"], signal.SIGKILL)
+    hold.unlink()
+    out, err = up.communicate(timeout=120)
+    assert up.returncode == 0, out + err
+    assert f"started again: {agent['name']}" in err
+    assert "the embedded backend had died and is started again" in err
+    coverage = json.loads(out)["coverage"]
+    assert coverage["sentence"] == "4/4 configurations finished, 0 duplicates, 0 lost, 1 healed"
+    (healed,) = [r for r in json.loads(out)["runs"] if len(r["attempts"]) > 1]
+    assert [(a["number"], a["agent"]) for a in healed["attempts"]] == [
+        (1, agent["name"]),
+        (2, agent["name"]),
+    ]
+    assert [a["cause"] for a in healed["attempts"]] == ["signal", "finished"]
+    verified = project.run("results", "--verify").stdout
+    assert verified.splitlines()[0] == coverage["sentence"]
+    assert (
+        verified.splitlines()[1] == "verified 12 rows of 4 finished runs, 0 steps doubled, 0 gaps"
+    )
+
+
+@pytest.mark.slow
+def test_a_broken_script_stops_the_sweep_and_says_why_once(project: Project) -> None:
+    project.write_grid(lrs="[3.0, 4.0, 5.0]", text=FAILS_ABOVE_2)
+    done = project.run("up", "grid.yaml", "--wait", code=3)
+    lines = done.stdout.splitlines()
+    assert lines.count("stopped: 3 configurations failed before any finished") == 1
+    reason = lines.index("stopped: 3 configurations failed before any finished")
+    assert "with exit code 7 (lr=3, layers=1)" in lines[reason + 1]
+    assert "  | no learning rate for mortals" in lines[reason + 2 : reason + 12]
+    failures = read(project, "results")["failures"]
+    assert {f["exit_code"] for f in failures} == {7}
+    assert all("no learning rate for mortals" in f["last_lines"] for f in failures)
+    assert "stopped, since 3 configurations failed before any finished: 0/6" in done.stderr
+
+
+@pytest.mark.slow
+def test_heal_on_a_server_that_requeues_nothing(
+    project: Project, plain_backend: ServedBackend
+) -> None:
+    environment = plain_backend.environment
+    project.write_grid(lrs="[1.0, 5.0]", text=FAILS_ABOVE_2 + "retries: 0\n")
+    done = project.run("up", "grid.yaml", "--wait", code=3, **environment)
+    assert done.stderr.count("not guaranteed by this server: ") == 1
+    assert "2/4 configurations finished, 0 duplicates, 0 lost, 2 failed" in done.stdout
+    train = project.folder / "train.py"
+    train.write_text(train.read_text().replace("arguments.lr > arguments.fail_above", "False"))
+
+    healing = read(project, "heal", "--replicas", "1", **environment)
+    assert (healing["count"], healing["created"]) == (2, True)
+    again = project.run("heal", **environment)
+    assert f"what is missing runs in the follow-up {healing['sweep_path']}" in again.stderr
+    assert f"deployer watch {healing['sweep_path']}" in again.stderr
+    project.run("watch", healing["sweep_path"], "--wait", **environment)
+    whole = read(project, "results", healing["original"], **environment)
+    assert whole["coverage"]["sentence"] == (
+        "4/4 configurations finished, 0 duplicates, 0 lost, 2 healed"
+    )
+    healed = [r for r in whole["runs"] if r["heals"]]
+    assert sorted((r["parameters"]["lr"], r["parameters"]["layers"]) for r in healed) == [
+        (5, 1),
+        (5, 2),
+    ]
+    assert sorted(r["value"] for r in healed) == pytest.approx([5 / 3, 10 / 3])
+    shown = project.run("results", healing["sweep_path"], **environment).stdout
+    assert shown.splitlines()[0].split() == ["RANK", "RUN", "STATE", "loss", "layers", "lr", "TIME"]
+
+
+def test_heal_gives_a_run_that_fails_as_many_attempts_as_are_asked_for(
+    project: Project, backend: ServedBackend
+) -> None:
+    sdk = Sdk.of(backend, f"heal-{uuid.uuid4().hex[:8]}")
+    sweep = sdk.create_sweep({**grid(lr=[1]), "retries": 0})
+    agent = sdk.create_agent(sweep)
+    sdk.work_once(agent, exit_code=1)
+    assert sdk.sweep(sweep)["state"] == "FINISHED"
+    path = f"{sdk.entity}/{sdk.project}/{sweep}"
+    healed = project.run("heal", path, "--retries", "1", **backend.environment)
+    assert f"{path}: 1 configuration to run again" in healed.stderr
+    for _ in range(2):
+        assert sdk.sweep(sweep)["state"] == "RUNNING"
+        sdk.work_once(agent, exit_code=1)
+    assert sdk.sweep(sweep)["state"] == "FINISHED"
+
+
+def test_a_watcher_stops_twins_and_what_overshoots(
+    project: Project, plain_backend: ServedBackend
+) -> None:
+    sdk = Sdk.of(plain_backend, f"guard-{uuid.uuid4().hex[:8]}")
+    sweep = sdk.create_sweep(grid(lr=[1, 2]))
+    path = f"{sdk.entity}/{sdk.project}/{sweep}"
+    (command,) = sdk.heartbeat(sdk.create_agent(sweep))
+    first = command["run_id"]
+    sdk.init_run(first, config=json.dumps(command["args"]))
+    sdk.init_run("twin", sweep=sweep, config=json.dumps(command["args"]))
+    words = ("watch", path, "--wait", "--timeout", "0")
+    watched = project.run(*words, code=4, **plain_backend.environment)
+    assert "stopped twin: its configuration runs or ran already" in watched.stderr
+    assert (sdk.run("twin")["shouldStop"], sdk.run(first)["shouldStop"]) == (True, False)
+
+    sdk.finish("twin", 255)
+    sdk.finish(first)
+    sdk.init_run("other", sweep=sweep, config='{"lr": {"value": 2}}')
+    sdk.finish("other")
+    sdk.set_state(sweep, "RUNNING")
+    watched = project.run(*words, code=None, **plain_backend.environment)
+    assert "stopped the sweep: every configuration is finished" in watched.stderr
+    assert sdk.sweep(sweep)["state"] == "FINISHED"
+    done = project.run(*words[:3], **plain_backend.environment)
+    assert "2/2 configurations finished, 0 duplicates, 0 lost\n" in done.stdout
+
+
+@pytest.mark.slow
+def test_after_the_machine_went_down_up_goes_on(project: Project) -> None:
+    project.write_grid(lrs="[1.0]")
+    hold = project.write("hold", "runs go on when this file is gone")
+    path = project.run("sweep", "create", "grid.yaml").stdout.strip()
+    up = project.start("up", "grid.yaml", "--replicas", "2", "--wait")
+    wait_for(lambda: [a for a in read(project, "agents", "list", path) if a["run_id"]])
+    agents = read(project, "agents", "list", path)
+    supervisors = [a["process_id"] for a in agents if a["process_id"]]
+    for process_id in (up.pid, read(project, "backend", "status")["process_id"]):
+        os.kill(process_id, signal.SIGKILL)
+    for process_id in supervisors:
+        kill_with_children(process_id)
+    up.communicate()
+    hold.unlink()
+    done = project.run("up", "grid.yaml", "--replicas", "2", "--wait")
+    assert f"continuing sweep {path}" in done.stderr
+    assert "2/2 configurations finished, 0 duplicates, 0 lost" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_waiting_up_lets_down_take_everything(project: Project) -> None:
+    project.write_grid()
+    path = project.run("sweep", "create", "grid.yaml").stdout.strip()
+    up = project.start("up", "grid.yaml", "--wait")
+    wait_for(lambda: [a for a in read(project, "agents", "list", path) if a["run_id"]])
+    assert "1 agent ended" in project.run("down", "--all").stderr
+    _, err = up.communicate(timeout=60)
+    assert "started again" not in err
+    error, hint = err.splitlines()[-2:]
+    if up.returncode == 3:  # it looked when the agents were gone and the backend was not yet
+        assert error.startswith(f"error: {path}: ")
+        assert "/4 configurations finished, 0 duplicates, 0 lost" in error
+        assert hint == f"hint: deployer agents up {path}"
+    else:
+        assert up.returncode == 1
+        assert error == "error: the embedded backend was stopped"
+        assert hint == f"hint: deployer watch {path}"
+    assert read(project, "backend", "status")["running"] is False

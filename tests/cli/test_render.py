@@ -1,0 +1,121 @@
+"""What goes to stdout and stderr, and in which form."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from deployer.__main__ import wants_json
+from deployer.cli.command_table import COMMANDS
+from deployer.cli.output.render import (
+    build_table,
+    format_value,
+    show_csv,
+    show_error,
+    show_json,
+    show_table,
+    to_plain,
+)
+from deployer.errors import ConfigError, ConfigErrors, WandbError
+from deployer.text import format_seconds
+
+
+def test_json_is_strict_whatever_a_metric_is(capsys: pytest.CaptureFixture[str]) -> None:
+    show_json({"nan": math.nan, "inf": [math.inf, 1], "path": Path("a"), "words": ("b", None)})
+    assert json.loads(capsys.readouterr().out) == {
+        "nan": None,
+        "inf": [None, 1],
+        "path": "a",
+        "words": ["b", None],
+    }
+    assert to_plain(True) is True
+
+
+def test_csv_keeps_lists_in_one_cell(capsys: pytest.CaptureFixture[str]) -> None:
+    show_csv(["a", "b", "c"], [[1, [2, "x,y"], None]])
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert row == {"a": "1", "b": '[2, "x,y"]', "c": ""}
+
+
+def test_a_table_in_a_pipe_is_neither_cut_nor_coloured(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table(["NAME", "VALUE"], [["n" * 300, 0.123456789], ["[red]x[/red]", None]])
+    out = capsys.readouterr().out
+    assert "n" * 300 in out
+    assert "0.123457" in out
+    assert "[red]x[/red]" in out
+    assert "\x1b" not in out
+    assert all(line == line.rstrip() for line in out.splitlines())
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_narrow_terminal_cuts_texts_and_no_numbers(width: int) -> None:
+    columns = ["RANK", "RUN", "validation_accuracy", "learning_rate", "NOTE"]
+    rows = [[1, "abcdefgh-12", 0.987654321, 1e-05, "n" * 50]]
+    table, least_width = build_table(columns, rows)
+    assert least_width < 80
+    text = io.StringIO()
+    Console(file=text, width=max(width, least_width)).print(table)
+    lines = [line.rstrip() for line in text.getvalue().splitlines() if line.strip()]
+    header, _, row = lines
+    assert header.split() == columns
+    assert row.split()[:-1] == ["1", "abcdefgh-12", "0.987654", "1e-05"]
+    assert row.endswith("nnn…")
+
+
+def test_an_error_has_one_line_for_what_and_one_for_what_to_do(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show_error(WandbError("said no", "try this"), as_json=False)
+    show_error(WandbError("said no"), as_json=False)
+    assert capsys.readouterr().err == "error: said no\nhint: try this\nerror: said no\n"
+    both = ConfigErrors([ConfigError("f: a", "wrong", "mend"), ConfigError("f: b", "worse")])
+    show_error(both, as_json=False)
+    assert capsys.readouterr().err == "error: f: a: wrong\nhint: mend\nerror: f: b: worse\n"
+    show_error(both, as_json=True)
+    assert json.loads(capsys.readouterr().err)["error"] == {
+        "code": "config",
+        "message": "f: a: wrong\nf: b: worse",
+        "hint": "mend",
+        "errors": [
+            {"message": "f: a: wrong", "hint": "mend"},
+            {"message": "f: b: worse", "hint": ""},
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, ""), (0.4, "0 s"), (89, "89 s"), (120, "2 min"), (5400, "1 h 30 min")],
+)
+def test_durations(seconds: float | None, text: str) -> None:
+    assert format_seconds(seconds) == text
+
+
+def test_values() -> None:
+    assert [format_value(v) for v in (None, True, 1, 0.1, math.nan, [1])] == [
+        "",
+        "true",
+        "1",
+        "0.1",
+        "nan",
+        "[1]",
+    ]
+
+
+@pytest.mark.parametrize("form", ["-o json", "-ojson", "--output json", "--output=json"])
+def test_json_is_asked_for_in_every_spelling(form: str) -> None:
+    assert wants_json(["results", *form.split(), "x"])
+    assert not wants_json(["results", "-o", "table"])
+
+
+def test_every_command_has_its_module() -> None:
+    folder = Path(__file__).parents[2] / "deployer" / "cli"
+    for module, text in COMMANDS.values():
+        assert (folder / f"{module}.py").exists()
+        assert text.endswith(".")

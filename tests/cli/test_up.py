@@ -1,0 +1,191 @@
+"""`up` from a sweep file to a ranking, with the real agent and the real backend."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Project
+from tests.conftest import ServedBackend
+
+
+def results(project: Project, *words: str, **environment: str) -> dict[str, object]:
+    found: dict[str, object] = json.loads(
+        project.run("results", *words, "-o", "json", **environment).stdout
+    )
+    return found
+
+
+def test_two_runs_to_the_end(project: Project) -> None:
+    """The whole job once on the embedded backend: `make check` runs this.
+
+    A closed network's proxy, which cannot reach this machine's own addresses, is never asked.
+    """
+    project.write_grid(lrs="[2.0]")
+    proxies = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
+    done = project.run("up", "grid.yaml", "--replicas", "2", "--wait", **proxies)
+    assert "using embedded W&B backend http://127.0.0.1:" in done.stderr
+    assert "2/2 configurations finished, 0 duplicates, 0 lost" in done.stdout
+    assert "loss=0.666667 with" in done.stdout
+    assert "results page: http://127.0.0.1:" in done.stdout
+    table = [line.split() for line in done.stdout.splitlines() if " finished " in line]
+    assert [(row[0], row[3]) for row in table] == [("1", "0.666667"), ("2", "1.33333")]
+
+    found = results(project)
+    assert found["coverage"]["sentence"] == "2/2 configurations finished, 0 duplicates, 0 lost"  # type: ignore[index]
+    rows = list(csv.DictReader(io.StringIO(project.run("results", "-o", "csv").stdout)))
+    assert [(r["rank"], r["state"], r["layers"]) for r in rows] == [
+        ("1", "finished", "1"),
+        ("2", "finished", "2"),
+    ]
+
+    path = str(found["sweep"])
+    assert "2 agents ended" not in project.run("down").stderr
+    assert json.loads(project.run("agents", "list", "-o", "json").stdout) == []
+    assert f"{path}: no agent was at work" in project.run("down").stderr
+    assert results(project)["sweep"] == path
+
+
+@pytest.mark.slow
+def test_a_trainer_that_fails_ends_with_3(project: Project) -> None:
+    project.write_grid(
+        lrs="[1.0, 5.0]",
+        text='command: ["${env}", python, "${program}", "${args}", --fail-above=2]\n',
+    )
+    done = project.run("up", "grid.yaml", "--wait", "--down-after", code=3)
+    assert "2/4 configurations finished, 0 duplicates, 0 lost, 2 failed" in done.stdout
+    assert "what was made for its agents is deleted; results stay" in done.stderr
+    assert json.loads(project.run("agents", "list", "-o", "json").stdout) == []
+    failures = [line for line in done.stdout.splitlines() if line.startswith("failed: ")]
+    assert len(failures) == 2
+    assert "with exit code 7 (lr=5, layers=1): no learning rate for mortals" in failures[0]
+    assert done.stderr.splitlines()[-1].startswith("hint: deployer agents logs ")
+
+
+@pytest.mark.slow
+def test_up_again_continues_and_new_makes_another(project: Project) -> None:
+    project.write_grid()
+    path = project.run("sweep", "create", "grid.yaml").stdout.strip()
+    first = json.loads(project.run("up", "grid.yaml", "--detach", "-o", "json").stdout)
+    assert first["sweep"] == path
+    again = json.loads(project.run("up", "grid.yaml", "--detach", "-o", "json").stdout)
+    assert (again["sweep"], len(again["agents"])) == (path, 1)
+    other = json.loads(project.run("up", "grid.yaml", "--new", "--detach", "-o", "json").stdout)
+    assert other["sweep"] != path
+    project.write_grid(lrs="[3.0]")
+    edited = json.loads(project.run("up", "grid.yaml", "--detach", "-o", "json").stdout)
+    assert edited["sweep"] not in (path, other["sweep"])
+    done = project.run("watch", path, "--wait")
+    assert "4/4 configurations finished, 0 duplicates, 0 lost" in done.stdout
+    listed = json.loads(project.run("sweep", "list", "--project", "proj", "-o", "json").stdout)
+    assert [info["sweep"] for info in listed] == [edited["sweep"], other["sweep"], path]
+
+
+@pytest.mark.slow
+def test_a_sweep_of_wandb_sweep_with_agents_of_ours(
+    project: Project, plain_backend: ServedBackend
+) -> None:
+    """Made elsewhere, on a server that has nothing beyond W&B's own, named in every way."""
+    environment = plain_backend.environment
+    project.write_grid(lrs="[2.0]")
+    made = subprocess.run(
+        [sys.executable, "-m", "wandb", "sweep", "grid.yaml"],
+        cwd=project.folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    path = made.stderr.split("wandb agent ")[1].split()[0]
+    short = path.rsplit("/", 1)[1]
+    assert "state: " in project.run("sweep", "show", path, **environment).stdout
+    project.run("agents", "up", path, "--replicas", "2", **environment)
+    project.run(
+        "watch", f"{plain_backend.url}/{path.replace(short, 'sweeps/' + short)}", **environment
+    )
+    found = results(project, short, "--wandb", plain_backend.url, **environment)
+    assert found["sweep"] == path
+    assert found["coverage"]["finished"] == 2  # type: ignore[index]
+    logs = project.run("agents", "logs", short).stdout.splitlines()
+    assert len({line.split(" | ")[0] for line in logs}) == 2
+
+
+@pytest.mark.slow
+def test_scaling_and_draining(project: Project) -> None:
+    project.write_grid(lrs="[1.0, 2.0, 3.0]")
+    path = project.run("sweep", "create", "grid.yaml").stdout.strip()
+    project.run("sweep", "pause")
+    names = [
+        agent["name"]
+        for agent in json.loads(project.run("agents", "up", "--replicas", "3", "-o", "json").stdout)
+    ]
+    assert len(names) == 3
+    assert "draining" in project.run("agents", "scale", "2").stderr
+    living = [a for a in list_agents(project) if a["state"] not in ("draining", "ended")]
+    assert len(living) == 2
+    project.run("agents", "drain", str(living[0]["name"]))
+    project.run("agents", "scale", "2")
+    project.run("sweep", "resume")
+    assert "6/6 configurations finished" in project.run("watch", "--wait").stdout
+    assert f"{path}: " in project.run("agents", "down").stderr
+
+
+def list_agents(project: Project) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = json.loads(project.run("agents", "list", "-o", "json").stdout)
+    return found
+
+
+@pytest.mark.slow
+def test_the_environment_of_the_embedded_backend(project: Project) -> None:
+    lines = project.run("backend", "env").stdout.splitlines()
+    assert [line.split("=")[0] for line in lines] == [
+        "export WANDB_BASE_URL",
+        "export WANDB_API_KEY",
+        "export WANDB_ENTITY",
+    ]
+    status = json.loads(project.run("backend", "status", "-o", "json").stdout)
+    assert status["running"] is True
+    assert lines[0] == f"export WANDB_BASE_URL={status['url']}"
+    assert lines[2] == f"export WANDB_ENTITY={status['entity']}"
+    key = "n" * 40
+    project.run("backend", "user", "add", "ann", "--key-stdin", text=key + "\n")
+    listed = project.run("sweep", "list", "--wandb", status["url"], "-o", "json", WANDB_API_KEY=key)
+    assert json.loads(listed.stdout) == []
+    words = ("sweep", "list", "--wandb", status["url"])
+    listed = project.run(*words, "--project", "none", WANDB_API_KEY=key)
+    assert (listed.stdout, listed.stderr.splitlines()) == (
+        "",
+        ["no sweeps of ann in project none", "hint: deployer up FILE"],
+    )
+    project.run("backend", "down")
+    assert json.loads(project.run("backend", "status", "-o", "json").stdout)["running"] is False
+
+
+@pytest.mark.slow
+def test_a_backend_in_the_foreground_serves_a_second_user(project: Project, tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    process = project.start("backend", "serve", "--data", data)
+    assert process.stdout is not None
+    url = process.stdout.readline().strip()
+    with urllib.request.urlopen(f"{url}/healthz") as reply:
+        assert reply.status == 200
+    key = "s" * 44
+    project.run("backend", "user", "add", "sue", "--key-stdin", "--data", data, text=key + "\n")
+    project.write_grid()
+    environment = {"WANDB_BASE_URL": url, "WANDB_API_KEY": key}
+    path = project.run("sweep", "create", "grid.yaml", **environment).stdout.strip()
+    assert path.startswith("sue/proj/")
+    refused = project.run("sweep", "show", path, WANDB_BASE_URL=url, WANDB_API_KEY="x" * 40, code=1)
+    assert "the key came from WANDB_API_KEY" in refused.stderr
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == -signal.SIGTERM  # it closes properly, then says by what it ended
+    process.communicate()

@@ -1,0 +1,175 @@
+"""A sweep on a cluster: a backend that pods reach, a project folder, a tenant's namespace."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import yaml
+
+from deployer.backend.server.data_folder import read_key
+from deployer.config.kubernetes_section import ClusterConfig, parse_cluster
+from deployer.config.settings import EMBEDDED
+from deployer.executors.kubernetes.executor import KubernetesPlace
+from deployer.executors.kubernetes.names import build_selector
+from deployer.kube.client import Kube, open_kube
+from deployer.kube.kinds import CONFIG_MAP, JOB, POD, SECRET
+from deployer.launch.agents import apply_plan, plan_agents
+from deployer.sweeps.results import Results, build_results
+from deployer.wandb_api.client import Client
+from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.operations import create_sweep, get_snapshot, get_viewer
+from deployer.wandb_api.server import Server
+from tests.cluster.cluster import IMAGE, Cluster
+
+PATIENCE_SECONDS = 180.0
+OURS = (JOB, POD, SECRET, CONFIG_MAP)
+BIN = Path(sys.executable).parent
+
+# What restricted pods on the test cluster need to run this machine's Python.
+SECTION = {
+    "image": IMAGE,
+    "python": sys.executable,
+    "cpu": "400m",
+    "memory": "512Mi",
+    "shared_memory": "16Mi",
+    "gpu": 0,
+    "env": {"PATH": f"{BIN}:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
+    "grace_seconds": 20,
+}
+TRAINER = """
+import argparse, time
+import wandb
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+parser.add_argument("--seconds", type=float, default=0.0)
+parser.add_argument("--megabytes", type=int, default=0)
+arguments = parser.parse_args()
+with wandb.init() as run:
+    block = bytearray(arguments.megabytes << 20)
+    for step in range(int(arguments.seconds * 2)):
+        run.log({"loss": arguments.lr / (step + 1)}, step=step, commit=True)
+        time.sleep(0.5)
+    run.log({"loss": arguments.lr})
+    print("trained with", arguments.lr, flush=True)
+"""
+
+
+@dataclass(frozen=True)
+class Bed:
+    """Everything that a test of agents on the cluster needs."""
+
+    cluster: Cluster
+    namespace: str
+    kube: Kube
+    place: KubernetesPlace
+    server: Server
+    folder: Path
+
+    def create_sweep(self, lrs: list[float], **fixed: float) -> SweepPath:
+        """Make a grid sweep over `lr` in a project of its own."""
+        parameters: dict[str, object] = {"lr": {"values": lrs}}
+        parameters |= {name: {"value": value} for name, value in fixed.items()}
+        config = {"program": "train.py", "method": "grid", "parameters": parameters}
+        config["metric"] = {"name": "loss", "goal": "minimize"}
+        name = f"kube-{uuid.uuid4().hex[:8]}"
+        entity = self.server.viewer.entity
+        path, _ = create_sweep(
+            self.server.client, yaml.safe_dump(config), entity, name, uuid.uuid4().hex
+        )
+        return path
+
+    def start(self, path: SweepPath, replicas: int) -> None:
+        """Ensure so many agents, as `up` and `agents up` do."""
+        plan = plan_agents(self.server, self.place, path, replicas, self.folder)
+        apply_plan(self.server, self.place, plan)
+
+    def results(self, path: SweepPath) -> Results:
+        """Return the sweep's results as they are now."""
+        snapshot = get_snapshot(self.server.client, path)
+        return build_results(snapshot.sweep, snapshot.runs)
+
+    def states(self, path: SweepPath) -> list[str]:
+        """Return the agents' states."""
+        return [agent.state for agent in self.place.list_agents(str(path))]
+
+    def list_left(self) -> list[str]:
+        """Return what of ours is still in the namespace."""
+        return [
+            f"{kind.kind}/{item['metadata']['name']}"
+            for kind in OURS
+            for item in self.kube.list_objects(kind, build_selector())
+        ]
+
+    def wait_for(self, happened: Callable[[], object], what: str) -> None:
+        """Wait for a state; fails with its name if it does not come."""
+        wait_for(happened, what)
+
+    def with_section(self, **changes: object) -> Bed:
+        """Return the same bed with another section `kubernetes:`."""
+        return self.with_kube(self.kube, **changes)
+
+    def with_kube(self, kube: Kube, **changes: object) -> Bed:
+        """Return the same bed seen through another door."""
+        place = KubernetesPlace(kube, build_section(**changes), self.folder)
+        return replace(self, kube=kube, place=place)
+
+
+def wait_for(happened: Callable[[], object], what: str) -> None:
+    """Wait for a state; fails with its name if it does not come."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not happened():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.3)
+
+
+def build_section(**changes: object) -> ClusterConfig:
+    """Return the section `kubernetes:` for the test cluster."""
+    return parse_cluster({**SECTION, **changes})
+
+
+def open_door(kubeconfig: Path, namespace: str) -> Kube:
+    """Return the door for a kubeconfig."""
+    return open_kube(namespace=namespace, environment={"KUBECONFIG": str(kubeconfig)})
+
+
+@contextmanager
+def serve_for_pods(cluster: Cluster, data: Path, *flags: str) -> Iterator[Server]:
+    """Serve a backend on the address at which pods reach this machine; "plain" as W&B's own."""
+    command = [
+        sys.executable,
+        "-m",
+        "deployer.backend.server.foreground",
+        cluster.host,
+        "0",
+        str(data),
+        *flags,
+    ]
+    environment = {**os.environ, "USER": "tester"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        client = Client(url, read_key(data), EMBEDDED)
+        try:
+            yield Server(client, get_viewer(client), embedded=False)
+        finally:
+            process.terminate()
+
+
+def make_bed(
+    cluster: Cluster, namespace: str, kubeconfig: Path, server: Server, folder: Path
+) -> Bed:
+    """Return a bed whose project folder has the trainer."""
+    folder.mkdir()
+    (folder / "train.py").write_text(TRAINER)
+    kube = open_door(kubeconfig, namespace)
+    place = KubernetesPlace(kube, build_section(), folder)
+    return Bed(cluster, namespace, kube, place, server, folder)

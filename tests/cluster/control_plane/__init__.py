@@ -1,0 +1,1 @@
+"""The programs, processes and nodes of a real Kubernetes; tests use `tests.cluster.cluster`."""

@@ -1,0 +1,101 @@
+"""What the API server got from `up`, by its own audit log, is what `plan -o yaml` had printed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from deployer.executors.kubernetes.names import build_selector
+from deployer.wandb_api.operations import list_sweeps
+from tests.cluster.bed import SECTION, TRAINER, serve_for_pods
+from tests.cluster.cluster import Cluster
+from tests.cluster.shell import open_shell
+from tests.cluster.tenants import make_tenant
+
+SWEEP = {
+    "program": "train.py",
+    "project": "audit",
+    "method": "grid",
+    "metric": {"name": "loss", "goal": "minimize"},
+    "parameters": {"lr": {"values": [0.1, 0.2]}},
+}
+WRITES = ("create", "update", "patch")
+
+
+def name_of(manifest: dict[str, Any]) -> str:
+    return str(manifest["metadata"]["name"])
+
+
+def list_writes(cluster: Cluster, user: str, dry_run: bool = False) -> list[dict[str, Any]]:
+    """Return what a user has written, or has tried without effect."""
+    return [
+        request
+        for request in cluster.list_requests(user)
+        if request["verb"] in WRITES and ("dryRun=All" in request["requestURI"]) == dry_run
+    ]
+
+
+def test_up_sends_what_plan_prints(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    tenant = make_tenant(cluster, namespace)
+    with serve_for_pods(cluster, tmp_path / "backend") as server:
+        shell = open_shell(tmp_path / "project", tenant, server)
+        shell.write("train.py", TRAINER)
+        shell.write("sweep.yaml", SWEEP)
+        section = {**SECTION, "namespace": namespace, "node_selector": {"disk": "none"}}
+        shell.write("deployer.yaml", {"on": "kubernetes", "replicas": 2, "kubernetes": section})
+        shell.run("git", "init", "--quiet")
+        shell.run("git", "add", "train.py", "sweep.yaml")
+
+        sweep = shell.deployer("sweep", "create", "sweep.yaml").stdout.strip()
+        planned = shell.deployer("plan", "sweep.yaml", "--sweep", sweep, "-o", "yaml")
+        up = shell.deployer("up", "sweep.yaml", "--detach")
+        again = shell.deployer("agents", "up")
+        shell.deployer("down")
+
+    documents = list(yaml.safe_load_all(planned.stdout))
+    assert [one["kind"] for one in documents] == ["ConfigMap", "ConfigMap", "Job", "Job"]
+    writes = list_writes(cluster, f"tenant-{namespace}")
+    secrets = {w["objectRef"]["name"] for w in writes if w["objectRef"]["resource"] == "secrets"}
+    assert secrets == {f"{sweep.rpartition('/')[2]}-keys"}
+    sent = [w["requestObject"] for w in writes if w["objectRef"]["resource"] != "secrets"]
+    # Jobs are sent side by side.
+    assert sorted(sent, key=name_of) == sorted(
+        as_received(cluster, planned.stdout, namespace), key=name_of
+    )
+    left = cluster.kubectl("get", "all,cm,secrets", "-n", namespace, "-l", build_selector())
+    assert left == ""
+    assert f"continuing sweep {sweep}" in up.stderr
+    for said in (planned, up, again):
+        assert "agents do not get what git does not track: deployer.yaml" in said.stderr
+
+
+def test_without_room_for_an_agent_no_sweep_is_made(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    tenant = make_tenant(cluster, namespace)
+    with serve_for_pods(cluster, tmp_path / "backend") as server:
+        shell = open_shell(tmp_path / "project", tenant, server)
+        shell.write("train.py", TRAINER)
+        shell.write("sweep.yaml", SWEEP)
+        section = {**SECTION, "namespace": namespace, "memory": "900Gi"}
+        shell.write("deployer.yaml", {"on": "kubernetes", "kubernetes": section})
+        up = shell.run(sys.executable, "-m", "deployer", "up", "sweep.yaml", "--detach")
+        sweeps = list_sweeps(server.client, server.viewer.entity, "audit")
+    assert up.returncode == 1
+    assert "exceeded quota" in up.stderr
+    assert "hint: " in up.stderr
+    assert sweeps == ()
+    assert list_writes(cluster, f"tenant-{namespace}") == []
+
+
+def as_received(cluster: Cluster, manifests: str, namespace: str) -> list[dict[str, Any]]:
+    """Return manifests as the audit log has them: what is created, with the server's defaults."""
+    before = len(list_writes(cluster, "admin", dry_run=True))
+    documents = list(yaml.safe_load_all(manifests))
+    cluster.kubectl("create", "--dry-run=server", "-f", "-", "-n", namespace, stdin=manifests)
+    jobs = list_writes(cluster, "admin", dry_run=True)[before:]
+    received = {w["requestObject"]["metadata"]["name"]: w["requestObject"] for w in jobs}
+    return [received[one["metadata"]["name"]] if one["kind"] == "Job" else one for one in documents]

@@ -1,0 +1,250 @@
+"""The embedded backend in the cluster: made by itself, killed half-way, copied home, taken down."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deployer.config.paths import backend_folder
+from deployer.executors.kubernetes.backend.manifests import KEY_FIELD, KEY_SECRET, NAME
+from deployer.executors.kubernetes.names import build_selector
+from deployer.kube.client import Kube
+from deployer.kube.kinds import CLAIM, POD, SERVICE, STATEFUL_SET
+from tests.cluster.bed import OURS, PATIENCE_SECONDS, SECTION, TRAINER, open_door
+from tests.cluster.cluster import Cluster
+from tests.cluster.shell import Shell
+from tests.cluster.tenants import make_tenant
+from tests.cluster.volumes import offer_volume
+
+SWEEP = {
+    "program": "train.py",
+    "method": "grid",
+    "metric": {"name": "loss", "goal": "minimize"},
+    "parameters": {"lr": {"values": [0.4, 0.3, 0.2, 0.1]}, "seconds": {"value": 4}},
+}
+SAVING = TRAINER.replace(
+    '    print("trained',
+    '    open("notes.txt", "w").write("kept")\n    run.save("notes.txt")\n    print("trained',
+)
+REACH = """
+import sys
+import wandb
+from pathlib import Path
+
+runs = wandb.Api().runs(sys.argv[1])
+found = {str(run.config["lr"]): run.summary["loss"] for run in runs}
+run = runs[0]
+run.file("notes.txt").download(root=sys.argv[2])
+Path(sys.argv[2], "more.txt").write_text("from here")
+run.upload_file(str(Path(sys.argv[2], "more.txt")), root=sys.argv[2])
+names = [file.name for file in run.files(["more.txt"])]
+print(Path(sys.argv[2], "notes.txt").read_text(), len(found), names)
+"""
+
+
+def make_shell(folder: Path, kubeconfig: Path, storage_class: str) -> Shell:
+    """Return a shell in a project folder that says nothing about W&B."""
+    folder.mkdir()
+    shell = Shell(folder, {"KUBECONFIG": str(kubeconfig)})
+    backend = {
+        "storage_class": storage_class,
+        "size": "1Gi",
+        "cpu": "300m",
+        "memory": "768Mi",
+        "env": SECTION["env"],
+    }
+    shell.write("deployer.yaml", {"kubernetes": SECTION, "backend": backend})
+    shell.write("train.py", SAVING)
+    shell.write("grid.yaml", SWEEP)
+    return shell
+
+
+@contextmanager
+def started(shell: Shell, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Run `deployer` in the background; it is ended in the end."""
+    command = [sys.executable, "-m", "deployer", *arguments]
+    with subprocess.Popen(
+        command,
+        cwd=shell.folder,
+        env={**os.environ, **shell.environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGINT)
+
+
+def test_a_sweep_without_any_server_survives_its_backends_pod(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    tenant = make_tenant(cluster, namespace)
+    allow(cluster, namespace)
+    offer_volume(cluster, namespace, tmp_path / "disk")
+    shell = make_shell(tmp_path / "project", tenant, namespace)
+    kube = open_door(tenant, namespace)
+
+    said = run_while_the_backends_pod_is_killed(shell, kube)
+    assert "the embedded backend is made in namespace" in said
+    assert "4/4 configurations finished, 0 duplicates, 0 lost" in said
+
+    # Another machine: no record, only the labels in the cluster.
+    path = json.loads(shell.deployer("sweep", "show", "-o", "json").stdout)["sweep"]
+    other = replace(shell, environment={**shell.environment, "DEPLOYER_HOME": str(tmp_path / "b")})
+    there = ("--wandb", "embedded", "--on", "kubernetes")
+    agents = other.deployer("agents", "list", path, *there, "-o", "json")
+    assert len(json.loads(agents.stdout)) == 2
+    assert count_finished(other, path, *there) == 4
+    check_key_is_nowhere_else(cluster, namespace)
+    check_another_user(shell)
+    check_both_sides(shell, path, tmp_path)
+
+    status = json.loads(shell.deployer("backend", "status", *there[2:], "-o", "json").stdout)
+    assert status["running"]
+    assert status["url"] == f"http://{NAME}.{namespace}.svc:8080"
+    shell.deployer("backend", "copy", "--on", "kubernetes")
+    assert count_finished(shell, path, *there[:2]) == 4
+    assert list(backend_folder().rglob("*"))
+    done = shell.deployer("down", "--all", "--on", "kubernetes")
+    assert f"stays in PersistentVolumeClaim {NAME}" in done.stderr
+    kinds = (*OURS, STATEFUL_SET, SERVICE, CLAIM)
+    left = [one for kind in kinds for one in kube.list_objects(kind, build_selector())]
+    assert [f"{one['kind']}/{one['metadata']['name']}" for one in left] == [
+        f"PersistentVolumeClaim/{NAME}"
+    ]
+
+    shell.deployer("backend", "up", "--on", "kubernetes")  # with another key, and the same data
+    assert count_finished(shell, path, *there[:2]) == 4
+    stopped = shell.deployer("backend", "down", "--on", "kubernetes")
+    assert f"embedded backend in namespace {namespace} stopped" in stopped.stderr
+    gone = shell.try_deployer("backend", "status", "--on", "kubernetes")
+    assert f"there is no embedded backend in namespace {namespace}" in gone.stderr
+    shell.deployer("down", "--all", "--delete-data", "--on", "kubernetes")
+    assert not kube.list_objects(CLAIM, build_selector())
+    assert kube.get(STATEFUL_SET, NAME) is None
+
+
+def run_while_the_backends_pod_is_killed(shell: Shell, kube: Kube) -> str:
+    """Run the sweep to its end, with another pod of the backend half-way; return what was said."""
+    with started(shell, "up", "grid.yaml", "--on", "kubernetes", "--replicas", "2", "--wait") as up:
+        assert up.stdout is not None
+        said = ""
+        while " 2 running" not in said:
+            line = up.stdout.readline()
+            assert line, said
+            said += line
+        first = kube.get(POD, f"{NAME}-0")
+        kube.delete(POD, f"{NAME}-0", grace_seconds=0)
+        said += up.communicate(timeout=PATIENCE_SECONDS)[0]
+        assert up.returncode == 0, said
+    second = kube.get(POD, f"{NAME}-0")
+    assert first
+    assert second
+    assert first["metadata"]["uid"] != second["metadata"]["uid"]
+    return said
+
+
+def count_finished(shell: Shell, path: str, *flags: str) -> int:
+    shown = shell.deployer("results", path, *flags, "-o", "json").stdout
+    return int(json.loads(shown)["coverage"]["finished"])
+
+
+def check_both_sides(shell: Shell, path: str, folder: Path) -> None:
+    """What an agent has uploaded is downloaded here, and the other way round."""
+    with started(shell, "backend", "open", "--on", "kubernetes") as held:
+        assert held.stdout is not None
+        assert held.stdout.readline().startswith("http://127.0.0.1:")
+        exported = shell.deployer("backend", "env", "--on", "kubernetes").stdout
+        lines = [line.removeprefix("export ") for line in exported.splitlines()]
+        here = replace(
+            shell, environment={**shell.environment, **dict(one.split("=", 1) for one in lines)}
+        )
+        project = path.rpartition("/")[0]
+        done = here.run(sys.executable, "-c", REACH, project, str(folder))
+        assert done.stdout.strip().endswith("kept 4 ['more.txt']"), done.stdout + done.stderr
+
+
+def check_another_user(shell: Shell) -> None:
+    """The key of somebody else is good there; and may be replaced."""
+    user = f"{sys.executable} -m deployer backend user"
+    end = "--key-stdin --on kubernetes"
+    assert "added user ann" in shell.type(f"echo {'a' * 40} | {user} add ann {end}").stderr
+    said = shell.type(f"echo {'b' * 40} | {user} key ann --only {end}").stderr
+    assert "added a key of ann; the others are refused" in said
+
+
+def check_key_is_nowhere_else(cluster: Cluster, namespace: str) -> None:
+    look = ("-n", namespace)
+    field = f"jsonpath={{.data.{KEY_FIELD}}}"
+    encoded = cluster.kubectl("get", "secret", KEY_SECRET, "-o", field, *look)
+    key = base64.b64decode(encoded).decode()
+    assert len(key) == 40
+    shown = cluster.kubectl("get", "statefulsets,pods,configmaps,services", "-o", "yaml", *look)
+    assert key not in shown
+    assert key not in cluster.kubectl("logs", f"{NAME}-0", *look)
+
+
+def allow(cluster: Cluster, namespace: str) -> None:
+    """Give the tenant what the backend needs beyond a tenant's usual rights."""
+    rules = [
+        {"apiGroups": ["apps"], "resources": ["statefulsets"], "verbs": ["*"]},
+        {"apiGroups": [""], "resources": ["services"], "verbs": ["*"]},
+        {"apiGroups": [""], "resources": ["pods/portforward"], "verbs": ["get", "create"]},
+    ]
+    group = "rbac.authorization.k8s.io"
+    common = {"apiVersion": f"{group}/v1", "metadata": {"name": "backend"}}
+    cluster.create({**common, "kind": "Role", "rules": rules}, namespace)
+    user = {"apiGroup": group, "kind": "User", "name": f"tenant-{namespace}"}
+    role = {"apiGroup": group, "kind": "Role", "name": "backend"}
+    binding = {**common, "kind": "RoleBinding", "roleRef": role, "subjects": [user]}
+    cluster.create(binding, namespace)
+
+
+def test_a_tenant_without_the_rights_is_told_all_of_them(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    shell = make_shell(tmp_path / "project", make_tenant(cluster, namespace), "none")
+    done = shell.try_deployer("up", "grid.yaml", "--on", "kubernetes")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-2:] == [
+        f"error: the embedded backend cannot be made in namespace {namespace}: you may not "
+        "list statefulsets.apps, create statefulsets.apps, patch statefulsets.apps, "
+        "create services, patch services, get pods/portforward",
+        "hint: ask for these rights there, or somebody who has them to type: "
+        "deployer backend up --on kubernetes; or use --wandb ADDRESS",
+    ]
+    assert cluster.try_kubectl("get", "secret", KEY_SECRET, "-n", namespace).returncode
+
+
+@pytest.mark.full
+def test_an_image_without_deployer_says_so(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    offer_volume(cluster, namespace, tmp_path / "disk")
+    shell = make_shell(tmp_path / "project", cluster.kubeconfig, namespace)
+    bare = {**SECTION, "namespace": namespace, "python": "/usr/bin/python3"}
+    disk = {"storage_class": namespace, "size": "1Gi"}
+    shell.write("deployer.yaml", {"kubernetes": bare, "backend": disk})
+    done = shell.try_deployer("backend", "up", "--on", "kubernetes")
+    assert done.returncode == 1, done.stderr
+    assert "does not come up" in done.stderr
+    assert "an image with Python and deployer in it" in done.stderr
+
+
+@pytest.fixture(autouse=True)
+def volume(cluster: Cluster, namespace: str) -> Iterator[None]:
+    """Delete the test's volume, which belongs to no namespace."""
+    yield
+    cluster.kubectl("delete", "pv", namespace, "--ignore-not-found", "--wait=false")

@@ -1,0 +1,213 @@
+"""GPU drivers on a real API server: installed where they lack, waited for, shown and removed."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from deployer.config.paths import find_packaged
+from deployer.errors import KubeError
+from deployer.executors.kubernetes.gpu_drivers.installation import (
+    ensure_drivers,
+    install_drivers,
+    remove_drivers,
+)
+from deployer.executors.kubernetes.gpu_drivers.manifests import (
+    DAEMON_SET,
+    SYSTEM,
+    PluginChoice,
+    load_manifest,
+)
+from deployer.executors.kubernetes.gpu_drivers.survey import survey_cluster
+from deployer.executors.kubernetes.names import build_selector
+from deployer.kube.client import Kube
+from deployer.kube.kinds import POD
+from tests.cluster.bed import open_door
+from tests.cluster.cluster import Cluster
+from tests.cluster.gpu_nodes import A100, GPU, PRODUCT, add_node
+from tests.cluster.pods import list_running
+from tests.cluster.shell import Shell
+from tests.cluster.tenants import make_tenant
+
+SLICES = {"nvidia.com/mig-1g.5gb": 3, "nvidia.com/mig-3g.20gb": 1}
+GKE = {
+    "cloud.google.com/gke-accelerator": "nvidia-tesla-a100",
+    "cloud.google.com/gke-os-distribution": "cos",
+}
+MANAGED = {
+    **GKE,
+    "cloud.google.com/gke-gpu-driver-version": "default",
+    "cloud.google.com/gke-gpu-partition-size": "1g.5gb",
+}
+COUNTED = {
+    "bare": [(GPU, 2, "whole GPU")],
+    "managed": [(GPU, 7, "MIG slice 1g.5gb")],
+    "single": [(GPU, 3, "MIG slice 2g.10gb")],
+    "mixed": [
+        ("nvidia.com/mig-1g.5gb", 3, "MIG slice 1g.5gb"),
+        ("nvidia.com/mig-3g.20gb", 1, "MIG slice 3g.20gb"),
+    ],
+    "shared": [(GPU, 4, "shared GPU")],
+}
+
+
+def list_ours(kube: Kube) -> list[str]:
+    system = kube.in_namespace(SYSTEM)
+    found = [*system.list_objects(DAEMON_SET, build_selector())]
+    found += system.list_objects(POD, build_selector())
+    return [one["metadata"]["name"] for one in found]
+
+
+@dataclass
+class Plugin:
+    """GKE's device plugin: counts GPUs once the driver's pod runs; takes the place of `sleep`."""
+
+    cluster: Cluster
+    node: str
+    kube: Kube
+    told: list[str] = field(default_factory=list)
+
+    def sleep(self, _seconds: float) -> None:
+        if list_running(self.kube.in_namespace(SYSTEM), build_selector()):
+            self.cluster.set_gpus(self.node, 2)
+        time.sleep(0.2)
+
+
+@pytest.fixture
+def door(cluster: Cluster, namespace: str) -> Kube:
+    cluster.set_gpus("node-0", 0)  # other tests count some
+    return open_door(cluster.kubeconfig, namespace)
+
+
+@pytest.fixture
+def nodes(cluster: Cluster, door: Kube) -> Iterator[dict[str, str]]:
+    """Give nodes of every kind: their names by what they are."""
+    kinds: dict[str, tuple[dict[str, str], dict[str, int]]] = {
+        "bare": (GKE, {}),
+        "managed": (MANAGED, {GPU: 7}),
+        "single": ({PRODUCT: f"{A100}-MIG-2g.10gb"}, {GPU: 3}),
+        "mixed": ({PRODUCT: A100, "nvidia.com/cuda.driver-version.full": "550.90.07"}, SLICES),
+        "shared": ({PRODUCT: f"{A100}-SHARED"}, {GPU: 4}),
+    }
+    for kind, (labels, counts) in kinds.items():
+        add_node(cluster, f"drivers-{kind}", labels, counts)
+    yield {kind: f"drivers-{kind}" for kind in kinds}
+    remove_drivers(door, [].append)  # before the nodes, without which nobody ends pods for a while
+    cluster.kubectl("delete", "node", *(f"drivers-{kind}" for kind in kinds))
+
+
+@pytest.fixture
+def clean(door: Kube) -> Iterator[None]:
+    yield
+    remove_drivers(door, [].append)
+
+
+def read_counted(shell: Shell, nodes: dict[str, str]) -> dict[str, list[tuple[str, int, str]]]:
+    """Return what `drivers status` says that each kind of node counts."""
+    shown = json.loads(shell.deployer("drivers", "status", "-o", "json").stdout)
+    counted = {
+        node["name"]: [(one["name"], one["allocatable"], one["kind"]) for one in node["resources"]]
+        for node in shown["nodes"]
+    }
+    return {kind: counted[name] for kind, name in nodes.items()}
+
+
+def test_install_waits_until_gpus_are_counted_and_remove_leaves_nothing(
+    cluster: Cluster, nodes: dict[str, str], door: Kube, tmp_path: Path
+) -> None:
+    plugin = Plugin(cluster, nodes["bare"], door)
+    report = ensure_drivers(door, wait_seconds=60, tell=plugin.told.append, sleep=plugin.sleep)
+    assert report.installed == ("deployer-nvidia-driver-cos",)
+    bare = next(node for node in report.nodes if node.name == nodes["bare"])
+    assert (bare.driver, bare.plugin, bare.resources[0].allocatable) == (
+        "installed",
+        "registered",
+        2,
+    )
+    said = "\n".join(plugin.told)
+    assert "GPU driver for cos nodes: DaemonSet deployer-nvidia-driver-cos" in said
+    assert re.search(f"4 of 6 nodes count GPUs; .* on node {bare.name}", said)
+
+    # Only the node that needs it has a pod, and a second time changes nothing.
+    pods = door.in_namespace(SYSTEM).list_objects(POD, build_selector())
+    assert [pod["spec"]["nodeName"] for pod in pods] == [bare.name]
+    again = ensure_drivers(door, wait_seconds=5, tell=plugin.told.append)
+    assert again.installed == ()
+
+    shell = Shell(tmp_path, {"KUBECONFIG": str(cluster.kubeconfig)})
+    assert read_counted(shell, nodes) == COUNTED
+    table = shell.deployer("drivers", "status").stdout
+    [mixed] = [line.split() for line in table.splitlines() if "mig-3g.20gb" in line]
+    asked = (nodes["mixed"], A100, "550.90.07", "registered", "nvidia.com/mig-3g.20gb", "1", "0")
+    assert tuple(mixed[:7]) == asked
+
+    refused = shell.run(sys.executable, "-m", "deployer", "drivers", "install", "--device-plugin")
+    assert refused.returncode == 1
+    assert f"node {bare.name} is GKE's, which has a device plugin of its own" in refused.stderr
+
+    removed = shell.deployer("drivers", "remove")
+    assert "DaemonSet deployer-nvidia-driver-cos in namespace kube-system deleted" in removed.stderr
+    assert list_ours(door) == []
+    assert "nothing of ours is installed" in shell.deployer("drivers", "remove").stderr
+
+
+@pytest.mark.usefixtures("clean")
+def test_installed_ahead_of_nodes_and_failing_on_a_real_one(cluster: Cluster, door: Kube) -> None:
+    told: list[str] = []
+    names = install_drivers(door, ("cos", "ubuntu", "device-plugin"), told.append)
+    assert sorted(list_ours(door)) == sorted(names)
+    assert len(told) == len(names) == 3
+    mixed = load_manifest("device-plugin", PluginChoice("mixed", {"gpu": "yes"}, "nvidia"))
+    door.in_namespace(SYSTEM).apply(mixed, dry_run=True)
+    cluster.kubectl("apply", "--dry-run=server", "-f", str(find_packaged("infra/drivers")))
+    labels = [f"{name}={value}" for name, value in GKE.items()]
+    cluster.kubectl("label", "node", "node-0", *labels)
+    deadline = time.monotonic() + 60
+
+    def now() -> float:
+        """Say that time is over as soon as the node has said what goes wrong."""
+        over = "ErrImageNeverPull" in told[-1] or time.monotonic() > deadline
+        return 1000.0 if over else 0.0
+
+    try:
+        with pytest.raises(KubeError) as caught:
+            ensure_drivers(
+                door, wait_seconds=60, tell=told.append, sleep=lambda _: time.sleep(0.3), now=now
+            )
+    finally:
+        cluster.kubectl("label", "node", "node-0", *(f"{name}-" for name in GKE))
+    said = caught.value.message
+    assert said.startswith("no node counts a GPU after 1000 s: driver: pod deployer-nvidia-driver-")
+    assert "ErrImageNeverPull" in said
+    assert said.endswith(" on node node-0")
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_tenant_is_told_what_cannot_be_seen_and_whom_to_ask(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    kubeconfig = make_tenant(cluster, namespace)
+    kube = open_door(kubeconfig, namespace)
+    shell = Shell(tmp_path, {"KUBECONFIG": str(kubeconfig)})
+    shown = shell.deployer("drivers", "status")
+    assert f"only the pods of namespace {namespace} tell" in shown.stderr
+    assert "quota tenant: 0 of 4 nvidia.com/gpu used" in shown.stderr
+    refused = shell.run(sys.executable, "-m", "deployer", "drivers", "install")
+    assert refused.returncode == 1
+    assert "error: no GPU is known of here, and none was brought" in refused.stderr
+    assert "hint: ask the cluster's administrator for NVIDIA's driver" in refused.stderr
+    told: list[str] = []
+    report = ensure_drivers(kube, wait_seconds=60, tell=told.append)
+    assert (report.installed, report.nodes, len(told)) == ((), (), 1)
+    with pytest.raises(KubeError) as caught:
+        install_drivers(kube, ("cos",), told.append)
+    assert caught.value.message.startswith("you may not install GPU drivers")
+    assert list_ours(open_door(cluster.kubeconfig, namespace)) == []
+    assert not survey_cluster(kube).complete

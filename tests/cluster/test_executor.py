@@ -1,0 +1,208 @@
+"""Agents as Jobs: real pods with the real `wandb agent`, in a restricted namespace with a quota."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deployer.errors import KubeError
+from deployer.executors.kubernetes.gpu_products import GpuProducts
+from deployer.executors.kubernetes.names import GPU_PRODUCT_LABEL, build_selector
+from deployer.kube.kinds import POD
+from deployer.launch.agents import end_agents
+from deployer.wandb_api.server import Server
+from deployer.watch.status import get_status
+from tests.cluster.bed import SECTION, Bed, make_bed, open_door, serve_for_pods
+from tests.cluster.cluster import Cluster
+from tests.cluster.shell import enter_shell
+from tests.cluster.tenants import make_tenant
+
+
+@pytest.fixture(scope="module")
+def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serve_for_pods(cluster, tmp_path_factory.mktemp("backend") / "data") as serving:
+        yield serving
+
+
+@pytest.fixture
+def bed(cluster: Cluster, namespace: str, server: Server, tmp_path: Path) -> Bed:
+    kubeconfig = make_tenant(cluster, namespace)
+    return make_bed(cluster, namespace, kubeconfig, server, tmp_path / "project")
+
+
+def test_gpu_products_are_known_where_nodes_may_be_read(
+    cluster: Cluster, namespace: str, bed: Bed
+) -> None:
+    cluster.set_gpus("node-0", 1)
+    administrator = open_door(cluster.kubeconfig, namespace)
+    assert GpuProducts(administrator, GPU_PRODUCT_LABEL).read({"node-0", "gone"}) == {
+        "node-0": "Tesla-T4",
+        "gone": "",
+    }
+    assert GpuProducts(bed.kube, GPU_PRODUCT_LABEL).read({"node-0"}) == {"node-0": ""}
+
+
+def test_two_agents_finish_a_grid_and_leave_nothing(bed: Bed) -> None:
+    path = bed.create_sweep([0.1, 0.2, 0.3, 0.4])
+    bed.start(path, 2)
+    bed.wait_for(lambda: bed.states(path) == ["ended", "ended"], "both agents' end")
+    assert bed.results(path).coverage.sentence().startswith("4/4")
+    agents = bed.place.list_agents(str(path))
+    assert [agent.name for agent in agents] == [f"{path.sweep_id}-a1", f"{path.sweep_id}-a2"]
+    assert [(a.exit_code, a.node, a.restarts) for a in agents] == [(0, "node-0", 0)] * 2
+    lines = list(bed.place.log_lines([agent.name for agent in agents], follow=True))
+    trained = sorted(text for _, text in lines if text.startswith("trained with"))
+    assert trained == [f"trained with {lr}" for lr in (0.1, 0.2, 0.3, 0.4)]
+    assert end_agents(bed.place, str(path)) == ()
+    assert bed.list_left() == []
+
+
+def test_scale_drain_and_stop(bed: Bed) -> None:
+    path = bed.create_sweep([0.1, 0.2, 0.3], seconds=8)
+    bed.start(path, 1)
+    bed.wait_for(lambda: bed.results(path).coverage.running == 1, "the first run")
+    bed.start(path, 3)
+    bed.start(path, 3)
+    bed.wait_for(lambda: bed.results(path).coverage.running == 3, "three runs")
+    assert bed.states(path) == ["running"] * 3
+    status = get_status(bed.server.client, bed.place, path, 3, time.time())
+    assert len({agent.run_id for agent in status.agents} - {None}) == 3
+    first, second, third = (agent.name for agent in bed.place.list_agents(str(path)))
+
+    bed.place.drain([second])
+    assert bed.states(path) == ["running", "draining", "running"]
+    assert bed.place.stop([third]) == [third]
+    assert [agent.name for agent in bed.place.list_agents(str(path))] == [first, second]
+    bed.wait_for(lambda: bed.states(path) == ["ended", "ended"], "the end of the others")
+    reasons = [agent.reason for agent in bed.place.list_agents(str(path))]
+    assert reasons == ["", "drained"]  # a watcher leaves the second one away
+    assert bed.results(path).coverage.sentence().startswith("3/3")
+    assert list(bed.place.stop([first, second])) == []
+    bed.place.forget(str(path))
+    assert bed.list_left() == []
+
+
+def test_deleted_pod_is_replaced_and_its_run_finished_once(bed: Bed) -> None:
+    path = bed.create_sweep([0.1, 0.2], seconds=6)
+    bed.start(path, 1)
+    bed.wait_for(lambda: bed.results(path).coverage.running == 1, "the first run")
+    [pod] = bed.kube.list_objects(POD, build_selector(str(path)))
+    bed.kube.delete(POD, pod["metadata"]["name"])
+    bed.wait_for(lambda: bed.states(path) == ["ended"], "the end of the replacement")
+    [agent] = bed.place.list_agents(str(path))
+    assert agent.exit_code == 0
+    [after] = bed.kube.list_objects(POD, build_selector(str(path)))
+    assert after["metadata"]["name"] != pod["metadata"]["name"]
+    results = bed.results(path)
+    assert results.coverage.sentence().startswith("2/2")
+    assert results.coverage.duplicates == 0
+    end_agents(bed.place, None)
+    assert bed.list_left() == []
+
+
+def test_too_much_memory_is_said(bed: Bed) -> None:
+    tight = bed.with_section(memory="40Mi")
+    path = bed.create_sweep([0.1])
+    tight.start(path, 1)
+    reasons: set[str] = set()
+
+    def look() -> bool:
+        reasons.update(agent.reason for agent in tight.place.list_agents(str(path)))
+        return any("OOMKilled" in reason for reason in reasons)
+
+    bed.wait_for(look, "the word of the kernel's killer")
+    assert any(
+        reason.startswith("OOMKilled: more memory than its limit of 40Mi") for reason in reasons
+    )
+    end_agents(tight.place, str(path))
+    assert bed.list_left() == []
+
+
+def test_what_never_fits_is_refused_before_anything_is_made(bed: Bed) -> None:
+    path = bed.create_sweep([0.1])
+    greedy = bed.with_section(gpu=5)
+    with pytest.raises(KubeError) as caught:
+        greedy.start(path, 1)
+    assert "exceeded quota: tenant, requested: requests.nvidia.com/gpu=5" in caught.value.message
+    assert caught.value.hint.startswith(f"kubectl describe resourcequota -n {bed.namespace}")
+    assert bed.list_left() == []
+
+
+def test_pods_that_wait_say_why(bed: Bed) -> None:
+    path = bed.create_sweep([0.1, 0.2])
+    missing = bed.with_section(image="registry.invalid/none:1")
+    missing.start(path, 1)
+    bed.wait_for(
+        lambda: "none:1" in missing.place.list_agents(str(path))[0].reason, "the image's fault"
+    )
+    [agent] = missing.place.list_agents(str(path))
+    assert "registry.invalid/none:1" in agent.reason
+    assert agent.restarts == 0
+    assert (agent.state, agent.exit_code) == ("starting", None)
+    end_agents(missing.place, str(path))
+
+    elsewhere = bed.with_section(node_selector={"disk": "none"})
+    elsewhere.start(path, 1)
+    bed.wait_for(
+        lambda: "didn't match" in elsewhere.place.list_agents(str(path))[0].reason, "the scheduler"
+    )
+    [agent] = elsewhere.place.list_agents(str(path))
+    assert agent.reason.startswith("Unschedulable: 0/")
+    elsewhere.place.drain([agent.name])
+    assert elsewhere.place.list_agents(str(path)) == []
+
+
+def test_full_quota_is_said_while_an_agent_waits(bed: Bed) -> None:
+    bed.cluster.kubectl(
+        *("patch", "resourcequota", "tenant", "-n", bed.namespace, "--type=merge"),
+        *("-p", '{"spec": {"hard": {"pods": "1"}}}'),
+    )
+    path = bed.create_sweep([0.1, 0.2], seconds=3600)
+    bed.start(path, 2)
+    reasons: set[str] = set()
+
+    def look() -> bool:
+        reasons.update(agent.reason for agent in bed.place.list_agents(str(path)))
+        return any("exceeded quota: tenant" in reason for reason in reasons)
+
+    bed.wait_for(look, "the quota's words")
+    assert any(reason.startswith("FailedCreate: Error creating: pods") for reason in reasons)
+    end_agents(bed.place, str(path))
+    assert bed.list_left() == []
+
+
+def test_one_command_from_file_to_ranking(bed: Bed, cluster: Cluster, namespace: str) -> None:
+    sweep = {
+        "program": "train.py",
+        "project": "kube-cli",
+        "method": "grid",
+        "metric": {"name": "loss", "goal": "minimize"},
+        "parameters": {"lr": {"values": [0.3, 0.1, 0.2]}},
+    }
+    (bed.folder / "sweep.yaml").write_text(yaml.safe_dump(sweep))
+    section = {**SECTION, "namespace": namespace}
+    config = {"on": "kubernetes", "replicas": 2, "kubernetes": section}
+    (bed.folder / "deployer.yaml").write_text(yaml.safe_dump(config))
+
+    kubeconfig = cluster.folder.path / f"tenant-{namespace}.kubeconfig"
+    shell = enter_shell(bed.folder, kubeconfig, bed.server)
+    ran = shell.deployer("up", "sweep.yaml", "--wait")
+    assert "3/3" in ran.stdout
+    agents = json.loads(shell.deployer("agents", "list", "-o", "json").stdout)
+    assert [(a["state"], a["exit_code"], a["node"]) for a in agents] == [("ended", 0, "node-0")] * 2
+    logs = shell.deployer("agents", "logs").stdout
+    assert sum("trained with" in line for line in logs.splitlines()) == 3
+    best = json.loads(shell.deployer("results", "-o", "json").stdout)["best"]["run_id"]
+    assert f"{best} | trained with 0.1" in shell.deployer("agents", "logs", "--run", best).stdout
+    cluster.kubectl("delete", "pods", "--all", "-n", namespace)
+    assert "trained with" in shell.deployer("agents", "logs").stdout, (
+        "the server has the last lines"
+    )
+    shell.deployer("down")
+    assert bed.list_left() == []
+    assert bed.server.client.key not in ran.stdout + ran.stderr + logs

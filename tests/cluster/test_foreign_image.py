@@ -1,0 +1,56 @@
+"""Any image with Python and wandb works, as a tenant's pods: restricted, with a quota."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from deployer.executors.kubernetes.names import build_selector
+from tests.cluster.bed import serve_for_pods
+from tests.cluster.cluster import Cluster
+from tests.cluster.foreign import write_foreign_python
+from tests.cluster.shell import open_shell
+from tests.cluster.tenants import make_tenant
+
+IMAGE = "registry.example/team/trainer:1"
+TRAINER = """
+import argparse, importlib.util, sys
+import wandb
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+arguments = parser.parse_args()
+with wandb.init() as run:
+    run.log({"loss": arguments.lr})
+where = [sys.prefix, wandb.__file__.partition("/lib/")[0]]
+print("trained in", *where, importlib.util.find_spec("deployer"), flush=True)
+"""
+SWEEP = {
+    "program": "train.py",
+    "project": "foreign",
+    "method": "grid",
+    "metric": {"name": "loss", "goal": "minimize"},
+    "parameters": {"lr": {"values": [0.1, 0.2, 0.3]}},
+}
+
+
+def test_image_without_deployer(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    write_foreign_python(tmp_path / "opt")
+    cluster.add_image(IMAGE, folders={"/opt": tmp_path / "opt"})
+    tenant = make_tenant(cluster, namespace)
+    with serve_for_pods(cluster, tmp_path / "backend") as server:
+        shell = open_shell(tmp_path / "project", tenant, server)
+        shell.write("train.py", TRAINER)
+        shell.write("sweep.yaml", SWEEP)
+        section = {"image": IMAGE, "gpu": 0, "cpu": "500m", "memory": "512Mi"}
+        shell.write("deployer.yaml", {"on": "kubernetes", "kubernetes": section})
+
+        up = shell.deployer("up", "sweep.yaml", "--replicas", "2", "--wait")
+        assert "3/3 configurations finished, 0 duplicates, 0 lost" in up.stdout
+        said = shell.deployer("agents", "logs").stdout
+        assert said.count("trained in /opt /opt None") == 3, said
+        listed = ("get", "jobs,pods,cm,secrets", "-n", namespace, "-l", build_selector())
+        pods = json.loads(cluster.kubectl("get", "pods", *listed[2:], "-o", "json"))["items"]
+        assert {pod["status"]["containerStatuses"][0]["image"] for pod in pods} == {IMAGE}
+        shell.deployer("down")
+        assert cluster.kubectl(*listed) == ""

@@ -1,0 +1,178 @@
+"""Whatever happens to pods, nodes and servers, every configuration is finished once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from deployer.executors.kubernetes.agent_objects import LOST_SECONDS, group_objects, judge_state
+from deployer.executors.kubernetes.names import SWEEP_PATH_ANNOTATION as PATH
+from deployer.executors.kubernetes.names import build_labels, build_selector
+from deployer.kube.kinds import POD
+from deployer.launch.agents import end_agents
+from deployer.sweeps.recount import verify_sweep
+from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.operations import get_snapshot
+from tests.cluster.bed import Bed, make_bed, serve_for_pods
+from tests.cluster.cluster import Cluster
+from tests.cluster.conftest import make_namespace
+from tests.cluster.faults import (
+    SUPERVISOR,
+    TRAINER,
+    evict,
+    exhaust_memory,
+    freeze_node,
+    kill_backend,
+    read_node_logs,
+    restart_api_server,
+    thaw_node,
+)
+
+LRS = [number / 10 for number in range(1, 7)]
+# Until then no run ends, so that there is something to be lost: a lost node is noticed after half
+# a minute, and then others take the place of its agents.
+FAULTY_SECONDS = 75.0
+PATIENT_TRAINER = """
+import argparse, time
+import wandb
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+parser.add_argument("--until", type=float)
+arguments = parser.parse_args()
+with wandb.init() as run:
+    step = 0
+    while step < 4 or time.time() < arguments.until:
+        run.log({"loss": arguments.lr / (step + 1)}, step=step, commit=True)
+        step += 1
+        time.sleep(0.5)
+"""
+
+SWEEP = "me/project/abc"
+CREATED = "2026-01-01T00:00:00Z"
+
+
+@pytest.fixture(scope="module")
+def broken(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """Start two nodes, whose loss is noticed after seconds."""
+    return make_cluster(2, short_timeouts=True)
+
+
+def prove(bed: Bed, path: SweepPath, expected: int) -> None:
+    """Show that every configuration is finished exactly once, and every step logged once."""
+    coverage = bed.results(path).coverage
+    assert (coverage.expected, coverage.finished) == (expected, expected), coverage.sentence()
+    assert (coverage.duplicates, coverage.failed, coverage.lost) == (0, 0, 0), coverage.sentence()
+    assert coverage.complete
+    told = verify_sweep(bed.server, get_snapshot(bed.server.client, path))
+    assert told.good, told.sentence()
+
+
+def build_object(kind: str, **metadata: object) -> dict[str, object]:
+    own = {
+        "name": "abc-1",
+        "labels": build_labels("agent", SWEEP, "abc-1"),
+        "annotations": {PATH: SWEEP},
+        "creationTimestamp": CREATED,
+        **metadata,
+    }
+    return {"kind": kind, "metadata": own, "spec": {}, "status": {"phase": "Running"}}
+
+
+def test_pod_is_lost_only_after_its_time() -> None:
+    ending = build_object("Pod", deletionTimestamp="2026-01-01T00:01:00Z")
+    [sighting] = group_objects([build_object("Job")], [ending], SWEEP)
+    end = 1767225660.0
+    assert judge_state(sighting, end) == "stopping"
+    assert judge_state(sighting, end + LOST_SECONDS) == "stopping"
+    assert judge_state(sighting, end + LOST_SECONDS + 1) == "lost"
+    ended = {**ending, "status": {"phase": "Failed"}}
+    [sighting] = group_objects([build_object("Job")], [ended], SWEEP)
+    assert judge_state(sighting, end + 3600) == "starting"
+
+
+@pytest.mark.parametrize(
+    ("lose", "give_back", "goes_on"),
+    [
+        pytest.param(freeze_node, thaw_node, True, id="cut-off"),
+        pytest.param(
+            Cluster.lose_node, Cluster.return_node, False, id="dead", marks=pytest.mark.full
+        ),
+    ],
+)
+def test_every_fault_heals(
+    broken: Cluster,
+    tmp_path: Path,
+    lose: Callable[[Cluster, str], None],
+    give_back: Callable[[Cluster, str], None],
+    goes_on: bool,
+) -> None:
+    """Deleted, evicted, out of memory, node lost and back, both servers killed in one sweep.
+
+    On a node that is only cut off the agents go on, while others work in their place.
+    """
+    data, namespace = tmp_path / "data", make_namespace(broken, "faults")
+    with ExitStack() as servers:
+        server = servers.enter_context(serve_for_pods(broken, data))
+        bed = make_bed(broken, namespace, broken.kubeconfig, server, tmp_path / "project")
+        (bed.folder / "train.py").write_text(PATIENT_TRAINER)
+        bed = bed.with_section(grace_seconds=15, cpu="300m")
+        path = bed.create_sweep(LRS, until=time.time() + FAULTY_SECONDS)
+        bed.start(path, 5)
+        bed.wait_for(lambda: bed.results(path).coverage.running == 5, "five runs")
+        node, (deleted, evicted, exhausted) = choose_node(bed, path)
+        lose(broken, node)
+        bed.kube.delete(POD, deleted)
+        exhaust_memory(broken, namespace, exhausted, SUPERVISOR)
+        exhaust_memory(broken, namespace, evicted, TRAINER)
+        evict(broken, namespace, evicted)
+        restart_api_server(broken)
+        kill_backend(data)
+        servers.enter_context(serve_for_pods(broken, data))
+
+        bed.wait_for(lambda: bed.states(path).count("lost") == 2, "the loss of the node")
+        lost = [agent for agent in bed.place.list_agents(str(path)) if agent.state == "lost"]
+        assert {agent.reason for agent in lost} == {f"node {node} does not answer"}
+        assert not any(agent.alive for agent in lost)
+        told = bed.place.heal()
+        assert len(told) == 2
+        assert all(f"node {node} is lost" in sentence for sentence in told)
+        bed.wait_for(
+            lambda: not {"lost", "starting"} & set(bed.states(path)), "agents in their place"
+        )
+        if goes_on:
+            logs = partial(read_node_logs, broken, node, namespace)
+            bed.wait_for(lambda: "agent was not found" in logs(), "their refusal")
+        give_back(broken, node)
+        bed.wait_for(lambda: set(bed.states(path)) == {"ended"}, "the end of the sweep")
+        prove(bed, path, len(LRS))
+        end_agents(bed.place, str(path))
+        assert bed.kube.list_objects(POD, build_selector()) == []
+
+
+def choose_node(bed: Bed, path: SweepPath) -> tuple[str, list[str]]:
+    """Return the node with fewer of a sweep's agents, and the pods that are on the other one."""
+    pods: dict[str, list[str]] = {}
+    for pod in bed.kube.list_objects(POD, build_selector(str(path))):
+        pods.setdefault(pod["spec"]["nodeName"], []).append(pod["metadata"]["name"])
+    (node, _), (_, others) = sorted(pods.items(), key=lambda item: len(item[1]))
+    return node, others
+
+
+def test_stop_does_not_wait_for_a_lost_node(broken: Cluster, tmp_path: Path) -> None:
+    namespace = make_namespace(broken, "stop")
+    with serve_for_pods(broken, tmp_path / "data") as server:
+        bed = make_bed(broken, namespace, broken.kubeconfig, server, tmp_path / "project")
+        bed = bed.with_section(grace_seconds=5)
+        path = bed.create_sweep([0.1], seconds=3600)
+        bed.start(path, 1)
+        bed.wait_for(lambda: bed.states(path) == ["running"], "the agent")
+        [agent] = bed.place.list_agents(str(path))
+        broken.lose_node(agent.node)
+        assert list(end_agents(bed.place, str(path))) == [agent.name]
+        assert bed.kube.list_objects(POD, build_selector()) == []

@@ -1,0 +1,69 @@
+"""A Job for each run, and agents that a paused sweep gives up: real pods, nobody watching."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deployer.executors.kubernetes.names import build_selector
+from deployer.kube.kinds import JOB, POD
+from deployer.launch.agents import apply_plan, plan_agents
+from deployer.wandb_api.operations import get_sweep, set_sweep_state
+from deployer.wandb_api.server import Server
+from tests.cluster.bed import Bed, make_bed, serve_for_pods
+from tests.cluster.cluster import Cluster
+
+
+@pytest.fixture(scope="module")
+def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serve_for_pods(cluster, tmp_path_factory.mktemp("backend") / "data") as serving:
+        yield serving
+
+
+@pytest.fixture
+def bed(cluster: Cluster, namespace: str, server: Server, tmp_path: Path) -> Bed:
+    bed = make_bed(cluster, namespace, cluster.kubeconfig, server, tmp_path / "project")
+    return bed.with_section(grace_seconds=5)
+
+
+def test_each_job_finishes_one_run_though_a_pod_is_deleted(bed: Bed) -> None:
+    path = bed.create_sweep([0.1, 0.2, 0.3], seconds=6)
+    plan = plan_agents(bed.server, bed.place, path, None, bed.folder, one_run=True)
+    assert len(plan.agents) == 3
+    apply_plan(bed.server, bed.place, plan)
+    bed.wait_for(lambda: bed.results(path).coverage.running == 3, "three runs")
+    [victim] = bed.kube.list_objects(POD, build_selector(str(path), agent=plan.agents[0].name))
+    bed.kube.delete(POD, victim["metadata"]["name"])
+    bed.wait_for(lambda: set(bed.states(path)) == {"ended"}, "the end of all")
+    agents = bed.place.list_agents(str(path))
+    assert {(agent.exit_code, agent.name) for agent in agents} == {
+        (0, agent.name) for agent in plan.agents
+    }
+    jobs = bed.kube.list_objects(JOB, build_selector(str(path)))
+    assert [job["status"]["succeeded"] for job in jobs] == [1, 1, 1]
+    sentence = bed.results(path).coverage.sentence()
+    assert sentence == "3/3 configurations finished, 0 duplicates, 0 lost, 1 healed"
+    # All is done: nobody is needed any more.
+    again = plan_agents(bed.server, bed.place, path, None, bed.folder)
+    assert again.agents == ()
+
+
+def test_a_paused_sweep_gives_up_its_agents_and_gets_as_many_back(bed: Bed) -> None:
+    path = bed.create_sweep([0.1, 0.2], seconds=6)
+    bed.start(path, 2)
+    bed.wait_for(lambda: bed.results(path).coverage.running == 2, "two runs")
+    set_sweep_state(bed.server.client, get_sweep(bed.server.client, path), "PAUSED")
+    assert len(bed.place.release(str(path))) == 2
+    assert bed.kube.list_objects(JOB, build_selector()) == []
+    assert bed.place.count_released(str(path)) == 2
+    coverage = bed.results(path).coverage
+    assert (coverage.waiting, coverage.running) == (2, 0)
+
+    set_sweep_state(bed.server.client, get_sweep(bed.server.client, path), "RUNNING")
+    plan = plan_agents(bed.server, bed.place, path, None, bed.folder)
+    assert len(apply_plan(bed.server, bed.place, plan)) == 2
+    assert bed.place.count_released(str(path)) == 0
+    bed.wait_for(lambda: bed.results(path).coverage.complete, "the end")
+    assert bed.results(path).coverage.sentence().startswith("2/2")

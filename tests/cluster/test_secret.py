@@ -1,0 +1,206 @@
+"""The W&B key in the cluster: checked before it is kept, never shown, deleted only if ours."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from deployer.config.settings import EMBEDDED
+from deployer.executors.kubernetes.executor import KubernetesPlace
+from deployer.executors.kubernetes.manifests.build import build_secret
+from deployer.kube.client import Kube
+from deployer.kube.kinds import SECRET
+from deployer.wandb_api.client import Client
+from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.server import Server
+from tests.cluster.bed import Bed, build_section, make_bed, open_door, serve_for_pods
+from tests.cluster.cluster import Cluster
+from tests.cluster.tenants import make_tenant
+from tests.conftest import FOREIGN_KEY, ServedBackend
+
+
+def run_deployer(
+    folder: Path, kubeconfig: Path, *arguments: str, stdin: str = "", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder, with these variables added to the environment."""
+    return subprocess.run(
+        [sys.executable, "-m", "deployer", *arguments],
+        input=stdin,
+        cwd=folder,
+        env={**os.environ, "KUBECONFIG": str(kubeconfig), **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+@dataclass(frozen=True)
+class Desk:
+    """A shell in a project folder, with a kubeconfig and a W&B server."""
+
+    kubeconfig: Path
+    backend: ServedBackend
+    folder: Path
+    kube: Kube
+
+    def deployer(
+        self, *arguments: str, stdin: str = "", **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `deployer secret …`."""
+        told = {"DEPLOYER_WANDB": self.backend.url, **environment}
+        return run_deployer(self.folder, self.kubeconfig, "secret", *arguments, stdin=stdin, **told)
+
+    def stored_key(self) -> str | None:
+        found = self.kube.get(SECRET, "wandb-secret")
+        return base64.b64decode(found["data"]["secret"]).decode() if found else None
+
+
+@pytest.fixture
+def desk(cluster: Cluster, namespace: str, backend: ServedBackend, tmp_path: Path) -> Desk:
+    kubeconfig = make_tenant(cluster, namespace)
+    return Desk(kubeconfig, backend, tmp_path, open_door(kubeconfig, namespace))
+
+
+def test_create_show_rotate_delete(desk: Desk) -> None:
+    key = desk.backend.key
+    made = desk.deployer("create", WANDB_API_KEY=key)
+    assert made.returncode == 0, made.stderr
+    assert made.stderr.endswith(": created, the key of tester\n")
+    assert desk.stored_key() == key
+    again = desk.deployer("create", "--key-stdin", stdin=f"{key}\n")
+    assert again.stderr.endswith(": already there, the key of tester\n")
+    existing = desk.deployer("create")
+    assert existing.stderr.endswith(": already there, the key of tester\n")
+
+    shown = desk.deployer("show", "-o", "json")
+    told = json.loads(shown.stdout)
+    assert told["masked_key"] == f"…{key[-4:]} ({len(key)} characters)"
+    assert told["base_url"] == desk.backend.url
+    assert told["ours"] is True
+    assert desk.deployer("rotate", WANDB_API_KEY=key).returncode == 0
+    deleted = desk.deployer("delete")
+    assert deleted.stderr.endswith(": deleted\n")
+    assert desk.stored_key() is None
+    gone = desk.deployer("show")
+    assert gone.returncode == 1
+    assert "hint: deployer secret create" in gone.stderr
+    everything = "".join(
+        one.stdout + one.stderr for one in (made, again, existing, shown, deleted, gone)
+    )
+    assert key not in everything
+
+
+def test_key_from_netrc_and_a_wrong_one(desk: Desk, home: Path) -> None:
+    wrong = desk.deployer("create", WANDB_API_KEY=FOREIGN_KEY)
+    assert wrong.returncode == 1
+    assert "key" in wrong.stderr
+    assert FOREIGN_KEY not in wrong.stderr
+    assert desk.stored_key() is None
+    host = desk.backend.url.removeprefix("http://")
+    (home / ".netrc").write_text(f"machine {host}\n login user\n password {desk.backend.key}\n")
+    assert desk.deployer("create").returncode == 0
+    assert desk.stored_key() == desk.backend.key
+    nothing = desk.deployer("create", "--key-stdin")
+    assert nothing.returncode == 2
+    assert "there is no key on stdin" in nothing.stderr
+
+
+def test_somebody_elses_secret_stays(desk: Desk, cluster: Cluster) -> None:
+    namespace = desk.kube.namespace
+    cluster.kubectl(
+        *("create", "secret", "generic", "wandb-secret", "-n", namespace),
+        f"--from-literal=secret={FOREIGN_KEY}",
+    )
+    refused = desk.deployer("create", WANDB_API_KEY=desk.backend.key)
+    assert refused.returncode == 2
+    assert "is there and holds another key" in refused.stderr
+    kept = desk.deployer("delete")
+    assert kept.returncode == 2
+    assert "was not made by deployer and stays" in kept.stderr
+    KubernetesPlace(desk.kube, build_section(), desk.folder).forget(None)
+    assert desk.stored_key() == FOREIGN_KEY
+    assert desk.deployer("rotate", WANDB_API_KEY=desk.backend.key).returncode == 0
+    assert desk.stored_key() == desk.backend.key
+
+
+def test_our_secret_goes_with_everything_else(desk: Desk) -> None:
+    assert desk.deployer("create", WANDB_API_KEY=desk.backend.key).returncode == 0
+    place = KubernetesPlace(desk.kube, build_section(), desk.folder)
+    place.forget("tester/other/abc")
+    assert desk.stored_key() == desk.backend.key
+    place.forget(None)
+    assert desk.stored_key() is None
+
+
+def test_embedded_needs_no_secret(desk: Desk) -> None:
+    told = desk.deployer("create", DEPLOYER_WANDB="embedded")
+    assert told.returncode == 2
+    assert "the embedded backend gives each agent a key of its own" in told.stderr
+
+
+SHOWING_TRAINER = """
+import argparse, os, time
+import wandb
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+with wandb.init() as run:
+    print("the key ends with", os.environ["WANDB_API_KEY"][-6:], flush=True)
+    for step in range(12):
+        run.log({"loss": 1 / (step + 1)}, step=step, commit=True)
+        time.sleep(0.5)
+"""
+
+
+def agents_with(bed: Bed, path: SweepPath, key: str) -> set[str]:
+    """Return the agents that have run something with this key."""
+    names = [agent.name for agent in bed.place.list_agents(str(path))]
+    lines = bed.place.log_lines(names, follow=False)
+    return {agent for agent, line in lines if line == f"the key ends with {key[-6:]}"}
+
+
+def test_rotated_key_counts_from_the_next_run_on(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    """One agent has a copy of the key, since it began when `wandb-secret` held somebody else's."""
+    kubeconfig, data = make_tenant(cluster, namespace), tmp_path / "data"
+    with serve_for_pods(cluster, data, "plain") as server:
+        bed = make_bed(cluster, namespace, kubeconfig, server, tmp_path / "project")
+        (bed.folder / "train.py").write_text(SHOWING_TRAINER)
+
+        def run(*arguments: str, stdin: str) -> str:
+            told = {"DEPLOYER_WANDB": server.url}
+            done = run_deployer(bed.folder, kubeconfig, *arguments, stdin=stdin, **told)
+            assert done.returncode == 0, done.stderr
+            return done.stderr
+
+        path = bed.create_sweep([0.1, 0.2, 0.3, 0.4])
+        bed.kube.create(build_secret("wandb-secret", namespace, {"secret": FOREIGN_KEY}))
+        bed.start(path, 1)
+        bed.kube.delete(SECRET, "wandb-secret")
+        run("secret", "create", "--key-stdin", stdin=server.client.key)
+        bed.start(path, 2)
+        bed.wait_for(lambda: len(agents_with(bed, path, server.client.key)) == 2, "two runs")
+
+        key = secrets.token_hex(20)
+        adds = ("backend", "user", "key", "tester", "--key-stdin", "--data", str(data))
+        run(*adds, stdin=key)
+        told = run("secret", "rotate", "--key-stdin", stdin=key)
+        assert f"Secret {path.sweep_id}-keys, wandb-secret" in told
+        assert told.endswith("take it up at their next run: 2\n")
+        bed.wait_for(lambda: len(agents_with(bed, path, key)) == 2, "two runs with the new key")
+        run(*adds, "--only", stdin=key)
+        client = Client(server.url, key, EMBEDDED)
+        bed = replace(bed, server=Server(client, server.viewer, embedded=False))
+        bed.wait_for(lambda: bed.states(path) == ["ended", "ended"], "the end of the sweep")
+        coverage = bed.results(path).coverage
+        assert (coverage.expected, coverage.finished, coverage.duplicates) == (4, 4, 0)
+        assert [agent.restarts for agent in bed.place.list_agents(str(path))] == [0, 0]

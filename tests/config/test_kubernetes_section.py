@@ -1,0 +1,188 @@
+"""The section `kubernetes:`: what is taken, every complaint with its place, the editors' schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deployer.config.json_schema import PATH, build_schema, format_schema
+from deployer.config.kubernetes_parts import EmptyDir, Gpu, NfsFolder, SecretKey, Toleration, Volume
+from deployer.config.kubernetes_section import ClusterConfig, load_cluster, parse_cluster
+from deployer.config.settings import Flags, load_config
+from deployer.errors import ConfigErrors
+from tests.golden_files import UPDATE
+
+EVERYTHING = """
+image: registry.example/team/trainer:1
+image_pull_policy: Always
+image_pull_secrets: [registry]
+python: /opt/conda/bin/python
+code: image
+working_dir: /srv/project
+context: lab
+namespace: sweeps
+service_account: trainer
+run_as_user: 2000
+gpu: {count: 2, resource: nvidia.com/mig-1g.5gb, product: A100, product_label: gpu/product}
+cpu: 4
+memory: 16Gi
+shared_memory: 8Gi
+volumes:
+  - {name: checkpoints, pvc: checkpoints}
+  - {name: data, mount_path: /data, read_only: true, nfs: {server: nas.example, path: /export}}
+  - {name: scratch, mount_path: /scratch, empty_dir: {size: 10Gi, memory: true}}
+  - {name: plain, mount_path: /plain, empty_dir:}
+  - {name: settings, mount_path: /settings, sub_path: one, config_map: settings}
+  - {name: certificates, mount_path: /certificates, secret: certificates}
+env: {OMP_NUM_THREADS: 4, RATE: 0.5, WORD: text}
+secrets: {HF_TOKEN: {name: hugging-face, key: token}}
+node_selector: {pool: gpu}
+tolerations: [{key: gpu, operator: Equal, value: 1, effect: NoSchedule}]
+priority_class: low
+queue: sweeps-user-queue
+labels: {team: vision}
+annotations: {note: hello}
+generate_name: true
+grace_seconds: 60
+max_hours: 1.5
+ttl_seconds: 600
+template: job.yaml
+"""
+
+
+def complain(text: str) -> list[tuple[str, str]]:
+    with pytest.raises(ConfigErrors) as caught:
+        parse_cluster(yaml.safe_load(text))
+    return [(error.message, error.hint) for error in caught.value.errors]
+
+
+def test_nothing_is_a_config_too() -> None:
+    assert parse_cluster(None) == parse_cluster({}) == ClusterConfig()
+    assert ClusterConfig().code == "archive"
+
+
+def test_everything_that_can_be_said() -> None:
+    config = parse_cluster(yaml.safe_load(EVERYTHING))
+    assert config.gpu == Gpu(
+        count=2, resource="nvidia.com/mig-1g.5gb", product="A100", product_label="gpu/product"
+    )
+    assert (config.cpu, config.memory, config.max_hours) == ("4", "16Gi", 1.5)
+    assert config.env == {"OMP_NUM_THREADS": "4", "RATE": "0.5", "WORD": "text"}
+    assert config.secrets == {"HF_TOKEN": SecretKey(name="hugging-face", key="token")}
+    assert config.tolerations == (
+        Toleration(key="gpu", operator="Equal", value="1", effect="NoSchedule"),
+    )
+    assert config.volumes[:4] == (
+        Volume(name="checkpoints", pvc="checkpoints"),
+        Volume(
+            name="data",
+            mount_path="/data",
+            read_only=True,
+            nfs=NfsFolder(server="nas.example", path="/export"),
+        ),
+        Volume(name="scratch", mount_path="/scratch", empty_dir=EmptyDir(size="10Gi", memory=True)),
+        Volume(name="plain", mount_path="/plain", empty_dir=EmptyDir()),
+    )
+    assert [volume.path for volume in config.volumes[:2]] == ["/deployer/checkpoints", "/data"]
+
+
+def test_a_number_of_gpus_is_enough() -> None:
+    assert parse_cluster({"gpu": 3}).gpu == Gpu(count=3)
+    assert parse_cluster({"gpu": 0}).gpu == Gpu(count=0)
+
+
+PLACE = "deployer.yaml: kubernetes"
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("imag: x", "imag: unknown key", "did you mean `image`?"),
+        ("{gpu: {kount: 1}}", "gpu.kount: unknown key", "did you mean `count`?"),
+        ("{gpu: many}", "gpu: 'many' is not a mapping", ""),
+        ("{gpu: true}", "gpu: True is not a mapping", ""),
+        ("{gpu: -1}", "gpu.count: input should be greater than or equal to 0", ""),
+        ("{image: 3}", "image: 3 is not text", "put it in quotes"),
+        ("{cpu: two}", "cpu: 'two' is not valid", "write it as Kubernetes does: 500m, 2, 4Gi"),
+        (
+            "{memory: 4 GB}",
+            "memory: '4 GB' is not valid",
+            "write it as Kubernetes does: 500m, 2, 4Gi",
+        ),
+        ("{env: {A: on}}", "env.A: True is not text", "put it in quotes"),
+        ("{env: {A-B: x}}", "env: 'A-B' is not the name of an environment variable", ""),
+        (
+            "{env: {WANDB_API_KEY: x}}",
+            "env: the key is no setting of a file",
+            "deployer secret create",
+        ),
+        ("{secrets: {A: {name: s}}}", "secrets.A.key: is missing", ""),
+        ("{volumes: {a: b}}", "volumes: {'a': 'b'} is not a list", ""),
+        ("{volumes: [{name: a, mount_path: /a}]}", "volumes[0]: has no source", None),
+        (
+            "{volumes: [{name: a, mount_path: /a, pvc: a, secret: b}]}",
+            "volumes[0]: has pvc and secret",
+            "give exactly one of pvc, nfs, empty_dir, config_map, secret",
+        ),
+        ("{volumes: [{name: a, pvc: a}]}", "volumes[0]: has no mount_path", "mount_path: /data"),
+        ("{volumes: [{name: deployer-work, pvc: a}]}", None, "choose another"),
+        ("{volumes: [{name: a, mount_path: /deployer/x, pvc: a}]}", None, "choose another"),
+        (
+            "{volumes: [{name: a, mount_path: data, pvc: a}]}",
+            "volumes[0].mount_path: 'data' is not valid",
+            "write an absolute path",
+        ),
+        ("{code: git}", "code: 'git' is not known", "one of: 'image' or 'archive'"),
+        ("{working_dir: /x}", None, "remove it, or write `code: image`"),
+        ("{max_hours: long}", "max_hours: 'long' is not a number", ""),
+        ("{generate_name: 1}", "generate_name: 1 is not true or false", ""),
+        ("[a]", None, ""),
+    ],
+)
+def test_complaints(text: str, message: str | None, hint: str | None) -> None:
+    (said,) = complain(text)
+    assert said[0].startswith(PLACE)
+    assert message is None or said[0] == f"{PLACE}.{message}"
+    assert hint is None or said[1] == hint
+
+
+def test_two_volumes_of_one_name_or_path() -> None:
+    twice = "{name: a, mount_path: /a, pvc: a}"
+    ((message, _),) = complain(f"volumes: [{twice}, {twice}]")
+    assert message == f"{PLACE}: volumes: two have the name 'a'"
+    ((message, _),) = complain(
+        "volumes: [{name: a, mount_path: /a, pvc: a}, {name: b, mount_path: /a, pvc: b}]"
+    )
+    assert message == f"{PLACE}: volumes: two have the path '/a'"
+
+
+def test_all_complaints_about_the_file_come_with_their_lines(tmp_path: Path) -> None:
+    lines = ("replicas: two", "kubernetes:", "  image: 3", "  gpu:", "    count: x", "  que: a")
+    (tmp_path / "deployer.yaml").write_text("\n".join(lines) + "\n")
+    with pytest.raises(ConfigErrors) as caught:
+        load_config(Flags(), {"HOME": str(tmp_path)}, tmp_path)
+    assert [error.message for error in caught.value.errors] == [
+        "deployer.yaml: replicas: 'two' is not a whole number",
+        "deployer.yaml:3: kubernetes.image: 3 is not text",
+        "deployer.yaml:5: kubernetes.gpu.count: 'x' is not a whole number",
+        "deployer.yaml:6: kubernetes.que: unknown key",
+    ]
+
+
+def test_a_folder_with_and_without_a_section(tmp_path: Path) -> None:
+    assert load_cluster(tmp_path) == ClusterConfig()
+    (tmp_path / "deployer.yaml").write_text("replicas: 2\n")
+    assert load_cluster(tmp_path) == ClusterConfig()
+    (tmp_path / "deployer.yaml").write_text("on: kubernetes\nkubernetes: {image: a}\n")
+    assert load_cluster(tmp_path) == ClusterConfig(image="a")
+    assert load_config(Flags(), {"HOME": str(tmp_path)}, tmp_path).on == "kubernetes"
+
+
+def test_schema_for_editors_is_that_of_the_classes() -> None:
+    if UPDATE:
+        PATH.write_text(format_schema())
+    assert PATH.read_text() == format_schema()
+    cluster = build_schema()["properties"]["kubernetes"]
+    assert set(cluster["properties"]) == set(ClusterConfig.__dataclass_fields__)

@@ -1,0 +1,166 @@
+"""Flag over environment over deployer.yaml over default; which W&B and which key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deployer.config.settings import Config, Flags, derive_project, load_config
+from deployer.errors import ConfigError, ConfigErrors
+
+KEY = "k" * 40
+OTHER_KEY = "o" * 40
+
+
+def load(folder: Path, flags: Flags | None = None, **environment: str) -> Config:
+    return load_config(flags or Flags(), {"HOME": str(folder), **environment}, folder)
+
+
+def write_netrc(folder: Path, *hosts: str) -> None:
+    lines = [f"machine {host} login user password {KEY}\n" for host in hosts]
+    (folder / ".netrc").write_text("".join(lines))
+
+
+def write_settings(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"[default]\n{text}\n")
+
+
+def test_nothing_at_all_means_the_embedded_backend(tmp_path: Path) -> None:
+    config = load(tmp_path)
+    assert config.embedded
+    assert (config.replicas, config.on, config.entity, config.key) == (1, "local", None, "")
+
+
+def test_flag_beats_file_beats_environment_for_the_server(tmp_path: Path) -> None:
+    write_netrc(tmp_path, "a.example:8080", "b.example", "c.example")
+    (tmp_path / "deployer.yaml").write_text("wandb: http://b.example/\n")
+    named = {"WANDB_BASE_URL": "http://c.example"}
+    flagged = load(tmp_path, Flags(wandb="http://a.example:8080/"), **named)
+    assert (flagged.wandb, flagged.wandb_source) == ("http://a.example:8080", "--wandb")
+    assert flagged.explicit_wandb
+    assert load(tmp_path, **named).wandb == "http://b.example"
+    (tmp_path / "deployer.yaml").unlink()
+    assert load(tmp_path, **named).wandb == "http://c.example"
+
+
+def test_base_url_without_a_key_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"WANDB_BASE_URL: there is no key for http://w.example"):
+        load(tmp_path, WANDB_BASE_URL="http://w.example").require_key()
+    assert load(tmp_path).require_key() == ""
+
+
+@pytest.mark.parametrize("host", ["w.example", "w.example:9"])
+def test_netrc_is_asked_for_the_host_with_its_port(tmp_path: Path, host: str) -> None:
+    write_netrc(tmp_path, host)
+    assert load(tmp_path, WANDB_BASE_URL=f"http://{host}").key == KEY
+    assert load(tmp_path, WANDB_BASE_URL="http://w.example:10").key == ""
+
+
+def test_a_key_alone_means_wandb_ai(tmp_path: Path) -> None:
+    assert load(tmp_path, WANDB_API_KEY=KEY).wandb == "https://api.wandb.ai"
+    write_netrc(tmp_path, "api.wandb.ai")
+    config = load(tmp_path)
+    assert (config.wandb, config.key) == ("https://api.wandb.ai", KEY)
+    assert config.key_source == str(tmp_path / ".netrc")
+
+
+def test_default_entry_of_netrc_chooses_no_server_but_is_a_key(tmp_path: Path) -> None:
+    (tmp_path / ".netrc").write_text(f"default login user password {KEY}\n")
+    assert load(tmp_path).embedded
+    assert load(tmp_path, WANDB_BASE_URL="http://w.example").key == KEY
+
+
+def test_netrc_variable_names_another_file(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text(f"machine w.example login user password {KEY}\n")
+    config = load(tmp_path, WANDB_BASE_URL="http://w.example", NETRC=str(tmp_path / "keys"))
+    assert config.key_source == str(tmp_path / "keys")
+
+
+def test_settings_file_gives_server_and_key_after_the_environment(tmp_path: Path) -> None:
+    write_netrc(tmp_path, "s.example")
+    path = tmp_path / ".config" / "wandb" / "settings"
+    write_settings(path, f"base_url = http://s.example\napi_key = {OTHER_KEY}")
+    config = load(tmp_path)
+    assert (config.wandb, config.key, config.key_source) == (
+        "http://s.example",
+        OTHER_KEY,
+        str(path),
+    )
+    assert load(tmp_path, WANDB_API_KEY=KEY).key == KEY
+    moved = tmp_path / "moved"
+    write_settings(moved / "settings", "base_url = http://m.example")
+    config = load(tmp_path, WANDB_CONFIG_DIR=str(moved), WANDB_API_KEY=KEY)
+    assert config.wandb == "http://m.example"
+
+
+def test_no_key_is_ever_shown(tmp_path: Path) -> None:
+    config = load(tmp_path, WANDB_API_KEY=KEY)
+    assert KEY not in repr(config)
+
+
+@pytest.mark.parametrize("wandb", ["wandb.example.org", "ftp://w", "Embedded"])
+def test_a_server_is_embedded_or_an_address(tmp_path: Path, wandb: str) -> None:
+    with pytest.raises(ConfigError, match="neither `embedded` nor an address"):
+        load(tmp_path, Flags(wandb=wandb))
+
+
+def test_file_is_read_with_its_yaml_1_1_key_on(tmp_path: Path) -> None:
+    (tmp_path / "deployer.yaml").write_text("on: local\nreplicas: 3\nentity: team\nproject: p\n")
+    config = load(tmp_path)
+    assert (config.on, config.replicas) == ("local", 3)
+    assert config.entity_for(None, "me") == "team"
+    assert config.project_for(None, None) == "p"
+    assert load(tmp_path, Flags(replicas=5)).replicas == 5
+
+
+def test_all_complaints_about_the_file_come_at_once(tmp_path: Path) -> None:
+    (tmp_path / "deployer.yaml").write_text("replica: 2\nreplicas: two\nentity: 3\nhue: 1\n")
+    with pytest.raises(ConfigErrors) as caught:
+        load(tmp_path)
+    assert [(e.message, e.hint) for e in caught.value.errors] == [
+        ("deployer.yaml: replica: unknown key", "did you mean `replicas`?"),
+        ("deployer.yaml: replicas: 'two' is not a whole number", ""),
+        ("deployer.yaml: entity: 3 is not text", ""),
+        (
+            "deployer.yaml: hue: unknown key",
+            "known: wandb, entity, project, replicas, on, kubernetes, gke, image, backend",
+        ),
+    ]
+
+
+def test_unreadable_file_and_unknown_place(tmp_path: Path) -> None:
+    (tmp_path / "deployer.yaml").write_text("a: [\n")
+    with pytest.raises(ConfigError, match=r"deployer.yaml: cannot be read"):
+        load(tmp_path)
+    (tmp_path / "deployer.yaml").write_text("on: moon\n")
+    with pytest.raises(ConfigError, match=r"deployer.yaml: on: 'moon' is not a place"):
+        load(tmp_path)
+
+
+def test_entity_and_project_of_a_new_sweep_go_as_wandb_has_it(tmp_path: Path) -> None:
+    (tmp_path / "deployer.yaml").write_text("entity: of-file\nproject: of-file\n")
+    environment = {"WANDB_API_KEY": KEY, "WANDB_ENTITY": "of-env", "WANDB_PROJECT": "of-env"}
+    config = load(tmp_path, **environment)
+    assert config.entity_for("of-sweep", "me") == "of-env"
+    assert config.project_for("of-sweep", None) == "of-env"
+    config = load(tmp_path, Flags(entity="of-flag", project="of-flag"), **environment)
+    assert config.entity_for("of-sweep", "me") == config.project_for("of-sweep", None) == "of-flag"
+    config = load(tmp_path)
+    assert config.entity_for("of-sweep", "me") == config.project_for("of-sweep", None) == "of-sweep"
+
+
+def test_entity_of_another_server_is_not_asked_for_on_the_embedded_one(tmp_path: Path) -> None:
+    assert load(tmp_path, WANDB_ENTITY="team").entity_for(None, "me") == "me"
+
+
+def test_project_is_derived_from_the_program_as_wandb_does(tmp_path: Path) -> None:
+    repository = tmp_path / "repo"
+    (repository / "a" / "b").mkdir(parents=True)
+    assert derive_project("train.py", repository) == "uncategorized"
+    (repository / ".git").mkdir()
+    assert derive_project(None, repository / "a") == "repo"
+    assert derive_project("train.py", repository) == "repo"
+    assert derive_project("b/train.py", repository / "a") == "repo-a_b"
+    assert derive_project("/elsewhere/train.py", repository) == "repo"

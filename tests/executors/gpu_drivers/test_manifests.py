@@ -1,0 +1,89 @@
+"""The manifests of infra/drivers: labels by which they are found, and what the plugin is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deployer.executors.kubernetes.gpu_drivers.labels import DRIVER_COMPONENT, PLUGIN_COMPONENT
+from deployer.executors.kubernetes.gpu_drivers.manifests import (
+    DEVICE_PLUGIN,
+    DISTRIBUTIONS,
+    PluginChoice,
+    load_manifest,
+)
+from deployer.executors.kubernetes.gpu_drivers.smoke_test import COMPONENT, SmokePod, build_job
+from deployer.executors.kubernetes.names import build_labels
+
+COMPONENTS = {**dict.fromkeys(DISTRIBUTIONS, DRIVER_COMPONENT), DEVICE_PLUGIN: PLUGIN_COMPONENT}
+
+
+@pytest.mark.parametrize("kind", COMPONENTS)
+def test_daemon_sets_carry_our_labels(kind: str) -> None:
+    manifest = load_manifest(kind)
+    metadata, spec = manifest["metadata"], manifest["spec"]
+    assert metadata["labels"] == build_labels(COMPONENTS[kind])
+    assert metadata["namespace"] == "kube-system"
+    of_pod = spec["template"]["metadata"]["labels"]
+    assert metadata["labels"].items() <= of_pod.items()
+    assert spec["selector"]["matchLabels"].items() <= of_pod.items()
+    assert spec["template"]["spec"]["priorityClassName"] == "system-node-critical"
+
+
+def test_drivers_stay_away_from_nodes_that_gke_manages_and_from_each_other() -> None:
+    selectors = []
+    for kind in DISTRIBUTIONS:
+        pod = load_manifest(kind)["spec"]["template"]["spec"]
+        required = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        [term] = required["nodeSelectorTerms"]
+        wanted = {
+            one["key"]: (one["operator"], one.get("values")) for one in term["matchExpressions"]
+        }
+        assert wanted == {
+            "cloud.google.com/gke-accelerator": ("Exists", None),
+            "cloud.google.com/gke-gpu-driver-version": ("DoesNotExist", None),
+            "cloud.google.com/gke-os-distribution": ("In", [kind]),
+        }
+        selectors.append(load_manifest(kind)["spec"]["selector"]["matchLabels"])
+    assert selectors[0] != selectors[1]
+
+
+def read_plugin(choice: PluginChoice) -> tuple[dict[str, Any], dict[str, Any]]:
+    pod = load_manifest(DEVICE_PLUGIN, choice)["spec"]["template"]["spec"]
+    return pod, pod["containers"][0]
+
+
+def test_device_plugin_is_restricted_unless_a_strategy_needs_more() -> None:
+    pod, container = read_plugin(PluginChoice())
+    assert container["args"] == ["--mig-strategy=none"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert pod["affinity"]
+    _, container = read_plugin(PluginChoice("mixed"))
+    assert container["args"] == ["--mig-strategy=mixed"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_ADMIN"]}
+    assert {"name": "NVIDIA_MIG_MONITOR_DEVICES", "value": "all"} in container["env"]
+
+
+def test_device_plugin_on_chosen_nodes() -> None:
+    pod, _ = read_plugin(PluginChoice(node_selector={"gpu": "yes"}, runtime_class="nvidia"))
+    assert pod["nodeSelector"] == {"gpu": "yes"}
+    assert pod["runtimeClassName"] == "nvidia"
+    assert "affinity" not in pod
+
+
+def test_smoke_asks_one_node_for_one_of_its_resource() -> None:
+    pod = SmokePod("example/cuda:1", ("pull",), "team-queue", {"zone": "a"})
+    job = build_job("ask", "gpu-1", "nvidia.com/mig-1g.5gb", pod, 90.0)
+    assert job["metadata"]["labels"] == {
+        **build_labels(COMPONENT),
+        "kueue.x-k8s.io/queue-name": "team-queue",
+    }
+    spec = job["spec"]["template"]["spec"]
+    limits = spec["containers"][0]["resources"]["limits"]
+    assert limits == {"cpu": "100m", "memory": "256Mi", "nvidia.com/mig-1g.5gb": "1"}
+    assert "gpu-1" in str(spec["affinity"])
+    assert spec["imagePullSecrets"] == [{"name": "pull"}]
+    anywhere = build_job("ask", "", "nvidia.com/gpu", pod, 90.0)["spec"]["template"]["spec"]
+    assert (anywhere["affinity"], anywhere["nodeSelector"]) == ({}, {"zone": "a"})

@@ -1,0 +1,220 @@
+"""What a Job, its pods and events say of an agent: state, exit code, reason, GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deployer.errors import KubeError
+from deployer.executors.kubernetes.admission import build_pod, is_refusal, may_fit_later
+from deployer.executors.kubernetes.agent_objects import (
+    DRAIN_ANNOTATION,
+    build_agent,
+    group_objects,
+    needs_waiting_reason,
+)
+from deployer.executors.kubernetes.names import AGENT_LABEL, SWEEP_PATH_ANNOTATION, build_labels
+from deployer.executors.kubernetes.reasons import newest_causes
+
+SWEEP = "me/project/abc"
+NAME = "abc-1"
+NOW = 1767226000.0
+CONTAINER = {
+    "name": "agent",
+    "resources": {"limits": {"cpu": "1", "memory": "4Gi", "nvidia.com/gpu": "2"}},
+}
+SPEC = {"nodeSelector": {"nvidia.com/gpu.product": "A100"}, "containers": [CONTAINER]}
+
+
+def build_object(
+    kind: str, status: dict[str, Any], name: str = NAME, path: str = SWEEP, **metadata: Any
+) -> dict[str, Any]:
+    annotations = {SWEEP_PATH_ANNOTATION: path, AGENT_LABEL: NAME}
+    return {
+        "kind": kind,
+        "metadata": {
+            "name": name,
+            "labels": build_labels("agent", path, NAME),
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            **metadata,
+            "annotations": {**annotations, **metadata.get("annotations", {})},
+        },
+        "spec": {"template": {"spec": SPEC}} if kind == "Job" else {**SPEC, "nodeName": "n1"},
+        "status": status,
+    }
+
+
+def condition(kind: str, status: str = "True", **more: str) -> dict[str, Any]:
+    return {"conditions": [{"type": kind, "status": status, **more}]}
+
+
+def container(**state: Any) -> dict[str, Any]:
+    return {"containerStatuses": [{"name": "agent", "state": state}]}
+
+
+RUNNING = {"phase": "Running", **container(running={"startedAt": "2026-01-01T00:00:05Z"})}
+PENDING = {"phase": "Pending"}
+TERMINATED = {"exitCode": 3, "message": "x\ny - deployer - abc-1: ended with exit code 3: gave up"}
+FAILED = {"phase": "Failed", **container(terminated=TERMINATED)}
+OOM = {"phase": "Failed", **container(terminated={"exitCode": 137, "reason": "OOMKilled"})}
+EVICTED = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory."}
+SUCCEEDED = {"phase": "Succeeded", **container(terminated={"exitCode": 0})}
+UNSCHEDULABLE = {
+    **PENDING,
+    **condition("PodScheduled", "False", reason="Unschedulable", message="0/3 nodes"),
+}
+NO_IMAGE = {**PENDING, **container(waiting={"reason": "ImagePullBackOff", "message": "x: 404"})}
+CREATING = {**PENDING, **container(waiting={"reason": "ContainerCreating"})}
+SILENT = {**RUNNING, **condition("Ready", "False")}
+OVER = condition("Failed", reason="BackoffLimitExceeded", message="it has reached the limit")
+DONE = {**condition("Complete"), "completionTime": "2026-01-01T00:05:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("job", "pod", "state", "exit_code", "reason"),
+    [
+        ({}, None, "starting", None, "FailedCreate: quota"),
+        ({}, PENDING, "starting", None, "FailedCreate: quota"),
+        ({}, UNSCHEDULABLE, "starting", None, "Unschedulable: 0/3 nodes"),
+        ({}, NO_IMAGE, "starting", None, "ImagePullBackOff: x: 404"),
+        ({}, CREATING, "starting", None, "FailedCreate: quota"),
+        ({}, RUNNING, "running", None, ""),
+        ({}, SILENT, "running", None, "node n1 does not answer"),
+        (
+            {},
+            EVICTED,
+            "starting",
+            None,
+            "Evicted: The node was low on memory.; FailedCreate: quota",
+        ),
+        (OVER, FAILED, "ended", 3, "gave up"),
+        (OVER, OOM, "ended", 137, "OOMKilled: more memory than its limit of 4Gi"),
+        (OVER, EVICTED, "ended", None, "Evicted: The node was low on memory."),
+        (OVER, None, "ended", None, "BackoffLimitExceeded: it has reached the limit"),
+        (DONE, SUCCEEDED, "ended", 0, ""),
+        (DONE, None, "ended", 0, ""),
+        (None, RUNNING, "stopping", None, ""),
+    ],
+)
+def test_state_and_reason(
+    job: dict[str, Any] | None,
+    pod: dict[str, Any] | None,
+    state: str,
+    exit_code: int | None,
+    reason: str,
+) -> None:
+    jobs = [build_object("Job", job)] if job is not None else []
+    pods = [build_object("Pod", pod)] if pod is not None else []
+    [sighting] = group_objects(jobs, pods, SWEEP)
+    agent = build_agent(sighting, {NAME: "FailedCreate: quota"}, NOW)
+    assert (agent.name, agent.state, agent.exit_code, agent.reason) == (
+        NAME,
+        state,
+        exit_code,
+        reason,
+    )
+    assert agent.gpu == "2 A100"
+
+
+def test_events_are_read_only_for_what_waits() -> None:
+    def needs(job: dict[str, Any], *pods: dict[str, Any]) -> bool:
+        found = group_objects([build_object("Job", job)], [build_object("Pod", p) for p in pods])
+        return needs_waiting_reason(found[0])
+
+    assert needs({})
+    assert needs({}, CREATING)
+    assert needs({}, UNSCHEDULABLE)  # its node may not be to be had
+    assert not needs({}, RUNNING)
+    assert not needs(DONE)
+
+
+def test_agents_of_another_project_with_the_same_id_are_others() -> None:
+    jobs = [build_object("Job", {}), build_object("Job", {}, path="me/other/abc")]
+    assert len(group_objects(jobs, [], SWEEP)) == 1
+    assert len(group_objects(jobs, [])) == 2
+
+
+def test_drain_stop_and_restarts() -> None:
+    wish = {DRAIN_ANNOTATION: "true"}
+    draining = build_object("Job", {"failed": 1}, annotations=wish)
+    first = build_object("Pod", OOM, "abc-1-a")
+    second = build_object("Pod", RUNNING, "abc-1-b", creationTimestamp="2026-01-01T00:01:00Z")
+    [sighting] = group_objects([draining], [second, first])
+    agent = build_agent(sighting, {}, NOW)
+    assert (agent.state, agent.restarts) == ("draining", 1)
+    ended = {"phase": "Succeeded", **container(terminated={"exitCode": 0})}
+    [sighting] = group_objects([draining], [build_object("Pod", ended)])
+    assert build_agent(sighting, {}, NOW).state == "stopping"
+    [sighting] = group_objects([draining], [build_object("Pod", {"phase": "Failed"})])
+    assert build_agent(sighting, {}, NOW).reason == "is started again"
+    left = build_object("Job", condition("Complete"), annotations=wish)
+    [sighting] = group_objects([left], [build_object("Pod", ended)])
+    agent = build_agent(sighting, {}, NOW)
+    assert (agent.state, agent.exit_code, agent.reason) == ("ended", 0, "drained")
+    going = build_object("Job", {}, deletionTimestamp="2026-01-01T00:06:00Z")
+    [sighting] = group_objects([going], [])
+    assert build_agent(sighting, {}, NOW).state == "stopping"
+
+
+def test_newest_warning_counts() -> None:
+    def event(at: str, message: str) -> dict[str, Any]:
+        about = {"name": NAME}
+        return {
+            "involvedObject": about,
+            "reason": "FailedCreate",
+            "message": message,
+            "lastTimestamp": at,
+        }
+
+    newest = "2026-01-01T00:02:00Z"
+    events = [event(newest, "new"), event(newest, "ew"), event("2026-01-01T00:01:00Z", "old")]
+    assert newest_causes(events) == {NAME: "FailedCreate: new"}
+
+
+def test_that_no_node_can_be_had_stands_before_the_schedulers_words() -> None:
+    about = {"involvedObject": {"name": f"{NAME}-x"}}
+    events = [
+        {
+            **about,
+            "reason": "FailedScaleUp",
+            "message": "GCE out of resources",
+            "lastTimestamp": "1",
+        },
+        {**about, "reason": "FailedScheduling", "message": "0/3 nodes", "lastTimestamp": "2"},
+    ]
+    pod = build_object("Pod", UNSCHEDULABLE, f"{NAME}-x")
+    [sighting] = group_objects([build_object("Job", {})], [pod])
+    agent = build_agent(sighting, newest_causes(events), NOW)
+    assert agent.reason == "FailedScaleUp: GCE out of resources; Unschedulable: 0/3 nodes"
+
+
+@pytest.mark.parametrize(
+    ("requested", "used", "limited", "later"),
+    [
+        ("nvidia.com/gpu=5", "nvidia.com/gpu=0", "nvidia.com/gpu=4", False),
+        ("nvidia.com/gpu=1", "nvidia.com/gpu=4", "nvidia.com/gpu=4", True),
+        ("memory=8Gi,pods=1", "memory=1Gi,pods=0", "memory=4096Mi,pods=9", False),
+        ("limits.cpu=500m", "limits.cpu=1900m", "limits.cpu=2", True),
+    ],
+)
+def test_quota_that_never_fits(requested: str, used: str, limited: str, later: bool) -> None:
+    said = f'pods "x" is forbidden: exceeded quota: q, requested: {requested}, '
+    said += f"used: {used}, limited: {limited}"
+    assert may_fit_later(said) is later
+    assert is_refusal(KubeError(said, status=403)) is not later
+
+
+def test_no_right_to_create_pods_is_no_refusal() -> None:
+    said = 'pods is forbidden: User "ci" cannot create resource "pods" in API group ""'
+    assert not is_refusal(KubeError(said, status=403))
+    assert is_refusal(KubeError('pods "x" is forbidden: violates PodSecurity "re…"', status=403))
+    assert is_refusal(KubeError("spec.x: Invalid value", status=422))
+
+
+def test_dry_run_pod_is_the_one_that_the_job_makes() -> None:
+    job = build_object("Job", {})
+    job["metadata"]["namespace"] = "sweeps"
+    pod = build_pod(job)
+    assert pod["spec"] == SPEC
+    assert (pod["kind"], pod["metadata"]["namespace"]) == ("Pod", "sweeps")

@@ -1,0 +1,84 @@
+"""The backend's manifests: goldens, owned fields, the section `backend:`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from deployer.config.backend_section import BackendConfig, parse_backend
+from deployer.config.kubernetes_section import ClusterConfig, parse_cluster
+from deployer.errors import ConfigError, ConfigErrors
+from deployer.executors.kubernetes.backend.manifests import (
+    OWNED,
+    build_backend,
+    load_backend_templates,
+)
+from deployer.executors.kubernetes.manifests.templates import find_folder
+from tests.executors.test_owned_fields import find_differences, find_marks, find_owner
+from tests.golden_files import check_golden
+
+KINDS = tuple(OWNED)
+BACKEND = """
+image: registry.example/tools:2
+python: /opt/bin/python3
+size: 50Gi
+storage_class: fast
+cpu: 1
+memory: 4Gi
+env: {TZ: UTC}
+node_selector: {pool: cpu}
+tolerations: [{key: cpu, operator: Exists}]
+"""
+CLUSTER = """
+image: trainer:1
+image_pull_policy: Always
+image_pull_secrets: [registry]
+namespace: sweeps
+service_account: trainer
+run_as_user: 2000
+labels: {team: vision}
+node_selector: {pool: gpu}
+"""
+
+
+def build(backend: str = "{}", cluster: str = "image: trainer:1") -> tuple[dict[str, Any], ...]:
+    settings = parse_backend(yaml.safe_load(backend))
+    return build_backend(load_backend_templates(), settings, parse_cluster(yaml.safe_load(cluster)))
+
+
+@pytest.mark.parametrize(("name", "texts"), [("plain", ()), ("full", (BACKEND, CLUSTER))])
+def test_goldens(name: str, texts: tuple[str, ...]) -> None:
+    shown = yaml.safe_dump_all(build(*texts), sort_keys=False)
+    check_golden(f"backend_{name}.yaml", shown)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_marked_lines_are_the_owned_ones_and_all_are_set(kind: str) -> None:
+    number = KINDS.index(kind)
+    marks = find_marks((find_folder() / "backend.yaml").read_text())[number]
+    assert marks == set(OWNED[kind])
+    template, built = load_backend_templates()[number], build(BACKEND, CLUSTER)[number]
+    assert built["kind"] == kind
+    differences = find_differences("", template, built)
+    assert {find_owner(path, OWNED[kind]) for path in differences} == set(OWNED[kind])
+
+
+def test_the_agents_nodes_are_not_the_backends() -> None:
+    *_, stateful_set = build(cluster=CLUSTER)
+    pod = stateful_set["spec"]["template"]["spec"]
+    assert pod["nodeSelector"] == {}
+    assert pod["containers"][0]["image"] == "trainer:1"
+
+
+def test_complaints() -> None:
+    with pytest.raises(ConfigError) as raised:
+        build_backend(load_backend_templates(), BackendConfig(), ClusterConfig())
+    assert raised.value.message == "deployer.yaml: backend.image: is missing"
+    with pytest.raises(ConfigErrors) as several:
+        parse_backend({"size": "much", "imgae": "a"})
+    assert [error.message for error in several.value.errors] == [
+        "deployer.yaml: backend.size: 'much' is not valid",
+        "deployer.yaml: backend.imgae: unknown key",
+    ]

@@ -1,0 +1,297 @@
+"""What a cluster costs: sums from sourced rows, and no figure where a row is missing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from deployer.config.yaml_document import parse_document
+from deployer.errors import ConfigErrors
+from deployer.gke.pricing.estimate import (
+    OWN_FILE,
+    Estimate,
+    Prices,
+    describe_estimate,
+    describe_lines,
+    estimate,
+    estimate_sweep,
+    format_usd,
+    load_prices,
+)
+from deployer.gke.pricing.price_table import parse_rows
+from deployer.gke.specification.spec import ClusterSpec, load_spec, parse_spec
+
+REST = "date: 2026-01-01, source: a contract"
+# Round figures, so that sums can be done in the head.
+TABLE = f"""
+- {{what: cluster management fee, region: any, usd_per_hour: 0.1, {REST}}}
+- {{what: external address, region: any, usd_per_hour: 0.01, {REST}}}
+- {{what: external address, region: any, spot: true, usd_per_hour: 0.005, {REST}}}
+- {{what: pd-balanced, region: us-central1, usd_per_hour: 0.001, {REST}}}
+- {{what: e2-standard-2, region: us-central1, usd_per_hour: 0.2, {REST}}}
+- {{what: n1-standard-8, region: us-central1, usd_per_hour: 1, {REST}}}
+- {{what: n1-standard-8, region: us-central1, spot: true, usd_per_hour: 0.5, {REST}}}
+- {{what: nvidia-tesla-t4, region: us-central1, usd_per_hour: 3, {REST}}}
+- {{what: nvidia-tesla-t4, region: us-central1, spot: true, usd_per_hour: 2, {REST}}}
+- {{what: g2-standard-24, region: us-central1, usd_per_hour: 7, read: 2026-02-03, source: x}}
+- {{what: a2-highgpu-1g, region: us-central1, usd_per_hour: 9, {REST}}}
+"""
+T4 = "accelerator: nvidia-tesla-t4, machine_type: n1-standard-8"
+IDLE = 0.1 + 0.2 + 50 * 0.001 + 0.01
+ZONE = "us-central1-a"
+
+
+def parse(gpu: str, others: str = "") -> ClusterSpec:
+    text = f"name: lab\nlocation: us-central1-a\n{others}gpus: [{{{gpu}}}]"
+    return parse_spec(parse_document(text, "lab.yaml"))
+
+
+@pytest.fixture
+def prices() -> Prices:
+    rows = parse_rows(TABLE, "table.yaml")
+    return Prices({(row.what, row.region, row.spot): row for row in rows})
+
+
+def sums(found: Estimate) -> tuple[object, object]:
+    return found.usd_per_hour, found.idle_usd_per_hour
+
+
+def test_machines_gpus_disks_and_addresses(prices: Prices) -> None:
+    found = estimate(parse(f"{T4}, count: 2, disk_gb: 200"), ZONE, prices, replicas=4)
+    assert found.nodes == 2
+    node = 1 + 2 * 3 + 200 * 0.001 + 0.01
+    assert sums(found) == (pytest.approx(IDLE + 2 * node), pytest.approx(IDLE))
+    assert [(line.what, line.count, line.idle) for line in found.lines] == [
+        ("cluster management fee", 1, True),
+        ("e2-standard-2", 1, True),
+        ("pd-balanced", 50, True),
+        ("external address", 1, True),
+        ("n1-standard-8", 2, False),
+        ("nvidia-tesla-t4", 4, False),
+        ("pd-balanced", 400, False),
+        ("external address", 2, False),
+    ]
+    assert {(line.source, line.date) for line in found.lines} == {("a contract", "2026-01-01")}
+
+
+def test_spot(prices: Prices) -> None:
+    found = estimate(parse(f"{T4}, spot: true"), ZONE, prices, replicas=1)
+    assert found.usd_per_hour == pytest.approx(IDLE + 0.5 + 2 + 0.1 + 0.005)
+
+
+def test_built_in_gpus_are_in_the_price_of_the_machine(prices: Prices) -> None:
+    l4 = "accelerator: nvidia-l4, machine_type: g2-standard-24, count: 2"
+    found = estimate(parse(l4), ZONE, prices, replicas=2)
+    assert found.usd_per_hour == pytest.approx(IDLE + 7 + 0.1 + 0.01)
+    assert found.lines[4].date == "read 2026-02-03"
+
+
+def test_a_region_has_three_system_nodes_and_private_nodes_no_address(prices: Prices) -> None:
+    region = estimate(parse(T4), "us-central1", prices)
+    assert region.idle_usd_per_hour == pytest.approx(0.1 + 3 * (0.2 + 0.05 + 0.01))
+    private = estimate(parse(T4, "private_nodes: true\n"), ZONE, prices)
+    assert private.idle_usd_per_hour == pytest.approx(IDLE - 0.01)
+    assert "external address" not in [line.what for line in private.lines]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "replicas", "nodes"),
+    [
+        (T4, None, 4),
+        (T4, 1, 1),
+        (T4, 0, 0),
+        (T4, 9, 4),
+        (f"{T4}, count: 2", 3, 2),
+        (f"{T4}, sharing: {{strategy: mps, clients: 4}}", 5, 2),
+        (
+            "accelerator: nvidia-tesla-a100, machine_type: a2-highgpu-1g, partition_size: 1g.5gb",
+            8,
+            2,
+        ),
+    ],
+)
+def test_nodes_that_so_many_agents_need(
+    gpu: str, replicas: int | None, nodes: int, prices: Prices
+) -> None:
+    assert estimate(parse(gpu), ZONE, prices, replicas).nodes == nodes
+
+
+def test_a_missing_row_makes_no_sum_and_is_named(prices: Prices) -> None:
+    found = estimate(parse(f"{T4}, spot: true"), "us-east1-b", prices)
+    assert sums(found) == (None, None)
+    assert estimate_sweep(found, 3) is None
+    assert found.missing == (
+        "price unknown: e2-standard-2 in us-east1: add it to gke-prices.yaml",
+        "price unknown: pd-balanced in us-east1: add it to gke-prices.yaml",
+        "price unknown: n1-standard-8 (spot) in us-east1: add it to gke-prices.yaml",
+        "price unknown: nvidia-tesla-t4 (spot) in us-east1: add it to gke-prices.yaml",
+    )
+    assert describe_estimate(found, 3) == list(found.missing)
+
+
+def test_what_is_said_before_anything_is_made(prices: Prices) -> None:
+    found = estimate(parse(T4), ZONE, prices, replicas=1)
+    assert estimate_sweep(found, 2) == pytest.approx(2 * (IDLE + 4.11))
+    goes_on = (
+        "$0.36 an hour goes on until `deployer down --cluster`: "
+        "the cluster's fee and its system pool"
+    )
+    without = "list prices, without traffic and taxes"
+    assert describe_estimate(found, 2) == [
+        "$4.47 an hour with 1 GPU node in us-central1, $8.94 for 2 h",
+        goes_on,
+        without,
+    ]
+    assert describe_estimate(found)[0] == "$4.47 an hour with 1 GPU node in us-central1"
+    spot = estimate(parse(f"{T4}, spot: true"), ZONE, prices, replicas=2)
+    assert describe_estimate(spot, 0.5) == [
+        "$5.57 an hour with 2 GPU nodes in us-central1, $2.79 for 0.5 h",
+        goes_on,
+        f"{without}; Spot's change up to once a day",
+    ]
+
+
+def test_each_line_with_its_day_and_source(prices: Prices) -> None:
+    l4 = "accelerator: nvidia-l4, machine_type: g2-standard-24, count: 2, spot: true"
+    assert describe_lines(estimate(parse(l4), ZONE, prices, replicas=2))[1:] == [
+        "$0.20 an hour for 1 x e2-standard-2 (2026-01-01, a contract)",
+        "$0.050 an hour for 50 x pd-balanced (2026-01-01, a contract)",
+        "$0.010 an hour for 1 x external address (2026-01-01, a contract)",
+        "price unknown: g2-standard-24 (spot) in us-central1: add it to gke-prices.yaml",
+        "$0.10 an hour for 100 x pd-balanced (2026-01-01, a contract)",
+        "$0.005 an hour for 1 x external address (spot) (2026-01-01, a contract)",
+    ]
+
+
+def test_what_goes_on_is_said_where_the_rest_is_unknown(prices: Prices) -> None:
+    l4 = "accelerator: nvidia-l4, machine_type: g2-standard-8"
+    told = describe_estimate(estimate(parse(l4), ZONE, prices), 1)
+    assert told[0].startswith("$0.36 an hour goes on until")
+    assert told[-1] == "price unknown: g2-standard-8 in us-central1: add it to gke-prices.yaml"
+
+
+@pytest.mark.parametrize(
+    ("usd", "text"), [(0, "$0.00"), (0.0123, "$0.012"), (0.1, "$0.10"), (1234.567, "$1234.57")]
+)
+def test_dollars(usd: float, text: str) -> None:
+    assert format_usd(usd) == text
+
+
+def test_each_row_of_the_package_has_a_source_and_a_day(tmp_path: Path) -> None:
+    rows = load_prices(tmp_path).rows.values()
+    assert len(rows) > 100
+    for row in rows:
+        assert re.fullmatch(r"https://\S+", row.source), row
+        assert re.fullmatch(r"(read )?20[0-9]{2}-[0-9]{2}-[0-9]{2}", row.day), row
+        assert row.usd_per_hour > 0
+
+
+def test_spot_is_cheaper_than_its_list_price(tmp_path: Path) -> None:
+    rows = load_prices(tmp_path).rows
+    pairs = [(row, rows[what, where, False]) for (what, where, spot), row in rows.items() if spot]
+    assert pairs
+    assert all(spot.usd_per_hour < full.usd_per_hour for spot, full in pairs)
+
+
+@pytest.mark.parametrize("name", ["t4", "l4-spot", "a100-mig", "regional", "private"])
+def test_packaged_specifications_have_a_price_wherever_they_may_be_made(
+    name: str, tmp_path: Path
+) -> None:
+    spec, prices = load_spec(name, tmp_path), load_prices(tmp_path)
+    assert all(not estimate(spec, one, prices).missing for one in spec.locations)
+
+
+def test_own_rows_take_the_place_of_the_packages(tmp_path: Path) -> None:
+    before = estimate(load_spec("t4", tmp_path), ZONE, load_prices(tmp_path))
+    (tmp_path / OWN_FILE).write_text(
+        f"- {{what: nvidia-tesla-t4, region: us-central1, usd_per_hour: 0.25, {REST}}}\n"
+        f"- {{what: e2-standard-2, region: africa-south1, usd_per_hour: 1, {REST}}}\n"
+    )
+    prices = load_prices(tmp_path)
+    after = estimate(load_spec("t4", tmp_path), ZONE, prices)
+    assert before.usd_per_hour is not None
+    assert after.usd_per_hour == pytest.approx(before.usd_per_hour - 4 * (0.35 - 0.25))
+    assert prices.find("e2-standard-2", "africa-south1", False) is not None
+    (tmp_path / OWN_FILE).write_text("# nothing yet\n")
+    assert load_prices(tmp_path).rows == load_prices(tmp_path / "elsewhere").rows
+
+
+def row(text: str) -> str:
+    """Return a row with everything that the text does not say."""
+    parts = {"what": "g2-standard-8", "region": "us-east1", "usd_per_hour": "1"}
+    rest = [f"{key}: {value}" for key, value in parts.items() if f"{key}:" not in text]
+    return f"- {{{', '.join((text, *rest))}}}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        (f"price: 2, {REST}", "[0].price: unknown key", None),
+        (f"regions: a, {REST}", "[0].regions: unknown key", "did you mean `region`?"),
+        (f"usd_per_hour: cheap, {REST}", "[0].usd_per_hour: 'cheap' is not a number", ""),
+        (
+            f"usd_per_hour: -1, {REST}",
+            "[0].usd_per_hour: input should be greater than or equal to 0",
+            "",
+        ),
+        (
+            f"region: us-east1-b, {REST}",
+            "[0].region: 'us-east1-b' is not valid",
+            "a region such as us-central1 (not a zone), or any",
+        ),
+        (
+            f"what: cluster managment fee, {REST}",
+            "[0]: what: 'cluster managment fee' is nothing that is counted",
+            "did you mean `cluster management fee`?",
+        ),
+        (
+            f"what: pd-balancd, {REST}",
+            "[0]: what: 'pd-balancd' is nothing that is counted",
+            "did you mean `pd-balanced`?",
+        ),
+        (
+            f"what: T4, {REST}",
+            "[0]: what: 'T4' is nothing that is counted",
+            "a machine type, a GPU, `cluster management fee`, `external address`, "
+            "`pd-balanced`, `hyperdisk-balanced`",
+        ),
+        ("date: 2026-01-01", "[0].source: is missing", ""),
+        (
+            "source: x",
+            "[0]: has no date",
+            "give `date`, the day of the source, or `read`, the day it was read",
+        ),
+        (
+            f"read: 2026-01-01, {REST}",
+            "[0]: has a date and read",
+            "give `date`, the day of the source, or `read`, the day it was read",
+        ),
+        ("date: May, source: x", "[0].date: 'May' is not valid", "a day such as 2026-11-21"),
+    ],
+)
+def test_complaints_about_own_rows(
+    text: str, message: str, hint: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / OWN_FILE).write_text(f"# mine\n{row(text)}\n")
+    with pytest.raises(ConfigErrors) as caught:
+        load_prices(tmp_path)
+    (error,) = caught.value.errors
+    assert error.message == f"gke-prices.yaml:2: {message}"
+    assert hint is None or error.hint == hint
+
+
+def test_all_complaints_about_rows_come_at_once() -> None:
+    with pytest.raises(ConfigErrors) as caught:
+        parse_rows(f"{row('date: May, source: x')}\n{row(f'region: here, {REST}')}\n", "own.yaml")
+    assert [error.message for error in caught.value.errors] == [
+        "own.yaml:1: [0].date: 'May' is not valid",
+        "own.yaml:2: [1].region: 'here' is not valid",
+    ]
+    with pytest.raises(ConfigErrors) as caught:
+        parse_rows(f"{row(REST)}\n{row(REST)}\n", "own.yaml")
+    (error,) = caught.value.errors
+    assert error.message == "own.yaml:2: [1]: g2-standard-8 in us-east1 is there twice (line 1 too)"
+    with pytest.raises(ConfigErrors, match=r"own.yaml: {'a': 1} is not a list"):
+        parse_rows("a: 1", "own.yaml")

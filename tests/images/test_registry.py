@@ -1,0 +1,189 @@
+"""A real registry with TLS and a password: asked, refused by, and loaded into from files."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import requests
+
+from deployer.config.image_reference import Repository, parse_repository
+from deployer.config.image_section import ImageConfig
+from deployer.errors import ConfigError, ImageError
+from deployer.images.failures import Place, build_refusal
+from deployer.images.image import find_pushed, load_image
+from deployer.images.image_archive import read_archive
+from deployer.images.registry import Registry
+from deployer.images.registry_credentials import Credentials
+from tests.cluster.control_plane.image import build_image
+from tests.images.registry import PASSWORD, USER, RunningRegistry, serve_registry
+
+pytestmark = pytest.mark.slow  # Debian's docker-registry is downloaded once
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRegistry]:
+    with serve_registry(tmp_path_factory.mktemp("registry")) as registry:
+        yield registry
+
+
+def _write_archive(path: Path, name: str = "registry.example/team/trainer:abc") -> Path:
+    """Write an image as `docker save` did before version 25."""
+    busybox = path.with_name("busybox")
+    busybox.write_bytes(b"#!/bin/true\n" * 10_000)
+    build_image(path, busybox, [name])
+    return path
+
+
+def _settings(registry: RunningRegistry, name: str = "team/trainer") -> ImageConfig:
+    return ImageConfig(repository=f"{registry.address}/{name}")
+
+
+def test_load(running: RunningRegistry, tmp_path: Path) -> None:
+    file = _write_archive(tmp_path / "image.tar")
+    told: list[str] = []
+    settings, environment = _settings(running), running.environment
+    loaded = load_image(file, settings, environment, told.append)
+    archive = read_archive(file)
+    assert loaded.reference == f"{settings.repository}@{archive.digest}"
+    assert loaded.uploaded_bytes == loaded.size_bytes == archive.size_bytes > 100_000
+    assert (
+        told[-1]
+        == f"loaded {settings.repository}:abc: {round(loaded.size_bytes / 1000)} kB uploaded"
+    )
+
+    repository = parse_repository(settings.require_repository())
+    login = Credentials(USER, PASSWORD, "the test")
+    there = Registry(repository, login, str(running.ca)).get_manifest("abc")
+    assert there is not None
+    assert there.digest == archive.digest
+
+    again = load_image(file, settings, environment, told.append)
+    assert (again.reference, again.uploaded_bytes) == (loaded.reference, 0)
+    assert told[-1] == f"{settings.repository}:abc: the registry has it already"
+    assert PASSWORD not in "".join(told)
+
+
+def test_token_server(tmp_path: Path) -> None:
+    file = _write_archive(tmp_path / "image.tar")
+    with serve_registry(tmp_path / "registry", tokens=True) as registry:
+        settings = _settings(registry)
+        loaded = load_image(file, settings, registry.environment, lambda _: None)
+        assert loaded.uploaded_bytes == loaded.size_bytes
+        wrong = {**registry.environment, "DEPLOYER_REGISTRY_PASSWORD": "wrong"}
+        with pytest.raises(ImageError, match=r"cannot log in to .* as carol") as raised:
+            load_image(file, settings, wrong, lambda _: None)
+        assert raised.value.message.endswith("401 Unauthorized")
+
+
+def test_refusals(running: RunningRegistry, tmp_path: Path) -> None:
+    file = _write_archive(tmp_path / "image.tar")
+    settings, given = _settings(running), running.environment
+    host = running.address
+
+    def refuse(environment: dict[str, str], settings: ImageConfig = settings) -> ImageError:
+        with pytest.raises(ImageError) as raised:
+            load_image(file, settings, {"HOME": str(tmp_path), **environment}, lambda _: None)
+        assert PASSWORD not in f"{raised.value} {raised.value.hint}"
+        return raised.value
+
+    wrong = refuse({**given, "DEPLOYER_REGISTRY_PASSWORD": "wrong"})
+    assert wrong.message.startswith(f"cannot read from {host}/team/trainer as carol (from DEPLOY")
+    assert wrong.message.endswith("authentication required (401 Unauthorized)")
+    assert f"docker login {host}" in wrong.hint
+    nobody = refuse({"DEPLOYER_REGISTRY_CA": str(running.ca)})
+    assert "without a login" in nobody.message
+
+    stranger = refuse({**given, "DEPLOYER_REGISTRY_CA": ""})
+    assert stranger.message.startswith(f"{host}: its certificate is not trusted: ")
+    assert "export DEPLOYER_REGISTRY_CA=FILE" in stranger.hint
+    plain = refuse(given, replace(settings, plain_http=True))
+    assert plain.hint == "leave `plain_http` out: it speaks TLS"
+    closed = refuse(given, replace(settings, repository="127.0.0.1:9/x"))
+    assert closed.message == "cannot reach the registry 127.0.0.1:9: Connection refused"
+    with pytest.raises(ConfigError, match="DEPLOYER_REGISTRY_CA: there is no file"):
+        load_image(file, settings, {**given, "DEPLOYER_REGISTRY_CA": "nowhere"}, lambda _: None)
+
+
+def test_no_tls_where_some_is_expected(running: RunningRegistry, tmp_path: Path) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        settings = ImageConfig(repository=f"127.0.0.1:{server.server_port}/x")
+        file = _write_archive(tmp_path / "image.tar")
+        with pytest.raises(ImageError, match="does not speak TLS") as raised:
+            load_image(file, settings, running.environment, lambda _: None)
+        server.shutdown()
+    assert "plain_http: true" in raised.value.hint
+
+
+def test_find_without_a_tool(running: RunningRegistry, tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text("FROM scratch\n")
+    settings = _settings(running, "never/pushed")
+    assert find_pushed(settings, tmp_path, running.environment) is None
+
+
+def test_files_that_are_no_images(tmp_path: Path) -> None:
+    good = _write_archive(tmp_path / "image.tar")
+    hint = "deployer image save FILE writes one"
+
+    def refuse(content: bytes) -> str:
+        (tmp_path / "bad").write_bytes(content)
+        with pytest.raises(ImageError) as raised:
+            read_archive(tmp_path / "bad")
+        assert raised.value.hint.startswith(hint)
+        return raised.value.message.removeprefix(str(tmp_path / "bad"))
+
+    def pack(**members: str) -> bytes:
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as tar:
+            for name, text in members.items():
+                info = tarfile.TarInfo(name.replace("_", "."))
+                info.size = len(text)
+                tar.addfile(info, io.BytesIO(text.encode()))
+        return packed.getvalue()
+
+    assert (
+        refuse(b"PK not a tar file")
+        == " is no archive of an image: file could not be opened successfully"
+    )
+    assert refuse(good.read_bytes()[:40_000]).startswith(" is no archive of an image: unexpected")
+    assert refuse(pack(notes="hello")) == " is a tar file without an image"
+    assert refuse(pack(index_json='{"manifests": []}')).startswith(": a part of the image is miss")
+    layout = json.dumps({"manifests": [{"digest": "sha256:00"}]})
+    assert "keyword" not in refuse(pack(index_json=layout))
+    with pytest.raises(ImageError, match="No such file"):
+        read_archive(tmp_path / "nothing")
+
+
+def test_what_google_refuses() -> None:
+    """Artifact Registry's own answers, as its documentation and its users show them."""
+    repository = Repository("europe-west4-docker.pkg.dev", "my-project/sweeps/trainer")
+    place = Place(repository, "Google's application credentials", "oauth2accesstoken")
+
+    def answer(status: int, reason: str, code: str, message: str) -> ImageError:
+        response = requests.Response()
+        response.status_code, response.reason = status, reason
+        body = json.dumps({"errors": [{"code": code, "message": message}]})
+        response.raw = io.BytesIO(body.encode())
+        return build_refusal(response, "push to", place)
+
+    unknown = answer(404, "Not Found", "NAME_UNKNOWN", 'Repository "sweeps" not found')
+    assert unknown.message.endswith(': Repository "sweeps" not found (404 Not Found)')
+    assert unknown.hint == (
+        "gcloud artifacts repositories create sweeps --repository-format=docker "
+        "--location=europe-west4 --project=my-project"
+    )
+    denied = answer(403, "Forbidden", "DENIED", "Permission 'uploadArtifacts' denied")
+    assert "roles/artifactregistry.writer" in denied.hint
+    assert "--location=europe-west4" in denied.hint
+    stale = answer(401, "Unauthorized", "UNAUTHORIZED", "failed authentication")
+    assert stale.hint == "gcloud auth application-default login"
+    busy = answer(503, "Service Unavailable", "UNAVAILABLE", "try again")
+    assert busy.hint == "type the command again in a minute"

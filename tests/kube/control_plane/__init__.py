@@ -1,1 +1,0 @@
-"""The programs, processes and nodes of a real Kubernetes; tests use `tests.kube.cluster`."""

@@ -1,0 +1,56 @@
+"""When agents leave: what they are told, and what later agents go by."""
+
+from __future__ import annotations
+
+import pytest
+
+from deployer.config.kubernetes_section import parse_cluster
+from deployer.executors.base import Agent, AgentState
+from deployer.executors.kubernetes.manifests.build import build_manifests
+from deployer.executors.kubernetes.manifests.templates import load_templates
+from deployer.launch.deadline import build_environment, find_deadline
+from deployer.launch.plan import build_plan
+
+
+def agent(state: AgentState, deadline: float | None) -> Agent:
+    return Agent("a", "e/p/s", state, 0.0, environment=dict(build_environment(deadline)))
+
+
+@pytest.mark.parametrize(
+    ("agents", "deadline"),
+    [
+        ((), None),
+        ((agent("running", 50.0),), 50.0),
+        ((agent("running", 50.0), agent("running", 70.0)), 70.0),
+        ((agent("running", 50.0), agent("running", None)), None),
+        ((agent("ended", None), agent("running", 50.0)), 50.0),
+        ((agent("ended", 20.0), agent("running", None)), None),
+        ((agent("ended", None), agent("ended", 50.0)), 50.0),
+        ((agent("ended", 50.0), agent("ended", None)), None),
+    ],
+)
+def test_the_last_of_the_living_or_the_youngest_tells(
+    agents: tuple[Agent, ...], deadline: float | None
+) -> None:
+    assert find_deadline(agents) == deadline
+
+
+@pytest.mark.parametrize(
+    ("max_hours", "max_seconds", "expected"),
+    [(None, None, 604800), (2, None, 7200), (None, 90.4, 90), (2, 90.4, 90), (0.01, 90.4, 36)],
+)
+def test_a_job_has_the_shorter_of_two_limits(
+    max_hours: float | None, max_seconds: float | None, expected: int
+) -> None:
+    section = {"image": "i", "code": "image", "max_hours": max_hours}
+    manifests = build_manifests(
+        build_plan("e/p/s", "http://w", "/", 1),
+        parse_cluster({key: value for key, value in section.items() if value is not None}),
+        load_templates(None),
+        secret_name="s",
+        secret_keys={"s-a1": "s-a1"},
+        supervisor=b"",
+        code=None,
+        max_seconds=max_seconds,
+    )
+    assert manifests[-1]["spec"]["activeDeadlineSeconds"] == expected

@@ -1,0 +1,84 @@
+"""How many agents for one run each there are, and which names the next ones have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployer.errors import ConfigError
+from deployer.executors.base import Agent
+from deployer.launch.agents import choose_leaving, warn_about_deadline
+from deployer.launch.one_run_per_job import (
+    ENVIRONMENT,
+    count_agents,
+    count_left,
+    count_wanted,
+    list_used_names,
+)
+from deployer.sweeps.results import Coverage
+from deployer.wandb_api.model import Attempt, RunInfo
+from deployer.watch.agent_runs import join_runs
+
+ONE = dict(ENVIRONMENT)
+
+
+def agent(name: str, state: Any = "running", code: int | None = None, one: bool = True) -> Agent:
+    return Agent(name, "e/p/s", state, 0.0, exit_code=code, environment=ONE if one else {})
+
+
+def coverage(expected: int | None, running: int = 0, waiting: int = 0) -> Coverage:
+    return Coverage(expected, 0, 0, 1, running, waiting, 0)
+
+
+def test_as_many_agents_as_runs_are_left_at_most_the_bound() -> None:
+    assert count_left(coverage(9, running=2, waiting=3)) == 5
+    assert count_left(coverage(None, running=2)) is None
+    assert (count_agents(5, None), count_agents(5, 2), count_agents(1, 2)) == (5, 2, 1)
+    assert count_agents(None, 2) == 2
+
+
+def test_a_sweep_without_end_needs_a_bound() -> None:
+    with pytest.raises(ConfigError) as raised:
+        count_agents(None, None)
+    assert raised.value.message == "--one-run-per-job: a sweep without end has no number of runs"
+    assert raised.value.hint == ("--run-cap N ends it, --replicas N bounds how many run at a time")
+
+
+def test_a_watcher_does_not_miss_agents_that_left_after_their_run() -> None:
+    left, lost = agent("s-a1", "ended", 0), agent("s-a2", "lost")
+    assert count_wanted([left, lost, agent("s-a3"), agent("s-a4", "starting")]) == 2
+    assert count_wanted([left, lost]) == 1
+    assert count_wanted([agent("s-a1", "ended", 0, one=False), agent("s-a2", one=False)]) == 2
+    assert count_wanted([]) == 0
+
+
+def test_idle_agents_leave_first_where_only_the_server_knows_them() -> None:
+    agents = [replace(agent(name), started_at=float(n)) for n, name in enumerate("abcd")]
+    attempt = Attempt(1, "d", 0.0, None, None, None)
+    run = RunInfo("r", "", "running", {}, {}, None, None, None, attempts=(attempt,))
+    assert choose_leaving(join_runs(agents, [run]), 2) == ("c", "b")
+    assert choose_leaving(join_runs(agents, []), 3) == ("d",)
+    draining = [*agents, agent("e", "draining")]
+    assert choose_leaving(draining, 4) == ()
+
+
+def test_only_an_agent_whose_run_is_settled_has_used_up_its_name() -> None:
+    ends = [("s-a1", 0), ("s-a2", 75), ("s-a3", 143)]
+    agents = [agent(name, "ended", code) for name, code in ends]
+    agents += [agent("s-a4", "lost"), agent("s-a5"), agent("s-a6", "ended", 0, one=False)]
+    assert list_used_names(agents) == ["s-a1"]
+
+
+def test_jobs_that_wait_come_nearer_to_their_end_unless_a_queue_suspends_them(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "deployer.yaml"
+    file.write_text("kubernetes: {image: x, max_hours: 12}\n")
+    assert "each Job ends after 12 hours, its wait" in warn_about_deadline("kubernetes", tmp_path)
+    assert warn_about_deadline("local", tmp_path) == ""
+    for section in ("{image: x}", "{image: x, max_hours: 12, queue: mine}"):
+        file.write_text(f"kubernetes: {section}\n")
+        assert warn_about_deadline("kubernetes", tmp_path) == ""

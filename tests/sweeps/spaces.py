@@ -1,0 +1,20 @@
+"""Spaces of parameters for the tests of their forms and grids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deployer.sweeps.parameters.forms import Parameter
+from deployer.sweeps.parameters.parse import parse_parameters
+from deployer.sweeps.parameters.space import Space
+
+
+def space_of(parameters: dict[str, Any]) -> Space:
+    space, complaints = parse_parameters(parameters)
+    assert [c for c in complaints if c.severity == "error"] == []
+    return space
+
+
+def single(raw: dict[str, Any]) -> Parameter:
+    (parameter,) = space_of({"p": raw}).parameters
+    return parameter

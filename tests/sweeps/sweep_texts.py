@@ -1,0 +1,27 @@
+"""Short sweep files for tests, and what is said about them."""
+
+from __future__ import annotations
+
+import pytest
+
+from deployer.errors import ConfigError, ConfigErrors
+from deployer.sweeps.sweep_file import parse_sweep
+
+
+def errors_of(text: str, run_cap: int | None = None) -> list[tuple[str, str]]:
+    """Return (place and message, hint) of each complaint."""
+    with pytest.raises(ConfigError) as caught:
+        parse_sweep(text, "s.yaml", run_cap)
+    error = caught.value
+    all_errors = error.errors if isinstance(error, ConfigErrors) else (error,)
+    return [(e.message, e.hint) for e in all_errors]
+
+
+def grid(parameters: str, more: str = "") -> str:
+    """Return a sweep file with these parameters from line 4 on."""
+    body = "".join(f"  {line}\n" for line in parameters.splitlines())
+    return f"program: train.py\nmethod: grid\nparameters:\n{body}{more}"
+
+
+def random_sweep(parameters: str) -> str:
+    return grid(parameters, "run_cap: 3\n").replace("method: grid", "method: random")

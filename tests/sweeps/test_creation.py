@@ -1,0 +1,136 @@
+"""A sweep is made once, whatever fails in between; on both kinds of real server."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deployer.config.settings import Config, Flags, load_config
+from deployer.errors import ConfigError, WandbError
+from deployer.sweeps.creation import Draws, MadeSweep, build_text, make_sweep
+from deployer.sweeps.records import load_records, save_record
+from deployer.sweeps.sweep_file import load_sweep
+from deployer.wandb_api.operations import get_sweep, list_sweeps, set_sweep_state
+from deployer.wandb_api.server import Server, connect
+from tests.conftest import ServedBackend
+
+GRID = "program: train.py\nmethod: grid\nmetric: {name: loss}\nparameters: {lr: {values: [1, 2]}}\n"
+
+
+@pytest.fixture(params=["backend", "plain_backend"])
+def served(request: pytest.FixtureRequest) -> ServedBackend:
+    """Give a backend as it is, then one that has nothing beyond W&B's own."""
+    backend: ServedBackend = request.getfixturevalue(request.param)
+    return backend
+
+
+@pytest.fixture
+def config(served: ServedBackend, tmp_path: Path) -> Config:
+    """Point at the backend, with a project of the test's own."""
+    (tmp_path / "grid.yaml").write_text(GRID)
+    flags = Flags(project=f"making-{uuid.uuid4().hex[:8]}")
+    return load_config(flags, served.environment, tmp_path)
+
+
+@pytest.fixture
+def server(config: Config) -> Server:
+    """Connect as the command line does."""
+    return connect(config)
+
+
+NO_DRAWS = Draws()
+
+
+def make(
+    server: Server,
+    config: Config,
+    *,
+    continued: bool = True,
+    now: float = 0.0,
+    draws: Draws = NO_DRAWS,
+) -> MadeSweep:
+    file = config.folder / "grid.yaml"
+    return make_sweep(
+        server, load_sweep(file), config, file=file, continued=continued, draws=draws, now=now
+    )
+
+
+def count(server: Server, config: Config) -> int:
+    assert config.project is not None
+    return len(list_sweeps(server.client, server.viewer.entity, config.project))
+
+
+def test_the_same_content_goes_on_and_other_content_does_not(
+    server: Server, config: Config
+) -> None:
+    first = make(server, config)
+    assert first.created
+    assert make(server, config) == MadeSweep(first.path, created=False)
+    (config.folder / "grid.yaml").write_text("# only a comment\n" + GRID)
+    assert make(server, config).path == first.path
+    assert make(server, config, continued=False).path != first.path
+    (config.folder / "grid.yaml").write_text(GRID.replace("[1, 2]", "[1, 3]"))
+    second = make(server, config, now=1.0)
+    assert second.created
+    assert count(server, config) == 3
+    assert load_records(config.folder)[0].sweep_path == str(second.path)
+    (config.folder / "grid.yaml").write_text(GRID)
+    continued = make(server, config, now=2.0)
+    assert load_records(config.folder)[0].sweep_path == str(continued.path)
+
+
+def test_a_paused_sweep_goes_on_and_an_ended_one_does_not(server: Server, config: Config) -> None:
+    path = make(server, config).path
+    set_sweep_state(server.client, get_sweep(server.client, path), "PAUSED")
+    assert make(server, config).path == path
+    assert get_sweep(server.client, path).state == "RUNNING"
+    set_sweep_state(server.client, get_sweep(server.client, path), "CANCELED")
+    assert make(server, config).path != path
+
+
+@pytest.mark.parametrize("continued", [True, False])
+def test_a_lost_reply_makes_no_second_sweep(
+    server: Server, config: Config, continued: bool
+) -> None:
+    path = make(server, config, now=1e12).path
+    (record,) = load_records(config.folder)
+    created_at = get_sweep(server.client, path).created_at or 0.0
+    save_record(replace(record, sweep_path="", created_at=created_at))
+    assert make(server, config, continued=continued).path == path
+    assert count(server, config) == 1
+    assert [r.sweep_path for r in load_records(config.folder)] == [str(path)]
+
+
+def test_a_refusal_leaves_no_record(server: Server, config: Config) -> None:
+    with pytest.raises(WandbError):
+        make(server, replace(config, entity="somebody-else"))
+    assert load_records() == ()
+
+
+def test_a_record_of_a_sweep_that_is_gone_is_dropped(server: Server, config: Config) -> None:
+    path = make(server, config).path
+    (record,) = load_records(config.folder)
+    save_record(replace(record, sweep_path=f"{path.entity}/{path.project}/gone"))
+    assert make(server, config).created
+
+
+def test_what_only_the_embedded_backend_has_goes_to_the_top_level(config: Config) -> None:
+    sweep = load_sweep(config.folder / "grid.yaml")
+    assert build_text(sweep, Draws()) == build_text(sweep, Draws(retries=1)) == sweep.text
+    assert "\nseed: 7\n" in build_text(sweep, Draws(seed=7))
+    assert "\nretries: 0\n" in build_text(sweep, Draws(retries=0))
+
+
+def test_other_retries_make_another_sweep(server: Server, config: Config) -> None:
+    if not server.extended:
+        with pytest.raises(ConfigError, match="gives a run that failed no other attempt"):
+            make(server, config, draws=Draws(retries=3))
+        assert load_records() == ()
+        return
+    first = make(server, config, draws=Draws(retries=3))
+    assert make(server, config, draws=Draws(retries=3)).path == first.path
+    assert make(server, config).path != first.path
+    assert get_sweep(server.client, first.path).config["retries"] == 3

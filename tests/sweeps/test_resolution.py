@@ -1,0 +1,133 @@
+"""Which sweep is meant, from records of earlier commands; nothing is contacted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deployer.config.settings import Config, Flags, load_config
+from deployer.errors import ConfigError
+from deployer.sweeps.records import (
+    SweepRecord,
+    delete_record,
+    load_records,
+    remember_place,
+    save_record,
+)
+from deployer.sweeps.resolution import choose_sweep, settle_place
+
+KEY = "k" * 40
+
+
+def make_config(folder: Path, wandb: str | None = None) -> Config:
+    environment = {"HOME": str(folder), "NETRC": str(folder / ".netrc")}
+    return load_config(Flags(wandb=wandb), environment, folder)
+
+
+def record(path: str, folder: Path, created_at: float, server: str = "embedded") -> SweepRecord:
+    made = SweepRecord(
+        mutation_id=path.replace("/", "-") or "unmade",
+        sweep_path=path,
+        server=server,
+        base_url="http://127.0.0.1:1" if server == "embedded" else server,
+        folder=str(folder),
+        file="f.yaml",
+        content_hash="h",
+        created_at=created_at,
+    )
+    save_record(made)
+    return made
+
+
+def test_left_out_means_the_newest_made_from_this_folder(tmp_path: Path) -> None:
+    record("e/p/old", tmp_path, 1.0)
+    record("e/p/new", tmp_path, 2.0)
+    record("e/p/elsewhere", tmp_path / "other", 3.0)
+    record("", tmp_path, 4.0)
+    assert str(choose_sweep(None, make_config(tmp_path)).path()) == "e/p/new"
+    with pytest.raises(ConfigError, match="no sweep was made from"):
+        choose_sweep(None, make_config(tmp_path / "third"))
+
+
+def test_a_sweep_is_looked_for_where_it_was_made(tmp_path: Path) -> None:
+    record("e/p/far", tmp_path, 1.0, "http://w.example")
+    (tmp_path / ".netrc").write_text(f"machine w.example login user password {KEY}\n")
+    for text in (None, "far", "e/p/far"):
+        config = choose_sweep(text, make_config(tmp_path)).config
+        assert (config.wandb, config.key) == ("http://w.example", KEY)
+    assert choose_sweep("far", make_config(tmp_path, "embedded")).config.embedded
+    with pytest.raises(ConfigError, match="no sweep was made from"):
+        choose_sweep(None, make_config(tmp_path, "embedded"))
+
+
+def test_a_path_needs_no_record(tmp_path: Path) -> None:
+    choice = choose_sweep("e/p/s", make_config(tmp_path))
+    assert choice.complete
+    assert str(choice.path()) == "e/p/s"
+
+
+def test_a_short_id_is_found_among_records_then_agents_then_guessed(tmp_path: Path) -> None:
+    record("e/p/abc", tmp_path, 1.0)
+    config = make_config(tmp_path)
+    assert str(choose_sweep("abc", config).path()) == "e/p/abc"
+    assert str(choose_sweep("xyz", config, ["q/r/xyz"]).path()) == "q/r/xyz"
+    guess = choose_sweep("none", config, ["q/r/xyz"])
+    assert not guess.complete
+    assert str(guess.path("me")) == "me/uncategorized/none"
+    assert str(choose_sweep("proj/none", config).path("me")) == "me/proj/none"
+
+
+def test_an_address_says_server_and_path(tmp_path: Path) -> None:
+    (tmp_path / ".netrc").write_text(f"machine api.wandb.ai login user password {KEY}\n")
+    config = make_config(tmp_path)
+    choice = choose_sweep("https://wandb.ai/team/proj/sweeps/abc", config)
+    assert (choice.config.wandb, str(choice.path())) == ("https://api.wandb.ai", "team/proj/abc")
+    own = choose_sweep("http://w.example:8080/team/proj/sweeps/abc?workspace=x", config)
+    assert (own.config.wandb, str(own.path())) == ("http://w.example:8080", "team/proj/abc")
+
+
+def test_records_come_newest_first_and_survive_a_broken_neighbour(tmp_path: Path) -> None:
+    first, second = record("e/p/a", tmp_path, 1.0), record("e/p/b", tmp_path, 2.0)
+    from deployer.config.paths import sweeps_folder
+
+    (sweeps_folder() / "broken.json").write_text("{")
+    assert load_records() == (second, first)
+    delete_record(second)
+    delete_record(second)
+    assert load_records(tmp_path) == (first,)
+
+
+def test_agents_are_looked_for_where_they_were_started(tmp_path: Path) -> None:
+    record("e/p/here", tmp_path, 1.0)
+    record("e/p/there", tmp_path, 2.0)
+    remember_place("e/p/there", "kubernetes")
+    config = make_config(tmp_path)
+    places = [settle_place(text, config).on for text in (None, "there", "here", "e/p/unknown")]
+    assert places == ["kubernetes", "kubernetes", "local", "local"]
+    (tmp_path / "deployer.yaml").write_text("on: local\n")
+    assert settle_place("there", make_config(tmp_path)).on == "local"
+
+
+def test_a_sweep_stays_with_the_embedded_backend_in_which_it_was_made(tmp_path: Path) -> None:
+    here = record("e/p/here", tmp_path, 1.0)
+    inside = record("e/p/inside", tmp_path, 2.0)
+    save_record(replace(inside, backend_on="kubernetes", on="kubernetes"))
+    config = make_config(tmp_path)
+    assert config.backend_on == "local"
+    for text in ("inside", "e/p/inside", None, "http://127.0.0.1:20001/e/p/sweeps/inside"):
+        found = choose_sweep(text, config)
+        assert (found.sweep_id, found.config.backend_on) == ("inside", "kubernetes")
+        assert found.config.embedded
+    moved = settle_place("here", replace(config, on="kubernetes", explicit_on=True))
+    assert choose_sweep("here", moved).config.backend_on == "local"
+    named = make_config(tmp_path, "embedded")
+    assert choose_sweep("inside", named).config.backend_on == "kubernetes"
+    local = replace(named, explicit_on=True)
+    assert choose_sweep("inside", local).config.backend_on == "local"
+    assert str(choose_sweep(None, local).path()) == here.sweep_path
+
+
+def test_a_new_sweep_goes_where_its_agents_go(tmp_path: Path) -> None:
+    assert replace(make_config(tmp_path), on="gke").backend_on == "gke"

@@ -1,0 +1,26 @@
+"""What a run printed is found in its agent's log."""
+
+from __future__ import annotations
+
+from deployer.watch.run_logs import find_run_output
+
+LOG = """\
+2026-11-20 10:00:00,000 - wandb.wandb_agent - INFO - Agent starting run with config:
+2026-11-20 10:00:00,001 - wandb.wandb_agent - INFO - About to run command: python train.py --lrr=1
+usage: train.py [-h] [--lr LR]
+train.py: error: unrecognized arguments: --lrr=1
+2026-11-20 10:00:05,000 - wandb.wandb_agent - INFO - Running runs: ['a-0']
+2026-11-20 10:00:05,001 - wandb.wandb_agent - INFO - Cleaning up finished run: a-0
+2026-11-20 10:00:05,300 - wandb.wandb_agent - INFO - About to run command: python train.py --lrr=2
+Traceback (most recent call last):
+2026-11-20 10:00:10,001 - wandb.wandb_agent - INFO - Cleaning up finished run: a-1
+""".splitlines()
+
+
+def test_each_run_has_its_own_lines() -> None:
+    assert find_run_output(LOG, "a-0") == (
+        "usage: train.py [-h] [--lr LR]",
+        "train.py: error: unrecognized arguments: --lrr=1",
+    )
+    assert find_run_output(LOG, "a-1") == ("Traceback (most recent call last):",)
+    assert find_run_output(LOG, "a-2") == ()
