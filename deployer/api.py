@@ -19,7 +19,7 @@ from pathlib import Path
 
 from deployer.config.settings import Config, Flags, load_config
 from deployer.executors.base import Agent
-from deployer.executors.registry import open_place
+from deployer.executors.registry import open_executor
 from deployer.launch import agents
 from deployer.launch.one_run_per_job import count_wanted
 from deployer.launch.plan import Plan
@@ -30,7 +30,7 @@ from deployer.sweeps.sweep_file import load_sweep
 from deployer.wandb_api import server as servers
 from deployer.wandb_api.model import SweepPath, parse_sweep_path
 from deployer.wandb_api.server import Server
-from deployer.watch.reconciliation import Tender
+from deployer.watch.reconciliation import Reconciler
 from deployer.watch.status import Status, watch_status
 
 __all__ = ["apply", "connect", "create_sweep", "heal", "plan", "results", "watch"]
@@ -80,13 +80,15 @@ def plan(
 
     With `one_run`, an agent for each run that is left, at most `replicas`.
     """
-    place, path = open_place(on), _path(sweep_path)
-    return agents.plan_agents(server, place, path, replicas, folder or Path.cwd(), one_run=one_run)
+    executor, path = open_executor(on), _path(sweep_path)
+    return agents.plan_agents(
+        server, executor, path, replicas, folder or Path.cwd(), one_run=one_run
+    )
 
 
 def apply(server: Server, plan: Plan, *, on: str = "local") -> Sequence[Agent]:
     """Start the plan's agents that are not alive yet; safe to call again after any failure."""
-    return agents.apply_plan(server, open_place(on), plan)
+    return agents.apply_plan(server, open_executor(on), plan)
 
 
 def watch(
@@ -96,10 +98,12 @@ def watch(
 
     Agents that die are replaced, as by the command.
     """
-    place, path = open_place(on), _path(sweep_path)
-    wanted = count_wanted(place.list_agents(sweep_path))
-    tender = Tender(server, place, path, wanted, Path.cwd(), None, lambda _: None)
-    return watch_status(tender.read, time.time, time.sleep, timeout_seconds, tender.tend)
+    executor, path = open_executor(on), _path(sweep_path)
+    wanted = count_wanted(executor.list_agents(sweep_path))
+    reconciler = Reconciler(server, executor, path, wanted, Path.cwd(), None, lambda _: None)
+    return watch_status(
+        reconciler.read, time.time, time.sleep, timeout_seconds, reconciler.reconcile
+    )
 
 
 def results(server: Server, sweep_path: str) -> Results:

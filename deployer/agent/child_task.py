@@ -12,14 +12,14 @@ from typing import Any, Callable
 
 
 @dataclass(frozen=True)
-class Errand:
+class ChildTask:
     """A child at work, and the pipe into which it writes its result."""
 
     process_id: int
     pipe: int
 
 
-def send_errand(work: Callable[[], object], seconds: float) -> Errand:
+def start_task(work: Callable[[], object], seconds: float) -> ChildTask:
     """Start `work` in a child that ends after so many seconds at the latest.
 
     What it returns must be JSON; the child is reaped like every other one.
@@ -28,7 +28,7 @@ def send_errand(work: Callable[[], object], seconds: float) -> Errand:
     child = os.fork()
     if child:
         os.close(sender)
-        return Errand(child, receiver)
+        return ChildTask(child, receiver)
     try:
         os.closerange(3, sender)  # the supervisor's lock must not live on in here
         signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -40,15 +40,15 @@ def send_errand(work: Callable[[], object], seconds: float) -> Errand:
         os._exit(0)
 
 
-def run_errand(work: Callable[[], object], seconds: float) -> Any:
+def run_task(work: Callable[[], object], seconds: float) -> Any:
     """Do `work` in a child and wait for its result; None if it took too long or failed."""
-    errand = send_errand(work, seconds)
-    os.waitpid(errand.process_id, 0)
-    return read_result(errand)
+    task = start_task(work, seconds)
+    os.waitpid(task.process_id, 0)
+    return read_result(task)
 
 
-def read_result(errand: Errand) -> Any:
+def read_result(task: ChildTask) -> Any:
     """Return the result of an errand whose child has ended; None if it broke off."""
-    with os.fdopen(errand.pipe, encoding="utf-8") as pipe:
+    with os.fdopen(task.pipe, encoding="utf-8") as pipe:
         text = pipe.read()
     return json.loads(text) if text else None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .client import Reply, Server, ask, post
-from .local_runs import Leavings, is_interrupted, load_leavings, note_interrupt
+from .local_runs import Leftovers, is_interrupted, load_leftovers, note_interrupt
 from .processes import list_cores
 
 REQUEST_SECONDS = 3.0  # one try; a server that hangs is asked again
@@ -92,12 +92,12 @@ def settle_runs(task: Task, known: Tuple[str, ...], cause: str, seconds: float) 
     deadline = time.monotonic() + seconds
     active = _active_runs(task, deadline)
     for run_id in [*active, *(run_id for run_id in known if run_id not in active)]:
-        leavings = load_leavings(task.agents_folder, run_id)
-        if not deliver_end(task, run_id, leavings, deadline):
+        leftovers = load_leftovers(task.agents_folder, run_id)
+        if not deliver_end(task, run_id, leftovers, deadline):
             run = get_run(task, run_id, deadline)
             if run and run.state in ACTIVE:
-                if leavings:
-                    deliver_history(task, run_id, leavings, run, deadline)
+                if leftovers:
+                    deliver_history(task, run_id, leftovers, run, deadline)
                 stream(task, run_id, _end(cause), deadline)
 
 
@@ -107,20 +107,20 @@ def deliver_ended(task: Task, run_id: str, seconds: float, cause: str) -> None:
     `cause` is why, should it have died without coming to its end; empty if the server knows that.
     """
     death_deadline = time.monotonic() + DEATH_SECONDS
-    leavings = load_leavings(task.agents_folder, run_id)
-    if leavings is None or leavings.exit_code is None:
+    leftovers = load_leftovers(task.agents_folder, run_id)
+    if leftovers is None or leftovers.exit_code is None:
         # The SDK's own process may have the end still to write.
         while list_cores(run_id) and time.monotonic() < death_deadline:
             time.sleep(CORE_POLL_SECONDS)
-        leavings = load_leavings(task.agents_folder, run_id)
-    if leavings and leavings.exit_code is not None:
-        deliver_end(task, run_id, leavings, time.monotonic() + seconds)
-    elif leavings and cause and not list_cores(run_id):
-        _deliver_death(task, run_id, leavings, cause, death_deadline)
+        leftovers = load_leftovers(task.agents_folder, run_id)
+    if leftovers and leftovers.exit_code is not None:
+        deliver_end(task, run_id, leftovers, time.monotonic() + seconds)
+    elif leftovers and cause and not list_cores(run_id):
+        _deliver_death(task, run_id, leftovers, cause, death_deadline)
 
 
 def _deliver_death(
-    task: Task, run_id: str, leavings: Leavings, cause: str, deadline: float
+    task: Task, run_id: str, leftovers: Leftovers, cause: str, deadline: float
 ) -> None:
     """Report a run that died without an exit record, so that it is handed out again at once.
 
@@ -128,39 +128,39 @@ def _deliver_death(
     """
     run = get_run(task, run_id, deadline)
     if run and run.state in STARTED and not is_interrupted(task.agents_folder, run_id):
-        deliver_history(task, run_id, leavings, run, deadline)
+        deliver_history(task, run_id, leftovers, run, deadline)
         # Once only: repeated after a lost reply, it could hit the next attempt.
         stream(task, run_id, _end(cause), time.monotonic())
 
 
-def deliver_end(task: Task, run_id: str, leavings: Optional[Leavings], deadline: float) -> bool:
+def deliver_end(task: Task, run_id: str, leftovers: Optional[Leftovers], deadline: float) -> bool:
     """Deliver all of a run that ended by itself and could not say so; True if that was done."""
-    if leavings is None or leavings.exit_code is None:
+    if leftovers is None or leftovers.exit_code is None:
         return False
     run = get_run(task, run_id, deadline)
     if run is None or run.state not in (*ACTIVE, *GIVEN_UP):
         return False
     # Handed out again, or deleted and begun anew: then only a good end of this very run counts.
-    if run.state not in STARTED and (leavings.exit_code or not run.line_count):
+    if run.state not in STARTED and (leftovers.exit_code or not run.line_count):
         return False
-    if not deliver_history(task, run_id, leavings, run, deadline):
+    if not deliver_history(task, run_id, leftovers, run, deadline):
         return False
-    return stream(task, run_id, {"complete": True, "exitcode": leavings.exit_code}, deadline)
+    return stream(task, run_id, {"complete": True, "exitcode": leftovers.exit_code}, deadline)
 
 
 def deliver_history(
-    task: Task, run_id: str, leavings: Leavings, run: ServerRun, deadline: float
+    task: Task, run_id: str, leftovers: Leftovers, run: ServerRun, deadline: float
 ) -> bool:
     """Write the rows that the server has missed behind those it has, and the summary."""
-    steps = sorted(step for step in leavings.rows if step > run.last_step)
+    steps = sorted(step for step in leftovers.rows if step > run.last_step)
     for start in range(0, len(steps), LINES_PER_REQUEST):
-        lines = [json.dumps(leavings.rows[s]) for s in steps[start : start + LINES_PER_REQUEST]]
+        lines = [json.dumps(leftovers.rows[s]) for s in steps[start : start + LINES_PER_REQUEST]]
         part = {"offset": run.line_count + start, "content": lines}
         if not stream(task, run_id, {"files": {"wandb-history.jsonl": part}}, deadline):
             return False
     if not steps:
         return True
-    summary = json.dumps({**run.summary, **leavings.summary})
+    summary = json.dumps({**run.summary, **leftovers.summary})
     part = {"offset": 0, "content": [summary]}
     return stream(task, run_id, {"files": {"wandb-summary.json": part}}, deadline)
 

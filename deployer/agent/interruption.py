@@ -4,7 +4,7 @@ import signal
 from typing import Callable, Sequence, Tuple
 
 from .agent_log import newest_run
-from .child_task import run_errand
+from .child_task import run_task
 from .client import Server
 from .death_record import judge_predecessor
 from .delivery import Task, mark_runs, settle_runs
@@ -43,7 +43,7 @@ def clear_leftovers(settings: Settings, key: str) -> bool:
     run_id = newest_run(settings.folder, settings.sweep_path.rpartition("/")[2])
     if not key or not run_id:
         return end_processes(find, settings.grace_seconds)
-    cause = judge_predecessor(settings.witness_path)
+    cause = judge_predecessor(settings.death_record_path)
     # Without a process, another agent may have that run by now.
     known = (run_id,) if any(process.is_run for process in left) else ()
     return end_runs(build_task(settings, key), known, find, settings.grace_seconds, cause)
@@ -53,7 +53,7 @@ def settle_leftovers(settings: Settings, key: str, cause: str) -> None:
     """Tell the server with this key what became of runs of which no process was left here."""
     if newest_run(settings.folder, settings.sweep_path.rpartition("/")[2]):
         task = build_task(settings, key)
-        run_errand(lambda: settle_runs(task, (), cause, SERVER_SECONDS), SERVER_SECONDS)
+        run_task(lambda: settle_runs(task, (), cause, SERVER_SECONDS), SERVER_SECONDS)
 
 
 def end_runs(
@@ -70,7 +70,7 @@ def end_runs(
     `cause` is one of `death`. Returns whether all processes are gone.
     """
     if any(process.is_run for process in find()):
-        run_errand(lambda: mark_runs(task, known, cause, SERVER_SECONDS), SERVER_SECONDS)
+        run_task(lambda: mark_runs(task, known, cause, SERVER_SECONDS), SERVER_SECONDS)
     gone = end_processes(find, grace_seconds)
-    run_errand(lambda: settle_runs(task, known, cause, SERVER_SECONDS), SERVER_SECONDS)
+    run_task(lambda: settle_runs(task, known, cause, SERVER_SECONDS), SERVER_SECONDS)
     return gone

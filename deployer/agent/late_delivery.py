@@ -9,7 +9,7 @@ import time
 
 from .client import Server
 from .delivery import Task, deliver_end, deliver_history, get_run
-from .local_runs import load_leavings, supersede
+from .local_runs import load_leftovers, supersede
 
 PATIENCE_SECONDS = 60.0  # less than the 90 s that `wandb.init` waits for a server
 FINISHED_ALREADY = 100
@@ -27,13 +27,13 @@ def main(resumes: bool) -> int:
     server = Server(environment["WANDB_BASE_URL"], environment["WANDB_API_KEY"])
     task = Task(server, "/".join(path), environment["DEPLOYER_AGENT"], folder)
     deadline = time.monotonic() + PATIENCE_SECONDS
-    leavings = load_leavings(folder, run_id)
-    if leavings and leavings.exit_code == 0 and deliver_end(task, run_id, leavings, deadline):
+    leftovers = load_leftovers(folder, run_id)
+    if leftovers and leftovers.exit_code == 0 and deliver_end(task, run_id, leftovers, deadline):
         return FINISHED_ALREADY
     if not resumes:
         supersede(folder, run_id)
         return 0
     run = get_run(task, run_id, deadline)
-    if run and leavings and not deliver_history(task, run_id, leavings, run, deadline):
+    if run and leftovers and not deliver_history(task, run_id, leftovers, run, deadline):
         sys.stderr.write(f"deployer: run {run_id}: its last rows did not reach the server\n")
     return 0

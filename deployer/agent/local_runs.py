@@ -17,7 +17,7 @@ SUPERSEDED_SUFFIX = ".superseded"
 
 
 @dataclass(frozen=True)
-class Leavings:
+class Leftovers:
     """Everything that the attempts of one run wrote down here.
 
     `exit_code` is the newest attempt's, None if it never came to its end or was interrupted.
@@ -47,7 +47,7 @@ def _names(folder: str) -> List[str]:
         return []
 
 
-def load_leavings(agents_folder: str, run_id: str) -> Optional[Leavings]:
+def load_leftovers(agents_folder: str, run_id: str) -> Optional[Leftovers]:
     """Read what there is of a run; None if there is nothing. Later attempts prevail."""
     paths = list_wandb_files(agents_folder, run_id)
     if not paths:
@@ -58,7 +58,7 @@ def load_leavings(agents_folder: str, run_id: str) -> Optional[Leavings]:
         newest = read_run(path)
         rows.update(newest.rows)
     exit_code = None if _is_interrupted(paths[-1]) else newest.exit_code
-    return Leavings(rows, newest.summary, exit_code)
+    return Leftovers(rows, newest.summary, exit_code)
 
 
 def note_interrupt(agents_folder: str, run_id: str) -> bool:

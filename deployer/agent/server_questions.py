@@ -20,7 +20,7 @@ from .preflight import (
     judge_preflight,
 )
 from .settings import Settings
-from .signals import Attention
+from .signals import Signals
 
 LONGEST_WAIT_SECONDS = 5.0  # so that work goes on within seconds once a server is back
 ASKS_AT_THE_END = 8  # about half a minute: a server that stays away leaves the state unknown
@@ -34,12 +34,12 @@ class Questions:
         self,
         settings: Settings,
         keys: Keys,
-        attention: Attention,
+        signals: Signals,
         tell: Callable[[str], None],
     ) -> None:
         self._settings = settings
         self._keys = keys
-        self._attention = attention
+        self._signals = signals
         self._tell = tell
 
     def preflight(self) -> Optional[Ending]:
@@ -47,8 +47,8 @@ class Questions:
         tries = 0
         while True:
             verdict = judge_preflight(self._ask())
-            if self._attention.asked_to:
-                return self._attention.asked_to
+            if self._signals.asked_to:
+                return self._signals.asked_to
             if not isinstance(verdict, TryAgain):
                 return verdict
             self._wait_for_server(verdict, tries)
@@ -59,7 +59,7 @@ class Questions:
         for tries in range(ASKS_AT_THE_END):
             answer = self._ask()
             verdict = judge_preflight(answer)
-            if self._attention.asked_to or not isinstance(verdict, TryAgain):
+            if self._signals.asked_to or not isinstance(verdict, TryAgain):
                 return answer.sweep_state
             self._wait_for_server(verdict, tries)
         return None
@@ -69,8 +69,8 @@ class Questions:
         server = Server(self._settings.base_url, self._keys.given)
         path, name, key = self._settings.sweep_path, self._settings.name, choose_key()
         tries = 0
-        while not self._attention.asked_to:
-            result = self._attention.find_out(
+        while not self._signals.asked_to:
+            result = self._signals.find_out(
                 lambda: asdict(bring_own_key(server, path, name, key)), CHILD_SECONDS
             )
             reply = Reply(**result) if result else Reply(0, error=BROKEN_OFF)
@@ -80,12 +80,12 @@ class Questions:
                 break
             self._wait_for_server(TryAgain(reply.error, reply.retry_after_seconds), tries)
             tries += 1
-        return self._attention.asked_to
+        return self._signals.asked_to
 
     def _ask(self) -> Answer:
         server = Server(self._settings.base_url, self._keys.current)
         path = self._settings.sweep_path
-        result = self._attention.find_out(
+        result = self._signals.find_out(
             lambda: asdict(get_sweep_state(server, path)), CHILD_SECONDS
         )
         return Answer(**result) if result else Answer(0, error=BROKEN_OFF)
@@ -95,5 +95,5 @@ class Questions:
         jitter = 0.5 + os.urandom(1)[0] / 255
         seconds = max(trouble.seconds, jitter * min(LONGEST_WAIT_SECONDS, 0.5 * 2 ** min(tries, 9)))
         deadline = time.monotonic() + seconds
-        while not self._attention.asked_to and time.monotonic() < deadline:
-            self._attention.pause(max(0.0, deadline - time.monotonic()))
+        while not self._signals.asked_to and time.monotonic() < deadline:
+            self._signals.pause(max(0.0, deadline - time.monotonic()))

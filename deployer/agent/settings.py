@@ -103,7 +103,7 @@ class Settings:
         return os.path.join(self.folder, "status.json")
 
     @property
-    def witness_path(self) -> str:
+    def death_record_path(self) -> str:
         """What a successor can tell the supervisor's death by."""
         return os.path.join(self.folder, "witness.json")
 

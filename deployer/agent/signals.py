@@ -10,7 +10,7 @@ import signal
 import time
 from typing import Any, Callable, Dict, Optional
 
-from .child_task import Errand, read_result, send_errand
+from .child_task import ChildTask, read_result, start_task
 from .exit_codes import FINISHED, STOPPED, Ending
 from .processes import reap, send_signal
 
@@ -25,7 +25,7 @@ INTERRUPTED = Ending(STOPPED, "asked to stop")
 OUT_OF_TIME = Ending(FINISHED, "its time is over (--max-hours)")
 
 
-class Attention:
+class Signals:
     """What has happened so far.
 
     `asked_to` is the ending that somebody wants; `exit_statuses` are those of children by process
@@ -36,7 +36,7 @@ class Attention:
         self._deadline = deadline
         self.asked_to: Optional[Ending] = None
         self.exit_statuses: Dict[int, int] = {}
-        self._unawaited: Dict[int, Errand] = {}
+        self._unawaited: Dict[int, ChildTask] = {}
 
     @property
     def interrupted(self) -> bool:
@@ -68,18 +68,18 @@ class Attention:
     ) -> Optional[Dict[str, Any]]:
         """Ask in a child process and wait; broken off as soon as somebody asks us to leave."""
         self.exit_statuses.clear()  # process ids come round again
-        errand = send_errand(question, seconds)
-        while errand.process_id not in self.exit_statuses:
+        task = start_task(question, seconds)
+        while task.process_id not in self.exit_statuses:
             self.pause(TICK_SECONDS)
             if self.asked_to:
-                send_signal(errand.process_id, signal.SIGKILL)
-        result: Optional[Dict[str, Any]] = read_result(errand)
+                send_signal(task.process_id, signal.SIGKILL)
+        result: Optional[Dict[str, Any]] = read_result(task)
         return result
 
     def send(self, work: Callable[[], object], seconds: float) -> None:
         """Have work done in a child process while we go on."""
-        errand = send_errand(work, seconds)
-        self._unawaited[errand.process_id] = errand
+        task = start_task(work, seconds)
+        self._unawaited[task.process_id] = task
 
     def call_off(self) -> None:
         """Break off whatever was sent and goes on."""

@@ -9,7 +9,7 @@ import time
 from typing import Callable, Dict, Optional
 
 from .agent_log import LogReader, newest_run
-from .child_task import run_errand
+from .child_task import run_task
 from .core_health import CoreWatch
 from .death_record import INTERRUPTED as ASKED
 from .death_record import Witness, judge_predecessor
@@ -21,7 +21,7 @@ from .last_run import end_unstarted, is_settled
 from .processes import become_subreaper, list_own, send_signal, spawn
 from .server_questions import Questions
 from .settings import KEY_VARIABLE, Settings, agent_environment
-from .signals import TICK_SECONDS, Attention
+from .signals import TICK_SECONDS, Signals
 from .status import StatusFile
 
 DELIVERY_SECONDS = 7 * 86400.0  # as long as the SDK itself would try
@@ -39,13 +39,13 @@ class Supervisor:
         self.settings = settings
         self.environment = environment
         self.keys = Keys(environment)
-        self.attention = Attention(settings.deadline)
-        self.questions = Questions(settings, self.keys, self.attention, self._say_waiting)
+        self.signals = Signals(settings.deadline)
+        self.questions = Questions(settings, self.keys, self.signals, self._say_waiting)
         self.leaving = False
         self.let_go = False
         self.status = StatusFile(settings)
         self.log = AgentLog()
-        self.witness = Witness(settings.witness_path)
+        self.death_record = Witness(settings.death_record_path)
         self.predecessors_end = ""
 
     def run(self) -> int:
@@ -85,10 +85,10 @@ class Supervisor:
 
     def _clear(self) -> Optional[Ending]:
         """End what a predecessor that was killed has left, so that its run is free again."""
-        self.predecessors_end = judge_predecessor(self.settings.witness_path)
+        self.predecessors_end = judge_predecessor(self.settings.death_record_path)
         if not clear_leftovers(self.settings, self.keys.given):
             return Ending(FAILED, "what an earlier supervisor left here does not end")
-        self.witness.look()
+        self.death_record.look()
         return None
 
     def _settle(self) -> None:
@@ -118,15 +118,15 @@ class Supervisor:
     def _run_agent(self) -> Ending:
         reader = LogReader(self.settings.log_path, None if self.settings.detach else 1)
         agent = self._start_agent()
-        self.attention.exit_statuses.clear()
+        self.signals.exit_statuses.clear()
         self.let_go = False
         self.status.change(state="running", reason="", agent_process_id=agent)
         mute = self._follow(agent, reader)
         # Killed, not asked: an agent that sees its run end would fetch the next one.
-        if agent not in self.attention.exit_statuses:
+        if agent not in self.signals.exit_statuses:
             send_signal(agent, signal.SIGKILL)
         self._read_log(reader)
-        if self.let_go and not self.attention.asked_to and not mute:
+        if self.let_go and not self.signals.asked_to and not mute:
             self._note_last_end()
             if not self._has_taken_all():
                 return KEY_ROTATED
@@ -134,7 +134,7 @@ class Supervisor:
             self._about_last_run(end_unstarted)
         self._leave_nothing()
         self._read_log(reader)
-        return self.attention.asked_to or mute or self._judge(self.attention.exit_statuses[agent])
+        return self.signals.asked_to or mute or self._judge(self.signals.exit_statuses[agent])
 
     def _start_agent(self) -> int:
         # As with the command `wandb`, files of the project must not stand in for modules.
@@ -151,8 +151,8 @@ class Supervisor:
     def _follow(self, agent: int, reader: LogReader) -> Optional[Ending]:
         """Wait for the agent's end, or until we are asked to stop; tell if it has gone mute."""
         core = CoreWatch(agent)
-        while agent not in self.attention.exit_statuses and not self.attention.interrupted:
-            self.attention.pause(TICK_SECONDS)
+        while agent not in self.signals.exit_statuses and not self.signals.interrupted:
+            self.signals.pause(TICK_SECONDS)
             self._read_log(reader)
             if self.log.busy:
                 core.reset()
@@ -161,7 +161,7 @@ class Supervisor:
             self._let_go(agent)
         # A run that the interrupt caught between its start and the agent's list is not waited for.
         while self._may_run_end() and any(process.is_run for process in list_own()):
-            self.attention.pause(TICK_SECONDS)
+            self.signals.pause(TICK_SECONDS)
             self._read_log(reader)
         return None
 
@@ -170,22 +170,22 @@ class Supervisor:
 
         The first interrupt makes it wait for its run and take no other; a second would end the run.
         """
-        if self.attention.draining:
+        if self.signals.draining:
             self.status.change(state="draining")
-        if not self.let_go and (self.attention.draining or self.keys.rotated):
+        if not self.let_go and (self.signals.draining or self.keys.rotated):
             self.let_go = True
             send_signal(agent, signal.SIGINT)
 
     def _may_run_end(self) -> bool:
-        return self.let_go and not self.attention.interrupted
+        return self.let_go and not self.signals.interrupted
 
     def _leave_nothing(self) -> None:
-        cause = ASKED if self.attention.interrupted else self.witness.judge()
-        self.witness.say(cause)
-        if self.attention.interrupted:
+        cause = ASKED if self.signals.interrupted else self.death_record.judge()
+        self.death_record.say(cause)
+        if self.signals.interrupted:
             self.status.change(state="stopping")
         self.leaving = True
-        self.attention.call_off()
+        self.signals.call_off()
         task = build_task(self.settings, self.keys.current)
         run_id = self.status.status.run_id
         known = (run_id,) if run_id else ()
@@ -197,24 +197,24 @@ class Supervisor:
         """Judge an agent that ended unasked, with the sweep's state if that can tell more."""
         if exit_status == 0 and self._has_taken_all():
             settled = self._about_last_run(is_settled)
-            return self.attention.asked_to or (RUN_SETTLED if settled else RUN_RETURNED)
+            return self.signals.asked_to or (RUN_SETTLED if settled else RUN_RETURNED)
         state = None
         left = exit_status == 0 and not self.log.told_to_exit
         if left or self.log.sweep_deleted:
             state = self.questions.get_final_state()
-        return self.attention.asked_to or judge_ending(self.log, exit_status, state)
+        return self.signals.asked_to or judge_ending(self.log, exit_status, state)
 
     def _has_taken_all(self) -> bool:
         """Tell whether the agent has taken as many runs as it may, so that it leaves."""
         return 0 < self.settings.count <= self.log.runs_ended
 
-    def _about_last_run(self, errand: Callable[[Task, str, float], object]) -> object:
+    def _about_last_run(self, tell: Callable[[Task, str, float], object]) -> object:
         task = build_task(self.settings, self.keys.current)
         run_id = self.log.last_run_id
-        return run_errand(lambda: errand(task, run_id, SERVER_SECONDS), SERVER_SECONDS)
+        return run_task(lambda: tell(task, run_id, SERVER_SECONDS), SERVER_SECONDS)
 
     def _read_log(self, reader: LogReader) -> None:
-        self.witness.look()
+        self.death_record.look()
         for line in reader.read_lines():
             if self.log.read_line(line):
                 self._note_run()
@@ -237,8 +237,8 @@ class Supervisor:
     def _deliver(self, run_id: str) -> None:
         """See that the server hears of a run's end, which a run gives up after a time-out."""
         task = build_task(self.settings, self.keys.current)
-        cause = "" if self.log.told_to_stop_run else self.witness.judge()
-        self.attention.send(
+        cause = "" if self.log.told_to_stop_run else self.death_record.judge()
+        self.signals.send(
             lambda: deliver_ended(task, run_id, DELIVERY_SECONDS, cause), DELIVERY_SECONDS
         )
 

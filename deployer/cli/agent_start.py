@@ -9,7 +9,7 @@ from deployer.cli.options import choose_bound
 from deployer.cli.output.render import say
 from deployer.config.settings import Config
 from deployer.errors import ConfigError
-from deployer.executors.base import Agent, Place
+from deployer.executors.base import Agent, Executor
 from deployer.launch.agents import (
     apply_plan,
     get_left,
@@ -19,7 +19,7 @@ from deployer.launch.agents import (
 )
 from deployer.launch.deadline import find_end
 from deployer.launch.one_run_per_job import takes_one_run
-from deployer.sweeps.records import remember_place
+from deployer.sweeps.records import remember_executor
 from deployer.text import format_count
 from deployer.wandb_api.client import is_loopback
 from deployer.wandb_api.model import SweepInfo, SweepPath
@@ -48,7 +48,7 @@ def check_reach(on: str, base_url: str, inside: Inside | None = None) -> None:
 
 def start_agents(
     server: Server,
-    place: Place,
+    executor: Executor,
     sweep: SweepInfo,
     config: Config,
     *,
@@ -61,12 +61,12 @@ def start_agents(
     `max_hours`. Returns those that were planned.
     """
     check_reach(config.on, server.url, server.inside)
-    one_run = one_run or any(map(takes_one_run, place.list_agents(str(sweep.path))))
+    one_run = one_run or any(map(takes_one_run, executor.list_agents(str(sweep.path))))
     if one_run and (warning := warn_about_deadline(config.on, config.folder)):
         say(f"warning: {warning}")
     plan = plan_agents(
         server,
-        place,
+        executor,
         sweep.path,
         choose_bound(config, one_run),
         config.folder,
@@ -78,8 +78,8 @@ def start_agents(
     if sweep.state == "PAUSED":
         said = "is PAUSED: agents wait and hold their GPUs until"
         say(f"{sweep.path} {said}: deployer sweep resume {sweep.path}")
-    remember_place(str(sweep.path), config.on)
-    return tuple(apply_plan(server, place, plan))
+    remember_executor(str(sweep.path), config.on)
+    return tuple(apply_plan(server, executor, plan))
 
 
 def say_what_begins_later(server: Server, path: SweepPath, agents: Sequence[Agent]) -> None:

@@ -28,7 +28,7 @@ from deployer.cli.output.views import show_agents, show_ended
 from deployer.cli.wait_messages import tell_who_lasts
 from deployer.config.settings import Config, Flags
 from deployer.errors import WandbError
-from deployer.executors.registry import open_place
+from deployer.executors.registry import open_executor
 from deployer.launch.agents import check_names, end_agents, scale_down, warn_about_code
 from deployer.sweeps.resolution import open_sweep
 from deployer.wandb_api.model import RunInfo, SweepPath
@@ -72,9 +72,9 @@ def list_(
     """List a sweep's agents: state, current run, node, GPU."""
     check_output(output)
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    place = open_place(config.on)
+    executor = open_executor(config.on)
     path = None if all_ else str(find_path(sweep, config))
-    show_agents(place.list_agents(path), output, time.time())
+    show_agents(executor.list_agents(path), output, time.time())
 
 
 @app.command()
@@ -88,12 +88,12 @@ def scale(
     """Start or drain agents until N stay; idle ones go first, busy ones end their run."""
     check_output(output)
     config = read_config_of(sweep, Flags(wandb=wandb, replicas=replicas, on=on))
-    place = open_place(config.on)
+    executor = open_executor(config.on)
     path = find_path(sweep, config)
-    leaving = scale_down(place, path, replicas, _read_runs(config, path))
+    leaving = scale_down(executor, path, replicas, _read_runs(config, path))
     if leaving:
         say(f"{path}: draining {', '.join(leaving)}")
-        show_agents(place.list_agents(str(path)), output, time.time())
+        show_agents(executor.list_agents(str(path)), output, time.time())
     else:
         _start(config, str(path), output)
 
@@ -109,11 +109,11 @@ def drain(
     """Let each agent's current run end, then let the agent leave."""
     check_output(output)
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    place = open_place(config.on)
+    executor = open_executor(config.on)
     path = find_path(sweep, config)
-    place.drain(check_names(place, path, names))
+    executor.drain(check_names(executor, path, names))
     say(f"{path}: draining {', '.join(names)}")
-    show_agents(place.list_agents(str(path)), output, time.time())
+    show_agents(executor.list_agents(str(path)), output, time.time())
 
 
 app.command()(logs)
@@ -129,10 +129,10 @@ def down(
     """Interrupt a sweep's agents; their runs are handed out again to the next ones."""
     check_output(output)
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    place = open_place(config.on)
+    executor = open_executor(config.on)
     path = find_path(sweep, config)
-    with tell_who_lasts(place, str(path)):
-        ended = end_agents(place, str(path))
+    with tell_who_lasts(executor, str(path)):
+        ended = end_agents(executor, str(path))
     show_ended(str(path), ended, output)
 
 
@@ -144,7 +144,7 @@ def _start(
     max_hours: float | None = None,
 ) -> None:
     """Connect, start what is missing unless the sweep has ended, show all."""
-    place = open_place(config.on)
+    executor = open_executor(config.on)
     server, path = open_sweep(pick_sweep(sweep, config))
     say(f"using {server.describe()}")
     info = get_sweep(server.client, path)
@@ -153,9 +153,9 @@ def _start(
     else:
         if warning := warn_about_code(config.on, config.folder):
             say(f"warning: {warning}")
-        agents = start_agents(server, place, info, config, one_run=one_run, max_hours=max_hours)
+        agents = start_agents(server, executor, info, config, one_run=one_run, max_hours=max_hours)
         say_what_begins_later(server, path, agents)
-    show_agents(place.list_agents(str(path)), output, time.time())
+    show_agents(executor.list_agents(str(path)), output, time.time())
 
 
 def _read_runs(config: Config, path: SweepPath) -> Sequence[RunInfo]:

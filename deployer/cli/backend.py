@@ -17,7 +17,7 @@ from deployer.backend.server.daemon import (
 from deployer.backend.server.data_folder import KEY_FILE
 from deployer.cli import backend_in_cluster as inside
 from deployer.cli import backend_users
-from deployer.cli.backend_options import DataOption, PlaceOption, choose_folder
+from deployer.cli.backend_options import DataOption, ExecutorOption, choose_folder
 from deployer.cli.options import OutputOption, check_output
 from deployer.cli.output.render import say, show, show_json
 from deployer.config.settings import Config
@@ -47,7 +47,7 @@ def serve(
 
 
 @app.command()
-def up(data: DataOption = None, on: PlaceOption = None, output: OutputOption = "table") -> None:
+def up(data: DataOption = None, on: ExecutorOption = None, output: OutputOption = "table") -> None:
     """Serve in the background, if nobody does yet, and wait until it is ready.
 
     In a cluster, make it or bring it in line with deployer.yaml.
@@ -60,7 +60,9 @@ def up(data: DataOption = None, on: PlaceOption = None, output: OutputOption = "
 
 
 @app.command()
-def status(data: DataOption = None, on: PlaceOption = None, output: OutputOption = "table") -> None:
+def status(
+    data: DataOption = None, on: ExecutorOption = None, output: OutputOption = "table"
+) -> None:
     """Say whether the backend runs, and where."""
     check_output(output)
     if config := inside.choose_config(on, data):
@@ -75,7 +77,9 @@ def status(data: DataOption = None, on: PlaceOption = None, output: OutputOption
 
 
 @app.command()
-def down(data: DataOption = None, on: PlaceOption = None, output: OutputOption = "table") -> None:
+def down(
+    data: DataOption = None, on: ExecutorOption = None, output: OutputOption = "table"
+) -> None:
     """Stop the backend; its data stays."""
     check_output(output)
     if config := inside.choose_config(on, data):
@@ -88,7 +92,7 @@ def down(data: DataOption = None, on: PlaceOption = None, output: OutputOption =
 
 
 @app.command()
-def env(data: DataOption = None, on: PlaceOption = None) -> None:
+def env(data: DataOption = None, on: ExecutorOption = None) -> None:
     """Print what points the plain SDK at the backend: eval "$(deployer backend env)"."""
     if config := inside.choose_config(on, data):
         variables = inside.list_variables(config)
@@ -104,13 +108,13 @@ def env(data: DataOption = None, on: PlaceOption = None) -> None:
 
 
 @app.command("open")
-def open_(on: PlaceOption = None) -> None:
+def open_(on: ExecutorOption = None) -> None:
     """Hold a port of this machine open that leads to a cluster's backend, until Ctrl-C."""
     inside.hold_open(_choose_cluster(on))
 
 
 @app.command()
-def copy(data: DataOption = None, on: PlaceOption = None) -> None:
+def copy(data: DataOption = None, on: ExecutorOption = None) -> None:
     """Bring all that a cluster's backend holds to this machine's, or to a folder of its own.
 
     What the folder holds is replaced, unless it has sweeps or runs that the cluster has not.

@@ -12,7 +12,7 @@ from deployer.config.paths import backend_folder
 DataOption = Annotated[
     Path | None, typer.Option("--data", help="The data folder; left out: this user's.")
 ]
-PlaceOption = Annotated[
+ExecutorOption = Annotated[
     str | None,
     typer.Option(
         "--on",

@@ -11,7 +11,7 @@ import typer
 
 from deployer.backend.server import daemon
 from deployer.cli.backend_in_cluster import choose_config
-from deployer.cli.backend_options import DataOption, PlaceOption, choose_folder
+from deployer.cli.backend_options import DataOption, ExecutorOption, choose_folder
 from deployer.cli.output.render import say
 from deployer.config.settings import Config
 from deployer.errors import ConfigError
@@ -31,7 +31,7 @@ def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="User, and entity of that name.")],
     key_stdin: KeyStdinOption = False,
     data: DataOption = None,
-    on: PlaceOption = None,
+    on: ExecutorOption = None,
 ) -> None:
     """Add a user with an entity of their own, also while the backend runs."""
     key = _read_key("add", name, key_stdin)
@@ -51,7 +51,7 @@ def add_key(
         bool, typer.Option("--only", help="Refuse the user's other keys from now on.")
     ] = False,
     data: DataOption = None,
-    on: PlaceOption = None,
+    on: ExecutorOption = None,
 ) -> None:
     """Give a user another key; the others stay good unless it shall be the only one."""
     key = _read_key("key", name, key_stdin)

@@ -17,8 +17,8 @@ from deployer.cli.output.render import say
 from deployer.cli.wait_messages import tell_who_lasts
 from deployer.config.settings import Config
 from deployer.errors import CloudError, ConfigError, KubeError, SweepFailed
-from deployer.executors.base import Place
-from deployer.executors.registry import open_place
+from deployer.executors.base import Executor
+from deployer.executors.registry import open_executor
 from deployer.launch.agents import end_agents
 from deployer.wandb_api.model import SweepPath
 
@@ -38,7 +38,7 @@ class Limits:
     one_run: bool = False
 
 
-def prepare_place(config: Config, limits: Limits) -> Place:
+def prepare_executor(config: Config, limits: Limits) -> Executor:
     """Open the place, with what agents need in it: their image, and on GKE the cluster.
 
     The cluster's price is said before it is made. Raises ConfigError, CloudError, ImageError.
@@ -47,7 +47,7 @@ def prepare_place(config: Config, limits: Limits) -> Place:
         _push_image(config.folder)
     if config.on == "gke":
         _prepare_cluster(config, limits)
-    return open_place(config.on)
+    return open_executor(config.on)
 
 
 def _push_image(folder: Path) -> None:
@@ -97,10 +97,10 @@ def take_down_cluster(
     from deployer.gke.specification.spec import load_spec
 
     try:
-        place = open_place("gke")
+        executor = open_executor("gke")
         if not delete_data:
-            _check_data(place)
-        _end_all_agents(place, path, everything=everything)
+            _check_data(executor)
+        _end_all_agents(executor, path, everything=everything)
     except CloudError as error:
         say(error.message)  # what is left of it is deleted all the same
     except KubeError as error:
@@ -137,13 +137,13 @@ def going_on_alone() -> Iterator[None]:
         raise
 
 
-def _check_data(place: Place) -> None:
+def _check_data(executor: Executor) -> None:
     """Refuse to delete a disk with all results on it; raises ConfigError."""
     from deployer.executors.kubernetes.backend.removal import find_data
-    from deployer.executors.kubernetes.executor import KubernetesPlace
+    from deployer.executors.kubernetes.executor import KubernetesExecutor
 
-    assert isinstance(place, KubernetesPlace)
-    if claim := find_data(place.kube):
+    assert isinstance(executor, KubernetesExecutor)
+    if claim := find_data(executor.kube):
         raise ConfigError(
             "--cluster",
             f"all sweeps of the embedded backend would go with its disk ({claim})",
@@ -152,26 +152,26 @@ def _check_data(place: Place) -> None:
         )
 
 
-def _end_all_agents(place: Place, path: SweepPath | None, *, everything: bool) -> None:
-    working = {agent.sweep_path for agent in place.list_agents() if agent.alive}
+def _end_all_agents(executor: Executor, path: SweepPath | None, *, everything: bool) -> None:
+    working = {agent.sweep_path for agent in executor.list_agents() if agent.alive}
     others = sorted(working - {str(path)})
     if others and not everything:
         said = f"agents of {', '.join(others)} are at work in the cluster"
         raise ConfigError("--cluster", said, "deployer down --all --cluster ends them, too")
-    with tell_who_lasts(place, None):
-        end_agents(place, None)
+    with tell_who_lasts(executor, None):
+        end_agents(executor, None)
 
 
-def find_hourly_price(config: Config, place: Place, path: SweepPath) -> float | None:
+def find_hourly_price(config: Config, executor: Executor, path: SweepPath) -> float | None:
     """Return the dollars an hour of a sweep's agents; None where nobody is billed or knows it."""
     if config.on != "gke":
         return None
-    alive = sum(agent.alive for agent in place.list_agents(str(path)))
-    return _estimate(config, alive, place).usd_per_hour
+    alive = sum(agent.alive for agent in executor.list_agents(str(path)))
+    return _estimate(config, alive, executor).usd_per_hour
 
 
 @contextmanager
-def closing(config: Config, place: Place, path: SweepPath, take_down: bool) -> Iterator[None]:
+def closing(config: Config, executor: Executor, path: SweepPath, take_down: bool) -> Iterator[None]:
     """Once results have been read, good or bad, take down what was made for them if that is wanted.
 
     Else, and if it does not come to that, say what a cluster goes on costing.
@@ -182,40 +182,40 @@ def closing(config: Config, place: Place, path: SweepPath, take_down: bool) -> I
     except SweepFailed as error:
         failure = error
     except BaseException:
-        _say_what_goes_on(config, place)
+        _say_what_goes_on(config, executor)
         raise
     if take_down:
-        _take_down(config, place, path)
+        _take_down(config, executor, path)
     else:
-        _say_what_goes_on(config, place)
+        _say_what_goes_on(config, executor)
     if failure:
         raise failure
 
 
-def _take_down(config: Config, place: Place, path: SweepPath) -> None:
+def _take_down(config: Config, executor: Executor, path: SweepPath) -> None:
     if config.on == "gke":
         take_down_cluster(config, path, everything=False)
         return
-    end_agents(place, str(path))
+    end_agents(executor, str(path))
     say(f"{path}: what was made for its agents is deleted; results stay")
 
 
-def _say_what_goes_on(config: Config, place: Place) -> None:
+def _say_what_goes_on(config: Config, executor: Executor) -> None:
     if config.on != "gke":
         return
     from deployer.gke.pricing.estimate import format_usd
 
-    usd = _estimate(config, 0, place).idle_usd_per_hour
+    usd = _estimate(config, 0, executor).idle_usd_per_hour
     cost = f"costs {format_usd(usd)} an hour" if usd is not None else "goes on costing"
     say(f"the cluster without agents {cost}: deployer down --cluster")
 
 
-def _estimate(config: Config, agents: int | None, place: Place | None = None) -> Estimate:
+def _estimate(config: Config, agents: int | None, executor: Executor | None = None) -> Estimate:
     """Return the price where the cluster is, or where it is wanted most."""
-    from deployer.executors.gke import GkePlace
+    from deployer.executors.gke import GkeExecutor
     from deployer.gke.pricing.estimate import estimate, load_prices
     from deployer.gke.specification.spec import load_spec
 
     spec = load_spec(config.gke, config.folder)
-    location = place.location if isinstance(place, GkePlace) else spec.locations[0]
+    location = executor.location if isinstance(executor, GkeExecutor) else spec.locations[0]
     return estimate(spec, location, load_prices(config.folder), agents)

@@ -25,7 +25,7 @@ from deployer.cli.wait_messages import tell_who_lasts
 from deployer.config.paths import backend_folder
 from deployer.config.settings import EMBEDDED, Config, Flags
 from deployer.errors import CloudError, ConfigError
-from deployer.executors.registry import open_kube_on, open_place
+from deployer.executors.registry import open_executor, open_kube_on
 from deployer.launch.agents import end_agents
 from deployer.sweeps.records import delete_records, load_records
 from deployer.wandb_api.model import SweepPath
@@ -71,9 +71,9 @@ def down(
 
 
 def _end_sweep(config: Config, path: str, output: str) -> None:
-    place = open_place(config.on)
-    with tell_who_lasts(place, path):
-        ended = end_agents(place, path)
+    executor = open_executor(config.on)
+    with tell_who_lasts(executor, path):
+        ended = end_agents(executor, path)
     show_ended(path, ended, output)
 
 
@@ -92,19 +92,19 @@ def _end_everywhere(config: Config, output: str, *, gone: Set[str], delete_data:
 
     In a cluster the embedded backend goes, too.
     """
-    places = {config.on}
+    executors = {config.on}
     if not config.explicit_on:
         records = load_records(config.folder)
-        places |= {on for record in records for on in (record.on, record.backend_on) if on}
+        executors |= {on for record in records for on in (record.on, record.backend_on) if on}
     ended: list[str] = []
-    for on in sorted(places - gone):
+    for on in sorted(executors - gone):
         try:
-            place = open_place(on)
+            executor = open_executor(on)
         except CloudError as error:
             say(error.message)  # a cluster that is gone has no agents
             continue
-        with tell_who_lasts(place, None):
-            ended += end_agents(place, None)
+        with tell_who_lasts(executor, None):
+            ended += end_agents(executor, None)
         if on != "local":
             end_backend(open_kube_on(on), on, delete_data=delete_data)
     show_ended("every sweep", ended, output)

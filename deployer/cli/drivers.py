@@ -8,7 +8,7 @@ import typer
 
 from deployer.cli.options import OutputOption, check_output, read_config
 from deployer.cli.output.render import say, show_json, show_table
-from deployer.cli.target_cluster import ClusterOption, ContextOption, NamespaceOption, open_door
+from deployer.cli.target_cluster import ClusterOption, ContextOption, NamespaceOption, open_client
 from deployer.config.settings import Config, Flags
 from deployer.errors import ConfigError, KubeError
 from deployer.text import format_count
@@ -71,7 +71,7 @@ def status(
     check_output(output)
     config = read_config(Flags(on=on))
     cluster = _load_section(config)
-    kube = open_door(config, context, namespace)
+    kube = open_client(config, context, namespace)
     survey = survey_cluster(kube)
     found = _smoke(kube, cluster, survey, image, wait_seconds) if smoke else None
     if output == "json":
@@ -108,7 +108,7 @@ def install(
     choice = PluginChoice(
         _check_strategy(mig_strategy), _parse_selector(node_selector or []), runtime_class
     )
-    kube = open_door(read_config(Flags(on=on)), context, namespace)
+    kube = open_client(read_config(Flags(on=on)), context, namespace)
     if device_plugin:
         check_device_plugin(kube)
         kinds = (*kinds, DEVICE_PLUGIN)
@@ -128,7 +128,7 @@ def remove(
     """Delete the DaemonSets that `deployer` made; a loaded driver stays until its node goes."""
     from deployer.executors.kubernetes.gpu_drivers.installation import remove_drivers
 
-    kube = open_door(read_config(Flags(on=on)), context, namespace)
+    kube = open_client(read_config(Flags(on=on)), context, namespace)
     if not remove_drivers(kube, say):
         say("nothing of ours is installed")
 

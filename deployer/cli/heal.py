@@ -19,7 +19,7 @@ from deployer.cli.options import (
 )
 from deployer.cli.output.render import say, show_json
 from deployer.config.settings import Flags
-from deployer.executors.registry import open_place
+from deployer.executors.registry import open_executor
 from deployer.sweeps.rerun import Healing, heal_sweep
 from deployer.sweeps.resolution import open_sweep
 from deployer.text import format_count
@@ -53,7 +53,7 @@ def heal(
     going = bool(healing.count) or healing.sweep_path != path
     if going and replicas:
         healed = get_sweep(server.client, healing.sweep_path)
-        agents = start_agents(server, open_place(config.on), healed, config)
+        agents = start_agents(server, open_executor(config.on), healed, config)
         say(f"{format_count(len(agents), 'agent')} at work")
     elif going:
         where = "" if config.on == "local" else f" --on {config.on}"

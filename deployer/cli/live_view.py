@@ -21,13 +21,13 @@ from deployer.cli.output.views import (
 )
 from deployer.config.settings import Config
 from deployer.errors import SweepFailed, WandbError
-from deployer.executors.base import Place
+from deployer.executors.base import Executor
 from deployer.launch.one_run_per_job import count_wanted
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import Results, build_results
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.server import Server
-from deployer.watch.reconciliation import Tender, build_stopped
+from deployer.watch.reconciliation import Reconciler, build_stopped
 from deployer.watch.restarts import HANDING_OUT
 from deployer.watch.run_logs import get_run_tail
 from deployer.watch.status import Status, watch_status
@@ -40,7 +40,7 @@ BREAKER_LINES = 10
 def follow_and_report(
     config: Config,
     server: Server,
-    place: Place,
+    executor: Executor,
     path: SweepPath,
     output: str,
     *,
@@ -56,21 +56,21 @@ def follow_and_report(
     """
     last = _follow(
         server,
-        place,
+        executor,
         path,
         wanted=wanted,
         folder=config.folder,
         expected=expected,
         plain=plain or output == "json",
         timeout_seconds=timeout_seconds,
-        usd_per_hour=find_hourly_price(config, place, path),
+        usd_per_hour=find_hourly_price(config, executor, path),
     )
-    _report(server, place, path, expected, output, out_of_time=last.out_of_time)
+    _report(server, executor, path, expected, output, out_of_time=last.out_of_time)
 
 
 def _follow(
     server: Server,
-    place: Place,
+    executor: Executor,
     path: SweepPath,
     *,
     wanted: int | None,
@@ -84,9 +84,11 @@ def _follow(
 
     With a price, what the rest of the sweep will cost is shown, too.
     """
-    wanted = count_wanted(place.list_agents(str(path))) if wanted is None else wanted
-    tender = Tender(server, place, path, wanted, folder, expected, say)
-    statuses = watch_status(tender.read, time.time, time.sleep, timeout_seconds, tender.tend)
+    wanted = count_wanted(executor.list_agents(str(path))) if wanted is None else wanted
+    reconciler = Reconciler(server, executor, path, wanted, folder, expected, say)
+    statuses = watch_status(
+        reconciler.read, time.time, time.sleep, timeout_seconds, reconciler.reconcile
+    )
     try:
         return _show(statuses, plain, usd_per_hour)
     except KeyboardInterrupt:
@@ -97,7 +99,7 @@ def _follow(
 
 def _report(
     server: Server,
-    place: Place,
+    executor: Executor,
     path: SweepPath,
     expected: int | None,
     output: str,
@@ -111,7 +113,7 @@ def _report(
             raise
         raise build_stopped(path) from error
     results = build_results(snapshot.sweep, snapshot.runs, expected)
-    show_outcome(server, place, path, results, output)
+    show_outcome(server, executor, path, results, output)
     if results.state == "PAUSED":
         raise SweepFailed(
             f"{path} is PAUSED and has no agents: {results.coverage.sentence()}",
@@ -134,30 +136,30 @@ def _choose_next(results: Results) -> str:
 
 
 def show_outcome(
-    server: Server, place: Place | None, path: SweepPath, results: Results, output: str
+    server: Server, executor: Executor | None, path: SweepPath, results: Results, output: str
 ) -> None:
     """Show ranking, failures, coverage, best configuration and the page's address."""
     page = server.sweep_url(path)
     if output == "json":
-        failures = _failures_with_lines(server, place, path, results)
+        failures = _failures_with_lines(server, executor, path, results)
         show_json({**results_to_plain(results), "failures": failures, "page": page})
         return
     show_results(results, output)
     tell = show if output == "table" else say
-    for line in _failure_lines(server, place, path, results):
+    for line in _failure_lines(server, executor, path, results):
         tell(line)
     for line in build_summary_lines(results, page):
         tell(line)
 
 
 def _failures_with_lines(
-    server: Server, place: Place | None, path: SweepPath, results: Results
+    server: Server, executor: Executor | None, path: SweepPath, results: Results
 ) -> list[dict[str, Any]]:
     """Return the failures with what each printed last; None beyond the first few."""
     return [
         {
             **vars(row),
-            "last_lines": get_run_tail(server, place, path, row, FAILURE_LINES)
+            "last_lines": get_run_tail(server, executor, path, row, FAILURE_LINES)
             if number < SHOWN_FAILURES
             else None,
         }
@@ -166,17 +168,17 @@ def _failures_with_lines(
 
 
 def _failure_lines(
-    server: Server, place: Place | None, path: SweepPath, results: Results
+    server: Server, executor: Executor | None, path: SweepPath, results: Results
 ) -> Iterator[str]:
     """Yield why the sweep was stopped, with what the first failing run printed; then the others."""
     failures = results.failures
     if results.stop_reason and failures:
         first = min(failures, key=lambda row: row.started_at or 0.0)
-        tail = get_run_tail(server, place, path, first, BREAKER_LINES)
+        tail = get_run_tail(server, executor, path, first, BREAKER_LINES)
         yield from build_breaker_lines(results.stop_reason, first, tail)
         failures = tuple(row for row in failures if row != first)
     for row in failures[:SHOWN_FAILURES]:
-        tail = get_run_tail(server, place, path, row, FAILURE_LINES)
+        tail = get_run_tail(server, executor, path, row, FAILURE_LINES)
         yield build_failure_line(row, tail)
     if (hidden := len(failures) - SHOWN_FAILURES) > 0:
         yield f"and {hidden} more failures: deployer results {path} -o json"

@@ -21,8 +21,8 @@ from deployer.cli.options import (
 from deployer.cli.output.render import say, show, show_json_line
 from deployer.config.settings import Config, Flags
 from deployer.errors import ConfigError
-from deployer.executors.base import Place
-from deployer.executors.registry import open_place
+from deployer.executors.base import Executor
+from deployer.executors.registry import open_executor
 from deployer.launch.agents import check_names
 from deployer.sweeps.resolution import open_sweep
 from deployer.wandb_api.model import SweepPath
@@ -67,22 +67,22 @@ def _read_run(
 def _read(
     config: Config, sweep: str | None, agents: list[str] | None, follow: bool
 ) -> Iterator[tuple[str, str]]:
-    place = open_place(config.on)
+    executor = open_executor(config.on)
     path = find_path(sweep, config)
-    names = check_names(place, path, agents or [a.name for a in place.list_agents(str(path))])
+    names = check_names(executor, path, agents or [a.name for a in executor.list_agents(str(path))])
     if not names:
         say(f"{path} has no agents here; for a run's output: deployer agents logs {path} --run ID")
-    lost = _without_log(place, path, names) if config.on == "kubernetes" else []
+    lost = _without_log(executor, path, names) if config.on == "kubernetes" else []
     if lost:
         server, path = open_sweep(pick_sweep(sweep, config))
         yield from read_lost_output(server.client, path, lost)
-    for agent in place.list_agents(str(path)):
+    for agent in executor.list_agents(str(path)):
         if agent.name in names and agent.state == "starting" and agent.reason:
             say(f"{agent.name} has not started: {agent.reason}")
-    yield from place.log_lines(names, follow)
+    yield from executor.log_lines(names, follow)
 
 
-def _without_log(place: Place, path: SweepPath, names: list[str]) -> list[str]:
+def _without_log(executor: Executor, path: SweepPath, names: list[str]) -> list[str]:
     """Return the agents whose pods are gone, and their logs with them."""
-    there = {agent.name for agent in place.list_agents(str(path)) if agent.pod}
+    there = {agent.name for agent in executor.list_agents(str(path)) if agent.pod}
     return [name for name in names if name not in there]

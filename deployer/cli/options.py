@@ -12,8 +12,8 @@ import typer
 
 from deployer.config.settings import Config, Flags, load_config
 from deployer.errors import ConfigError
-from deployer.executors.registry import open_place
-from deployer.sweeps.resolution import Choice, choose_sweep, open_sweep, settle_place
+from deployer.executors.registry import open_executor
+from deployer.sweeps.resolution import Choice, choose_sweep, open_sweep, settle_executor
 from deployer.wandb_api.model import SweepPath
 
 SweepArgument = Annotated[
@@ -108,7 +108,7 @@ def read_config(flags: Flags) -> Config:
 
 def read_config_of(sweep: str | None, flags: Flags) -> Config:
     """Return the config for a sweep that is there: its agents are where they were started."""
-    return settle_place(sweep, read_config(flags))
+    return settle_executor(sweep, read_config(flags))
 
 
 def pick_sweep(text: str | None, config: Config) -> Choice:
@@ -132,7 +132,7 @@ def choose_bound(config: Config, one_run: bool) -> int | None:
 
 def _paths_of_agents(on: str) -> Iterator[str]:
     """Yield the sweeps of agents; a place is only looked at when somebody asks."""
-    yield from (agent.sweep_path for agent in open_place(on).list_agents())
+    yield from (agent.sweep_path for agent in open_executor(on).list_agents())
 
 
 def check_output(output: str, *allowed: str) -> str:

@@ -27,7 +27,7 @@ from deployer.cli.options import (
 from deployer.cli.output.render import say, show_json, show_yaml
 from deployer.config.settings import Config, Flags
 from deployer.errors import ImageError
-from deployer.executors.registry import open_place
+from deployer.executors.registry import open_executor
 from deployer.launch.agents import plan_agents, warn_about_code
 from deployer.launch.deadline import build_environment, count_job_seconds, find_end
 from deployer.launch.one_run_per_job import ENVIRONMENT, count_agents
@@ -90,21 +90,21 @@ def _plan_sweep(sweep: str, config: Config, one_run: bool, max_hours: float | No
     """Return what `agents up` would send now for a sweep that is there."""
     server, path = open_sweep(pick_sweep(sweep, config))
     get_sweep(server.client, path)  # raises if there is none
-    place = open_place(config.on)
+    executor = open_executor(config.on)
     bound = choose_bound(config, one_run)
     deadline = find_end(max_hours, time.time())
     planned = plan_agents(
-        server, place, path, bound, config.folder, one_run=one_run, deadline=deadline
+        server, executor, path, bound, config.folder, one_run=one_run, deadline=deadline
     )
     if config.on == "local":
         return [planned]
-    from deployer.executors.kubernetes.executor import KubernetesPlace
+    from deployer.executors.kubernetes.executor import KubernetesExecutor
 
-    assert isinstance(place, KubernetesPlace)
-    alive = {agent.name for agent in place.list_agents(str(path)) if agent.alive}
+    assert isinstance(executor, KubernetesExecutor)
+    alive = {agent.name for agent in executor.list_agents(str(path)) if agent.alive}
     key = A_NEW_KEY if server.extended else server.client.key
     keys = {agent.name: key for agent in planned.agents if agent.name not in alive}
-    return list(place.build_manifests(planned, keys)) if keys else []
+    return list(executor.build_manifests(planned, keys)) if keys else []
 
 
 def _plan_file(

@@ -20,7 +20,7 @@ from deployer.cli.output.render import say, show, show_json
 from deployer.cli.output.views import coverage_to_plain, show_results
 from deployer.config.settings import Flags
 from deployer.errors import SweepFailed
-from deployer.executors.registry import open_place
+from deployer.executors.registry import open_executor
 from deployer.sweeps.recount import verify_sweep
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.resolution import open_sweep
@@ -51,8 +51,8 @@ def results(
     server, path = open_sweep(pick_sweep(sweep, config))
     snapshot = get_whole_snapshot(server, path)
     if not verify:
-        place = open_place(config.on) if config.on == "local" else None
-        show_outcome(server, place, path, build_results(snapshot.sweep, snapshot.runs), output)
+        executor = open_executor(config.on) if config.on == "local" else None
+        show_outcome(server, executor, path, build_results(snapshot.sweep, snapshot.runs), output)
         return
     _verify(server, path, snapshot, output)
 

@@ -9,7 +9,7 @@ import typer
 
 from deployer.cli.options import OutputOption, WandbOption, check_output, read_config
 from deployer.cli.output.render import say, show, show_json
-from deployer.cli.target_cluster import ClusterOption, ContextOption, NamespaceOption, open_door
+from deployer.cli.target_cluster import ClusterOption, ContextOption, NamespaceOption, open_client
 from deployer.config.settings import Config, Flags
 from deployer.errors import ConfigError, WandbError
 from deployer.wandb_api.client import Client
@@ -36,7 +36,7 @@ def create(
     from deployer.executors.kubernetes.key_secret import create_secret, get_key
 
     config = _read_config(wandb, on)
-    kube = open_door(config, context, namespace)
+    kube = open_client(config, context, namespace)
     key = _read_key() if key_stdin else config.key or get_key(kube) or config.require_key()
     owner = _check_key(config, key, "stdin" if key_stdin else config.key_source)
     made = create_secret(kube, key, config.wandb)
@@ -56,7 +56,7 @@ def rotate(
     from deployer.executors.kubernetes.key_rotation import rotate_secret
 
     config = _read_config(wandb, on)
-    kube = open_door(config, context, namespace)
+    kube = open_client(config, context, namespace)
     key = _read_key() if key_stdin else config.require_key()
     owner = _check_key(config, key, "stdin" if key_stdin else config.key_source)
     done = rotate_secret(kube, key, config.wandb, lambda held: _is_of(config, held, owner))
@@ -77,7 +77,7 @@ def show_(
     from deployer.executors.kubernetes.key_secret import describe_secret
 
     check_output(output)
-    found = describe_secret(open_door(read_config(Flags(on=on)), context, namespace))
+    found = describe_secret(open_client(read_config(Flags(on=on)), context, namespace))
     if output == "json":
         show_json(found)
         return
@@ -92,7 +92,7 @@ def delete(
     """Delete the Secret if `deployer` made it."""
     from deployer.executors.kubernetes.key_secret import delete_secret
 
-    kube = open_door(read_config(Flags(on=on)), context, namespace)
+    kube = open_client(read_config(Flags(on=on)), context, namespace)
     done = "deleted" if delete_secret(kube) else "not there"
     say(f"Secret wandb-secret in namespace {kube.namespace}: {done}")
 

@@ -30,7 +30,7 @@ from deployer.cli.output.views import show_sweep, sweep_to_plain
 from deployer.cli.wait_messages import tell_who_lasts
 from deployer.config.settings import Config, Flags
 from deployer.errors import AgentError, WandbError
-from deployer.executors.registry import open_place
+from deployer.executors.registry import open_executor
 from deployer.sweeps.creation import Draws, make_sweep
 from deployer.sweeps.records import delete_records
 from deployer.sweeps.rerun import get_whole_snapshot
@@ -150,11 +150,11 @@ def pause(
     """Hand out no more runs; those under way end, and agents wait for the sweep to go on."""
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     server, path = _steer(sweep, config, "PAUSED", output)
-    place = open_place(config.on)
-    agents = [agent for agent in place.list_agents(str(path)) if agent.alive]
+    executor = open_executor(config.on)
+    agents = [agent for agent in executor.list_agents(str(path)) if agent.alive]
     if release:
-        with tell_who_lasts(place, str(path)):
-            released = place.release(str(path))
+        with tell_who_lasts(executor, str(path)):
+            released = executor.release(str(path))
         say_released(server, path, agents, released)
     elif agents:
         say_held(path, len(agents))
@@ -171,7 +171,7 @@ def resume(
     """Hand out runs again after a pause; agents that were released are to be started again."""
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     _, path = _steer(sweep, config, "RUNNING", output)
-    if released := open_place(config.on).count_released(str(path)):
+    if released := open_executor(config.on).count_paused(str(path)):
         say(f"{format_count(released, 'agent')} were released: deployer agents up {path}")
     _show_state(path, "RUNNING", output)
 
@@ -220,7 +220,7 @@ def delete(
     server, path = open_sweep(pick_sweep(sweep, config))
     say(f"using {server.describe()}")
     info = get_sweep(server.client, path)
-    if living := [a.name for a in open_place(config.on).list_agents(str(path)) if a.alive]:
+    if living := [a.name for a in open_executor(config.on).list_agents(str(path)) if a.alive]:
         there = f"{path}: its agents are still there: {', '.join(living)}"
         raise AgentError(there, f"deployer down {path}")
     what = f"sweep {path} for good ({format_count(info.run_count, 'run')} of it stay)"

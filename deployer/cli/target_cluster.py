@@ -24,7 +24,7 @@ ClusterOption = Annotated[
 ]
 
 
-def open_door(config: Config, context: str | None, namespace: str | None) -> Kube:
+def open_client(config: Config, context: str | None, namespace: str | None) -> Kube:
     """Open the cluster; a context or namespace that is named counts more than deployer.yaml's.
 
     Raises ConfigError, CloudError.
@@ -36,7 +36,7 @@ def open_door(config: Config, context: str | None, namespace: str | None) -> Kub
     namespace = namespace or cluster.namespace
     if config.on != "gke" or context:
         return open_kube(context or cluster.context, namespace)
-    from deployer.executors.gke import open_gke_place
+    from deployer.executors.gke import open_gke_executor
 
-    kube = open_gke_place(config.gke, config.folder, os.environ).kube
+    kube = open_gke_executor(config.gke, config.folder, os.environ).kube
     return kube.in_namespace(namespace) if namespace else kube

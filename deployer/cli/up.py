@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from deployer.cli.agent_start import check_reach, say_what_begins_later, start_agents
-from deployer.cli.cloud import Limits, closing, prepare_place
+from deployer.cli.cloud import Limits, closing, prepare_executor
 from deployer.cli.live_view import follow_and_report
 from deployer.cli.options import (
     CapacityOption,
@@ -33,12 +33,12 @@ from deployer.cli.options import (
 from deployer.cli.output.render import say, show_json
 from deployer.config.settings import Config, Flags
 from deployer.errors import ConfigError
-from deployer.executors.base import Agent, Place
-from deployer.executors.registry import open_place
+from deployer.executors.base import Agent, Executor
+from deployer.executors.registry import open_executor
 from deployer.launch.agents import plan_draft, warn_about_code, warn_about_program
 from deployer.launch.one_run_per_job import takes_one_run
 from deployer.sweeps.creation import Draws, make_sweep
-from deployer.sweeps.resolution import settle_place
+from deployer.sweeps.resolution import settle_executor
 from deployer.sweeps.sweep_file import Sweep, load_sweep
 from deployer.text import format_count
 from deployer.wandb_api.model import SweepPath
@@ -88,19 +88,30 @@ def up(
     sweep = load_sweep(file, run_cap)
     draws, limits = Draws(seed, retries), Limits(max_hours, wait_for_capacity, one_run_per_job)
     server, path = _make(file, sweep, config, draws=draws, continued=not new, limits=limits)
-    config = settle_place(str(path), config)  # a sweep that goes on may have its agents elsewhere
-    place = open_place(config.on)
+    config = settle_executor(
+        str(path), config
+    )  # a sweep that goes on may have its agents elsewhere
+    executor = open_executor(config.on)
     info = get_sweep(server.client, path)
-    agents = start_agents(server, place, info, config, one_run=one_run_per_job, max_hours=max_hours)
+    agents = start_agents(
+        server, executor, info, config, one_run=one_run_per_job, max_hours=max_hours
+    )
     if detach:
         _say_how_to_come_back(path, agents, output)
         say_what_begins_later(server, path, agents)
         return
     given = None if any(map(takes_one_run, agents)) else config.given_replicas
     wanted = given or len(agents)
-    with closing(config, place, path, take_down=down_after):
+    with closing(config, executor, path, take_down=down_after):
         follow_and_report(
-            config, server, place, path, output, plain=wait, wanted=wanted, expected=sweep.expected
+            config,
+            server,
+            executor,
+            path,
+            output,
+            plain=wait,
+            wanted=wanted,
+            expected=sweep.expected,
         )
 
 
@@ -123,8 +134,8 @@ def _make(
         say(f"warning: {warning}")
     if warning := warn_about_code(config.on, config.folder):
         say(f"warning: {warning}")
-    server, place = _open(config, limits)
-    place.check(plan_draft(server, config.folder))
+    server, executor = _open(config, limits)
+    executor.check(plan_draft(server, config.folder))
     say(f"using {server.describe()}")
     if not server.extended:
         say(NOT_GUARANTEED)
@@ -138,14 +149,14 @@ def _make(
     return server, made.path
 
 
-def _open(config: Config, limits: Limits) -> tuple[Server, Place]:
+def _open(config: Config, limits: Limits) -> tuple[Server, Executor]:
     """Connect, then prepare the place, which may cost money; a server in that place comes after."""
     if config.embedded and config.backend_on != "local":
-        place = prepare_place(config, limits)
-        return connect(config, say), place
+        executor = prepare_executor(config, limits)
+        return connect(config, say), executor
     server = connect(config)
     check_reach(config.on, server.url)
-    return server, prepare_place(config, limits)
+    return server, prepare_executor(config, limits)
 
 
 def _say_how_to_come_back(path: SweepPath, agents: Sequence[Agent], output: str) -> None:

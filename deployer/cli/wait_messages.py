@@ -8,16 +8,16 @@ from contextlib import contextmanager
 
 from deployer.cli.output.render import say
 from deployer.errors import DeployerError
-from deployer.executors.base import Agent, Place
+from deployer.executors.base import Agent, Executor
 from deployer.text import format_seconds
 
 SILENT_SECONDS = 3.0  # most agents end sooner
 
 
 @contextmanager
-def tell_who_lasts(place: Place, sweep_path: str | None) -> Iterator[None]:
+def tell_who_lasts(executor: Executor, sweep_path: str | None) -> Iterator[None]:
     """Say once who is still there and how long at most, if the work inside takes a while."""
-    timer = threading.Timer(SILENT_SECONDS, _tell, (place, sweep_path))
+    timer = threading.Timer(SILENT_SECONDS, _tell, (executor, sweep_path))
     timer.daemon = True
     timer.start()
     try:
@@ -26,10 +26,10 @@ def tell_who_lasts(place: Place, sweep_path: str | None) -> Iterator[None]:
         timer.cancel()
 
 
-def _tell(place: Place, sweep_path: str | None) -> None:
+def _tell(executor: Executor, sweep_path: str | None) -> None:
     try:
-        left = [agent for agent in place.list_agents(sweep_path) if agent.state != "ended"]
-        seconds = place.longest_stop_seconds([agent.name for agent in left])
+        left = [agent for agent in executor.list_agents(sweep_path) if agent.state != "ended"]
+        seconds = executor.longest_stop_seconds([agent.name for agent in left])
     except DeployerError:
         return  # whoever does the work meets it, too
     if left:

@@ -18,7 +18,7 @@ from deployer.cli.options import (
     read_config_of,
 )
 from deployer.config.settings import Flags
-from deployer.executors.registry import open_place
+from deployer.executors.registry import open_executor
 from deployer.sweeps.resolution import open_sweep
 
 app = typer.Typer(rich_markup_mode=None)
@@ -39,5 +39,5 @@ def watch(
     check_output(output)
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     server, path = open_sweep(pick_sweep(sweep, config))
-    place = open_place(config.on)
-    follow_and_report(config, server, place, path, output, plain=wait, timeout_seconds=timeout)
+    executor = open_executor(config.on)
+    follow_and_report(config, server, executor, path, output, plain=wait, timeout_seconds=timeout)

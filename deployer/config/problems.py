@@ -34,7 +34,7 @@ class Shape:
     pattern_hints: Mapping[str, str]
 
 
-def list_complaints(error: ValidationError, shape: Shape, place_of: PlaceOf) -> list[ConfigError]:
+def list_problems(error: ValidationError, shape: Shape, place_of: PlaceOf) -> list[ConfigError]:
     """Return one complaint for each thing wrong; `place_of` names the place of a path."""
     return [_complain(one, shape, place_of) for one in error.errors(include_url=False)]
 

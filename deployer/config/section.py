@@ -11,7 +11,7 @@ from typing import Annotated, Generic, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, StringConstraints, TypeAdapter, ValidationError
 
-from deployer.config.problems import PlaceOf, Shape, list_complaints
+from deployer.config.problems import PlaceOf, Shape, list_problems
 from deployer.config.yaml_document import parse_document
 from deployer.errors import ConfigError, ConfigErrors
 
@@ -60,7 +60,7 @@ class Section(Generic[T]):
             )
         except ValidationError as error:
             shape = Shape(self.root, self.parts, self.pattern_hints)
-            raise ConfigErrors(list_complaints(error, shape, places)) from error
+            raise ConfigErrors(list_problems(error, shape, places)) from error
         except TypeError as error:  # a key that is a date
             raise ConfigErrors([ConfigError(places(()), str(error))]) from error
 

@@ -156,10 +156,10 @@ def load_file(path: Path) -> dict[str, Any]:
         raise ConfigError(str(path), "is not a mapping", "write lines such as `replicas: 2`")
     # YAML 1.1 reads the key `on` as true.
     named = {"on" if key is True else str(key): value for key, value in values.items()}
-    errors = [e for key, value in named.items() if (e := _complaint(path, key, value))]
+    errors = [e for key, value in named.items() if (e := _problem(path, key, value))]
     for section, kind in KEYS.items():
         if kind is dict and isinstance(named.get(section), dict):
-            errors += _section_complaints(path, section)
+            errors += _section_problems(path, section)
     if errors:
         raise ConfigErrors(errors)
     return named
@@ -218,7 +218,7 @@ def _choose_place(flag: str | None, values: dict[str, Any], path: Path) -> str:
     return str(place)
 
 
-def _complaint(path: Path, key: str, value: Any) -> ConfigError | None:
+def _problem(path: Path, key: str, value: Any) -> ConfigError | None:
     if key not in KEYS:
         near = difflib.get_close_matches(key, KEYS, n=1)
         hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(KEYS)}"
@@ -230,7 +230,7 @@ def _complaint(path: Path, key: str, value: Any) -> ConfigError | None:
     return None
 
 
-def _section_complaints(path: Path, section: str) -> list[ConfigError]:
+def _section_problems(path: Path, section: str) -> list[ConfigError]:
     from deployer.config.backend_section import load_backend_config
     from deployer.config.image_section import load_image_config
     from deployer.config.kubernetes_section import load_cluster  # 0.1 s, for who has a cluster

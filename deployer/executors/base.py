@@ -44,7 +44,7 @@ class Agent:
         return self.state not in ("ended", "lost")
 
 
-class Place(Protocol):
+class Executor(Protocol):
     """Somewhere to run agents. Every method may be called again after any failure."""
 
     def list_gpus(self) -> Sequence[str]:
@@ -71,7 +71,7 @@ class Place(Protocol):
     def release(self, sweep_path: str) -> Sequence[str]:
         """Interrupt a sweep's agents as `stop` does, and keep in mind how many they were."""
 
-    def count_released(self, sweep_path: str) -> int:
+    def count_paused(self, sweep_path: str) -> int:
         """Return how many agents of a sweep were released and have not been started again."""
 
     def forget(self, sweep_path: str | None = None) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from deployer.config.kubernetes_section import ClusterConfig, load_cluster
 from deployer.errors import CloudError
 from deployer.executors.base import Agent
-from deployer.executors.kubernetes.executor import KubernetesPlace
+from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.executors.kubernetes.reasons import NO_NODE
 from deployer.gke.api.client import Gke, open_gke
 from deployer.gke.api.model import CloudCluster
@@ -22,7 +22,9 @@ from deployer.gke.specification.spec import ClusterSpec, load_spec
 PATIENCE_SECONDS = 600.0
 
 
-def open_gke_place(named: str | None, folder: Path, environment: Mapping[str, str]) -> GkePlace:
+def open_gke_executor(
+    named: str | None, folder: Path, environment: Mapping[str, str]
+) -> GkeExecutor:
     """Return the cluster of a specification; raises CloudError if it is not there.
 
     `named` is the specification's file or name, as `gke:` of `deployer.yaml` has it.
@@ -35,10 +37,10 @@ def open_gke_place(named: str | None, folder: Path, environment: Mapping[str, st
             f"there is no cluster {spec.name} in project {gke.project}",
             "deployer cluster up makes it, and so does deployer up FILE --on gke",
         )
-    return GkePlace(gke, spec, found, load_cluster(folder), folder)
+    return GkeExecutor(gke, spec, found, load_cluster(folder), folder)
 
 
-class GkePlace(KubernetesPlace):
+class GkeExecutor(KubernetesExecutor):
     """A cluster that can grow by another kind of GPU."""
 
     def __init__(

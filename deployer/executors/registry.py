@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deployer.executors.base import Place
+from deployer.executors.base import Executor
 
 if TYPE_CHECKING:
     from deployer.kube.client import Kube
 
 
-def open_place(on: str) -> Place:
+def open_executor(on: str) -> Executor:
     """Return the place that `--on` names; a cluster as `deployer.yaml` in this folder has it.
 
     Raises ConfigError, CloudError.
@@ -25,20 +25,20 @@ def open_place(on: str) -> Place:
         return open_cluster(load_cluster(folder), folder)
     if on == "gke":
         from deployer.config.settings import FILE_NAME, load_file
-        from deployer.executors.gke import open_gke_place
+        from deployer.executors.gke import open_gke_executor
 
         folder = Path.cwd()
-        return open_gke_place(load_file(folder / FILE_NAME).get("gke"), folder, os.environ)
-    from deployer.executors.local.executor import LocalPlace
+        return open_gke_executor(load_file(folder / FILE_NAME).get("gke"), folder, os.environ)
+    from deployer.executors.local.executor import LocalExecutor
 
     assert on == "local"  # config.py has checked the word
-    return LocalPlace()
+    return LocalExecutor()
 
 
 def open_kube_on(on: str) -> Kube:
     """Return the door to the cluster that `--on` names. Raises ConfigError, CloudError."""
-    from deployer.executors.kubernetes.executor import KubernetesPlace
+    from deployer.executors.kubernetes.executor import KubernetesExecutor
 
-    place = open_place(on)
-    assert isinstance(place, KubernetesPlace)
-    return place.kube
+    executor = open_executor(on)
+    assert isinstance(executor, KubernetesExecutor)
+    return executor.kube

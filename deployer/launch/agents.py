@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from deployer.errors import AgentError
-from deployer.executors.base import Agent, Place
+from deployer.executors.base import Agent, Executor
 from deployer.launch.deadline import build_environment, find_deadline
 from deployer.launch.one_run_per_job import (
     ENVIRONMENT,
@@ -36,7 +36,7 @@ MANY_AGENTS = 20
 
 def plan_agents(
     server: Server,
-    place: Place,
+    executor: Executor,
     path: SweepPath,
     replicas: int | None,
     folder: Path,
@@ -51,17 +51,17 @@ def plan_agents(
     or one. New ones leave at `deadline`, in seconds since the epoch, or with those that are there.
     Raises ConfigError.
     """
-    agents = place.list_agents(str(path))
+    agents = executor.list_agents(str(path))
     one_run = one_run or any(map(takes_one_run, agents))
     if one_run:
         replicas = count_agents(get_left(server, path), replicas)
     elif replicas is None:
-        replicas = place.count_released(str(path)) or 1
+        replicas = executor.count_paused(str(path)) or 1
     replicas = max(replicas, sum(map(_stays, agents)))
     if deadline is None and any(agent.alive for agent in agents):
         deadline = find_deadline(agents)
     return _plan(
-        server, place, path, agents, replicas, str(folder), one_run=one_run, deadline=deadline
+        server, executor, path, agents, replicas, str(folder), one_run=one_run, deadline=deadline
     )
 
 
@@ -78,7 +78,7 @@ def plan_draft(server: Server, folder: Path) -> Plan:
 
 def plan_replacement(
     server: Server,
-    place: Place,
+    executor: Executor,
     path: SweepPath,
     count: int,
     avoided: Sequence[str],
@@ -90,11 +90,11 @@ def plan_replacement(
 
     `folder` is for a place that does not know where; they keep off `avoided_nodes`.
     """
-    agents = place.list_agents(str(path))
+    agents = executor.list_agents(str(path))
     folders = [a.folder for a in agents if a.folder]
     return _plan(
         server,
-        place,
+        executor,
         path,
         agents,
         sum(map(_stays, agents)) + count,
@@ -108,7 +108,7 @@ def plan_replacement(
 
 def _plan(
     server: Server,
-    place: Place,
+    executor: Executor,
     path: SweepPath,
     agents: Sequence[Agent],
     replicas: int,
@@ -127,7 +127,7 @@ def _plan(
         replicas=replicas,
         existing=[a.name for a in agents if _stays(a)],
         leaving=[*leaving, *list_used_names(agents), *avoided],
-        gpus=place.list_gpus(),
+        gpus=executor.list_gpus(),
         environment=(*(ENVIRONMENT if one_run else ()), *build_environment(deadline)),
         avoided_nodes=avoided_nodes,
         own_keys=server.extended,
@@ -195,7 +195,7 @@ def build_ramp(count: int, chance: random.Random) -> tuple[float, ...]:
 
 def apply_plan(
     server: Server,
-    place: Place,
+    executor: Executor,
     plan: Plan,
     sleep: Callable[[float], None] = time.sleep,
     chance: random.Random | None = None,
@@ -204,32 +204,32 @@ def apply_plan(
 
     On a server with W&B's limits they start one after another.
     """
-    alive = {a.name for a in place.list_agents(plan.sweep_path) if a.alive}
+    alive = {a.name for a in executor.list_agents(plan.sweep_path) if a.alive}
     missing = tuple(agent.name for agent in plan.agents if agent.name not in alive)
     path = SweepPath(*plan.sweep_path.split("/"))
     keys = create_agent_keys(server.client, path, missing, uuid.uuid4().hex) if missing else {}
     if server.extended:
-        return place.apply(plan, keys)
+        return executor.apply(plan, keys)
     starting = [agent for agent in plan.agents if agent.name in missing]
     for agent, seconds in zip(
         starting, build_ramp(len(starting), chance or random.Random()), strict=True
     ):
         sleep(seconds)
-        place.apply(replace(plan, agents=(agent,)), keys)
+        executor.apply(replace(plan, agents=(agent,)), keys)
     names = {agent.name for agent in plan.agents}
-    return [a for a in place.list_agents(plan.sweep_path) if a.name in names]
+    return [a for a in executor.list_agents(plan.sweep_path) if a.name in names]
 
 
 def scale_down(
-    place: Place, path: SweepPath, replicas: int, runs: Sequence[RunInfo] = ()
+    executor: Executor, path: SweepPath, replicas: int, runs: Sequence[RunInfo] = ()
 ) -> tuple[str, ...]:
     """Drain agents until `replicas` stay, idle ones first; return the names of those that go.
 
     `runs` tell who is idle where the place cannot.
     """
-    leaving = choose_leaving(join_runs(place.list_agents(str(path)), runs), replicas)
+    leaving = choose_leaving(join_runs(executor.list_agents(str(path)), runs), replicas)
     if leaving:
-        place.drain(leaving)
+        executor.drain(leaving)
     return leaving
 
 
@@ -240,18 +240,18 @@ def choose_leaving(agents: Sequence[Agent], replicas: int) -> tuple[str, ...]:
     return tuple(a.name for a in by_idleness[: max(0, len(staying) - replicas)])
 
 
-def end_agents(place: Place, sweep_path: str | None) -> tuple[str, ...]:
+def end_agents(executor: Executor, sweep_path: str | None) -> tuple[str, ...]:
     """Interrupt one sweep's agents, or all, and delete what was kept about them."""
     # Lost ones too: their runs may still be going.
-    names = [a.name for a in place.list_agents(sweep_path) if a.state != "ended"]
-    stopped = tuple(place.stop(names)) if names else ()
-    place.forget(sweep_path)
+    names = [a.name for a in executor.list_agents(sweep_path) if a.state != "ended"]
+    stopped = tuple(executor.stop(names)) if names else ()
+    executor.forget(sweep_path)
     return stopped
 
 
-def check_names(place: Place, path: SweepPath, names: Sequence[str]) -> list[str]:
+def check_names(executor: Executor, path: SweepPath, names: Sequence[str]) -> list[str]:
     """Return the names if all are agents of the sweep; raises AgentError."""
-    known = [a.name for a in place.list_agents(str(path))]
+    known = [a.name for a in executor.list_agents(str(path))]
     for name in names:
         if name not in known:
             raise AgentError(

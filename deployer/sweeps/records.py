@@ -59,7 +59,7 @@ def save_record(record: SweepRecord) -> None:
     draft.replace(path)
 
 
-def remember_place(sweep_path: str, on: str) -> None:
+def remember_executor(sweep_path: str, on: str) -> None:
     """Note where a sweep's agents are, so that later commands look for them there."""
     for record in load_records():
         if record.sweep_path == sweep_path and record.on != on:

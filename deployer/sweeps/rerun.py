@@ -145,7 +145,7 @@ def _as_own(sweep: SweepInfo, runs: Sequence[RunInfo], run: RunInfo) -> RunInfo:
         own = replace(run, config=dict(chosen))
     names = list_parameters(sweep.config)
     key = _key(own.config, names)
-    place = next(
+    executor = next(
         (
             earlier.heals or earlier.run_id
             for earlier in runs
@@ -153,7 +153,7 @@ def _as_own(sweep: SweepInfo, runs: Sequence[RunInfo], run: RunInfo) -> RunInfo:
         ),
         "",
     )
-    return replace(own, heals=place)
+    return replace(own, heals=executor)
 
 
 def _key(configuration: Mapping[str, Any], names: tuple[str, ...]) -> Hashable:

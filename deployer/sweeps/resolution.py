@@ -58,7 +58,7 @@ def choose_sweep(text: str | None, config: Config, known_paths: Iterable[str] = 
     return Choice(_config_for(record, config), entity, project, sweep_id)
 
 
-def settle_place(text: str | None, config: Config) -> Config:
+def settle_executor(text: str | None, config: Config) -> Config:
     """Return the config with the place where the sweep's agents were started from here last.
 
     A flag, the environment and `deployer.yaml` count more. Contacts nothing.
@@ -70,8 +70,8 @@ def settle_place(text: str | None, config: Config) -> Config:
     except ConfigError:
         return config  # whoever needs the sweep says what is wrong with it
     path = f"{choice.entity}/{choice.project}/{choice.sweep_id}"
-    places = [r.on for r in load_records() if r.sweep_path == path and r.on]
-    return replace(config, on=places[0]) if places else config
+    executors = [r.on for r in load_records() if r.sweep_path == path and r.on]
+    return replace(config, on=executors[0]) if executors else config
 
 
 def open_sweep(choice: Choice) -> tuple[Server, SweepPath]:

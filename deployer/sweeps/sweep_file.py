@@ -18,7 +18,7 @@ from deployer.config.yaml_document import Document, Remark, parse_document, refe
 from deployer.errors import ConfigError, ConfigErrors
 from deployer.sweeps.parameters.counting import expected_count
 from deployer.sweeps.parameters.keys import number_hint
-from deployer.sweeps.parameters.parse import Complaint, fill_distributions
+from deployer.sweeps.parameters.parse import Problem, fill_distributions
 from deployer.sweeps.validation import check_config
 
 
@@ -70,10 +70,10 @@ def parse_sweep(text: str, place: str, run_cap: int | None = None) -> Sweep:
     config = _as_mapping(document)
     if run_cap is not None:
         config["run_cap"] = run_cap
-    complaints = check_config(config)
-    errors = [c for c in complaints if c.severity == "error"]
+    problems = check_config(config)
+    errors = [c for c in problems if c.severity == "error"]
     wrong = {c.path for c in errors}
-    doubts = [c for c in complaints if c.severity == "warning"]
+    doubts = [c for c in problems if c.severity == "warning"]
     warnings = _warnings(document, doubts, wrong)
     if errors:
         raise ConfigErrors(
@@ -107,11 +107,11 @@ def _as_mapping(document: Document) -> dict[str, Any]:
 
 
 def _warnings(
-    document: Document, doubts: list[Complaint], wrong: Collection[tuple[str, ...]]
+    document: Document, doubts: list[Problem], wrong: Collection[tuple[str, ...]]
 ) -> tuple[str, ...]:
     """Return what is doubtful as sentences, in the order of the file; not where an error stands."""
     inside = tuple(r for r in document.scalars if r.path[0] == "parameters")
-    remarks: list[Complaint | Remark] = [*doubts, *document.duplicates, *inside]
+    remarks: list[Problem | Remark] = [*doubts, *document.duplicates, *inside]
     remarks = [remark for remark in remarks if remark.path not in wrong]
     remarks.sort(key=lambda remark: document.line_of(remark.path))
     return tuple(f"{document.place_of(r.path)}: {r.message} ({r.hint})" for r in remarks)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from deployer.sweeps.parameters.keys import nearest, number_hint, shown
-from deployer.sweeps.parameters.parse import Complaint, parse_parameters
+from deployer.sweeps.parameters.parse import Problem, parse_parameters
 from deployer.sweeps.parameters.space import Space
 
 METHODS = ("grid", "random", "bayes", "custom")
@@ -27,21 +27,21 @@ METRIC_KEYS = ("name", "goal", "target", "impute", "impute_while_running")
 # More configurations than anybody waits for, even at one a second on ten agents.
 LARGE_GRID = 10_000
 
-Complaints = Iterator[Complaint]
+Problems = Iterator[Problem]
 
 
-def check_config(config: Mapping[str, Any]) -> list[Complaint]:
+def check_config(config: Mapping[str, Any]) -> list[Problem]:
     """Return all complaints about a configuration that YAML could read."""
     found = list(_check_sendable((), config))
     if found:
         return found
-    space, complaints = parse_parameters(config.get("parameters", {}))
+    space, problems = parse_parameters(config.get("parameters", {}))
     if "parameters" in config:
-        found += complaints
+        found += problems
     elif not _has_search_space(config):
         hint = _misspelt(config, "parameters", KNOWN_KEYS)
         found.append(
-            Complaint(("parameters",), "missing", hint or "add parameters: {lr: {values: [0.1]}}")
+            Problem(("parameters",), "missing", hint or "add parameters: {lr: {values: [0.1]}}")
         )
     parts = (_check_method(config, space), _check_metric(config), _check_run_cap(config))
     for part in (*parts, _check_command(config), _check_early_terminate(config)):
@@ -55,7 +55,7 @@ def _has_search_space(config: Mapping[str, Any]) -> bool:
     return isinstance(scheduler, Mapping) and bool(scheduler.get("search_space"))
 
 
-def _check_sendable(path: tuple[str, ...], value: Any) -> Complaints:
+def _check_sendable(path: tuple[str, ...], value: Any) -> Problems:
     """Complain about what JSON cannot say: dates, sets, binary data."""
     if isinstance(value, dict):
         for key, item in value.items():
@@ -65,31 +65,31 @@ def _check_sendable(path: tuple[str, ...], value: Any) -> Complaints:
             yield from _check_sendable((*path, f"[{index}]"), item)
     elif isinstance(value, datetime.date):
         hint = f"put it in quotes: '{value}'"
-        yield Complaint(path, f"{value} is read as a date, which cannot be sent", hint)
+        yield Problem(path, f"{value} is read as a date, which cannot be sent", hint)
     elif not isinstance(value, str | int | float | None):
         kind = type(value).__name__
-        yield Complaint(path, f"a {kind} cannot be sent", "use text, numbers, lists, mappings")
+        yield Problem(path, f"a {kind} cannot be sent", "use text, numbers, lists, mappings")
 
 
-def _check_method(config: Mapping[str, Any], space: Space) -> Complaints:
+def _check_method(config: Mapping[str, Any], space: Space) -> Problems:
     method = config.get("method")
     if "method" not in config:
         hint = _misspelt(config, "method", KNOWN_KEYS)
-        yield Complaint(("method",), "missing", hint or "add method: grid, random or bayes")
+        yield Problem(("method",), "missing", hint or "add method: grid, random or bayes")
     elif method not in METHODS:
-        yield Complaint(("method",), f"{shown(method)} is not a method", nearest(method, METHODS))
+        yield Problem(("method",), f"{shown(method)} is not a method", nearest(method, METHODS))
     elif method == "bayes" and "metric" not in config:
         hint = _misspelt(config, "metric", KNOWN_KEYS) or "add metric: {name: loss, goal: minimize}"
-        yield Complaint(("metric",), "missing, and bayes has nothing to optimise", hint)
+        yield Problem(("metric",), "missing, and bayes has nothing to optimise", hint)
     elif method == "grid":
         yield from _check_grid(config, space)
 
 
-def _check_grid(config: Mapping[str, Any], space: Space) -> Complaints:
+def _check_grid(config: Mapping[str, Any], space: Space) -> Problems:
     for parameter in space.uncountable:
         path = tuple(part for name in parameter.path for part in ("parameters", name))
         message = "a grid cannot go through a continuous range or probabilities"
-        yield Complaint(path, message, "list values: [...], or choose method: random or bayes")
+        yield Problem(path, message, "list values: [...], or choose method: random or bayes")
     size = space.grid_size
     cap = config.get("run_cap")
     limit = min(size or 0, cap) if type(cap) is int else size or 0
@@ -98,65 +98,65 @@ def _check_grid(config: Mapping[str, Any], space: Space) -> Complaints:
         yield _doubt(("parameters",), message, "choose method: random with a run_cap")
 
 
-def _check_metric(config: Mapping[str, Any]) -> Complaints:
+def _check_metric(config: Mapping[str, Any]) -> Problems:
     metric = config.get("metric")
     if "metric" not in config:
         return
     if not isinstance(metric, Mapping):
         hint = f"write metric: {{name: {metric or 'loss'}, goal: minimize}}"
-        yield Complaint(("metric",), f"{shown(metric)} is not a mapping", hint)
+        yield Problem(("metric",), f"{shown(metric)} is not a mapping", hint)
         return
     name, goal, target = metric.get("name"), metric.get("goal", "minimize"), metric.get("target")
     if not isinstance(name, str) or not name:
         message = f"{shown(name)} is not text" if "name" in metric else "missing"
         hint = _misspelt(metric, "name", METRIC_KEYS) or "write name: and what the script logs"
-        yield Complaint(("metric", "name"), message, hint)
+        yield Problem(("metric", "name"), message, hint)
     if goal not in GOALS:
         message = f"{shown(goal)} is not a goal"
-        yield Complaint(("metric", "goal"), message, nearest(goal, GOALS))
+        yield Problem(("metric", "goal"), message, nearest(goal, GOALS))
     if "target" in metric and not _is_number(target):
         hint = number_hint(target) if isinstance(target, str) else ""
         message = f"{shown(target)} is not a number"
-        yield Complaint(("metric", "target"), message, hint or "write a number, or remove it")
+        yield Problem(("metric", "target"), message, hint or "write a number, or remove it")
     for key in metric:
         if key not in METRIC_KEYS:
             yield _unknown(("metric", str(key)), key, METRIC_KEYS)
 
 
-def _check_run_cap(config: Mapping[str, Any]) -> Complaints:
+def _check_run_cap(config: Mapping[str, Any]) -> Problems:
     cap, method = config.get("run_cap"), config.get("method")
     if "run_cap" in config and (type(cap) is not int or cap < 1):
-        yield Complaint(
+        yield Problem(
             ("run_cap",), f"{shown(cap)} is not a whole number above 0", "write run_cap: 20"
         )
     elif "run_cap" not in config and method in ("random", "bayes"):
         message = f"missing, and {method} never ends without it"
         hint = _misspelt(config, "run_cap", KNOWN_KEYS) or "add run_cap: 20, or use --run-cap 20"
-        yield Complaint(("run_cap",), message, hint)
+        yield Problem(("run_cap",), message, hint)
 
 
-def _check_command(config: Mapping[str, Any]) -> Complaints:
+def _check_command(config: Mapping[str, Any]) -> Problems:
     command, runs = config.get("command"), any(k in config for k in ("program", "job", "image_uri"))
     if "command" not in config or command == []:
         if not runs:
             misspelt = _misspelt(config, "program", KNOWN_KEYS)
             hint = misspelt or "add program: train.py, or command: [...]"
-            yield Complaint(("program",), "missing, and there is no command", hint)
+            yield Problem(("program",), "missing, and there is no command", hint)
         return
     if not isinstance(command, list):
         hint = "write a list: [python, train.py, '${args}']"
-        yield Complaint(("command",), f"{shown(command)} is not a list", hint)
+        yield Problem(("command",), f"{shown(command)} is not a list", hint)
         return
     for index, word in enumerate(command):
         if isinstance(word, bool) or not isinstance(word, str | int | float):
             path = ("command", f"[{index}]")
-            yield Complaint(path, f"{shown(word)} is not text", "put the word in quotes")
+            yield Problem(path, f"{shown(word)} is not text", "put the word in quotes")
     if "${program}" in command and not runs:
         hint = "add program: train.py, or write the script's name in command"
-        yield Complaint(("program",), "missing, and command uses ${program}", hint)
+        yield Problem(("program",), "missing, and command uses ${program}", hint)
 
 
-def _check_early_terminate(config: Mapping[str, Any]) -> Complaints:
+def _check_early_terminate(config: Mapping[str, Any]) -> Problems:
     """Warn about rules that never stop a run: the sweep runs all the same."""
     path, rule = ("early_terminate",), config.get("early_terminate")
     if "early_terminate" not in config:
@@ -171,7 +171,7 @@ def _check_early_terminate(config: Mapping[str, Any]) -> Complaints:
         yield _doubt(path, "without a metric no run is stopped early", hint)
 
 
-def _check_texts(config: Mapping[str, Any]) -> Complaints:
+def _check_texts(config: Mapping[str, Any]) -> Problems:
     for key in TEXTS:
         value = config.get(key, "")
         if isinstance(value, str):
@@ -179,16 +179,16 @@ def _check_texts(config: Mapping[str, Any]) -> Complaints:
         message = f"{shown(value)} is not text"
         hint = "give it a value, or remove it" if value is None else f"write {key}: '{value}'"
         shown_only = key in ("name", "description")
-        yield (_doubt if shown_only else Complaint)((key,), message, hint)
+        yield (_doubt if shown_only else Problem)((key,), message, hint)
 
 
-def _check_keys(config: Mapping[str, Any]) -> Complaints:
+def _check_keys(config: Mapping[str, Any]) -> Problems:
     for key in config:
         if key not in KNOWN_KEYS:
             yield _unknown((str(key),), key, KNOWN_KEYS)
 
 
-def _check_bounds(config: Mapping[str, Any]) -> Complaints:
+def _check_bounds(config: Mapping[str, Any]) -> Problems:
     """Complain about an int and a float as bounds: W&B's client cannot tell which is meant."""
     parameters = config.get("parameters")
     for name, raw in parameters.items() if isinstance(parameters, Mapping) else ():
@@ -197,7 +197,7 @@ def _check_bounds(config: Mapping[str, Any]) -> Complaints:
         if {type(raw.get("min")), type(raw.get("max"))} == {int, float}:
             message = f"min {raw['min']} and max {raw['max']} are an integer and a decimal number"
             path = ("parameters", str(name))
-            yield Complaint(path, message, "write both alike, or add distribution: uniform")
+            yield Problem(path, message, "write both alike, or add distribution: uniform")
 
 
 def _misspelt(config: Mapping[str, Any], key: str, known: tuple[str, ...]) -> str:
@@ -207,12 +207,12 @@ def _misspelt(config: Mapping[str, Any], key: str, known: tuple[str, ...]) -> st
     return f"rename {found[0]} to {key}" if found else ""
 
 
-def _unknown(path: tuple[str, ...], key: Any, known: tuple[str, ...]) -> Complaint:
+def _unknown(path: tuple[str, ...], key: Any, known: tuple[str, ...]) -> Problem:
     return _doubt(path, f"W&B does not know {shown(key)}", nearest(key, known))
 
 
-def _doubt(path: tuple[str, ...], message: str, hint: str) -> Complaint:
-    return Complaint(path, message, hint, "warning")
+def _doubt(path: tuple[str, ...], message: str, hint: str) -> Problem:
+    return Problem(path, message, hint, "warning")
 
 
 def _is_number(value: Any) -> bool:

@@ -108,10 +108,10 @@ class Client:
     def _data(self, response: requests.Response) -> dict[str, Any]:
         """Return the reply's `data`, or raise what the server said."""
         body = _json_object(response.text)
-        complaint = _complaint(body)
-        if response.ok and not response.is_redirect and not complaint and "data" in body:
+        problem = _problem(body)
+        if response.ok and not response.is_redirect and not problem and "data" in body:
             return dict(body["data"] or {})
-        message = complaint or _plain_sentence(response)
+        message = problem or _plain_sentence(response)
         raise WandbError(
             f"{self.base_url}: {message}", self._hint(response, bool(body)), response.status_code
         )
@@ -169,7 +169,7 @@ def _json_object(text: str) -> dict[str, Any]:
     return body if isinstance(body, dict) else {}
 
 
-def _complaint(body: dict[str, Any]) -> str:
+def _problem(body: dict[str, Any]) -> str:
     """Return the server's sentence from `{"errors":[{"message"}]}` or `{"error": …}`."""
     errors = body.get("errors")
     if isinstance(errors, list) and errors:

@@ -21,7 +21,7 @@ def is_overshooting(sweep: SweepInfo, coverage: Coverage) -> bool:
     )
 
 
-def find_twins(sweep: SweepInfo, runs: Sequence[RunInfo]) -> tuple[RunInfo, ...]:
+def find_duplicates(sweep: SweepInfo, runs: Sequence[RunInfo]) -> tuple[RunInfo, ...]:
     """Return active runs of a grid whose configuration is finished, or runs in an older run.
 
     A run that has not told its configuration yet is left alone.
@@ -30,7 +30,7 @@ def find_twins(sweep: SweepInfo, runs: Sequence[RunInfo]) -> tuple[RunInfo, ...]
         return ()
     names = list_parameters(sweep.config)
     taken = set()
-    twins = []
+    duplicates = []
     # What is finished counts first, then who came first; servers list runs in order of creation,
     # which decides within one second.
     by_age = sorted(
@@ -43,6 +43,6 @@ def find_twins(sweep: SweepInfo, runs: Sequence[RunInfo]) -> tuple[RunInfo, ...]
             continue
         key = configuration_key(flat)
         if active and key in taken:
-            twins.append(run)
+            duplicates.append(run)
         taken.add(key)
-    return tuple(twins)
+    return tuple(duplicates)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deployer.errors import AgentError, BackendError, KubeError, WandbError
-from deployer.executors.base import Place
+from deployer.executors.base import Executor
 from deployer.launch.agents import apply_plan, plan_replacement
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep, set_sweep_state, stop_run
@@ -26,11 +26,11 @@ def build_stopped(path: SweepPath) -> BackendError:
 
 
 @dataclass
-class Tender:
+class Reconciler:
     """Looks after one sweep. `wanted` agents in all work in `folder`; `tell` gets sentences."""
 
     server: Server
-    place: Place
+    executor: Executor
     path: SweepPath
     wanted: int
     folder: Path
@@ -51,24 +51,24 @@ class Tender:
         """
         try:
             status = get_status(
-                self.server.client, self.place, self.path, self.expected, now, self._ours
+                self.server.client, self.executor, self.path, self.expected, now, self._ours
             )
             self._ours.update(agent.name for agent in status.agents)
             return status
         except WandbError as error:
             if not self.server.embedded or error.status != 0:
                 raise
-            if not self.place.list_agents(str(self.path)):
+            if not self.executor.list_agents(str(self.path)):
                 raise build_stopped(self.path) from error
             self._revive()
             raise
 
-    def tend(self, status: Status) -> bool:
+    def reconcile(self, status: Status) -> bool:
         """Do what the status asks for; tell whether the sweep will go on because of it."""
         if not status.trouble and not self.server.extended:
             self._guard(status)
         try:
-            for sentence in self.place.heal():
+            for sentence in self.executor.heal():
                 self.tell(sentence)
             return self._leave_sick_nodes(status) or self._replace(status)
         except KubeError as error:
@@ -92,7 +92,7 @@ class Tender:
             self._tell_once(f"cannot stop what is too much: {error.message}")
 
     def _stop_excess(self, status: Status) -> None:
-        for run in status.twins:
+        for run in status.duplicates:
             if run.run_id not in self._stopped:
                 stop_run(self.server.client, run)
                 self._stopped.add(run.run_id)
@@ -117,7 +117,7 @@ class Tender:
             self.tell(node.sentence())
         sitting = [a.name for a in status.agents if a.node in self._sick_nodes and takes_runs(a)]
         if sitting:
-            self.place.stop(sitting)
+            self.executor.stop(sitting)
             self._start(len(sitting), ())
         return bool(sitting)
 
@@ -137,19 +137,19 @@ class Tender:
     def _start(self, count: int, avoided: tuple[str, ...]) -> None:
         plan = plan_replacement(
             self.server,
-            self.place,
+            self.executor,
             self.path,
             count,
             avoided,
             self.folder,
             avoided_nodes=sorted(self._sick_nodes),
         )
-        alive = {a.name for a in self.place.list_agents(str(self.path)) if a.alive}
+        alive = {a.name for a in self.executor.list_agents(str(self.path)) if a.alive}
         names = [agent.name for agent in plan.agents if agent.name not in alive]
         for name in names:
             self._fruitless[name] = self._fruitless.get(name, 0) + 1
         try:
-            apply_plan(self.server, self.place, plan)
+            apply_plan(self.server, self.executor, plan)
         except WandbError as error:
             if error.status not in PASSING_STATUSES:
                 raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from deployer.errors import AgentError, WandbError
-from deployer.executors.base import Place
+from deployer.executors.base import Executor
 from deployer.sweeps.results import ACTIVE_STATES, WAITING_STATES, Row
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import SweepPath
@@ -23,18 +23,18 @@ LAST_LINES = 20
 
 
 def get_run_tail(
-    server: Server, place: Place | None, path: SweepPath, row: Row, limit: int
+    server: Server, executor: Executor | None, path: SweepPath, row: Row, limit: int
 ) -> tuple[str, ...]:
     """Return the last lines of a run: the server's, or its agent's if it never called `wandb.init`.
 
     A trainer that dies in argparse leaves nothing on any server.
     """
     tail = get_log_tail(server.client, path, row.run_id, limit)
-    if any(line.strip() for line in tail) or place is None:
+    if any(line.strip() for line in tail) or executor is None:
         return tail
-    names = [agent.name for agent in place.list_agents(str(path))]
+    names = [agent.name for agent in executor.list_agents(str(path))]
     try:
-        lines = [line for _, line in place.log_lines(names, follow=False)]
+        lines = [line for _, line in executor.log_lines(names, follow=False)]
     except AgentError:
         return tail
     return find_run_output(lines, row.run_id)[-limit:]

@@ -8,14 +8,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deployer.errors import KubeError, WandbError, WatchTimeout
-from deployer.executors.base import Agent, Place
+from deployer.executors.base import Agent, Executor
 from deployer.launch.deadline import find_deadline
 from deployer.sweeps.results import ACTIVE_STATES, Results, Row, build_results, run_seconds
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import AgentInfo, RunInfo, Snapshot, SweepInfo, SweepPath
 from deployer.wandb_api.operations import get_snapshot as read_snapshot
 from deployer.watch.agent_runs import join_runs, note_unheard
-from deployer.watch.duplicates import find_twins, is_overshooting
+from deployer.watch.duplicates import find_duplicates, is_overshooting
 
 POLL_SECONDS = 2.0
 # An agent sends a heartbeat every 5 s, up to 60 s apart while the server is in trouble.
@@ -64,7 +64,7 @@ class Status:
     agents: tuple[AgentStatus, ...]
     other_agents: int
     ends_at: float | None
-    twins: tuple[RunInfo, ...] = ()
+    duplicates: tuple[RunInfo, ...] = ()
     overshooting: bool = False
     trouble: str = ""
     deadline: float | None = None
@@ -116,7 +116,7 @@ def summarise_status(
         agents=tuple(_summarise_agent(agent, rows.get(agent.run_id or "")) for agent in agents),
         other_agents=other_agents,
         ends_at=forecast_end(results, runs, sum(a.alive for a in agents) + other_agents, now),
-        twins=find_twins(sweep, runs),
+        duplicates=find_duplicates(sweep, runs),
         overshooting=is_overshooting(sweep, results.coverage),
         deadline=deadline,
         out_of_time=deadline is not None and deadline <= now,
@@ -184,7 +184,7 @@ def count_other_agents(
 
 def get_status(
     client: Client,
-    place: Place,
+    executor: Executor,
     path: SweepPath,
     expected: int | None,
     now: float,
@@ -195,7 +195,7 @@ def get_status(
     `ours` are names of agents that were ours before and may be forgotten by now.
     """
     snapshot: Snapshot = read_snapshot(client, path)
-    agents = join_runs(place.list_agents(str(path)), snapshot.runs)
+    agents = join_runs(executor.list_agents(str(path)), snapshot.runs)
     agents = note_unheard(agents, bool(snapshot.agents or snapshot.runs), now)
     others = count_other_agents(snapshot.agents, {*ours, *(agent.name for agent in agents)}, now)
     return summarise_status(snapshot.sweep, snapshot.runs, agents, others, expected, now)
@@ -206,7 +206,7 @@ def watch_status(
     clock: Callable[[], float],
     sleep: Callable[[float], None],
     timeout_seconds: float | None = None,
-    tend: Callable[[Status], bool] = lambda _: False,
+    reconcile: Callable[[Status], bool] = lambda _: False,
 ) -> Iterator[Status]:
     """Yield the status whenever it has changed, until the sweep is over.
 
@@ -220,7 +220,7 @@ def watch_status(
         if status is not None and (last is None or _shown(status) != _shown(last)):
             yield status
         last = status or last
-        goes_on = status is not None and tend(status)
+        goes_on = status is not None and reconcile(status)
         if last is not None and last.over and not goes_on:
             return
         if timeout_seconds is not None and clock() - started >= timeout_seconds:

@@ -21,7 +21,7 @@ from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import RunInfo, SweepPath
 from deployer.wandb_api.operations import create_agent_keys, create_sweep, list_runs
 from tests.conftest import ServedBackend
-from tests.faults.proof import Door, RunRecord
+from tests.faults.proof import RecordReader, RunRecord
 
 # Ends by itself, or waits for the file `go`; writes `at-work-<run>` once the server knows it.
 TRAINER = """
@@ -183,7 +183,7 @@ class Bench:
 
     def read_run(self, path: SweepPath) -> RunRecord:
         """Return the only run of a sweep with all its lines, as the server holds them."""
-        [run] = Door(self.backend.url, self.backend.key).read_runs(str(path))
+        [run] = RecordReader(self.backend.url, self.backend.key).read_runs(str(path))
         return run
 
     def causes(self, path: SweepPath) -> list[str | None]:

@@ -52,9 +52,9 @@ def test_the_kernels_counters_are_found(
 
 
 def test_a_kill_is_a_signal_while_no_counter_grows(tmp_path: Path) -> None:
-    witness = Witness(str(tmp_path / "witness.json"))
-    witness.look()
-    assert witness.judge() == "signal"
+    death_record = Witness(str(tmp_path / "witness.json"))
+    death_record.look()
+    assert death_record.judge() == "signal"
     assert judge_predecessor(str(tmp_path / "witness.json")) == "signal"
 
 

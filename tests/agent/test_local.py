@@ -17,7 +17,7 @@ from deployer.agent.processes import list_marked
 from deployer.cli.wait_messages import tell_who_lasts
 from deployer.config import paths
 from deployer.errors import AgentError
-from deployer.executors.local.executor import LocalPlace
+from deployer.executors.local.executor import LocalExecutor
 from deployer.launch.plan import Plan, build_plan
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep
@@ -42,12 +42,12 @@ def left(name: str) -> list[int]:
     return [process.id for process in list_marked(str(folder_of(name)))]
 
 
-def kill_supervisor(place: LocalPlace, name: str) -> None:
+def kill_supervisor(executor: LocalExecutor, name: str) -> None:
     """Kill a supervisor so that it can clean up nothing."""
-    [agent] = [agent for agent in place.list_agents() if agent.name == name]
+    [agent] = [agent for agent in executor.list_agents() if agent.name == name]
     assert agent.process_id is not None
     os.kill(agent.process_id, signal.SIGKILL)
-    wait_for(lambda: not place.list_agents()[0].alive, "the supervisor's death")
+    wait_for(lambda: not executor.list_agents()[0].alive, "the supervisor's death")
 
 
 def supervisors_of(sweep_path: str) -> set[int]:
@@ -60,19 +60,19 @@ def supervisors_of(sweep_path: str) -> set[int]:
 
 
 @pytest.fixture
-def place(bench: Bench) -> Iterator[LocalPlace]:
+def executor(bench: Bench) -> Iterator[LocalExecutor]:
     """Give the place of this test's own home; its agents end with the test."""
-    found = LocalPlace(grace_seconds=20.0)
+    found = LocalExecutor(grace_seconds=20.0)
     yield found
     bench.release()
     found.stop([agent.name for agent in found.list_agents()])
 
 
 def test_agents_run_a_sweep_to_its_end_and_are_found_from_another_shell(
-    bench: Bench, place: LocalPlace
+    bench: Bench, executor: LocalExecutor
 ) -> None:
     path = bench.create_sweep("[1.0, 2.0, 3.0]")
-    agents = place.apply(*build(bench, path, 2))
+    agents = executor.apply(*build(bench, path, 2))
     names = [f"{path.sweep_id}-a1", f"{path.sweep_id}-a2"]
     assert [agent.name for agent in agents] == names
     assert all(agent.alive for agent in agents)
@@ -82,9 +82,9 @@ def test_agents_run_a_sweep_to_its_end_and_are_found_from_another_shell(
     )
     seen = subprocess.check_output([sys.executable, "-c", question], text=True)
     assert seen.strip() == str(names)
-    lines = list(place.log_lines(names, follow=True))
+    lines = list(executor.log_lines(names, follow=True))
     assert get_sweep(bench.client, path).state == "FINISHED"
-    ended = place.list_agents(str(path))
+    ended = executor.list_agents(str(path))
     assert [(agent.state, agent.exit_code) for agent in ended] == [("ended", 0), ("ended", 0)]
     for name in names:
         said = [line for source, line in lines if source == name]
@@ -94,9 +94,9 @@ def test_agents_run_a_sweep_to_its_end_and_are_found_from_another_shell(
 
 
 def test_a_supervisor_has_its_own_session_no_terminal_and_no_secret_on_disk(
-    bench: Bench, place: LocalPlace
+    bench: Bench, executor: LocalExecutor
 ) -> None:
-    [agent] = place.apply(*build(bench, bench.create_sweep(wait="yes")))
+    [agent] = executor.apply(*build(bench, bench.create_sweep(wait="yes")))
     assert agent.process_id is not None
     assert os.getsid(agent.process_id) == agent.process_id
     assert os.readlink(f"/proc/{agent.process_id}/fd/0") == os.devnull
@@ -107,50 +107,54 @@ def test_a_supervisor_has_its_own_session_no_terminal_and_no_secret_on_disk(
             assert bench.backend.key.encode() not in file.read_bytes(), file
 
 
-def test_applying_again_starts_only_what_is_missing(bench: Bench, place: LocalPlace) -> None:
+def test_applying_again_starts_only_what_is_missing(bench: Bench, executor: LocalExecutor) -> None:
     path = bench.create_sweep("[1.0, 2.0]", wait="yes")
-    [first] = place.apply(*build(bench, path, 1))
+    [first] = executor.apply(*build(bench, path, 1))
     bench.wait_for_work()
-    again, second = place.apply(*build(bench, path, 2))
+    again, second = executor.apply(*build(bench, path, 2))
     assert again.process_id == first.process_id
     assert second.process_id not in (None, first.process_id)
 
 
-def test_two_applies_at_once_start_no_double(bench: Bench, place: LocalPlace) -> None:
+def test_two_applies_at_once_start_no_double(bench: Bench, executor: LocalExecutor) -> None:
     plan, keys = build(bench, bench.create_sweep(wait="yes"), 2)
     with ThreadPoolExecutor() as pool:
-        results = list(pool.map(lambda _: place.apply(plan, keys), range(3)))
+        results = list(pool.map(lambda _: executor.apply(plan, keys), range(3)))
     supervisors = {agent.process_id for result in results for agent in result}
     assert len(supervisors) == 2
     wait_for(lambda: supervisors_of(plan.sweep_path) == supervisors, "two supervisors, no third")
 
 
-def test_stop_interrupts_all_at_once_and_leaves_nothing(bench: Bench, place: LocalPlace) -> None:
+def test_stop_interrupts_all_at_once_and_leaves_nothing(
+    bench: Bench, executor: LocalExecutor
+) -> None:
     path = bench.create_sweep("[1.0, 2.0]", wait="yes")
-    agents = place.apply(*build(bench, path, 2))
+    agents = executor.apply(*build(bench, path, 2))
     bench.wait_for_work(2)
     names = [agent.name for agent in agents]
-    assert place.stop(names) == names
-    assert [agent.exit_code for agent in place.list_agents()] == [143, 143]
+    assert executor.stop(names) == names
+    assert [agent.exit_code for agent in executor.list_agents()] == [143, 143]
     assert [left(name) for name in names] == [[], []]
-    assert place.stop(names) == []
-    place.forget(str(path))
-    assert place.list_agents() == []
+    assert executor.stop(names) == []
+    executor.forget(str(path))
+    assert executor.list_agents() == []
     assert not folder_of(names[0]).exists()
 
 
-def test_stop_after_a_killed_supervisor_ends_agent_and_run(bench: Bench, place: LocalPlace) -> None:
+def test_stop_after_a_killed_supervisor_ends_agent_and_run(
+    bench: Bench, executor: LocalExecutor
+) -> None:
     path = bench.create_sweep("[1.0, 2.0]", wait="yes")
-    [agent] = place.apply(*build(bench, path))
+    [agent] = executor.apply(*build(bench, path))
     bench.wait_for_work()
-    kill_supervisor(place, agent.name)
-    [lost] = place.list_agents()
+    kill_supervisor(executor, agent.name)
+    [lost] = executor.list_agents()
     assert (lost.state, lost.exit_code, lost.process_id) == ("lost", None, None)
     assert lost.reason == "its supervisor was killed"
     assert left(agent.name)
-    place.forget()
-    assert place.list_agents() == [lost]
-    assert place.stop([agent.name]) == [agent.name]
+    executor.forget()
+    assert executor.list_agents() == [lost]
+    assert executor.stop([agent.name]) == [agent.name]
     assert left(agent.name) == []
     assert [(run.state, run.exit_code) for run in bench.runs(path)] == [("preempted", 1)]
 
@@ -159,58 +163,58 @@ def test_who_does_not_end_is_named_while_everybody_waits(
     bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = bench.create_sweep("[1.0]", wait="yes", deaf="yes")
-    place = LocalPlace(grace_seconds=1.0)
-    [agent] = place.apply(*build(bench, path))
+    executor = LocalExecutor(grace_seconds=1.0)
+    [agent] = executor.apply(*build(bench, path))
     bench.wait_for_work()
     [run] = bench.runs(path)
-    with tell_who_lasts(place, str(path)):
-        place.stop([agent.name])
+    with tell_who_lasts(executor, str(path)):
+        executor.stop([agent.name])
     assert left(agent.name) == []
     assert capsys.readouterr().err == (
         f"waiting for {agent.name} (run {run.run_id}): 31 s at most, then killed\n"
     )
 
 
-def test_a_lost_agent_is_replaced_under_its_name(bench: Bench, place: LocalPlace) -> None:
+def test_a_lost_agent_is_replaced_under_its_name(bench: Bench, executor: LocalExecutor) -> None:
     path = bench.create_sweep("[1.0, 2.0]", wait="yes")
     plan, keys = build(bench, path)
-    [agent] = place.apply(plan, keys)
+    [agent] = executor.apply(plan, keys)
     bench.wait_for_work()
     before = left(agent.name)
-    kill_supervisor(place, agent.name)
-    [successor] = place.apply(plan, keys)
+    kill_supervisor(executor, agent.name)
+    [successor] = executor.apply(plan, keys)
     assert (successor.name, successor.alive) == (agent.name, True)
     wait_for(lambda: not set(before) & set(left(agent.name)), "the end of what was left")
 
 
-def test_a_drained_agent_leaves_after_its_run(bench: Bench, place: LocalPlace) -> None:
+def test_a_drained_agent_leaves_after_its_run(bench: Bench, executor: LocalExecutor) -> None:
     path = bench.create_sweep("[1.0, 2.0]", wait="yes")
-    [agent] = place.apply(*build(bench, path))
+    [agent] = executor.apply(*build(bench, path))
     bench.wait_for_work()
-    place.drain([agent.name])
-    wait_for(lambda: place.list_agents()[0].state == "draining", "draining")
-    assert place.list_agents()[0].alive
+    executor.drain([agent.name])
+    wait_for(lambda: executor.list_agents()[0].state == "draining", "draining")
+    assert executor.list_agents()[0].alive
     bench.release()
-    wait_for(lambda: place.list_agents()[0].state == "ended", "the end")
-    assert place.list_agents()[0].exit_code == 0
+    wait_for(lambda: executor.list_agents()[0].state == "ended", "the end")
+    assert executor.list_agents()[0].exit_code == 0
     assert [run.state for run in bench.runs(path)] == ["finished"]
 
 
 def test_an_agent_that_cannot_start_is_an_error_with_its_words(
-    bench: Bench, place: LocalPlace
+    bench: Bench, executor: LocalExecutor
 ) -> None:
     plan, keys = build(bench, bench.create_sweep())
     with pytest.raises(AgentError, match="cannot start agent"):
-        place.apply(Plan(plan.sweep_path, plan.base_url, "/no/such/folder", plan.agents), keys)
+        executor.apply(Plan(plan.sweep_path, plan.base_url, "/no/such/folder", plan.agents), keys)
 
 
-def test_an_unknown_agent_is_named(place: LocalPlace) -> None:
+def test_an_unknown_agent_is_named(executor: LocalExecutor) -> None:
     with pytest.raises(AgentError, match="no agent nobody-1 on this machine"):
-        place.drain(["nobody-1"])
+        executor.drain(["nobody-1"])
 
 
-def test_logs_without_following_end_at_once(bench: Bench, place: LocalPlace) -> None:
-    [agent] = place.apply(*build(bench, bench.create_sweep(wait="yes")))
+def test_logs_without_following_end_at_once(bench: Bench, executor: LocalExecutor) -> None:
+    [agent] = executor.apply(*build(bench, bench.create_sweep(wait="yes")))
     bench.wait_for_work()
-    lines = list(place.log_lines([agent.name], follow=False))
+    lines = list(executor.log_lines([agent.name], follow=False))
     assert any("About to run command" in line for _, line in lines)

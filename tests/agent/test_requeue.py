@@ -121,8 +121,8 @@ def test_a_successor_on_another_machine_says_so(bench: Bench) -> None:
     supervised = bench.start_with_own_key(path)
     bench.wait_for_step(2)
     kill_everything(supervised)
-    witness = supervised.folder / "witness.json"
-    witness.write_text(json.dumps({**json.loads(witness.read_text()), "boot": "another"}))
+    death_record = supervised.folder / "witness.json"
+    death_record.write_text(json.dumps({**json.loads(death_record.read_text()), "boot": "another"}))
     finish(bench, path, 8)
     assert bench.causes(path) == ["node", "finished"]
 

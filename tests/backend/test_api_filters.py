@@ -156,7 +156,7 @@ def test_a_time_that_was_read_finds_its_run(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("condition", "complaint"),
+    ("condition", "problem"),
     [
         ({"config.x": {"$near": 1}}, "the filter has an unknown operator $near"),
         ({"$where": []}, "the filter has an unknown operator $where"),
@@ -168,10 +168,10 @@ def test_a_time_that_was_read_finds_its_run(client: Client) -> None:
         ([1], "the filter has [1] where an object belongs"),
     ],
 )
-def test_what_is_not_in_the_language(client: Client, condition: Any, complaint: str) -> None:
+def test_what_is_not_in_the_language(client: Client, condition: Any, problem: str) -> None:
     refused = client.post(RUNS, filters=json.dumps(condition))
     assert refused.status_code == 400
-    assert complaint in refused.json()["errors"][0]["message"]
+    assert problem in refused.json()["errors"][0]["message"]
 
 
 def test_filters_on_sweeps(backend: ServedBackend) -> None:

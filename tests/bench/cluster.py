@@ -52,7 +52,7 @@ def bench_thousand_agents(folder: Path) -> list[Figure]:
             seconds = _time(lambda: _apply(bed, path))
             _wait_for_pods(bed, AGENTS)
             ticks.extend(_time(lambda: _tick(bed, path)) for _ in range(TICKS))
-            ours.append(_time(lambda: end_agents(bed.place, str(path))))
+            ours.append(_time(lambda: end_agents(bed.executor, str(path))))
             return seconds
 
         def submit_by_hand() -> float:
@@ -108,24 +108,24 @@ def _time(act: Callable[[], object]) -> float:
 
 def _plan(bed: Bed, path: SweepPath) -> tuple[Plan, dict[str, str]]:
     """Plan the agents; their keys are the W&B server's business and not timed."""
-    plan = plan_agents(bed.server, bed.place, path, AGENTS, bed.folder)
+    plan = plan_agents(bed.server, bed.executor, path, AGENTS, bed.folder)
     return plan, {agent.name: "k" * 40 for agent in plan.agents}
 
 
 def _apply(bed: Bed, path: SweepPath) -> None:
     plan, keys = _plan(bed, path)
-    bed.place.apply(plan, keys)
+    bed.executor.apply(plan, keys)
 
 
 def _tick(bed: Bed, path: SweepPath) -> None:
-    status = get_status(bed.server.client, bed.place, path, None, time.time())
+    status = get_status(bed.server.client, bed.executor, path, None, time.time())
     assert status.living_agents == AGENTS
 
 
 def _build_jobs(bed: Bed, path: SweepPath) -> list[Manifest]:
     """Return the very Jobs that a plan sends."""
     plan, keys = _plan(bed, path)
-    return [one for one in bed.place.build_manifests(plan, keys) if kind_of(one) == JOB]
+    return [one for one in bed.executor.build_manifests(plan, keys) if kind_of(one) == JOB]
 
 
 def _create_by_hand(bed: Bed, jobs: list[Manifest]) -> None:
@@ -168,7 +168,7 @@ def _first_metric_of_up(bed: Bed) -> float:
     path = _wait_for_sweep(bed, project)
     _wait_until_metric(bed, path)
     seconds = time.perf_counter() - start
-    end_agents(bed.place, str(path))
+    end_agents(bed.executor, str(path))
     return seconds
 
 

@@ -17,7 +17,7 @@ import yaml
 from deployer.backend.server.data_folder import read_key
 from deployer.config.kubernetes_section import ClusterConfig, parse_cluster
 from deployer.config.settings import EMBEDDED
-from deployer.executors.kubernetes.executor import KubernetesPlace
+from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.executors.kubernetes.names import build_selector
 from deployer.kube.client import Kube, open_kube
 from deployer.kube.kinds import CONFIG_MAP, JOB, POD, SECRET
@@ -70,7 +70,7 @@ class Bed:
     cluster: Cluster
     namespace: str
     kube: Kube
-    place: KubernetesPlace
+    executor: KubernetesExecutor
     server: Server
     folder: Path
 
@@ -89,8 +89,8 @@ class Bed:
 
     def start(self, path: SweepPath, replicas: int) -> None:
         """Ensure so many agents, as `up` and `agents up` do."""
-        plan = plan_agents(self.server, self.place, path, replicas, self.folder)
-        apply_plan(self.server, self.place, plan)
+        plan = plan_agents(self.server, self.executor, path, replicas, self.folder)
+        apply_plan(self.server, self.executor, plan)
 
     def results(self, path: SweepPath) -> Results:
         """Return the sweep's results as they are now."""
@@ -99,7 +99,7 @@ class Bed:
 
     def states(self, path: SweepPath) -> list[str]:
         """Return the agents' states."""
-        return [agent.state for agent in self.place.list_agents(str(path))]
+        return [agent.state for agent in self.executor.list_agents(str(path))]
 
     def list_left(self) -> list[str]:
         """Return what of ours is still in the namespace."""
@@ -118,9 +118,9 @@ class Bed:
         return self.with_kube(self.kube, **changes)
 
     def with_kube(self, kube: Kube, **changes: object) -> Bed:
-        """Return the same bed seen through another door."""
-        place = KubernetesPlace(kube, build_section(**changes), self.folder)
-        return replace(self, kube=kube, place=place)
+        """Return the same bed seen through another client."""
+        executor = KubernetesExecutor(kube, build_section(**changes), self.folder)
+        return replace(self, kube=kube, executor=executor)
 
 
 def wait_for(happened: Callable[[], object], what: str) -> None:
@@ -136,8 +136,8 @@ def build_section(**changes: object) -> ClusterConfig:
     return parse_cluster({**SECTION, **changes})
 
 
-def open_door(kubeconfig: Path, namespace: str) -> Kube:
-    """Return the door for a kubeconfig."""
+def open_client(kubeconfig: Path, namespace: str) -> Kube:
+    """Return the client for a kubeconfig."""
     return open_kube(namespace=namespace, environment={"KUBECONFIG": str(kubeconfig)})
 
 
@@ -170,6 +170,6 @@ def make_bed(
     """Return a bed whose project folder has the trainer."""
     folder.mkdir()
     (folder / "train.py").write_text(TRAINER)
-    kube = open_door(kubeconfig, namespace)
-    place = KubernetesPlace(kube, build_section(), folder)
-    return Bed(cluster, namespace, kube, place, server, folder)
+    kube = open_client(kubeconfig, namespace)
+    executor = KubernetesExecutor(kube, build_section(), folder)
+    return Bed(cluster, namespace, kube, executor, server, folder)

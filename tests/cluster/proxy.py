@@ -166,23 +166,23 @@ class _Handler(BaseHTTPRequestHandler):
 def _make_context(kubeconfig: dict[str, Any], folder: Path) -> ssl.SSLContext:
     cluster, user = kubeconfig["clusters"][0]["cluster"], kubeconfig["users"][0]["user"]
     with tempfile.TemporaryDirectory() as scratch:
-        place = _write_files(Path(scratch), folder)
-        context = ssl.create_default_context(cafile=place(cluster, "certificate-authority"))
-        context.load_cert_chain(place(user, "client-certificate"), place(user, "client-key"))
+        executor = _write_files(Path(scratch), folder)
+        context = ssl.create_default_context(cafile=executor(cluster, "certificate-authority"))
+        context.load_cert_chain(executor(user, "client-certificate"), executor(user, "client-key"))
     return context
 
 
 def _write_files(scratch: Path, folder: Path) -> Callable[[dict[str, Any], str], str]:
     """Return a function that finds a file of a kubeconfig, written out if its content is inside."""
 
-    def place(section: dict[str, Any], name: str) -> str:
+    def executor(section: dict[str, Any], name: str) -> str:
         if name in section:
             return str(folder / section[name])
         file = scratch / name
         file.write_bytes(base64.b64decode(section[f"{name}-data"]))
         return str(file)
 
-    return place
+    return executor
 
 
 def _point_to(kubeconfig: dict[str, Any], url: str) -> dict[str, Any]:

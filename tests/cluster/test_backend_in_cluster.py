@@ -20,7 +20,7 @@ from deployer.executors.kubernetes.backend.manifests import KEY_FIELD, KEY_SECRE
 from deployer.executors.kubernetes.names import build_selector
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, POD, SERVICE, STATEFUL_SET
-from tests.cluster.bed import OURS, PATIENCE_SECONDS, SECTION, TRAINER, open_door
+from tests.cluster.bed import OURS, PATIENCE_SECONDS, SECTION, TRAINER, open_client
 from tests.cluster.cluster import Cluster
 from tests.cluster.shell import Shell
 from tests.cluster.tenants import make_tenant
@@ -94,7 +94,7 @@ def test_a_sweep_without_any_server_survives_its_backends_pod(
     allow(cluster, namespace)
     offer_volume(cluster, namespace, tmp_path / "disk")
     shell = make_shell(tmp_path / "project", tenant, namespace)
-    kube = open_door(tenant, namespace)
+    kube = open_client(tenant, namespace)
 
     said = run_while_the_backends_pod_is_killed(shell, kube)
     assert "the embedded backend is made in namespace" in said

@@ -1,4 +1,4 @@
-"""The door to Kubernetes: what it does on a real server, and what it says when a call fails."""
+"""The kube to Kubernetes: what it does on a real server, and what it says when a call fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from deployer.kube.client import Kube
 from deployer.kube.failures import CATCHABLE, STATUSES, TROUBLES, Attempt, translate_error
 from deployer.kube.kinds import CONFIG_MAP, JOB, POD
 from deployer.kube.logs import follow_log, read_log
-from tests.cluster.bed import open_door
+from tests.cluster.bed import open_client
 from tests.cluster.cluster import Cluster
 from tests.cluster.pods import build_job, build_pod, python
 from tests.cluster.proxy import ApiProxy, Fault
@@ -38,8 +38,8 @@ def build_config_map(name: str, **data: str) -> dict[str, object]:
 
 
 @pytest.fixture
-def door(cluster: Cluster, namespace: str) -> Kube:
-    return open_door(cluster.kubeconfig, namespace)
+def kube(cluster: Cluster, namespace: str) -> Kube:
+    return open_client(cluster.kubeconfig, namespace)
 
 
 @pytest.fixture
@@ -54,44 +54,44 @@ def test_help_does_not_import_the_client() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
-def test_apply_list_patch_delete(door: Kube, home: Path) -> None:
-    door.apply(build_config_map("one", a="1"))
-    door.apply(build_config_map("one", a="2"))
-    door.create(build_config_map("two"))
-    found = door.list_objects(CONFIG_MAP, "app=test")
+def test_apply_list_patch_delete(kube: Kube, home: Path) -> None:
+    kube.apply(build_config_map("one", a="1"))
+    kube.apply(build_config_map("one", a="2"))
+    kube.create(build_config_map("two"))
+    found = kube.list_objects(CONFIG_MAP, "app=test")
     assert [(one["kind"], one["metadata"]["name"]) for one in found] == [
         ("ConfigMap", "one"),
         ("ConfigMap", "two"),
     ]
     assert found[0]["data"] == {"a": "2"}
-    one = door.get(CONFIG_MAP, "one")
+    one = kube.get(CONFIG_MAP, "one")
     assert one
     assert one["metadata"]["managedFields"][0]["manager"] == "deployer"
-    door.patch(CONFIG_MAP, "two", {"data": {"b": "3"}})
-    again = door.get(CONFIG_MAP, "two")
+    kube.patch(CONFIG_MAP, "two", {"data": {"b": "3"}})
+    again = kube.get(CONFIG_MAP, "two")
     assert again is not None
     assert again["data"] == {"b": "3"}
-    door.delete(CONFIG_MAP, "two")
-    door.delete(CONFIG_MAP, "two")
-    assert door.get(CONFIG_MAP, "two") is None
-    door.delete_collection(CONFIG_MAP, "app=test")
-    assert door.list_objects(CONFIG_MAP, "app=test") == []
+    kube.delete(CONFIG_MAP, "two")
+    kube.delete(CONFIG_MAP, "two")
+    assert kube.get(CONFIG_MAP, "two") is None
+    kube.delete_collection(CONFIG_MAP, "app=test")
+    assert kube.list_objects(CONFIG_MAP, "app=test") == []
     [cache] = (home / "deployer/kubernetes").iterdir()
     assert stat.S_IMODE(cache.stat().st_mode) == 0o600
 
 
-def test_dry_run_makes_nothing(door: Kube) -> None:
-    door.create(build_config_map("dry"), dry_run=True)
-    door.apply(build_config_map("dry"), dry_run=True)
-    assert door.get(CONFIG_MAP, "dry") is None
+def test_dry_run_makes_nothing(kube: Kube) -> None:
+    kube.create(build_config_map("dry"), dry_run=True)
+    kube.apply(build_config_map("dry"), dry_run=True)
+    assert kube.get(CONFIG_MAP, "dry") is None
 
 
 def test_tenant_is_told_what_it_may_not(cluster: Cluster, namespace: str) -> None:
-    door = open_door(make_tenant(cluster, namespace), namespace)
-    assert door.is_allowed("create", JOB)
-    assert not door.is_allowed("create", POD, "exec")
+    kube = open_client(make_tenant(cluster, namespace), namespace)
+    assert kube.is_allowed("create", JOB)
+    assert not kube.is_allowed("create", POD, "exec")
     with pytest.raises(KubeError) as caught:
-        open_door(cluster.folder.path / f"tenant-{namespace}.kubeconfig", "default").list_objects(
+        open_client(cluster.folder.path / f"tenant-{namespace}.kubeconfig", "default").list_objects(
             JOB
         )
     assert caught.value.message.startswith("cannot list Job in namespace default: jobs.batch is")
@@ -100,9 +100,9 @@ def test_tenant_is_told_what_it_may_not(cluster: Cluster, namespace: str) -> Non
     assert caught.value.hint.startswith(command)
 
 
-def test_fields_that_the_server_refuses_are_named(door: Kube) -> None:
+def test_fields_that_the_server_refuses_are_named(kube: Kube) -> None:
     with pytest.raises(KubeError) as caught:
-        door.create(build_config_map("Not_a_name"))
+        kube.create(build_config_map("Not_a_name"))
     assert caught.value.status == 422
     assert 'metadata.name: Invalid value: "Not_a_name"' in caught.value.message
     assert caught.value.hint == "deployer plan FILE -o yaml shows what is sent"
@@ -110,11 +110,11 @@ def test_fields_that_the_server_refuses_are_named(door: Kube) -> None:
 
 def test_nobody_listens(tmp_path: Path, cluster: Cluster) -> None:
     with ApiProxy(cluster.kubeconfig, tmp_path) as gone:
-        door = open_door(gone.kubeconfig, "sweeps")
+        kube = open_client(gone.kubeconfig, "sweeps")
     with pytest.raises(KubeError) as caught:
-        door.list_objects(JOB)
+        kube.list_objects(JOB)
     assert caught.value.message == (
-        f"cannot list Job in namespace sweeps: {door.server} (context proxy): "
+        f"cannot list Job in namespace sweeps: {kube.server} (context proxy): "
         "it refuses the connection"
     )
     assert caught.value.hint == "kubectl cluster-info --context proxy"
@@ -127,7 +127,7 @@ def test_certificate_that_nobody_vouches_for(cluster: Cluster, tmp_path: Path) -
     content["clusters"][0]["cluster"] = {"server": server}
     (tmp_path / "config").write_text(yaml.safe_dump(content))
     with pytest.raises(KubeError, match="its certificate is not trusted"):
-        open_door(tmp_path / "config", "default").list_objects(JOB)
+        open_client(tmp_path / "config", "default").list_objects(JOB)
 
 
 def test_kubeconfig_is_read_as_kubectl_does(cluster: Cluster, tmp_path: Path) -> None:
@@ -154,45 +154,45 @@ def test_kubeconfig_is_read_as_kubectl_does(cluster: Cluster, tmp_path: Path) ->
     ids=lambda fault: f"{fault.kind}-{fault.status}",
 )
 def test_passing_trouble_passes(proxy: ApiProxy, namespace: str, fault: Fault) -> None:
-    door = open_door(proxy.kubeconfig, namespace)
+    kube = open_client(proxy.kubeconfig, namespace)
     fault.happened = 0
     proxy.set_faults(fault)
-    door.apply(build_config_map("once", a="1"))
+    kube.apply(build_config_map("once", a="1"))
     assert fault.happened == fault.count
-    assert len(door.list_objects(CONFIG_MAP, "app=test")) == 1
+    assert len(kube.list_objects(CONFIG_MAP, "app=test")) == 1
 
 
 def test_generated_name_is_made_once(proxy: ApiProxy, namespace: str) -> None:
-    door = open_door(proxy.kubeconfig, namespace)
+    kube = open_client(proxy.kubeconfig, namespace)
     manifest = build_config_map("x")
     manifest["metadata"] = {"generateName": "x-", "labels": {"app": "test"}}
     proxy.set_faults(Fault("lose_reply", f"POST .*{CONFIG_MAPS}", count=1))
-    made = door.create(manifest, "app=test")
-    assert [one["metadata"]["name"] for one in door.list_objects(CONFIG_MAP, "app=test")] == [
+    made = kube.create(manifest, "app=test")
+    assert [one["metadata"]["name"] for one in kube.list_objects(CONFIG_MAP, "app=test")] == [
         made["metadata"]["name"]
     ]
     proxy.set_faults(Fault("refuse", f"POST .*{CONFIG_MAPS}", count=1))
     with pytest.raises(KubeError, match=r"cannot create ConfigMap y-\*.*cut off"):
-        door.create({**manifest, "metadata": {"generateName": "y-"}}, "app=other")
+        kube.create({**manifest, "metadata": {"generateName": "y-"}}, "app=other")
 
 
 def test_log_follows_across_a_cut(proxy: ApiProxy, cluster: Cluster, namespace: str) -> None:
-    door = open_door(proxy.kubeconfig, namespace)
+    kube = open_client(proxy.kubeconfig, namespace)
     code = "import time\nfor n in range(6): print(n); time.sleep(0.4)"
     cluster.create(build_pod("talker", python(code)), namespace)
     cluster.wait_for("pod/talker", "condition=Ready", namespace)
     proxy.set_faults(Fault("cut", "/pods/talker/log", count=2))
-    assert [line.text for line in follow_log(door, "talker")] == list("012345")
-    assert [line.text for line in read_log(door, "talker")] == list("012345")
+    assert [line.text for line in follow_log(kube, "talker")] == list("012345")
+    assert [line.text for line in read_log(kube, "talker")] == list("012345")
     assert proxy.faults[0].happened == 2
 
 
-def test_job_and_its_pods_go_together(door: Kube, cluster: Cluster, namespace: str) -> None:
+def test_job_and_its_pods_go_together(kube: Kube, cluster: Cluster, namespace: str) -> None:
     cluster.create(build_job("gone", build_pod("gone", ["sleep", "3600"])), namespace)
     cluster.wait_for("job/gone", "jsonpath=.status.ready=1", namespace)
-    door.delete(JOB, "gone", propagation="Foreground")
+    kube.delete(JOB, "gone", propagation="Foreground")
     cluster.wait_for("job/gone", "delete", namespace)
-    assert door.list_objects(POD) == []
+    assert kube.list_objects(POD) == []
 
 
 def walk(kind: type[BaseException]) -> Iterator[type[BaseException]]:

@@ -29,7 +29,7 @@ from deployer.executors.kubernetes.gpu_drivers.survey import survey_cluster
 from deployer.executors.kubernetes.names import build_selector
 from deployer.kube.client import Kube
 from deployer.kube.kinds import POD
-from tests.cluster.bed import open_door
+from tests.cluster.bed import open_client
 from tests.cluster.cluster import Cluster
 from tests.cluster.gpu_nodes import A100, GPU, PRODUCT, add_node
 from tests.cluster.pods import list_running
@@ -81,13 +81,13 @@ class Plugin:
 
 
 @pytest.fixture
-def door(cluster: Cluster, namespace: str) -> Kube:
+def client(cluster: Cluster, namespace: str) -> Kube:
     cluster.set_gpus("node-0", 0)  # other tests count some
-    return open_door(cluster.kubeconfig, namespace)
+    return open_client(cluster.kubeconfig, namespace)
 
 
 @pytest.fixture
-def nodes(cluster: Cluster, door: Kube) -> Iterator[dict[str, str]]:
+def nodes(cluster: Cluster, client: Kube) -> Iterator[dict[str, str]]:
     """Give nodes of every kind: their names by what they are."""
     kinds: dict[str, tuple[dict[str, str], dict[str, int]]] = {
         "bare": (GKE, {}),
@@ -99,14 +99,16 @@ def nodes(cluster: Cluster, door: Kube) -> Iterator[dict[str, str]]:
     for kind, (labels, counts) in kinds.items():
         add_node(cluster, f"drivers-{kind}", labels, counts)
     yield {kind: f"drivers-{kind}" for kind in kinds}
-    remove_drivers(door, [].append)  # before the nodes, without which nobody ends pods for a while
+    remove_drivers(
+        client, [].append
+    )  # before the nodes, without which nobody ends pods for a while
     cluster.kubectl("delete", "node", *(f"drivers-{kind}" for kind in kinds))
 
 
 @pytest.fixture
-def clean(door: Kube) -> Iterator[None]:
+def clean(client: Kube) -> Iterator[None]:
     yield
-    remove_drivers(door, [].append)
+    remove_drivers(client, [].append)
 
 
 def read_counted(shell: Shell, nodes: dict[str, str]) -> dict[str, list[tuple[str, int, str]]]:
@@ -120,10 +122,10 @@ def read_counted(shell: Shell, nodes: dict[str, str]) -> dict[str, list[tuple[st
 
 
 def test_install_waits_until_gpus_are_counted_and_remove_leaves_nothing(
-    cluster: Cluster, nodes: dict[str, str], door: Kube, tmp_path: Path
+    cluster: Cluster, nodes: dict[str, str], client: Kube, tmp_path: Path
 ) -> None:
-    plugin = Plugin(cluster, nodes["bare"], door)
-    report = ensure_drivers(door, wait_seconds=60, tell=plugin.told.append, sleep=plugin.sleep)
+    plugin = Plugin(cluster, nodes["bare"], client)
+    report = ensure_drivers(client, wait_seconds=60, tell=plugin.told.append, sleep=plugin.sleep)
     assert report.installed == ("deployer-nvidia-driver-cos",)
     bare = next(node for node in report.nodes if node.name == nodes["bare"])
     assert (bare.driver, bare.plugin, bare.resources[0].allocatable) == (
@@ -136,9 +138,9 @@ def test_install_waits_until_gpus_are_counted_and_remove_leaves_nothing(
     assert re.search(f"4 of 6 nodes count GPUs; .* on node {bare.name}", said)
 
     # Only the node that needs it has a pod, and a second time changes nothing.
-    pods = door.in_namespace(SYSTEM).list_objects(POD, build_selector())
+    pods = client.in_namespace(SYSTEM).list_objects(POD, build_selector())
     assert [pod["spec"]["nodeName"] for pod in pods] == [bare.name]
-    again = ensure_drivers(door, wait_seconds=5, tell=plugin.told.append)
+    again = ensure_drivers(client, wait_seconds=5, tell=plugin.told.append)
     assert again.installed == ()
 
     shell = Shell(tmp_path, {"KUBECONFIG": str(cluster.kubeconfig)})
@@ -154,18 +156,18 @@ def test_install_waits_until_gpus_are_counted_and_remove_leaves_nothing(
 
     removed = shell.deployer("drivers", "remove")
     assert "DaemonSet deployer-nvidia-driver-cos in namespace kube-system deleted" in removed.stderr
-    assert list_ours(door) == []
+    assert list_ours(client) == []
     assert "nothing of ours is installed" in shell.deployer("drivers", "remove").stderr
 
 
 @pytest.mark.usefixtures("clean")
-def test_installed_ahead_of_nodes_and_failing_on_a_real_one(cluster: Cluster, door: Kube) -> None:
+def test_installed_ahead_of_nodes_and_failing_on_a_real_one(cluster: Cluster, client: Kube) -> None:
     told: list[str] = []
-    names = install_drivers(door, ("cos", "ubuntu", "device-plugin"), told.append)
-    assert sorted(list_ours(door)) == sorted(names)
+    names = install_drivers(client, ("cos", "ubuntu", "device-plugin"), told.append)
+    assert sorted(list_ours(client)) == sorted(names)
     assert len(told) == len(names) == 3
     mixed = load_manifest("device-plugin", PluginChoice("mixed", {"gpu": "yes"}, "nvidia"))
-    door.in_namespace(SYSTEM).apply(mixed, dry_run=True)
+    client.in_namespace(SYSTEM).apply(mixed, dry_run=True)
     cluster.kubectl("apply", "--dry-run=server", "-f", str(find_packaged("infra/drivers")))
     labels = [f"{name}={value}" for name, value in GKE.items()]
     cluster.kubectl("label", "node", "node-0", *labels)
@@ -179,7 +181,7 @@ def test_installed_ahead_of_nodes_and_failing_on_a_real_one(cluster: Cluster, do
     try:
         with pytest.raises(KubeError) as caught:
             ensure_drivers(
-                door, wait_seconds=60, tell=told.append, sleep=lambda _: time.sleep(0.3), now=now
+                client, wait_seconds=60, tell=told.append, sleep=lambda _: time.sleep(0.3), now=now
             )
     finally:
         cluster.kubectl("label", "node", "node-0", *(f"{name}-" for name in GKE))
@@ -194,7 +196,7 @@ def test_a_tenant_is_told_what_cannot_be_seen_and_whom_to_ask(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     kubeconfig = make_tenant(cluster, namespace)
-    kube = open_door(kubeconfig, namespace)
+    kube = open_client(kubeconfig, namespace)
     shell = Shell(tmp_path, {"KUBECONFIG": str(kubeconfig)})
     shown = shell.deployer("drivers", "status")
     assert f"only the pods of namespace {namespace} tell" in shown.stderr
@@ -209,5 +211,5 @@ def test_a_tenant_is_told_what_cannot_be_seen_and_whom_to_ask(
     with pytest.raises(KubeError) as caught:
         install_drivers(kube, ("cos",), told.append)
     assert caught.value.message.startswith("you may not install GPU drivers")
-    assert list_ours(open_door(cluster.kubeconfig, namespace)) == []
+    assert list_ours(open_client(cluster.kubeconfig, namespace)) == []
     assert not survey_cluster(kube).complete

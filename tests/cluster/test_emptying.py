@@ -33,7 +33,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import make_namespace
 from tests.cluster.pods import build_job, build_pod
 from tests.gke.cloud import serve_cloud
-from tests.gke.rooms import open_door, read_spec
+from tests.gke.rooms import open_client, read_spec
 
 PATH = "me/project/abcd1234"
 FOREIGN = "somebodys"
@@ -210,7 +210,7 @@ def test_a_cluster_in_use_is_no_orphan(
         cloud.set_operation_seconds(0.05)
         for name, value in cloud.environment().items():
             monkeypatch.setenv(name, value)
-        gke, told = open_door(), list[str]()
+        gke, told = open_client(), list[str]()
         ensure_cluster(gke, read_spec(tmp_path), tell=told.append)
         kube.create(build_agent_job("demo-a1"))
         [busy] = find_remains(gke, told.append)

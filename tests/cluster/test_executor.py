@@ -17,7 +17,7 @@ from deployer.kube.kinds import POD
 from deployer.launch.agents import end_agents
 from deployer.wandb_api.server import Server
 from deployer.watch.status import get_status
-from tests.cluster.bed import SECTION, Bed, make_bed, open_door, serve_for_pods
+from tests.cluster.bed import SECTION, Bed, make_bed, open_client, serve_for_pods
 from tests.cluster.cluster import Cluster
 from tests.cluster.shell import enter_shell
 from tests.cluster.tenants import make_tenant
@@ -39,7 +39,7 @@ def test_gpu_products_are_known_where_nodes_may_be_read(
     cluster: Cluster, namespace: str, bed: Bed
 ) -> None:
     cluster.set_gpus("node-0", 1)
-    administrator = open_door(cluster.kubeconfig, namespace)
+    administrator = open_client(cluster.kubeconfig, namespace)
     assert GpuProducts(administrator, GPU_PRODUCT_LABEL).read({"node-0", "gone"}) == {
         "node-0": "Tesla-T4",
         "gone": "",
@@ -52,13 +52,13 @@ def test_two_agents_finish_a_grid_and_leave_nothing(bed: Bed) -> None:
     bed.start(path, 2)
     bed.wait_for(lambda: bed.states(path) == ["ended", "ended"], "both agents' end")
     assert bed.results(path).coverage.sentence().startswith("4/4")
-    agents = bed.place.list_agents(str(path))
+    agents = bed.executor.list_agents(str(path))
     assert [agent.name for agent in agents] == [f"{path.sweep_id}-a1", f"{path.sweep_id}-a2"]
     assert [(a.exit_code, a.node, a.restarts) for a in agents] == [(0, "node-0", 0)] * 2
-    lines = list(bed.place.log_lines([agent.name for agent in agents], follow=True))
+    lines = list(bed.executor.log_lines([agent.name for agent in agents], follow=True))
     trained = sorted(text for _, text in lines if text.startswith("trained with"))
     assert trained == [f"trained with {lr}" for lr in (0.1, 0.2, 0.3, 0.4)]
-    assert end_agents(bed.place, str(path)) == ()
+    assert end_agents(bed.executor, str(path)) == ()
     assert bed.list_left() == []
 
 
@@ -70,20 +70,20 @@ def test_scale_drain_and_stop(bed: Bed) -> None:
     bed.start(path, 3)
     bed.wait_for(lambda: bed.results(path).coverage.running == 3, "three runs")
     assert bed.states(path) == ["running"] * 3
-    status = get_status(bed.server.client, bed.place, path, 3, time.time())
+    status = get_status(bed.server.client, bed.executor, path, 3, time.time())
     assert len({agent.run_id for agent in status.agents} - {None}) == 3
-    first, second, third = (agent.name for agent in bed.place.list_agents(str(path)))
+    first, second, third = (agent.name for agent in bed.executor.list_agents(str(path)))
 
-    bed.place.drain([second])
+    bed.executor.drain([second])
     assert bed.states(path) == ["running", "draining", "running"]
-    assert bed.place.stop([third]) == [third]
-    assert [agent.name for agent in bed.place.list_agents(str(path))] == [first, second]
+    assert bed.executor.stop([third]) == [third]
+    assert [agent.name for agent in bed.executor.list_agents(str(path))] == [first, second]
     bed.wait_for(lambda: bed.states(path) == ["ended", "ended"], "the end of the others")
-    reasons = [agent.reason for agent in bed.place.list_agents(str(path))]
+    reasons = [agent.reason for agent in bed.executor.list_agents(str(path))]
     assert reasons == ["", "drained"]  # a watcher leaves the second one away
     assert bed.results(path).coverage.sentence().startswith("3/3")
-    assert list(bed.place.stop([first, second])) == []
-    bed.place.forget(str(path))
+    assert list(bed.executor.stop([first, second])) == []
+    bed.executor.forget(str(path))
     assert bed.list_left() == []
 
 
@@ -94,14 +94,14 @@ def test_deleted_pod_is_replaced_and_its_run_finished_once(bed: Bed) -> None:
     [pod] = bed.kube.list_objects(POD, build_selector(str(path)))
     bed.kube.delete(POD, pod["metadata"]["name"])
     bed.wait_for(lambda: bed.states(path) == ["ended"], "the end of the replacement")
-    [agent] = bed.place.list_agents(str(path))
+    [agent] = bed.executor.list_agents(str(path))
     assert agent.exit_code == 0
     [after] = bed.kube.list_objects(POD, build_selector(str(path)))
     assert after["metadata"]["name"] != pod["metadata"]["name"]
     results = bed.results(path)
     assert results.coverage.sentence().startswith("2/2")
     assert results.coverage.duplicates == 0
-    end_agents(bed.place, None)
+    end_agents(bed.executor, None)
     assert bed.list_left() == []
 
 
@@ -112,14 +112,14 @@ def test_too_much_memory_is_said(bed: Bed) -> None:
     reasons: set[str] = set()
 
     def look() -> bool:
-        reasons.update(agent.reason for agent in tight.place.list_agents(str(path)))
+        reasons.update(agent.reason for agent in tight.executor.list_agents(str(path)))
         return any("OOMKilled" in reason for reason in reasons)
 
     bed.wait_for(look, "the word of the kernel's killer")
     assert any(
         reason.startswith("OOMKilled: more memory than its limit of 40Mi") for reason in reasons
     )
-    end_agents(tight.place, str(path))
+    end_agents(tight.executor, str(path))
     assert bed.list_left() == []
 
 
@@ -138,23 +138,24 @@ def test_pods_that_wait_say_why(bed: Bed) -> None:
     missing = bed.with_section(image="registry.invalid/none:1")
     missing.start(path, 1)
     bed.wait_for(
-        lambda: "none:1" in missing.place.list_agents(str(path))[0].reason, "the image's fault"
+        lambda: "none:1" in missing.executor.list_agents(str(path))[0].reason, "the image's fault"
     )
-    [agent] = missing.place.list_agents(str(path))
+    [agent] = missing.executor.list_agents(str(path))
     assert "registry.invalid/none:1" in agent.reason
     assert agent.restarts == 0
     assert (agent.state, agent.exit_code) == ("starting", None)
-    end_agents(missing.place, str(path))
+    end_agents(missing.executor, str(path))
 
     elsewhere = bed.with_section(node_selector={"disk": "none"})
     elsewhere.start(path, 1)
     bed.wait_for(
-        lambda: "didn't match" in elsewhere.place.list_agents(str(path))[0].reason, "the scheduler"
+        lambda: "didn't match" in elsewhere.executor.list_agents(str(path))[0].reason,
+        "the scheduler",
     )
-    [agent] = elsewhere.place.list_agents(str(path))
+    [agent] = elsewhere.executor.list_agents(str(path))
     assert agent.reason.startswith("Unschedulable: 0/")
-    elsewhere.place.drain([agent.name])
-    assert elsewhere.place.list_agents(str(path)) == []
+    elsewhere.executor.drain([agent.name])
+    assert elsewhere.executor.list_agents(str(path)) == []
 
 
 def test_full_quota_is_said_while_an_agent_waits(bed: Bed) -> None:
@@ -167,12 +168,12 @@ def test_full_quota_is_said_while_an_agent_waits(bed: Bed) -> None:
     reasons: set[str] = set()
 
     def look() -> bool:
-        reasons.update(agent.reason for agent in bed.place.list_agents(str(path)))
+        reasons.update(agent.reason for agent in bed.executor.list_agents(str(path)))
         return any("exceeded quota: tenant" in reason for reason in reasons)
 
     bed.wait_for(look, "the quota's words")
     assert any(reason.startswith("FailedCreate: Error creating: pods") for reason in reasons)
-    end_agents(bed.place, str(path))
+    end_agents(bed.executor, str(path))
     assert bed.list_left() == []
 
 

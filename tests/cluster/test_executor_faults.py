@@ -116,13 +116,13 @@ def check_sentence(error: KubeError, fault: Fault) -> None:
 @pytest.mark.parametrize("name", [in_tier(name) for name in FAULTS])
 def test_every_call_may_fail(bed: Bed, proxy: ApiProxy, name: str) -> None:
     path = bed.create_sweep([0.1, 0.2])
-    bed.place.list_agents(str(path))
+    bed.executor.list_agents(str(path))
     proxy.journal.clear()
     bed.start(path, AGENTS)
     of_up = shapes(proxy.journal, bed.namespace)
     check_started(bed, path)
     proxy.journal.clear()
-    end_agents(bed.place, str(path))
+    end_agents(bed.executor, str(path))
     of_down = shapes(proxy.journal, bed.namespace)
     check_gone(bed)
     assert len(of_up) >= 10
@@ -141,20 +141,20 @@ def test_every_call_may_fail(bed: Bed, proxy: ApiProxy, name: str) -> None:
         if raised % 2:  # else straight to `down`
             bed.start(path, AGENTS)
             check_started(bed, path)
-        end_agents(bed.place, str(path))
+        end_agents(bed.executor, str(path))
         check_gone(bed)
     for shape in of_down:
         bed.start(path, AGENTS)
         fault = Fault(**{**vars(FAULTS[name]), "match": shape})
         proxy.set_faults(fault)
         try:
-            end_agents(bed.place, str(path))
+            end_agents(bed.executor, str(path))
         except KubeError as error:
             check_sentence(error, fault)
             raised += 1
         assert fault.happened, shape
         proxy.set_faults()
-        end_agents(bed.place, str(path))
+        end_agents(bed.executor, str(path))
         check_gone(bed)
     assert raised >= len(of_up) // 2
 
@@ -168,6 +168,6 @@ def test_generated_names_are_not_doubled(bed: Bed, proxy: ApiProxy) -> None:
     generated.start(path, AGENTS)
     jobs = bed.kube.list_objects(JOB, build_selector())
     assert len(jobs) == AGENTS
-    assert len({agent.name for agent in generated.place.list_agents(str(path))}) == AGENTS
-    end_agents(generated.place, str(path))
+    assert len({agent.name for agent in generated.executor.list_agents(str(path))}) == AGENTS
+    end_agents(generated.executor, str(path))
     check_gone(bed)

@@ -14,7 +14,7 @@ import pytest
 
 from deployer.kube.kinds import POD
 from deployer.kube.port_forward import Forward
-from tests.cluster.bed import open_door
+from tests.cluster.bed import open_client
 from tests.cluster.cluster import Cluster
 from tests.cluster.pods import build_pod, python
 from tests.cluster.tenants import make_tenant
@@ -59,7 +59,7 @@ def post(url: str, content: bytes) -> bytes:
 @pytest.mark.full
 def test_a_port_outlives_its_pod_and_the_api_server(make_cluster: Callable[..., Cluster]) -> None:
     cluster = make_cluster(1)
-    kube = open_door(cluster.kubeconfig, "default")
+    kube = open_client(cluster.kubeconfig, "default")
     cluster.create(build_echo("-1"), "default")
     with Forward(kube, "echo", 8080) as forward:  # before the pod is there
         assert post(forward.url, b"hello") == b"hello-1"
@@ -80,7 +80,7 @@ def test_a_port_outlives_its_pod_and_the_api_server(make_cluster: Callable[..., 
 
 
 def test_who_may_not_forward_sees_the_connection_end(cluster: Cluster, namespace: str) -> None:
-    kube = open_door(make_tenant(cluster, namespace), namespace)
+    kube = open_client(make_tenant(cluster, namespace), namespace)
     cluster.create(build_echo(""), namespace)
     cluster.wait_for("pod/echo", "condition=Ready", namespace)
     with Forward(kube, "echo", 8080) as forward, pytest.raises((urllib.error.URLError, OSError)):

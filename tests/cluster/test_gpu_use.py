@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deployer.executors.kubernetes.executor import KubernetesPlace
+from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.executors.kubernetes.names import (
     AGENT_LABEL,
     SWEEP_PATH_ANNOTATION,
@@ -18,7 +18,7 @@ from deployer.executors.kubernetes.names import (
 )
 from deployer.kube.client import Kube
 from deployer.kube.kinds import JOB
-from tests.cluster.bed import build_section, open_door, wait_for
+from tests.cluster.bed import build_section, open_client, wait_for
 from tests.cluster.cluster import IMAGE, Cluster
 from tests.cluster.gpu_nodes import A100, GPU, PRODUCT, add_node
 from tests.cluster.pods import build_job, build_pod, list_running
@@ -31,9 +31,9 @@ echo "Tesla T4, 550.90.07, 15360 MiB as $(id -u): $*"
 
 
 @pytest.fixture
-def door(cluster: Cluster, namespace: str) -> Kube:
+def client(cluster: Cluster, namespace: str) -> Kube:
     cluster.set_gpus("node-0", 0)  # other tests count some
-    return open_door(cluster.kubeconfig, namespace)
+    return open_client(cluster.kubeconfig, namespace)
 
 
 def build_agent_job(name: str, path: str, node: str) -> dict[str, Any]:
@@ -49,20 +49,20 @@ def build_agent_job(name: str, path: str, node: str) -> dict[str, Any]:
 
 
 def test_an_agent_that_waits_for_a_gpu_says_why(
-    cluster: Cluster, door: Kube, namespace: str, tmp_path: Path
+    cluster: Cluster, client: Kube, namespace: str, tmp_path: Path
 ) -> None:
     add_node(cluster, "drivers-full", {PRODUCT: A100}, {GPU: 1})
     try:
-        door.create(build_agent_job("first", "e/p/full", "drivers-full"))
+        client.create(build_agent_job("first", "e/p/full", "drivers-full"))
         first = build_selector("e/p/full", "agent", "first")
-        wait_for(lambda: list_running(door, first), "the first agent")
-        door.create(build_agent_job("second", "e/p/full", "drivers-full"))
-        place = KubernetesPlace(door, build_section(namespace=namespace), tmp_path)
+        wait_for(lambda: list_running(client, first), "the first agent")
+        client.create(build_agent_job("second", "e/p/full", "drivers-full"))
+        executor = KubernetesExecutor(client, build_section(namespace=namespace), tmp_path)
         said = "all 1 nvidia.com/gpu on node drivers-full are in use; Unschedulable: 0/"
-        wait_for(lambda: said in place.list_agents("e/p/full")[1].reason, said)
-        assert place.list_agents("e/p/full")[0].reason == ""
+        wait_for(lambda: said in executor.list_agents("e/p/full")[1].reason, said)
+        assert executor.list_agents("e/p/full")[0].reason == ""
     finally:
-        door.delete_collection(JOB, build_selector("e/p/full"))
+        client.delete_collection(JOB, build_selector("e/p/full"))
         cluster.kubectl("delete", "pods", "--all", "-n", namespace, "--force", "--grace-period=0")
         cluster.kubectl("delete", "node", "drivers-full")
 
@@ -96,5 +96,5 @@ def test_smoke_runs_nvidia_smi_and_leaves_nothing(
         assert "error: nvidia-smi did not run on node-0" in failed.stderr
     finally:
         cluster.set_gpus("node-0", 0)
-    kube = open_door(tenant, namespace)
+    kube = open_client(tenant, namespace)
     assert kube.list_objects(JOB) == []

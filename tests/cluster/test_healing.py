@@ -86,14 +86,14 @@ def build_object(kind: str, **metadata: object) -> dict[str, object]:
 
 def test_pod_is_lost_only_after_its_time() -> None:
     ending = build_object("Pod", deletionTimestamp="2026-01-01T00:01:00Z")
-    [sighting] = group_objects([build_object("Job")], [ending], SWEEP)
+    [objects] = group_objects([build_object("Job")], [ending], SWEEP)
     end = 1767225660.0
-    assert judge_state(sighting, end) == "stopping"
-    assert judge_state(sighting, end + LOST_SECONDS) == "stopping"
-    assert judge_state(sighting, end + LOST_SECONDS + 1) == "lost"
+    assert judge_state(objects, end) == "stopping"
+    assert judge_state(objects, end + LOST_SECONDS) == "stopping"
+    assert judge_state(objects, end + LOST_SECONDS + 1) == "lost"
     ended = {**ending, "status": {"phase": "Failed"}}
-    [sighting] = group_objects([build_object("Job")], [ended], SWEEP)
-    assert judge_state(sighting, end + 3600) == "starting"
+    [objects] = group_objects([build_object("Job")], [ended], SWEEP)
+    assert judge_state(objects, end + 3600) == "starting"
 
 
 @pytest.mark.parametrize(
@@ -136,10 +136,10 @@ def test_every_fault_heals(
         servers.enter_context(serve_for_pods(broken, data))
 
         bed.wait_for(lambda: bed.states(path).count("lost") == 2, "the loss of the node")
-        lost = [agent for agent in bed.place.list_agents(str(path)) if agent.state == "lost"]
+        lost = [agent for agent in bed.executor.list_agents(str(path)) if agent.state == "lost"]
         assert {agent.reason for agent in lost} == {f"node {node} does not answer"}
         assert not any(agent.alive for agent in lost)
-        told = bed.place.heal()
+        told = bed.executor.heal()
         assert len(told) == 2
         assert all(f"node {node} is lost" in sentence for sentence in told)
         bed.wait_for(
@@ -151,7 +151,7 @@ def test_every_fault_heals(
         give_back(broken, node)
         bed.wait_for(lambda: set(bed.states(path)) == {"ended"}, "the end of the sweep")
         prove(bed, path, len(LRS))
-        end_agents(bed.place, str(path))
+        end_agents(bed.executor, str(path))
         assert bed.kube.list_objects(POD, build_selector()) == []
 
 
@@ -172,7 +172,7 @@ def test_stop_does_not_wait_for_a_lost_node(broken: Cluster, tmp_path: Path) -> 
         path = bed.create_sweep([0.1], seconds=3600)
         bed.start(path, 1)
         bed.wait_for(lambda: bed.states(path) == ["running"], "the agent")
-        [agent] = bed.place.list_agents(str(path))
+        [agent] = bed.executor.list_agents(str(path))
         broken.lose_node(agent.node)
-        assert list(end_agents(bed.place, str(path))) == [agent.name]
+        assert list(end_agents(bed.executor, str(path))) == [agent.name]
         assert bed.kube.list_objects(POD, build_selector()) == []

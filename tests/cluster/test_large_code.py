@@ -35,8 +35,8 @@ def write_weights(bed: Bed) -> str:
 
 def list_planned(bed: Bed, path: SweepPath) -> list[dict[str, object]]:
     """Return the ConfigMaps of code that the next agent would get."""
-    plan = plan_agents(bed.server, bed.place, path, 1, bed.folder)
-    manifests = bed.place.build_manifests(plan, {agent.name: "key" for agent in plan.agents})
+    plan = plan_agents(bed.server, bed.executor, path, 1, bed.folder)
+    manifests = bed.executor.build_manifests(plan, {agent.name: "key" for agent in plan.agents})
     return [one for one in manifests if "-code-" in one["metadata"]["name"]]
 
 
@@ -53,7 +53,7 @@ def test_large_code_comes_in_parts(cluster: Cluster, namespace: str, tmp_path: P
         bed.start(path, 1)
         begun_with = list_planned(bed, path)
         bed.wait_for(lambda: bed.states(path) == ["ended"], "the end of the sweep")
-        lines = [line for _, line in bed.place.log_lines([f"{path.sweep_id}-a1"], follow=False)]
+        lines = [line for _, line in bed.executor.log_lines([f"{path.sweep_id}-a1"], follow=False)]
         assert f"the weights are {expected}" in lines, lines
         assert bed.results(path).coverage.finished == 1
 
@@ -61,5 +61,5 @@ def test_large_code_comes_in_parts(cluster: Cluster, namespace: str, tmp_path: P
         assert list_planned(bed, path) == begun_with
         assert len(begun_with) == 2
         assert len(bed.kube.list_objects(CONFIG_MAP, build_selector(str(path), "code"))) == 3
-        bed.place.forget(str(path))
+        bed.executor.forget(str(path))
         assert bed.kube.list_objects(CONFIG_MAP, build_selector()) == []

@@ -1,4 +1,4 @@
-"""The door and the manifests on an older Kubernetes; no node, so what pods do is tried on one only.
+"""The kube and the manifests on an older Kubernetes; no node, so what pods do is tried on one only.
 
 The tests are those of the newest version: here `cluster` is another one.
 """
@@ -12,11 +12,11 @@ import pytest
 
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.admission import check_admission
-from tests.cluster.bed import open_door
+from tests.cluster.bed import open_client
 from tests.cluster.cluster import Cluster
 from tests.cluster.tenants import make_tenant
 from tests.cluster.test_client import (
-    door,
+    kube,
     proxy,
     test_apply_list_patch_delete,
     test_dry_run_makes_nothing,
@@ -35,7 +35,7 @@ from tests.cluster.test_manifests import (
 from tests.executors.profiles import build_profile
 
 __all__ = [
-    "door",
+    "kube",
     "proxy",
     "test_a_field_that_does_not_exist_would_be_noticed",
     "test_apply_list_patch_delete",
@@ -66,7 +66,7 @@ def test_it_is_older(cluster: Cluster) -> None:
 
 
 def test_quota_is_said_before_anything_is_made(cluster: Cluster, namespace: str) -> None:
-    kube = open_door(make_tenant(cluster, namespace), namespace)
+    kube = open_client(make_tenant(cluster, namespace), namespace)
     job = build_profile("gpus", namespace)[-1]
     check_admission(kube, job)
     container = job["spec"]["template"]["spec"]["containers"][0]

@@ -30,14 +30,14 @@ def bed(cluster: Cluster, namespace: str, server: Server, tmp_path: Path) -> Bed
 
 def test_each_job_finishes_one_run_though_a_pod_is_deleted(bed: Bed) -> None:
     path = bed.create_sweep([0.1, 0.2, 0.3], seconds=6)
-    plan = plan_agents(bed.server, bed.place, path, None, bed.folder, one_run=True)
+    plan = plan_agents(bed.server, bed.executor, path, None, bed.folder, one_run=True)
     assert len(plan.agents) == 3
-    apply_plan(bed.server, bed.place, plan)
+    apply_plan(bed.server, bed.executor, plan)
     bed.wait_for(lambda: bed.results(path).coverage.running == 3, "three runs")
     [victim] = bed.kube.list_objects(POD, build_selector(str(path), agent=plan.agents[0].name))
     bed.kube.delete(POD, victim["metadata"]["name"])
     bed.wait_for(lambda: set(bed.states(path)) == {"ended"}, "the end of all")
-    agents = bed.place.list_agents(str(path))
+    agents = bed.executor.list_agents(str(path))
     assert {(agent.exit_code, agent.name) for agent in agents} == {
         (0, agent.name) for agent in plan.agents
     }
@@ -46,7 +46,7 @@ def test_each_job_finishes_one_run_though_a_pod_is_deleted(bed: Bed) -> None:
     sentence = bed.results(path).coverage.sentence()
     assert sentence == "3/3 configurations finished, 0 duplicates, 0 lost, 1 healed"
     # All is done: nobody is needed any more.
-    again = plan_agents(bed.server, bed.place, path, None, bed.folder)
+    again = plan_agents(bed.server, bed.executor, path, None, bed.folder)
     assert again.agents == ()
 
 
@@ -55,15 +55,15 @@ def test_a_paused_sweep_gives_up_its_agents_and_gets_as_many_back(bed: Bed) -> N
     bed.start(path, 2)
     bed.wait_for(lambda: bed.results(path).coverage.running == 2, "two runs")
     set_sweep_state(bed.server.client, get_sweep(bed.server.client, path), "PAUSED")
-    assert len(bed.place.release(str(path))) == 2
+    assert len(bed.executor.release(str(path))) == 2
     assert bed.kube.list_objects(JOB, build_selector()) == []
-    assert bed.place.count_released(str(path)) == 2
+    assert bed.executor.count_paused(str(path)) == 2
     coverage = bed.results(path).coverage
     assert (coverage.waiting, coverage.running) == (2, 0)
 
     set_sweep_state(bed.server.client, get_sweep(bed.server.client, path), "RUNNING")
-    plan = plan_agents(bed.server, bed.place, path, None, bed.folder)
-    assert len(apply_plan(bed.server, bed.place, plan)) == 2
-    assert bed.place.count_released(str(path)) == 0
+    plan = plan_agents(bed.server, bed.executor, path, None, bed.folder)
+    assert len(apply_plan(bed.server, bed.executor, plan)) == 2
+    assert bed.executor.count_paused(str(path)) == 0
     bed.wait_for(lambda: bed.results(path).coverage.complete, "the end")
     assert bed.results(path).coverage.sentence().startswith("2/2")

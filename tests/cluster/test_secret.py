@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from deployer.config.settings import EMBEDDED
-from deployer.executors.kubernetes.executor import KubernetesPlace
+from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.executors.kubernetes.manifests.build import build_secret
 from deployer.kube.client import Kube
 from deployer.kube.kinds import SECRET
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.server import Server
-from tests.cluster.bed import Bed, build_section, make_bed, open_door, serve_for_pods
+from tests.cluster.bed import Bed, build_section, make_bed, open_client, serve_for_pods
 from tests.cluster.cluster import Cluster
 from tests.cluster.tenants import make_tenant
 from tests.conftest import FOREIGN_KEY, ServedBackend
@@ -66,7 +66,7 @@ class Desk:
 @pytest.fixture
 def desk(cluster: Cluster, namespace: str, backend: ServedBackend, tmp_path: Path) -> Desk:
     kubeconfig = make_tenant(cluster, namespace)
-    return Desk(kubeconfig, backend, tmp_path, open_door(kubeconfig, namespace))
+    return Desk(kubeconfig, backend, tmp_path, open_client(kubeconfig, namespace))
 
 
 def test_create_show_rotate_delete(desk: Desk) -> None:
@@ -125,7 +125,7 @@ def test_somebody_elses_secret_stays(desk: Desk, cluster: Cluster) -> None:
     kept = desk.deployer("delete")
     assert kept.returncode == 2
     assert "was not made by deployer and stays" in kept.stderr
-    KubernetesPlace(desk.kube, build_section(), desk.folder).forget(None)
+    KubernetesExecutor(desk.kube, build_section(), desk.folder).forget(None)
     assert desk.stored_key() == FOREIGN_KEY
     assert desk.deployer("rotate", WANDB_API_KEY=desk.backend.key).returncode == 0
     assert desk.stored_key() == desk.backend.key
@@ -133,10 +133,10 @@ def test_somebody_elses_secret_stays(desk: Desk, cluster: Cluster) -> None:
 
 def test_our_secret_goes_with_everything_else(desk: Desk) -> None:
     assert desk.deployer("create", WANDB_API_KEY=desk.backend.key).returncode == 0
-    place = KubernetesPlace(desk.kube, build_section(), desk.folder)
-    place.forget("tester/other/abc")
+    executor = KubernetesExecutor(desk.kube, build_section(), desk.folder)
+    executor.forget("tester/other/abc")
     assert desk.stored_key() == desk.backend.key
-    place.forget(None)
+    executor.forget(None)
     assert desk.stored_key() is None
 
 
@@ -162,8 +162,8 @@ with wandb.init() as run:
 
 def agents_with(bed: Bed, path: SweepPath, key: str) -> set[str]:
     """Return the agents that have run something with this key."""
-    names = [agent.name for agent in bed.place.list_agents(str(path))]
-    lines = bed.place.log_lines(names, follow=False)
+    names = [agent.name for agent in bed.executor.list_agents(str(path))]
+    lines = bed.executor.log_lines(names, follow=False)
     return {agent for agent, line in lines if line == f"the key ends with {key[-6:]}"}
 
 
@@ -203,4 +203,4 @@ def test_rotated_key_counts_from_the_next_run_on(
         bed.wait_for(lambda: bed.states(path) == ["ended", "ended"], "the end of the sweep")
         coverage = bed.results(path).coverage
         assert (coverage.expected, coverage.finished, coverage.duplicates) == (4, 4, 0)
-        assert [agent.restarts for agent in bed.place.list_agents(str(path))] == [0, 0]
+        assert [agent.restarts for agent in bed.executor.list_agents(str(path))] == [0, 0]

@@ -11,7 +11,7 @@ from typing import Any
 from deployer.kube.client import Kube
 from deployer.kube.kinds import JOB, SECRET
 from deployer.launch.agents import end_agents
-from tests.cluster.bed import SECTION, TRAINER, Bed, make_bed, open_door, serve_for_pods
+from tests.cluster.bed import SECTION, TRAINER, Bed, make_bed, open_client, serve_for_pods
 from tests.cluster.cluster import Cluster
 from tests.cluster.proxy import ApiProxy, Fault
 from tests.cluster.shell import open_shell
@@ -39,7 +39,7 @@ def test_up_makes_the_secret_that_all_agents_share(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     tenant = make_tenant(cluster, namespace)
-    kube = open_door(tenant, namespace)
+    kube = open_client(tenant, namespace)
     with serve_for_pods(cluster, tmp_path / "data", "plain") as server:
         shell = open_shell(tmp_path / "project", tenant, server)
         shell.write("train.py", TRAINER)
@@ -73,7 +73,7 @@ def start_beside(bed: Bed, kube: Kube, key: str) -> str:
     bed.with_kube(kube, **NOWHERE).start(path, 1)
     [(read, _)] = list_references(bed.kube.list_objects(JOB))
     assert list_secrets(bed.kube) == {"wandb-secret", read}
-    end_agents(bed.place, None)
+    end_agents(bed.executor, None)
     assert list_secrets(bed.kube) == {"wandb-secret"}
     bed.kube.delete(SECRET, "wandb-secret")
     return read.replace(path.sweep_id, "ID")
@@ -95,5 +95,5 @@ def test_somebody_elses_secret_is_used_if_it_holds_the_key(
         assert start_beside(bed, bed.kube, server.client.key) == "wandb-secret"
         assert start_beside(bed, bed.kube, FOREIGN_KEY) == "ID-keys"
         proxy.faults.append(Fault("status", "^GET .*/secrets/", 403, "cannot get", "Forbidden"))
-        blind = open_door(proxy.kubeconfig, namespace)
+        blind = open_client(proxy.kubeconfig, namespace)
         assert start_beside(bed, blind, server.client.key) == "ID-keys"

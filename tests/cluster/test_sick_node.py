@@ -11,7 +11,7 @@ import pytest
 from deployer.executors.kubernetes.names import build_selector
 from deployer.kube.kinds import JOB
 from deployer.launch.agents import end_agents
-from deployer.watch.reconciliation import Tender
+from deployer.watch.reconciliation import Reconciler
 from deployer.watch.status import watch_status
 from tests.cluster.bed import make_bed, serve_for_pods
 from tests.cluster.cluster import Cluster
@@ -49,22 +49,28 @@ def test_a_sick_node_is_named_and_left(
         path = bed.create_sweep([float(n) for n in range(12)], link=sick.link.number)
         bed.start(path, 2)
         bed.wait_for(
-            lambda: {a.node for a in bed.place.list_agents(str(path))} == {sick.name, sound.name},
+            lambda: (
+                {a.node for a in bed.executor.list_agents(str(path))} == {sick.name, sound.name}
+            ),
             "an agent on each node",
         )
         told: list[str] = []
-        tender = Tender(server, bed.place, path, 2, bed.folder, None, told.append)
-        list(watch_status(tender.read, time.time, time.sleep, WATCH_SECONDS, tender.tend))
+        reconciler = Reconciler(server, bed.executor, path, 2, bed.folder, None, told.append)
+        list(
+            watch_status(
+                reconciler.read, time.time, time.sleep, WATCH_SECONDS, reconciler.reconcile
+            )
+        )
 
         [named] = [sentence for sentence in told if sentence.startswith(f"node {sick.name}: ")]
         assert "runs in a row failed there" in named
         assert named.endswith(f"kubectl cordon {sick.name}")
         assert bed.results(path).coverage.sentence().startswith("12/12")
-        assert {a.node for a in bed.place.list_agents(str(path))} == {sound.name}
+        assert {a.node for a in bed.executor.list_agents(str(path))} == {sound.name}
         refusing = [
             job["metadata"]["name"]
             for job in bed.kube.list_objects(JOB, build_selector(str(path)))
             if job["spec"]["template"]["spec"]["affinity"].get("nodeAffinity")
         ]
         assert len(refusing) == 1
-        end_agents(bed.place, str(path))
+        end_agents(bed.executor, str(path))

@@ -106,8 +106,8 @@ def test_state_and_reason(
 ) -> None:
     jobs = [build_object("Job", job)] if job is not None else []
     pods = [build_object("Pod", pod)] if pod is not None else []
-    [sighting] = group_objects(jobs, pods, SWEEP)
-    agent = build_agent(sighting, {NAME: "FailedCreate: quota"}, NOW)
+    [objects] = group_objects(jobs, pods, SWEEP)
+    agent = build_agent(objects, {NAME: "FailedCreate: quota"}, NOW)
     assert (agent.name, agent.state, agent.exit_code, agent.reason) == (
         NAME,
         state,
@@ -140,21 +140,21 @@ def test_drain_stop_and_restarts() -> None:
     draining = build_object("Job", {"failed": 1}, annotations=wish)
     first = build_object("Pod", OOM, "abc-1-a")
     second = build_object("Pod", RUNNING, "abc-1-b", creationTimestamp="2026-01-01T00:01:00Z")
-    [sighting] = group_objects([draining], [second, first])
-    agent = build_agent(sighting, {}, NOW)
+    [objects] = group_objects([draining], [second, first])
+    agent = build_agent(objects, {}, NOW)
     assert (agent.state, agent.restarts) == ("draining", 1)
     ended = {"phase": "Succeeded", **container(terminated={"exitCode": 0})}
-    [sighting] = group_objects([draining], [build_object("Pod", ended)])
-    assert build_agent(sighting, {}, NOW).state == "stopping"
-    [sighting] = group_objects([draining], [build_object("Pod", {"phase": "Failed"})])
-    assert build_agent(sighting, {}, NOW).reason == "is started again"
+    [objects] = group_objects([draining], [build_object("Pod", ended)])
+    assert build_agent(objects, {}, NOW).state == "stopping"
+    [objects] = group_objects([draining], [build_object("Pod", {"phase": "Failed"})])
+    assert build_agent(objects, {}, NOW).reason == "is started again"
     left = build_object("Job", condition("Complete"), annotations=wish)
-    [sighting] = group_objects([left], [build_object("Pod", ended)])
-    agent = build_agent(sighting, {}, NOW)
+    [objects] = group_objects([left], [build_object("Pod", ended)])
+    agent = build_agent(objects, {}, NOW)
     assert (agent.state, agent.exit_code, agent.reason) == ("ended", 0, "drained")
     going = build_object("Job", {}, deletionTimestamp="2026-01-01T00:06:00Z")
-    [sighting] = group_objects([going], [])
-    assert build_agent(sighting, {}, NOW).state == "stopping"
+    [objects] = group_objects([going], [])
+    assert build_agent(objects, {}, NOW).state == "stopping"
 
 
 def test_newest_warning_counts() -> None:
@@ -184,8 +184,8 @@ def test_that_no_node_can_be_had_stands_before_the_schedulers_words() -> None:
         {**about, "reason": "FailedScheduling", "message": "0/3 nodes", "lastTimestamp": "2"},
     ]
     pod = build_object("Pod", UNSCHEDULABLE, f"{NAME}-x")
-    [sighting] = group_objects([build_object("Job", {})], [pod])
-    agent = build_agent(sighting, newest_causes(events), NOW)
+    [objects] = group_objects([build_object("Job", {})], [pod])
+    agent = build_agent(objects, newest_causes(events), NOW)
     assert agent.reason == "FailedScaleUp: GCE out of resources; Unschedulable: 0/3 nodes"
 
 

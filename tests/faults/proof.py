@@ -44,7 +44,7 @@ class RunRecord:
 
 
 @dataclass(frozen=True)
-class Door:
+class RecordReader:
     """Asks a server directly, past any proxy."""
 
     url: str
@@ -96,7 +96,7 @@ class Door:
         )
 
 
-def find_complaints(
+def find_problems(
     runs: Sequence[RunRecord], expected: Sequence[dict[str, Any]], steps: int
 ) -> list[str]:
     """Return everything that is not as promised; nothing means that the promise was kept.
@@ -107,13 +107,13 @@ def find_complaints(
     names = sorted(expected[0])
     finished = Counter(_key(run.config, names) for run in runs if run.state == "finished")
     wanted = Counter(_key(one, names) for one in expected)
-    complaints = [f"finished {finished[key]} times: {key}" for key in wanted if finished[key] != 1]
-    complaints += [f"nobody asked for {key}" for key in finished if key not in wanted]
+    problems = [f"finished {finished[key]} times: {key}" for key in wanted if finished[key] != 1]
+    problems += [f"nobody asked for {key}" for key in finished if key not in wanted]
     for run in runs:
         if run.state != "finished":
-            complaints.append(f"{run.name} is {run.state}, exit code {run.exit_code}")
-        complaints += [f"{run.name} {wrong}" for wrong in _judge_history(run, steps)]
-    return complaints
+            problems.append(f"{run.name} is {run.state}, exit code {run.exit_code}")
+        problems += [f"{run.name} {wrong}" for wrong in _judge_history(run, steps)]
+    return problems
 
 
 def read_causes(database: Path) -> set[str]:

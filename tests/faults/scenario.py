@@ -23,7 +23,7 @@ from tests.faults import trainers
 from tests.faults.clock import Clock
 from tests.faults.grids import WHOLE, Grid
 from tests.faults.processes import find_processes, kill_all, wait_until_gone
-from tests.faults.proof import Door, find_complaints, list_attempts, read_causes
+from tests.faults.proof import RecordReader, find_problems, list_attempts, read_causes
 from tests.faults.proxy import FaultProxy
 
 POLL_SECONDS = 0.2
@@ -72,7 +72,7 @@ class Scenario:
         self._up: subprocess.Popen[str] | None = None
         self._keep_backend()
         if self.proxied:
-            self._proxy = FaultProxy(self.door.url, seed=self.seed).__enter__()
+            self._proxy = FaultProxy(self.client.url, seed=self.seed).__enter__()
         self._keepers = [
             threading.Thread(target=self._repeat, args=(work,), daemon=True)
             for work in (self._keep_backend, self._keep_up)
@@ -111,12 +111,12 @@ class Scenario:
         return self._proxy
 
     @property
-    def door(self) -> Door:
+    def client(self) -> RecordReader:
         """The way to the backend that no fault lies on."""
         data = self.state / "backend"
         address = read_address(data)
         assert address is not None, "the backend was never served"
-        return Door(address.url, read_key(data))
+        return RecordReader(address.url, read_key(data))
 
     @property
     def ended(self) -> bool:
@@ -132,7 +132,7 @@ class Scenario:
             if not name.startswith(("WANDB_", "DEPLOYER_"))
         }
         way = (
-            {"WANDB_BASE_URL": self._proxy.url, "WANDB_API_KEY": self.door.key}
+            {"WANDB_BASE_URL": self._proxy.url, "WANDB_API_KEY": self.client.key}
             if self._proxy
             else {}
         )
@@ -190,10 +190,10 @@ class Scenario:
 
     def prove(self, steps: int = trainers.STEPS) -> None:
         """Check the promise against the server's raw data, then that `down` leaves nothing."""
-        complaints = find_complaints(
-            self.door.read_runs(self.sweep_path), self.grid.configurations, steps
+        problems = find_problems(
+            self.client.read_runs(self.sweep_path), self.grid.configurations, steps
         )
-        assert not complaints, "\n".join([*complaints, self.describe()])
+        assert not problems, "\n".join([*problems, self.describe()])
         self.end()
 
     @property

@@ -20,7 +20,7 @@ from tests.faults.chaos import Chaos
 from tests.faults.clock import Clock
 from tests.faults.disk import small_disk
 from tests.faults.processes import find_processes, wait_until_gone
-from tests.faults.proof import RunRecord, find_complaints
+from tests.faults.proof import RunRecord, find_problems
 
 
 def sleeper(state: Path, *words: str) -> subprocess.Popen[bytes]:
@@ -133,7 +133,7 @@ def record(name: str, config: object, steps: tuple[int, ...], state: str = "fini
 
 
 @pytest.mark.parametrize(
-    ("runs", "complaint"),
+    ("runs", "problem"),
     [
         ([record("a", ONE, (0, 1, 2)), record("b", TWO, (0, 1, 2))], None),
         ([record("a", ONE, (0, 1, 2))], "finished 0 times"),
@@ -148,9 +148,9 @@ def record(name: str, config: object, steps: tuple[int, ...], state: str = "fini
         ([record("a", ONE, (0, 1, 2)), record("b", TWO, (0,), "crashed")], "b is crashed"),
     ],
 )
-def test_the_proof_sees_what_is_wrong(runs: list[RunRecord], complaint: str | None) -> None:
-    complaints = find_complaints(runs, [ONE, TWO], 3)
-    if complaint is None:
-        assert complaints == []
+def test_the_proof_sees_what_is_wrong(runs: list[RunRecord], problem: str | None) -> None:
+    problems = find_problems(runs, [ONE, TWO], 3)
+    if problem is None:
+        assert problems == []
     else:
-        assert any(complaint in said for said in complaints), complaints
+        assert any(problem in said for said in problems), problems

@@ -12,7 +12,7 @@ from deployer.gke.cluster.creation import ensure_cluster
 from deployer.gke.specification.spec import ClusterSpec
 from tests.gke.cloud import Cloud, serve_cloud
 from tests.gke.commands import Machine, Nursery
-from tests.gke.rooms import Clock, open_door, read_spec, write_spec
+from tests.gke.rooms import Clock, open_client, read_spec, write_spec
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -52,7 +52,9 @@ def make(spec: ClusterSpec, told: list[str]) -> Callable[[], CloudCluster]:
 
     def ensure() -> CloudCluster:
         clock = Clock()
-        return ensure_cluster(open_door(), spec, tell=told.append, now=clock.now, sleep=clock.sleep)
+        return ensure_cluster(
+            open_client(), spec, tell=told.append, now=clock.now, sleep=clock.sleep
+        )
 
     return ensure
 

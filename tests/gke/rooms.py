@@ -36,7 +36,7 @@ def read_spec(folder: Path, text: str = SPEC) -> ClusterSpec:
     return load_spec(str(write_spec(folder, text)), folder)
 
 
-def open_door() -> Gke:
+def open_client() -> Gke:
     """Return the door that a command would have, which waits for no trouble to pass."""
     opened = open_gke(None, os.environ)
     return Gke(

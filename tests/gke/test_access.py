@@ -14,7 +14,7 @@ from deployer.errors import CloudError, ConfigError
 from deployer.gke.api.model import CloudCluster
 from deployer.gke.cluster.access import find_kubeconfig, open_kube_of, write_kubeconfig
 from tests.gke.cloud import Cloud
-from tests.gke.rooms import open_door
+from tests.gke.rooms import open_client
 
 NAME = "gke_my-project_us-central1-a_train"
 OTHER: dict[str, Any] = {
@@ -109,7 +109,7 @@ def test_the_file_is_the_one_that_kubectl_would_write(tmp_path: Path) -> None:
 def test_a_cluster_without_an_address_is_not_opened(cloud: Cloud) -> None:
     assert cloud.project
     with pytest.raises(CloudError) as told:
-        open_kube_of(open_door(), build_cluster("", "PROVISIONING"), None)
+        open_kube_of(open_client(), build_cluster("", "PROVISIONING"), None)
     said = "cluster train in us-central1-a is PROVISIONING: its Kubernetes has no address"
     assert told.value.message == said
     assert told.value.hint == "deployer cluster up goes on with it"

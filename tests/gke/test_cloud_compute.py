@@ -11,7 +11,7 @@ from google.cloud import compute_v1
 
 from tests.gke.cloud import PROJECT, Cloud
 from tests.gke.cloud_faults import api_disabled
-from tests.gke.rooms import open_door
+from tests.gke.rooms import open_client
 
 
 def test_disks_and_load_balancers_outlive_their_cluster(cloud: Cloud) -> None:
@@ -26,7 +26,7 @@ def test_disks_and_load_balancers_outlive_their_cluster(cloud: Cloud) -> None:
     assert sorted(list_names(disks, labelled, "disks"))[0].startswith("gke-sweeps-default-pool-")
     with pytest.raises(exceptions.BadRequest, match="already being used by"):
         disks.delete_unary(project=PROJECT, zone="us-central1-a", disk="pvc-1")
-    open_door().delete_cluster("us-central1-a", "sweeps")
+    open_client().delete_cluster("us-central1-a", "sweeps")
     assert list_names(disks, labelled, "disks") == ["pvc-1"]
     place: dict[str, Any] = {"project": PROJECT, "zone": "us-central1-a"}
     deletion = disks.delete_unary(**place, disk="pvc-1")

@@ -15,7 +15,7 @@ from deployer.gke.api.remedies import CALLS, CONDITIONS
 from tests.gke import cloud_faults as faults
 from tests.gke.cloud import PROJECT, Cloud
 from tests.gke.cloud_faults import Condition, Fault
-from tests.gke.rooms import FIRST, NAME, open_door, read_spec
+from tests.gke.rooms import FIRST, NAME, open_client, read_spec
 
 ROLES = f"https://console.cloud.google.com/iam-admin/iam?project={PROJECT}"
 QUOTAS = f"https://console.cloud.google.com/iam-admin/quotas?project={PROJECT}"
@@ -59,7 +59,7 @@ def test_a_refused_call_is_told_in_googles_words(
     cloud: Cloud, tmp_path: Path, fault: Fault, reason: str, hint: str
 ) -> None:
     """The first line says what failed, where, and Google's sentence; the second what to do."""
-    gke, spec = open_door(), read_spec(tmp_path)
+    gke, spec = open_client(), read_spec(tmp_path)
     cloud.fail("CreateCluster", fault)
     with pytest.raises(CloudError) as told:
         gke.create_cluster(FIRST, build_cluster(spec, FIRST, gke.project))
@@ -74,7 +74,7 @@ def test_a_failed_operation_is_told_in_googles_words(
     cloud: Cloud, tmp_path: Path, fault: Fault, reason: str, hint: str
 ) -> None:
     """So is what goes wrong minutes after the call."""
-    gke, spec = open_door(), read_spec(tmp_path)
+    gke, spec = open_client(), read_spec(tmp_path)
     cloud.set_operation_seconds(0.01)
     cloud.fail("CreateCluster", fault)
     begun = gke.create_cluster(FIRST, build_cluster(spec, FIRST, gke.project))
@@ -91,7 +91,7 @@ def test_a_refused_login_is_told(cloud: Cloud) -> None:
     gone = Fault(faults.Code.INVALID_ARGUMENT, "Invalid grant: account not found", "invalid_grant")
     cloud.fail("Token", gone)
     with pytest.raises(CloudError, match="account not found") as told:
-        open_door().get_token()
+        open_client().get_token()
     assert (told.value.reason, told.value.hint) == ("UNAUTHENTICATED", LOGIN)
 
 

@@ -14,7 +14,7 @@ from deployer.gke.cluster.creation import ensure_cluster
 from deployer.gke.specification.spec import ClusterSpec
 from tests.gke.cloud import Cloud
 from tests.gke.cloud_faults import DEADLINE, LOST, SILENCE, Fault, old_stockout, quota, stockout
-from tests.gke.rooms import FIRST, NAME, SECOND, Clock, open_door
+from tests.gke.rooms import FIRST, NAME, SECOND, Clock, open_client
 
 Make = Callable[[], CloudCluster]
 
@@ -89,7 +89,7 @@ def test_room_is_waited_for(cloud: Cloud, spec: ClusterSpec, told: list[str]) ->
     cloud.fail("CreateCluster", old_stockout(SECOND), at=SECOND, times=2)
     clock = Clock()
     made = ensure_cluster(
-        open_door(), spec, wait_seconds=60, tell=told.append, now=clock.now, sleep=clock.sleep
+        open_client(), spec, wait_seconds=60, tell=told.append, now=clock.now, sleep=clock.sleep
     )
     assert made.location == FIRST
     assert any(line.startswith("no room now; trying again in 2 s, for ") for line in told)
@@ -136,7 +136,7 @@ def test_ctrl_c_leaves_what_the_next_call_goes_on_with(
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        ensure_cluster(open_door(), spec, tell=told.append, sleep=interrupt)
+        ensure_cluster(open_client(), spec, tell=told.append, sleep=interrupt)
     assert cloud.get_cluster(NAME).status.name == "PROVISIONING"
     assert make().status == "RUNNING"
     assert cloud.changes == ("CreateCluster",)

@@ -12,12 +12,12 @@ from deployer.errors import CloudError
 from deployer.gke.cluster.creation import ensure_cluster
 from deployer.gke.cluster.pools import add_next_pool
 from tests.gke.cloud import Cloud
-from tests.gke.rooms import NAME, open_door, read_spec
+from tests.gke.rooms import NAME, open_client, read_spec
 
 
 def test_a_changed_specification_is_said_and_changes_nothing(cloud: Cloud, tmp_path: Path) -> None:
     cloud.set_operation_seconds(0.03)
-    gke, spec = open_door(), read_spec(tmp_path)
+    gke, spec = open_client(), read_spec(tmp_path)
     ensure_cluster(gke, spec, tell=lambda _: None)
     before, told = cloud.changes, list[str]()
     ensure_cluster(gke, spec, tell=told.append)
@@ -31,7 +31,7 @@ def test_a_changed_specification_is_said_and_changes_nothing(cloud: Cloud, tmp_p
 
 def test_the_next_choice_is_added_until_all_are_there(cloud: Cloud, tmp_path: Path) -> None:
     cloud.set_operation_seconds(0.03)
-    gke, spec = open_door(), read_spec(tmp_path)
+    gke, spec = open_client(), read_spec(tmp_path)
     cluster = ensure_cluster(gke, spec, tell=lambda _: None)
     for index in range(1, len(spec.gpus)):
         pool = add_next_pool(gke, spec, cluster, lambda _: None)
@@ -44,7 +44,7 @@ def test_the_next_choice_is_added_until_all_are_there(cloud: Cloud, tmp_path: Pa
 def test_a_cluster_that_broke_later_is_not_deleted(cloud: Cloud, tmp_path: Path) -> None:
     """There may be work in it, so only `down` may do that."""
     cloud.set_operation_seconds(0.03)
-    gke, spec = open_door(), read_spec(tmp_path)
+    gke, spec = open_client(), read_spec(tmp_path)
     ensure_cluster(gke, spec, tell=lambda _: None)
     before = cloud.changes
     system = cloud.get_cluster(NAME).node_pools[0]

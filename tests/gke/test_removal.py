@@ -22,7 +22,7 @@ from tests.gke.cloud_faults import (
     permission,
     stockout,
 )
-from tests.gke.rooms import FIRST, NAME, Clock, open_door
+from tests.gke.rooms import FIRST, NAME, Clock, open_client
 
 Do = Callable[[], object]
 
@@ -31,7 +31,7 @@ Do = Callable[[], object]
 def remove(spec: ClusterSpec, told: list[str]) -> Callable[[], Inventory]:
     """Return what removes it."""
     clock = Clock()
-    return lambda: remove_cluster(open_door(), spec, told.append, clock.now, clock.sleep)
+    return lambda: remove_cluster(open_client(), spec, told.append, clock.now, clock.sleep)
 
 
 def test_a_cluster_goes_with_its_disks_and_load_balancers(
@@ -55,7 +55,7 @@ def test_a_cluster_goes_from_every_state(
     cloud: Cloud, spec: ClusterSpec, remove: Do, state: str
 ) -> None:
     """What is being done to it is waited for, since Google refuses two things at a time."""
-    gke = open_door()
+    gke = open_client()
     if state == "ERROR":
         cloud.fail("CreateCluster", internal().in_operation())
         with pytest.raises(CloudError):
@@ -80,7 +80,7 @@ def begin(spec: ClusterSpec) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        ensure_cluster(open_door(), spec, tell=lambda _: None, sleep=leave)
+        ensure_cluster(open_client(), spec, tell=lambda _: None, sleep=leave)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from deployer.sweeps.parameters.space import Space
 
 
 def space_of(parameters: dict[str, Any]) -> Space:
-    space, complaints = parse_parameters(parameters)
-    assert [c for c in complaints if c.severity == "error"] == []
+    space, problems = parse_parameters(parameters)
+    assert [c for c in problems if c.severity == "error"] == []
     return space
 
 

@@ -13,10 +13,10 @@ from deployer.sweeps.records import (
     SweepRecord,
     delete_record,
     load_records,
-    remember_place,
+    remember_executor,
     save_record,
 )
-from deployer.sweeps.resolution import choose_sweep, settle_place
+from deployer.sweeps.resolution import choose_sweep, settle_executor
 
 KEY = "k" * 40
 
@@ -102,12 +102,12 @@ def test_records_come_newest_first_and_survive_a_broken_neighbour(tmp_path: Path
 def test_agents_are_looked_for_where_they_were_started(tmp_path: Path) -> None:
     record("e/p/here", tmp_path, 1.0)
     record("e/p/there", tmp_path, 2.0)
-    remember_place("e/p/there", "kubernetes")
+    remember_executor("e/p/there", "kubernetes")
     config = make_config(tmp_path)
-    places = [settle_place(text, config).on for text in (None, "there", "here", "e/p/unknown")]
+    places = [settle_executor(text, config).on for text in (None, "there", "here", "e/p/unknown")]
     assert places == ["kubernetes", "kubernetes", "local", "local"]
     (tmp_path / "deployer.yaml").write_text("on: local\n")
-    assert settle_place("there", make_config(tmp_path)).on == "local"
+    assert settle_executor("there", make_config(tmp_path)).on == "local"
 
 
 def test_a_sweep_stays_with_the_embedded_backend_in_which_it_was_made(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_sweep_stays_with_the_embedded_backend_in_which_it_was_made(tmp_path: 
         found = choose_sweep(text, config)
         assert (found.sweep_id, found.config.backend_on) == ("inside", "kubernetes")
         assert found.config.embedded
-    moved = settle_place("here", replace(config, on="kubernetes", explicit_on=True))
+    moved = settle_executor("here", replace(config, on="kubernetes", explicit_on=True))
     assert choose_sweep("here", moved).config.backend_on == "local"
     named = make_config(tmp_path, "embedded")
     assert choose_sweep("inside", named).config.backend_on == "kubernetes"

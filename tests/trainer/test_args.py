@@ -87,9 +87,9 @@ def test_plumbing_is_no_hyperparameter() -> None:
     ],
 )
 def test_mistakes_are_refused(
-    words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as exit_of:
         parse_args(words)
     assert exit_of.value.code == 2
-    assert complaint in capsys.readouterr().err
+    assert problem in capsys.readouterr().err

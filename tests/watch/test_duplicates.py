@@ -12,7 +12,7 @@ from deployer.sweeps.results import build_results
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import RunInfo, SweepInfo, SweepPath, Viewer
 from deployer.wandb_api.server import Server
-from deployer.watch.duplicates import find_twins, is_overshooting
+from deployer.watch.duplicates import find_duplicates, is_overshooting
 from tests.conftest import FOREIGN_KEY, ServedBackend
 
 CONFIG: dict[str, Any] = {
@@ -30,29 +30,29 @@ def run(run_id: str, state: str, lr: Any = 1, at: float | None = 0.0, m: Any = 1
     return RunInfo(run_id, "", state, {"lr": lr, "o": {"m": m}}, {}, None, at, None)
 
 
-def twins(runs: list[RunInfo], method: str = "grid") -> list[str]:
-    return [found.run_id for found in find_twins(sweep(method), runs)]
+def duplicates(runs: list[RunInfo], method: str = "grid") -> list[str]:
+    return [found.run_id for found in find_duplicates(sweep(method), runs)]
 
 
 def test_the_younger_of_two_that_run_the_same_is_the_twin() -> None:
     old, young = run("old", "running", at=1.0), run("young", "running", lr=1.0, at=2.0)
-    assert twins([young, old]) == ["young"]
-    assert twins([old, run("other", "running", lr=2, at=2.0)]) == []
-    assert twins([old, run("other", "running", m=2, at=2.0)]) == []
+    assert duplicates([young, old]) == ["young"]
+    assert duplicates([old, run("other", "running", lr=2, at=2.0)]) == []
+    assert duplicates([old, run("other", "running", m=2, at=2.0)]) == []
 
 
 def test_what_is_finished_needs_no_other_run() -> None:
-    assert twins([run("late", "running", at=1.0), run("done", "finished", at=2.0)]) == ["late"]
+    assert duplicates([run("late", "running", at=1.0), run("done", "finished", at=2.0)]) == ["late"]
 
 
 def test_ended_runs_and_those_that_say_nothing_yet_are_no_twins() -> None:
     silent = RunInfo("silent", "", "pending", {}, {}, None, 3.0, None)
-    assert twins([run("a", "running"), run("b", "failed"), silent, silent]) == []
-    assert twins([run("a", "finished"), run("b", "finished")]) == []
+    assert duplicates([run("a", "running"), run("b", "failed"), silent, silent]) == []
+    assert duplicates([run("a", "finished"), run("b", "finished")]) == []
 
 
 def test_other_methods_may_draw_a_configuration_twice() -> None:
-    assert twins([run("a", "running"), run("b", "running")], "random") == []
+    assert duplicates([run("a", "running"), run("b", "running")], "random") == []
 
 
 def test_a_sweep_overshoots_when_all_is_finished_and_it_goes_on() -> None:

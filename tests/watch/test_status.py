@@ -172,7 +172,7 @@ class Clock:
 def watch(
     script: list[Status | WandbError],
     timeout: float | None = None,
-    tend: Callable[[Status], bool] = lambda _: False,
+    reconcile: Callable[[Status], bool] = lambda _: False,
 ) -> Iterator[Status]:
     clock = Clock()
     replies = iter(script)
@@ -183,7 +183,7 @@ def watch(
             raise reply
         return reply
 
-    return watch_status(read, clock.read, clock.sleep, timeout, tend)
+    return watch_status(read, clock.read, clock.sleep, timeout, reconcile)
 
 
 GOING = status(runs=HALF, agents=(agent("x", run_id="b"),))
@@ -217,11 +217,11 @@ def test_a_sweep_goes_on_while_something_is_done_about_it() -> None:
     answers = iter([True, True, False])
     seen: list[Status] = []
 
-    def tend(status: Status) -> bool:
+    def reconcile(status: Status) -> bool:
         seen.append(status)
         return next(answers)
 
-    assert list(watch([OVER, OVER, OVER], tend=tend)) == [OVER]
+    assert list(watch([OVER, OVER, OVER], reconcile=reconcile)) == [OVER]
     assert seen == [OVER] * 3
 
 
@@ -229,9 +229,9 @@ def test_what_is_done_waits_for_the_server() -> None:
     away = WandbError("cannot be reached", status=0)
     seen: list[Status] = []
 
-    def tend(status: Status) -> bool:
+    def reconcile(status: Status) -> bool:
         seen.append(status)
         return False
 
-    list(watch([GOING, away, OVER], tend=tend))
+    list(watch([GOING, away, OVER], reconcile=reconcile))
     assert [s.trouble for s in seen] == ["", "cannot be reached", ""]

@@ -36,5 +36,5 @@ def list_warnings(settings: dict[str, Any]) -> list[str]:
     """Return what is doubtful, a sentence each, as W&B's `configValidationWarnings`."""
     if has_local_scheduler(settings) and "parameters" not in settings:
         return []
-    _, complaints = parse_parameters(settings.get("parameters", {}))
-    return [f"{'.'.join(found.path)}: {found.message}" for found in complaints]
+    _, problems = parse_parameters(settings.get("parameters", {}))
+    return [f"{'.'.join(found.path)}: {found.message}" for found in problems]

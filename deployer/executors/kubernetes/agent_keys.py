@@ -22,7 +22,7 @@ KEYS = "keys"
 
 
 @dataclass(frozen=True)
-class KeyPlace:
+class KeyStore:
     """A Secret and the key of each agent in it; `values` is what `write` puts there."""
 
     kube: Kube = field(repr=False)
@@ -48,7 +48,7 @@ class KeyPlace:
         self.kube.patch(SECRET, self.name, {"stringData": dict(self.values)})
 
 
-def place_keys(kube: Kube, plan: Plan, api_keys: Mapping[str, str]) -> KeyPlace:
+def store_keys(kube: Kube, plan: Plan, api_keys: Mapping[str, str]) -> KeyStore:
     """Decide where the agents' keys shall lie; writes nothing.
 
     Agents that share the user's key read `wandb-secret`, which is made if it does not exist, so
@@ -59,9 +59,9 @@ def place_keys(kube: Kube, plan: Plan, api_keys: Mapping[str, str]) -> KeyPlace:
         [key] = set(api_keys.values())
         missing = _find_missing(kube, key)
         if missing is not None:
-            return KeyPlace(kube, plan, *name_keys(plan, api_keys), missing)
+            return KeyStore(kube, plan, *name_keys(plan, api_keys), missing)
     name, keys = _name_own_keys(plan, api_keys)
-    return KeyPlace(kube, plan, name, keys, {keys[agent]: key for agent, key in api_keys.items()})
+    return KeyStore(kube, plan, name, keys, {keys[agent]: key for agent, key in api_keys.items()})
 
 
 def name_keys(plan: Plan, agents: Iterable[str]) -> tuple[str, dict[str, str]]:

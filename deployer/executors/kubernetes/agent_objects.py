@@ -26,7 +26,7 @@ LOST_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
-class Sighting:
+class AgentObjects:
     """One agent's Job, None once it is deleted, and its pods, oldest first."""
 
     name: str
@@ -59,23 +59,23 @@ class Sighting:
 
 def group_objects(
     jobs: Iterable[Manifest], pods: Iterable[Manifest], sweep_path: str | None = None
-) -> list[Sighting]:
+) -> list[AgentObjects]:
     """Bring Jobs and pods of the same agents together, oldest agent first.
 
     Short ids of different projects may be equal, so that the whole path is compared here.
     """
     found: dict[tuple[str, str], tuple[list[Manifest], list[Manifest]]] = {}
-    for one, place in ((jobs, 0), (pods, 1)):
+    for one, executor in ((jobs, 0), (pods, 1)):
         for item in sorted(one, key=created_at):
             if sweep_path in (None, path_of(item)):
                 key = (path_of(item), name_of(item))
-                found.setdefault(key, ([], []))[place].append(item)
-    sightings = [Sighting(key[1], _newest(j), tuple(p)) for key, (j, p) in found.items()]
-    return sorted(sightings, key=lambda s: (created_at(s.job or s.pods[0]), s.name))
+                found.setdefault(key, ([], []))[executor].append(item)
+    agent_objects = [AgentObjects(key[1], _newest(j), tuple(p)) for key, (j, p) in found.items()]
+    return sorted(agent_objects, key=lambda s: (created_at(s.job or s.pods[0]), s.name))
 
 
 def build_agent(
-    sighting: Sighting,
+    objects: AgentObjects,
     causes: Mapping[str, str],
     now: float,
     products: Mapping[str, str] | None = None,
@@ -85,36 +85,36 @@ def build_agent(
     `causes` are the newest warnings by the name of the object that they are about; `now` is the
     cluster's own clock in seconds since the epoch; `products` are GPU products by node.
     """
-    state = judge_state(sighting, now)
-    job, pod = sighting.job, sighting.pod
+    state = judge_state(objects, now)
+    job, pod = objects.job, objects.pod
     seen = pod or job or {}
     newest = job or seen
     ended = state == "ended"
     node = node_of(pod) if pod else ""
     return Agent(
-        name=sighting.name,
+        name=objects.name,
         sweep_path=path_of(newest),
         state=state,
         started_at=created_at(newest),
-        ended_at=_ended_at(sighting) if ended else None,
-        exit_code=_exit_code(sighting) if ended else None,
-        reason=_explain(sighting, state, causes),
+        ended_at=_ended_at(objects) if ended else None,
+        exit_code=_exit_code(objects) if ended else None,
+        reason=_explain(objects, state, causes),
         gpu=_describe_gpu(newest, (products or {}).get(node, "")),
         node=node,
         pod=pod["metadata"]["name"] if pod else "",
-        restarts=count_restarts(sighting),
+        restarts=count_restarts(objects),
         environment=_environment(newest),
     )
 
 
-def judge_state(sighting: Sighting, now: float) -> AgentState:
+def judge_state(objects: AgentObjects, now: float) -> AgentState:
     """Tell an agent's state from its Job and its pods."""
-    job, pod = sighting.job, sighting.pod
-    if any(is_lost(one, now) for one in sighting.living_pods):
+    job, pod = objects.job, objects.pod
+    if any(is_lost(one, now) for one in objects.living_pods):
         return "lost"
     if job is None or job["metadata"].get("deletionTimestamp"):
         return "stopping"
-    if sighting.ended:
+    if objects.ended:
         return "ended"
     if pod is not None and pod["status"].get("phase") == "Succeeded":
         return "stopping"  # its Job is Complete in a moment, and makes no other
@@ -122,7 +122,7 @@ def judge_state(sighting: Sighting, now: float) -> AgentState:
         return "starting"
     if pod["metadata"].get("deletionTimestamp"):
         return "stopping"
-    return "draining" if sighting.draining else "running"
+    return "draining" if objects.draining else "running"
 
 
 def is_lost(pod: Manifest, now: float) -> bool:
@@ -132,10 +132,10 @@ def is_lost(pod: Manifest, now: float) -> bool:
     return bool(deadline) and not ended and now > parse_time(deadline) + LOST_SECONDS
 
 
-def needs_waiting_reason(sighting: Sighting) -> bool:
+def needs_waiting_reason(objects: AgentObjects) -> bool:
     """Tell whether events can say why an agent does not start, or say more."""
-    job, pod = sighting.job, sighting.pod
-    if job is None or sighting.ended:
+    job, pod = objects.job, objects.pod
+    if job is None or objects.ended:
         return False
     if pod is None:
         return True
@@ -144,10 +144,10 @@ def needs_waiting_reason(sighting: Sighting) -> bool:
     return pod["status"].get("phase") == "Pending" and waits
 
 
-def count_restarts(sighting: Sighting) -> int:
+def count_restarts(objects: AgentObjects) -> int:
     """Count the pods before the present one, as far as the cluster remembers."""
-    status = sighting.job.get("status", {}) if sighting.job else {}
-    return max(len(sighting.pods) - 1, int(status.get("failed", 0)) - len(_ended(sighting)), 0)
+    status = objects.job.get("status", {}) if objects.job else {}
+    return max(len(objects.pods) - 1, int(status.get("failed", 0)) - len(_ended(objects)), 0)
 
 
 def annotations_of(item: Manifest) -> Mapping[str, str]:
@@ -188,32 +188,32 @@ def _newest(jobs: Sequence[Manifest]) -> Manifest | None:
     return newest[0] if newest else None
 
 
-def _ended(sighting: Sighting) -> tuple[Manifest, ...]:
-    living = sighting.living_pods
-    return () if living else sighting.pods[-1:]
+def _ended(objects: AgentObjects) -> tuple[Manifest, ...]:
+    living = objects.living_pods
+    return () if living else objects.pods[-1:]
 
 
-def _ended_at(sighting: Sighting) -> float | None:
-    job = sighting.job or {}
+def _ended_at(objects: AgentObjects) -> float | None:
+    job = objects.job or {}
     condition = find_condition(job, "Complete") or find_condition(job, "Failed") or {}
     said = job.get("status", {}).get("completionTime") or condition.get("lastTransitionTime")
     return parse_time(said) if said else None
 
 
-def _exit_code(sighting: Sighting) -> int | None:
-    terminated = find_container_state(sighting.pod, "terminated") if sighting.pod else None
+def _exit_code(objects: AgentObjects) -> int | None:
+    terminated = find_container_state(objects.pod, "terminated") if objects.pod else None
     if terminated is not None:
         return int(terminated.get("exitCode", 1))
-    return 0 if sighting.job and find_condition(sighting.job, "Complete") else None
+    return 0 if objects.job and find_condition(objects.job, "Complete") else None
 
 
-def _explain(sighting: Sighting, state: AgentState, causes: Mapping[str, str]) -> str:
-    job, pod = sighting.job, sighting.pod
+def _explain(objects: AgentObjects, state: AgentState, causes: Mapping[str, str]) -> str:
+    job, pod = objects.job, objects.pod
     if state == "lost":
-        return f"node {node_of(sighting.living_pods[0])} does not answer"
+        return f"node {node_of(objects.living_pods[0])} does not answer"
     if state == "ended" and job is not None:
         # The kubelet keeps last words of a pod that failed only.
-        drained = sighting.draining and _exit_code(sighting) == 0
+        drained = objects.draining and _exit_code(objects) == 0
         return explain_ending(job, pod) or (DRAINED if drained else "")
     if state == "starting" and job is not None:
         return explain_waiting(job, pod, causes)
@@ -236,9 +236,9 @@ def _environment(item: Manifest) -> dict[str, str]:
     return {one["name"]: one["value"] for one in variables if "value" in one}
 
 
-def asks_for_gpu(sighting: Sighting) -> bool:
+def asks_for_gpu(objects: AgentObjects) -> bool:
     """Tell whether an agent has GPUs at all."""
-    item = sighting.job or sighting.pod
+    item = objects.job or objects.pod
     return bool(item and _describe_gpu(item, ""))
 
 

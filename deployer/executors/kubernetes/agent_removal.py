@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.agent_objects import Sighting, is_lost, name_of, path_of
+from deployer.executors.kubernetes.agent_objects import AgentObjects, is_lost, name_of, path_of
 from deployer.executors.kubernetes.concurrency import do_all
 from deployer.executors.kubernetes.names import (
     AGENT_LABEL,
@@ -31,21 +31,21 @@ KEPT = (CONFIG_MAP, SECRET, CLAIM, VOLUME)
 
 def remove_agents(
     kube: Kube,
-    sightings: Sequence[Sighting],
+    agent_objects: Sequence[AgentObjects],
     sleep: Callable[[float], None],
-    among: Sequence[Sighting] = (),
+    among: Sequence[AgentObjects] = (),
 ) -> None:
     """Delete Jobs and pods and wait until they are gone; pods of lost nodes are not waited for.
 
     `among` is all that there is, if known: whole sweeps then go with one request. Pods go with
     their Jobs; those that do not are deleted one by one. Raises KubeError if something stays.
     """
-    selectors = build_selectors(sightings, among)
+    selectors = build_selectors(agent_objects, among)
     for selector in selectors:
         kube.delete_collection(JOB, selector)
-    _delete_pods(kube, [pod for s in sightings if s.job is None for pod in s.pods])
+    _delete_pods(kube, [pod for s in agent_objects if s.job is None for pod in s.pods])
     now = time.monotonic()
-    deadline, next_look = now + longest_removal_seconds(sightings), now + LOOK_SECONDS
+    deadline, next_look = now + longest_removal_seconds(agent_objects), now + LOOK_SECONDS
     while _is_left(kube, selectors):
         if time.monotonic() > next_look:
             left = _list_left(kube, selectors)
@@ -58,9 +58,11 @@ def remove_agents(
         sleep(POLL_SECONDS)
 
 
-def build_selectors(sightings: Sequence[Sighting], among: Sequence[Sighting] = ()) -> list[str]:
+def build_selectors(
+    agent_objects: Sequence[AgentObjects], among: Sequence[AgentObjects] = ()
+) -> list[str]:
     """Return the selectors of these agents and no others."""
-    wanted, there = _labels_by_sweep(sightings), _labels_by_sweep(among)
+    wanted, there = _labels_by_sweep(agent_objects), _labels_by_sweep(among)
     selectors = []
     for path, labels in wanted.items():
         # Short ids of different projects may be equal.
@@ -74,11 +76,11 @@ def build_selectors(sightings: Sequence[Sighting], among: Sequence[Sighting] = (
     return selectors
 
 
-def _labels_by_sweep(sightings: Sequence[Sighting]) -> dict[str, set[str]]:
+def _labels_by_sweep(agent_objects: Sequence[AgentObjects]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
-    for sighting in sightings:
-        item = sighting.job or sighting.pods[0]
-        found.setdefault(path_of(item), set()).add(build_label(sighting.name))
+    for objects in agent_objects:
+        item = objects.job or objects.pods[0]
+        found.setdefault(path_of(item), set()).add(build_label(objects.name))
     return found
 
 
@@ -147,13 +149,13 @@ def _list_left(kube: Kube, selectors: Sequence[str]) -> list[Manifest]:
     ]
 
 
-def longest_removal_seconds(sightings: Sequence[Sighting]) -> float:
+def longest_removal_seconds(agent_objects: Sequence[AgentObjects]) -> float:
     """Return how long these agents may take to go."""
-    return max((_grace_seconds(s) for s in sightings), default=0.0) + PATIENCE_SECONDS
+    return max((_grace_seconds(s) for s in agent_objects), default=0.0) + PATIENCE_SECONDS
 
 
-def _grace_seconds(sighting: Sighting) -> float:
-    pods = [pod["spec"] for pod in sighting.pods]
+def _grace_seconds(objects: AgentObjects) -> float:
+    pods = [pod["spec"] for pod in objects.pods]
     return max((float(p.get("terminationGracePeriodSeconds") or 0) for p in pods), default=0.0)
 
 

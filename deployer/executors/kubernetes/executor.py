@@ -11,10 +11,10 @@ from deployer.config.kubernetes_section import ClusterConfig
 from deployer.errors import AgentError, KubeError
 from deployer.executors.base import Agent
 from deployer.executors.kubernetes.admission import check_admission
-from deployer.executors.kubernetes.agent_keys import KeyPlace, place_keys
+from deployer.executors.kubernetes.agent_keys import KeyStore, store_keys
 from deployer.executors.kubernetes.agent_objects import (
     DRAIN_ANNOTATION,
-    Sighting,
+    AgentObjects,
     annotations_of,
     asks_for_gpu,
     build_agent,
@@ -36,7 +36,7 @@ from deployer.executors.kubernetes.gpu_products import GpuProducts, GpuShortages
 from deployer.executors.kubernetes.logs import follow_agents
 from deployer.executors.kubernetes.manifest_builder import ManifestBuilder
 from deployer.executors.kubernetes.names import GPU_PRODUCT_LABEL, build_selector
-from deployer.executors.kubernetes.paused_replicas import note_released, read_released
+from deployer.executors.kubernetes.paused_replicas import note_paused, read_paused
 from deployer.executors.kubernetes.reasons import newest_causes
 from deployer.kube.client import Kube, open_kube
 from deployer.kube.kinds import EVENT, JOB, POD, Manifest, kind_of
@@ -46,12 +46,12 @@ AGENT = "agent"
 LOOK_LIFE_SECONDS = 1.0  # followers of many logs share one look at the cluster
 
 
-def open_cluster(cluster: ClusterConfig, folder: Path) -> KubernetesPlace:
+def open_cluster(cluster: ClusterConfig, folder: Path) -> KubernetesExecutor:
     """Return the cluster that `deployer.yaml` in `folder` and the kubeconfig name."""
-    return KubernetesPlace(open_kube(cluster.context, cluster.namespace), cluster, folder)
+    return KubernetesExecutor(open_kube(cluster.context, cluster.namespace), cluster, folder)
 
 
-class KubernetesPlace:
+class KubernetesExecutor:
     """Agents as Jobs. `sleep` waits between looks; `folder` is where a template's path begins."""
 
     def __init__(
@@ -68,8 +68,8 @@ class KubernetesPlace:
         self._shortages = GpuShortages(kube)
         self._builder = ManifestBuilder(kube, cluster, folder)
         self._sleep = sleep
-        self._seen: Sequence[Sighting] = ()
-        self._looked: tuple[float, tuple[Sighting, ...]] = (float("-inf"), ())
+        self._seen: Sequence[AgentObjects] = ()
+        self._looked: tuple[float, tuple[AgentObjects, ...]] = (float("-inf"), ())
 
     def list_gpus(self) -> Sequence[str]:
         """Return nothing: the scheduler deals GPUs out."""
@@ -89,24 +89,24 @@ class KubernetesPlace:
 
         What the cluster would not take is said before anything is made. Raises KubeError.
         """
-        sightings = self._look(plan.sweep_path)
+        agent_objects = self._look(plan.sweep_path)
         now = self.kube.now()
-        alive = {s.name for s in sightings if build_agent(s, {}, now).alive}
+        alive = {s.name for s in agent_objects if build_agent(s, {}, now).alive}
         missing = [agent.name for agent in plan.agents if agent.name not in alive]
         if missing:
-            self._start(plan, missing, sightings, api_keys)
+            self._start(plan, missing, agent_objects, api_keys)
         planned = {agent.name for agent in plan.agents}
         return [a for a in self.list_agents(plan.sweep_path) if a.name in planned]
 
     def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
         """Return agents, oldest first; of one sweep, or of all."""
-        sightings = self._look(sweep_path)
-        causes = self._read_causes() if any(map(needs_waiting_reason, sightings)) else {}
-        with_gpus = {node_of(s.pod) for s in sightings if s.pod and asks_for_gpu(s)} - {""}
+        agent_objects = self._look(sweep_path)
+        causes = self._read_causes() if any(map(needs_waiting_reason, agent_objects)) else {}
+        with_gpus = {node_of(s.pod) for s in agent_objects if s.pod and asks_for_gpu(s)} - {""}
         products = self._products.read(with_gpus)
-        shortages = self._shortages.explain([s.pod for s in sightings if s.pod])
+        shortages = self._shortages.explain([s.pod for s in agent_objects if s.pod])
         now = self.kube.now()
-        agents = (build_agent(sighting, causes, now, products) for sighting in sightings)
+        agents = (build_agent(objects, causes, now, products) for objects in agent_objects)
         return [_add_reason(agent, shortages.get(agent.pod, "")) for agent in agents]
 
     def build_manifests(self, plan: Plan, api_keys: Mapping[str, str]) -> tuple[Manifest, ...]:
@@ -145,19 +145,19 @@ class KubernetesPlace:
         """Interrupt a sweep's agents as `stop` does, and keep in mind how many they were."""
         names = [agent.name for agent in self.list_agents(sweep_path) if agent.alive]
         if names:
-            note_released(self.kube, sweep_path, len(names))
+            note_paused(self.kube, sweep_path, len(names))
         return self.stop(names)
 
-    def count_released(self, sweep_path: str) -> int:
+    def count_paused(self, sweep_path: str) -> int:
         """Return how many agents of a sweep were released and have not been started again."""
-        return read_released(self.kube, sweep_path)
+        return read_paused(self.kube, sweep_path)
 
     def forget(self, sweep_path: str | None = None) -> None:
         """Delete what is kept about agents that have ended, logs and keys included."""
-        sightings = self._look(sweep_path)
+        agent_objects = self._look(sweep_path)
         now = self.kube.now()
-        agents = [build_agent(s, {}, now) for s in sightings]
-        over = [s for s, agent in zip(sightings, agents, strict=True) if not agent.alive]
+        agents = [build_agent(s, {}, now) for s in agent_objects]
+        over = [s for s, agent in zip(agent_objects, agents, strict=True) if not agent.alive]
         remove_agents(self.kube, over, self._sleep)
         forget_objects(self.kube, sweep_path, {a.sweep_path for a in agents if a.alive})
 
@@ -172,10 +172,10 @@ class KubernetesPlace:
         starts another one. Goes by what was listed last, so that it costs nothing while all is
         well. Returns sentences about what was done.
         """
-        sightings, now = self._seen, self.kube.now()
-        lost = [pod for s in sightings for pod in s.living_pods if is_lost(pod, now)]
+        agent_objects, now = self._seen, self.kube.now()
+        lost = [pod for s in agent_objects for pod in s.living_pods if is_lost(pod, now)]
         free_lost_pods(self.kube, lost)
-        unheard = [s for s in sightings if _runs(s) and s.draining and not _was_told(s)]
+        unheard = [s for s in agent_objects if _runs(s) and s.draining and not _was_told(s)]
         do_all(self._ask_to_drain, unheard)
         return [
             f"{name_of(pod)}: node {node_of(pod)} is lost; its pod was deleted, "
@@ -187,7 +187,7 @@ class KubernetesPlace:
         self,
         plan: Plan,
         missing: Sequence[str],
-        sightings: Sequence[Sighting],
+        agent_objects: Sequence[AgentObjects],
         api_keys: Mapping[str, str],
     ) -> None:
         keyless = [name for name in missing if name not in api_keys]
@@ -201,32 +201,32 @@ class KubernetesPlace:
         for one in manifests:
             if kind_of(one) != JOB:
                 self.kube.apply(one)
-        remove_agents(self.kube, [s for s in sightings if s.name in missing], self._sleep)
+        remove_agents(self.kube, [s for s in agent_objects if s.name in missing], self._sleep)
         do_all(self._create, jobs)
-        note_released(self.kube, plan.sweep_path, 0)
+        note_paused(self.kube, plan.sweep_path, 0)
 
     def _build(
         self, plan: Plan, api_keys: Mapping[str, str]
-    ) -> tuple[KeyPlace, tuple[Manifest, ...]]:
-        secret = place_keys(self.kube, plan, api_keys)
+    ) -> tuple[KeyStore, tuple[Manifest, ...]]:
+        secret = store_keys(self.kube, plan, api_keys)
         return secret, self._builder.build(plan, list(api_keys), secret.name, secret.keys)
 
     def _create(self, job: Manifest) -> None:
         """Create a Job, unless a first try has made it or somebody else was faster."""
         self.kube.create_once(job, build_selector(path_of(job), AGENT, name_of(job)))
 
-    def _ask_to_drain(self, sighting: Sighting) -> None:
+    def _ask_to_drain(self, objects: AgentObjects) -> None:
         wish: Manifest = {"metadata": {"annotations": {DRAIN_ANNOTATION: "true"}}}
-        assert sighting.job is not None
-        self.kube.patch(JOB, sighting.job["metadata"]["name"], wish)
-        for pod in sighting.living_pods:
+        assert objects.job is not None
+        self.kube.patch(JOB, objects.job["metadata"]["name"], wish)
+        for pod in objects.living_pods:
             try:
                 self.kube.patch(POD, pod["metadata"]["name"], wish)
             except KubeError as error:
                 if error.status != 404:
                     raise
 
-    def _look(self, sweep_path: str | None) -> list[Sighting]:
+    def _look(self, sweep_path: str | None) -> list[AgentObjects]:
         selector = build_selector(sweep_path, AGENT)
         # Jobs first: a pod whose Job is not listed has lost it.
         jobs = self.kube.list_objects(JOB, selector)
@@ -235,16 +235,16 @@ class KubernetesPlace:
         self._seen = found
         return found
 
-    def _find(self, names: Sequence[str]) -> list[Sighting]:
+    def _find(self, names: Sequence[str]) -> list[AgentObjects]:
         wanted = set(names)
         return [s for s in self._look(None) if s.name in wanted]
 
-    def _look_for_one(self, name: str) -> Sighting | None:
-        looked_at, sightings = self._looked
+    def _look_for_one(self, name: str) -> AgentObjects | None:
+        looked_at, agent_objects = self._looked
         if time.monotonic() - looked_at > LOOK_LIFE_SECONDS:
-            sightings = tuple(self._look(None))
-            self._looked = (time.monotonic(), sightings)
-        return next((s for s in sightings if s.name == name), None)
+            agent_objects = tuple(self._look(None))
+            self._looked = (time.monotonic(), agent_objects)
+        return next((s for s in agent_objects if s.name == name), None)
 
     def _read_causes(self) -> dict[str, str]:
         """Return warnings by object; nothing where events may not be read."""
@@ -262,11 +262,11 @@ def _add_reason(agent: Agent, shortage: str) -> Agent:
     return replace(agent, reason=reason) if shortage else agent
 
 
-def _runs(sighting: Sighting) -> bool:
+def _runs(objects: AgentObjects) -> bool:
     """Tell whether a supervisor is there to be told anything."""
-    pod = sighting.pod
-    return sighting.job is not None and pod is not None and pod["status"].get("phase") == "Running"
+    pod = objects.pod
+    return objects.job is not None and pod is not None and pod["status"].get("phase") == "Running"
 
 
-def _was_told(sighting: Sighting) -> bool:
-    return all(DRAIN_ANNOTATION in annotations_of(pod) for pod in sighting.living_pods)
+def _was_told(objects: AgentObjects) -> bool:
+    return all(DRAIN_ANNOTATION in annotations_of(pod) for pod in objects.living_pods)

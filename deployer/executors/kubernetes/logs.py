@@ -7,13 +7,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.agent_objects import Sighting
+from deployer.executors.kubernetes.agent_objects import AgentObjects
 from deployer.kube.client import Kube
 from deployer.kube.logs import follow_log, read_log
 
 LOOK_SECONDS = 2.0
 
-Look = Callable[[str], Sighting | None]
+Look = Callable[[str], AgentObjects | None]
 Item = tuple[str, str] | BaseException | None
 
 
@@ -45,8 +45,8 @@ def follow_agents(
         leaving.set()
 
 
-def _read_agent(kube: Kube, sighting: Sighting | None) -> Iterator[str]:
-    for pod in sighting.pods if sighting else ():
+def _read_agent(kube: Kube, objects: AgentObjects | None) -> Iterator[str]:
+    for pod in objects.pods if objects else ():
         try:
             for line in read_log(kube, pod["metadata"]["name"]):
                 yield line.text
@@ -71,13 +71,13 @@ def _follow_agent(kube: Kube, name: str, look: Look, leaving: threading.Event) -
     """Yield an agent's lines: its pods in order, each to its end, then those that come after."""
     seen: set[str] = set()
     while not leaving.is_set():
-        sighting = look(name)
-        pods = [pod["metadata"]["name"] for pod in sighting.pods] if sighting else []
+        objects = look(name)
+        pods = [pod["metadata"]["name"] for pod in objects.pods] if objects else []
         for pod in [pod for pod in pods if pod not in seen]:
             seen.add(pod)
             for line in follow_log(kube, pod, goes_on=lambda: not leaving.is_set()):
                 yield line.text
         # Asked before the pods were read, so that none can have come since.
-        if sighting is None or (sighting.ended and set(pods) <= seen):
+        if objects is None or (objects.ended and set(pods) <= seen):
             return
         leaving.wait(LOOK_SECONDS)

@@ -53,9 +53,9 @@ def list_leftovers(kube: Kube) -> tuple[Leftover, ...]:
     A sweep that was paused and gave its agents up needs its objects, and keeps them. Raises
     KubeError.
     """
-    door = _widen(kube)
-    jobs, pods = _list(door, JOB), _list(door, POD)
-    kept = [item for kind in KEPT_KINDS for item in _list(door, kind)]
+    client = _widen(kube)
+    jobs, pods = _list(client, JOB), _list(client, POD)
+    kept = [item for kind in KEPT_KINDS for item in _list(client, kind)]
     busy = {owner for owner in map(_owner, (*jobs, *pods, *kept)) if owner[1]}
     busy = {owner for owner in busy if _is_busy(owner, jobs, pods, kept, kube.now())}
     with_job = {_owner(job) for job in jobs}
@@ -82,8 +82,8 @@ def count_living(kube: Kube) -> int:
 
     Raises KubeError, also for who may not look into all of them: there may be more.
     """
-    door, now = kube.in_namespace(""), kube.now()
-    jobs, pods = _list(door, JOB), _list(door, POD)
+    client, now = kube.in_namespace(""), kube.now()
+    jobs, pods = _list(client, JOB), _list(client, POD)
     owners = {_owner(item) for item in (*jobs, *pods)}
     return sum(_count(owner, jobs, pods, now) for owner in owners)
 
@@ -93,8 +93,8 @@ def holds_results(kube: Kube) -> bool:
 
     Raises KubeError.
     """
-    door, selector = kube.in_namespace(""), build_selector(component="backend")
-    return any(door.list_objects(kind, selector, limit=1) for kind in (CLAIM, STATEFUL_SET))
+    client, selector = kube.in_namespace(""), build_selector(component="backend")
+    return any(client.list_objects(kind, selector, limit=1) for kind in (CLAIM, STATEFUL_SET))
 
 
 def _widen(kube: Kube) -> Kube:
@@ -134,11 +134,11 @@ def _is_busy(
 
 
 def _count(owner: Owner, jobs: Iterable[Manifest], pods: Iterable[Manifest], now: float) -> int:
-    sightings = group_objects(
+    agent_objects = group_objects(
         [job for job in jobs if _owner(job) == owner],
         [pod for pod in pods if _owner(pod) == owner],
     )
-    return sum(build_agent(sighting, {}, now).alive for sighting in sightings)
+    return sum(build_agent(objects, {}, now).alive for objects in agent_objects)
 
 
 def _owner(item: Manifest) -> Owner:

@@ -10,7 +10,7 @@ from deployer.kube.kinds import CONFIG_MAP, Manifest
 SUPERVISOR = "supervisor"
 
 
-def note_released(kube: Kube, sweep_path: str, count: int) -> None:
+def note_paused(kube: Kube, sweep_path: str, count: int) -> None:
     """Note how many agents were released; 0 when they are at work again."""
     value = str(count) if count else None
     for one in _list_maps(kube, sweep_path):
@@ -19,7 +19,7 @@ def note_released(kube: Kube, sweep_path: str, count: int) -> None:
             kube.patch(CONFIG_MAP, one["metadata"]["name"], change)
 
 
-def read_released(kube: Kube, sweep_path: str) -> int:
+def read_paused(kube: Kube, sweep_path: str) -> int:
     """Return how many agents were released; 0 if none were, or they are back."""
     noted = (annotations_of(one).get(RELEASED_ANNOTATION) for one in _list_maps(kube, sweep_path))
     return max((int(value) for value in noted if value and value.isdigit()), default=0)

@@ -109,7 +109,7 @@ class AgentFolder:
         )
 
     def _why_lost(self) -> str:
-        return LOST_REASONS[judge_predecessor(self.settings.witness_path)]
+        return LOST_REASONS[judge_predecessor(self.settings.death_record_path)]
 
 
 def load_folder(path: Path) -> AgentFolder | None:

@@ -24,7 +24,7 @@ from deployer.executors.local.termination import end_agent, longest_end_seconds,
 from deployer.launch.plan import AgentPlan, Plan
 
 
-class LocalPlace:
+class LocalExecutor:
     """Agents as processes of this machine, found by their folders from any shell."""
 
     def __init__(self, grace_seconds: float = GRACE_SECONDS) -> None:
@@ -78,7 +78,7 @@ class LocalPlace:
         """Interrupt a sweep's agents; their folders keep in mind how many they were."""
         return self.stop([f.spec.name for f in self._folders(sweep_path) if f.is_alive()])
 
-    def count_released(self, sweep_path: str) -> int:
+    def count_paused(self, sweep_path: str) -> int:
         """Return how many agents were interrupted and have not been started again."""
         return sum(a.exit_code == STOPPED for a in self.list_agents(sweep_path) if not a.alive)
 

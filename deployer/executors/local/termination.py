@@ -59,9 +59,9 @@ def end_leftovers(folder: AgentFolder) -> bool:
     spec = folder.spec
     command = [sys.executable, "-P", "-m", "deployer.agent", spec.sweep_path, "--clear"]
     # By flags: by its environment, this process would be taken for a leftover, too.
-    place = ["--name", spec.name, "--folder", str(folder.path)]
+    executor = ["--name", spec.name, "--folder", str(folder.path)]
     subprocess.run(
-        [*command, *place, "--grace-seconds", str(spec.grace_seconds)],
+        [*command, *executor, "--grace-seconds", str(spec.grace_seconds)],
         stdin=subprocess.DEVNULL,
         cwd=folder.path,
         env={**os.environ, "WANDB_BASE_URL": spec.base_url, "WANDB_API_KEY": "".join(keys[:1])},

@@ -10,7 +10,7 @@ from pydantic import Field, StringConstraints, TypeAdapter, ValidationError, mod
 from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
-from deployer.config.problems import Shape, list_complaints, write_json
+from deployer.config.problems import Shape, list_problems, write_json
 from deployer.config.section import STRICT, Text
 from deployer.config.yaml_document import Document, parse_document
 from deployer.errors import ConfigError, ConfigErrors
@@ -75,7 +75,7 @@ def parse_rows(text: str, place: str) -> list[PriceRow]:
     try:
         rows = list(ADAPTER.validate_json("[]" if empty else write_json(document)))
     except ValidationError as error:
-        raise ConfigErrors(list_complaints(error, SHAPE, document.place_of)) from error
+        raise ConfigErrors(list_problems(error, SHAPE, document.place_of)) from error
     twice = list(_list_twice(rows, document))
     if twice:
         raise ConfigErrors(twice)
@@ -84,12 +84,12 @@ def parse_rows(text: str, place: str) -> list[PriceRow]:
 
 def _list_twice(rows: list[PriceRow], document: Document) -> list[ConfigError]:
     seen: dict[tuple[str, str, bool], int] = {}
-    complaints = []
+    problems = []
     for index, row in enumerate(rows):
         first = seen.setdefault((row.what, row.region, row.spot), index)
         if first != index:
             line = document.line_of((f"[{first}]",))
             said = f"{row.what} in {row.region} is there twice (line {line} too)"
             place = document.place_of((f"[{index}]",))
-            complaints.append(ConfigError(place, said, "remove one of them"))
-    return complaints
+            problems.append(ConfigError(place, said, "remove one of them"))
+    return problems

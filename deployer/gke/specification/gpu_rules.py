@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from deployer.gke.specification.parts import ACCELERATOR, GpuChoice
 from deployer.text import format_count
 
-Complaint = tuple[str, str, str]  # key, message, hint
+Problem = tuple[str, str, str]  # key, message, hint
 
 # These are attached to N1 machines, in these numbers.
 ATTACHED = {
@@ -56,7 +56,7 @@ MEMORY_GB = {
 UNPARTITIONED = (*ATTACHED, "nvidia-l4")
 
 
-def check_choice(choice: GpuChoice) -> Iterator[Complaint]:
+def check_choice(choice: GpuChoice) -> Iterator[Problem]:
     """Yield what cannot work in a choice: (key, message, hint)."""
     yield from _check_accelerator(choice.accelerator)
     yield from _check_machine(choice)
@@ -79,7 +79,7 @@ def find_built_in(machine_type: str) -> str | None:
     return next((gpu for start, gpu in BUILT_IN.items() if machine_type.startswith(start)), None)
 
 
-def _check_accelerator(name: str) -> Iterator[Complaint]:
+def _check_accelerator(name: str) -> Iterator[Problem]:
     words = set(name.split("-")) - {"nvidia", "tesla", "gpu"}
     # `t4`, `nvidia-t4` and `nvidia-a100` say nothing that a known name does not say.
     like = [one for one in KNOWN if name not in KNOWN and words <= set(one.split("-"))]
@@ -90,7 +90,7 @@ def _check_accelerator(name: str) -> Iterator[Complaint]:
         yield "accelerator", f"{name!r} is not an accelerator", f"such as {', '.join(near)}"
 
 
-def _check_machine(choice: GpuChoice) -> Iterator[Complaint]:
+def _check_machine(choice: GpuChoice) -> Iterator[Problem]:
     machine_type, accelerator = choice.machine_type, choice.accelerator
     built_in = find_built_in(machine_type)
     if built_in:
@@ -107,7 +107,7 @@ def _check_machine(choice: GpuChoice) -> Iterator[Complaint]:
         yield "count", f"a machine takes no {choice.count} of {accelerator}", f"one of: {counts}"
 
 
-def _check_built_in(choice: GpuChoice, built_in: str) -> Iterator[Complaint]:
+def _check_built_in(choice: GpuChoice, built_in: str) -> Iterator[Problem]:
     machine_type = choice.machine_type
     count = _count_built_in(machine_type)
     if choice.accelerator != built_in:
@@ -125,7 +125,7 @@ def _count_built_in(machine_type: str) -> int | None:
     return int(ending[:-1]) if re.fullmatch(r"[0-9]+g", ending) else None
 
 
-def _check_partition(choice: GpuChoice) -> Iterator[Complaint]:
+def _check_partition(choice: GpuChoice) -> Iterator[Problem]:
     size, accelerator = choice.partition_size, choice.accelerator
     if size is None:
         return

@@ -24,7 +24,7 @@ from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
 from deployer.config.paths import find_packaged
-from deployer.config.problems import Shape, list_complaints, write_json
+from deployer.config.problems import Shape, list_problems, write_json
 from deployer.config.section import STRICT
 from deployer.config.yaml_document import Document, parse_document
 from deployer.errors import ConfigError, ConfigErrors
@@ -141,7 +141,7 @@ def find_spec(named: str, folder: Path) -> Path:
 def parse_spec(document: Document) -> ClusterSpec:
     """Read a specification; raises ConfigErrors with every complaint."""
     value = {} if document.value is None else json.loads(write_json(document))
-    complaints = [
+    problems = [
         ConfigError(document.place_of(one.path), one.message, one.hint)
         for one in document.duplicates
     ]
@@ -149,10 +149,10 @@ def parse_spec(document: Document) -> ClusterSpec:
     try:
         spec = ADAPTER.validate_json(json.dumps(_take_one_location(value)))
     except ValidationError as error:
-        complaints += list_complaints(error, SHAPE, document.place_of)
-    complaints += list_rules(value, document.place_of)
-    if spec is None or complaints:
-        raise ConfigErrors(complaints)
+        problems += list_problems(error, SHAPE, document.place_of)
+    problems += list_rules(value, document.place_of)
+    if spec is None or problems:
+        raise ConfigErrors(problems)
     return spec
 
 

@@ -41,7 +41,7 @@ SUM_TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True)
-class Complaint:
+class Problem:
     """What is wrong where; `path` is the place in the file, and an error is what cannot run."""
 
     path: Place
@@ -50,12 +50,12 @@ class Complaint:
     severity: Literal["error", "warning"] = "error"
 
 
-def parse_parameters(raw: Any) -> tuple[Space, tuple[Complaint, ...]]:
+def parse_parameters(raw: Any) -> tuple[Space, tuple[Problem, ...]]:
     """Parse a sweep's `parameters`; return what can be searched and all complaints."""
     reader = _Reader()
     reader.read_group((NESTED,), (), raw)
     parameters = sorted(reader.parameters, key=lambda p: p.path)
-    return Space(tuple(parameters)), tuple(reader.complaints)
+    return Space(tuple(parameters)), tuple(reader.problems)
 
 
 def fill_distributions(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,13 +75,13 @@ class _Reader:
 
     def __init__(self) -> None:
         self.parameters: list[Parameter] = []
-        self.complaints: list[Complaint] = []
+        self.problems: list[Problem] = []
 
     def complain(self, place: Place, message: str, hint: str) -> None:
-        self.complaints.append(Complaint(place, message, hint))
+        self.problems.append(Problem(place, message, hint))
 
     def warn(self, place: Place, message: str, hint: str) -> None:
-        self.complaints.append(Complaint(place, message, hint, "warning"))
+        self.problems.append(Problem(place, message, hint, "warning"))
 
     def read_group(self, place: Place, path: Place, raw: Any) -> None:
         if not isinstance(raw, Mapping):
@@ -124,7 +124,7 @@ class _Reader:
 
     @property
     def errors(self) -> int:
-        return sum(c.severity == "error" for c in self.complaints)
+        return sum(c.severity == "error" for c in self.problems)
 
     def find_distribution(self, place: Place, raw: Mapping[str, Any]) -> str | None:
         """Return what is named or what the keys imply, as W&B's engine does."""

@@ -60,8 +60,8 @@ def _build_layer(busybox: Path, folders: Mapping[str, Path]) -> bytes:
             _add_entry(layer, f"busybox/{applet}", tarfile.SYMTYPE, 0o777, "busybox")
         _add_file(layer, "etc/passwd", USERS)
         _add_file(layer, "etc/group", GROUPS)
-        for place, source in folders.items():
-            layer.add(source, arcname=place.strip("/"), filter=_for_everybody)
+        for executor, source in folders.items():
+            layer.add(source, arcname=executor.strip("/"), filter=_for_everybody)
     return content.getvalue()
 
 

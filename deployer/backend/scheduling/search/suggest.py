@@ -77,10 +77,10 @@ def refusals(config: Mapping[str, Any]) -> list[str]:
     Whether the extra `bayes` is installed is another question: `engine.bayes_available`.
     """
     method = config.get("method")
-    space, complaints = parse_parameters(config.get("parameters", {}))
+    space, problems = parse_parameters(config.get("parameters", {}))
     found = [
         f"{'.'.join(c.path)}: {c.message}" + (f" ({c.hint})" if c.hint else "")
-        for c in complaints
+        for c in problems
         if c.severity == "error"
     ]
     if method not in METHODS:
