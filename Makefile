@@ -75,12 +75,14 @@ check: $(SETUP) ## lint, types, unit tests and one small sweep, in under 90 seco
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy
+	@said=$$($(BIN)/lint-imports --no-logo) || { echo "$$said"; exit 1; }
 	@$(BIN)/pytest -q -n 3 --dist worksteal --ignore tests/trainer -m "not slow and not full and not data"
 
 test: $(SETUP) ## every test
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy
+	@said=$$($(BIN)/lint-imports --no-logo) || { echo "$$said"; exit 1; }
 	@$(BIN)/pytest $(SIDE_BY_SIDE) --durations=10 --ignore tests/cluster -m "not full $(WITHOUT_DATA)" || $(ONCE_MORE)
 	@$(CLUSTER_TESTS) || $(ONCE_MORE)
 	@$(DATA_NOTE)

@@ -19,15 +19,15 @@ from pathlib import Path
 
 from deployer.config.settings import Config, Flags, load_config
 from deployer.executors.base import Agent
+from deployer.executors.plan import Plan
 from deployer.executors.registry import open_executor
 from deployer.launch import agents
+from deployer.launch import server as launch_server
 from deployer.launch.one_run_per_job import count_wanted
-from deployer.launch.plan import Plan
 from deployer.sweeps.creation import Draws, make_sweep
 from deployer.sweeps.rerun import Healing, get_whole_snapshot, heal_sweep
 from deployer.sweeps.results import Results, build_results
 from deployer.sweeps.sweep_file import load_sweep
-from deployer.wandb_api import server as servers
 from deployer.wandb_api.model import SweepPath, parse_sweep_path
 from deployer.wandb_api.server import Server
 from deployer.watch.reconciliation import Reconciler
@@ -41,7 +41,7 @@ def connect(wandb: str | None = None) -> Server:
 
     Raises ConfigError, BackendError or WandbError.
     """
-    return servers.connect(_config(wandb=wandb))
+    return launch_server.connect(_config(wandb=wandb))
 
 
 def create_sweep(
@@ -100,7 +100,8 @@ def watch(
     """
     executor, path = open_executor(on), _path(sweep_path)
     wanted = count_wanted(executor.list_agents(sweep_path))
-    reconciler = Reconciler(server, executor, path, wanted, Path.cwd(), None, lambda _: None)
+    starter = agents.AgentStarter(server, executor, path, Path.cwd())
+    reconciler = Reconciler(server, executor, path, wanted, starter, None, lambda _: None)
     return watch_status(
         reconciler.read, time.time, time.sleep, timeout_seconds, reconciler.reconcile
     )

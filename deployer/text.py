@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import re
+
+EXPONENT = re.compile(r"([-+]?)(\d[\d_]*)?(?:\.(\d*))?[eE]([-+]?)(\d+)")
+
 
 def format_count(count: int, noun: str) -> str:
     """Return a number of things in words: `1 agent`, `2 agents`."""
@@ -25,3 +30,19 @@ def format_bytes(count: int) -> str:
         if count >= size:
             return f"{count / size:.3g} {unit}"
     return f"{max(1, round(count / 1000))} kB"
+
+
+def number_hint(text: str) -> str:
+    """Return how to write a text that was meant as a number, or '' if it is none."""
+    try:
+        number = float(text)
+    except ValueError:
+        return ""
+    match = EXPONENT.fullmatch(text.strip())
+    if match and math.isfinite(number):
+        sign, whole, fraction, exponent_sign, exponent = match.groups()
+        dot = "" if fraction else "a dot"
+        needs = " and ".join(need for need in (dot, "" if exponent_sign else "a sign") if need)
+        written = f"{sign}{whole or '0'}.{fraction or '0'}e{exponent_sign or '+'}{exponent}"
+        return f"YAML 1.1 needs {needs}: write {written}" if needs else f"write {written} unquoted"
+    return f"write {text.strip()} without quotes"

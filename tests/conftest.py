@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.backend.server.data_folder import read_key
+from deployer.backend.data_folder import read_key
 
 # Whom a shell starts in the background ignores Ctrl-C, and so would whatever the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)

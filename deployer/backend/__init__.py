@@ -1,7 +1,6 @@
 """The embedded W&B-compatible server: the default where there is no W&B account.
 
-Rooms: `schema.graphql` says what can be asked; `handlers` answer; `store`, `accounts`, `projects`,
-`sweeps`, `agents`, `runs`, `lines` and `files` own the database; `dispatch` and `lifecycle` decide
-what an agent does next; `search` proposes configurations; `pages` shows them; `daemon` starts and
-stops the whole. Nothing here imports the command line.
+`server` is the process and its HTTP, `graphql` answers W&B's clients, `web` shows pages to people,
+`scheduling` decides what becomes of runs and sweeps, `storage` keeps bytes, `db` the database.
+It must not import the command line, executors or clients of other systems.
 """

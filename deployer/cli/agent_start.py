@@ -10,6 +10,7 @@ from deployer.cli.output.render import say
 from deployer.config.settings import Config
 from deployer.errors import ConfigError
 from deployer.executors.base import Agent, Executor
+from deployer.executors.deadline import find_end
 from deployer.launch.agents import (
     apply_plan,
     get_left,
@@ -17,7 +18,6 @@ from deployer.launch.agents import (
     warn_about_deadline,
     warn_about_many,
 )
-from deployer.launch.deadline import find_end
 from deployer.launch.one_run_per_job import takes_one_run
 from deployer.sweeps.records import remember_executor
 from deployer.text import format_count

@@ -30,7 +30,7 @@ from deployer.config.settings import Config, Flags
 from deployer.errors import WandbError
 from deployer.executors.registry import open_executor
 from deployer.launch.agents import check_names, end_agents, scale_down, warn_about_code
-from deployer.sweeps.resolution import open_sweep
+from deployer.launch.resolution import open_sweep
 from deployer.wandb_api.model import RunInfo, SweepPath
 from deployer.wandb_api.operations import get_sweep, list_runs
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from deployer.backend.data_folder import KEY_FILE
 from deployer.backend.server.daemon import (
     Backend,
     backend_status,
@@ -14,7 +15,6 @@ from deployer.backend.server.daemon import (
     start_backend,
     stop_backend,
 )
-from deployer.backend.server.data_folder import KEY_FILE
 from deployer.cli import backend_in_cluster as inside
 from deployer.cli import backend_users
 from deployer.cli.backend_options import DataOption, ExecutorOption, choose_folder

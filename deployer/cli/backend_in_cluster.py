@@ -77,7 +77,7 @@ def end_backend(kube: Kube, on: str, *, delete_data: bool) -> bool:
 def list_variables(config: Config) -> dict[str, str]:
     """Return what points the plain SDK at the backend, through the port that `open` holds."""
     from deployer.executors.kubernetes.backend.tunnel import build_pages_url
-    from deployer.wandb_api.server import connect
+    from deployer.launch.server import connect
 
     server = connect(config.for_server("embedded", "deployer backend env"), say)
     say(f"good as long as this runs: deployer backend open --on {config.on}")

@@ -212,7 +212,7 @@ def _say_what_goes_on(config: Config, executor: Executor) -> None:
 
 def _estimate(config: Config, agents: int | None, executor: Executor | None = None) -> Estimate:
     """Return the price where the cluster is, or where it is wanted most."""
-    from deployer.executors.gke import GkeExecutor
+    from deployer.executors.gke.executor import GkeExecutor
     from deployer.gke.pricing.estimate import estimate, load_prices
     from deployer.gke.specification.spec import load_spec
 

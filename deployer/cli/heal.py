@@ -20,8 +20,8 @@ from deployer.cli.options import (
 from deployer.cli.output.render import say, show_json
 from deployer.config.settings import Flags
 from deployer.executors.registry import open_executor
+from deployer.launch.resolution import open_sweep
 from deployer.sweeps.rerun import Healing, heal_sweep
-from deployer.sweeps.resolution import open_sweep
 from deployer.text import format_count
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep

@@ -22,6 +22,7 @@ from deployer.cli.output.views import (
 from deployer.config.settings import Config
 from deployer.errors import SweepFailed, WandbError
 from deployer.executors.base import Executor
+from deployer.launch.agents import AgentStarter
 from deployer.launch.one_run_per_job import count_wanted
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import Results, build_results
@@ -85,7 +86,8 @@ def _follow(
     With a price, what the rest of the sweep will cost is shown, too.
     """
     wanted = count_wanted(executor.list_agents(str(path))) if wanted is None else wanted
-    reconciler = Reconciler(server, executor, path, wanted, folder, expected, say)
+    starter = AgentStarter(server, executor, path, folder)
+    reconciler = Reconciler(server, executor, path, wanted, starter, expected, say)
     statuses = watch_status(
         reconciler.read, time.time, time.sleep, timeout_seconds, reconciler.reconcile
     )

@@ -24,7 +24,7 @@ from deployer.errors import ConfigError
 from deployer.executors.base import Executor
 from deployer.executors.registry import open_executor
 from deployer.launch.agents import check_names
-from deployer.sweeps.resolution import open_sweep
+from deployer.launch.resolution import open_sweep
 from deployer.wandb_api.model import SweepPath
 from deployer.watch.run_logs import follow_run, read_lost_output
 

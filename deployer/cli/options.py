@@ -13,7 +13,7 @@ import typer
 from deployer.config.settings import Config, Flags, load_config
 from deployer.errors import ConfigError
 from deployer.executors.registry import open_executor
-from deployer.sweeps.resolution import Choice, choose_sweep, open_sweep, settle_executor
+from deployer.launch.resolution import Choice, choose_sweep, open_sweep, settle_executor
 from deployer.wandb_api.model import SweepPath
 
 SweepArgument = Annotated[

@@ -15,9 +15,9 @@ from deployer.cli.output.render import say, show, show_json, show_table
 from deployer.errors import CloudError, ConfigError, KubeError
 
 if TYPE_CHECKING:
+    from deployer.executors.gke.orphans import Remains
     from deployer.executors.kubernetes.orphans import Leftover
     from deployer.gke.api.client import Gke
-    from deployer.gke.removal.orphans import Remains
     from deployer.kube.client import Kube
 
 app = typer.Typer(rich_markup_mode=None)
@@ -89,7 +89,7 @@ def _open_kube() -> Kube | None:
 
 
 def _find_cloud(gke: Gke, old_since: float) -> tuple[Remains, ...]:
-    from deployer.gke.removal.orphans import find_remains
+    from deployer.executors.gke.orphans import find_remains
 
     return find_remains(gke, say, old_since)
 
@@ -105,7 +105,7 @@ def _find_objects(kube: Kube) -> tuple[Leftover, ...]:
 
 
 def _goes(remains: Remains, unreachable: bool) -> bool:
-    from deployer.gke.removal.orphans import LEFT_OVER, UNKNOWN
+    from deployer.executors.gke.orphans import LEFT_OVER, UNKNOWN
 
     return remains.use == LEFT_OVER or (unreachable and remains.use == UNKNOWN)
 
@@ -134,7 +134,7 @@ def _list_rows(remains: Remains) -> Iterator[tuple[str, str, str]]:
 
 
 def _explain(remains: Remains) -> str:
-    from deployer.gke.removal.orphans import YOUNG
+    from deployer.executors.gke.orphans import YOUNG
 
     if remains.use == YOUNG:
         return (
@@ -164,8 +164,8 @@ def _remove(
         say(f"deleted {len(objects)} objects in the kubeconfig's cluster")
     if not gke or not going:
         return
+    from deployer.executors.gke.orphans import remove_remains
     from deployer.gke.api.operations import Waiter
-    from deployer.gke.removal.orphans import remove_remains
 
     failure: CloudError | None = None
     for remains in going:

@@ -27,12 +27,12 @@ from deployer.cli.options import (
 from deployer.cli.output.render import say, show_json, show_yaml
 from deployer.config.settings import Config, Flags
 from deployer.errors import ImageError
+from deployer.executors.deadline import build_environment, count_job_seconds, find_end
+from deployer.executors.plan import build_plan
 from deployer.executors.registry import open_executor
 from deployer.launch.agents import plan_agents, warn_about_code
-from deployer.launch.deadline import build_environment, count_job_seconds, find_end
 from deployer.launch.one_run_per_job import ENVIRONMENT, count_agents
-from deployer.launch.plan import build_plan
-from deployer.sweeps.resolution import open_sweep
+from deployer.launch.resolution import open_sweep
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.wandb_api.operations import get_sweep
 

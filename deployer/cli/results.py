@@ -21,9 +21,9 @@ from deployer.cli.output.views import coverage_to_plain, show_results
 from deployer.config.settings import Flags
 from deployer.errors import SweepFailed
 from deployer.executors.registry import open_executor
+from deployer.launch.resolution import open_sweep
 from deployer.sweeps.recount import verify_sweep
 from deployer.sweeps.rerun import get_whole_snapshot
-from deployer.sweeps.resolution import open_sweep
 from deployer.sweeps.results import build_results
 from deployer.wandb_api.model import Snapshot, SweepPath
 from deployer.wandb_api.server import Server

@@ -31,10 +31,11 @@ from deployer.cli.wait_messages import tell_who_lasts
 from deployer.config.settings import Config, Flags
 from deployer.errors import AgentError, WandbError
 from deployer.executors.registry import open_executor
+from deployer.launch.resolution import open_sweep
+from deployer.launch.server import connect
 from deployer.sweeps.creation import Draws, make_sweep
 from deployer.sweeps.records import delete_records
 from deployer.sweeps.rerun import get_whole_snapshot
-from deployer.sweeps.resolution import open_sweep
 from deployer.text import format_count
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import (
@@ -44,7 +45,7 @@ from deployer.wandb_api.operations import (
     list_sweeps,
     set_sweep_state,
 )
-from deployer.wandb_api.server import Server, connect
+from deployer.wandb_api.server import Server
 
 app = typer.Typer(rich_markup_mode=None, help="Create, list and steer sweeps.")
 

@@ -36,7 +36,7 @@ def open_client(config: Config, context: str | None, namespace: str | None) -> K
     namespace = namespace or cluster.namespace
     if config.on != "gke" or context:
         return open_kube(context or cluster.context, namespace)
-    from deployer.executors.gke import open_gke_executor
+    from deployer.executors.gke.executor import open_gke_executor
 
     kube = open_gke_executor(config.gke, config.folder, os.environ).kube
     return kube.in_namespace(namespace) if namespace else kube

@@ -37,13 +37,14 @@ from deployer.executors.base import Agent, Executor
 from deployer.executors.registry import open_executor
 from deployer.launch.agents import plan_draft, warn_about_code, warn_about_program
 from deployer.launch.one_run_per_job import takes_one_run
+from deployer.launch.resolution import settle_executor
+from deployer.launch.server import connect
 from deployer.sweeps.creation import Draws, make_sweep
-from deployer.sweeps.resolution import settle_executor
 from deployer.sweeps.sweep_file import Sweep, load_sweep
 from deployer.text import format_count
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep
-from deployer.wandb_api.server import NOT_GUARANTEED, Server, connect
+from deployer.wandb_api.server import NOT_GUARANTEED, Server
 
 app = typer.Typer(rich_markup_mode=None)
 

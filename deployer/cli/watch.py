@@ -19,7 +19,7 @@ from deployer.cli.options import (
 )
 from deployer.config.settings import Flags
 from deployer.executors.registry import open_executor
-from deployer.sweeps.resolution import open_sweep
+from deployer.launch.resolution import open_sweep
 
 app = typer.Typer(rich_markup_mode=None)
 

@@ -9,9 +9,9 @@ from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
 from deployer.config.section import STRICT, Text, Value
-from deployer.executors.kubernetes.names import GPU_PRODUCT_LABEL
 
 CHECKPOINTS = "checkpoints"
+GPU_PRODUCT_LABEL = "nvidia.com/gpu.product"  # set by the device plugin's feature discovery
 CHECKPOINTS_PATH = "/deployer/checkpoints"
 # Volumes of k8s/agent.yaml that nobody can replace.
 RESERVED_VOLUMES = (

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from deployer.errors import ConfigError
-from deployer.sweeps.parameters.keys import number_hint
+from deployer.text import number_hint
 
 Path = tuple[str, ...]
 TAG = "tag:yaml.org,2002:"

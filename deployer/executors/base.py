@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from deployer.launch.plan import Plan
+from deployer.executors.plan import Plan
 
 AgentState = Literal["starting", "running", "draining", "stopping", "ended", "lost"]
 

@@ -25,7 +25,7 @@ def open_executor(on: str) -> Executor:
         return open_cluster(load_cluster(folder), folder)
     if on == "gke":
         from deployer.config.settings import FILE_NAME, load_file
-        from deployer.executors.gke import open_gke_executor
+        from deployer.executors.gke.executor import open_gke_executor
 
         folder = Path.cwd()
         return open_gke_executor(load_file(folder / FILE_NAME).get("gke"), folder, os.environ)

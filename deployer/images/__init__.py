@@ -1,1 +1,1 @@
-"""The only door to docker, podman, buildah and image registries."""
+"""Images and archives of code: docker, podman, buildah and image registries; nothing else asks them."""

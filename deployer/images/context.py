@@ -15,8 +15,8 @@ from pathlib import Path
 
 from deployer.config.image_section import SECTION, ImageConfig
 from deployer.errors import ConfigError
+from deployer.images.code_archive import list_files, warn_about_left_out
 from deployer.images.dockerignore import is_hopeless, is_ignored, parse_dockerignore
-from deployer.launch.archive import list_files, warn_about_left_out
 
 TAG_LETTERS = 16
 IGNORE_FILE = ".dockerignore"

@@ -1,0 +1,5 @@
+"""The way from files and flags to running agents: resolve, check, provision, create, plan, apply,
+watch.
+
+It must not print.
+"""

@@ -6,12 +6,13 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deployer.errors import AgentError
 from deployer.executors.base import Agent, Executor
-from deployer.launch.deadline import build_environment, find_deadline
+from deployer.executors.deadline import build_environment, find_deadline
+from deployer.executors.plan import Plan, build_plan
 from deployer.launch.one_run_per_job import (
     ENVIRONMENT,
     count_agents,
@@ -19,7 +20,6 @@ from deployer.launch.one_run_per_job import (
     list_used_names,
     takes_one_run,
 )
-from deployer.launch.plan import Plan, build_plan
 from deployer.sweeps.results import build_results
 from deployer.sweeps.sweep_file import Sweep
 from deployer.wandb_api.model import RunInfo, SweepPath
@@ -106,6 +106,32 @@ def plan_replacement(
     )
 
 
+@dataclass(frozen=True)
+class AgentStarter:
+    """Starts more of a sweep's agents for a watcher; see `plan_replacement`."""
+
+    server: Server
+    executor: Executor
+    path: SweepPath
+    folder: Path
+
+    def plan(self, count: int, avoided: Sequence[str], avoided_nodes: Sequence[str]) -> Plan:
+        """Plan `count` agents more, none under an `avoided` name or on an avoided node."""
+        return plan_replacement(
+            self.server,
+            self.executor,
+            self.path,
+            count,
+            avoided,
+            self.folder,
+            avoided_nodes=avoided_nodes,
+        )
+
+    def start(self, plan: Plan) -> None:
+        """Start the plan's agents."""
+        apply_plan(self.server, self.executor, plan)
+
+
 def _plan(
     server: Server,
     executor: Executor,
@@ -164,7 +190,7 @@ def warn_about_code(on: str, folder: Path) -> str:
     if on == "local":
         return ""
     from deployer.config.kubernetes_section import load_cluster
-    from deployer.launch.archive import warn_about_left_out
+    from deployer.images.code_archive import warn_about_left_out
 
     return warn_about_left_out(folder) if load_cluster(folder).code == "archive" else ""
 

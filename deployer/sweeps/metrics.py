@@ -48,3 +48,17 @@ def _as_number(value: Any, goal: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value)
+
+
+def metric_name(config: Mapping[str, Any]) -> str | None:
+    """Return what is optimised, None if nothing is."""
+    metric = config.get("metric")
+    name = metric.get("name") if isinstance(metric, Mapping) else None
+    return str(name) if name else None
+
+
+def metric_goal(config: Mapping[str, Any]) -> str:
+    """Return `maximize` or, as W&B for anything else, `minimize`."""
+    metric = config.get("metric")
+    goal = metric.get("goal") if isinstance(metric, Mapping) else None
+    return "maximize" if goal == "maximize" else "minimize"

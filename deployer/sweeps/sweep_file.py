@@ -17,9 +17,9 @@ import yaml
 from deployer.config.yaml_document import Document, Remark, parse_document, refers_to_itself
 from deployer.errors import ConfigError, ConfigErrors
 from deployer.sweeps.parameters.counting import expected_count
-from deployer.sweeps.parameters.keys import number_hint
 from deployer.sweeps.parameters.parse import Problem, fill_distributions
 from deployer.sweeps.validation import check_config
+from deployer.text import number_hint
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from deployer.sweeps.parameters.keys import nearest, number_hint, shown
+from deployer.sweeps.parameters.keys import nearest, shown
 from deployer.sweeps.parameters.parse import Problem, parse_parameters
 from deployer.sweeps.parameters.space import Space
+from deployer.text import number_hint
 
 METHODS = ("grid", "random", "bayes", "custom")
 GOALS = ("minimize", "maximize")

@@ -1,1 +1,1 @@
-"""The only door to a W&B server: W&B's names become ours here and nowhere else."""
+"""The client of a W&B server: W&B's names become ours here and nowhere else."""

@@ -5,13 +5,13 @@ Level-triggered as the watching itself. Returns what it did as sentences and pri
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Protocol
 
 from deployer.errors import AgentError, BackendError, KubeError, WandbError
 from deployer.executors.base import Executor
-from deployer.launch.agents import apply_plan, plan_replacement
+from deployer.executors.plan import Plan
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep, set_sweep_state, stop_run
 from deployer.wandb_api.server import Server
@@ -25,15 +25,25 @@ def build_stopped(path: SweepPath) -> BackendError:
     return BackendError("the embedded backend was stopped", f"deployer watch {path}")
 
 
+class Starter(Protocol):
+    """Starts agents of a sweep; `launch` has it."""
+
+    def plan(self, count: int, avoided: Sequence[str], avoided_nodes: Sequence[str]) -> Plan:
+        """Plan `count` agents more, none under an `avoided` name or on an avoided node."""
+
+    def start(self, plan: Plan) -> None:
+        """Start the plan's agents; raises what `Executor.apply` raises."""
+
+
 @dataclass
 class Reconciler:
-    """Looks after one sweep. `wanted` agents in all work in `folder`; `tell` gets sentences."""
+    """Looks after one sweep of `wanted` agents in all; `tell` gets sentences."""
 
     server: Server
     executor: Executor
     path: SweepPath
     wanted: int
-    folder: Path
+    starter: Starter
     expected: int | None
     tell: Callable[[str], None]
     _fruitless: dict[str, int] = field(default_factory=dict)
@@ -135,21 +145,13 @@ class Reconciler:
         return missing
 
     def _start(self, count: int, avoided: tuple[str, ...]) -> None:
-        plan = plan_replacement(
-            self.server,
-            self.executor,
-            self.path,
-            count,
-            avoided,
-            self.folder,
-            avoided_nodes=sorted(self._sick_nodes),
-        )
+        plan = self.starter.plan(count, avoided, sorted(self._sick_nodes))
         alive = {a.name for a in self.executor.list_agents(str(self.path)) if a.alive}
         names = [agent.name for agent in plan.agents if agent.name not in alive]
         for name in names:
             self._fruitless[name] = self._fruitless.get(name, 0) + 1
         try:
-            apply_plan(self.server, self.executor, plan)
+            self.starter.start(plan)
         except WandbError as error:
             if error.status not in PASSING_STATUSES:
                 raise

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from deployer.errors import KubeError, WandbError, WatchTimeout
 from deployer.executors.base import Agent, Executor
-from deployer.launch.deadline import find_deadline
+from deployer.executors.deadline import find_deadline
 from deployer.sweeps.results import ACTIVE_STATES, Results, Row, build_results, run_seconds
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import AgentInfo, RunInfo, Snapshot, SweepInfo, SweepPath

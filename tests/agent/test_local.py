@@ -18,7 +18,7 @@ from deployer.cli.wait_messages import tell_who_lasts
 from deployer.config import paths
 from deployer.errors import AgentError
 from deployer.executors.local.executor import LocalExecutor
-from deployer.launch.plan import Plan, build_plan
+from deployer.executors.plan import Plan, build_plan
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep
 from tests.agent.conftest import Bench, wait_for

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deployer.launch.plan import Plan, build_plan
+from deployer.executors.plan import Plan, build_plan
 
 SWEEP = "me/proj/ab12cd34"
 

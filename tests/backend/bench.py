@@ -13,8 +13,8 @@ from deployer.backend.db.attempts import list_attempts
 from deployer.backend.db.projects import ensure_project, project_by_id
 from deployer.backend.db.runs import Run, change_run, find_run
 from deployer.backend.db.sweeps import Sweep, create_sweep, sweep_by_id
+from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.dispatch import heartbeat, succeed_predecessors
-from deployer.backend.server.context import Backend
 from deployer.backend.server.file_stream import apply_chunk
 from tests.backend.client import grid
 

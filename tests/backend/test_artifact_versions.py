@@ -15,7 +15,7 @@ from deployer.backend.db.artifacts import (
     delete_abandoned,
 )
 from deployer.backend.db.projects import ensure_project
-from deployer.backend.server.refusal import Refusal
+from deployer.backend.refusal import Refusal
 from tests.backend.artifact_client import DELETE, RUN_ARTIFACTS, ArtifactClient, aliases_of
 from tests.backend.bench import Bench
 

@@ -6,11 +6,11 @@ import pytest
 
 from deployer.backend.db.lines import write_lines
 from deployer.backend.db.runs import change_run, check_writer
+from deployer.backend.refusal import Refusal
+from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.early_termination import EarlyTermination
 from deployer.backend.scheduling.lifecycle import MAX_DELIVERIES
 from deployer.backend.scheduling.run_endings import end_silent_runs
-from deployer.backend.server.context import Backend
-from deployer.backend.server.refusal import Refusal
 from tests.backend.bench import Bench
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import yaml
 
-from deployer.backend.server.data_folder import read_key
-from deployer.executors.kubernetes.names import build_selector
+from deployer.backend.data_folder import read_key
+from deployer.kube.names import build_selector
 from tests.cluster.cluster import IMAGE, Cluster, start_cluster
 from tests.cluster.control_plane.binaries import find_programs
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from deployer.backend.server.data_folder import read_address
+from deployer.backend.data_folder import read_address
 from tests.cluster.cluster import Cluster
 
 # Kubernetes protects a container's processes from the kernel's killer all alike, so that it takes

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from deployer.executors.kubernetes.names import build_selector
+from deployer.kube.names import build_selector
 from deployer.wandb_api.operations import list_sweeps
 from tests.cluster.bed import SECTION, TRAINER, serve_for_pods
 from tests.cluster.cluster import Cluster

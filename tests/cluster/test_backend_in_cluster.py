@@ -17,9 +17,9 @@ import pytest
 
 from deployer.config.paths import backend_folder
 from deployer.executors.kubernetes.backend.manifests import KEY_FIELD, KEY_SECRET, NAME
-from deployer.executors.kubernetes.names import build_selector
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, POD, SERVICE, STATEFUL_SET
+from deployer.kube.names import build_selector
 from tests.cluster.bed import OURS, PATIENCE_SECONDS, SECTION, TRAINER, open_client
 from tests.cluster.cluster import Cluster
 from tests.cluster.shell import Shell

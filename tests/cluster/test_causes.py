@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deployer.executors.kubernetes.names import build_selector
 from deployer.kube.kinds import POD
+from deployer.kube.names import build_selector
 from deployer.wandb_api.model import SweepPath
 from tests.cluster.bed import Bed, make_bed, serve_for_pods
 from tests.cluster.cluster import Cluster

@@ -26,9 +26,9 @@ from deployer.executors.kubernetes.gpu_drivers.manifests import (
     load_manifest,
 )
 from deployer.executors.kubernetes.gpu_drivers.survey import survey_cluster
-from deployer.executors.kubernetes.names import build_selector
 from deployer.kube.client import Kube
 from deployer.kube.kinds import POD
+from deployer.kube.names import build_selector
 from tests.cluster.bed import open_client
 from tests.cluster.cluster import Cluster
 from tests.cluster.gpu_nodes import A100, GPU, PRODUCT, add_node

@@ -10,25 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from deployer.executors.kubernetes.names import (
-    RELEASED_ANNOTATION,
-    SWEEP_PATH_ANNOTATION,
-    build_labels,
-)
-from deployer.executors.kubernetes.orphans import count_living, delete_leftovers, list_leftovers
-from deployer.gke.api.operations import Waiter
-from deployer.gke.cluster.creation import ensure_cluster
-from deployer.gke.removal.contents import CLAIM, SERVICE, VOLUME, empty_cluster
-from deployer.gke.removal.orphans import (
+from deployer.executors.gke.orphans import (
     HOLDS_RESULTS,
     IN_USE,
     LEFT_OVER,
     find_remains,
     remove_remains,
 )
+from deployer.executors.kubernetes.orphans import count_living, delete_leftovers, list_leftovers
+from deployer.gke.api.operations import Waiter
+from deployer.gke.cluster.creation import ensure_cluster
+from deployer.gke.removal.contents import CLAIM, SERVICE, VOLUME, empty_cluster
 from deployer.kube.access import build_access
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CONFIG_MAP, JOB, SECRET, STATEFUL_SET, Kind, Manifest
+from deployer.kube.names import RELEASED_ANNOTATION, SWEEP_PATH_ANNOTATION, build_labels
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import make_namespace
 from tests.cluster.pods import build_job, build_pod

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from deployer.config.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.gpu_products import GpuProducts
-from deployer.executors.kubernetes.names import GPU_PRODUCT_LABEL, build_selector
 from deployer.kube.kinds import POD
+from deployer.kube.names import build_selector
 from deployer.launch.agents import end_agents
 from deployer.wandb_api.server import Server
 from deployer.watch.status import get_status

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.names import build_selector
 from deployer.kube.access import load_access
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CONFIG_MAP, JOB, POD, SECRET
+from deployer.kube.names import build_selector
 from deployer.launch.agents import end_agents
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.server import Server

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from deployer.executors.kubernetes.names import build_selector
+from deployer.kube.names import build_selector
 from tests.cluster.bed import serve_for_pods
 from tests.cluster.cluster import Cluster
 from tests.cluster.foreign import write_foreign_python

@@ -10,14 +10,9 @@ import pytest
 import yaml
 
 from deployer.executors.kubernetes.executor import KubernetesExecutor
-from deployer.executors.kubernetes.names import (
-    AGENT_LABEL,
-    SWEEP_PATH_ANNOTATION,
-    build_labels,
-    build_selector,
-)
 from deployer.kube.client import Kube
 from deployer.kube.kinds import JOB
+from deployer.kube.names import AGENT_LABEL, SWEEP_PATH_ANNOTATION, build_labels, build_selector
 from tests.cluster.bed import build_section, open_client, wait_for
 from tests.cluster.cluster import IMAGE, Cluster
 from tests.cluster.gpu_nodes import A100, GPU, PRODUCT, add_node

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from deployer.executors.kubernetes.agent_objects import LOST_SECONDS, group_objects, judge_state
-from deployer.executors.kubernetes.names import SWEEP_PATH_ANNOTATION as PATH
-from deployer.executors.kubernetes.names import build_labels, build_selector
 from deployer.kube.kinds import POD
+from deployer.kube.names import SWEEP_PATH_ANNOTATION as PATH
+from deployer.kube.names import build_labels, build_selector
 from deployer.launch.agents import end_agents
 from deployer.sweeps.recount import verify_sweep
 from deployer.wandb_api.model import SweepPath

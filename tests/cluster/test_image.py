@@ -79,7 +79,7 @@ def test_code_change_pushes_less_than_a_mebibyte(
     pushed: str, project: Path, settings: ImageConfig, registry: RunningRegistry
 ) -> None:
     before = registry.count_stored_bytes()
-    with (project / "deployer/launch/plan.py").open("a") as code:
+    with (project / "deployer/executors/plan.py").open("a") as code:
         code.write("\n# A line more.\n")
     changed = push_image(settings, project, registry.environment, TOLD.append)
     assert changed != pushed

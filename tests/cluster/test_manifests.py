@@ -15,7 +15,7 @@ from kubernetes.dynamic.exceptions import DynamicApiError
 
 from deployer.__main__ import run
 from deployer.executors.kubernetes.manifests.templates import find_folder
-from deployer.launch.archive import build_supervisor_zip
+from deployer.images.code_archive import build_supervisor_zip
 from tests.cluster.cluster import IMAGE, Cluster, connect
 from tests.cluster.tenants import make_tenant
 from tests.executors.profiles import PROFILES, build_profile

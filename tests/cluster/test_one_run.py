@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deployer.executors.kubernetes.names import build_selector
 from deployer.kube.kinds import JOB, POD
+from deployer.kube.names import build_selector
 from deployer.launch.agents import apply_plan, plan_agents
 from deployer.wandb_api.operations import get_sweep, set_sweep_state
 from deployer.wandb_api.server import Server

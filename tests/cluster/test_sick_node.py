@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from deployer.executors.kubernetes.names import build_selector
 from deployer.kube.kinds import JOB
-from deployer.launch.agents import end_agents
+from deployer.kube.names import build_selector
+from deployer.launch.agents import AgentStarter, end_agents
 from deployer.watch.reconciliation import Reconciler
 from deployer.watch.status import watch_status
 from tests.cluster.bed import make_bed, serve_for_pods
@@ -55,7 +55,8 @@ def test_a_sick_node_is_named_and_left(
             "an agent on each node",
         )
         told: list[str] = []
-        reconciler = Reconciler(server, bed.executor, path, 2, bed.folder, None, told.append)
+        starter = AgentStarter(server, bed.executor, path, bed.folder)
+        reconciler = Reconciler(server, bed.executor, path, 2, starter, None, told.append)
         list(
             watch_status(
                 reconciler.read, time.time, time.sleep, WATCH_SECONDS, reconciler.reconcile

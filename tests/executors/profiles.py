@@ -12,7 +12,7 @@ from deployer.config.kubernetes_section import ClusterConfig, parse_cluster
 from deployer.executors.kubernetes.manifests.build import build_manifests
 from deployer.executors.kubernetes.manifests.fields import Manifest
 from deployer.executors.kubernetes.manifests.templates import Templates, load_templates
-from deployer.launch.plan import build_plan
+from deployer.executors.plan import build_plan
 from tests.golden_files import FOLDER
 
 AVOIDED = ("node-7", "node-9")

@@ -14,8 +14,8 @@ from deployer.executors.kubernetes.agent_objects import (
     group_objects,
     needs_waiting_reason,
 )
-from deployer.executors.kubernetes.names import AGENT_LABEL, SWEEP_PATH_ANNOTATION, build_labels
 from deployer.executors.kubernetes.reasons import newest_causes
+from deployer.kube.names import AGENT_LABEL, SWEEP_PATH_ANNOTATION, build_labels
 
 SWEEP = "me/project/abc"
 NAME = "abc-1"

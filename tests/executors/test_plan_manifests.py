@@ -20,9 +20,9 @@ from deployer.executors.kubernetes.manifests.build import build_manifests, build
 from deployer.executors.kubernetes.manifests.config_maps import read_code_maps
 from deployer.executors.kubernetes.manifests.fields import Manifest
 from deployer.executors.kubernetes.manifests.templates import load_templates
-from deployer.executors.kubernetes.names import build_hash
-from deployer.launch.archive import PART_BYTES
-from deployer.launch.plan import build_plan
+from deployer.executors.plan import build_plan
+from deployer.images.code_archive import PART_BYTES
+from deployer.kube.names import build_hash
 from tests.executors.profiles import PROFILES, build, build_from, build_profile, replace_section
 from tests.golden_files import check_golden
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deployer.backend.server.data_folder import is_served, read_address, read_key
+from deployer.backend.data_folder import is_served, read_address, read_key
 from tests.faults import trainers
 from tests.faults.clock import Clock
 from tests.faults.grids import WHOLE, Grid

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deployer.gke.cluster.capacity import (
+from deployer.gke.api.capacity import (
     LONGEST_WAIT_SECONDS,
     QUOTA,
     STOCKOUT,

@@ -10,11 +10,12 @@ import pytest
 
 from deployer.config.settings import Config, Flags, load_config
 from deployer.errors import ConfigError, WandbError
+from deployer.launch.server import connect
 from deployer.sweeps.creation import Draws, MadeSweep, build_text, make_sweep
 from deployer.sweeps.records import load_records, save_record
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.wandb_api.operations import get_sweep, list_sweeps, set_sweep_state
-from deployer.wandb_api.server import Server, connect
+from deployer.wandb_api.server import Server
 from tests.conftest import ServedBackend
 
 GRID = "program: train.py\nmethod: grid\nmetric: {name: loss}\nparameters: {lr: {values: [1, 2]}}\n"

@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 from deployer.sweeps.parameters.forms import Categorical
-from deployer.sweeps.parameters.keys import number_hint
 from deployer.sweeps.parameters.parse import fill_distributions
 from deployer.sweeps.parameters.values import same_value
+from deployer.text import number_hint
 from tests.sweeps.spaces import single
 
 LN10 = math.log(10)

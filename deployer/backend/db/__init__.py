@@ -1,0 +1,4 @@
+"""The SQLite file: one module a table.
+
+It must not decide, or know HTTP.
+"""

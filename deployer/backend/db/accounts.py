@@ -8,7 +8,7 @@ import secrets
 from dataclasses import dataclass
 
 from deployer.backend.db.database import Connection, insert, select, select_one
-from deployer.backend.server.refusal import Refusal
+from deployer.backend.refusal import Refusal
 
 # What the SDK accepts: at least 40 of these characters, with an optional `prefix-` in front.
 KEY_PATTERN = re.compile(r"(?:[A-Za-z0-9_]+-)?[A-Za-z0-9_-]{40,}")

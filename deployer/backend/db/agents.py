@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from deployer.backend.db.accounts import Caller
 from deployer.backend.db.database import Connection, insert, select, select_one
 from deployer.backend.db.sweeps import Sweep
-from deployer.backend.server.refusal import not_found
+from deployer.backend.refusal import not_found
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from deployer.backend.db.artifact_collections import Collection, check_label, collection_by_id
 from deployer.backend.db.artifacts import VERSION, Artifact, delete_artifact, latest_version
 from deployer.backend.db.database import Connection, select
-from deployer.backend.server.refusal import Refusal
+from deployer.backend.refusal import Refusal
 
 LATEST = "latest"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from deployer.backend.db.database import Connection, delete, insert, select, select_one, update
 from deployer.backend.db.projects import Project, project_by_id
-from deployer.backend.server.refusal import Refusal, not_found
+from deployer.backend.refusal import Refusal, not_found
 
 LONGEST_NAME = 128
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from deployer.backend.db.artifact_manifest import Entry
 from deployer.backend.db.artifacts import Artifact
+from deployer.backend.db.blobs import Blob, find_blob
 from deployer.backend.db.database import Connection, insert, select, select_one, update
 from deployer.backend.db.files import check_name, guess_mimetype
-from deployer.backend.server.refusal import Refusal, not_found
-from deployer.backend.storage.artifact_manifest import Entry
-from deployer.backend.storage.blobs import Blob, find_blob
+from deployer.backend.refusal import Refusal, not_found
 
 
 @dataclass(frozen=True)

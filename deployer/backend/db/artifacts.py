@@ -13,7 +13,7 @@ from typing import Literal
 from deployer.backend.db.artifact_collections import Collection
 from deployer.backend.db.database import Connection, delete, insert, select, select_one, update
 from deployer.backend.db.runs import Run
-from deployer.backend.server.refusal import not_found
+from deployer.backend.refusal import not_found
 
 Role = Literal["output", "input"]
 

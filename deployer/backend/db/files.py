@@ -5,9 +5,9 @@ from __future__ import annotations
 import mimetypes
 from dataclasses import dataclass
 
+from deployer.backend.db.blobs import Blob
 from deployer.backend.db.database import Connection, delete, insert, select, select_one, update
-from deployer.backend.server.refusal import Refusal, not_found
-from deployer.backend.storage.blobs import Blob
+from deployer.backend.refusal import Refusal, not_found
 
 LONGEST_NAME = 1024
 

@@ -11,7 +11,7 @@ from deployer.backend.db.agents import Agent
 from deployer.backend.db.database import Connection, delete, insert, select, select_one, update
 from deployer.backend.db.projects import Project
 from deployer.backend.db.sweeps import Sweep
-from deployer.backend.server.refusal import Refusal, not_found
+from deployer.backend.refusal import Refusal, not_found
 
 ACTIVE = ("pending", "running", "preempting")
 

@@ -14,8 +14,9 @@ import yaml
 from deployer.backend.db.accounts import Caller
 from deployer.backend.db.database import Connection, insert, select, select_one, update
 from deployer.backend.db.projects import Project
-from deployer.backend.scheduling.search.suggest import expected_count, metric_goal, metric_name
-from deployer.backend.server.refusal import Refusal, not_found
+from deployer.backend.refusal import Refusal, not_found
+from deployer.sweeps.metrics import metric_goal, metric_name
+from deployer.sweeps.parameters.counting import expected_count
 
 # W&B's command line repeats a creation whose reply was lost, with the same text and no id.
 REPEAT_WINDOW_SECONDS = 60

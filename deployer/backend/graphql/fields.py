@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import Sweep
-from deployer.backend.server.refusal import Refusal
+from deployer.backend.refusal import Refusal
 
 R = TypeVar("R")
 Reader = Callable[[R], Any]

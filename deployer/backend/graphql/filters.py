@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from deployer.backend.graphql.fields import MISSING, Fields
-from deployer.backend.server.refusal import Refusal
+from deployer.backend.refusal import Refusal
 
 R = TypeVar("R")
 Predicate = Callable[[R], bool]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from deployer.backend.graphql.fields import MISSING, Fields
-from deployer.backend.server.refusal import Refusal
+from deployer.backend.refusal import Refusal
 from deployer.sweeps.metrics import WRITTEN
 
 DEFAULT_ORDER = "+created_at"  # W&B's own

@@ -48,8 +48,8 @@ from deployer.backend.graphql.resolvers import (
     sweep,
     viewer,
 )
-from deployer.backend.server.context import Request
-from deployer.backend.server.refusal import Refusal
+from deployer.backend.refusal import Refusal
+from deployer.backend.scheduling.context import Request
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,4 @@
+"""What becomes of runs and sweeps: handing out, ending, stopping, and the search.
+
+It must not know HTTP.
+"""

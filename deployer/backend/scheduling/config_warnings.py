@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from deployer.backend.db.sweeps import has_local_scheduler, parse_config
+from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.search.engine import bayes_available
 from deployer.backend.scheduling.search.suggest import refusals
-from deployer.backend.server.refusal import Refusal
 from deployer.sweeps.parameters.parse import parse_parameters
 
 LOCAL_CONTROLLER = (

@@ -13,6 +13,7 @@ from deployer.backend.db.attempts import assign_run, last_cause, reassign_run, r
 from deployer.backend.db.database import Connection, select, update
 from deployer.backend.db.runs import Run, change_run, list_runs
 from deployer.backend.db.sweeps import DELETED, ENDED, Sweep, sweep_by_id, update_sweep
+from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import (
     LOST_REPLY_SECONDS,
     MAX_DELIVERIES,
@@ -28,7 +29,6 @@ from deployer.backend.scheduling.run_endings import (
     marks_of,
 )
 from deployer.backend.scheduling.suggestions import ask_question
-from deployer.backend.server.context import Backend
 
 Command = dict[str, Any]
 # How long a request waits for those before it; then the agent asks again, 5 s later. Were many to

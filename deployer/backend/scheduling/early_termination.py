@@ -6,8 +6,8 @@ from deployer.backend.db.database import Connection, select
 from deployer.backend.db.lines import parse_row, read_lines
 from deployer.backend.db.runs import Run, change_run, list_runs
 from deployer.backend.db.sweeps import Sweep
+from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.search.hyperband import WrittenRun, runs_to_stop
-from deployer.backend.server.context import Backend
 from deployer.sweeps.metrics import metric_value
 
 

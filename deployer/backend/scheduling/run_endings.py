@@ -9,6 +9,7 @@ from deployer.backend.db.database import Connection
 from deployer.backend.db.lines import parse_row
 from deployer.backend.db.runs import Run, change_run, list_runs
 from deployer.backend.db.sweeps import DELETED, Sweep, sweep_by_id, update_sweep
+from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import (
     BREAKER_FAILURES,
     OWN_FAILURES,
@@ -21,7 +22,6 @@ from deployer.backend.scheduling.lifecycle import (
     judge_memory,
     judge_unassigned,
 )
-from deployer.backend.server.context import Backend
 from deployer.sweeps.metrics import metric_value
 
 SETTLED = "(queued = 0 AND state NOT IN ('pending', 'running', 'preempting'))"

@@ -13,9 +13,9 @@ from deployer.backend.db.database import Connection
 from deployer.backend.db.lines import parse_row
 from deployer.backend.db.runs import Run, change_run, insert_enqueued, list_runs
 from deployer.backend.db.sweeps import DELETED, Sweep, sweep_by_id, update_sweep
+from deployer.backend.refusal import Refusal
+from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.numbering import grid_place, place_of, renumber
-from deployer.backend.server.context import Backend
-from deployer.backend.server.refusal import Refusal
 
 
 def change_sweep(backend: Backend, db: Connection, sweep: Sweep, **changes: Any) -> Sweep:

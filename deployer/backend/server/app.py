@@ -16,15 +16,15 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from deployer.backend.data_folder import read_key
 from deployer.backend.db.accounts import Caller, find_caller
 from deployer.backend.db.database import Connection
 from deployer.backend.db.projects import get_project
 from deployer.backend.db.runs import Run, check_writer, get_run
 from deployer.backend.graphql.schema import GraphQL
-from deployer.backend.server.context import Backend, Request
-from deployer.backend.server.data_folder import read_key
+from deployer.backend.refusal import Refusal
+from deployer.backend.scheduling.context import Backend, Request
 from deployer.backend.server.file_stream import apply_chunk
-from deployer.backend.server.refusal import Refusal
 from deployer.backend.server.transfers import build_transfer_routes
 from deployer.backend.storage.backup import stream_copy
 from deployer.backend.web.routes import build_page_routes

@@ -16,13 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deployer.backend.server.data_folder import (
-    LOG_FILE,
-    is_served,
-    read_address,
-    read_key,
-    write_key,
-)
+from deployer.backend.data_folder import LOG_FILE, is_served, read_address, read_key, write_key
 from deployer.errors import BackendError
 
 if TYPE_CHECKING:

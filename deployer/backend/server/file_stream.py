@@ -12,9 +12,9 @@ from deployer.backend.db.attempts import last_cause, reopen_attempt
 from deployer.backend.db.database import Connection
 from deployer.backend.db.lines import FILE_STREAMS, write_lines
 from deployer.backend.db.runs import Run, change_run
+from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import judge_announcement, judge_exit
 from deployer.backend.scheduling.run_endings import end_run, finish_if_target_reached, marks_of
-from deployer.backend.server.context import Backend
 
 SUMMARY_FILE = "wandb-summary.json"
 # A supervisor adds it to `preempting`, with the cause: this attempt is over even if the trainer

@@ -13,15 +13,7 @@ from pathlib import Path
 
 import uvicorn
 
-from deployer.backend.db.accounts import add_key, create_user, find_caller, new_key
-from deployer.backend.db.artifacts import delete_abandoned
-from deployer.backend.scheduling.early_termination import EarlyTermination
-from deployer.backend.scheduling.lifecycle import Patience
-from deployer.backend.scheduling.run_endings import end_silent_runs
-from deployer.backend.server.app import build_app
-from deployer.backend.server.clock import wall_clock
-from deployer.backend.server.context import Backend
-from deployer.backend.server.data_folder import (
+from deployer.backend.data_folder import (
     ADDRESS_FILE,
     KEY_FILE,
     FolderLock,
@@ -30,8 +22,16 @@ from deployer.backend.server.data_folder import (
     write_key,
     write_private,
 )
+from deployer.backend.db.accounts import add_key, create_user, find_caller, new_key
+from deployer.backend.db.artifacts import delete_abandoned
+from deployer.backend.scheduling.context import Backend
+from deployer.backend.scheduling.early_termination import EarlyTermination
+from deployer.backend.scheduling.lifecycle import Patience
+from deployer.backend.scheduling.run_endings import end_silent_runs
+from deployer.backend.server.app import build_app
+from deployer.backend.server.clock import wall_clock
 from deployer.backend.storage.backup import forget_cut_off
-from deployer.backend.storage.blobs import delete_unreferenced
+from deployer.backend.storage.blob_folder import delete_unreferenced
 from deployer.errors import BackendError
 
 logger = logging.getLogger(__name__)

@@ -27,10 +27,16 @@ from deployer.backend.db.database import Connection
 from deployer.backend.db.files import file_by_id, find_file, guess_mimetype, set_content
 from deployer.backend.db.projects import get_project
 from deployer.backend.db.runs import get_run, run_by_id
-from deployer.backend.server.context import Backend
-from deployer.backend.server.refusal import Refusal, not_found
-from deployer.backend.storage.blobs import Received, keep
-from deployer.backend.storage.signed_urls import Action, Target
+from deployer.backend.refusal import Refusal, not_found
+from deployer.backend.scheduling.context import Backend
+from deployer.backend.storage.blob_folder import Received, keep
+from deployer.backend.storage.signed_urls import (
+    ARTIFACT_FILES,
+    MANIFESTS,
+    RUN_FILES,
+    Action,
+    Target,
+)
 
 FindCaller = Callable[[HttpRequest], Caller]
 
@@ -41,7 +47,6 @@ HEADERS = {
     "Cache-Control": "private, no-store",
 }
 # What an address can stand for; `artifacts` is the manifest of one.
-RUN_FILES, ARTIFACT_FILES, MANIFESTS = "run_files", "artifact_files", "artifacts"
 
 
 def build_transfer_routes(backend: Backend, find_caller: FindCaller) -> list[Route]:

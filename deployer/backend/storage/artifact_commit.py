@@ -8,16 +8,17 @@ import json
 from deployer.backend.db.artifact_aliases import LATEST, set_aliases
 from deployer.backend.db.artifact_collections import collection_by_id, take_version
 from deployer.backend.db.artifact_files import write_entries
-from deployer.backend.db.artifacts import Artifact, artifact_by_id, change_artifact
-from deployer.backend.db.database import Connection
-from deployer.backend.server.refusal import Refusal
-from deployer.backend.storage.artifact_manifest import (
+from deployer.backend.db.artifact_manifest import (
     Document,
     list_entries,
     merge_manifests,
     parse_manifest,
 )
-from deployer.backend.storage.blobs import BlobFolder, blob_by_id, keep
+from deployer.backend.db.artifacts import Artifact, artifact_by_id, change_artifact
+from deployer.backend.db.blobs import blob_by_id
+from deployer.backend.db.database import Connection
+from deployer.backend.refusal import Refusal
+from deployer.backend.storage.blob_folder import BlobFolder, keep
 
 
 def commit_artifact(db: Connection, folder: BlobFolder, row: Artifact, now: float) -> Artifact:

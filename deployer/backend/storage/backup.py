@@ -19,9 +19,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import IO
 
-from deployer.backend.db.accounts import add_key, find_caller, new_key
-from deployer.backend.db.database import DATABASE, Connection, Store
-from deployer.backend.server.data_folder import (
+from deployer.backend.data_folder import (
     ADDRESS_FILE,
     KEY_FILE,
     LOCK_FILE,
@@ -30,7 +28,9 @@ from deployer.backend.server.data_folder import (
     read_key,
     write_key,
 )
-from deployer.backend.storage.blobs import INCOMING_FOLDER
+from deployer.backend.db.accounts import add_key, find_caller, new_key
+from deployer.backend.db.database import DATABASE, Connection, Store
+from deployer.backend.storage.blob_folder import INCOMING_FOLDER
 from deployer.backend.storage.signed_urls import SIGNING_KEY_FILE
 from deployer.errors import BackendError
 

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
-from deployer.backend.server.data_folder import write_private
-from deployer.backend.server.refusal import Refusal
+from deployer.backend.data_folder import write_private
+from deployer.backend.refusal import Refusal
 
 Action = Literal["upload", "download"]
+# The tables whose rows have addresses.
+RUN_FILES, ARTIFACT_FILES, MANIFESTS = "run_files", "artifact_files", "artifacts"
 
 SIGNING_KEY_FILE = "signing.key"
 # An upload waits in the SDK's queue through an outage; a download begins when it is asked for.

@@ -28,7 +28,7 @@ from deployer.backend.db.artifacts import (
 from deployer.backend.db.database import Connection
 from deployer.backend.db.projects import Project, get_project, project_by_id
 from deployer.backend.db.runs import Run
-from deployer.backend.server.refusal import not_found
+from deployer.backend.refusal import not_found
 from deployer.sweeps.configurations import flatten_configuration
 from deployer.wandb_api.model import parse_json
 

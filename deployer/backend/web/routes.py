@@ -18,8 +18,8 @@ from starlette.routing import BaseRoute, Route
 from deployer.backend.db.accounts import Caller, find_caller
 from deployer.backend.db.artifact_files import find_artifact_file
 from deployer.backend.db.files import find_file
-from deployer.backend.server.context import Backend
-from deployer.backend.server.refusal import Refusal, not_found
+from deployer.backend.refusal import Refusal, not_found
+from deployer.backend.scheduling.context import Backend
 from deployer.backend.web.artifacts import find_artifact_of
 from deployer.backend.web.curves import CurveCache
 from deployer.backend.web.sessions import SESSION_SECONDS, Sessions

@@ -14,8 +14,8 @@ from deployer.backend.db.lines import last_lines, read_rows
 from deployer.backend.db.projects import Project, get_project, list_projects
 from deployer.backend.db.runs import ACTIVE, Run, find_run, list_runs
 from deployer.backend.db.sweeps import Sweep, find_sweep, list_sweeps, sweep_by_id
-from deployer.backend.server.context import Backend
-from deployer.backend.server.refusal import not_found
+from deployer.backend.refusal import not_found
+from deployer.backend.scheduling.context import Backend
 from deployer.backend.web.artifacts import (
     describe_artifact,
     find_artifact_of,

@@ -1,0 +1,4 @@
+"""Show things: the only place that prints.
+
+It must not know servers and clusters, or decide.
+"""

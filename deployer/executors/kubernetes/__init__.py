@@ -1,1 +1,1 @@
-"""A Kubernetes cluster, as a place where agents run."""
+"""Agents as Jobs in a Kubernetes cluster, and what they need there."""

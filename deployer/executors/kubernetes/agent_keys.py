@@ -13,10 +13,10 @@ from deployer.executors.kubernetes.key_secret import (
     decode_key,
 )
 from deployer.executors.kubernetes.manifests.build import build_secret
-from deployer.executors.kubernetes.names import build_label, build_name, sweep_id
+from deployer.executors.plan import Plan
 from deployer.kube.client import Kube
 from deployer.kube.kinds import SECRET, Manifest
-from deployer.launch.plan import Plan
+from deployer.kube.names import build_label, build_name, sweep_id
 
 KEYS = "keys"
 

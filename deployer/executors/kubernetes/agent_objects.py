@@ -7,14 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from deployer.config.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.executors.base import Agent, AgentState
-from deployer.executors.kubernetes.names import (
-    AGENT_LABEL,
-    GPU_PRODUCT_LABEL,
-    PREFIX,
-    SWEEP_PATH_ANNOTATION,
-)
 from deployer.executors.kubernetes.reasons import explain_ending, explain_waiting
+from deployer.kube.names import AGENT_LABEL, PREFIX, SWEEP_PATH_ANNOTATION
 from deployer.kube.objects import ENDED_PHASES, find_condition, find_container_state
 
 Manifest = Mapping[str, Any]

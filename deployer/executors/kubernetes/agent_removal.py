@@ -9,7 +9,9 @@ from typing import Any
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.agent_objects import AgentObjects, is_lost, name_of, path_of
 from deployer.executors.kubernetes.concurrency import do_all
-from deployer.executors.kubernetes.names import (
+from deployer.kube.client import Kube
+from deployer.kube.kinds import CLAIM, CONFIG_MAP, JOB, POD, SECRET, VOLUME, Kind, Manifest, kind_of
+from deployer.kube.names import (
     AGENT_LABEL,
     BACKEND,
     COMPONENT_LABEL,
@@ -17,8 +19,6 @@ from deployer.executors.kubernetes.names import (
     build_selector,
     sweep_id,
 )
-from deployer.kube.client import Kube
-from deployer.kube.kinds import CLAIM, CONFIG_MAP, JOB, POD, SECRET, VOLUME, Kind, Manifest, kind_of
 
 POLL_SECONDS = 0.5
 LOOK_SECONDS = 3.0  # between looks at all that is left, which cost the server time to delete

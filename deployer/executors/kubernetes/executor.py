@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from deployer.config.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.config.kubernetes_section import ClusterConfig
 from deployer.errors import AgentError, KubeError
 from deployer.executors.base import Agent
@@ -35,12 +36,12 @@ from deployer.executors.kubernetes.concurrency import do_all
 from deployer.executors.kubernetes.gpu_products import GpuProducts, GpuShortages
 from deployer.executors.kubernetes.logs import follow_agents
 from deployer.executors.kubernetes.manifest_builder import ManifestBuilder
-from deployer.executors.kubernetes.names import GPU_PRODUCT_LABEL, build_selector
 from deployer.executors.kubernetes.paused_replicas import note_paused, read_paused
 from deployer.executors.kubernetes.reasons import newest_causes
+from deployer.executors.plan import Plan
 from deployer.kube.client import Kube, open_kube
 from deployer.kube.kinds import EVENT, JOB, POD, Manifest, kind_of
-from deployer.launch.plan import Plan
+from deployer.kube.names import build_selector
 
 AGENT = "agent"
 LOOK_LIFE_SECONDS = 1.0  # followers of many logs share one look at the cluster

@@ -17,9 +17,9 @@ from deployer.executors.kubernetes.key_secret import (
     decode_key,
 )
 from deployer.executors.kubernetes.manifests.build import KEY_COMPONENT
-from deployer.executors.kubernetes.names import PREFIX, build_selector
 from deployer.kube.client import Kube
 from deployer.kube.kinds import POD, SECRET, Manifest
+from deployer.kube.names import PREFIX, build_selector
 
 ROTATED_ANNOTATION = f"{PREFIX}/key-rotated-at"
 

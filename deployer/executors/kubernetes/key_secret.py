@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from deployer.errors import ConfigError, KubeError
 from deployer.executors.kubernetes.manifests.build import build_secret
-from deployer.executors.kubernetes.names import MANAGED_BY, PREFIX
 from deployer.kube.client import Kube
 from deployer.kube.kinds import SECRET, Manifest
+from deployer.kube.names import MANAGED_BY, PREFIX
 
 WANDB_SECRET = "wandb-secret"
 WANDB_SECRET_KEY = "secret"

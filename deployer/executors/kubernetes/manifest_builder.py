@@ -10,18 +10,18 @@ from pathlib import Path
 from deployer.config.image_section import load_image_config
 from deployer.config.kubernetes_section import ClusterConfig
 from deployer.errors import ImageError
+from deployer.executors.deadline import count_job_seconds
 from deployer.executors.kubernetes.agent_objects import created_at, path_of
 from deployer.executors.kubernetes.manifests.build import build_manifests
 from deployer.executors.kubernetes.manifests.config_maps import read_code_maps
 from deployer.executors.kubernetes.manifests.job import find_container
 from deployer.executors.kubernetes.manifests.templates import load_templates
-from deployer.executors.kubernetes.names import build_selector
+from deployer.executors.plan import Plan
+from deployer.images.code_archive import build_code_archive, build_supervisor_zip
 from deployer.images.image import find_pushed
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CONFIG_MAP, JOB, Manifest
-from deployer.launch.archive import build_code_archive, build_supervisor_zip
-from deployer.launch.deadline import count_job_seconds
-from deployer.launch.plan import Plan
+from deployer.kube.names import build_selector
 
 CODE = "code"
 

@@ -14,7 +14,6 @@ from deployer.executors.kubernetes.agent_objects import (
     path_of,
 )
 from deployer.executors.kubernetes.concurrency import do_all
-from deployer.executors.kubernetes.names import RELEASED_ANNOTATION, build_selector
 from deployer.kube.client import Kube
 from deployer.kube.kinds import (
     CLAIM,
@@ -27,6 +26,7 @@ from deployer.kube.kinds import (
     Manifest,
     kind_of,
 )
+from deployer.kube.names import RELEASED_ANNOTATION, build_selector
 
 # Volumes hold results and checkpoints, so they stay.
 KEPT_KINDS = (CONFIG_MAP, SECRET)

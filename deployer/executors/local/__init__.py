@@ -1,1 +1,1 @@
-"""Processes on this machine, as a place where agents run."""
+"""Agents as processes on this machine."""

@@ -21,7 +21,7 @@ from deployer.executors.local.agent_folder import AgentFolder, Spec, load_folder
 from deployer.executors.local.logs import follow_lines
 from deployer.executors.local.supervisors import list_gpus, start_supervisor
 from deployer.executors.local.termination import end_agent, longest_end_seconds, signal_supervisor
-from deployer.launch.plan import AgentPlan, Plan
+from deployer.executors.plan import AgentPlan, Plan
 
 
 class LocalExecutor:

@@ -11,6 +11,7 @@ from google.api_core import exceptions as api
 from google.rpc import code_pb2
 
 from deployer.errors import CloudError
+from deployer.gke.api.capacity import QUOTA, STOCKOUT, read_quotas
 from deployer.gke.api.remedies import (
     CALLS,
     CONDITIONS,
@@ -21,7 +22,6 @@ from deployer.gke.api.remedies import (
     SENTENCES,
     UP,
 )
-from deployer.gke.cluster.capacity import QUOTA, STOCKOUT, read_quotas
 from deployer.gke.specification.parts import region_of
 
 # No answer came, or none that tells what happened: what was asked may have been done.

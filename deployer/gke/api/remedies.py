@@ -9,8 +9,8 @@ import requests
 from google.api_core import exceptions as api
 from google.auth import exceptions as auth
 
+from deployer.gke.api.capacity import QUOTA, STOCKOUT
 from deployer.gke.api.token import LOGIN
-from deployer.gke.cluster.capacity import QUOTA, STOCKOUT
 
 AGAIN = "type the command again"
 LATER = "wait a minute, then type the command again"

@@ -9,15 +9,15 @@ import time
 from collections.abc import Callable
 
 from deployer.errors import CloudError
+from deployer.gke.api import capacity
+from deployer.gke.api.capacity import Refusal, is_refusal, next_try
 from deployer.gke.api.client import Gke
 from deployer.gke.api.failures import Attempt, build_failure, is_passing
 from deployer.gke.api.messages import build_cluster, build_gpu_pool
 from deployer.gke.api.model import USABLE, CloudCluster, CloudOperation
 from deployer.gke.api.operations import Waiter, explain_operation, settle, wait_for_operation
-from deployer.gke.cluster import capacity
-from deployer.gke.cluster.capacity import Refusal, is_refusal, next_try
+from deployer.gke.cluster.deletion import begin_removal, remove_whole
 from deployer.gke.cluster.pools import ensure_pool, list_differences
-from deployer.gke.removal.cluster_removal import begin_removal, remove_whole
 from deployer.gke.specification.spec import ClusterSpec
 from deployer.text import format_seconds
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from google.cloud.container_v1 import NodePool
 
 from deployer.errors import CloudError
+from deployer.gke.api.capacity import is_refusal
 from deployer.gke.api.client import Gke
 from deployer.gke.api.failures import is_passing
 from deployer.gke.api.messages import build_gpu_pool
 from deployer.gke.api.model import CloudCluster, CloudPool
 from deployer.gke.api.operations import Waiter, explain_operation, settle, wait_for_operation
-from deployer.gke.cluster.capacity import is_refusal
 from deployer.gke.specification.spec import ClusterSpec
 
 TRIES = 6  # answers that were lost or refused for a moment, before it is given up

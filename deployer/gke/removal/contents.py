@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from deployer.errors import DeployerError
-from deployer.executors.kubernetes.names import build_selector
 from deployer.gke.api.operations import Waiter
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, JOB, SERVICE, STATEFUL_SET, VOLUME, Kind, Manifest
+from deployer.kube.names import build_selector
 from deployer.text import format_seconds
 
 INGRESS = Kind("networking.k8s.io/v1", "Ingress", "ingresses")

@@ -19,7 +19,7 @@ from deployer.gke.api.failures import is_passing
 from deployer.gke.api.model import CloudCluster, is_ours
 from deployer.gke.api.operations import Waiter, settle
 from deployer.gke.cluster.access import open_kube_of
-from deployer.gke.removal.cluster_removal import remove_whole
+from deployer.gke.cluster.deletion import remove_whole
 from deployer.gke.removal.contents import PATIENCE_SECONDS, empty_cluster
 from deployer.gke.removal.inventory import Inventory, list_inventory, list_own_disks
 from deployer.gke.specification.spec import ClusterSpec

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import math
-import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -34,7 +32,6 @@ KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 KNOWN_KEYS = ("distribution", *sorted({key for n, m in KEYS.values() for key in n + m}), NESTED)
 # What W&B takes for a bound or a shape that is not written.
 DEFAULTS = {"mu": 0.0, "sigma": 1.0, "a": 1.0, "b": 1.0, "q": 1.0}
-EXPONENT = re.compile(r"([-+]?)(\d[\d_]*)?(?:\.(\d*))?[eE]([-+]?)(\d+)")
 
 
 def shape_keys(distribution: str) -> tuple[str, str]:
@@ -54,22 +51,6 @@ def nearest(word: Any, known: Iterable[str]) -> str:
     words = list(known)
     found = difflib.get_close_matches(str(word), words, n=1)
     return f"did you mean {found[0]}?" if found else f"known: {', '.join(words)}"
-
-
-def number_hint(text: str) -> str:
-    """Return how to write a text that was meant as a number, or '' if it is none."""
-    try:
-        number = float(text)
-    except ValueError:
-        return ""
-    match = EXPONENT.fullmatch(text.strip())
-    if match and math.isfinite(number):
-        sign, whole, fraction, exponent_sign, exponent = match.groups()
-        dot = "" if fraction else "a dot"
-        needs = " and ".join(need for need in (dot, "" if exponent_sign else "a sign") if need)
-        written = f"{sign}{whole or '0'}.{fraction or '0'}e{exponent_sign or '+'}{exponent}"
-        return f"YAML 1.1 needs {needs}: write {written}" if needs else f"write {written} unquoted"
-    return f"write {text.strip()} without quotes"
 
 
 def shown(value: Any) -> str:

@@ -27,11 +27,11 @@ from deployer.sweeps.parameters.keys import (
     NESTED,
     distributions_with,
     nearest,
-    number_hint,
     shape_keys,
     shown,
 )
 from deployer.sweeps.parameters.space import Space
+from deployer.text import number_hint
 
 Place = tuple[str, ...]
 # The pattern of parameter names in W&B's schema; other names are only warned about, as there.

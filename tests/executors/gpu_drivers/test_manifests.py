@@ -14,7 +14,7 @@ from deployer.executors.kubernetes.gpu_drivers.manifests import (
     load_manifest,
 )
 from deployer.executors.kubernetes.gpu_drivers.smoke_test import COMPONENT, SmokePod, build_job
-from deployer.executors.kubernetes.names import build_labels
+from deployer.kube.names import build_labels
 
 COMPONENTS = {**dict.fromkeys(DISTRIBUTIONS, DRIVER_COMPONENT), DEVICE_PLUGIN: PLUGIN_COMPONENT}
 

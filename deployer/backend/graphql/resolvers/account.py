@@ -7,11 +7,11 @@ from typing import Any
 
 from ariadne import MutationType
 
+from deployer.backend.data_folder import read_key
 from deployer.backend.db.accounts import add_key, create_user, find_caller
 from deployer.backend.db.database import Connection
 from deployer.backend.graphql.resolvers.wire import Info, transaction
-from deployer.backend.server.data_folder import read_key
-from deployer.backend.server.refusal import Refusal
+from deployer.backend.refusal import Refusal
 
 mutation = MutationType()
 

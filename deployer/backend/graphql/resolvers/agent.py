@@ -22,8 +22,8 @@ from deployer.backend.graphql.resolvers.wire import (
     transaction,
 )
 from deployer.backend.graphql.run_listing import fields_of_runs
+from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.dispatch import heartbeat
-from deployer.backend.server.refusal import Refusal, not_found
 
 mutation = MutationType()
 agent = ObjectType("Agent")

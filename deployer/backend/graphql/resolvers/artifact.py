@@ -41,7 +41,7 @@ from deployer.backend.graphql.resolvers.wire import (
     tag_nodes,
     transaction,
 )
-from deployer.backend.server.refusal import not_found
+from deployer.backend.refusal import not_found
 from deployer.backend.storage.artifact_commit import commit_hash
 
 query = QueryType()

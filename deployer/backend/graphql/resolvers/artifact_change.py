@@ -23,7 +23,7 @@ from deployer.backend.graphql.resolvers.artifact_upload import (
     writable_artifact,
 )
 from deployer.backend.graphql.resolvers.wire import Info, transaction
-from deployer.backend.server.refusal import Refusal
+from deployer.backend.refusal import Refusal
 
 mutation = MutationType()
 

@@ -36,7 +36,7 @@ from deployer.backend.graphql.resolvers.wire import (
     tag_nodes,
     transaction,
 )
-from deployer.backend.server.refusal import not_found
+from deployer.backend.refusal import not_found
 
 query = QueryType()
 kind = ObjectType("ArtifactType")

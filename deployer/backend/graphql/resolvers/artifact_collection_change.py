@@ -23,7 +23,7 @@ from deployer.backend.graphql.resolvers.artifact_collection import (
     own_collection,
 )
 from deployer.backend.graphql.resolvers.wire import Info, transaction
-from deployer.backend.server.refusal import Refusal, not_found
+from deployer.backend.refusal import Refusal, not_found
 
 mutation = MutationType()
 

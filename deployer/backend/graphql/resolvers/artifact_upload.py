@@ -34,7 +34,7 @@ from deployer.backend.graphql.resolvers.wire import (
     encode_id,
     transaction,
 )
-from deployer.backend.server.refusal import Refusal
+from deployer.backend.refusal import Refusal
 from deployer.backend.storage.artifact_commit import commit_artifact
 
 mutation = MutationType()

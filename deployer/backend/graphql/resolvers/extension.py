@@ -15,9 +15,9 @@ from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import Sweep, update_sweep
 from deployer.backend.graphql.resolvers.sweep import named_sweep
 from deployer.backend.graphql.resolvers.wire import Info, iso_time, transaction
+from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.run_endings import requeue_failed
 from deployer.backend.scheduling.sweep_control import delete_sweep
-from deployer.backend.server.refusal import Refusal
 
 mutation = MutationType()
 sweep = ObjectType("Sweep")

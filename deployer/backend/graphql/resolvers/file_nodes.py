@@ -13,9 +13,14 @@ from deployer.backend.db.files import File
 from deployer.backend.db.projects import Project
 from deployer.backend.db.runs import Run
 from deployer.backend.graphql.resolvers.wire import encode_id, iso_time
-from deployer.backend.server.context import Request
-from deployer.backend.server.transfers import ARTIFACT_FILES, MANIFESTS, RUN_FILES
-from deployer.backend.storage.signed_urls import Action, Target
+from deployer.backend.scheduling.context import Request
+from deployer.backend.storage.signed_urls import (
+    ARTIFACT_FILES,
+    MANIFESTS,
+    RUN_FILES,
+    Action,
+    Target,
+)
 
 Node = dict[str, Any]
 

@@ -17,7 +17,7 @@ from deployer.backend.db.lines import (
 from deployer.backend.db.runs import Run
 from deployer.backend.graphql.resolvers.run import run
 from deployer.backend.graphql.resolvers.wire import Info, connection, transaction
-from deployer.backend.server.refusal import Refusal
+from deployer.backend.refusal import Refusal
 
 __all__ = ["run"]
 

@@ -17,7 +17,7 @@ from deployer.backend.graphql.ordering import by_row, ordered_connection
 from deployer.backend.graphql.resolvers.viewer import entity_of
 from deployer.backend.graphql.resolvers.wire import Info, encode_id, iso_time, transaction
 from deployer.backend.graphql.run_listing import count_runs, page_of_runs
-from deployer.backend.server.refusal import not_found
+from deployer.backend.refusal import not_found
 
 query = QueryType()
 mutation = MutationType()

@@ -17,10 +17,10 @@ from deployer.backend.db.projects import Project, ensure_project, owns_project
 from deployer.backend.db.runs import Run, change_run, check_writer, delete_run, find_run, run_by_id
 from deployer.backend.db.sweeps import find_sweep
 from deployer.backend.graphql.resolvers.wire import Info, decode_id, transaction
+from deployer.backend.refusal import Refusal, not_found
+from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import Outcome
 from deployer.backend.scheduling.run_endings import end_run
-from deployer.backend.server.context import Backend
-from deployer.backend.server.refusal import Refusal, not_found
 
 mutation = MutationType()
 

@@ -14,7 +14,7 @@ from deployer.backend.graphql.ordering import by_name, ordered_connection
 from deployer.backend.graphql.resolvers.file_nodes import run_file_node, upload_url
 from deployer.backend.graphql.resolvers.run import run
 from deployer.backend.graphql.resolvers.wire import Info, decode_id, encode_id, transaction
-from deployer.backend.server.refusal import not_found
+from deployer.backend.refusal import not_found
 
 mutation = MutationType()
 

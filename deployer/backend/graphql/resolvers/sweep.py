@@ -29,11 +29,11 @@ from deployer.backend.graphql.resolvers.wire import (
     transaction,
 )
 from deployer.backend.graphql.run_listing import fields_of_runs, filter_runs
+from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.config_warnings import check_supported, list_warnings
 from deployer.backend.scheduling.dispatch import succeed_predecessors
 from deployer.backend.scheduling.ranking import best_metric
 from deployer.backend.scheduling.sweep_control import adopt_prior_runs, change_sweep, enqueue_run
-from deployer.backend.server.refusal import Refusal, not_found
 
 mutation = MutationType()
 sweep = ObjectType("Sweep")

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 from graphql import GraphQLResolveInfo
 
 from deployer.backend.db.database import Connection
-from deployer.backend.server.context import Request
-from deployer.backend.server.refusal import Refusal, not_found
+from deployer.backend.refusal import Refusal, not_found
+from deployer.backend.scheduling.context import Request
 
 # What a resolver is told about the request it is part of.
 Info: TypeAlias = "GraphQLResolveInfo[Request]"

@@ -17,13 +17,8 @@ from typing import Any, TypeVar
 
 from deployer.backend.scheduling.search.bayes import missing_extra
 from deployer.backend.scheduling.search.runs import SearchRun
-from deployer.backend.scheduling.search.suggest import (
-    SearchError,
-    expected_count,
-    needs_model,
-    refusals,
-    suggest,
-)
+from deployer.backend.scheduling.search.suggest import SearchError, needs_model, refusals, suggest
+from deployer.sweeps.parameters.counting import expected_count
 
 __all__ = [
     "SearchEngine",

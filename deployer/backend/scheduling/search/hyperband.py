@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deployer.backend.scheduling.search.suggest import metric_goal
+from deployer.sweeps.metrics import metric_goal
 
 # W&B computes this many bands upwards from min_iter.
 BANDS = 100

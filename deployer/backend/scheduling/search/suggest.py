@@ -11,6 +11,7 @@ from typing import Any
 
 from deployer.backend.scheduling.search.bayes import suggest_bayes
 from deployer.backend.scheduling.search.runs import SearchRun
+from deployer.sweeps.metrics import metric_goal, metric_name
 from deployer.sweeps.parameters.counting import expected_count
 from deployer.sweeps.parameters.parse import parse_parameters
 from deployer.sweeps.parameters.space import Space
@@ -19,8 +20,6 @@ __all__ = [
     "SearchError",
     "SearchRun",
     "expected_count",
-    "metric_goal",
-    "metric_name",
     "needs_model",
     "random_point",
     "refusals",
@@ -93,17 +92,3 @@ def refusals(config: Mapping[str, Any]) -> list[str]:
     if method == "bayes" and not metric_name(config):
         found.append("metric: bayes needs a metric with a name")
     return found
-
-
-def metric_name(config: Mapping[str, Any]) -> str | None:
-    """Return what is optimised, None if nothing is."""
-    metric = config.get("metric")
-    name = metric.get("name") if isinstance(metric, Mapping) else None
-    return str(name) if name else None
-
-
-def metric_goal(config: Mapping[str, Any]) -> str:
-    """Return `maximize` or, as W&B for anything else, `minimize`."""
-    metric = config.get("metric")
-    goal = metric.get("goal") if isinstance(metric, Mapping) else None
-    return "maximize" if goal == "maximize" else "minimize"

@@ -23,10 +23,10 @@ from deployer.executors.kubernetes.backend.manifests import (
 from deployer.executors.kubernetes.backend.readiness import is_up, wait_until_up
 from deployer.executors.kubernetes.backend.rights import check_rights
 from deployer.executors.kubernetes.manifests.build import build_secret
-from deployer.executors.kubernetes.names import BACKEND, build_labels, build_selector
 from deployer.images.image import find_pushed
 from deployer.kube.client import Kube
 from deployer.kube.kinds import POD, SECRET, STATEFUL_SET, Manifest
+from deployer.kube.names import BACKEND, build_labels, build_selector
 
 SELECTOR = build_selector(component=BACKEND)
 Tell = Callable[[str], None]

@@ -20,7 +20,7 @@ from deployer.executors.kubernetes.manifests.fields import (
     without_none,
 )
 from deployer.executors.kubernetes.manifests.templates import find_folder, load_documents
-from deployer.executors.kubernetes.names import BACKEND, build_labels
+from deployer.kube.names import BACKEND, build_labels
 
 NAME = "sweep-backend"
 KEY_SECRET = f"{NAME}-key"

@@ -19,9 +19,9 @@ from deployer.executors.kubernetes.gpu_drivers.manifests import (
 from deployer.executors.kubernetes.gpu_drivers.nodes import CORDONED, NodeGpus
 from deployer.executors.kubernetes.gpu_drivers.shortage import describe_gap
 from deployer.executors.kubernetes.gpu_drivers.survey import survey_cluster, survey_nodes
-from deployer.executors.kubernetes.names import build_selector
 from deployer.kube.client import Kube
 from deployer.kube.kinds import POD
+from deployer.kube.names import build_selector
 
 LOOK_SECONDS = 3.0
 REPEAT_SECONDS = 60.0  # so often it says that it still waits

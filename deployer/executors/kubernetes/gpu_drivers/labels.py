@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from deployer.executors.kubernetes.names import COMPONENT_LABEL, GPU_PRODUCT_LABEL, MANAGED_BY
+from deployer.config.kubernetes_parts import GPU_PRODUCT_LABEL
+from deployer.kube.names import COMPONENT_LABEL, MANAGED_BY
 
 # GKE's labels (cluster-autoscaler, cloudprovider/gke/labels; cloud.google.com/kubernetes-engine).
 ACCELERATOR_LABEL = "cloud.google.com/gke-accelerator"

@@ -14,15 +14,10 @@ from deployer.executors.kubernetes.gpu_drivers.labels import GPU
 from deployer.executors.kubernetes.gpu_drivers.manifests import SMOKE, load_manifest
 from deployer.executors.kubernetes.gpu_drivers.nodes import GpuResource, NodeGpus
 from deployer.executors.kubernetes.gpu_drivers.shortage import describe_gap
-from deployer.executors.kubernetes.names import (
-    QUEUE_LABEL,
-    build_name,
-    build_selector,
-    join_selector,
-)
 from deployer.kube.client import Kube
 from deployer.kube.kinds import JOB, POD, Manifest
 from deployer.kube.logs import read_log
+from deployer.kube.names import QUEUE_LABEL, build_name, build_selector, join_selector
 from deployer.kube.objects import find_condition, find_container_state
 
 COMPONENT = "driver-smoke"

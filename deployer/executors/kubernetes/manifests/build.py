@@ -14,8 +14,8 @@ from deployer.executors.kubernetes.manifests.fields import Manifest, encode, set
 from deployer.executors.kubernetes.manifests.job import build_job
 from deployer.executors.kubernetes.manifests.task import AgentTask
 from deployer.executors.kubernetes.manifests.templates import Templates
-from deployer.executors.kubernetes.names import build_hash, build_name, sweep_id
-from deployer.launch.plan import Plan
+from deployer.executors.plan import Plan
+from deployer.kube.names import build_hash, build_name, sweep_id
 
 KEY_COMPONENT = "key"
 

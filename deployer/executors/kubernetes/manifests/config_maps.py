@@ -11,14 +11,14 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from deployer.executors.kubernetes.manifests.fields import Manifest, encode, set_metadata, update
-from deployer.executors.kubernetes.names import (
+from deployer.images.code_archive import split_archive
+from deployer.kube.names import (
     ARCHIVE_ANNOTATION,
     COMPONENT_LABEL,
     build_hash,
     build_name,
     sweep_id,
 )
-from deployer.launch.archive import split_archive
 
 
 def build_config_map(

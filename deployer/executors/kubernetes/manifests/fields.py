@@ -6,7 +6,7 @@ import base64
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from deployer.executors.kubernetes.names import SWEEP_PATH_ANNOTATION, build_labels
+from deployer.kube.names import SWEEP_PATH_ANNOTATION, build_labels
 
 Manifest = dict[str, Any]
 

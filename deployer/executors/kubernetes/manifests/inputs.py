@@ -7,7 +7,7 @@ from pathlib import Path
 
 from deployer.config.kubernetes_section import ClusterConfig
 from deployer.executors.kubernetes.manifests.templates import Templates, load_templates
-from deployer.launch.archive import build_code_archive, build_supervisor_zip
+from deployer.images.code_archive import build_code_archive, build_supervisor_zip
 
 
 @dataclass(frozen=True)

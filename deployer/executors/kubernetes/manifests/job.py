@@ -17,7 +17,7 @@ from deployer.executors.kubernetes.manifests.fields import (
 )
 from deployer.executors.kubernetes.manifests.mounts import graft, set_volumes
 from deployer.executors.kubernetes.manifests.task import AgentTask
-from deployer.executors.kubernetes.names import (
+from deployer.kube.names import (
     AGENT_LABEL,
     QUEUE_LABEL,
     SWEEP_PATH_ANNOTATION,

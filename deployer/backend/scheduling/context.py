@@ -12,10 +12,10 @@ from pathlib import Path
 from deployer.backend.db.accounts import Caller
 from deployer.backend.db.database import DATABASE, Store
 from deployer.backend.scheduling.lifecycle import Patience
+from deployer.backend.scheduling.presence import Presence
 from deployer.backend.scheduling.search.engine import SearchEngine
 from deployer.backend.scheduling.suggestions import Suggestions
-from deployer.backend.server.presence import Presence
-from deployer.backend.storage.blobs import INCOMING_FOLDER, BlobFolder
+from deployer.backend.storage.blob_folder import INCOMING_FOLDER, BlobFolder
 from deployer.backend.storage.signed_urls import Signer, load_signer
 
 

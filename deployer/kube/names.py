@@ -16,7 +16,6 @@ AGENT_LABEL = f"{PREFIX}/agent"  # as a label, and whole as an annotation
 SWEEP_PATH_ANNOTATION = f"{PREFIX}/sweep-path"
 ARCHIVE_ANNOTATION = f"{PREFIX}/archive"  # the hash of the code of which a ConfigMap has a part
 RELEASED_ANNOTATION = f"{PREFIX}/released"  # how many agents a paused sweep gave up
-GPU_PRODUCT_LABEL = "nvidia.com/gpu.product"  # set by the device plugin's feature discovery
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 MANAGED_BY = {"app.kubernetes.io/managed-by": "deployer"}
 APPLICATION = {"app.kubernetes.io/name": "wandb-sweep"}

@@ -15,7 +15,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from deployer.backend.db.database import Connection, Store, insert, select_one
+from deployer.backend.db.blobs import Blob, find_blob
+from deployer.backend.db.database import Connection, Store, insert
 
 # Left free for the database, which must be able to write that a file was refused: the smaller of
 # the two, so that a small volume has room for files at all.
@@ -28,16 +29,6 @@ REFERRERS = (
     ("artifact_files", "blob_id"),
     ("artifacts", "manifest_blob_id"),
 )
-
-
-@dataclass(frozen=True)
-class Blob:
-    """Bytes of one user; `md5` is base64, as W&B writes digests."""
-
-    id: int
-    user_id: int
-    md5: str
-    size_bytes: int
 
 
 @dataclass(frozen=True)
@@ -102,16 +93,6 @@ class BlobFolder:
         for path in self.content.iterdir():
             if path.name not in known:
                 path.unlink(missing_ok=True)
-
-
-def find_blob(db: Connection, user_id: int, md5: str) -> Blob | None:
-    """Return a user's blob of this content; never another user's, who only knows its digest."""
-    return select_one(db, Blob, "blobs WHERE user_id = ? AND md5 = ?", user_id, md5)
-
-
-def blob_by_id(db: Connection, blob_id: int | None) -> Blob | None:
-    """Return a blob."""
-    return select_one(db, Blob, "blobs WHERE id = ?", blob_id)
 
 
 def keep(db: Connection, folder: BlobFolder, user_id: int, received: Received, now: float) -> Blob:

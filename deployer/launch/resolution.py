@@ -9,11 +9,12 @@ from urllib.parse import urlsplit
 from deployer.config.credentials import CLOUD_URL
 from deployer.config.settings import EMBEDDED, Config
 from deployer.errors import ConfigError, WandbError
+from deployer.launch.server import connect, embedded_url
 from deployer.sweeps.records import SweepRecord, load_records
 from deployer.wandb_api.client import is_loopback
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep, list_projects
-from deployer.wandb_api.server import Server, connect, embedded_url
+from deployer.wandb_api.server import Server
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from deployer.errors import ConfigError
-from deployer.launch.archive import (
+from deployer.images.code_archive import (
     MOST_PARTS,
     PART_BYTES,
     build_code_archive,

@@ -9,6 +9,7 @@ import pytest
 
 from deployer.config.settings import Config, Flags, load_config
 from deployer.errors import ConfigError
+from deployer.launch.resolution import choose_sweep, settle_executor
 from deployer.sweeps.records import (
     SweepRecord,
     delete_record,
@@ -16,7 +17,6 @@ from deployer.sweeps.records import (
     remember_executor,
     save_record,
 )
-from deployer.sweeps.resolution import choose_sweep, settle_executor
 
 KEY = "k" * 40
 

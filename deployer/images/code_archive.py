@@ -1,7 +1,7 @@
 """What an agent's pod unpacks: the supervisor as a zip file, the project's code as an archive.
 
 Both are the same bytes for the same content. Needs nothing but the standard library:
-`python3 -m deployer.launch.archive supervisor k8s/agent.zip` writes one for use without us.
+`python3 -m deployer.images.code_archive supervisor k8s/agent.zip` writes one for use without us.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _kib(size: int) -> str:
 def main(words: Sequence[str]) -> int:
     """Write the supervisor's zip file, or this folder's code, to a file."""
     if len(words) != 2 or words[0] not in ("supervisor", "code"):
-        sys.stderr.write("usage: python3 -m deployer.launch.archive supervisor|code FILE\n")
+        sys.stderr.write("usage: python3 -m deployer.images.code_archive supervisor|code FILE\n")
         return 2
     what, file = words
     packed = build_supervisor_zip() if what == "supervisor" else build_code_archive(Path())

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployer.backend.db.files import check_name
-from deployer.backend.server.refusal import Refusal
+from deployer.backend.refusal import Refusal
 
 Document = dict[str, Any]
 

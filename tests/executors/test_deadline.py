@@ -6,10 +6,10 @@ import pytest
 
 from deployer.config.kubernetes_section import parse_cluster
 from deployer.executors.base import Agent, AgentState
+from deployer.executors.deadline import build_environment, find_deadline
 from deployer.executors.kubernetes.manifests.build import build_manifests
 from deployer.executors.kubernetes.manifests.templates import load_templates
-from deployer.launch.deadline import build_environment, find_deadline
-from deployer.launch.plan import build_plan
+from deployer.executors.plan import build_plan
 
 
 def agent(state: AgentState, deadline: float | None) -> Agent:
