@@ -1,1 +1,1 @@
-"""Images and archives of code: docker, podman, buildah and image registries; nothing else asks them."""
+"""Images and archives of code: the client of docker, podman, buildah and image registries."""
