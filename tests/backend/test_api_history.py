@@ -79,13 +79,29 @@ def test_pages_of_wandb_core_include_their_last_step(client: Client) -> None:
 
 
 @pytest.mark.parametrize("ended", [True, False])
-def test_a_run_begun_anew_replaces_the_old_one(client: Client, ended: bool) -> None:
+@pytest.mark.parametrize("offset", [0, 10])
+def test_a_run_begun_anew_replaces_the_old_one(client: Client, ended: bool, offset: int) -> None:
     """Also if the old process was killed a moment ago, so that nobody knows of its end."""
     if ended:
         client.finish("r")
-    assert client.init_run("r", config=STARTED)["historyLineCount"] == 0
+    assert client.init_run("r", config=STARTED)["historyLineCount"] == 10
+    for _ in range(2):  # the reply was lost
+        client.log("r", [{"_step": 0, "w": 1}, {"_step": 1, "w": 2}], offset)
+    client.log("r", [{"_step": 2, "w": 3}], offset + 2)
     found = client.run("r")
-    assert (found["history"], found["summaryMetrics"], found["state"]) == ([], "{}", "running")
+    assert [json.loads(row)["w"] for row in found["history"]] == [1, 2, 3]
+    assert (found["historyLineCount"], found["state"]) == (3, "running")
+
+
+@pytest.mark.parametrize("offset", [0, 10])
+def test_the_next_part_of_a_resumed_run_follows_the_first(client: Client, offset: int) -> None:
+    """`wandb beta sync --id` of 0.28 names the run by its short id for each part."""
+    client.finish("r")
+    assert client.init_run("r", config=STARTED)["historyLineCount"] == 10
+    for _ in range(2):
+        client.log("r", [{"_step": 10, "v": 10}, {"_step": 11, "v": 11}], offset)
+    client.finish("r")
+    assert [json.loads(row)["v"] for row in client.run("r")["history"]] == list(range(12))
 
 
 def test_a_run_that_is_renamed_keeps_its_history(client: Client) -> None:
@@ -109,7 +125,7 @@ def test_a_refused_resume_leaves_nothing_behind(client: Client) -> None:
     """`resume="never"` asks, and says nothing to the server when it gives up."""
     client.finish("r")
     client.ask(RESUME_STATUS, name="r")
-    assert client.init_run("r", config=STARTED)["historyLineCount"] == 0
+    assert client.run("r")["historyLineCount"] == 10
 
 
 @pytest.mark.parametrize(("resumes", "left"), [(True, 2), (False, 0)])

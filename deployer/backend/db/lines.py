@@ -31,9 +31,10 @@ def write_lines(
     )
 
 
-def clear_lines(db: Connection, run_id: int) -> None:
-    """Delete all lines of a run, which then starts afresh."""
-    db.execute("DELETE FROM lines WHERE run_id = ?", (run_id,))
+def clear_lines(db: Connection, run_id: int, *streams: Stream) -> None:
+    """Delete the lines of a run's streams."""
+    for stream in streams:
+        db.execute("DELETE FROM lines WHERE run_id = ? AND stream = ?", (run_id, stream))
 
 
 def count_lines(db: Connection, run_id: int, stream: Stream) -> int:

@@ -256,6 +256,11 @@ MIGRATIONS = (
     CREATE INDEX runs_sweep ON runs (sweep_id, state);
     CREATE INDEX runs_queued ON runs (sweep_id) WHERE queued = 1;
     """,
+    # A process that names a run which has a history may go on with it or replace it.
+    """
+    ALTER TABLE runs ADD COLUMN undecided_lines INTEGER;
+    ALTER TABLE runs ADD COLUMN first_offset INTEGER NOT NULL DEFAULT 0;
+    """,
 )
 
 

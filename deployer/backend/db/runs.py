@@ -25,7 +25,9 @@ class Run:
     failures that no longer count, since somebody healed the sweep. `deliveries` counts how
     often this attempt was sent to its agent; `reported` is 1 once the agent named it as alive;
     `started_at` is None until the trainer's first `wandb.init`. `vanished_at` is when the agent
-    stopped naming it without an exit record.
+    stopped naming it without an exit record. `undecided_lines` of history were there when a process
+    began that did not say whether it goes on with them; `first_offset` is the offset in its stream
+    of line 0.
     """
 
     id: int
@@ -62,6 +64,8 @@ class Run:
     notes: str | None
     created_at: float
     heartbeat_at: float | None
+    undecided_lines: int | None
+    first_offset: int
 
     @property
     def active(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 from deployer.backend.db.attempts import last_cause, reopen_attempt
 from deployer.backend.db.database import Connection
+from deployer.backend.db.history import write_history
 from deployer.backend.db.lines import FILE_STREAMS, write_lines
 from deployer.backend.db.runs import Run, change_run
 from deployer.backend.scheduling.context import Backend
@@ -49,8 +50,11 @@ def _revived(db: Connection, run: Run, ended: bool) -> Run:
 def _apply_file(backend: Backend, db: Connection, run: Run, name: str, part: dict[str, Any]) -> Run:
     texts = [str(line) for line in part.get("content") or []]
     stream = FILE_STREAMS.get(name)
-    if stream:
-        write_lines(db, run.id, stream, int(part.get("offset") or 0), texts)
+    offset = int(part.get("offset") or 0)
+    if stream == "history":
+        run = write_history(db, run, offset, texts)
+    elif stream:
+        write_lines(db, run.id, stream, offset, texts)
     elif name == SUMMARY_FILE and texts:
         run = change_run(db, run, summary=texts[-1])
         finish_if_target_reached(backend, db, run)

@@ -12,7 +12,7 @@ from deployer.backend.db.artifact_aliases import remove_artifact
 from deployer.backend.db.artifacts import list_artifacts_of
 from deployer.backend.db.attempts import create_run, reopen_attempt
 from deployer.backend.db.database import Connection
-from deployer.backend.db.lines import clear_lines
+from deployer.backend.db.lines import clear_lines, count_lines
 from deployer.backend.db.projects import Project, ensure_project, owns_project
 from deployer.backend.db.runs import Run, change_run, check_writer, delete_run, find_run, run_by_id
 from deployer.backend.db.sweeps import find_sweep
@@ -112,13 +112,18 @@ def _joined(db: Connection, project: Project, row: Run, sweep_name: str) -> Run:
 def _started(backend: Backend, db: Connection, row: Run, input: dict[str, Any]) -> Run:
     """Set a run going anew if this is the first call of its process, which does not resume.
 
-    Like W&B, it then replaces what the id had before. Who resumes a run, and who renames it later,
-    names it by our id.
+    Who resumes a run, and who renames it later, names it by our id. What an agent was handed begins
+    anew. Else `wandb sync` may be at the next part of a resumed run, or somebody took an id again:
+    the first row of history tells, and until then it stays.
     """
     if not _tells_its_process(input) and row.state != "pending":
         return row
-    clear_lines(db, row.id)
-    return _going(backend, db, change_run(db, row, summary="{}"))
+    clear_lines(db, row.id, "events", "output")
+    if row.args is not None and row.active:
+        clear_lines(db, row.id, "history")
+        return _going(backend, db, change_run(db, row, summary="{}"))
+    lines = count_lines(db, row.id, "history")
+    return change_run(db, _going(backend, db, row), undecided_lines=lines or None)
 
 
 def _going(backend: Backend, db: Connection, row: Run) -> Run:
@@ -139,6 +144,8 @@ def _going(backend: Backend, db: Connection, row: Run) -> Run:
         vanished_at=None,
         ended_at=None,
         exit_code=None,
+        undecided_lines=None,
+        first_offset=0,
     )
 
 
