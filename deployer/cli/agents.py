@@ -29,7 +29,13 @@ from deployer.cli.wait_messages import tell_who_lasts
 from deployer.config.settings import Config, Flags
 from deployer.errors import WandbError
 from deployer.executors.registry import open_executor
-from deployer.launch.agents import check_names, end_agents, scale_down, warn_about_code
+from deployer.launch.agents import (
+    check_names,
+    check_program_here,
+    end_agents,
+    scale_down,
+    warn_about_code,
+)
 from deployer.launch.resolution import open_sweep
 from deployer.wandb_api.model import RunInfo, SweepPath
 from deployer.wandb_api.operations import get_sweep, list_runs
@@ -151,6 +157,7 @@ def _start(
     if info.ended:
         say(f"{path} is {info.state}: no agent is started. What is missing: deployer heal {path}")
     else:
+        check_program_here(config.on, info.config, config.folder, str(path))
         if warning := warn_about_code(config.on, config.folder):
             say(f"warning: {warning}")
         agents = start_agents(server, executor, info, config, one_run=one_run, max_hours=max_hours)

@@ -35,7 +35,7 @@ from deployer.config.settings import Config, Flags
 from deployer.errors import ConfigError
 from deployer.executors.base import Agent, Executor
 from deployer.executors.registry import open_executor
-from deployer.launch.agents import plan_draft, warn_about_code, warn_about_program
+from deployer.launch.agents import check_program_here, plan_draft, warn_about_code
 from deployer.launch.one_run_per_job import takes_one_run
 from deployer.launch.resolution import settle_executor
 from deployer.launch.server import connect
@@ -131,8 +131,7 @@ def _make(
     file: Path, sweep: Sweep, config: Config, *, draws: Draws, continued: bool, limits: Limits
 ) -> tuple[Server, SweepPath]:
     """Connect, prepare the place, make or continue the sweep; say each in a line."""
-    if config.on == "local" and (warning := warn_about_program(sweep, config.folder)):
-        say(f"warning: {warning}")
+    check_program_here(config.on, sweep.config, config.folder, str(file))
     if warning := warn_about_code(config.on, config.folder):
         say(f"warning: {warning}")
     server, executor = _open(config, limits)

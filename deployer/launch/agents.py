@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from deployer.errors import AgentError
 from deployer.executors.base import Agent, Executor
@@ -20,8 +21,8 @@ from deployer.launch.one_run_per_job import (
     list_used_names,
     takes_one_run,
 )
+from deployer.sweeps.program import check_program
 from deployer.sweeps.results import build_results
-from deployer.sweeps.sweep_file import Sweep
 from deployer.wandb_api.model import RunInfo, SweepPath
 from deployer.wandb_api.operations import create_agent_keys, get_snapshot
 from deployer.wandb_api.server import Server
@@ -177,12 +178,17 @@ def warn_about_many(server: Server, replicas: int) -> str:
     )
 
 
-def warn_about_program(sweep: Sweep, folder: Path) -> str:
-    """Say that the folder has no such program, where the agents' command would start it."""
-    started = not sweep.command or "${program}" in sweep.command
-    if not started or sweep.program is None or (folder / sweep.program).exists():
-        return ""
-    return f"there is no {sweep.program} in {folder}, where the agents will look for it"
+def check_program_here(on: str, config: Mapping[str, Any], folder: Path, place: str) -> None:
+    """Refuse a program that the agents would not find, where they have this folder's code.
+
+    Raises ConfigError.
+    """
+    if on != "local":
+        from deployer.config.kubernetes_section import load_cluster
+
+        if load_cluster(folder).code != "archive":
+            return
+    check_program(config, folder, place)
 
 
 def warn_about_code(on: str, folder: Path) -> str:

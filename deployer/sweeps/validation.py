@@ -15,6 +15,7 @@ from typing import Any
 from deployer.sweeps.parameters.keys import nearest, shown
 from deployer.sweeps.parameters.parse import Problem, parse_parameters
 from deployer.sweeps.parameters.space import Space
+from deployer.sweeps.program import RUNNERS, check_command
 from deployer.text import number_hint
 
 METHODS = ("grid", "random", "bayes", "custom")
@@ -45,8 +46,9 @@ def check_config(config: Mapping[str, Any]) -> list[Problem]:
             Problem(("parameters",), "missing", hint or "add parameters: {lr: {values: [0.1]}}")
         )
     parts = (_check_method(config, space), _check_metric(config), _check_run_cap(config))
-    for part in (*parts, _check_command(config), _check_early_terminate(config)):
+    for part in (*parts, _check_program(config), check_command(config)):
         found += part
+    found += _check_early_terminate(config)
     found += [*_check_texts(config), *_check_keys(config), *_check_bounds(config)]
     return found
 
@@ -102,12 +104,19 @@ def _check_grid(config: Mapping[str, Any], space: Space) -> Problems:
 def _check_metric(config: Mapping[str, Any]) -> Problems:
     metric = config.get("metric")
     if "metric" not in config:
+        if "metrics" in config:
+            message = "nothing ranks the runs, since there is no metric"
+            hint = "write metric: {name: loss, goal: minimize}"
+            yield _doubt(("metrics",), message, hint)
         return
     if not isinstance(metric, Mapping):
         hint = f"write metric: {{name: {metric or 'loss'}, goal: minimize}}"
         yield Problem(("metric",), f"{shown(metric)} is not a mapping", hint)
         return
     name, goal, target = metric.get("name"), metric.get("goal", "minimize"), metric.get("target")
+    if "goal" not in metric and not _misspelt(metric, "goal", METRIC_KEYS):
+        message = "missing, so the smallest value counts as the best"
+        yield _doubt(("metric", "goal"), message, "add goal: minimize or goal: maximize")
     if not isinstance(name, str) or not name:
         message = f"{shown(name)} is not text" if "name" in metric else "missing"
         hint = _misspelt(metric, "name", METRIC_KEYS) or "write name: and what the script logs"
@@ -136,25 +145,13 @@ def _check_run_cap(config: Mapping[str, Any]) -> Problems:
         yield Problem(("run_cap",), message, hint)
 
 
-def _check_command(config: Mapping[str, Any]) -> Problems:
-    command, runs = config.get("command"), any(k in config for k in ("program", "job", "image_uri"))
-    if "command" not in config or command == []:
-        if not runs:
-            misspelt = _misspelt(config, "program", KNOWN_KEYS)
-            hint = misspelt or "add program: train.py, or command: [...]"
-            yield Problem(("program",), "missing, and there is no command", hint)
-        return
-    if not isinstance(command, list):
-        hint = "write a list: [python, train.py, '${args}']"
-        yield Problem(("command",), f"{shown(command)} is not a list", hint)
-        return
-    for index, word in enumerate(command):
-        if isinstance(word, bool) or not isinstance(word, str | int | float):
-            path = ("command", f"[{index}]")
-            yield Problem(path, f"{shown(word)} is not text", "put the word in quotes")
-    if "${program}" in command and not runs:
-        hint = "add program: train.py, or write the script's name in command"
-        yield Problem(("program",), "missing, and command uses ${program}", hint)
+def _check_program(config: Mapping[str, Any]) -> Problems:
+    """Complain where nothing says what to start."""
+    if config.get("command", []) == [] and not any(key in config for key in RUNNERS):
+        hint = (
+            _misspelt(config, "program", KNOWN_KEYS) or "add program: train.py, or command: [...]"
+        )
+        yield Problem(("program",), "missing, and there is no command", hint)
 
 
 def _check_early_terminate(config: Mapping[str, Any]) -> Problems:

@@ -119,6 +119,19 @@ def test_all_complaints_about_a_file_are_shown_and_as_json(project: Project) -> 
     assert [e["hint"] for e in error["errors"]] == ["did you mean `replicas`?", ""]
 
 
+def test_a_missing_program_starts_nothing(project: Project, backend: ServedBackend) -> None:
+    """Neither server nor agent is there for it; nor for a sweep that was made elsewhere."""
+    project.write_grid(lrs="[2.0]")
+    (project.folder / "train.py").unlink()
+    said = f"train.py: there is no such file in {project.folder}"
+    hint = "hint: name the script, from the folder you are in"
+    assert fail(project, "up", "grid.yaml", code=2) == [f"error: grid.yaml: program: {said}", hint]
+    environment = backend.environment
+    path = project.run("sweep", "create", "grid.yaml", **environment).stdout.strip()
+    lines = fail(project, "agents", "up", path, code=2, **environment)
+    assert lines[-2:] == [f"error: {path}: program: {said}", hint]
+
+
 def test_a_server_without_a_key(project: Project) -> None:
     assert fail(project, "sweep", "list", "--wandb", "http://w.example", code=2) == [
         "error: --wandb: there is no key for http://w.example",

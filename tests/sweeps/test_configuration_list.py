@@ -96,7 +96,7 @@ def test_a_list_is_a_sweep_that_can_run() -> None:
     original = {
         "program": "train.py",
         "method": "bayes",
-        "metric": {"name": "loss"},
+        "metric": {"name": "loss", "goal": "minimize"},
         "run_cap": 9,
         "early_terminate": {"type": "hyperband", "min_iter": 1},
         "parameters": {"lr": {"min": 0.0, "max": 1.0}},

@@ -73,6 +73,16 @@ DOUBTS: list[tuple[str, str]] = [
         "s.yaml:5: parameter: W&B does not know 'parameter' (did you mean parameters?)",
     ),
     (
+        grid("lr: {value: 1}", "metric: {name: x}\n"),
+        "s.yaml:5: metric.goal: missing, so the smallest value counts as the best"
+        " (add goal: minimize or goal: maximize)",
+    ),
+    (
+        grid("lr: {value: 1}", "metrics: {name: x, goal: maximize}\n"),
+        "s.yaml:5: metrics: nothing ranks the runs, since there is no metric"
+        " (write metric: {name: loss, goal: minimize})",
+    ),
+    (
         grid("lr: {value: 1}", "metric: {name: x, gaol: minimize}\n"),
         "s.yaml:5: metric.gaol: W&B does not know 'gaol' (did you mean goal?)",
     ),

@@ -1,0 +1,84 @@
+"""What is refused or doubted about a sweep's command and program before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployer.errors import ConfigError
+from deployer.sweeps.program import check_program
+from deployer.sweeps.sweep_file import parse_sweep
+from tests.sweeps.sweep_texts import errors_of, grid
+
+LR = "lr: {values: [1, 2]}"
+
+
+def complaint_about(config: dict[str, Any], folder: Path) -> str:
+    try:
+        check_program(config, folder, "s.yaml")
+    except ConfigError as error:
+        return f"{error.message} | {error.hint}"
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("macro", "hint"),
+    [("${interpeter}", "did you mean ${interpreter}?"), ("${arg}", "did you mean ${args}?")],
+)
+def test_an_unknown_macro_is_named(macro: str, hint: str) -> None:
+    text = grid(LR, f"command: ['{macro}', '${{args}}']\n")
+    said = f"s.yaml:5: command[0]: {macro} is no macro, so the agent would leave it out"
+    assert errors_of(text) == [(said, hint)]
+
+
+def test_a_macro_of_the_environment_is_written_in_capitals() -> None:
+    assert errors_of(grid(LR, "command: [python, '${envvar:Home}', '${args}']\n"))
+    parse_sweep(grid(LR, "command: [python, '${envvar:HOME}/x.py', '${args}']\n"), "s.yaml")
+
+
+@pytest.mark.parametrize("last", ["", ", 'sh -c ${args}'"])
+def test_a_command_without_parameters_is_doubtful(last: str) -> None:
+    (warning,) = parse_sweep(grid(LR, f"command: [python, train.py{last}]\n"), "s.yaml").warnings
+    assert warning == (
+        "s.yaml:5: command: no ${args}: a script that does not read wandb.config runs the same"
+        " every time (add '${args}' as a word of its own)"
+    )
+
+
+@pytest.mark.parametrize("macro", ["args", "args_no_hyphens", "args_json_file"])
+def test_each_form_of_the_parameters_is_enough(macro: str) -> None:
+    text = grid(LR, f"command: [python, train.py, '${{{macro}}}']\n")
+    assert parse_sweep(text, "s.yaml").warnings == ()
+
+
+def test_a_program_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    assert complaint_about({"program": "train.py"}, tmp_path) == ""
+    assert complaint_about({"program": "trian.py"}, tmp_path) == (
+        f"s.yaml: program: trian.py: there is no such file in {tmp_path} | did you mean train.py?"
+    )
+    assert complaint_about({"program": "."}, tmp_path) == (
+        "s.yaml: program: .: is a folder | name the script, from the folder you are in"
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        (["python", "-u", "train.py", "${args}"], True),
+        (["python3.11", "lost.py", "${args}"], False),
+        (["${env}", "${interpreter}", "-u", "${program}"], False),
+        (["./launch.sh", "${program}"], False),
+        (["python", "-m", "trainer"], True),
+        (["python", "-m", "${program}"], True),
+        (["torchrun", "--nproc", "2", "other.py"], True),
+    ],
+)
+def test_what_the_command_starts_is_looked_for(
+    tmp_path: Path, command: list[str], found: bool
+) -> None:
+    (tmp_path / "train.py").touch()
+    config = {"program": "lost.py", "command": command}
+    assert (complaint_about(config, tmp_path) == "") == found
