@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench import agents, cluster, command_line, memory, quality, suggestions
+from tests.bench import agents, cluster, command_line, memory, quality, requests, suggestions
 from tests.bench.figures import Figure, render
 
 BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
@@ -16,6 +16,7 @@ BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
     "first-metric": agents.bench_first_metric,
     "null-runs": agents.bench_null_runs,
     "memory": memory.bench_memory,
+    "requests": requests.bench_requests,
     "request-for-work": suggestions.bench_request_for_work,
     "search-quality": quality.bench_search_quality,
     "thousand-agents": cluster.bench_thousand_agents,

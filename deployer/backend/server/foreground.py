@@ -37,6 +37,7 @@ from deployer.errors import BackendError
 logger = logging.getLogger(__name__)
 
 UPKEEP_SECONDS = 2.0
+KEEP_ALIVE_SECONDS = 75  # agents ask every 5 s, and must not meet a connection that is being closed
 KEY_FILE_VARIABLE = "DEPLOYER_BACKEND_KEY_FILE"
 
 
@@ -67,7 +68,12 @@ def _run(backend: Backend, listener: socket.socket) -> None:
     upkeep = threading.Thread(target=_keep_up, args=(backend, over), daemon=True)
     upkeep.start()
     config = uvicorn.Config(
-        build_app(backend), log_level="warning", access_log=False, timeout_graceful_shutdown=3
+        build_app(backend),
+        http="httptools",
+        log_level="warning",
+        access_log=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=3,
     )
     try:
         uvicorn.Server(config).run(sockets=[listener])
@@ -148,7 +154,8 @@ def _remembered_port(data: Path) -> int:
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sets TCP_NODELAY where the protocol says TCP, and else each answer waits for 40 ms.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
