@@ -167,14 +167,14 @@ def _remove(
     from deployer.executors.gke.orphans import remove_remains
     from deployer.gke.api.operations import Waiter
 
-    failure: CloudError | None = None
+    failures: list[CloudError] = []
     for remains in going:
         try:
             remove_remains(gke, remains, Waiter(say))
         except CloudError as error:  # what is left of one is no reason to leave another
-            say(error.message)
-            failure = error
+            failures.append(error)
         else:
             say(f"nothing of ours is left of {remains.name}")
-    if failure:
-        raise failure
+    if failures:
+        said = "\n".join(dict.fromkeys(error.message for error in failures))
+        raise CloudError(said, failures[-1].hint, failures[-1].reason)

@@ -195,16 +195,12 @@ class Kube:
         kind = Kind("v1", "Pod", "pods/log")
 
         def send() -> Any:
-            return (
-                self._client()
-                .resources.get(api_version="v1", kind="Pod")
-                .log.get(
-                    name=pod,
-                    namespace=self.namespace,
-                    serialize=False,
-                    query_params=list(query.items()),
-                    _request_timeout=self._timeouts_seconds,
-                )
+            return self._find_resource("v1", "Pod").log.get(
+                name=pod,
+                namespace=self.namespace,
+                serialize=False,
+                query_params=list(query.items()),
+                _request_timeout=self._timeouts_seconds,
             )
 
         return self._try(send, self.attempt("read the log of", kind, pod), repeatable=True)
@@ -230,7 +226,7 @@ class Kube:
         repeatable: bool = True,
     ) -> Manifest:
         def send() -> Manifest:
-            resource = self._client().resources.get(api_version=kind.api_version, kind=kind.kind)
+            resource = self._find_resource(kind.api_version, kind.kind)
             namespace = self.namespace if resource.namespaced else None
             answer = getattr(resource, method)(
                 namespace=namespace,
@@ -252,7 +248,7 @@ class Kube:
             except CATCHABLE as error:
                 failure = translate_error(error, attempt)
                 again = failure.passing if repeatable else failure.status in REFUSED_STATUSES
-                if not again or not left or _has_timed_out(error):
+                if not again or not left or isinstance(error, ReadTimeoutError):
                     raise failure from error
                 self._sleep(_wait_seconds(failure, TRIES - left))
         raise AssertionError("unreachable")
@@ -262,6 +258,14 @@ class Kube:
         said = getattr(answer, "headers", {}).get("Date")
         if said:
             self._ahead_seconds = parsedate_to_datetime(said).timestamp() - time.time()
+
+    def _find_resource(self, api_version: str, kind: str) -> Any:
+        """Return the client's own object for a kind; ValueError if the server lists no kinds."""
+        try:
+            return self._client().resources.get(api_version=api_version, kind=kind)
+        except (AttributeError, KeyError, TypeError) as error:
+            # The client takes it for granted that a list of groups or kinds is complete.
+            raise ValueError("the list of kinds is not complete") from error
 
     def _client(self) -> Any:
         if self._dynamic is None:
@@ -279,7 +283,9 @@ def _parse(data: bytes) -> Manifest:
     collects = gc.isenabled()
     gc.disable()
     try:
-        content = dict(json.loads(data))
+        content = json.loads(data)
+        if not isinstance(content, dict):
+            raise ValueError("the answer is no object")
         for item in content.get("items") or ():
             item["metadata"].pop("managedFields", None)
         return content
@@ -293,7 +299,3 @@ def _wait_seconds(failure: KubeError, tries: int) -> float:
     asked = failure.retry_after_seconds
     jitter = 0.75 + os.urandom(1)[0] / 512
     return min(LONGEST_WAIT_SECONDS, 0.5 * 2 ** (tries - 1) * jitter if asked is None else asked)
-
-
-def _has_timed_out(error: Exception) -> bool:
-    return isinstance(error, ReadTimeoutError)

@@ -189,6 +189,14 @@ def unauthenticated() -> Fault:
     return Fault(Code.UNAUTHENTICATED, message, "ACCESS_TOKEN_TYPE_UNSUPPORTED", "googleapis.com")
 
 
+def may_not_act_as(account: str = "default") -> Fault:
+    """Refuse nodes that would act as an account that the caller may not act as."""
+    return invalid(
+        f'The user does not have access to service account "{account}". Ask a project owner to '
+        "grant you the iam.serviceAccountUser role on the service account."
+    )
+
+
 def internal() -> Fault:
     """Fail as a server does that has no better word."""
     return Fault(Code.INTERNAL, "Internal error encountered.")

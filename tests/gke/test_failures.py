@@ -9,6 +9,7 @@ from google.api_core import exceptions as api
 from google.auth import exceptions as auth
 
 from deployer.errors import CloudError
+from deployer.gke.api.failures import Attempt, build_failure, translate_error
 from deployer.gke.api.messages import build_cluster
 from deployer.gke.api.operations import Waiter, explain_operation, wait_for_operation
 from deployer.gke.api.remedies import CALLS, CONDITIONS
@@ -39,6 +40,7 @@ TABLE: list[tuple[Fault, str, str]] = [
     (faults.not_found("projects/p"), "NOT_FOUND", "GOOGLE_CLOUD_PROJECT"),
     (faults.invalid("Bad disk size."), "INVALID_ARGUMENT", "mend the specification"),
     (faults.unauthenticated(), "UNAUTHENTICATED", LOGIN),
+    (faults.may_not_act_as(), "PERMISSION_DENIED", "roles/iam.serviceAccountUser"),
     (faults.internal(), "INTERNAL", LATER),
     (faults.UNAVAILABLE, "UNAVAILABLE", "https://status.cloud.google.com"),
     (faults.LOST, "UNAVAILABLE", "https://status.cloud.google.com"),
@@ -93,6 +95,54 @@ def test_a_refused_login_is_told(cloud: Cloud) -> None:
     with pytest.raises(CloudError, match="account not found") as told:
         open_client().get_token()
     assert (told.value.reason, told.value.hint) == ("UNAUTHENTICATED", LOGIN)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "reason", "hint"),
+    [
+        (
+            "Getting metadata from plugin failed with error: HTTPSConnectionPool(host="
+            "'oauth2.googleapis.com', port=443): Max retries exceeded with url: /token (Caused by "
+            "NameResolutionError(\"Failed to resolve 'oauth2.googleapis.com'\"))",
+            "UNAVAILABLE",
+            "DNS",
+        ),
+        (
+            "DNS resolution failed for container.googleapis.com:443: C-ares status is not "
+            "ARES_SUCCESS qtype=A name=container.googleapis.com: Domain name not found",
+            "UNAVAILABLE",
+            "DNS",
+        ),
+        (
+            "Getting metadata from plugin failed with error: HTTPSConnectionPool(host="
+            "'oauth2.googleapis.com', port=443): Max retries exceeded (Caused by "
+            "NewConnectionError('[Errno 111] Connection refused'))",
+            "UNAVAILABLE",
+            "HTTPS_PROXY",
+        ),
+        (
+            "Getting metadata from plugin failed with error: [SSL: CERTIFICATE_VERIFY_FAILED]",
+            "CERTIFICATE",
+            "REQUESTS_CA_BUNDLE",
+        ),
+        (
+            "Getting metadata from plugin failed with error: ('invalid_grant: Bad Request', {})",
+            "UNAUTHENTICATED",
+            LOGIN,
+        ),
+    ],
+)
+def test_only_a_refused_login_says_log_in(sentence: str, reason: str, hint: str) -> None:
+    """A token is fetched over the network, and what goes wrong there is told by the same call."""
+    told = translate_error(api.ServiceUnavailable(sentence), Attempt("cannot list clusters", "p"))
+    assert (told.reason, hint in told.hint) == (reason, True)
+
+
+def test_the_rights_that_nodes_lack_are_not_yours() -> None:
+    condition = ("NODE_SERVICE_ACCOUNT_MISSING_PERMISSIONS", "…")
+    told = build_failure(Attempt("creating cluster c failed", "p"), 0, "", [condition])
+    assert "roles/container.defaultNodeServiceAccount" in told.hint
+    assert "container.admin" not in told.hint
 
 
 def test_every_exception_of_the_clients_is_in_the_table() -> None:

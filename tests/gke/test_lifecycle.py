@@ -13,7 +13,16 @@ from deployer.gke.api.model import CloudCluster
 from deployer.gke.cluster.creation import ensure_cluster
 from deployer.gke.specification.spec import ClusterSpec
 from tests.gke.cloud import Cloud
-from tests.gke.cloud_faults import DEADLINE, LOST, SILENCE, Fault, old_stockout, quota, stockout
+from tests.gke.cloud_faults import (
+    DEADLINE,
+    LOST,
+    SILENCE,
+    Fault,
+    internal,
+    old_stockout,
+    quota,
+    stockout,
+)
 from tests.gke.rooms import FIRST, NAME, SECOND, Clock, open_client
 
 Make = Callable[[], CloudCluster]
@@ -66,21 +75,63 @@ def test_a_zone_that_the_error_names_is_tried(cloud: Cloud, make: Make) -> None:
     assert cloud.inventory().clusters == (f"us-central1-f/{NAME}",)
 
 
-def test_without_room_anywhere_every_sentence_is_told(cloud: Cloud, make: Make) -> None:
+def test_without_room_anywhere_every_sentence_is_told(
+    cloud: Cloud, make: Make, told: list[str]
+) -> None:
     """One pass by default; nothing is left, and each location's reason is said."""
     cloud.fail("CreateCluster", stockout(FIRST).in_operation(), at=FIRST, times=math.inf)
     cloud.fail("CreateCluster", quota("NVIDIA_T4_GPUS"), at=SECOND, times=math.inf)
     with pytest.raises(CloudError) as refused:
         make()
     lines = refused.value.message.splitlines()
-    assert lines[0] == f"no room for cluster {NAME}"
+    assert lines[0] == f"no room for cluster {NAME}; nothing is left of cluster {NAME}"
     assert f"creating cluster {NAME} in {FIRST} failed" in lines[1]
     assert "GCE_STOCKOUT" in lines[1]
     assert f"cannot create cluster {NAME} in {SECOND}: Insufficient regional quota" in lines[2]
     assert "ask for more NVIDIA_T4_GPUS in europe-west4" in refused.value.hint
     assert "--wait-for-capacity" in refused.value.hint
-    wait_for_rest(cloud)
     assert cloud.inventory().empty
+    assert any(line.startswith(f"deleting cluster {NAME} in {FIRST}: done") for line in told)
+    assert not set(lines) & set(told)
+    assert f"no room in {FIRST} for gpu-1, nvidia-tesla-t4 (GCE_STOCKOUT)" in told
+
+
+def test_what_a_stockout_leaves_and_does_not_go_is_named(cloud: Cloud, make: Make) -> None:
+    """It goes on costing, so the error says that it is there, and how it goes."""
+    cloud.fail("CreateCluster", stockout(FIRST).in_operation(), at=FIRST, times=math.inf)
+    cloud.fail("CreateCluster", old_stockout(SECOND), at=SECOND, times=math.inf)
+    cloud.fail("DeleteCluster", internal().in_operation(), times=math.inf)
+    with pytest.raises(CloudError) as refused:
+        make()
+    assert f"cluster {NAME} in {FIRST} is still there" in refused.value.message.splitlines()[0]
+    assert "deployer cluster down removes what is left" in refused.value.hint
+
+
+def test_what_a_stockout_leaves_is_gone_when_the_next_location_is_ready(
+    cloud: Cloud, make: Make
+) -> None:
+    cloud.fail("CreateCluster", stockout(FIRST).in_operation(), at=FIRST, times=math.inf)
+    cloud.fail("DeleteCluster", internal().in_operation())
+    assert make().location == SECOND
+    assert cloud.inventory().clusters == (f"{SECOND}/{NAME}",)
+
+
+def test_an_operation_without_progress_is_not_waited_for_for_ever(
+    cloud: Cloud, spec: ClusterSpec
+) -> None:
+    """Its progress stands still for an hour of the clock that waits."""
+    cloud.set_operation_seconds(1e6)
+    clock = Clock()
+    with pytest.raises(CloudError) as stands:
+        ensure_cluster(
+            open_client(),
+            spec,
+            tell=lambda _: None,
+            now=clock.now,
+            sleep=lambda seconds: clock.sleep(100 * seconds),
+        )
+    assert stands.value.reason == "STANDSTILL"
+    assert f"creating cluster {NAME} in {FIRST}: no progress for an hour" in stands.value.message
 
 
 def test_room_is_waited_for(cloud: Cloud, spec: ClusterSpec, told: list[str]) -> None:

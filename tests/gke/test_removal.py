@@ -22,6 +22,7 @@ from tests.gke.cloud_faults import (
     permission,
     stockout,
 )
+from tests.gke.odd_kubernetes import serve_odd_kubernetes
 from tests.gke.rooms import FIRST, NAME, Clock, open_client
 
 Do = Callable[[], object]
@@ -148,6 +149,29 @@ def test_what_cannot_be_looked_for_is_no_proof(
     with pytest.raises(CloudError, match="cannot list disks"):
         remove()
     assert cloud.inventory().clusters == ()
+
+
+@pytest.mark.parametrize("answer", [{"kind": "APIGroupList"}, {"groups": [{}]}, []])
+def test_a_kubernetes_that_lists_no_kinds_keeps_nothing_alive(
+    cloud: Cloud, make: Do, remove: Do, told: list[str], answer: object
+) -> None:
+    """As a server half up, or a proxy: the cluster goes all the same."""
+    with serve_odd_kubernetes({"/apis": answer}) as server:
+        cloud.connect_kubernetes(server.address, server.ca, cloud.token)
+        make()
+        remove()
+    assert cloud.inventory().empty
+    assert any("going on without the cluster's Kubernetes" in line for line in told)
+
+
+def test_no_reason_is_told_twice(cloud: Cloud, make: Do, remove: Do, told: list[str]) -> None:
+    make()
+    fault = permission("compute.disks.list")
+    cloud.fail("disks.aggregatedList", fault, times=math.inf)
+    with pytest.raises(CloudError) as refused:
+        remove()
+    assert fault.message in refused.value.message
+    assert not any(fault.message in line for line in told)
 
 
 def test_what_does_not_go_is_named(cloud: Cloud, make: Do, remove: Do) -> None:

@@ -17,6 +17,8 @@ LONGEST_PAUSE_SECONDS = 5.0
 GROWTH = 1.5
 TELL_SECONDS = 30.0  # between lines while nothing new happens
 SILENCE_SECONDS = 300.0  # for which Google may not answer while an operation runs
+# For which an operation may tell of no progress: whole clusters are made in a tenth of it.
+STANDSTILL_SECONDS = 3600.0
 WORDS = {
     "CREATE_CLUSTER": "creating cluster {cluster}",
     "DELETE_CLUSTER": "deleting cluster {cluster}",
@@ -53,9 +55,11 @@ def describe_operation(operation: CloudOperation) -> str:
 def wait_for_operation(gke: Gke, operation: CloudOperation, waiter: Waiter) -> CloudOperation:
     """Wait until an operation has ended, well or not, and tell of its stages.
 
-    Raises CloudError if Google does not answer for five minutes.
+    Raises CloudError if Google does not answer for five minutes, or tells of no progress for an
+    hour.
     """
     what, shown, told_at, heard_at = describe_operation(operation), "", 0.0, 0.0
+    moved_at, state = 0.0, ("", "")
     waiter.tell(what)
     for elapsed in waiter.pauses():
         try:
@@ -70,10 +74,24 @@ def wait_for_operation(gke: Gke, operation: CloudOperation, waiter: Waiter) -> C
             ended = "failed after" if operation.failed else "done after"
             waiter.tell(f"{what}: {ended} {format_seconds(elapsed)}")
             return operation
+        if (operation.status, operation.progress) != state:
+            moved_at, state = elapsed, (operation.status, operation.progress)
+        if elapsed - moved_at > STANDSTILL_SECONDS:
+            raise _explain_standstill(what, operation)
         if operation.progress != shown or elapsed - told_at > TELL_SECONDS:
             shown, told_at = operation.progress, elapsed
             waiter.tell(f"{what}: {format_seconds(elapsed)}{f', {shown}' if shown else ''}")
     raise AssertionError("unreachable")
+
+
+def _explain_standstill(what: str, operation: CloudOperation) -> CloudError:
+    where = f", {operation.progress}" if operation.progress else ""
+    return CloudError(
+        f"{what}: no progress for an hour ({operation.name}, {operation.status}{where})",
+        "Google goes on with it, and deployer cluster down waits for it, too; "
+        "https://status.cloud.google.com tells of Google's troubles",
+        "STANDSTILL",
+    )
 
 
 def find_running(gke: Gke, location: str, cluster: str) -> CloudOperation | None:
@@ -85,7 +103,11 @@ def find_running(gke: Gke, location: str, cluster: str) -> CloudOperation | None
 def settle(gke: Gke, location: str, cluster: str, waiter: Waiter) -> CloudOperation | None:
     """Wait until nothing is being done to a cluster; return what ended last."""
     last = None
+    waited: set[str] = set()
     while operation := find_running(gke, location, cluster):
+        if operation.name in waited:  # listed still although Google has no more to say of it
+            break
+        waited.add(operation.name)
         last = wait_for_operation(gke, operation, waiter)
     return last
 

@@ -23,10 +23,20 @@ ROLES = {
     "container.googleapis.com": "Kubernetes Engine Admin (roles/container.admin)",
     "compute.googleapis.com": "Compute Admin (roles/compute.admin)",
 }
+ACT_AS = (
+    "a project owner grants you roles/iam.serviceAccountUser on the nodes' service account: "
+    "https://console.cloud.google.com/iam-admin/serviceaccounts?project={project}"
+)
+# https://cloud.google.com/kubernetes-engine/docs/how-to/service-accounts
+NODE_RIGHTS = (
+    "the nodes' service account lacks rights, not you: gcloud projects add-iam-policy-binding "
+    "{project} --role=roles/container.defaultNodeServiceAccount --member=serviceAccount:ACCOUNT"
+)
 LOOK = "deployer cluster list"
 REACH = (
     "see HTTPS_PROXY and your network; https://status.cloud.google.com tells of Google's troubles"
 )
+NAMES = "this machine resolves no names now: see your network, its DNS, and HTTPS_PROXY"
 QUOTAS_PAGE = "https://console.cloud.google.com/iam-admin/quotas?project={project}"
 ELSEWHERE = "name more locations or gpus in the specification, or wait: --wait-for-capacity 2h"
 ENABLE = "gcloud services enable {api} --project {project}"
@@ -127,7 +137,7 @@ CONDITIONS: dict[str, str] = {
     "CLOUD_KMS_KEY_ERROR": RIGHTS,
     "CA_EXPIRING": "gcloud container clusters update {name} --location {location} "
     "--start-credential-rotation --project {project}",
-    "NODE_SERVICE_ACCOUNT_MISSING_PERMISSIONS": RIGHTS,
+    "NODE_SERVICE_ACCOUNT_MISSING_PERMISSIONS": NODE_RIGHTS,
     "CLOUD_KMS_KEY_DESTROYED": "deployer cluster down, then deployer cluster up",
 }
 # Google's words that tell more than the class does: pattern, reason, hint.
@@ -155,11 +165,30 @@ SENTENCES: tuple[tuple[re.Pattern[str], str, str], ...] = (
     (re.compile(r"Not found: projects/[^/]+$"), "NOT_FOUND", PROJECT),
     (re.compile(r"incompatible operation|operation in progress"), "FAILED_PRECONDITION", LATER),
     (re.compile(r"is already being used by|is not ready"), "RESOURCE_IN_USE", LATER),
-    (re.compile(r"metadata from plugin failed|invalid_grant"), "UNAUTHENTICATED", LOGIN),
+    (
+        re.compile(r"iam\.serviceAccount(User|s\.actAs)|access to service account"),
+        "PERMISSION_DENIED",
+        ACT_AS,
+    ),
     (
         re.compile(r"CERTIFICATE_VERIFY_FAILED|certificate verify failed"),
         "CERTIFICATE",
         "the connection's certificate is not trusted: see your proxy, REQUESTS_CA_BUNDLE and "
         "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
     ),
+    # A token is fetched over the network, too: what hinders that is no matter of a login.
+    (
+        re.compile(
+            r"name resolution|Failed to resolve|DNS resolution failed|Name or service not known"
+            r"|nodename nor servname|No address associated|getaddrinfo"
+        ),
+        "UNAVAILABLE",
+        NAMES,
+    ),
+    (
+        re.compile(r"plugin failed.*(Connection refused|timed out|unreachable|Connection reset)"),
+        "UNAVAILABLE",
+        REACH,
+    ),
+    (re.compile(r"metadata from plugin failed|invalid_grant"), "UNAUTHENTICATED", LOGIN),
 )

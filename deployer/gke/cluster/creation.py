@@ -79,7 +79,7 @@ class _Maker:
     def __init__(self, gke: Gke, spec: ClusterSpec, waiter: Waiter) -> None:
         self.gke, self.spec, self.waiter = gke, spec, waiter
         self.refusals: list[Refusal] = []
-        self.kept = ""
+        self.kept = self.left = ""
         self.choice = 0
         self.told: set[str] = set()
         self.doubts = 0
@@ -87,8 +87,9 @@ class _Maker:
     def ensure(self, patience_seconds: float) -> CloudCluster:
         deadline, passes = self.waiter.now() + patience_seconds, 1
         while True:
-            self.refusals, self.kept = [], ""
+            self.refusals, self.kept, self.left = [], "", ""
             cluster = self._try_everywhere()
+            self._clear_rest(cluster)
             if cluster is not None:
                 return cluster
             left = deadline - self.waiter.now()
@@ -130,6 +131,17 @@ class _Maker:
                 remove_whole(self.gke, cluster, self.waiter)
             elif cluster.status != "STOPPING":
                 begin_removal(self.gke, cluster)
+
+    def _clear_rest(self, made: CloudCluster | None) -> None:
+        """Wait until what failed creations left is gone; say what stays, which goes on costing."""
+        for cluster in list_own(self.gke, self.spec):
+            if cluster.status not in ("ERROR", "STOPPING") or cluster == made:
+                continue
+            try:
+                remove_whole(self.gke, cluster, self.waiter)
+            except CloudError as error:
+                self.left = f"{cluster.words} is still there"
+                self.waiter.tell(f"{self.left}: {error.message}")
 
     def _create(self, location: str) -> None:
         message = build_cluster(self.spec, location, self.gke.project)
@@ -200,12 +212,15 @@ class _Maker:
             return None
 
     def _refuse(self, location: str, error: CloudError) -> None:
+        """Note a refusal. Its sentence is Google's and long: it is said once, if all refuse."""
         self.refusals.append(
             Refusal(location, error.reason, error.message, error.hint, self.choice)
         )
-        if error.message not in self.told:
-            self.waiter.tell(error.message)
-        self.told.add(error.message)
+        pool, gpu = self.spec.pool_names[self.choice], self.spec.gpus[self.choice].accelerator
+        line = f"no room in {location} for {pool}, {gpu} ({error.reason})"
+        if line not in self.told:
+            self.waiter.tell(line)
+        self.told.add(line)
 
     def _explain_broken(self, cluster: CloudCluster) -> CloudError:
         """Return what is wrong with a cluster that was whole once: there may be work in it."""
@@ -219,7 +234,9 @@ class _Maker:
 
     def _explain(self) -> CloudError:
         """Return why there is no cluster, with every location's sentence and every remedy."""
-        what = self.kept or f"no room for cluster {self.spec.name}"
-        sentences = "\n".join(one.sentence for one in self.refusals)
-        hints = dict.fromkeys(one.hint for one in self.refusals)
+        what = self.kept or self.left or f"nothing is left of cluster {self.spec.name}"
+        what = what if self.kept else f"no room for cluster {self.spec.name}; {what}"
+        sentences = "\n".join(dict.fromkeys(one.sentence for one in self.refusals))
+        hints = [*dict.fromkeys(one.hint for one in self.refusals)]
+        hints += ["deployer cluster down removes what is left"] if self.left else []
         return CloudError(f"{what}\n{sentences}", "; ".join(hints), self.refusals[-1].reason)

@@ -23,7 +23,7 @@ def remove_whole(gke: Gke, cluster: CloudCluster, waiter: Waiter) -> None:
         ended = settle(gke, cluster.location, cluster.name, waiter)
         if ended is not None and ended.kind == "DELETE_CLUSTER" and ended.failed:
             failure = explain_operation(gke, ended)
-            waiter.tell(failure.message)
+            waiter.tell(f"the deletion of {cluster.words} failed ({failure.reason}): once more")
         found = gke.get_cluster(cluster.location, cluster.name)
         if found is None or not found.ours:
             return

@@ -89,7 +89,7 @@ def _add(
         except CloudError as error:
             if not is_refusal(error.reason):
                 raise
-            waiter.tell(error.message)
+            waiter.tell(f"no room for pool {names[index]} of {cluster.words} ({error.reason})")
             refused = _join(refused, error)
         if found is not None and (made or stop_at_first):
             return found

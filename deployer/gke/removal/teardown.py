@@ -95,11 +95,13 @@ class _Remover:
             empty_cluster(lambda: self._open_kube(cluster), self.waiter, patience_seconds)
 
     def look(self) -> Inventory:
-        """Return what there is; who may not look there goes on, and the last list will tell."""
+        """Return what there is; who may not look there goes on, and the last list tells why."""
         try:
             return list_inventory(self.gke, self.name)
         except CloudError as error:
-            self.waiter.tell(error.message)
+            self.waiter.tell(
+                f"disks and load balancers cannot be looked for ({error.reason}); the cluster goes"
+            )
             return Inventory()
 
     def remove_balancers(self, found: Inventory) -> None:
