@@ -25,7 +25,7 @@ from deployer.executors.base import Executor
 from deployer.launch.agents import AgentStarter
 from deployer.launch.one_run_per_job import count_wanted
 from deployer.sweeps.rerun import get_whole_snapshot
-from deployer.sweeps.results import Results, build_results
+from deployer.sweeps.results import Results, build_results, list_metric_doubts
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.server import Server
 from deployer.watch.reconciliation import Reconciler, build_stopped
@@ -127,6 +127,16 @@ def _report(
         raise SweepFailed(
             f"{path}: {reason}{results.coverage.sentence()}",
             f"deployer {_choose_next(results)} {path}",
+        )
+    check_ranked(results)
+
+
+def check_ranked(results: Results) -> None:
+    """Raise SweepFailed where runs have finished and none can be called the best."""
+    if results.metric_missing:
+        raise SweepFailed(
+            f"{results.sweep_path}: {list_metric_doubts(results)[0]}",
+            "in the sweep's file, let metric: name: be what the script logs",
         )
 
 

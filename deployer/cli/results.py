@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.live_view import show_outcome
+from deployer.cli.live_view import check_ranked, show_outcome
 from deployer.cli.options import (
     OnOption,
     RankingOption,
@@ -45,14 +45,20 @@ def results(
     wandb: WandbOption = None,
     output: RankingOption = "table",
 ) -> None:
-    """Show a sweep's ranking, coverage and failures, its follow-ups counted in."""
+    """Show a sweep's ranking, coverage and failures, its follow-ups counted in.
+
+    Exit code 0 whatever is missing or still going on: watch waits for the end and judges it,
+    --verify judges now. 3 where runs have finished and none logged the metric.
+    """
     check_output(output, "table", "json", "csv")
     config = read_config(Flags(wandb=wandb, on=on))
     server, path = open_sweep(pick_sweep(sweep, config))
     snapshot = get_whole_snapshot(server, path)
     if not verify:
         executor = open_executor(config.on) if config.on == "local" else None
-        show_outcome(server, executor, path, build_results(snapshot.sweep, snapshot.runs), output)
+        found = build_results(snapshot.sweep, snapshot.runs)
+        show_outcome(server, executor, path, found, output)
+        check_ranked(found)
         return
     _verify(server, path, snapshot, output)
 

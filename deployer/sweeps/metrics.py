@@ -26,6 +26,12 @@ def rank_key(value: float | None, goal: str = "minimize") -> tuple[int, float]:
     return (0, -value if goal == "maximize" else value)
 
 
+def list_logged(summary: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names in a summary that could be a metric: numbers that the script logged."""
+    names = (str(name) for name in summary if not str(name).startswith("_"))
+    return tuple(name for name in names if metric_value(summary, name) is not None)
+
+
 def _find(summary: Any, name: str) -> Any:
     if not isinstance(summary, Mapping):
         return None

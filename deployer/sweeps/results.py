@@ -6,6 +6,7 @@ method itself may draw a configuration twice. An early-stopped run has finished.
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import Any
 
 from deployer.sweeps.configuration_list import find_list_parameter
 from deployer.sweeps.configurations import configuration_key, flatten_configuration, list_parameters
-from deployer.sweeps.metrics import metric_value, rank_key
+from deployer.sweeps.metrics import list_logged, metric_value, rank_key
 from deployer.wandb_api.model import Attempt, RunInfo, SweepInfo
 
 ACTIVE_STATES = ("running", "pending", "preempting")
@@ -84,9 +85,11 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Results:
-    """Rows are ranked, best first; `best` is the first that has a value.
+    """Rows are ranked, best first; `best` is the first that has a finite value.
 
-    `stop_reason` says why the server stopped the sweep by itself, if it did.
+    `stop_reason` says why the server stopped the sweep by itself, if it did. `unlogged` counts the
+    finished runs without the metric, `not_finite` those where it is NaN or infinite; `logged` is
+    what the first finished run did log.
     """
 
     sweep_path: str
@@ -98,6 +101,14 @@ class Results:
     best: Row | None
     failures: tuple[Row, ...]
     stop_reason: str = ""
+    unlogged: int = 0
+    not_finite: int = 0
+    logged: tuple[str, ...] = ()
+
+    @property
+    def metric_missing(self) -> bool:
+        """Tell whether runs have finished, and none with a value of the metric to rank them by."""
+        return self.best is None and self.unlogged + self.not_finite > 0
 
 
 def build_results(
@@ -110,6 +121,8 @@ def build_results(
     names = list_parameters(sweep.config)
     rows = rank_rows(sweep, [_build_row(sweep, run, names) for run in runs])
     done = [row for row in rows if row.rank is not None]
+    finished = [row for row in rows if is_done(sweep, row.state)] if sweep.metric_name else []
+    first = min((run for run in runs if is_done(sweep, run.state)), key=_start_of, default=None)
     return Results(
         sweep_path=str(sweep.path),
         state=sweep.state,
@@ -120,7 +133,36 @@ def build_results(
         best=done[0] if done else None,
         failures=tuple(row for row in rows if row.state in (*FAILED_STATES, "crashed")),
         stop_reason=sweep.stop_reason,
+        unlogged=sum(row.value is None for row in finished),
+        not_finite=sum(row.value is not None and row.rank is None for row in finished),
+        logged=list_logged(first.summary) if first else (),
     )
+
+
+def list_metric_doubts(results: Results) -> tuple[str, ...]:
+    """Say how many finished runs cannot be ranked, and what the metric may be called instead."""
+    total = results.unlogged + results.not_finite + sum(r.rank is not None for r in results.rows)
+    doubts = []
+    if results.unlogged == total > 0:
+        doubts.append(f"no finished run logged {results.metric}: {_say_logged(results)}")
+    elif results.unlogged:
+        doubts.append(f"{results.unlogged} of {total} finished runs did not log {results.metric}")
+    if results.not_finite:
+        said = f"{results.metric} is NaN or infinite in {results.not_finite} of {total}"
+        doubts.append(f"{said} finished runs, which are ranked last")
+    return tuple(doubts)
+
+
+def _say_logged(results: Results) -> str:
+    if not results.logged:
+        return "the first of them logged no number"
+    near = difflib.get_close_matches(str(results.metric), results.logged, n=1)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    return f"the first of them logged {', '.join(results.logged)}{meant}"
+
+
+def _start_of(run: RunInfo) -> float:
+    return run.created_at or 0.0
 
 
 def rank_rows(sweep: SweepInfo, rows: Sequence[Row]) -> tuple[Row, ...]:

@@ -12,6 +12,7 @@ from typing import Protocol
 from deployer.errors import AgentError, BackendError, KubeError, WandbError
 from deployer.executors.base import Executor
 from deployer.executors.plan import Plan
+from deployer.sweeps.results import list_metric_doubts
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep, set_sweep_state, stop_run
 from deployer.wandb_api.server import Server
@@ -53,6 +54,7 @@ class Reconciler:
     _ours: set[str] = field(default_factory=set)
     _attempt_nodes: dict[AttemptKey, str] | None = None
     _sick_nodes: set[str] = field(default_factory=set)
+    _doubted_metric: bool = False
 
     def read(self, now: float) -> Status:
         """Read the status; an embedded backend whose process died is started again.
@@ -75,6 +77,7 @@ class Reconciler:
 
     def reconcile(self, status: Status) -> bool:
         """Do what the status asks for; tell whether the sweep will go on because of it."""
+        self._doubt_metric(status)
         if not status.trouble and not self.server.extended:
             self._guard(status)
         try:
@@ -85,6 +88,12 @@ class Reconciler:
             if not error.passing:
                 raise
             return True
+
+    def _doubt_metric(self, status: Status) -> None:
+        """Say once, when the first run has finished without the metric, what it did log."""
+        if status.results.unlogged and not self._doubted_metric:
+            self._doubted_metric = True
+            self.tell(f"warning: {list_metric_doubts(status.results)[0]}")
 
     def _revive(self) -> None:
         try:

@@ -220,6 +220,26 @@ def test_doubled_and_missing_steps_end_with_3(
     assert healed.stderr.splitlines()[-1] == f"{path}: nothing to run again"
 
 
+def test_a_metric_that_no_run_logged_ends_with_3(project: Project, backend: ServedBackend) -> None:
+    sdk = Sdk.of(backend, "unlogged")
+    metric = {"name": "val_accuracy", "goal": "maximize"}
+    sweep = sdk.create_sweep({**grid(x=[1]), "metric": metric})
+    assert sdk.work_once(sdk.create_agent(sweep), val_acc=0.5)
+    path = f"{sdk.entity}/unlogged/{sweep}"
+    said = "no finished run logged val_accuracy: the first of them logged val_acc"
+    said += "; did you mean val_acc?"
+    for verb in ("results", "watch"):
+        done = project.run(verb, path, code=3, **backend.environment)
+        assert "best" not in done.stdout
+        assert f"warning: {said}" in done.stdout
+        assert done.stderr.splitlines()[-2:] == [
+            f"error: {path}: {said}",
+            "hint: in the sweep's file, let metric: name: be what the script logs",
+        ]
+    plain = project.run("results", path, "-o", "json", code=3, **backend.environment).stdout
+    assert [json.loads(plain)[key] for key in ("best", "warnings")] == [None, [said]]
+
+
 def test_a_recount_of_an_unfinished_sweep_proves_nothing(
     project: Project, backend: ServedBackend
 ) -> None:

@@ -155,6 +155,7 @@ def test_a_watcher_stops_twins_and_what_overshoots(
     assert (sdk.run("twin")["shouldStop"], sdk.run(first)["shouldStop"]) == (True, False)
 
     sdk.finish("twin", 255)
+    sdk.log(first, [{"_step": 0, "loss": 1.0}])
     sdk.finish(first)
     sdk.init_run("other", sweep=sweep, config='{"lr": {"value": 2}}')
     sdk.finish("other")

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from deployer.sweeps.results import Results, build_results
+from deployer.sweeps.results import Results, build_results, list_metric_doubts
 from deployer.wandb_api.model import Attempt, RunInfo, SweepInfo, SweepPath
 
 NESTED: dict[str, Any] = {
@@ -185,3 +185,29 @@ def test_a_sweep_without_a_metric_is_listed_unranked() -> None:
     results = build_results(sweep(config), [run("a")])
     assert results.best is None
     assert results.rows[0].rank is None
+
+
+def test_a_metric_that_no_run_logs_is_said_with_what_was_logged() -> None:
+    other = {**NESTED, "metric": {"name": "val_accuracy", "goal": "maximize"}}
+    runs = [run("two", val_acc=0.5, loss=2.0, _step=3, note="text"), run("live", "running")]
+    results = build_results(sweep(other), runs)
+    assert results.metric_missing
+    assert list_metric_doubts(results) == (
+        "no finished run logged val_accuracy: the first of them logged loss, val_acc;"
+        " did you mean val_acc?",
+    )
+    assert not build_results(sweep(other), [run("live", "running")]).metric_missing
+    assert not build_results(sweep({**NESTED, "metric": {}}), runs).metric_missing
+    silent = build_results(sweep(), [run("none")])
+    assert list_metric_doubts(silent)[0].endswith(": the first of them logged no number")
+
+
+def test_what_cannot_be_ranked_is_counted() -> None:
+    lost = [run("nan", loss="NaN"), run("inf", loss=-math.inf)]
+    results = build_results(sweep(), [*lost, run("one", loss=1.0), run("none")])
+    assert [row.run_id for row in results.rows if row.rank is not None] == ["one"]
+    assert list_metric_doubts(results) == (
+        "1 of 4 finished runs did not log loss",
+        "loss is NaN or infinite in 2 of 4 finished runs, which are ranked last",
+    )
+    assert build_results(sweep(), lost).metric_missing

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from deployer.cli.output.render import format_value, say, show, show_csv, show_json, show_table
 from deployer.executors.base import Agent
-from deployer.sweeps.results import Coverage, Results, Row, build_results
+from deployer.sweeps.results import (
+    Coverage,
+    Results,
+    Row,
+    build_results,
+    list_metric_doubts,
+)
 from deployer.text import format_count, format_seconds
 from deployer.wandb_api.model import Snapshot, SweepInfo
 from deployer.watch.status import AgentStatus, Status
@@ -99,6 +105,7 @@ def results_to_plain(results: Results) -> dict[str, Any]:
         "goal": results.goal,
         "coverage": coverage_to_plain(results.coverage),
         "best": vars(results.best) if results.best else None,
+        "warnings": list_metric_doubts(results),
         "runs": [vars(row) for row in results.rows],
         "failures": [vars(row) for row in results.failures],
     }
@@ -137,6 +144,7 @@ def build_summary_lines(results: Results, page: str) -> list[str]:
     if results.best is not None:
         value = f"{results.metric}={format_value(results.best.value)}"
         lines.append(f"best: {results.best.run_id} {value} with {_configuration(results.best)}")
+    lines += [f"warning: {doubt}" for doubt in list_metric_doubts(results)]
     return [*lines, f"results page: {page}"]
 
 
