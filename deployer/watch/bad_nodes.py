@@ -1,7 +1,7 @@
 """Nodes on which runs keep failing while they succeed elsewhere; pure.
 
-A place knows where an agent is now, a server which agent made an attempt: whoever watches brings
-the two together. Servers that keep no attempts tell nothing.
+An executor knows where an agent is now, a server which agent made an attempt: a watcher joins the
+two. Servers that keep no attempts tell nothing.
 """
 
 from __future__ import annotations
@@ -16,10 +16,7 @@ from deployer.watch.status import AgentStatus
 # What a node can be to blame for. A memory limit is the same everywhere, and who interrupts a run,
 # or loses a node, is no sign of what the next run will meet.
 BLAMED = ("own failure", "never started", "signal")
-FEWEST_RUNS = 3
-# So unlikely must it be that as many runs in a row fail by chance, as often as they fail elsewhere:
-# with four finished elsewhere, three are enough; where every third fails, it takes five.
-CHANCE = 0.005
+FEWEST_RUNS = 3  # that fail in a row on the node, and that finish on others
 
 AttemptKey = tuple[str, int]
 UNKNOWN = ""
@@ -64,7 +61,7 @@ def locate_attempts(
 def find_sick_nodes(
     rows: Iterable[Row], nodes: Mapping[AttemptKey, str], known: Collection[str] = ()
 ) -> tuple[SickNode, ...]:
-    """Return nodes, beyond those `known`, on which too many runs in a row failed by themselves.
+    """Return nodes, beyond those `known`, on which runs in a row failed that do well elsewhere.
 
     Each run counts once, and not if it fails elsewhere too.
     """
@@ -75,7 +72,7 @@ def find_sick_nodes(
         elsewhere = [pair for node in others for pair in by_node[node]]
         failed_elsewhere = {run_id for run_id, attempt in elsewhere if _is_bad(attempt)}
         streak = _list_streak(by_node[name], failed_elsewhere)
-        if len(streak) >= FEWEST_RUNS and _failure_rate(elsewhere) ** len(streak) <= CHANCE:
+        if len(streak) >= FEWEST_RUNS and _goes_well(elsewhere):
             sick.append(SickNode(name, streak))
     return tuple(sick)
 
@@ -110,10 +107,11 @@ def _list_streak(
     return tuple(streak)
 
 
-def _failure_rate(attempts: Sequence[tuple[str, Attempt]]) -> float:
-    """Estimate how often attempts fail, by Laplace's rule; 1 where none has finished."""
+def _goes_well(attempts: Sequence[tuple[str, Attempt]]) -> bool:
+    """Tell whether enough attempts finish, and four times as many as fail."""
     bad = sum(_is_bad(attempt) for _, attempt in attempts)
-    return (bad + 1) / (len(attempts) + 2) if len(attempts) > bad else 1.0
+    finished = len(attempts) - bad
+    return finished >= FEWEST_RUNS and finished >= 4 * bad
 
 
 def _is_bad(attempt: Attempt) -> bool:
