@@ -1,4 +1,4 @@
-"""Notices that an agent has lost its wandb-core.
+"""Notices that an agent has no wandb-core: it has lost it, or never came to start it.
 
 In newer versions of wandb an agent's heartbeats go through a wandb-core of its own. If that one
 dies the agent says nothing, starts no other and goes on asking nobody for work, for ever. While a
@@ -7,41 +7,66 @@ run is going this does no harm, since a run has a wandb-core of its own and the 
 
 import importlib.util
 import os
+from typing import Optional
 
+from .exit_codes import FAILED, STALLED, Ending
 from .processes import is_core, list_processes
+from .progress import Progress
 
 LOOK_SECONDS = 5.0
 MISSING_LOOKS = 3
-UNSEEN_LOOKS = 24  # an agent starts it after seconds, and on a busy machine after a minute
+# An agent that starts on a busy node gets on slowly; so often in a row it did not get on at all.
+STILL_LOOKS = 24
+
+LOST = Ending(FAILED, "the agent's wandb-core died, and with it the agent's heartbeats")
+STOOD_STILL = Ending(
+    STALLED,
+    f"the agent stood still for {STILL_LOOKS * LOOK_SECONDS:.0f} s while it started: "
+    "it used no CPU, read nothing and logged nothing",
+)
 
 
 class CoreWatch:
     """Looks now and then whether the agent, a process id, has its wandb-core."""
 
-    def __init__(self, agent: int) -> None:
+    def __init__(self, agent: int, log_path: str) -> None:
         self._agent = agent
+        self._log_path = log_path
         self._needed = heartbeats_need_core()
         self._next_look = 0.0
-        self._missing = 0
-        self._seen = False
+        self.reset()
 
     def reset(self) -> None:
         """Begin to count anew: the agent has a run, after which it starts another wandb-core."""
         self._missing = 0
+        self._still = 0
         self._seen = False
+        self._progress = Progress(self._agent, self._read_log_size)
 
-    def is_lost(self, now: float) -> bool:
-        """Tell whether it was missing in several looks in a row; `now` in seconds, monotonic."""
+    def judge(self, now: float) -> Optional[Ending]:
+        """Tell how the agent ends if it is mute; `now` in seconds, monotonic."""
         if self._needed and now >= self._next_look:
             self._next_look = now + LOOK_SECONDS
-            there = self._is_there()
-            self._missing = 0 if there else self._missing + 1
-            self._seen = self._seen or there
-        return self._missing >= (MISSING_LOOKS if self._seen else UNSEEN_LOOKS)
+            self._look()
+        if self._seen and self._missing >= MISSING_LOOKS:
+            return LOST
+        return STOOD_STILL if self._still >= STILL_LOOKS else None
+
+    def _look(self) -> None:
+        there = self._is_there()
+        self._seen = self._seen or there
+        self._missing = 0 if there else self._missing + 1
+        self._still = 0 if self._seen or self._progress.look() else self._still + 1
 
     def _is_there(self) -> bool:
         children = (p for p in list_processes() if p.parent == self._agent and not p.ended)
         return any(map(is_core, children))
+
+    def _read_log_size(self) -> int:
+        try:
+            return os.stat(self._log_path).st_size
+        except OSError:
+            return 0
 
 
 def heartbeats_need_core() -> bool:

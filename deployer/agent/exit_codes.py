@@ -12,6 +12,7 @@ from typing import Optional
 FINISHED = 0
 FAILED = 1
 GAVE_UP = 3
+STALLED = 74  # EX_IOERR: it stood still before it did anything, which no Job counts
 UNSETTLED = 75  # EX_TEMPFAIL: the run it was made for is handed out again
 MISCONFIGURED = 78  # EX_CONFIG: a bad key or no such sweep, so that trying again is useless
 STOPPED = 143  # what a shell says of a process that SIGTERM ended
@@ -87,8 +88,8 @@ def judge_ending(log: AgentLog, exit_status: int, sweep_state: Optional[str]) ->
         return Ending(MISCONFIGURED, "the sweep was deleted")
     if log.sweep_deleted:
         return Ending(FAILED, "the server denied the sweep or the agent, and then did not")
-    if exit_status == 0:
-        return Ending(GAVE_UP, "the agent left although the sweep goes on")
+    if exit_status == 0:  # interrupted by hand, perhaps: another one is tried
+        return Ending(FAILED, "the agent left although the sweep goes on")
     if exit_status < 0:
         return Ending(128 - exit_status, f"the agent died of signal {-exit_status}")
     return Ending(FAILED, f"the agent ended with exit code {exit_status}")

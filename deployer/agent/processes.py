@@ -79,12 +79,13 @@ def reap() -> Dict[int, int]:
 def list_processes() -> Iterator[Process]:
     """Yield every process, those that have ended and were not reaped included."""
     for name in os.listdir("/proc"):
-        process = _read_process(int(name)) if name.isdigit() else None
+        process = read_process(int(name)) if name.isdigit() else None
         if process:
             yield process
 
 
-def _read_process(process_id: int) -> Optional[Process]:
+def read_process(process_id: int) -> Optional[Process]:
+    """Return one process; None if it is gone."""
     try:
         with open(f"/proc/{process_id}/stat", "rb") as file:
             text = file.read().decode(errors="replace")

@@ -28,6 +28,8 @@ KEY_FILE_VARIABLE = "DEPLOYER_KEY_FILE"
 COUNT_VARIABLE = "DEPLOYER_AGENT_COUNT"
 # When an agent leaves and interrupts its run, in seconds since the epoch, watched or not.
 DEADLINE_VARIABLE = "DEPLOYER_AGENT_DEADLINE"
+# A file for the last sentence: a container's termination log, which the kubelet passes on.
+LAST_WORDS_VARIABLE = "DEPLOYER_TERMINATION_LOG"
 
 # The stock agent's breakers count wrongly (deaths by signal reset them) and end with code 0.
 BREAKERS_OFF = {
@@ -61,6 +63,7 @@ NOT_INHERITED = (
     COUNT_VARIABLE,
     DEADLINE_VARIABLE,
     KEY_FILE_VARIABLE,
+    LAST_WORDS_VARIABLE,
     "DEPLOYER_RUN_PROLOGUE",
     "DEPLOYER_CHECKPOINT_DIR",
 )
@@ -72,7 +75,8 @@ class Settings:
     """One supervisor's task. The key is not in here: it stays in the environment.
 
     `count` is how many runs the agent takes, 0 for no limit. At `deadline`, in seconds since the
-    epoch, it leaves as if it were asked to; infinite for never.
+    epoch, it leaves as if it were asked to; infinite for never. `last_words_path` is where it
+    writes why it has ended, if anywhere.
     """
 
     sweep_path: str
@@ -84,6 +88,7 @@ class Settings:
     checkpoints: str = ""
     count: int = 0
     deadline: float = math.inf
+    last_words_path: str = ""
     detach: bool = False
     clear: bool = False
 
@@ -129,6 +134,7 @@ def parse_settings(arguments: List[str], environment: Mapping[str, str]) -> Sett
         ),
         count=given.count,
         deadline=given.deadline,
+        last_words_path=environment.get(LAST_WORDS_VARIABLE, ""),
         detach=given.detach,
         clear=given.clear,
     )

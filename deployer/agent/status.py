@@ -11,6 +11,7 @@ import time
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Optional
 
+from .exit_codes import Ending
 from .settings import Settings
 
 LOCK_SECONDS = 5.0
@@ -92,3 +93,11 @@ def is_locked(path: str) -> bool:
     finally:
         os.close(handle)
     return False
+
+
+def leave_last_words(path: str, ending: Ending) -> None:
+    """Write why a supervisor has ended to a file of its container, if there is one."""
+    if not path:
+        return
+    with contextlib.suppress(OSError), open(path, "w", encoding="utf-8") as file:
+        file.write(f"ended with exit code {ending.exit_code}: {ending.reason}\n")

@@ -22,14 +22,13 @@ from .processes import become_subreaper, list_own, send_signal, spawn
 from .server_questions import Questions
 from .settings import KEY_VARIABLE, Settings, agent_environment
 from .signals import TICK_SECONDS, Signals
-from .status import StatusFile
+from .status import StatusFile, leave_last_words
 
 DELIVERY_SECONDS = 7 * 86400.0  # as long as the SDK itself would try
 
 RUN_SETTLED = Ending(FINISHED, "it has taken its last run")
 RUN_RETURNED = Ending(UNSETTLED, "its run is handed out again")
 KEY_ROTATED = Ending(FINISHED, "the key was rotated; another agent begins with the new one")
-MUTE = Ending(FAILED, "the agent's wandb-core died, and with it the agent's heartbeats")
 
 
 class Supervisor:
@@ -66,6 +65,7 @@ class Supervisor:
             ended_at=time.time(),
         )
         self._say(f"ended with exit code {ending.exit_code}: {ending.reason}")
+        leave_last_words(self.settings.last_words_path, ending)
         return ending.exit_code
 
     def _find_missing(self) -> Optional[Ending]:
@@ -150,14 +150,15 @@ class Supervisor:
 
     def _follow(self, agent: int, reader: LogReader) -> Optional[Ending]:
         """Wait for the agent's end, or until we are asked to stop; tell if it has gone mute."""
-        core = CoreWatch(agent)
+        core = CoreWatch(agent, self.settings.log_path)
         while agent not in self.signals.exit_statuses and not self.signals.interrupted:
             self.signals.pause(TICK_SECONDS)
             self._read_log(reader)
             if self.log.busy:
                 core.reset()
-            elif core.is_lost(time.monotonic()):
-                return MUTE
+            mute = core.judge(time.monotonic())
+            if mute:
+                return mute
             self._let_go(agent)
         # A run that the interrupt caught between its start and the agent's list is not waited for.
         while self._may_run_end() and any(process.is_run for process in list_own()):

@@ -16,8 +16,8 @@ class Agent:
     """One agent as its place sees it.
 
     `state` is `lost` when its supervisor is gone without having written an exit code.
-    `exit_code` is 0 finished, 3 gave up, 75 its only run is handed out again, 78 bad key or missing
-    sweep, 143 asked to stop.
+    `exit_code` is 0 finished, 3 gave up, 74 it stood still before it had started, 75 its only run
+    is handed out again, 78 bad key or missing sweep, 143 asked to stop.
     `folder` is the project folder it works in, if the place knows; only a cluster has `pod` and
     `node`. `started_at` and `ended_at` are seconds since the epoch.
     """

@@ -33,8 +33,9 @@ DELETED_BUSY = (
         ([DELETED], 1, "RUNNING", 1),
         ([DELETED_BUSY], 0, None, 1),
         ([DELETED], 1, "FINISHED", 0),
-        ([], 0, "RUNNING", 3),
-        ([], 0, None, 3),
+        # Somebody interrupted it: another one may go on.
+        ([], 0, "RUNNING", 1),
+        ([], 0, None, 1),
         ([], 1, "FINISHED", 1),
         ([], 2, None, 1),
         ([], -9, None, 137),

@@ -37,9 +37,11 @@ def test_it_runs_from_a_zip_file_without_any_package(tmp_path: Path) -> None:
         )
     folder = tmp_path / "folder"
     command = [sys.executable, "-I", "-S", str(packed), "me/proj/sweep", "--folder", str(folder)]
-    answer = subprocess.run(
-        command, env={"WANDB_API_KEY": "k" * 40}, capture_output=True, text=True, check=False
-    )
+    last_words = tmp_path / "termination-log"
+    environment = {"WANDB_API_KEY": "k" * 40, "DEPLOYER_TERMINATION_LOG": str(last_words)}
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert answer.returncode == 78, answer.stderr
     assert "the package wandb is not installed for" in answer.stdout
+    said = last_words.read_text()
+    assert said.startswith("ended with exit code 78: the package wandb is not installed for")
     assert json.loads((folder / "status.json").read_text())["exit_code"] == 78

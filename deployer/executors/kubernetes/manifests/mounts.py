@@ -17,9 +17,10 @@ SHARED_MEMORY = "shared-memory"
 
 
 def graft(pod: Manifest, container: Manifest, own_pod: Manifest, cluster: ClusterConfig) -> None:
-    """Add our volumes and variables that a user's template does not have."""
+    """Add our volumes, variables and last words, where a user's template does not have them."""
     own = own_pod["containers"][0]
     container["env"] = merged(own["env"], container.get("env") or ())
+    container.setdefault("terminationMessagePolicy", own["terminationMessagePolicy"])
     mounts = container.get("volumeMounts") or ()
     taken = {mount[key] for mount in mounts for key in ("name", "mountPath")}
     volumes = {volume["name"]: volume for volume in own_pod["volumes"]}

@@ -1,0 +1,94 @@
+"""An agent that starts slowly is left alone; one that stands still is not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from deployer.agent.core_health import LOOK_SECONDS, STILL_LOOKS, STOOD_STILL, CoreWatch
+from deployer.agent.exit_codes import STALLED
+
+# Each line on its stdin makes it read a file, as an import does; between them it sleeps.
+READER = """
+import sys
+for line in sys.stdin:
+    with open(sys.executable, 'rb') as file:
+        file.read(1 << 16)
+    print('read', flush=True)
+"""
+SPINNING = "while True: pass"
+# A child works while its parent waits.
+PARENT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SPINNING!r}])"
+
+
+@contextmanager
+def running(code: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-I", "-S", "-c", f"print('up', flush=True)\n{code}"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+        subprocess.run(["kill", "-KILL", "--", f"-{process.pid}"], check=True)
+
+
+class Looks:
+    """A watch on a process whose log is `log`; each look is one interval after the last."""
+
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+        self.watch = CoreWatch(process.pid, str(log))
+        self.now = 0.0
+
+    def look(self) -> bool:
+        """Look once; tell whether the agent is thought to stand still."""
+        self.now += LOOK_SECONDS
+        return self.watch.judge(self.now) is STOOD_STILL
+
+
+def test_one_that_stands_still_is_found_after_two_minutes(tmp_path: Path) -> None:
+    with running("import sys; sys.stdin.read()") as process:
+        looks = Looks(process, tmp_path / "log")
+        # The first look has nothing to compare with.
+        assert [looks.look() for _ in range(STILL_LOOKS + 1)] == [False] * STILL_LOOKS + [True]
+    assert STOOD_STILL.exit_code == STALLED
+
+
+def test_one_that_wants_a_cpu_is_waited_for_however_long(tmp_path: Path) -> None:
+    with running(SPINNING) as process:
+        looks = Looks(process, tmp_path / "log")
+        assert not any(looks.look() for _ in range(4 * STILL_LOOKS))
+
+
+def test_its_children_count(tmp_path: Path) -> None:
+    with running(PARENT) as process:
+        looks = Looks(process, tmp_path / "log")
+        assert not any(looks.look() for _ in range(4 * STILL_LOOKS))
+
+
+def test_one_that_reads_files_is_waited_for(tmp_path: Path) -> None:
+    with running(READER) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        looks = Looks(process, tmp_path / "log")
+        for number in range(2 * STILL_LOOKS):
+            if number % (STILL_LOOKS - 1) == 0:
+                process.stdin.write("\n")
+                process.stdin.flush()
+                process.stdout.readline()
+            assert not looks.look()
+
+
+def test_one_that_logs_is_waited_for(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with running("import sys; sys.stdin.read()") as process:
+        looks = Looks(process, log)
+        for number in range(2 * STILL_LOOKS):
+            if number % (STILL_LOOKS - 1) == 0:
+                with log.open("a") as file:
+                    file.write("another line\n")
+            assert not looks.look()
