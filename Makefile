@@ -64,7 +64,7 @@ $(SETUP): $(UV) pyproject.toml uv.lock
 
 demo: $(SETUP) ## run the main job: a sweep of 12 runs with 2 agents on this machine
 	@mkdir -p $(DEMO_HOME)
-	@$(ISOLATED) $(BIN)/deployer up sweeps/digits.yaml --replicas 2 --wait --new --wandb embedded
+	@$(ISOLATED) $(BIN)/deployer up sweeps/digits.yaml --replicas 2 --new --wandb embedded
 
 demo-kubernetes: $(SETUP) ## the same with 4 agents in a real cluster that it starts; needs root
 	@mkdir -p $(DEMO_HOME)

@@ -57,7 +57,8 @@ def _refuse(error: TyperException, words: Sequence[str]) -> int:
 
     context = getattr(error, "ctx", None)
     hint = f"{context.command_path} --help" if context else "deployer --help"
-    show_error(UsageError(error.format_message(), hint), as_json=wants_json(words))
+    said = error.format_message().replace("Value error, ", "")  # pydantic's, which checks enums
+    show_error(UsageError(said, hint), as_json=wants_json(words))
     return error.exit_code
 
 

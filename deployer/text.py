@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 import re
 
+DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+DURATION_HINT = "write one such as 30s, 90m or 2h"
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 EXPONENT = re.compile(r"([-+]?)(\d[\d_]*)?(?:\.(\d*))?[eE]([-+]?)(\d+)")
 
 
@@ -22,6 +25,14 @@ def format_seconds(seconds: float | None) -> str:
         return f"{whole} s"
     minutes = round(whole / 60)
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds of a duration such as `30s`, `90m`, `2h` or `1d`; raises ValueError."""
+    found = DURATION.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"'{text}' is not a duration")
+    return float(found.group(1)) * SECONDS[found.group(2)]
 
 
 def format_bytes(count: int) -> str:

@@ -22,7 +22,7 @@ TICK_SECONDS = 0.5
 DRAINED = Ending(FINISHED, "drained: its last run has ended")
 INTERRUPTED = Ending(STOPPED, "asked to stop")
 # With 0, so that a Job is complete and starts no other agent.
-OUT_OF_TIME = Ending(FINISHED, "its time is over (--max-hours)")
+OUT_OF_TIME = Ending(FINISHED, "its time is over (--max-time)")
 
 
 class Signals:

@@ -53,12 +53,12 @@ def start_agents(
     config: Config,
     *,
     one_run: bool = False,
-    max_hours: float | None = None,
+    max_seconds: float | None = None,
 ) -> tuple[Agent, ...]:
     """Start agents until there are as many as the config says; say what is doubtful about it.
 
     With `one_run`, or where the sweep's agents are so already, each takes one run. They leave after
-    `max_hours`. Returns those that were planned.
+    `max_seconds`. Returns those that were planned.
     """
     check_reach(config.on, server.url, server.inside)
     one_run = one_run or any(map(takes_one_run, executor.list_agents(str(sweep.path))))
@@ -71,7 +71,7 @@ def start_agents(
         choose_bound(config, one_run),
         config.folder,
         one_run=one_run,
-        deadline=find_end(max_hours, time.time()),
+        deadline=find_end(max_seconds, time.time()),
     )
     if warning := warn_about_many(server, len(plan.agents)):
         say(f"warning: {warning}")

@@ -9,16 +9,17 @@ from typing import Annotated
 import typer
 
 from deployer.cli.agent_start import say_what_begins_later, start_agents
+from deployer.cli.command_group import make_app
 from deployer.cli.logs import logs
 from deployer.cli.options import (
-    MaxHoursOption,
+    MaxTimeOption,
     OneRunOption,
     OnOption,
+    Output,
     OutputOption,
     ReplicasOption,
     SweepArgument,
     WandbOption,
-    check_output,
     find_path,
     pick_sweep,
     read_config_of,
@@ -40,12 +41,7 @@ from deployer.launch.resolution import open_sweep
 from deployer.wandb_api.model import RunInfo, SweepPath
 from deployer.wandb_api.operations import get_sweep, list_runs
 
-app = typer.Typer(rich_markup_mode=None, help="Start, list, scale, drain, follow or end agents.")
-
-SweepOption = Annotated[
-    str | None,
-    typer.Option("--sweep", help="Whose agents; left out: the newest made from this folder."),
-]
+app = make_app("Start, list, scale, drain, follow or end agents.")
 
 
 @app.command()
@@ -53,18 +49,17 @@ def up(
     sweep: SweepArgument = None,
     replicas: ReplicasOption = None,
     one_run_per_job: OneRunOption = False,
-    max_hours: MaxHoursOption = None,
+    max_time: MaxTimeOption = None,
     on: OnOption = None,
     wandb: WandbOption = None,
-    output: OutputOption = "table",
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Start agents until there are N in all; the current folder is their project folder.
 
     Without a number, as many as `sweep pause --release` ended. A sweep that has ended needs none.
     """
-    check_output(output)
     config = read_config_of(sweep, Flags(wandb=wandb, replicas=replicas, on=on))
-    _start(config, sweep, output, one_run_per_job, max_hours)
+    _start(config, sweep, output, one_run_per_job, max_time)
 
 
 @app.command("list")
@@ -73,10 +68,9 @@ def list_(
     all_: Annotated[bool, typer.Option("--all", help="Of every sweep.")] = False,
     on: OnOption = None,
     wandb: WandbOption = None,
-    output: OutputOption = "table",
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """List a sweep's agents: state, current run, node, GPU."""
-    check_output(output)
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     executor = open_executor(config.on)
     path = None if all_ else str(find_path(sweep, config))
@@ -89,10 +83,9 @@ def scale(
     sweep: SweepArgument = None,
     on: OnOption = None,
     wandb: WandbOption = None,
-    output: OutputOption = "table",
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Start or drain agents until N stay; idle ones go first, busy ones end their run."""
-    check_output(output)
     config = read_config_of(sweep, Flags(wandb=wandb, replicas=replicas, on=on))
     executor = open_executor(config.on)
     path = find_path(sweep, config)
@@ -106,19 +99,18 @@ def scale(
 
 @app.command()
 def drain(
-    names: Annotated[list[str], typer.Argument(metavar="AGENT...", help="Names of agents.")],
-    sweep: SweepOption = None,
+    agent: Annotated[list[str], typer.Option("--agent", help="An agent's name; may be repeated.")],
+    sweep: SweepArgument = None,
     on: OnOption = None,
     wandb: WandbOption = None,
-    output: OutputOption = "table",
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Let each agent's current run end, then let the agent leave."""
-    check_output(output)
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     executor = open_executor(config.on)
     path = find_path(sweep, config)
-    executor.drain(check_names(executor, path, names))
-    say(f"{path}: draining {', '.join(names)}")
+    executor.drain(check_names(executor, path, agent))
+    say(f"{path}: draining {', '.join(agent)}")
     show_agents(executor.list_agents(str(path)), output, time.time())
 
 
@@ -130,10 +122,9 @@ def down(
     sweep: SweepArgument = None,
     on: OnOption = None,
     wandb: WandbOption = None,
-    output: OutputOption = "table",
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Interrupt a sweep's agents; their runs are handed out again to the next ones."""
-    check_output(output)
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     executor = open_executor(config.on)
     path = find_path(sweep, config)
@@ -147,7 +138,7 @@ def _start(
     sweep: str | None,
     output: str,
     one_run: bool = False,
-    max_hours: float | None = None,
+    max_seconds: float | None = None,
 ) -> None:
     """Connect, start what is missing unless the sweep has ended, show all."""
     executor = open_executor(config.on)
@@ -160,7 +151,9 @@ def _start(
         check_program_here(config.on, info.config, config.folder, str(path))
         if warning := warn_about_code(config.on, config.folder):
             say(f"warning: {warning}")
-        agents = start_agents(server, executor, info, config, one_run=one_run, max_hours=max_hours)
+        agents = start_agents(
+            server, executor, info, config, one_run=one_run, max_seconds=max_seconds
+        )
         say_what_begins_later(server, path, agents)
     show_agents(executor.list_agents(str(path)), output, time.time())
 

@@ -18,12 +18,13 @@ from deployer.backend.server.daemon import (
 from deployer.cli import backend_in_cluster as inside
 from deployer.cli import backend_users
 from deployer.cli.backend_options import DataOption, ExecutorOption, choose_folder
-from deployer.cli.options import OutputOption, check_output
+from deployer.cli.command_group import make_app
+from deployer.cli.options import Output, OutputOption
 from deployer.cli.output.render import say, show, show_json
 from deployer.config.settings import Config
 from deployer.errors import BackendError, ConfigError
 
-app = typer.Typer(rich_markup_mode=None, help="Run the embedded W&B-compatible backend.")
+app = make_app("Run the embedded W&B-compatible backend.")
 app.add_typer(backend_users.app, name="user")
 
 
@@ -35,7 +36,7 @@ def serve(
     ] = 0,
     data: DataOption = None,
     plain: Annotated[
-        bool, typer.Option("--plain", help="Hide what W&B's own server does not have.")
+        bool, typer.Option("--no-extensions", help="Hide what W&B's own server does not have.")
     ] = False,
 ) -> None:
     """Serve in the foreground; /healthz answers 200 when it is ready."""
@@ -47,12 +48,13 @@ def serve(
 
 
 @app.command()
-def up(data: DataOption = None, on: ExecutorOption = None, output: OutputOption = "table") -> None:
+def up(
+    data: DataOption = None, on: ExecutorOption = None, output: OutputOption = Output.TABLE
+) -> None:
     """Serve in the background, if nobody does yet, and wait until it is ready.
 
     In a cluster, make it or bring it in line with deployer.yaml.
     """
-    check_output(output)
     if config := inside.choose_config(on, data):
         inside.up(config, output)
         return
@@ -61,10 +63,9 @@ def up(data: DataOption = None, on: ExecutorOption = None, output: OutputOption 
 
 @app.command()
 def status(
-    data: DataOption = None, on: ExecutorOption = None, output: OutputOption = "table"
+    data: DataOption = None, on: ExecutorOption = None, output: OutputOption = Output.TABLE
 ) -> None:
     """Say whether the backend runs, and where."""
-    check_output(output)
     if config := inside.choose_config(on, data):
         inside.status(config, output)
         return
@@ -78,10 +79,9 @@ def status(
 
 @app.command()
 def down(
-    data: DataOption = None, on: ExecutorOption = None, output: OutputOption = "table"
+    data: DataOption = None, on: ExecutorOption = None, output: OutputOption = Output.TABLE
 ) -> None:
     """Stop the backend; its data stays."""
-    check_output(output)
     if config := inside.choose_config(on, data):
         inside.down(config, output)
         return

@@ -12,6 +12,7 @@ import typer
 from deployer.backend.server import daemon
 from deployer.cli.backend_in_cluster import choose_config
 from deployer.cli.backend_options import DataOption, ExecutorOption, choose_folder
+from deployer.cli.command_group import make_app
 from deployer.cli.output.render import say
 from deployer.config.settings import Config
 from deployer.errors import ConfigError
@@ -19,7 +20,7 @@ from deployer.executors.registry import open_kube_on
 from deployer.wandb_api import accounts
 from deployer.wandb_api.client import Client
 
-app = typer.Typer(rich_markup_mode=None, help="Manage the backend's users.")
+app = make_app("Manage the backend's users.")
 
 KeyStdinOption = Annotated[
     bool, typer.Option("--key-stdin", help="Read the key from stdin: 40 characters or more.")

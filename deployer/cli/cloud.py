@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deployer.cli.options import read_duration
 from deployer.cli.output.render import say
 from deployer.cli.wait_messages import tell_who_lasts
 from deployer.config.settings import Config
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
 class Limits:
     """What the user will pay and wait for: agents and their hours, and time until there is room."""
 
-    max_hours: float | None = None
-    wait_for_capacity: str | None = None
+    max_seconds: float | None = None
+    wait_for_capacity_seconds: float | None = None
     one_run: bool = False
 
 
@@ -73,10 +72,11 @@ def _prepare_cluster(config: Config, limits: Limits) -> None:
     spec = load_spec(config.gke, config.folder)
     # With an agent for each run and no bound, the most that the specification allows.
     agents = None if limits.one_run and config.given_replicas is None else config.replicas
-    for line in describe_estimate(_estimate(config, agents), limits.max_hours):
+    hours = limits.max_seconds / 3600 if limits.max_seconds else None
+    for line in describe_estimate(_estimate(config, agents), hours):
         say(line)
     gke = open_gke(spec.project, os.environ)
-    patience = read_duration(limits.wait_for_capacity)
+    patience = limits.wait_for_capacity_seconds or 0.0
     with going_on_alone():
         cluster = ensure_cluster(gke, spec, wait_seconds=patience, tell=say)
     if any(choice.driver_version == "disabled" for choice in spec.gpus):
@@ -132,7 +132,7 @@ def going_on_alone() -> Iterator[None]:
     except KeyboardInterrupt:
         say(
             "\ninterrupted; Google goes on with what was begun: "
-            "deployer cluster up continues, deployer cluster down removes it"
+            "deployer gke up continues, deployer gke down removes it"
         )
         raise
 

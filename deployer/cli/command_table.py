@@ -27,7 +27,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "secret": ("secret", "Keep the W&B key in the cluster: create, rotate, show, delete."),
     "drivers": ("drivers", "GPU drivers of a cluster's nodes: status, install, remove."),
     "image": ("image", "Build, push, save or load the image that agents run in."),
-    "cluster": ("cluster", "Plan, make, show, list or remove a GKE cluster; its credentials."),
+    "gke": ("gke", "Plan, make, show, list or remove a GKE cluster; its credentials."),
     "orphans": ("orphans", "Find and remove what older or crashed runs left in the cloud."),
     "backend": ("backend", "Run the embedded W&B-compatible backend."),
 }

@@ -10,12 +10,13 @@ import typer
 
 from deployer.cli.backend_in_cluster import end_backend
 from deployer.cli.cloud import take_down_cluster
+from deployer.cli.command_group import make_app
 from deployer.cli.options import (
     OnOption,
+    Output,
     OutputOption,
     SweepArgument,
     WandbOption,
-    check_output,
     find_path,
     read_config_of,
 )
@@ -30,7 +31,7 @@ from deployer.launch.agents import end_agents
 from deployer.sweeps.records import delete_records, load_records
 from deployer.wandb_api.model import SweepPath
 
-app = typer.Typer(rich_markup_mode=None)
+app = make_app()
 
 
 @app.command()
@@ -47,14 +48,13 @@ def down(
     ] = False,
     on: OnOption = None,
     wandb: WandbOption = None,
-    output: OutputOption = "table",
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """End a sweep's agents and delete what was made for it; results stay.
 
     Runs under way are interrupted and handed out again to the next agent. With --all, embedded
     backends end, too: where --on says, else wherever there is one.
     """
-    check_output(output)
     if delete_data and not all_:
         raise ConfigError("--delete-data", "deletes every result", "say --all too if you mean it")
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))

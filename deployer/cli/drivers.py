@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deployer.cli.options import OutputOption, check_output, read_config
+from deployer.cli.command_group import make_app
+from deployer.cli.options import (
+    Output,
+    OutputOption,
+    read_config,
+    read_duration,
+    read_positive_duration,
+)
 from deployer.cli.output.render import say, show_json, show_table
 from deployer.cli.target_cluster import ClusterOption, ContextOption, NamespaceOption, open_client
 from deployer.config.settings import Config, Flags
@@ -20,7 +27,7 @@ if TYPE_CHECKING:
     from deployer.executors.kubernetes.gpu_drivers.survey import Survey
     from deployer.kube.client import Kube
 
-app = typer.Typer(rich_markup_mode=None, help="GPU drivers of a cluster's nodes.")
+app = make_app("GPU drivers of a cluster's nodes.")
 
 COLUMNS = ("NODE", "PRODUCT", "DRIVER", "PLUGIN", "RESOURCE", "ALLOCATABLE", "IN-USE", "KIND")
 DistributionOption = Annotated[
@@ -44,7 +51,13 @@ RuntimeClassOption = Annotated[
     str, typer.Option("--runtime-class", help="Of the device plugin, such as nvidia.")
 ]
 WaitOption = Annotated[
-    float, typer.Option("--wait-seconds", min=0, help="How long to wait until GPUs are counted.")
+    float,
+    typer.Option(
+        "--timeout",
+        metavar="DURATION",
+        parser=read_duration,
+        help="How long to wait until GPUs are counted.",
+    ),
 ]
 
 
@@ -57,23 +70,28 @@ def status(
         str | None,
         typer.Option("--image", help="The pods' image; else `kubernetes.image`, else NVIDIA's."),
     ] = None,
-    wait_seconds: Annotated[
-        float, typer.Option("--wait-seconds", min=1, help="How long a pod may take.")
-    ] = 180,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout",
+            metavar="DURATION",
+            parser=read_positive_duration,
+            help="How long a pod may take.",
+        ),
+    ] = "3m",  # type: ignore[assignment]
     context: ContextOption = None,
     namespace: NamespaceOption = None,
     on: ClusterOption = None,
-    output: OutputOption = "table",
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Show each node with GPUs: product, driver, plugin, what can be had and what is in use."""
     from deployer.executors.kubernetes.gpu_drivers.survey import survey_cluster
 
-    check_output(output)
     config = read_config(Flags(on=on))
     cluster = _load_section(config)
     kube = open_client(config, context, namespace)
     survey = survey_cluster(kube)
-    found = _smoke(kube, cluster, survey, image, wait_seconds) if smoke else None
+    found = _smoke(kube, cluster, survey, image, timeout) if smoke else None
     if output == "json":
         show_json(_describe(survey, found))
     else:
@@ -90,7 +108,7 @@ def install(
     mig_strategy: MigStrategyOption = "none",
     node_selector: NodeSelectorOption = None,
     runtime_class: RuntimeClassOption = "",
-    wait_seconds: WaitOption = 600,
+    timeout: WaitOption = "10m",  # type: ignore[assignment]
     context: ContextOption = None,
     namespace: NamespaceOption = None,
     on: ClusterOption = None,
@@ -114,7 +132,7 @@ def install(
         kinds = (*kinds, DEVICE_PLUGIN)
     if kinds:
         install_drivers(kube, kinds, say, choice)
-    report = ensure_drivers(kube, wait_seconds=wait_seconds, tell=say)
+    report = ensure_drivers(kube, wait_seconds=timeout, tell=say)
     if not any(node.allocatable for node in report.nodes) and not kinds:
         ahead = "for a GKE pool that has no nodes yet: deployer drivers install --distribution cos"
         said = "no GPU is known of here, and none was brought"

@@ -7,13 +7,14 @@ from typing import Annotated
 import typer
 
 from deployer.cli.agent_start import start_agents
+from deployer.cli.command_group import make_app
 from deployer.cli.options import (
     OnOption,
+    Output,
     OutputOption,
     RetriesOption,
     SweepArgument,
     WandbOption,
-    check_output,
     pick_sweep,
     read_config_of,
 )
@@ -26,7 +27,7 @@ from deployer.text import format_count
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep
 
-app = typer.Typer(rich_markup_mode=None)
+app = make_app()
 
 
 @app.command()
@@ -38,13 +39,12 @@ def heal(
     retries: RetriesOption = None,
     on: OnOption = None,
     wandb: WandbOption = None,
-    output: OutputOption = "table",
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Run what is lost or failed again; where the server cannot, by a follow-up sweep.
 
     Without --replicas it says which command starts the agents.
     """
-    check_output(output)
     config = read_config_of(sweep, Flags(wandb=wandb, replicas=replicas, on=on))
     server, path = open_sweep(pick_sweep(sweep, config))
     say(f"using {server.describe()}")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deployer.cli.options import OutputOption, check_output
+from deployer.cli.command_group import make_app
+from deployer.cli.options import Output, OutputOption
 from deployer.cli.output.render import say, show, show_json
 from deployer.errors import ConfigError
 from deployer.text import format_bytes
@@ -17,7 +18,7 @@ from deployer.text import format_bytes
 if TYPE_CHECKING:
     from deployer.config.image_section import ImageConfig
 
-app = typer.Typer(rich_markup_mode=None, help="Build, push, save or load the agents' image.")
+app = make_app("Build, push, save or load the agents' image.")
 
 BuilderOption = Annotated[
     str | None, typer.Option("--builder", help="docker, podman or buildah; left out: what works.")
@@ -35,12 +36,11 @@ def build(
     builder: BuilderOption = None,
     variant: VariantOption = None,
     repository: RepositoryOption = None,
-    output: OutputOption = "table",
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Build the image unless it is there; its tag is the hash of what goes in."""
     from deployer.images.image import build_image
 
-    check_output(output)
     built = build_image(_read_settings(builder, variant, repository), Path.cwd(), say)
     _show(built, built.reference, output)
 
@@ -50,12 +50,11 @@ def push(
     builder: BuilderOption = None,
     variant: VariantOption = None,
     repository: RepositoryOption = None,
-    output: OutputOption = "table",
+    output: OutputOption = Output.TABLE,
 ) -> None:
-    """Push the image unless the registry has it; stdout: REGISTRY/NAME@sha256:…"""
+    """Push the image unless the registry has it; print REGISTRY/NAME@sha256:DIGEST."""
     from deployer.images.image import push_image
 
-    check_output(output)
     settings = _read_settings(builder, variant, repository)
     pinned = push_image(settings, Path.cwd(), os.environ, say)
     _show({"reference": pinned}, pinned, output)
@@ -67,12 +66,11 @@ def save(
     builder: BuilderOption = None,
     variant: VariantOption = None,
     repository: RepositoryOption = None,
-    output: OutputOption = "table",
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Write the image to a file, to be carried to where no registry of ours is reached."""
     from deployer.images.image import save_image
 
-    check_output(output)
     settings = _read_settings(builder, variant, repository)
     saved = save_image(settings, Path.cwd(), file, say)
     size = format_bytes(saved.size_bytes)
@@ -81,12 +79,14 @@ def save(
 
 @app.command()
 def load(
-    file: FileArgument, repository: RepositoryOption = None, output: OutputOption = "table"
+    file: FileArgument, repository: RepositoryOption = None, output: OutputOption = Output.TABLE
 ) -> None:
-    """Push the image in a file to a registry; needs no docker; stdout: REGISTRY/NAME@sha256:…"""
+    """Push the image in a file to a registry, without docker.
+
+    Prints REGISTRY/NAME@sha256:DIGEST, as agents name the image.
+    """
     from deployer.images.image import load_image
 
-    check_output(output)
     loaded = load_image(file, _read_settings(None, None, repository), os.environ, say)
     _show(loaded, loaded.reference, output)
 

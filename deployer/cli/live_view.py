@@ -123,7 +123,7 @@ def _report(
         )
     if not results.coverage.complete:
         reason = f"stopped, since {results.stop_reason}: " if results.stop_reason else ""
-        reason = reason or ("its time is over (--max-hours): " if out_of_time else "")
+        reason = reason or ("its time is over (--max-time): " if out_of_time else "")
         raise SweepFailed(
             f"{path}: {reason}{results.coverage.sentence()}",
             f"deployer {_choose_next(results)} {path}",

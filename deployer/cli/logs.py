@@ -10,10 +10,10 @@ import typer
 
 from deployer.cli.options import (
     OnOption,
+    Output,
     OutputOption,
     SweepArgument,
     WandbOption,
-    check_output,
     find_path,
     pick_sweep,
     read_config_of,
@@ -40,10 +40,9 @@ def logs(
     ] = None,
     on: OnOption = None,
     wandb: WandbOption = None,
-    output: OutputOption = "table",
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Show agents' logs, each line with its agent's name in front."""
-    check_output(output)
     if run and agent:
         raise ConfigError("--run", "does not go together with --agent", "leave one of them out")
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))

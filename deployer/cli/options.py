@@ -3,18 +3,57 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from deployer.config.settings import Config, Flags, load_config
-from deployer.errors import ConfigError
 from deployer.executors.registry import open_executor
 from deployer.launch.resolution import Choice, choose_sweep, open_sweep, settle_executor
+from deployer.text import DURATION_HINT, parse_duration
 from deployer.wandb_api.model import SweepPath
+
+
+class Output(StrEnum):
+    """The formats of every command with a result."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+class Ranking(StrEnum):
+    """The formats of a ranking."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+class Documents(StrEnum):
+    """The formats of what could be sent to a server."""
+
+    YAML = "yaml"
+    JSON = "json"
+
+
+def read_duration(text: str) -> float:
+    """Return the seconds of a flag such as `--timeout 90s`; raises BadParameter."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}: {DURATION_HINT}") from error
+
+
+def read_positive_duration(text: str) -> float:
+    """Return the seconds of a flag that cannot be zero; raises BadParameter."""
+    seconds = read_duration(text)
+    if not seconds:
+        raise typer.BadParameter(f"'{text}' is no time at all")
+    return seconds
+
 
 SweepArgument = Annotated[
     str | None,
@@ -51,20 +90,23 @@ OneRunOption = Annotated[
         "--replicas bounds how many are there at a time.",
     ),
 ]
-MaxHoursOption = Annotated[
+MaxTimeOption = Annotated[
     float | None,
     typer.Option(
-        "--max-hours",
-        min=0.001,
-        help="Agents leave after this time, watched or not; their runs are handed out again.",
+        "--max-time",
+        metavar="DURATION",
+        parser=read_positive_duration,
+        help="Agents leave after this time, such as 6h, watched or not; "
+        "their runs are handed out again.",
     ),
 ]
 CapacityOption = Annotated[
-    str | None,
+    float | None,
     typer.Option(
         "--wait-for-capacity",
-        metavar="TIME",
-        help="With a GKE cluster: how long to ask again where all is out of stock, such as 2h.",
+        metavar="DURATION",
+        parser=read_duration,
+        help="With a GKE cluster: how long to ask again while GPUs are sold out, such as 2h.",
     ),
 ]
 RunCapOption = Annotated[
@@ -82,23 +124,12 @@ RetriesOption = Annotated[
         help="More attempts for a run that fails by itself (1); on the embedded backend only.",
     ),
 ]
-PlainOption = Annotated[bool, typer.Option("--wait", help="Plain lines, no live view.")]
-SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-OutputOption = Annotated[str, typer.Option("--output", "-o", help="table or json.")]
-RankingOption = Annotated[str, typer.Option("--output", "-o", help="table, json or csv.")]
-
-
-def read_duration(text: str | None, flag: str = "--wait-for-capacity") -> float:
-    """Return the seconds of a time such as `90s`, `30m`, `2h` or `1d`, 0 for None.
-
-    Raises ConfigError.
-    """
-    if text is None:
-        return 0.0
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip())
-    if found is None:
-        raise ConfigError(flag, f"'{text}' is not a time", "write 90s, 30m, 2h or 1d")
-    return float(found.group(1)) * SECONDS[found.group(2)]
+PlainOption = Annotated[
+    bool, typer.Option("--plain", help="Plain lines, no live view; so it is in a pipe.")
+]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="The format of stdout.")]
+RankingOption = Annotated[Ranking, typer.Option("--output", "-o", help="The format of stdout.")]
+DocumentsOption = Annotated[Documents, typer.Option("--output", "-o", help="The format of stdout.")]
 
 
 def read_config(flags: Flags) -> Config:
@@ -133,13 +164,3 @@ def choose_bound(config: Config, one_run: bool) -> int | None:
 def _paths_of_agents(on: str) -> Iterator[str]:
     """Yield the sweeps of agents; a place is only looked at when somebody asks."""
     yield from (agent.sweep_path for agent in open_executor(on).list_agents())
-
-
-def check_output(output: str, *allowed: str) -> str:
-    """Return the output format if the command has it; raises ConfigError."""
-    allowed = allowed or ("table", "json")
-    if output not in allowed:
-        raise ConfigError(
-            "--output", f"'{output}' is not a format", f"one of: {', '.join(allowed)}"
-        )
-    return output

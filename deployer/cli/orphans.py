@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deployer.cli.command_group import make_app
 from deployer.cli.confirmation import YesOption, can_ask, confirm
-from deployer.cli.options import OutputOption, check_output, read_duration
+from deployer.cli.options import Output, OutputOption, read_duration
 from deployer.cli.output.render import say, show, show_json, show_table
 from deployer.errors import CloudError, ConfigError, KubeError
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from deployer.gke.api.client import Gke
     from deployer.kube.client import Kube
 
-app = typer.Typer(rich_markup_mode=None)
+app = make_app()
 
 
 @app.command()
@@ -35,19 +36,21 @@ def orphans(
         ),
     ] = False,
     min_age: Annotated[
-        str,
+        float,
         typer.Option(
-            "--min-age", help="Younger clusters stay: somebody's `up` may be making them."
+            "--min-age",
+            metavar="DURATION",
+            parser=read_duration,
+            help="Younger clusters stay: somebody's `up` may be making them.",
         ),
-    ] = "1h",
-    output: OutputOption = "table",
+    ] = "1h",  # type: ignore[assignment]
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Find what older or crashed runs left in the cloud and the kubeconfig's cluster; remove it.
 
     Clusters in which agents are at work, or which hold results, are shown and stay.
     """
-    check_output(output)
-    old_since = time.time() - read_duration(min_age, "--min-age")
+    old_since = time.time() - min_age
     kube = _open_kube()
     gke = _open_gke(project, needed=kube is None)
     found = _find_cloud(gke, old_since) if gke else ()
@@ -149,7 +152,7 @@ def _explain(remains: Remains) -> str:
     if not remains.agents:
         return (
             f"cluster {remains.name} stays: the backend in it holds results; "
-            "deployer cluster down removes it with them"
+            "deployer gke down removes it with them"
         )
     return f"cluster {remains.name} stays: {remains.agents} agents are at work there"
 

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deployer.cli.command_group import make_app
 from deployer.cli.options import (
+    Documents,
+    DocumentsOption,
     FileArgument,
-    MaxHoursOption,
+    MaxTimeOption,
     OneRunOption,
     OnOption,
     ReplicasOption,
     RunCapOption,
     WandbOption,
-    check_output,
     choose_bound,
     pick_sweep,
     read_config,
@@ -45,54 +47,55 @@ EMBEDDED_URL = "http://EMBEDDED"
 NAMESPACE = "NAMESPACE"  # of the kubeconfig, which is not read
 A_NEW_KEY = "what the server makes for each agent"
 
-app = typer.Typer(rich_markup_mode=None)
+app = make_app()
 
 
 @app.command()
 def plan(
     file: FileArgument,
+    sweep: Annotated[
+        str | None,
+        typer.Argument(metavar="[SWEEP]", help="Of this sweep, as server and cluster are now."),
+    ] = None,
     replicas: ReplicasOption = None,
     run_cap: RunCapOption = None,
     one_run_per_job: OneRunOption = False,
-    max_hours: MaxHoursOption = None,
+    max_time: MaxTimeOption = None,
     on: OnOption = None,
     wandb: WandbOption = None,
-    sweep: Annotated[
-        str | None,
-        typer.Option("--sweep", help="Of this sweep, as server and cluster are now."),
-    ] = None,
-    output: Annotated[str, typer.Option("--output", "-o", help="yaml or json.")] = "yaml",
+    output: DocumentsOption = Documents.YAML,
 ) -> None:
     """Print the manifests that `up` would send, in the order in which it sends them.
 
     Contacts nothing but the registry of `image:`, so ENTITY/PROJECT/SWEEP_ID stands for the sweep;
-    with `--sweep`, reads what is there. No key is in them. An embedded backend in the cluster
+    with a SWEEP, reads what is there. No key is in them. An embedded backend in the cluster
     comes first; `up` leaves one that is there as it is. Send them with `kubectl apply
     --server-side -f -`, or `kubectl create` where the server names Jobs.
     """
-    check_output(output, "yaml", "json")
     config = read_config(Flags(wandb=wandb, replicas=replicas, on=on))
     read = load_sweep(file, run_cap)
     for warning in (*read.warnings, warn_about_code(config.on, config.folder)):
         if warning:
             say(f"warning: {warning}")
     if sweep:
-        documents = _plan_sweep(sweep, config, one_run_per_job, max_hours)
+        documents = _plan_sweep(sweep, config, one_run_per_job, max_time)
     else:
-        documents = _plan_file(config, read.expected, one_run_per_job, max_hours)
+        documents = _plan_file(config, read.expected, one_run_per_job, max_time)
     if output == "json":
         show_json(documents)
     else:
         show_yaml(documents)
 
 
-def _plan_sweep(sweep: str, config: Config, one_run: bool, max_hours: float | None) -> list[object]:
+def _plan_sweep(
+    sweep: str, config: Config, one_run: bool, max_seconds: float | None
+) -> list[object]:
     """Return what `agents up` would send now for a sweep that is there."""
     server, path = open_sweep(pick_sweep(sweep, config))
     get_sweep(server.client, path)  # raises if there is none
     executor = open_executor(config.on)
     bound = choose_bound(config, one_run)
-    deadline = find_end(max_hours, time.time())
+    deadline = find_end(max_seconds, time.time())
     planned = plan_agents(
         server, executor, path, bound, config.folder, one_run=one_run, deadline=deadline
     )
@@ -108,11 +111,11 @@ def _plan_sweep(sweep: str, config: Config, one_run: bool, max_hours: float | No
 
 
 def _plan_file(
-    config: Config, expected: int | None, one_run: bool, max_hours: float | None
+    config: Config, expected: int | None, one_run: bool, max_seconds: float | None
 ) -> list[object]:
     """Return manifests for a cluster; on this machine, the plan itself is all there is."""
     count = count_agents(expected, choose_bound(config, True)) if one_run else config.replicas
-    deadline = find_end(max_hours, now := time.time())
+    deadline = find_end(max_seconds, now := time.time())
     environment = (*(ENVIRONMENT if one_run else ()), *build_environment(deadline))
     planned = build_plan(
         SWEEP_PATH,

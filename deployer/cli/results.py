@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
+from deployer.cli.command_group import make_app
 from deployer.cli.live_view import check_ranked, show_outcome
 from deployer.cli.options import (
     OnOption,
+    Ranking,
     RankingOption,
     SweepArgument,
     WandbOption,
-    check_output,
     pick_sweep,
     read_config,
 )
@@ -28,7 +29,7 @@ from deployer.sweeps.results import build_results
 from deployer.wandb_api.model import Snapshot, SweepPath
 from deployer.wandb_api.server import Server
 
-app = typer.Typer(rich_markup_mode=None)
+app = make_app()
 
 
 @app.command()
@@ -43,14 +44,13 @@ def results(
     ] = False,
     on: OnOption = None,
     wandb: WandbOption = None,
-    output: RankingOption = "table",
+    output: RankingOption = Ranking.TABLE,
 ) -> None:
     """Show a sweep's ranking, coverage and failures, its follow-ups counted in.
 
     Exit code 0 whatever is missing or still going on: watch waits for the end and judges it,
     --verify judges now. 3 where runs have finished and none logged the metric.
     """
-    check_output(output, "table", "json", "csv")
     config = read_config(Flags(wandb=wandb, on=on))
     server, path = open_sweep(pick_sweep(sweep, config))
     snapshot = get_whole_snapshot(server, path)

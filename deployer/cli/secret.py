@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.options import OutputOption, WandbOption, check_output, read_config
+from deployer.cli.command_group import make_app
+from deployer.cli.options import Output, OutputOption, WandbOption, read_config
 from deployer.cli.output.render import say, show, show_json
 from deployer.cli.target_cluster import ClusterOption, ContextOption, NamespaceOption, open_client
 from deployer.config.settings import Config, Flags
@@ -16,7 +17,7 @@ from deployer.wandb_api.client import Client
 from deployer.wandb_api.operations import get_viewer
 from deployer.wandb_api.server import Server
 
-app = typer.Typer(rich_markup_mode=None, help="Keep the W&B key in the cluster.")
+app = make_app("Keep the W&B key in the cluster.")
 
 KeyStdinOption = Annotated[
     bool,
@@ -71,12 +72,11 @@ def show_(
     context: ContextOption = None,
     namespace: NamespaceOption = None,
     on: ClusterOption = None,
-    output: OutputOption = "table",
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Show the Secret without its key."""
     from deployer.executors.kubernetes.key_secret import describe_secret
 
-    check_output(output)
     found = describe_secret(open_client(read_config(Flags(on=on)), context, namespace))
     if output == "json":
         show_json(found)

@@ -8,11 +8,13 @@ from typing import Annotated
 import typer
 
 from deployer.cli.agent_start import say_held, say_released
+from deployer.cli.command_group import make_app
 from deployer.cli.confirmation import YesOption, can_ask, confirm
 from deployer.cli.options import (
     EntityOption,
     FileArgument,
     OnOption,
+    Output,
     OutputOption,
     ProjectOption,
     RetriesOption,
@@ -20,7 +22,6 @@ from deployer.cli.options import (
     SeedOption,
     SweepArgument,
     WandbOption,
-    check_output,
     pick_sweep,
     read_config,
     read_config_of,
@@ -47,7 +48,7 @@ from deployer.wandb_api.operations import (
 )
 from deployer.wandb_api.server import Server
 
-app = typer.Typer(rich_markup_mode=None, help="Create, list and steer sweeps.")
+app = make_app("Create, list and steer sweeps.")
 
 # What a sweep may be when it gets a new state; one that has ended stays so.
 STEERABLE = {
@@ -68,7 +69,7 @@ def create(
     wandb: WandbOption = None,
     entity: EntityOption = None,
     project: ProjectOption = None,
-    output: OutputOption = "table",
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Make a sweep; stdout has only its path.
 
@@ -76,7 +77,6 @@ def create(
     """
     from deployer.sweeps.sweep_file import load_sweep
 
-    check_output(output)
     config = read_config(Flags(wandb=wandb, entity=entity, project=project, on=on))
     sweep = load_sweep(file, run_cap)
     server = connect(config, say)
@@ -101,10 +101,9 @@ def list_(
     wandb: WandbOption = None,
     entity: EntityOption = None,
     project: ProjectOption = None,
-    output: OutputOption = "table",
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """List sweeps, newest first: a project's, or without --project those of all projects."""
-    check_output(output)
     config = read_config(Flags(wandb=wandb, entity=entity, project=project, on=on))
     server = connect(config, say)
     owner = config.entity_for(None, server.viewer.entity)
@@ -128,10 +127,9 @@ def show_(
     sweep: SweepArgument = None,
     on: OnOption = None,
     wandb: WandbOption = None,
-    output: OutputOption = "table",
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Show one sweep: its state, runs, agents and address."""
-    check_output(output)
     config = read_config(Flags(wandb=wandb, on=on))
     server, path = open_sweep(pick_sweep(sweep, config))
     show_sweep(get_whole_snapshot(server, path), server.sweep_url(path), output)
@@ -146,11 +144,11 @@ def pause(
     ] = False,
     on: OnOption = None,
     wandb: WandbOption = None,
-    output: OutputOption = "table",
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Hand out no more runs; those under way end, and agents wait for the sweep to go on."""
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    server, path = _steer(sweep, config, "PAUSED", output)
+    server, path = _steer(sweep, config, "PAUSED")
     executor = open_executor(config.on)
     agents = [agent for agent in executor.list_agents(str(path)) if agent.alive]
     if release:
@@ -167,11 +165,11 @@ def resume(
     sweep: SweepArgument = None,
     on: OnOption = None,
     wandb: WandbOption = None,
-    output: OutputOption = "table",
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Hand out runs again after a pause; agents that were released are to be started again."""
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    _, path = _steer(sweep, config, "RUNNING", output)
+    _, path = _steer(sweep, config, "RUNNING")
     if released := open_executor(config.on).count_paused(str(path)):
         say(f"{format_count(released, 'agent')} were released: deployer agents up {path}")
     _show_state(path, "RUNNING", output)
@@ -182,10 +180,10 @@ def stop(
     sweep: SweepArgument = None,
     on: OnOption = None,
     wandb: WandbOption = None,
-    output: OutputOption = "table",
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Hand out no more runs, ever; runs under way end by themselves."""
-    _, path = _steer(sweep, read_config(Flags(wandb=wandb, on=on)), "FINISHED", output)
+    _, path = _steer(sweep, read_config(Flags(wandb=wandb, on=on)), "FINISHED")
     _show_state(path, "FINISHED", output)
 
 
@@ -194,10 +192,10 @@ def cancel(
     sweep: SweepArgument = None,
     on: OnOption = None,
     wandb: WandbOption = None,
-    output: OutputOption = "table",
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """End the sweep now and kill its runs."""
-    _, path = _steer(sweep, read_config(Flags(wandb=wandb, on=on)), "CANCELED", output)
+    _, path = _steer(sweep, read_config(Flags(wandb=wandb, on=on)), "CANCELED")
     _show_state(path, "CANCELED", output)
 
 
@@ -210,13 +208,12 @@ def delete(
     yes: YesOption = False,
     on: OnOption = None,
     wandb: WandbOption = None,
-    output: OutputOption = "table",
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Delete a sweep for good; its runs stay in the project.
 
     On the embedded backend alone: W&B's own servers do it on the sweep's page.
     """
-    check_output(output)
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     server, path = open_sweep(pick_sweep(sweep, config))
     say(f"using {server.describe()}")
@@ -235,9 +232,8 @@ def delete(
     _show_state(path, "DELETED", output)
 
 
-def _steer(text: str | None, config: Config, state: str, output: str) -> tuple[Server, SweepPath]:
+def _steer(text: str | None, config: Config, state: str) -> tuple[Server, SweepPath]:
     """Set a sweep's state unless it has it; a sweep that ended can only end."""
-    check_output(output)
     server, path = open_sweep(pick_sweep(text, config))
     say(f"using {server.describe()}")
     info = get_sweep(server.client, path)

@@ -11,14 +11,16 @@ import typer
 
 from deployer.cli.agent_start import check_reach, say_what_begins_later, start_agents
 from deployer.cli.cloud import Limits, closing, prepare_executor
+from deployer.cli.command_group import make_app
 from deployer.cli.live_view import follow_and_report
 from deployer.cli.options import (
     CapacityOption,
     EntityOption,
     FileArgument,
-    MaxHoursOption,
+    MaxTimeOption,
     OneRunOption,
     OnOption,
+    Output,
     OutputOption,
     PlainOption,
     ProjectOption,
@@ -27,7 +29,6 @@ from deployer.cli.options import (
     RunCapOption,
     SeedOption,
     WandbOption,
-    check_output,
     read_config,
 )
 from deployer.cli.output.render import say, show_json
@@ -46,7 +47,7 @@ from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep
 from deployer.wandb_api.server import NOT_GUARANTEED, Server
 
-app = typer.Typer(rich_markup_mode=None)
+app = make_app()
 
 DetachOption = Annotated[bool, typer.Option("--detach", help="Return once the agents run.")]
 NewOption = Annotated[
@@ -64,30 +65,29 @@ DownAfterOption = Annotated[
 def up(
     file: FileArgument,
     replicas: ReplicasOption = None,
-    wait: PlainOption = False,
+    plain: PlainOption = False,
     detach: DetachOption = False,
     new: NewOption = False,
     run_cap: RunCapOption = None,
     seed: SeedOption = None,
     retries: RetriesOption = None,
     one_run_per_job: OneRunOption = False,
-    max_hours: MaxHoursOption = None,
+    max_time: MaxTimeOption = None,
     down_after: DownAfterOption = False,
     wait_for_capacity: CapacityOption = None,
     on: OnOption = None,
     wandb: WandbOption = None,
     entity: EntityOption = None,
     project: ProjectOption = None,
-    output: OutputOption = "table",
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Run a sweep to its end: create or continue it, start agents, watch, rank.
 
     Exit code 0 only if every configuration is finished, else 3. Ctrl-C detaches.
     """
-    check_output(output)
     config = _read_config(Flags(wandb, entity, project, replicas, on), detach, down_after)
     sweep = load_sweep(file, run_cap)
-    draws, limits = Draws(seed, retries), Limits(max_hours, wait_for_capacity, one_run_per_job)
+    draws, limits = Draws(seed, retries), Limits(max_time, wait_for_capacity, one_run_per_job)
     server, path = _make(file, sweep, config, draws=draws, continued=not new, limits=limits)
     config = settle_executor(
         str(path), config
@@ -95,7 +95,7 @@ def up(
     executor = open_executor(config.on)
     info = get_sweep(server.client, path)
     agents = start_agents(
-        server, executor, info, config, one_run=one_run_per_job, max_hours=max_hours
+        server, executor, info, config, one_run=one_run_per_job, max_seconds=max_time
     )
     if detach:
         _say_how_to_come_back(path, agents, output)
@@ -110,7 +110,7 @@ def up(
             executor,
             path,
             output,
-            plain=wait,
+            plain=plain,
             wanted=wanted,
             expected=sweep.expected,
         )

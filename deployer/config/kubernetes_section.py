@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
+from deployer.config.durations import Duration, at_least
 from deployer.config.kubernetes_parts import (
     PATTERN_HINTS,
     AbsolutePath,
@@ -70,15 +71,17 @@ class ClusterConfig:
     generate_name: Annotated[
         bool, Field(description="Let the server complete Jobs' names, as some demand.")
     ] = False
-    grace_seconds: Annotated[
-        int | None,
-        Field(ge=5, description="How long a pod that is told to stop may take."),
+    grace_period: Annotated[
+        Annotated[Duration, at_least(5)] | None,
+        Field(description="How long a pod that is told to stop may take, such as 60s."),
     ] = None
-    max_hours: Annotated[
-        float | None, Field(gt=0, description="An agent is ended after this, come what may.")
+    max_time: Annotated[
+        Annotated[Duration, at_least(1)] | None,
+        Field(description="An agent is ended after this, come what may, such as 12h."),
     ] = None
-    ttl_seconds: Annotated[
-        int | None, Field(ge=0, description="How long an ended Job and its log stay.")
+    ttl: Annotated[
+        Duration | None,
+        Field(description="How long an ended Job and its log stay, such as 2h."),
     ] = None
     template: Annotated[
         Text | None, Field(description="A manifest with one Job, beside deployer.yaml.")

@@ -1,4 +1,4 @@
-"""When a sweep's agents leave, watched or not (`--max-hours`); pure.
+"""When a sweep's agents leave, watched or not (`--max-time`); pure.
 
 Each supervisor knows it and interrupts its run, which is handed out again to later agents. What
 does not obey is ended by its Job's own deadline, a little later.
@@ -19,9 +19,9 @@ def build_environment(deadline: float | None) -> tuple[tuple[str, str], ...]:
     return () if deadline is None else ((DEADLINE_VARIABLE, f"{deadline:.0f}"),)
 
 
-def find_end(max_hours: float | None, now: float) -> float | None:
+def find_end(max_seconds: float | None, now: float) -> float | None:
     """Return when agents that start now leave, in seconds since the epoch; None for never."""
-    return None if max_hours is None else now + max_hours * 3600
+    return None if max_seconds is None else now + max_seconds
 
 
 def count_job_seconds(deadline: float | None, now: float) -> float | None:

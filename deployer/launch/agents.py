@@ -23,6 +23,7 @@ from deployer.launch.one_run_per_job import (
 )
 from deployer.sweeps.program import check_program
 from deployer.sweeps.results import build_results
+from deployer.text import format_seconds
 from deployer.wandb_api.model import RunInfo, SweepPath
 from deployer.wandb_api.operations import create_agent_keys, get_snapshot
 from deployer.wandb_api.server import Server
@@ -211,10 +212,11 @@ def warn_about_deadline(on: str, folder: Path) -> str:
     from deployer.config.kubernetes_section import load_cluster
 
     cluster = load_cluster(folder)
-    if cluster.queue or cluster.max_hours is None:
+    if cluster.queue or cluster.max_time is None:
         return ""
+    seconds = cluster.max_time.total_seconds()
     return (
-        f"kubernetes.max_hours: each Job ends after {cluster.max_hours:g} hours, its wait for a "
+        f"kubernetes.max_time: each Job ends after {format_seconds(seconds)}, its wait for a "
         "free place included; --replicas N makes the next ones only when there is room"
     )
 

@@ -36,7 +36,7 @@ def bench_first_metric(folder: Path) -> list[Figure]:
 def _first_metric_of_up(bed: Bed) -> float:
     known = bed.sweeps()
     start = time.perf_counter()
-    command = [DEPLOYER, "up", "sweep.yaml", "--replicas", "1", "--new", "--wait"]
+    command = [DEPLOYER, "up", "sweep.yaml", "--replicas", "1", "--new", "--plain"]
     with subprocess.Popen(
         command,
         cwd=bed.folder,

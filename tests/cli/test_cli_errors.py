@@ -38,7 +38,11 @@ def test_no_words_show_the_help(project: Project) -> None:
         (["sweep"], ["error: Missing command.", "hint: deployer sweep --help"]),
         (
             ["results", "-o", "xml"],
-            ["error: --output: 'xml' is not a format", "hint: one of: table, json, csv"],
+            [
+                "error: Invalid value for '--output' / '-o': 'xml' is not one of 'table', 'json', "
+                "'csv'.",
+                "hint: deployer results --help",
+            ],
         ),
         (
             ["up", "missing.yaml"],
@@ -283,7 +287,7 @@ def test_time_is_over_with_4_and_ctrl_c_ends_with_130(
     path = project.run("sweep", "create", "grid.yaml", **backend.environment).stdout.strip()
     project.run("sweep", "pause", path, **backend.environment)
     project.run("agents", "up", path, **backend.environment)
-    lines = fail(project, "watch", path, "--timeout", "0", code=4, **backend.environment)
+    lines = fail(project, "watch", path, "--timeout", "0s", code=4, **backend.environment)
     assert lines[-1] == f"hint: deployer watch {path}"
     process = project.start("watch", path, **backend.environment)
     assert process.stderr is not None

@@ -25,7 +25,7 @@ def test_each_agent_takes_one_run_and_a_killed_one_is_followed_by_its_name(
     project.write_grid()
     hold = project.write("hold", "runs go on when this file is gone")
     project.run("sweep", "create", "grid.yaml")
-    up = project.start("up", "grid.yaml", "--one-run-per-job", "--replicas", "2", "--wait")
+    up = project.start("up", "grid.yaml", "--one-run-per-job", "--replicas", "2", "--plain")
     wait_for(lambda: [a for a in agents_of(project) if a["run_id"]])
     victim = next(a for a in agents_of(project) if a["run_id"])
     kill_with_children(victim["process_id"])

@@ -20,7 +20,7 @@ def test_released_agents_leave_and_as_many_go_on(project: Project) -> None:
     project.write_grid()
     hold = project.write("hold", "runs go on when this file is gone")
     path = project.run("sweep", "create", "grid.yaml").stdout.strip()
-    up = project.start("up", "grid.yaml", "--replicas", "2", "--wait")
+    up = project.start("up", "grid.yaml", "--replicas", "2", "--plain")
     wait_for(lambda: len(busy(project)) == 2)
 
     said = project.run("sweep", "pause").stderr
@@ -39,7 +39,7 @@ def test_released_agents_leave_and_as_many_go_on(project: Project) -> None:
     assert f"2 agents were released: deployer agents up {path}" in said
     hold.unlink()
     assert len(json.loads(project.run("agents", "up", "-o", "json").stdout)) == 2
-    done = project.run("watch", "--wait", "-o", "json")
+    done = project.run("watch", "--plain", "-o", "json")
     sentence = json.loads(done.stdout)["coverage"]["sentence"]
     assert sentence == "4/4 configurations finished, 0 duplicates, 0 lost, 2 healed"
 

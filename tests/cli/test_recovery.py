@@ -47,7 +47,7 @@ def test_up_replaces_a_dead_agent_and_a_dead_backend(project: Project) -> None:
     project.write_grid()
     hold = project.write("hold", "runs go on when this file is gone")
     path = project.run("sweep", "create", "grid.yaml").stdout.strip()
-    up = project.start("up", "grid.yaml", "--replicas", "1", "--wait", "-o", "json")
+    up = project.start("up", "grid.yaml", "--replicas", "1", "--plain", "-o", "json")
 
     def busy() -> Any:
         return [a for a in read(project, "agents", "list", path) if a["run_id"]]
@@ -78,7 +78,7 @@ def test_up_replaces_a_dead_agent_and_a_dead_backend(project: Project) -> None:
 @pytest.mark.slow
 def test_a_broken_script_stops_the_sweep_and_says_why_once(project: Project) -> None:
     project.write_grid(lrs="[3.0, 4.0, 5.0]", text=FAILS_ABOVE_2)
-    done = project.run("up", "grid.yaml", "--wait", code=3)
+    done = project.run("up", "grid.yaml", "--plain", code=3)
     lines = done.stdout.splitlines()
     assert lines.count("stopped: 3 configurations failed before any finished") == 1
     reason = lines.index("stopped: 3 configurations failed before any finished")
@@ -96,7 +96,7 @@ def test_heal_on_a_server_that_requeues_nothing(
 ) -> None:
     environment = plain_backend.environment
     project.write_grid(lrs="[1.0, 5.0]", text=FAILS_ABOVE_2 + "retries: 0\n")
-    done = project.run("up", "grid.yaml", "--wait", code=3, **environment)
+    done = project.run("up", "grid.yaml", "--plain", code=3, **environment)
     assert done.stderr.count("not guaranteed by this server: ") == 1
     assert "2/4 configurations finished, 0 duplicates, 0 lost, 2 failed" in done.stdout
     train = project.folder / "train.py"
@@ -107,7 +107,7 @@ def test_heal_on_a_server_that_requeues_nothing(
     again = project.run("heal", **environment)
     assert f"what is missing runs in the follow-up {healing['sweep_path']}" in again.stderr
     assert f"deployer watch {healing['sweep_path']}" in again.stderr
-    project.run("watch", healing["sweep_path"], "--wait", **environment)
+    project.run("watch", healing["sweep_path"], "--plain", **environment)
     whole = read(project, "results", healing["original"], **environment)
     assert whole["coverage"]["sentence"] == (
         "4/4 configurations finished, 0 duplicates, 0 lost, 2 healed"
@@ -149,7 +149,7 @@ def test_a_watcher_stops_twins_and_what_overshoots(
     first = command["run_id"]
     sdk.init_run(first, config=json.dumps(command["args"]))
     sdk.init_run("twin", sweep=sweep, config=json.dumps(command["args"]))
-    words = ("watch", path, "--wait", "--timeout", "0")
+    words = ("watch", path, "--plain", "--timeout", "0s")
     watched = project.run(*words, code=4, **plain_backend.environment)
     assert "stopped twin: its configuration runs or ran already" in watched.stderr
     assert (sdk.run("twin")["shouldStop"], sdk.run(first)["shouldStop"]) == (True, False)
@@ -172,7 +172,7 @@ def test_after_the_machine_went_down_up_goes_on(project: Project) -> None:
     project.write_grid(lrs="[1.0]")
     hold = project.write("hold", "runs go on when this file is gone")
     path = project.run("sweep", "create", "grid.yaml").stdout.strip()
-    up = project.start("up", "grid.yaml", "--replicas", "2", "--wait")
+    up = project.start("up", "grid.yaml", "--replicas", "2", "--plain")
     wait_for(lambda: [a for a in read(project, "agents", "list", path) if a["run_id"]])
     agents = read(project, "agents", "list", path)
     supervisors = [a["process_id"] for a in agents if a["process_id"]]
@@ -182,7 +182,7 @@ def test_after_the_machine_went_down_up_goes_on(project: Project) -> None:
         kill_with_children(process_id)
     up.communicate()
     hold.unlink()
-    done = project.run("up", "grid.yaml", "--replicas", "2", "--wait")
+    done = project.run("up", "grid.yaml", "--replicas", "2", "--plain")
     assert f"continuing sweep {path}" in done.stderr
     assert "2/2 configurations finished, 0 duplicates, 0 lost" in done.stdout
 
@@ -191,7 +191,7 @@ def test_after_the_machine_went_down_up_goes_on(project: Project) -> None:
 def test_a_waiting_up_lets_down_take_everything(project: Project) -> None:
     project.write_grid()
     path = project.run("sweep", "create", "grid.yaml").stdout.strip()
-    up = project.start("up", "grid.yaml", "--wait")
+    up = project.start("up", "grid.yaml", "--plain")
     wait_for(lambda: [a for a in read(project, "agents", "list", path) if a["run_id"]])
     assert "1 agent ended" in project.run("down", "--all").stderr
     _, err = up.communicate(timeout=60)

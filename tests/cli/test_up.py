@@ -32,7 +32,7 @@ def test_two_runs_to_the_end(project: Project) -> None:
     """
     project.write_grid(lrs="[2.0]")
     proxies = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
-    done = project.run("up", "grid.yaml", "--replicas", "2", "--wait", **proxies)
+    done = project.run("up", "grid.yaml", "--replicas", "2", "--plain", **proxies)
     assert "using embedded W&B backend http://127.0.0.1:" in done.stderr
     assert "2/2 configurations finished, 0 duplicates, 0 lost" in done.stdout
     assert "loss=0.666667 with" in done.stdout
@@ -61,7 +61,7 @@ def test_a_trainer_that_fails_ends_with_3(project: Project) -> None:
         lrs="[1.0, 5.0]",
         text='command: ["${env}", python, "${program}", "${args}", --fail-above=2]\n',
     )
-    done = project.run("up", "grid.yaml", "--wait", "--down-after", code=3)
+    done = project.run("up", "grid.yaml", "--plain", "--down-after", code=3)
     assert "2/4 configurations finished, 0 duplicates, 0 lost, 2 failed" in done.stdout
     assert "what was made for its agents is deleted; results stay" in done.stderr
     assert json.loads(project.run("agents", "list", "-o", "json").stdout) == []
@@ -84,7 +84,7 @@ def test_up_again_continues_and_new_makes_another(project: Project) -> None:
     project.write_grid(lrs="[3.0]")
     edited = json.loads(project.run("up", "grid.yaml", "--detach", "-o", "json").stdout)
     assert edited["sweep"] not in (path, other["sweep"])
-    done = project.run("watch", path, "--wait")
+    done = project.run("watch", path, "--plain")
     assert "4/4 configurations finished, 0 duplicates, 0 lost" in done.stdout
     listed = json.loads(project.run("sweep", "list", "--project", "proj", "-o", "json").stdout)
     assert [info["sweep"] for info in listed] == [edited["sweep"], other["sweep"], path]
@@ -132,10 +132,10 @@ def test_scaling_and_draining(project: Project) -> None:
     assert "draining" in project.run("agents", "scale", "2").stderr
     living = [a for a in list_agents(project) if a["state"] not in ("draining", "ended")]
     assert len(living) == 2
-    project.run("agents", "drain", str(living[0]["name"]))
+    project.run("agents", "drain", "--agent", str(living[0]["name"]))
     project.run("agents", "scale", "2")
     project.run("sweep", "resume")
-    assert "6/6 configurations finished" in project.run("watch", "--wait").stdout
+    assert "6/6 configurations finished" in project.run("watch", "--plain").stdout
     assert f"{path}: " in project.run("agents", "down").stderr
 
 

@@ -42,7 +42,7 @@ SECTION = {
     "shared_memory": "16Mi",
     "gpu": 0,
     "env": {"PATH": f"{BIN}:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"},
-    "grace_seconds": 20,
+    "grace_period": "20s",
 }
 TRAINER = """
 import argparse, time

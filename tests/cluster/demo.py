@@ -76,7 +76,7 @@ class Demo:
         self._show("kubectl", "get", "nodes")
         self._serve()
         up = ("deployer", "up", "sweeps/digits.yaml", "--replicas", str(AGENTS))
-        code = self._show(*up, "--on", "kubernetes", "--wait")
+        code = self._show(*up, "--on", "kubernetes", "--plain")
         if code:
             return code
         self._show("kubectl", *OURS)

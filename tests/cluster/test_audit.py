@@ -50,7 +50,7 @@ def test_up_sends_what_plan_prints(cluster: Cluster, namespace: str, tmp_path: P
         shell.run("git", "add", "train.py", "sweep.yaml")
 
         sweep = shell.deployer("sweep", "create", "sweep.yaml").stdout.strip()
-        planned = shell.deployer("plan", "sweep.yaml", "--sweep", sweep, "-o", "yaml")
+        planned = shell.deployer("plan", "sweep.yaml", sweep, "-o", "yaml")
         up = shell.deployer("up", "sweep.yaml", "--detach")
         again = shell.deployer("agents", "up")
         shell.deployer("down")

@@ -138,7 +138,9 @@ def test_a_sweep_without_any_server_survives_its_backends_pod(
 
 def run_while_the_backends_pod_is_killed(shell: Shell, kube: Kube) -> str:
     """Run the sweep to its end, with another pod of the backend half-way; return what was said."""
-    with started(shell, "up", "grid.yaml", "--on", "kubernetes", "--replicas", "2", "--wait") as up:
+    with started(
+        shell, "up", "grid.yaml", "--on", "kubernetes", "--replicas", "2", "--plain"
+    ) as up:
         assert up.stdout is not None
         said = ""
         while " 2 running" not in said:

@@ -193,7 +193,7 @@ def test_one_command_from_file_to_ranking(bed: Bed, cluster: Cluster, namespace:
 
     kubeconfig = cluster.folder.path / f"tenant-{namespace}.kubeconfig"
     shell = enter_shell(bed.folder, kubeconfig, bed.server)
-    ran = shell.deployer("up", "sweep.yaml", "--wait")
+    ran = shell.deployer("up", "sweep.yaml", "--plain")
     assert "3/3" in ran.stdout
     agents = json.loads(shell.deployer("agents", "list", "-o", "json").stdout)
     assert [(a["state"], a["exit_code"], a["node"]) for a in agents] == [("ended", 0, "node-0")] * 2

@@ -45,7 +45,7 @@ def test_image_without_deployer(cluster: Cluster, namespace: str, tmp_path: Path
         section = {"image": IMAGE, "gpu": 0, "cpu": "500m", "memory": "512Mi"}
         shell.write("deployer.yaml", {"on": "kubernetes", "kubernetes": section})
 
-        up = shell.deployer("up", "sweep.yaml", "--replicas", "2", "--wait")
+        up = shell.deployer("up", "sweep.yaml", "--replicas", "2", "--plain")
         assert "3/3 configurations finished, 0 duplicates, 0 lost" in up.stdout
         said = shell.deployer("agents", "logs").stdout
         assert said.count("trained in /opt /opt None") == 3, said

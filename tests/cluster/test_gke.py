@@ -107,7 +107,7 @@ def test_the_recipe_leads_from_nothing_to_results_and_back(
     changes = cloud.changes
     cloud.add_disk("data", cluster="sweeps")
     cloud.add_forwarding_rule("web", cluster="sweeps")
-    again = user.deployer("up", "sweep.yaml", "--on", "gke", "--wait", "--down-after")
+    again = user.deployer("up", "sweep.yaml", "--on", "gke", "--plain", "--down-after")
     assert "3/3 configurations finished" in again.stdout
     made = [name for name in cloud.changes[len(changes) :] if name.startswith("Create")]
     assert made == [], "the cluster was there"
@@ -131,7 +131,7 @@ def test_a_sold_out_pool_is_followed_by_the_next_and_no_agent_is_forgotten(
     user.deployer("up", "sweep.yaml", "--on", "gke", "--detach")
     [pod] = json.loads(cluster.kubectl("get", "pods", "-n", namespace, "-o", "json"))["items"]
     cluster.create(_build_refusal(pod), namespace)
-    user.try_deployer("watch", "--wait", "--timeout", "20")
+    user.try_deployer("watch", "--plain", "--timeout", "20s")
     assert [pool.name for pool in cloud.get_cluster("sweeps").node_pools][-2:] == ["gpu-1", "gpu-2"]
 
     user.deployer("up", "sweep.yaml", "--new", "--on", "gke", "--detach")
@@ -155,12 +155,12 @@ def test_without_a_server_results_are_in_the_cluster_until_they_are_copied(
     backend = {"storage_class": namespace, "size": "1Gi", "env": SECTION["env"], "cpu": "300m"}
     settings = {"gke": "gke.yaml", "kubernetes": section, "backend": backend}
     user.write("deployer.yaml", settings)
-    ran = user.deployer("up", "sweep.yaml", "--on", "gke", "--wait")
+    ran = user.deployer("up", "sweep.yaml", "--on", "gke", "--plain")
     assert "3/3 configurations finished" in ran.stdout
 
     refused = user.try_deployer("down", "--cluster")
     assert "all sweeps of the embedded backend would go with its disk" in refused.stderr
-    refused = user.try_deployer("cluster", "down", "--yes")
+    refused = user.try_deployer("gke", "down", "--yes")
     assert "holds the results of its embedded backend" in refused.stderr
     user.deployer("backend", "copy", "--on", "gke")
     user.deployer("down", "--all", "--cluster", "--delete-data", "--on", "gke")

@@ -121,7 +121,7 @@ def test_every_fault_heals(
         server = servers.enter_context(serve_for_pods(broken, data))
         bed = make_bed(broken, namespace, broken.kubeconfig, server, tmp_path / "project")
         (bed.folder / "train.py").write_text(PATIENT_TRAINER)
-        bed = bed.with_section(grace_seconds=15, cpu="300m")
+        bed = bed.with_section(grace_period="15s", cpu="300m")
         path = bed.create_sweep(LRS, until=time.time() + FAULTY_SECONDS)
         bed.start(path, 5)
         bed.wait_for(lambda: bed.results(path).coverage.running == 5, "five runs")
@@ -168,7 +168,7 @@ def test_stop_does_not_wait_for_a_lost_node(broken: Cluster, tmp_path: Path) -> 
     namespace = make_namespace(broken, "stop")
     with serve_for_pods(broken, tmp_path / "data") as server:
         bed = make_bed(broken, namespace, broken.kubeconfig, server, tmp_path / "project")
-        bed = bed.with_section(grace_seconds=5)
+        bed = bed.with_section(grace_period="5s")
         path = bed.create_sweep([0.1], seconds=3600)
         bed.start(path, 1)
         bed.wait_for(lambda: bed.states(path) == ["running"], "the agent")

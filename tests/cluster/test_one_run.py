@@ -25,7 +25,7 @@ def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 @pytest.fixture
 def bed(cluster: Cluster, namespace: str, server: Server, tmp_path: Path) -> Bed:
     bed = make_bed(cluster, namespace, cluster.kubeconfig, server, tmp_path / "project")
-    return bed.with_section(grace_seconds=5)
+    return bed.with_section(grace_period="5s")
 
 
 def test_each_job_finishes_one_run_though_a_pod_is_deleted(bed: Bed) -> None:

@@ -49,7 +49,7 @@ def test_up_makes_the_secret_that_all_agents_share(
         printed = json.loads(shell.deployer("plan", "sweep.yaml", "-o", "json").stdout)
         planned = list_references(one for one in printed if one["kind"] == "Job")
 
-        shell.deployer("up", "sweep.yaml", "--wait")
+        shell.deployer("up", "sweep.yaml", "--plain")
         assert list_references(kube.list_objects(JOB)) == planned == [("wandb-secret", "secret")]
         [secret] = kube.list_objects(SECRET)
         assert base64.b64decode(secret["data"]["secret"]).decode() == server.client.key

@@ -44,7 +44,7 @@ def test_a_sick_node_is_named_and_left(
     namespace = make_namespace(cluster, "sick")
     with serve_for_pods(cluster, tmp_path / "data") as server:
         bed = make_bed(cluster, namespace, cluster.kubeconfig, server, tmp_path / "project")
-        bed = bed.with_section(grace_seconds=5)
+        bed = bed.with_section(grace_period="5s")
         (bed.folder / "train.py").write_text(TRAINER)
         path = bed.create_sweep([float(n) for n in range(12)], link=sick.link.number)
         bed.start(path, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from deployer.config.kubernetes_parts import EmptyDir, Gpu, NfsFolder, SecretKey
 from deployer.config.kubernetes_section import ClusterConfig, load_cluster, parse_cluster
 from deployer.config.settings import Flags, load_config
 from deployer.errors import ConfigErrors
+from deployer.text import DURATION_HINT
 from tests.golden_files import UPDATE
 
 EVERYTHING = """
@@ -45,9 +47,9 @@ queue: sweeps-user-queue
 labels: {team: vision}
 annotations: {note: hello}
 generate_name: true
-grace_seconds: 60
-max_hours: 1.5
-ttl_seconds: 600
+grace_period: 60s
+max_time: 90m
+ttl: 10m
 template: job.yaml
 """
 
@@ -68,7 +70,7 @@ def test_everything_that_can_be_said() -> None:
     assert config.gpu == Gpu(
         count=2, resource="nvidia.com/mig-1g.5gb", product="A100", product_label="gpu/product"
     )
-    assert (config.cpu, config.memory, config.max_hours) == ("4", "16Gi", 1.5)
+    assert (config.cpu, config.memory, config.max_time) == ("4", "16Gi", timedelta(hours=1.5))
     assert config.env == {"OMP_NUM_THREADS": "4", "RATE": "0.5", "WORD": "text"}
     assert config.secrets == {"HF_TOKEN": SecretKey(name="hugging-face", key="token")}
     assert config.tolerations == (
@@ -136,7 +138,13 @@ PLACE = "deployer.yaml: kubernetes"
         ),
         ("{code: git}", "code: 'git' is not known", "one of: 'image' or 'archive'"),
         ("{working_dir: /x}", None, "remove it, or write `code: image`"),
-        ("{max_hours: long}", "max_hours: 'long' is not a number", ""),
+        (
+            "{max_time: long}",
+            "max_time: 'long' is not a duration",
+            "write one such as 30s, 90m or 2h",
+        ),
+        ("{max_time: 6}", "max_time: '6' is not a duration", DURATION_HINT),
+        ("{grace_period: 4s}", "grace_period: is shorter than 5s", ""),
         ("{generate_name: 1}", "generate_name: 1 is not true or false", ""),
         ("[a]", None, ""),
     ],

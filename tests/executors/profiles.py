@@ -63,9 +63,9 @@ secrets: {HF_TOKEN: {name: hugging-face, key: token}}
 labels: {team: vision}
 annotations: {note: hello}
 generate_name: true
-grace_seconds: 15
-max_hours: 1.5
-ttl_seconds: 600
+grace_period: 15s
+max_time: 90m
+ttl: 10m
 """,
     "shared_cluster": "template: shared_cluster.yaml",
     "shared_cluster_changed": """

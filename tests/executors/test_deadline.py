@@ -36,13 +36,19 @@ def test_the_last_of_the_living_or_the_youngest_tells(
 
 
 @pytest.mark.parametrize(
-    ("max_hours", "max_seconds", "expected"),
-    [(None, None, 604800), (2, None, 7200), (None, 90.4, 90), (2, 90.4, 90), (0.01, 90.4, 36)],
+    ("max_time", "max_seconds", "expected"),
+    [
+        (None, None, 604800),
+        ("2h", None, 7200),
+        (None, 90.4, 90),
+        ("2h", 90.4, 90),
+        ("36s", 90.4, 36),
+    ],
 )
 def test_a_job_has_the_shorter_of_two_limits(
-    max_hours: float | None, max_seconds: float | None, expected: int
+    max_time: str | None, max_seconds: float | None, expected: int
 ) -> None:
-    section = {"image": "i", "code": "image", "max_hours": max_hours}
+    section = {"image": "i", "code": "image", "max_time": max_time}
     manifests = build_manifests(
         build_plan("e/p/s", "http://w", "/", 1),
         parse_cluster({key: value for key, value in section.items() if value is not None}),

@@ -260,7 +260,7 @@ class Scenario:
 
     def _start_up(self) -> None:
         out, err = self._text_files()
-        command = [sys.executable, "-m", "deployer", "up", "sweep.yaml", "--wait"]
+        command = [sys.executable, "-m", "deployer", "up", "sweep.yaml", "--plain"]
         with out.open("w") as stdout, err.open("a") as stderr:
             self._up = subprocess.Popen(
                 [*command, "--replicas", str(self.replicas)],

@@ -48,7 +48,7 @@ def told() -> list[str]:
 
 @pytest.fixture
 def make(spec: ClusterSpec, told: list[str]) -> Callable[[], CloudCluster]:
-    """Return what `deployer cluster up` calls, by a clock of its own."""
+    """Return what `deployer gke up` calls, by a clock of its own."""
 
     def ensure() -> CloudCluster:
         clock = Clock()

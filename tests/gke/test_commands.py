@@ -1,4 +1,4 @@
-"""`deployer cluster` and `deployer orphans` as they are typed: what they print and change."""
+"""`deployer gke` and `deployer orphans` as they are typed: what they print and change."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.gke.commands import Machine
 from tests.gke.rooms import FIRST, NAME, SECOND
 
 SPEC = "cluster.yaml"
-UP = ("cluster", "up", SPEC)
-DOWN = ("cluster", "down", SPEC, "--yes")
+UP = ("gke", "up", SPEC)
+DOWN = ("gke", "down", SPEC, "--yes")
 
 
 def test_a_cluster_is_made_shown_and_removed(cloud: Cloud, machine: Machine) -> None:
@@ -32,19 +32,19 @@ def test_a_cluster_is_made_shown_and_removed(cloud: Cloud, machine: Machine) -> 
     assert out.startswith(f"cluster {NAME} in {FIRST}, project {PROJECT}: RUNNING")
     assert "creating" not in err
     assert cloud.changes == ("CreateCluster",)
-    listed = json.loads(machine.run("cluster", "list", SPEC, "-o", "json")[0])
-    assert listed == [json.loads(machine.run("cluster", "status", SPEC, "-o", "json")[0])]
+    listed = json.loads(machine.run("gke", "list", SPEC, "-o", "json")[0])
+    assert listed == [json.loads(machine.run("gke", "status", SPEC, "-o", "json")[0])]
     err = machine.run(*DOWN)[1]
     assert f"nothing of ours is left of {NAME}: no cluster, no disk, no load balancer" in err
     assert cloud.inventory().empty
-    assert json.loads(machine.run("cluster", "list", SPEC, "-o", "json")[0]) == []
+    assert json.loads(machine.run("gke", "list", SPEC, "-o", "json")[0]) == []
 
 
 def test_credentials_are_written_without_a_secret(cloud: Cloud, machine: Machine) -> None:
     """The kubeconfig entry asks Google's plugin for its tokens."""
     cloud.set_operation_seconds(0.05)
     machine.run(*UP)
-    context = machine.run("cluster", "credentials", SPEC)[0].strip()
+    context = machine.run("gke", "credentials", SPEC)[0].strip()
     assert context == f"gke_{PROJECT}_{FIRST}_{NAME}"
     text = (machine.folder / "home" / ".kube" / "config").read_text()
     content = yaml.safe_load(text)
@@ -61,7 +61,7 @@ def test_ctrl_c_says_how_to_come_back(cloud: Cloud, machine: Machine) -> None:
     err = machine.run(*UP, code=130)[1]
     assert err.splitlines()[-1] == (
         "interrupted; Google goes on with what was begun: "
-        "deployer cluster up continues, deployer cluster down removes it"
+        "deployer gke up continues, deployer gke down removes it"
     )
     cloud.spare_clients()
     machine.run(*UP)

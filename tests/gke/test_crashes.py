@@ -24,8 +24,8 @@ FEWEST_CALLS, MOST_CALLS = 4, 80
 When = Literal["before", "after"]
 MakeMachine = Callable[[], Machine]
 
-UP = ("cluster", "up", SPEC)
-DOWN = ("cluster", "down", SPEC, "--yes")
+UP = ("gke", "up", SPEC)
+DOWN = ("gke", "down", SPEC, "--yes")
 # Their Kubernetes is not there, so nobody can say whether agents are at work.
 ORPHANS = ("orphans", "--yes", "--unreachable", "--min-age", "0s")
 

@@ -52,7 +52,7 @@ OPERATIONS: list[tuple[Fault, str, str]] = [
     (faults.stockout(FIRST).in_operation(), "GCE_STOCKOUT", ELSEWHERE),
     (faults.quota_in_instances(), "GCE_QUOTA_EXCEEDED", f"NVIDIA_T4_GPUS in us-central1: {QUOTAS}"),
     (faults.permission().in_operation(), "PERMISSION_DENIED", ROLES),
-    (faults.internal().in_operation(), "INTERNAL", "deployer cluster down removes it"),
+    (faults.internal().in_operation(), "INTERNAL", "deployer gke down removes it"),
 ]
 
 

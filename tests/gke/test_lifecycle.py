@@ -104,7 +104,7 @@ def test_what_a_stockout_leaves_and_does_not_go_is_named(cloud: Cloud, make: Mak
     with pytest.raises(CloudError) as refused:
         make()
     assert f"cluster {NAME} in {FIRST} is still there" in refused.value.message.splitlines()[0]
-    assert "deployer cluster down removes what is left" in refused.value.hint
+    assert "deployer gke down removes what is left" in refused.value.hint
 
 
 def test_what_a_stockout_leaves_is_gone_when_the_next_location_is_ready(

@@ -1,4 +1,4 @@
-"""What is sent to Google for each specification, as `deployer cluster plan` prints it."""
+"""What is sent to Google for each specification, as `deployer gke plan` prints it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_plan_of_each_specification(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert run(["cluster", "plan", name]) == 0
+    assert run(["gke", "plan", name]) == 0
     out, err = capsys.readouterr()
     assert re.search(r"an hour for [13] x e2-standard-2 \(2025-03-06, https://github.com/", err)
     assert "an hour goes on until `deployer down --cluster`" in err

@@ -56,5 +56,5 @@ def test_a_cluster_that_broke_later_is_not_deleted(cloud: Cloud, tmp_path: Path)
         ensure_cluster(gke, spec, tell=lambda _: None)
     assert told.value.message.endswith("is RUNNING, but its system pool is not: The CA expires.")
     assert told.value.reason == "CA_EXPIRING"
-    assert told.value.hint == "deployer cluster down, then deployer cluster up"
+    assert told.value.hint == "deployer gke down, then deployer gke up"
     assert cloud.changes == before

@@ -1,4 +1,4 @@
-"""`cluster down`: everything that is ours goes, in whatever state it is, and nothing else."""
+"""`gke down`: everything that is ours goes, in whatever state it is, and nothing else."""
 
 from __future__ import annotations
 

@@ -76,9 +76,11 @@ def test_jobs_that_wait_come_nearer_to_their_end_unless_a_queue_suspends_them(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "deployer.yaml"
-    file.write_text("kubernetes: {image: x, max_hours: 12}\n")
-    assert "each Job ends after 12 hours, its wait" in warn_about_deadline("kubernetes", tmp_path)
+    file.write_text("kubernetes: {image: x, max_time: 12h}\n")
+    assert "each Job ends after 12 h 00 min, its wait" in warn_about_deadline(
+        "kubernetes", tmp_path
+    )
     assert warn_about_deadline("local", tmp_path) == ""
-    for section in ("{image: x}", "{image: x, max_hours: 12, queue: mine}"):
+    for section in ("{image: x}", "{image: x, max_time: 12h, queue: mine}"):
         file.write_text(f"kubernetes: {section}\n")
         assert warn_about_deadline("kubernetes", tmp_path) == ""

@@ -26,7 +26,7 @@ STATE_ORDER = ("running", "pending", "preempting", "preempted", "failed", "crash
 
 
 def build_status_line(status: Status, now: float, usd_per_hour: float | None = None) -> str:
-    """Return a status as one line, for pipes and `--wait`; with a price, what the rest costs."""
+    """Return a status as one line, for pipes and `--plain`; with a price, what the rest costs."""
     coverage = status.results.coverage
     total = f"/{coverage.expected}" if coverage.expected is not None else ""
     parts = [f"{coverage.finished}{total} finished"]

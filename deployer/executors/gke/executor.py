@@ -35,7 +35,7 @@ def open_gke_executor(
     if found is None:
         raise CloudError(
             f"there is no cluster {spec.name} in project {gke.project}",
-            "deployer cluster up makes it, and so does deployer up FILE --on gke",
+            "deployer gke up makes it, and so does deployer up FILE --on gke",
         )
     return GkeExecutor(gke, spec, found, load_cluster(folder), folder)
 

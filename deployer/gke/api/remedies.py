@@ -15,7 +15,7 @@ from deployer.gke.api.token import LOGIN
 AGAIN = "type the command again"
 LATER = "wait a minute, then type the command again"
 REPORT = "please report this"
-EDIT = "deployer cluster plan shows what is sent; mend the specification"
+EDIT = "deployer gke plan shows what is sent; mend the specification"
 RIGHTS = (
     "you need the role {role}: https://console.cloud.google.com/iam-admin/iam?project={project}"
 )
@@ -32,7 +32,7 @@ NODE_RIGHTS = (
     "the nodes' service account lacks rights, not you: gcloud projects add-iam-policy-binding "
     "{project} --role=roles/container.defaultNodeServiceAccount --member=serviceAccount:ACCOUNT"
 )
-LOOK = "deployer cluster list"
+LOOK = "deployer gke list"
 REACH = (
     "see HTTPS_PROXY and your network; https://status.cloud.google.com tells of Google's troubles"
 )
@@ -41,7 +41,7 @@ QUOTAS_PAGE = "https://console.cloud.google.com/iam-admin/quotas?project={projec
 ELSEWHERE = "name more locations or gpus in the specification, or wait: --wait-for-capacity 2h"
 ENABLE = "gcloud services enable {api} --project {project}"
 PROJECT = "project: in the specification, or GOOGLE_CLOUD_PROJECT, names another"
-UP = "deployer cluster up goes on, deployer cluster down removes it"
+UP = "deployer gke up goes on, deployer gke down removes it"
 
 
 class Row(NamedTuple):
@@ -138,7 +138,7 @@ CONDITIONS: dict[str, str] = {
     "CA_EXPIRING": "gcloud container clusters update {name} --location {location} "
     "--start-credential-rotation --project {project}",
     "NODE_SERVICE_ACCOUNT_MISSING_PERMISSIONS": NODE_RIGHTS,
-    "CLOUD_KMS_KEY_DESTROYED": "deployer cluster down, then deployer cluster up",
+    "CLOUD_KMS_KEY_DESTROYED": "deployer gke down, then deployer gke up",
 }
 # Google's words that tell more than the class does: pattern, reason, hint.
 SENTENCES: tuple[tuple[re.Pattern[str], str, str], ...] = (

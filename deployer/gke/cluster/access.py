@@ -39,7 +39,7 @@ def open_kube_of(
     if not cluster.endpoint or not cluster.ca_certificate:
         raise CloudError(
             f"{cluster.words} is {cluster.status}: its Kubernetes has no address",
-            "deployer cluster up goes on with it",
+            "deployer gke up goes on with it",
             cluster.status,
         )
     access = build_access(

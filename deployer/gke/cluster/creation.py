@@ -180,7 +180,7 @@ class _Maker:
                 return
             if elapsed > PROVISIONING_SECONDS:
                 raise CloudError(
-                    f"{cluster.words} stays PROVISIONING", "deployer cluster down", "PROVISIONING"
+                    f"{cluster.words} stays PROVISIONING", "deployer gke down", "PROVISIONING"
                 )
 
     def _judge(self, operation: CloudOperation) -> None:
@@ -228,9 +228,7 @@ class _Maker:
         words = f"{cluster.words} is {cluster.status}, but its system pool is not"
         attempt = Attempt(words, self.gke.project, cluster.location, cluster.name)
         error = build_failure(attempt, 0, "", (*cluster.conditions, *conditions))
-        return CloudError(
-            error.message, "deployer cluster down, then deployer cluster up", error.reason
-        )
+        return CloudError(error.message, "deployer gke down, then deployer gke up", error.reason)
 
     def _explain(self) -> CloudError:
         """Return why there is no cluster, with every location's sentence and every remedy."""
@@ -238,5 +236,5 @@ class _Maker:
         what = what if self.kept else f"no room for cluster {self.spec.name}; {what}"
         sentences = "\n".join(dict.fromkeys(one.sentence for one in self.refusals))
         hints = [*dict.fromkeys(one.hint for one in self.refusals)]
-        hints += ["deployer cluster down removes what is left"] if self.left else []
+        hints += ["deployer gke down removes what is left"] if self.left else []
         return CloudError(f"{what}\n{sentences}", "; ".join(hints), self.refusals[-1].reason)

@@ -18,7 +18,7 @@ def remove_whole(gke: Gke, cluster: CloudCluster, waiter: Waiter) -> None:
     What is being done to it is waited for first, since Google refuses two things at a time; a
     deletion under way is joined. Raises CloudError if it does not go.
     """
-    failure = CloudError(f"{cluster.words} does not go", "deployer cluster down")
+    failure = CloudError(f"{cluster.words} does not go", "deployer gke down")
     for tries in range(1, TRIES + 1):
         ended = settle(gke, cluster.location, cluster.name, waiter)
         if ended is not None and ended.kind == "DELETE_CLUSTER" and ended.failed:

@@ -51,7 +51,7 @@ def list_differences(spec: ClusterSpec, cluster: CloudCluster) -> list[str]:
         if there != wanted:
             lines.append(
                 f"pool {pool.name} is not as the specification says now and stays as it is; "
-                "deployer cluster down, then up, makes it anew"
+                "deployer gke down, then up, makes it anew"
             )
     return lines
 
@@ -105,7 +105,7 @@ def _make(
     name = spec.pool_names[index]
     message = build_gpu_pool(spec, index, cluster.location)
     made = False
-    failure = CloudError(f"cannot create pool {name} in {cluster.words}", "deployer cluster up")
+    failure = CloudError(f"cannot create pool {name} in {cluster.words}", "deployer gke up")
     for tries in range(1, TRIES + 1):
         pool = find_pool(gke, cluster, name)
         if pool is not None and pool.good and pool.status != "PROVISIONING":
@@ -131,7 +131,7 @@ def find_pool(gke: Gke, cluster: CloudCluster, name: str) -> CloudPool | None:
     """Return a pool as it is now. Raises CloudError if the cluster is gone."""
     found = gke.get_cluster(cluster.location, cluster.name)
     if found is None:
-        raise CloudError(f"{cluster.words} is gone", "deployer cluster up", "NOT_FOUND")
+        raise CloudError(f"{cluster.words} is gone", "deployer gke up", "NOT_FOUND")
     return next((pool for pool in found.pools if pool.name == name), None)
 
 
@@ -149,7 +149,7 @@ def _create(gke: Gke, cluster: CloudCluster, message: NodePool, waiter: Waiter) 
 
 def _remove(gke: Gke, cluster: CloudCluster, pool: CloudPool, waiter: Waiter) -> None:
     """Take a broken pool away; what stands in the way for a moment is waited for."""
-    failure = CloudError(f"pool {pool.name} of {cluster.words} does not go", "deployer cluster up")
+    failure = CloudError(f"pool {pool.name} of {cluster.words} does not go", "deployer gke up")
     for tries in range(1, TRIES + 1):
         settle(gke, cluster.location, cluster.name, waiter)  # Google refuses two things at a time
         found = find_pool(gke, cluster, pool.name)

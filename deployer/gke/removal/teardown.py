@@ -65,7 +65,7 @@ def remove_named(
     left = remover.list_left(before)
     if not left.empty:
         raise CloudError(
-            f"still there: {', '.join(left.names())}", "deployer cluster down tries again", "LEFT"
+            f"still there: {', '.join(left.names())}", "deployer gke down tries again", "LEFT"
         )
     return left
 

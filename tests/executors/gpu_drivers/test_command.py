@@ -24,10 +24,6 @@ import pytest
             ("install", "--node-selector", "gpu"),
             "error: --node-selector: is not NAME=VALUE\nhint: --node-selector gpu=yes\n",
         ),
-        (
-            ("status", "-o", "yaml"),
-            "error: --output: 'yaml' is not a format\nhint: one of: table, json\n",
-        ),
     ],
 )
 def test_wrong_flags(flags: tuple[str, ...], said: str, tmp_path: Path) -> None:

@@ -93,17 +93,17 @@ def _set_metadata(job: Manifest, task: AgentTask, cluster: ClusterConfig) -> Non
 def _set_job(spec: Manifest, task: AgentTask, cluster: ClusterConfig) -> None:
     # Another count would be several agents with one identity.
     spec["completions"] = spec["parallelism"] = 1
-    if cluster.ttl_seconds is not None:
-        spec["ttlSecondsAfterFinished"] = cluster.ttl_seconds
-    of_file = None if cluster.max_hours is None else cluster.max_hours * 3600
+    if cluster.ttl is not None:
+        spec["ttlSecondsAfterFinished"] = round(cluster.ttl.total_seconds())
+    of_file = None if cluster.max_time is None else cluster.max_time.total_seconds()
     limits = [limit for limit in (of_file, task.max_seconds) if limit is not None]
     if limits:
         spec["activeDeadlineSeconds"] = max(1, round(min(limits)))
 
 
 def _set_pod(pod: Manifest, cluster: ClusterConfig) -> None:
-    if cluster.grace_seconds is not None:
-        pod["terminationGracePeriodSeconds"] = cluster.grace_seconds
+    if cluster.grace_period is not None:
+        pod["terminationGracePeriodSeconds"] = round(cluster.grace_period.total_seconds())
     if cluster.service_account is not None:
         pod["serviceAccountName"] = cluster.service_account
     if cluster.priority_class is not None:

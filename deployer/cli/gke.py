@@ -1,4 +1,4 @@
-"""`deployer cluster`: a GKE cluster from a specification, made, shown and removed."""
+"""`deployer gke`: a GKE cluster from a specification, made, shown and removed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deployer.cli.cloud import going_on_alone, remove_with_proof
+from deployer.cli.command_group import make_app
 from deployer.cli.confirmation import YesOption, can_ask, confirm
-from deployer.cli.options import OutputOption, check_output, read_config, read_duration
+from deployer.cli.options import CapacityOption, Output, OutputOption, read_config
 from deployer.cli.output.render import say, show, show_json, show_table, show_yaml
 from deployer.config.settings import Config, Flags
 from deployer.errors import CloudError, KubeError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from deployer.gke.api.model import CloudCluster, CloudPool
     from deployer.gke.specification.spec import ClusterSpec
 
-app = typer.Typer(rich_markup_mode=None, help="Make, show and remove a GKE cluster.")
+app = make_app("Make, show and remove a GKE cluster.")
 
 SpecArgument = Annotated[
     str | None,
@@ -31,18 +32,11 @@ SpecArgument = Annotated[
         "left out: `gke:` of deployer.yaml, else t4.",
     ),
 ]
-WaitOption = Annotated[
-    str | None,
-    typer.Option(
-        "--wait-for-capacity",
-        help="Go on asking for so long where Google has no room, such as 2h.",
-    ),
-]
 
 
 @app.command()
 def plan(spec: SpecArgument = None) -> None:
-    """Print what `cluster up` would send, and the price; contacts nothing."""
+    """Print what `gke up` would send, and the price; contacts nothing."""
     from deployer.gke.api.messages import describe_plan
 
     config = read_config(Flags())
@@ -54,29 +48,28 @@ def plan(spec: SpecArgument = None) -> None:
 
 @app.command()
 def up(
-    spec: SpecArgument = None, wait_for_capacity: WaitOption = None, output: OutputOption = "table"
+    spec: SpecArgument = None,
+    wait_for_capacity: CapacityOption = None,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Make the cluster or go on with it; no change if it is there."""
     from deployer.gke.cluster.creation import ensure_cluster
     from deployer.gke.specification.parts import region_of
 
-    check_output(output)
-    patience = read_duration(wait_for_capacity)
     config = read_config(Flags())
     chosen = _load(spec, config)
     _say_prices(chosen, config)
     gke = _open(chosen)
     with going_on_alone():
-        cluster = ensure_cluster(gke, chosen, wait_seconds=patience, tell=say)
+        cluster = ensure_cluster(gke, chosen, wait_seconds=wait_for_capacity or 0.0, tell=say)
     if region_of(cluster.location) != region_of(chosen.locations[0]):
         _say_prices(chosen, config, cluster.location)
     _show_cluster(gke, cluster, output)
 
 
 @app.command()
-def status(spec: SpecArgument = None, output: OutputOption = "table") -> None:
+def status(spec: SpecArgument = None, output: OutputOption = Output.TABLE) -> None:
     """Show the cluster, its pools and what Google says of them."""
-    check_output(output)
     chosen = _load(spec, read_config(Flags()))
     gke = _open(chosen)
     _show_cluster(gke, _find(gke, chosen), output)
@@ -104,13 +97,12 @@ def down(
     delete_data: Annotated[
         bool, typer.Option("--delete-data", help="Also the results of a backend in the cluster.")
     ] = False,
-    output: OutputOption = "table",
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Remove the cluster and all that came with it; prove it.
 
     Its disks go, and what is on them; a list of what carries our labels must be empty at the end.
     """
-    check_output(output)
     chosen = _load(spec, read_config(Flags()))
     gke = _open(chosen)
     if not delete_data:
@@ -125,9 +117,8 @@ def down(
 
 
 @app.command("list")
-def list_(spec: SpecArgument = None, output: OutputOption = "table") -> None:
+def list_(spec: SpecArgument = None, output: OutputOption = Output.TABLE) -> None:
     """Show the project's clusters, ours and others'."""
-    check_output(output)
     gke = _open(_load(spec, read_config(Flags())))
     rows = [_describe(gke, cluster) for cluster in gke.list_clusters()]
     if output == "json":
@@ -158,7 +149,7 @@ def _check_results(gke: Gke, spec: ClusterSpec) -> None:
         if holds:
             raise CloudError(
                 f"{cluster.words} holds the results of its embedded backend",
-                "deployer backend copy --on gke, then deployer cluster down --delete-data",
+                "deployer backend copy --on gke, then deployer gke down --delete-data",
                 "HOLDS_RESULTS",
             )
 
@@ -183,7 +174,7 @@ def _find(gke: Gke, spec: ClusterSpec) -> CloudCluster:
     if found is None:
         raise CloudError(
             f"there is no cluster {spec.name} in project {gke.project}",
-            "deployer cluster up",
+            "deployer gke up",
             "NOT_FOUND",
         )
     return found
