@@ -12,23 +12,18 @@ from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 from kubernetes import dynamic
-from urllib3.exceptions import ReadTimeoutError
 
 from deployer.errors import KubeError
 from deployer.kube.access import Access, load_access, make_cache_file, open_websocket
-from deployer.kube.failures import CATCHABLE, Attempt, translate_error
+from deployer.kube.failures import Attempt
 from deployer.kube.kinds import ACCESS_REVIEW, Kind, Manifest, kind_of
+from deployer.kube.resending import Resender
 
 T = TypeVar("T")
 FIELD_MANAGER = "deployer"
 TIMEOUTS_SECONDS = (5.0, 30.0)  # to connect, to answer
 COLLECTION_PATIENCE = 10  # times as long: the server answers once all 1,000 are deleted
 MERGE_PATCH = "application/merge-patch+json"
-
-# Nothing has happened at these, so that anything may be sent again; 0: no connection or no answer.
-REFUSED_STATUSES = (429, 503)
-TRIES = 4
-LONGEST_WAIT_SECONDS = 30.0
 
 
 def open_kube(
@@ -61,6 +56,7 @@ class Kube:
         self._access = access
         self._timeouts_seconds = timeouts_seconds
         self._sleep = sleep
+        self._resender = Resender(self._may, sleep)
         self._dynamic: Any = None
         self._ahead_seconds = 0.0
 
@@ -203,14 +199,18 @@ class Kube:
                 _request_timeout=self._timeouts_seconds,
             )
 
-        return self._try(send, self.attempt("read the log of", kind, pod), repeatable=True)
+        return self._resender.send(
+            send, self.attempt("read the log of", kind, pod), repeatable=True
+        )
 
     def open_tunnel(self, pod: str, port: int) -> Any:
         """Return a WebSocket to a port of a pod, to be read by `deployer.kube.port_forward`."""
         kind = Kind("v1", "Pod", "pods/portforward")
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/portforward?ports={port}"
         attempt = self.attempt("forward a port of", kind, pod)
-        return self._try(lambda: open_websocket(self._access, path), attempt, repeatable=True)
+        return self._resender.send(
+            lambda: open_websocket(self._access, path), attempt, repeatable=True
+        )
 
     def attempt(self, verb: str, kind: Kind, name: str) -> Attempt:
         """Return the words in which errors speak of a call."""
@@ -238,20 +238,14 @@ class Kube:
             self._read_clock(answer)
             return content
 
-        return self._try(send, self.attempt(verb, kind, name), repeatable)
+        return self._resender.send(send, self.attempt(verb, kind, name), repeatable)
 
-    def _try(self, send: Callable[[], T], attempt: Attempt, repeatable: bool) -> T:
-        """Send a request; again after a while if the server is away or busy for a moment."""
-        for left in reversed(range(TRIES)):
-            try:
-                return send()
-            except CATCHABLE as error:
-                failure = translate_error(error, attempt)
-                again = failure.passing if repeatable else failure.status in REFUSED_STATUSES
-                if not again or not left or isinstance(error, ReadTimeoutError):
-                    raise failure from error
-                self._sleep(_wait_seconds(failure, TRIES - left))
-        raise AssertionError("unreachable")
+    def _may(self, attempt: Attempt) -> bool:
+        """Tell whether the server's rules allow an attempt, as far as it can say now."""
+        try:
+            return self.is_allowed(attempt.verb, attempt.kind)
+        except KubeError:
+            return False
 
     def _read_clock(self, answer: Any) -> None:
         """Compare clocks: ours may be minutes off, and who is lost is told by the server's."""
@@ -292,10 +286,3 @@ def _parse(data: bytes) -> Manifest:
     finally:
         if collects:
             gc.enable()
-
-
-def _wait_seconds(failure: KubeError, tries: int) -> float:
-    """Return how long to wait: as long as the server asks, else a little longer each time."""
-    asked = failure.retry_after_seconds
-    jitter = 0.75 + os.urandom(1)[0] / 512
-    return min(LONGEST_WAIT_SECONDS, 0.5 * 2 ** (tries - 1) * jitter if asked is None else asked)

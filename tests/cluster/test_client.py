@@ -162,6 +162,22 @@ def test_passing_trouble_passes(proxy: ApiProxy, namespace: str, fault: Fault) -
     assert len(kube.list_objects(CONFIG_MAP, "app=test")) == 1
 
 
+def test_a_server_that_comes_up_may_forbid_for_a_while(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    with ApiProxy(make_tenant(cluster, namespace), tmp_path) as proxy:
+        access = load_access(None, namespace, {"KUBECONFIG": str(proxy.kubeconfig)})
+        kube = Kube(access, sleep=lambda _: None)
+        told = 'configmaps is forbidden: User "t" cannot list resource "configmaps"'
+        proxy.set_faults(Fault("status", CONFIG_MAPS, 403, told, "Forbidden", count=1))
+        with pytest.raises(KubeError):
+            kube.list_objects(CONFIG_MAP)
+        assert kube.list_objects(CONFIG_MAP, "app=test") == []
+        proxy.set_faults(Fault("status", CONFIG_MAPS, 403, told, "Forbidden", count=9))
+        assert kube.list_objects(CONFIG_MAP, "app=test") == []
+        assert proxy.faults[0].happened == 9
+
+
 def test_generated_name_is_made_once(proxy: ApiProxy, namespace: str) -> None:
     kube = open_client(proxy.kubeconfig, namespace)
     manifest = build_config_map("x")

@@ -1,0 +1,79 @@
+"""When a request is sent again: if the server is away, busy, or just coming up."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+from kubernetes.client.exceptions import ApiException
+from urllib3.exceptions import ReadTimeoutError
+
+from deployer.errors import KubeError
+from deployer.kube.failures import CATCHABLE, Attempt, translate_error
+
+T = TypeVar("T")
+
+# Nothing has happened at these, so that anything may be sent again; 0: no connection or no answer.
+REFUSED_STATUSES = (429, 503)
+TRIES = 4
+LONGEST_WAIT_SECONDS = 30.0
+
+FORBIDDEN = 403
+FORBIDDEN_SECONDS = 60.0
+FORBIDDEN_PAUSE_SECONDS = 2.0
+CHANGES = ("create", "patch", "delete", "deletecollection")
+
+
+class Resender:
+    """Sends requests of one client, again where that is safe and may help.
+
+    A server that comes up refuses everybody until it has read its rules. So what was allowed before
+    and is forbidden now is tried again for a minute. `may` asks the server whether an attempt is
+    allowed by the rules; `sleep` waits.
+    """
+
+    def __init__(self, may: Callable[[Attempt], bool], sleep: Callable[[float], None]) -> None:
+        self._may = may
+        self._sleep = sleep
+        self._allowed: set[tuple[str, str]] = set()
+
+    def send(self, send: Callable[[], T], attempt: Attempt, repeatable: bool) -> T:
+        """Send a request; raises KubeError once it is no use to send it again."""
+        for left in reversed(range(TRIES)):
+            try:
+                return self._outlast_start(send, attempt)
+            except CATCHABLE as error:
+                failure = translate_error(error, attempt)
+                again = failure.passing if repeatable else failure.status in REFUSED_STATUSES
+                if not again or not left or isinstance(error, ReadTimeoutError):
+                    raise failure from error
+                self._sleep(_wait_seconds(failure, TRIES - left))
+        raise AssertionError("unreachable")
+
+    def _outlast_start(self, send: Callable[[], T], attempt: Attempt) -> T:
+        """Send; again while a server that let us do this before forbids it as it comes up."""
+        right = (attempt.verb, attempt.kind.plural)
+        left = FORBIDDEN_SECONDS
+        while True:
+            try:
+                answer = send()
+            except ApiException as error:
+                if error.status != FORBIDDEN or right not in self._allowed or left <= 0:
+                    raise
+                # A change may also be refused for what is in it: a quota, a policy.
+                if attempt.verb in CHANGES and self._may(attempt):
+                    left = 0.0
+                    continue
+                self._sleep(FORBIDDEN_PAUSE_SECONDS)
+                left -= FORBIDDEN_PAUSE_SECONDS
+            else:
+                self._allowed.add(right)
+                return answer
+
+
+def _wait_seconds(failure: KubeError, tries: int) -> float:
+    """Return how long to wait: as long as the server asks, else a little longer each time."""
+    asked = failure.retry_after_seconds
+    jitter = 0.75 + os.urandom(1)[0] / 512
+    return min(LONGEST_WAIT_SECONDS, 0.5 * 2 ** (tries - 1) * jitter if asked is None else asked)

@@ -1,0 +1,83 @@
+"""What was allowed before and is forbidden now: a server that comes up, or a refusal for good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from kubernetes.client.exceptions import ApiException
+
+from deployer.errors import KubeError
+from deployer.kube.failures import Attempt
+from deployer.kube.kinds import JOB, POD, Kind
+from deployer.kube.resending import FORBIDDEN_SECONDS, Resender
+
+
+def attempt(verb: str, kind: Kind = JOB) -> Attempt:
+    return Attempt(verb, kind, "one", "sweeps", "home", "https://k8s.example")
+
+
+def answering(*statuses: int) -> Callable[[], str]:
+    """Return a request that is answered with these statuses in turn, then always with the last."""
+
+    def walk() -> Iterator[int]:
+        yield from statuses
+        while True:
+            yield statuses[-1]
+
+    turn = walk()
+
+    def send() -> str:
+        if (status := next(turn)) != 200:
+            raise ApiException(status=status, reason="Forbidden")
+        return "done"
+
+    return send
+
+
+class Clock:
+    """Adds up what was slept."""
+
+    def __init__(self) -> None:
+        self.slept = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.slept += seconds
+
+
+@pytest.mark.parametrize("verb", ["list", "get", "create", "delete", "read the log of"])
+def test_a_server_that_comes_up_is_outlasted(verb: str) -> None:
+    clock = Clock()
+    resender = Resender(lambda _: False, clock.sleep)
+    assert resender.send(answering(200), attempt(verb), repeatable=True) == "done"
+    assert resender.send(answering(403, 403, 403, 200), attempt(verb), repeatable=True) == "done"
+    assert 0 < clock.slept < FORBIDDEN_SECONDS
+
+
+def test_what_was_never_allowed_is_refused_at_once() -> None:
+    clock = Clock()
+    resender = Resender(lambda _: False, clock.sleep)
+    resender.send(answering(200), attempt("list", POD), repeatable=True)
+    with pytest.raises(KubeError) as caught:
+        resender.send(answering(403), attempt("list"), repeatable=True)
+    assert (caught.value.status, clock.slept) == (403, 0.0)
+
+
+def test_a_right_that_was_taken_away_is_said_after_a_minute() -> None:
+    clock = Clock()
+    resender = Resender(lambda _: False, clock.sleep)
+    resender.send(answering(200), attempt("list"), repeatable=True)
+    with pytest.raises(KubeError):
+        resender.send(answering(403), attempt("list"), repeatable=True)
+    assert clock.slept == FORBIDDEN_SECONDS
+
+
+def test_a_change_that_the_rules_allow_is_refused_for_what_is_in_it() -> None:
+    clock = Clock()
+    resender = Resender(lambda _: True, clock.sleep)
+    resender.send(answering(200), attempt("create"), repeatable=True)
+    with pytest.raises(KubeError):
+        resender.send(answering(403), attempt("create"), repeatable=True)
+    assert clock.slept == 0.0
+    # The rules may have arrived between the refusal and the question.
+    assert resender.send(answering(403, 200), attempt("create"), repeatable=True) == "done"
