@@ -119,6 +119,10 @@ class BackendError(DeployerError):
     code = "backend"
 
 
+class BackendStopped(BackendError):
+    """Somebody has stopped the embedded backend; who waits for it does not start it again."""
+
+
 class AgentError(DeployerError):
     """An agent cannot be started, found or stopped."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -17,6 +18,7 @@ ADDRESS_FILE = "address.json"
 KEY_FILE = "key"
 LOCK_FILE = "lock"
 LOG_FILE = "backend.log"
+DISMISSED_FILE = "stopped"  # there from `backend down` until the next start
 
 PROBE_SECONDS = 1.0  # `is_served` holds the lock for an instant, which a starting server waits out
 
@@ -88,6 +90,23 @@ def read_key(data: Path) -> str:
         return (data / KEY_FILE).read_text().strip()
     except OSError as error:
         raise BackendError(f"no key in {data}: {error.strerror}", "deployer backend up") from error
+
+
+def dismiss(data: Path) -> None:
+    """Write down that nobody but a user shall serve the folder again."""
+    with contextlib.suppress(OSError):  # a full disk keeps nobody from stopping a server
+        (data / DISMISSED_FILE).touch()
+
+
+def is_dismissed(data: Path) -> bool:
+    """Tell whether the folder's server was stopped by a user."""
+    return (data / DISMISSED_FILE).exists()
+
+
+def recall(data: Path) -> None:
+    """Take `dismiss` back: the folder is to be served."""
+    with contextlib.suppress(OSError):
+        (data / DISMISSED_FILE).unlink(missing_ok=True)
 
 
 def write_key(data: Path, key: str) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import sqlite3
+
 
 class Refusal(Exception):
     """Refuse a request for good with a 4xx status.
@@ -13,6 +16,20 @@ class Refusal(Exception):
         super().__init__(message)
         self.status = status
         self.message = message
+
+
+def is_full(error: BaseException) -> bool:
+    """Tell whether an error says that there is no room on the disk."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+
+
+def describe_passing(error: BaseException) -> str:
+    """Say what is in the way now and may be gone when it is tried again."""
+    if is_full(error):
+        return "the disk of the backend is full; what waits is written once there is room again"
+    return f"the backend's storage is away, trying again may help: {error}"
 
 
 def not_found(what: str) -> Refusal:

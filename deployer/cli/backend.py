@@ -15,6 +15,7 @@ from deployer.backend.server.daemon import (
     start_backend,
     stop_backend,
 )
+from deployer.backend.server.health import Health
 from deployer.cli import backend_in_cluster as inside
 from deployer.cli import backend_users
 from deployer.cli.backend_options import DataOption, ExecutorOption, choose_folder
@@ -92,7 +93,9 @@ def down(
 
 
 @app.command()
-def env(data: DataOption = None, on: ExecutorOption = None) -> None:
+def env(
+    data: DataOption = None, on: ExecutorOption = None, output: OutputOption = Output.TABLE
+) -> None:
     """Print what points the plain SDK at the backend: eval "$(deployer backend env)"."""
     if config := inside.choose_config(on, data):
         variables = inside.list_variables(config)
@@ -103,6 +106,9 @@ def env(data: DataOption = None, on: ExecutorOption = None) -> None:
             "WANDB_API_KEY": read_key(backend.data),
             "WANDB_ENTITY": backend.entity,
         }
+    if output == "json":
+        show_json(variables)
+        return
     for name, value in variables.items():
         show(f"export {name}={shlex.quote(value)}")
 
@@ -133,7 +139,11 @@ def _show(backend: Backend, output: str) -> None:
     if output == "json":
         show_json({**vars(backend), "running": backend.running})
         return
-    show(f"{'running' if backend.running else 'stopped'}: {backend.url}")
+    trouble = backend.describe_trouble()
+    word = "running" if backend.health is Health.READY else str(backend.health)
+    show(f"{word if backend.running else 'stopped'}: {backend.url}")
     show(f"entity: {backend.entity}")
     show(f"data: {backend.data}")
     show(f"key file: {backend.data / KEY_FILE}")
+    if trouble:
+        say(f"{trouble.message}\nhint: {trouble.hint}")

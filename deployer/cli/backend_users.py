@@ -9,11 +9,12 @@ from typing import Annotated
 
 import typer
 
-from deployer.backend.server import daemon
+from deployer.backend.server import users
 from deployer.cli.backend_in_cluster import choose_config
 from deployer.cli.backend_options import DataOption, ExecutorOption, choose_folder
 from deployer.cli.command_group import make_app
-from deployer.cli.output.render import say
+from deployer.cli.options import Output, OutputOption
+from deployer.cli.output.render import say, show, show_json
 from deployer.config.settings import Config
 from deployer.errors import ConfigError
 from deployer.executors.registry import open_kube_on
@@ -40,7 +41,7 @@ def add(
         with _reach(config) as client:
             accounts.add_user(client, name, key)
     else:
-        daemon.add_user(choose_folder(data), name, key)
+        users.add_user(choose_folder(data), name, key)
     say(f"added user {name}")
 
 
@@ -60,8 +61,43 @@ def add_key(
         with _reach(config) as client:
             accounts.add_user_key(client, name, key, only)
     else:
-        daemon.add_user_key(choose_folder(data), name, key, only)
+        users.add_user_key(choose_folder(data), name, key, only)
     say(f"added a key of {name}; the others are refused" if only else f"added a key of {name}")
+
+
+@app.command("list")
+def list_(
+    data: DataOption = None, on: ExecutorOption = None, output: OutputOption = Output.TABLE
+) -> None:
+    """List the users, the backend's own first."""
+    if config := choose_config(on, data):
+        with _reach(config) as client:
+            names = accounts.list_users(client)
+    else:
+        names = users.list_user_names(choose_folder(data))
+    if output is Output.JSON:
+        show_json({"users": names})
+        return
+    for name in names:
+        show(name)
+
+
+@app.command("remove")
+def remove(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A user who is there.")],
+    data: DataOption = None,
+    on: ExecutorOption = None,
+) -> None:
+    """Refuse all keys of a user, their agents' too; what they made stays.
+
+    Adding the user again brings it back.
+    """
+    if config := choose_config(on, data):
+        with _reach(config) as client:
+            accounts.remove_user(client, name)
+    else:
+        users.remove_user_of(choose_folder(data), name)
+    say(f"removed user {name}; deployer backend user add {name} brings back what they made")
 
 
 @contextmanager

@@ -28,8 +28,10 @@ def connect(config: Config, tell: Callable[[str], None] = lambda _: None) -> Ser
     from deployer.backend.server.daemon import read_key, start_backend
 
     backend = start_backend(backend_folder())
+    if trouble := backend.describe_trouble():
+        tell(f"warning: {trouble.message} ({trouble.hint})")
     key_file = f"{backend.data} (deployer backend)"
-    client = Client(backend.url, read_key(backend.data), key_file)
+    client = Client(backend.url, read_key(backend.data), key_file, near=True)
     return Server(
         client,
         get_viewer(client),
@@ -66,14 +68,9 @@ def _is_own_backend(config: Config) -> bool:
 
 
 def _revive_backend() -> bool:
-    from deployer.backend.server.daemon import backend_status, start_backend
+    from deployer.backend.server.daemon import revive_backend
 
-    data = backend_folder()
-    status = backend_status(data)
-    if status is not None and status.running:
-        return False
-    start_backend(data)
-    return True
+    return revive_backend(backend_folder())
 
 
 def embedded_url() -> str | None:

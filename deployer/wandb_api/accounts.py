@@ -14,6 +14,12 @@ mutation DeployerAddUserKey($name: String!, $key: String!, $only: Boolean!) {
   deployerAddUserKey(input: { name: $name, key: $key, only: $only }) { success }
 }
 """
+REMOVE_USER = """
+mutation DeployerRemoveUser($name: String!) {
+  deployerRemoveUser(input: { name: $name }) { success }
+}
+"""
+LIST_USERS = "query DeployerUsers { deployerUsers }"
 
 
 def add_user(client: Client, name: str, key: str) -> None:
@@ -30,3 +36,16 @@ def add_user_key(client: Client, name: str, key: str, only: bool) -> None:
     Raises WandbError for an unknown user, the backend's own, or a key that cannot be.
     """
     client.execute(ADD_USER_KEY, {"name": name, "key": key, "only": only})
+
+
+def list_users(client: Client) -> list[str]:
+    """Return the names of all users."""
+    return list(client.execute(LIST_USERS)["deployerUsers"])
+
+
+def remove_user(client: Client, name: str) -> None:
+    """Refuse a user's keys from now on; what they made stays.
+
+    Raises WandbError for an unknown user, or the backend's own.
+    """
+    client.execute(REMOVE_USER, {"name": name}, repeatable=False)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ipaddress
 import json
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import requests
 from requests import exceptions as http
 from requests.adapters import HTTPAdapter
+from urllib3.exceptions import ReadTimeoutError
 from urllib3.util.retry import Retry
 
 from deployer import __version__
@@ -18,6 +19,7 @@ from deployer.errors import WandbError
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 READ_TIMEOUT_SECONDS = 30.0
+NEAR_READ_TIMEOUT_SECONDS = 15.0  # a server on this machine that takes longer hangs
 RETRIED_STATUSES = (408, 429, 500, 502, 503, 504)
 
 NOT_THERE = "check that the server runs and that the address is right"
@@ -50,9 +52,14 @@ TROUBLES: tuple[tuple[type[http.RequestException], str, str], ...] = (
 
 
 class Client:
-    """A connection to one server with one key; `key_source` says where the key was found."""
+    """A connection to one server with one key; `key_source` says where the key was found.
 
-    def __init__(self, base_url: str, key: str, key_source: str = "") -> None:
+    One that is `near`, on this machine, is not asked again and again if it answers nothing.
+    """
+
+    def __init__(
+        self, base_url: str, key: str, key_source: str = "", *, near: bool = False
+    ) -> None:
         self.base_url = base_url.rstrip("/")
         self.key = key
         self.key_source = key_source
@@ -62,7 +69,8 @@ class Client:
         # A proxy cannot reach this machine's own addresses; NO_PROXY rarely names them.
         self.session.trust_env = not is_loopback(self.base_url)
         self._careful = _adapter(read_retries=0)
-        self._patient = _adapter(read_retries=3)
+        self._patient = _adapter(read_retries=3, retry=_UnlessHung if near else Retry)
+        self._read_seconds = NEAR_READ_TIMEOUT_SECONDS if near else READ_TIMEOUT_SECONDS
 
     def execute(
         self, query: str, variables: dict[str, Any] | None = None, repeatable: bool = True
@@ -86,7 +94,7 @@ class Client:
             return self.session.post(
                 f"{self.base_url}/graphql",
                 json=question,
-                timeout=(CONNECT_TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS),
+                timeout=(CONNECT_TIMEOUT_SECONDS, self._read_seconds),
                 allow_redirects=False,
             )
         except http.ChunkedEncodingError:
@@ -145,10 +153,20 @@ def translate(base_url: str, error: http.RequestException) -> WandbError:
     return WandbError(f"{base_url}: {error}", NOT_THERE)
 
 
-def _adapter(read_retries: int) -> HTTPAdapter:
+class _UnlessHung(Retry):
+    """Tries again as `Retry` does, but not where a question was taken and never answered."""
+
+    def increment(self, *args: Any, **kwargs: Any) -> Self:
+        error = kwargs.get("error")
+        if isinstance(error, ReadTimeoutError):
+            raise error
+        return super().increment(*args, **kwargs)
+
+
+def _adapter(read_retries: int, retry: type[Retry] = Retry) -> HTTPAdapter:
     """Return an adapter that waits as the server's Retry-After says, else 0.5, 1, 2 s."""
     return HTTPAdapter(
-        max_retries=Retry(
+        max_retries=retry(
             total=4,
             connect=2,
             read=read_retries,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from deployer.errors import AgentError, BackendError, KubeError, WandbError
+from deployer.errors import AgentError, BackendError, BackendStopped, KubeError, WandbError
 from deployer.executors.base import Executor
 from deployer.executors.plan import Plan
 from deployer.sweeps.results import list_metric_doubts
@@ -99,6 +99,8 @@ class Reconciler:
         try:
             if self.server.revive():
                 self.tell("the embedded backend had died and is started again")
+        except BackendStopped as error:
+            raise build_stopped(self.path) from error
         except BackendError as error:
             # A full disk may have room again: waited for as any other outage.
             raise WandbError(error.message, error.hint) from error

@@ -6,7 +6,7 @@ import secrets
 
 import pytest
 
-from deployer.backend.server.daemon import add_user
+from deployer.backend.server.users import add_user
 from tests.backend.artifact_client import DELETE, ArtifactClient
 from tests.backend.client import Client, grid
 from tests.conftest import ServedBackend

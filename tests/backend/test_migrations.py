@@ -34,7 +34,7 @@ def test_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
     connection.executescript(MIGRATIONS[0] + "PRAGMA user_version=1;" + FIRST_CONTENT)
     connection.close()
 
-    store = Store(path)
+    store = Store(path, migrating=True)
     with store.transaction() as db:
         (sweep,) = select(db, Sweep, "sweeps")
         (run,) = select(db, Run, "runs")

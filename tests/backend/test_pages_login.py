@@ -8,7 +8,7 @@ import secrets
 import pytest
 import requests  # noqa: TID251 - a test is a client of its own
 
-from deployer.backend.server.daemon import add_user
+from deployer.backend.server.users import add_user
 from tests.backend.client import Client, grid
 from tests.backend.pages_browser import log_in, page
 from tests.conftest import FOREIGN_KEY, ServedBackend

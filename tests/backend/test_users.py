@@ -7,7 +7,7 @@ import secrets
 import pytest
 
 from deployer.backend.data_folder import read_key
-from deployer.backend.server.daemon import add_user, add_user_key
+from deployer.backend.server.users import add_user, add_user_key
 from deployer.errors import BackendError, WandbError
 from deployer.wandb_api import accounts
 from deployer.wandb_api.client import Client

@@ -12,6 +12,8 @@ from deployer.backend.refusal import Refusal
 
 # What the SDK accepts: at least 40 of these characters, with an optional `prefix-` in front.
 KEY_PATTERN = re.compile(r"(?:[A-Za-z0-9_]+-)?[A-Za-z0-9_-]{40,}")
+# A user who was removed has no key but dead ones of agents, which their rows still point to.
+PRESENT = "EXISTS (SELECT 1 FROM keys WHERE keys.user_id = users.id AND keys.sweep_id IS NULL)"
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 
 
@@ -54,22 +56,45 @@ def hash_key(key: str) -> str:
 
 
 def create_user(db: Connection, name: str, key: str, now: float) -> User:
-    """Add a user with one key. Raise ValueError for a bad or taken name, or a short key."""
+    """Add a user with one key, or bring one back who was removed, with all that they made.
+
+    Raise ValueError for a bad or taken name, or a short key.
+    """
     if not NAME_PATTERN.fullmatch(name):
         raise ValueError(f"user name {name!r} must be letters, digits, '-' and '_', at most 63")
     _check_key(key)
-    if select_one(db, User, "users WHERE name = ?", name):
+    if select_one(db, User, f"users WHERE name = ? AND {PRESENT}", name):
         raise ValueError(f"user {name!r} exists already")
     if db.execute("SELECT 1 FROM keys WHERE hash = ?", (hash_key(key),)).fetchone():
         raise ValueError("this key is in use already")
-    user = User(insert(db, "users", name=name, created_at=now), name, now)
+    before = select_one(db, User, "users WHERE name = ?", name)
+    user = before or User(insert(db, "users", name=name, created_at=now), name, now)
     insert(db, "keys", hash=hash_key(key), user_id=user.id, created_at=now)
     return user
 
 
+def remove_user(db: Connection, name: str, owner: str) -> None:
+    """Take a user's name and keys away; what they made stays, and nobody sees it.
+
+    Raise ValueError for an unknown user and for the backend's `owner`.
+    """
+    user = select_one(db, User, f"users WHERE name = ? AND {PRESENT}", name)
+    if user is None:
+        raise ValueError(f"there is no user {name!r}")
+    if name == owner:
+        raise ValueError(f"{name} is the backend's own user, who stays")
+    db.execute("DELETE FROM keys WHERE user_id = ? AND sweep_id IS NULL", (user.id,))
+    db.execute("UPDATE keys SET hash = 'removed ' || id WHERE user_id = ?", (user.id,))
+
+
 def list_users(db: Connection) -> list[User]:
-    """Return everybody, first to last."""
+    """Return everybody who ever was here, first to last."""
     return select(db, User, "users ORDER BY id")
+
+
+def list_present_users(db: Connection) -> list[User]:
+    """Return everybody who has a key, first to last."""
+    return select(db, User, f"users WHERE {PRESENT} ORDER BY id")
 
 
 def add_key(db: Connection, name: str, key: str, now: float, only: bool) -> None:
@@ -78,7 +103,7 @@ def add_key(db: Connection, name: str, key: str, now: float, only: bool) -> None
     Keys of their agents stay. Raise ValueError for an unknown user, a short or a foreign key.
     """
     _check_key(key)
-    user = select_one(db, User, "users WHERE name = ?", name)
+    user = select_one(db, User, f"users WHERE name = ? AND {PRESENT}", name)
     if user is None:
         raise ValueError(f"there is no user {name!r}")
     owner = find_caller(db, key)

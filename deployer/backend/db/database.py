@@ -1,5 +1,7 @@
 """The database file: one connection, one lock, every change in one `BEGIN IMMEDIATE` transaction.
 
+Only who holds the folder for itself, as a server does, brings an older file up to date: under a
+running server of an older version its tables would change. A newer file is refused.
 Other modules get the open connection from `Store.transaction()` and write their own SQL; none
 opens the file by itself. A read is a transaction too: what a request sees never changes under it.
 """
@@ -9,13 +11,16 @@ from __future__ import annotations
 import dataclasses
 import sqlite3
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from deployer.backend.db.migrations import migrate
+from deployer.backend.db.migrations import SCHEMA, migrate, schema_of
+from deployer.backend.refusal import is_full
+from deployer.errors import BackendError
 
 Connection = sqlite3.Connection
 DATABASE = "backend.sqlite"  # its name in the data folder
@@ -26,18 +31,26 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound="DataclassInstance")
 
 BUSY_TIMEOUT_SECONDS = 30
+FULL_SECONDS = 30.0  # so long after a write that found no room, the disk counts as full
 
 
 class Store:
     """The backend's SQLite file in WAL mode."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, migrating: bool = False) -> None:
+        """Open the file. Raise BackendError if it is of another version, but for `migrating`."""
         self.path = path
+        self._full_at: float | None = None
         self._lock = threading.RLock()
         self._connection = sqlite3.connect(
             path, isolation_level=None, check_same_thread=False, timeout=BUSY_TIMEOUT_SECONDS
         )
         self._connection.row_factory = sqlite3.Row
+        try:
+            check_schema(path.parent, schema_of(self._connection), migrating)
+        except BackendError:
+            self._connection.close()
+            raise
         self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute("PRAGMA synchronous=NORMAL")
         self._connection.execute("PRAGMA foreign_keys=ON")
@@ -57,15 +70,49 @@ class Store:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
-            except BaseException:
+                self._connection.commit()
+            except BaseException as error:
+                self._note_full(error)
                 self._connection.rollback()
                 raise
-            self._connection.commit()
+
+    def _note_full(self, error: BaseException) -> None:
+        if is_full(error):
+            self._full_at = time.monotonic()
+
+    @property
+    def full(self) -> bool:
+        """Tell whether a write has found no room a moment ago."""
+        return self._full_at is not None and time.monotonic() - self._full_at < FULL_SECONDS
 
     def close(self) -> None:
         """Close the file; the WAL is folded back into it."""
         with self._lock:
             self._connection.close()
+
+
+@contextmanager
+def read_only(path: Path) -> Iterator[Connection]:
+    """Yield a connection that changes nothing, to a file of any version, served or not."""
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def check_schema(folder: Path, version: int, migrating: bool = False) -> None:
+    """Raise BackendError for a version that is not ours; an older one may be `migrating`."""
+    if version > SCHEMA:
+        raise BackendError(
+            f"{folder} was written by a newer deployer (schema {version}, this one's is {SCHEMA})",
+            "update this deployer to the version that serves the folder",
+        )
+    if 0 < version < SCHEMA and not migrating:
+        raise BackendError(
+            f"{folder} was written by an older deployer (schema {version}, this one's is {SCHEMA})",
+            "deployer backend down, then deployer backend up, which brings it up to date",
+        )
 
 
 @cache

@@ -48,7 +48,7 @@ from deployer.backend.graphql.resolvers import (
     sweep,
     viewer,
 )
-from deployer.backend.refusal import Refusal
+from deployer.backend.refusal import Refusal, describe_passing
 from deployer.backend.scheduling.context import Request
 
 logger = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ def build_schema(plain: bool) -> GraphQLSchema:
     ]
     if not plain:
         bindables += [extension.mutation, extension.sweep, extension.run, extension.attempt]
-        bindables += [account.mutation]
+        bindables += [account.query, account.mutation]
     return make_executable_schema(schema_text(plain), *bindables, convert_names_case=True)
 
 
@@ -157,8 +157,9 @@ def _failure(error: GraphQLError) -> Reply:
     if isinstance(cause, Refusal):
         return cause.status, _refused(cause.message)
     if isinstance(cause, sqlite3.OperationalError | OSError | BrokenProcessPool):
-        logger.error("trying again may help: %s", cause)
-        return 503, _refused(f"trying again may help: {cause}")
+        message = describe_passing(cause)
+        logger.error("%s", message)
+        return 503, _refused(message)
     logger.error("a resolver failed", exc_info=cause)
     return 500, _refused("internal error; the backend's log says more")
 

@@ -43,7 +43,7 @@ class Backend:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for folder in (self.files_folder, self.blobs.incoming):
             folder.mkdir(exist_ok=True, mode=0o700)
-        self.store = Store(self.folder / DATABASE)
+        self.store = Store(self.folder / DATABASE, migrating=True)
         self.presence = Presence(self.monotonic)
         self.search = SearchEngine()
         self.suggestions = Suggestions(self.store, self.search)

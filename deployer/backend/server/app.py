@@ -22,9 +22,10 @@ from deployer.backend.db.database import Connection
 from deployer.backend.db.projects import get_project
 from deployer.backend.db.runs import Run, check_writer, get_run
 from deployer.backend.graphql.schema import GraphQL
-from deployer.backend.refusal import Refusal
+from deployer.backend.refusal import Refusal, describe_passing
 from deployer.backend.scheduling.context import Backend, Request
 from deployer.backend.server.file_stream import apply_chunk
+from deployer.backend.server.health import Health, disk_is_full
 from deployer.backend.server.transfers import build_transfer_routes
 from deployer.backend.storage.backup import stream_copy
 from deployer.backend.web.routes import build_page_routes
@@ -67,8 +68,9 @@ def _refuse(_: HttpRequest, error: Exception) -> Response:
 
 def _unavailable(_: HttpRequest, error: Exception) -> Response:
     """Say 503 to a full disk or a busy database: the SDK then tries again."""
-    logger.error("storage is away: %s", error)
-    return JSONResponse({"errors": [{"message": f"storage is away: {error}"}]}, status_code=503)
+    message = describe_passing(error)
+    logger.error("%s", message)
+    return JSONResponse({"errors": [{"message": message}]}, status_code=503)
 
 
 class Surface:
@@ -79,8 +81,9 @@ class Surface:
         self.schema = GraphQL(backend.plain)
 
     async def health(self, _: HttpRequest) -> Response:
-        """Answer that the server is ready."""
-        return PlainTextResponse("ok")
+        """Answer that the server is there, and whether it finds room to write."""
+        full = self.backend.store.full or disk_is_full(self.backend.folder)
+        return PlainTextResponse(Health.DISK_FULL if full else "ok")
 
     async def graphql(self, http: HttpRequest) -> Response:
         """Answer a GraphQL request."""

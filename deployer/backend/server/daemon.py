@@ -1,4 +1,4 @@
-"""The backend as the rest of `deployer` sees it: start it, ask for it, stop it, add a user."""
+"""The backend as the rest of `deployer` sees it: start it, ask how it is, stop it."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from deployer.backend.data_folder import LOG_FILE, is_served, read_address, read_key, write_key
-from deployer.errors import BackendError
-
-if TYPE_CHECKING:
-    from deployer.backend.db.database import Connection
+from deployer.backend.data_folder import (
+    LOG_FILE,
+    dismiss,
+    is_dismissed,
+    is_served,
+    read_address,
+    read_key,
+    recall,
+)
+from deployer.backend.server.health import Health, disk_is_full, probe
+from deployer.errors import BackendError, BackendStopped
 
 __all__ = [
     "Backend",
-    "add_user",
-    "add_user_key",
     "backend_status",
     "read_key",
+    "revive_backend",
     "start_backend",
     "stop_backend",
 ]
@@ -35,6 +35,10 @@ __all__ = [
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 POLL_SECONDS = 0.05
+# A machine under load answers late now and then: so many questions in a row that nobody answers.
+SILENT_PROBES = 3
+# A server that is killed while it starts is started again; one that ends so often has a reason.
+STARTS = 3
 
 
 @dataclass(frozen=True)
@@ -45,36 +49,98 @@ class Backend:
     entity: str
     data: Path
     process_id: int | None
+    health: Health = Health.AWAY
 
     @property
     def running(self) -> bool:
-        """Tell whether a server process answers for the folder."""
+        """Tell whether a server process holds the folder."""
         return self.process_id is not None
+
+    def describe_trouble(self) -> BackendError | None:
+        """Say what is wrong with a running server and what to do, if anything is."""
+        if self.health is Health.HUNG:
+            return BackendError(
+                f"the embedded backend hangs: process {self.process_id} answers nothing"
+                f" at {self.url}",
+                "deployer backend down ends it, deployer backend up serves the same data again",
+            )
+        if self.health is Health.DISK_FULL:
+            return build_disk_full(self.data)
+        return None
+
+
+def build_disk_full(data: Path) -> BackendError:
+    """Return the error of a backend that has no room to write."""
+    return BackendError(f"the disk of {data} is full", f"make room: df -h {data}")
 
 
 def start_backend(data: Path) -> Backend:
     """Serve the folder in the background, if nobody does yet, and wait until it is ready.
 
     Two calls at the same time end with one server: the second finds the folder held. A server that
-    dies while it starts is started again.
+    dies while it starts is started again. Raises BackendError if it hangs or does not start, or if
+    it is of another version.
     """
+    recall(data)
     deadline = time.monotonic() + START_SECONDS
     child: subprocess.Popen[bytes] | None = None
+    starts = silent = 0
     while time.monotonic() < deadline:
-        status = backend_status(data)
-        if status and status.running and _answers(status.url):
-            return status
-        if not is_served(data) and (child is None or child.poll() is not None):
-            child = _spawn(data)
+        if is_served(data):
+            status = _look(data, is_new=child is not None)
+            if status and status.health in (Health.READY, Health.DISK_FULL):
+                return status
+            silent = silent + 1 if status and status.health is Health.HUNG else 0
+            if status and silent >= SILENT_PROBES:
+                raise status.describe_trouble() or AssertionError
+        elif child is None or child.poll() is not None:
+            if starts and disk_is_full(data):
+                raise build_disk_full(data)
+            if starts == STARTS:
+                raise BackendError(f"the backend ends as it starts: {_last_word(data)}", _log(data))
+            child, starts = _spawn(data), starts + 1
         time.sleep(POLL_SECONDS)
     raise BackendError(
-        f"the backend did not become ready within {START_SECONDS:.0f} s",
-        f"its log says why: {data / LOG_FILE}",
+        f"the backend did not become ready within {START_SECONDS:.0f} s: {_last_word(data)}",
+        _log(data),
     )
 
 
+def _look(data: Path, is_new: bool) -> Backend | None:
+    """Return the status of a server; None while one of our own has not said its address yet."""
+    address = read_address(data)
+    if address is None:
+        return None
+    health = probe(address.url)
+    if health not in (Health.READY, Health.DISK_FULL):
+        return Backend(address.url, "", data, address.process_id, health)
+    if not is_new:
+        _check_version(data)
+    return backend_status(data)
+
+
+def _check_version(data: Path) -> None:
+    from deployer.backend.db.database import DATABASE, check_schema, read_only
+    from deployer.backend.db.migrations import schema_of
+
+    with read_only(data / DATABASE) as db:
+        check_schema(data, schema_of(db))
+
+
+def _log(data: Path) -> str:
+    return f"its log says more: {data / LOG_FILE}"
+
+
+def _last_word(data: Path) -> str:
+    """Return the last line of the log, which says why a server ended."""
+    try:
+        lines = (data / LOG_FILE).read_text(errors="replace").split("\n")
+    except OSError:
+        return "it says nothing"
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it says nothing")
+
+
 def _spawn(data: Path) -> subprocess.Popen[bytes]:
-    data.mkdir(parents=True, exist_ok=True, mode=0o700)
     command = [
         sys.executable,
         "-m",
@@ -83,16 +149,23 @@ def _spawn(data: Path) -> subprocess.Popen[bytes]:
         "0",
         str(data),
     ]
-    with (data / LOG_FILE).open("ab") as log:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=log,
-            cwd=data,
-            env=_server_environment(),
-            start_new_session=True,
-        )
+    try:
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (data / LOG_FILE).open("ab") as log:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                cwd=data,
+                env=_server_environment(),
+                start_new_session=True,
+            )
+    except OSError as error:
+        if disk_is_full(data.parent):
+            raise build_disk_full(data) from error
+        hint = "deployer backend up --data FOLDER"
+        raise BackendError(f"{data}: {error.strerror}", hint) from error
 
 
 def _server_environment() -> dict[str, str]:
@@ -100,36 +173,53 @@ def _server_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
 
 
-def _answers(url: str) -> bool:
-    # A proxy of the user's environment cannot reach this machine's own addresses.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(f"{url}/healthz", timeout=5) as reply:
-            return bool(reply.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False
-
-
 def backend_status(data: Path) -> Backend | None:
-    """Return the folder's backend, or None if the folder was never served."""
+    """Return the folder's backend, or None if the folder was never served.
+
+    A server that does not answer within a few seconds is told by its `health`.
+    """
     address = read_address(data)
     if address is None:
         return None
-    process_id = address.process_id if is_served(data) else None
-    return Backend(address.url, _own_entity(data), data, process_id)
+    if not is_served(data):
+        return Backend(address.url, _own_entity(data), data, None)
+    health = probe(address.url)
+    return Backend(address.url, _own_entity(data), data, address.process_id, health)
 
 
-def stop_backend(data: Path) -> bool:
-    """Stop the folder's server and wait until it is gone; tell whether there was one."""
+def revive_backend(data: Path) -> bool:
+    """Serve a folder again whose server died, and tell whether it had.
+
+    Raises BackendStopped if somebody stopped it, and BackendError if it hangs or does not start.
+    """
+    if is_dismissed(data):
+        raise BackendStopped("the embedded backend was stopped", "deployer backend up")
     status = backend_status(data)
-    if status is None or status.process_id is None:
+    if status is None or not status.running:
+        start_backend(data)
+        return True
+    if status.health is Health.HUNG:
+        raise status.describe_trouble() or AssertionError
+    return False
+
+
+def stop_backend(data: Path, *, for_good: bool = True) -> bool:
+    """Stop the folder's server and wait until it is gone; tell whether there was one.
+
+    `for_good` is written down first: whoever watches a sweep does not start it again.
+    """
+    if for_good and data.is_dir():
+        dismiss(data)
+    address = read_address(data)
+    if address is None or not is_served(data):
         return False
+    process_id = address.process_id
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
-            os.kill(status.process_id, number)
+            os.kill(process_id, number)
         if _wait_until_free(data):
             return True
-    raise BackendError(f"process {status.process_id} does not end", f"kill -9 {status.process_id}")
+    raise BackendError(f"process {process_id} does not end", f"kill -9 {process_id}")
 
 
 def _wait_until_free(data: Path) -> bool:
@@ -142,56 +232,13 @@ def _wait_until_free(data: Path) -> bool:
 
 
 def _own_entity(data: Path) -> str:
-    from deployer.backend.db.accounts import find_caller
-    from deployer.backend.db.database import DATABASE, Store
+    """Return whose the folder's key is, from a database of any version."""
+    from deployer.backend.db.accounts import hash_key
+    from deployer.backend.db.database import DATABASE, read_only
 
-    store = Store(data / DATABASE)
-    try:
-        with store.transaction() as db:
-            caller = find_caller(db, read_key(data))
-    finally:
-        store.close()
-    if caller is None:
+    question = "SELECT name FROM users JOIN keys ON keys.user_id = users.id WHERE keys.hash = ?"
+    with read_only(data / DATABASE) as db:
+        row = db.execute(question, (hash_key(read_key(data)),)).fetchone()
+    if row is None:
         raise BackendError(f"the key in {data} is not the database's", "deployer backend up")
-    return caller.user.name
-
-
-def add_user(data: Path, name: str, key: str) -> None:
-    """Add a user with an entity of their own, also while the backend runs.
-
-    Raises BackendError for a bad or taken name, or a key that no SDK would accept.
-    """
-    from deployer.backend.db.accounts import create_user
-
-    with _accounts(data, "deployer backend user add NAME --key-stdin") as db:
-        create_user(db, name, key, time.time())
-
-
-def add_user_key(data: Path, name: str, key: str, only: bool) -> None:
-    """Give a user one more key, also while the backend runs; with `only`, the others end.
-
-    Raises BackendError for an unknown user, or a key that no SDK would accept or somebody has.
-    """
-    from deployer.backend.db.accounts import add_key, find_caller
-
-    with _accounts(data, "deployer backend user key NAME --key-stdin") as db:
-        first = find_caller(db, read_key(data))
-        add_key(db, name, key, time.time(), only)
-    # The command line itself works with this one.
-    if only and first and first.user.name == name:
-        write_key(data, key)
-
-
-@contextmanager
-def _accounts(data: Path, hint: str) -> Iterator[Connection]:
-    from deployer.backend.db.database import DATABASE, Store
-
-    data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    store = Store(data / DATABASE)
-    try:
-        with store.transaction() as db:
-            yield db
-    except ValueError as error:
-        raise BackendError(str(error), hint) from error
-    finally:
-        store.close()
+    return str(row[0])

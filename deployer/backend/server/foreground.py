@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import socket
+import sqlite3
 import sys
 import threading
 from dataclasses import fields
@@ -19,11 +20,13 @@ from deployer.backend.data_folder import (
     FolderLock,
     read_address,
     read_key,
+    recall,
     write_key,
     write_private,
 )
 from deployer.backend.db.accounts import add_key, create_user, find_caller, new_key
 from deployer.backend.db.artifacts import delete_abandoned
+from deployer.backend.refusal import is_full
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.early_termination import EarlyTermination
 from deployer.backend.scheduling.lifecycle import Patience
@@ -48,6 +51,7 @@ def serve(host: str, port: int, data: Path, plain: bool = False) -> None:
     folder is being served already, or the port is taken.
     """
     with FolderLock(data):
+        recall(data)
         forget_cut_off(data)
         now = wall_clock(os.environ.get("DEPLOYER_BACKEND_CLOCK_FILE"))
         backend = Backend(data, plain, _patience(), now)
@@ -178,7 +182,14 @@ def _shown_host(host: str) -> str:
 def main() -> None:
     """Serve from `python -m deployer.backend.server.foreground HOST PORT FOLDER [plain]`."""
     host, port, folder, *rest = sys.argv[1:]
-    serve(host, int(port), Path(folder), plain="plain" in rest)
+    try:
+        serve(host, int(port), Path(folder), plain="plain" in rest)
+    except BackendError as error:
+        sys.exit(error.message)
+    except (OSError, sqlite3.OperationalError) as error:
+        if is_full(error):
+            sys.exit(f"the disk of {folder} is full")
+        raise
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from deployer.backend.data_folder import (
     write_key,
 )
 from deployer.backend.db.accounts import add_key, find_caller, new_key
-from deployer.backend.db.database import DATABASE, Connection, Store
+from deployer.backend.db.database import DATABASE, Connection, Store, read_only
 from deployer.backend.storage.blob_folder import INCOMING_FOLDER
 from deployer.backend.storage.signed_urls import SIGNING_KEY_FILE
 from deployer.errors import BackendError
@@ -144,14 +144,14 @@ def _list_work(data: Path) -> set[str]:
     """Return the ids of all sweeps and runs; nothing for a folder that was never served."""
     if not (data / DATABASE).exists():
         return set()
-    with _opened(data) as db:
+    with read_only(data / DATABASE) as db:
         rows = db.execute("SELECT name FROM sweeps UNION SELECT name FROM runs")
         return {str(name) for (name,) in rows}
 
 
 @contextmanager
 def _opened(data: Path) -> Iterator[Connection]:
-    store = Store(data / DATABASE)
+    store = Store(data / DATABASE, migrating=True)  # nobody serves a copy yet
     try:
         with store.transaction() as db:
             yield db

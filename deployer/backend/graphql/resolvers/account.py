@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ariadne import MutationType
+from ariadne import MutationType, QueryType
 
 from deployer.backend.data_folder import read_key
-from deployer.backend.db.accounts import add_key, create_user, find_caller
+from deployer.backend.db.accounts import (
+    add_key,
+    create_user,
+    find_caller,
+    list_present_users,
+    remove_user,
+)
 from deployer.backend.db.database import Connection
 from deployer.backend.graphql.resolvers.wire import Info, transaction
 from deployer.backend.refusal import Refusal
 
+query = QueryType()
 mutation = MutationType()
 
 
@@ -39,6 +46,19 @@ def resolve_add_user_key(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
         add_key(db, name, key, info.context.backend.now(), only)
 
     return _as_owner(info, add)
+
+
+@mutation.field("deployerRemoveUser")
+def resolve_remove_user(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    """Refuse a user's keys from now on; what they made stays."""
+    return _as_owner(info, lambda db, owner: remove_user(db, input["name"], owner))
+
+
+@query.field("deployerUsers")
+def resolve_users(_: Any, info: Info) -> list[str]:
+    names: list[str] = []
+    _as_owner(info, lambda db, _: names.extend(user.name for user in list_present_users(db)))
+    return names
 
 
 def _as_owner(info: Info, act: Callable[[Connection, str], None]) -> dict[str, Any]:

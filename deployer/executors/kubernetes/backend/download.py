@@ -30,7 +30,7 @@ def copy_backend(kube: Kube, backend: ClusterBackend, data: Path) -> None:
         request.add_header("Authorization", f"Basic {credentials}")
         try:
             with opener.open(request, timeout=TIMEOUT_SECONDS) as answer:
-                served = stop_backend(data)
+                served = stop_backend(data, for_good=False)
                 try:
                     adopt_copy(answer, data)
                 finally:

@@ -1,0 +1,47 @@
+"""How a backend is: asked with a question of a few seconds, and answered by its server."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import urllib.error
+import urllib.request
+from enum import StrEnum
+from pathlib import Path
+
+PROBE_SECONDS = 3.0
+ROOM_BYTES = 1 << 20  # with less, the next write finds none
+
+
+class Health(StrEnum):
+    """What a server says of itself, or what its silence says."""
+
+    READY = "ready"
+    DISK_FULL = "disk full"
+    HUNG = "hung"  # it takes connections and answers none
+    AWAY = "away"  # nobody takes connections
+
+
+def probe(url: str, seconds: float = PROBE_SECONDS) -> Health:
+    """Ask the server at an address how it is."""
+    # A proxy of the user's environment cannot reach this machine's own addresses.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"{url}/healthz", timeout=seconds) as reply:
+            said = reply.read().decode()
+    except TimeoutError:
+        return Health.HUNG
+    except urllib.error.URLError as error:
+        return Health.HUNG if isinstance(error.reason, TimeoutError) else Health.AWAY
+    except (OSError, ValueError, http.client.HTTPException):
+        return Health.AWAY
+    return Health.DISK_FULL if said == Health.DISK_FULL else Health.READY
+
+
+def disk_is_full(folder: Path) -> bool:
+    """Tell whether there is no room where a folder is."""
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < ROOM_BYTES

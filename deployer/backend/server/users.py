@@ -1,0 +1,72 @@
+"""Users of a data folder on this machine, changed in its database, also while it is served."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+from deployer.backend.data_folder import FolderLock, is_served, read_key, write_key
+from deployer.backend.db.accounts import (
+    add_key,
+    create_user,
+    find_caller,
+    list_present_users,
+    remove_user,
+)
+from deployer.backend.db.database import DATABASE, Connection, Store
+from deployer.errors import BackendError
+
+
+def add_user(data: Path, name: str, key: str) -> None:
+    """Add a user with an entity of their own.
+
+    Raises BackendError for a bad or taken name, or a key that no SDK would accept.
+    """
+    with _accounts(data, "deployer backend user add NAME --key-stdin") as db:
+        create_user(db, name, key, time.time())
+
+
+def add_user_key(data: Path, name: str, key: str, only: bool) -> None:
+    """Give a user one more key; with `only`, the others end.
+
+    Raises BackendError for an unknown user, or a key that no SDK would accept or somebody has.
+    """
+    with _accounts(data, "deployer backend user key NAME --key-stdin") as db:
+        first = find_caller(db, read_key(data))
+        add_key(db, name, key, time.time(), only)
+    # The command line itself works with this one.
+    if only and first and first.user.name == name:
+        write_key(data, key)
+
+
+def list_user_names(data: Path) -> list[str]:
+    """Return everybody's name, the folder's own user first."""
+    with _accounts(data, "deployer backend up") as db:
+        return [user.name for user in list_present_users(db)]
+
+
+def remove_user_of(data: Path, name: str) -> None:
+    """Refuse a user's keys from now on, and take the name off the list; what they made stays.
+
+    Raises BackendError for an unknown user and for the folder's own.
+    """
+    with _accounts(data, "deployer backend user list") as db:
+        owner = find_caller(db, read_key(data))
+        remove_user(db, name, owner.user.name if owner else "")
+
+
+@contextmanager
+def _accounts(data: Path, hint: str) -> Iterator[Connection]:
+    data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # A folder that nobody has served yet gets its tables here, and from nobody else meanwhile.
+    with nullcontext() if is_served(data) else FolderLock(data):
+        store = Store(data / DATABASE)
+    try:
+        with store.transaction() as db:
+            yield db
+    except ValueError as error:
+        raise BackendError(str(error), hint) from error
+    finally:
+        store.close()

@@ -1,0 +1,176 @@
+"""The backend of this machine: versions that do not fit, one that hangs, a full disk, stopping."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.requests import Request
+
+from deployer.backend.db.database import DATABASE, Store
+from deployer.backend.db.migrations import MIGRATIONS, SCHEMA
+from deployer.backend.server.app import build_app
+from deployer.backend.server.daemon import (
+    backend_status,
+    revive_backend,
+    start_backend,
+    stop_backend,
+)
+from deployer.backend.server.foreground import serve
+from deployer.backend.server.health import Health
+from deployer.backend.server.users import add_user, list_user_names, remove_user_of
+from deployer.errors import BackendError, BackendStopped
+from tests.backend.bench import KEY, Bench
+from tests.conftest import ServedBackend, serve_backend
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[ServedBackend]:
+    """A server of the test's own, which it may stop or spoil."""
+    made = serve_backend(tmp_path / "data")
+    yield made
+    made.process.kill()
+    made.process.wait(20)
+
+
+def set_schema(data: Path, version: int) -> None:
+    connection = sqlite3.connect(data / DATABASE)
+    connection.execute(f"PRAGMA user_version={version}")
+    connection.close()
+
+
+def read_schema(data: Path) -> int:
+    connection = sqlite3.connect(data / DATABASE)
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    connection.close()
+    return int(version)
+
+
+@pytest.mark.parametrize(("version", "word"), [(SCHEMA - 1, "older"), (SCHEMA + 1, "newer")])
+def test_a_client_changes_nothing_under_a_server_of_another_version(
+    served: ServedBackend, version: int, word: str
+) -> None:
+    set_schema(served.data, version)
+    with pytest.raises(BackendError, match=f"by an? {word} deployer"):
+        add_user(served.data, "ann", "a" * 40)
+    with pytest.raises(BackendError, match=f"by an? {word} deployer"):
+        start_backend(served.data)
+    status = backend_status(served.data)
+    assert status is not None
+    assert (status.entity, status.health) == ("tester", Health.READY)
+    assert read_schema(served.data) == version
+
+
+def test_only_a_server_brings_an_older_folder_up_to_date(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / DATABASE)
+    connection.executescript(MIGRATIONS[0] + "PRAGMA user_version=1;")
+    connection.close()
+    with pytest.raises(BackendError, match="older") as refused:
+        add_user(tmp_path, "ann", "a" * 40)
+    assert "deployer backend up" in refused.value.hint
+    assert read_schema(tmp_path) == 1
+    Store(tmp_path / DATABASE, migrating=True).close()
+    assert read_schema(tmp_path) == SCHEMA
+
+
+def test_a_newer_folder_is_not_served(tmp_path: Path) -> None:
+    Store(tmp_path / DATABASE, migrating=True).close()
+    set_schema(tmp_path, SCHEMA + 1)
+    with pytest.raises(BackendError, match="newer") as refused:
+        serve("127.0.0.1", 0, tmp_path)
+    assert "update" in refused.value.hint
+
+
+def test_a_server_that_hangs_is_told_by_that_name(served: ServedBackend) -> None:
+    os.kill(served.process.pid, signal.SIGSTOP)
+    status = backend_status(served.data)
+    assert status is not None
+    assert (status.running, status.health) == (True, Health.HUNG)
+    for act in (start_backend, revive_backend):
+        with pytest.raises(BackendError, match=f"hangs: process {served.process.pid}"):
+            act(served.data)
+    os.kill(served.process.pid, signal.SIGCONT)
+    assert start_backend(served.data).health is Health.READY
+
+
+def test_a_backend_that_was_stopped_is_not_started_again_by_a_watcher(
+    served: ServedBackend,
+) -> None:
+    served.process.kill()
+    served.process.wait(20)
+    assert revive_backend(served.data)
+    assert not revive_backend(served.data)
+    assert stop_backend(served.data)
+    with pytest.raises(BackendStopped):
+        revive_backend(served.data)
+    assert start_backend(served.data).running
+    assert not revive_backend(served.data)
+    assert stop_backend(served.data, for_good=False)
+    assert revive_backend(served.data)
+    stop_backend(served.data)
+
+
+def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
+    (tmp_path / "files").touch()
+    with pytest.raises(BackendError, match=r"ends as it starts: .*files"):
+        start_backend(tmp_path)
+
+
+def test_a_full_disk_is_called_so(bench: Bench) -> None:
+    app = build_app(bench.backend)
+    assert ask(app, "GET", "/healthz") == (200, "ok")
+    with bench.backend.store.transaction() as db:
+        (pages,) = db.execute("PRAGMA page_count").fetchone()
+    bench.backend.store._connection.execute(f"PRAGMA max_page_count={pages}")
+    text = "x" * 100_000
+    document = f'mutation {{ upsertBucket(input: {{name: "r", notes: "{text}"}}) {{ inserted }} }}'
+    status, said = ask(app, "POST", "/graphql", json.dumps({"query": document}))
+    assert (status, "the disk of the backend is full" in said) == (503, True)
+    assert ask(app, "GET", "/healthz") == (200, "disk full")
+
+
+def ask(app: object, method: str, path: str, body: str = "") -> tuple[int, str]:
+    """Ask an application without a network."""
+    sent: list[dict[str, object]] = []
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "query_string": b"",
+        "headers": [(b"authorization", f"Bearer {KEY}".encode()), (b"host", b"here")],
+    }
+
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request", "body": body.encode()}
+
+    async def send(message: dict[str, object]) -> None:
+        sent.append(message)
+
+    assert Request(scope).method == method
+    asyncio.run(app(scope, receive, send))  # type: ignore[operator]
+    return (
+        int(str(sent[0]["status"])),
+        b"".join(
+            bytes(part.get("body", b""))  # type: ignore[call-overload]
+            for part in sent[1:]
+        ).decode(),
+    )
+
+
+def test_users_are_listed_and_removed(served: ServedBackend) -> None:
+    add_user(served.data, "ann", "a" * 40)
+    assert list_user_names(served.data) == ["tester", "ann"]
+    remove_user_of(served.data, "ann")
+    assert list_user_names(served.data) == ["tester"]
+    with pytest.raises(BackendError, match="no user 'ann'"):
+        remove_user_of(served.data, "ann")
+    with pytest.raises(BackendError, match="own user"):
+        remove_user_of(served.data, "tester")
+    add_user(served.data, "ann", "b" * 40)
+    assert list_user_names(served.data) == ["tester", "ann"]
