@@ -26,24 +26,20 @@ DATA_NOTE := true
 endif
 export DEPLOYER_TEST_DATA
 
-# Hundreds of real processes share the machine: what fails among them is run once more by itself,
-# for all to see, and must pass then.
-ONCE_MORE := { echo "failed; once more, one at a time:"; $(BIN)/pytest --last-failed --last-failed-no-failures none; }
+# A test that fails is run once more, alone: it fails the target if it fails again, and so do three
+# that pass only then.
+TESTS := $(BIN)/python -m tests.rerun --durations=10
 
-# Most of them wait for the 5 s loop of `wandb agent`: more at once than there are cores, the next one
-# to whoever is free.
+# Most tests wait for processes: more at once than there are cores, the next one to whoever is free.
 SIDE_BY_SIDE := -n 6 --dist load --maxschedchunk 1
+# Two namespaces of one cluster at a time; tests that change the same node share a group.
+TWO_NAMESPACES := -n 2 --dist loadgroup
 
-# The tests on a cluster start real nodes, which takes root; they run one after another.
-ifeq ($(shell id -u),0)
-CLUSTER_TESTS := $(BIN)/python -m tests.cluster.control_plane.binaries && \
-	$(BIN)/pytest --durations=10 tests/cluster -m "not full"
-else
-CLUSTER_TESTS := echo "not run: the tests on a cluster (tests/cluster) need root"
-endif
+LINT := $(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && $(BIN)/mypy && \
+	{ said=$$($(BIN)/lint-imports --no-logo) || { echo "$$said"; exit 1; }; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-kubernetes check test test-full bench format clean
+.PHONY: help setup demo demo-kubernetes check test test-kubernetes test-full root bench format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,24 +68,27 @@ demo-kubernetes: $(SETUP) ## the same with 4 agents in a real cluster that it st
 
 # The example trainer's tests are for `make test`: torch alone takes each worker 5 s to load.
 check: $(SETUP) ## lint, types, unit tests and one small sweep, in under 90 seconds
-	@$(BIN)/ruff check --quiet
-	@$(BIN)/ruff format --check --quiet
-	@$(BIN)/mypy
-	@said=$$($(BIN)/lint-imports --no-logo) || { echo "$$said"; exit 1; }
-	@$(BIN)/pytest -q -n 3 --dist worksteal --ignore tests/trainer -m "not slow and not full and not data"
+	@$(LINT)
+	@$(BIN)/pytest -q -n 3 --dist worksteal --ignore tests/trainer \
+		-m "not slow and not full and not data and not kube"
 
-test: $(SETUP) ## every test
-	@$(BIN)/ruff check --quiet
-	@$(BIN)/ruff format --check --quiet
-	@$(BIN)/mypy
-	@said=$$($(BIN)/lint-imports --no-logo) || { echo "$$said"; exit 1; }
-	@$(BIN)/pytest $(SIDE_BY_SIDE) --durations=10 --ignore tests/cluster -m "not full $(WITHOUT_DATA)" || $(ONCE_MORE)
-	@$(CLUSTER_TESTS) || $(ONCE_MORE)
+test: $(SETUP) ## everything that needs no root, about 12 minutes on 2 cores
+	@$(LINT)
+	@$(TESTS) $(SIDE_BY_SIDE) -m "not kube and not full $(WITHOUT_DATA)"
 	@$(DATA_NOTE)
 
-test-full: $(SETUP) ## repeated faults, an older Kubernetes: about an hour
-	@$(BIN)/pytest -n 3 --dist worksteal --durations=10 --ignore tests/cluster -m full
-	@$(BIN)/pytest --durations=10 tests/cluster -m full
+root:
+	@[ "$$(id -u)" = 0 ] || { echo "error: a real cluster node needs root"; \
+		echo "hint: sudo make $(MAKECMDGOALS), or without a cluster: make test"; exit 1; }
+
+test-kubernetes: root $(SETUP) ## a real cluster, disks and registries; needs root, builds the cluster once
+	@$(BIN)/python -m tests.cluster.control_plane.binaries
+	@$(TESTS) $(TWO_NAMESPACES) -m "kube and not full $(WITHOUT_DATA)"
+
+test-full: root $(SETUP) ## repeated faults, older SDKs, an older Kubernetes: about an hour; needs root
+	@$(BIN)/python -m tests.cluster.control_plane.binaries kubernetes kubernetes-1.31
+	@$(TESTS) -n 3 --dist worksteal -m "full and not kube"
+	@$(TESTS) -m "full and kube"
 
 bench: $(SETUP) ## benchmarks: ratios within one run
 	@$(BIN)/python -m tests.bench

@@ -143,6 +143,7 @@ def test_a_run_that_dies_by_signal_is_handed_out_again_at_once(bench: Bench) -> 
     assert bench.causes(path) == ["signal", "finished"]
 
 
+@pytest.mark.kube  # root
 def test_a_run_that_is_killed_for_its_memory_says_so(bench: Bench) -> None:
     path = bench.create_stepping_sweep("greedy", steps=8)
     with small_memory(LIMIT_BYTES) as group:

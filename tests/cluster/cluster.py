@@ -99,13 +99,17 @@ class Cluster:
         simulator: str = KWOK,
     ) -> list[str]:
         """Add simulated GPU nodes PREFIX-0 … and return their names; the caller deletes them."""
-        simulated.start_simulator(self.folder, self.programs, self.pki, self.server, simulator)
+        self.start_simulator(simulator)
         names = [f"{prefix}-{number}" for number in range(count)]
         for name in names:
             self.create(simulated.build_gpu_node(name, gpus, product, resource, simulator))
         for name in names:
             self.wait_for(f"node/{name}", "condition=Ready")
         return names
+
+    def start_simulator(self, name: str = KWOK) -> None:
+        """Have simulated nodes of this name come to life, from now on."""
+        simulated.start_simulator(self.folder, self.programs, self.pki, self.server, name)
 
     def set_gpus(self, node: str, count: int, resource: str = "nvidia.com/gpu") -> None:
         """Advertise GPUs on a real node, as Kubernetes documents it, until the node restarts."""
@@ -170,7 +174,6 @@ def start_cluster(
 
 def _finish(cluster: Cluster, runtime: Path) -> None:
     """Wait for the nodes, give them services and DNS, and write down how to join."""
-    simulated.start_simulator(cluster.folder, cluster.programs, cluster.pki, cluster.server, KWOK)
     if cluster.nodes:  # Kubernetes refuses an endpoint on loopback
         cluster.create(build_api_endpoint(cluster.server), "default")
     for node in cluster.nodes:

@@ -17,17 +17,14 @@ from tests.cluster.describe import describe_namespace
 CLUSTERS = {"cluster", "make_cluster"}
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Name the marker of the tests that need a cluster."""
-    config.addinivalue_line("markers", "kube: needs a test cluster (root, Debian; built once)")
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests that need a cluster, and with them its build, out of `make check`."""
+    """Keep the tests that need a cluster for `make test-kubernetes`; a file is a group."""
     for item in items:
         if CLUSTERS & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kube)
             item.add_marker(pytest.mark.slow)
+        if item.get_closest_marker("kube") and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
 
 
 @pytest.fixture(scope="session")

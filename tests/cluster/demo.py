@@ -20,7 +20,7 @@ import yaml
 from deployer.backend.data_folder import read_key
 from deployer.kube.names import build_selector
 from tests.cluster.cluster import IMAGE, Cluster, start_cluster
-from tests.cluster.control_plane.binaries import find_programs
+from tests.cluster.control_plane.binaries import build_ahead
 
 PROJECT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -39,7 +39,7 @@ def main() -> int:
         _say("hint: sudo make demo-kubernetes, or without a cluster: make demo")
         return 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    find_programs()  # says what it builds
+    build_ahead("kubernetes", "etcd", "coredns")
     started = time.monotonic()
     _say("starting a Kubernetes of our own: API server, controllers, scheduler, a node for pods")
     try:

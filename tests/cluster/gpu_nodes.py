@@ -12,6 +12,7 @@ A100 = "NVIDIA-A100-SXM4-40GB"
 
 def add_node(cluster: Cluster, name: str, labels: dict[str, str], counts: dict[str, int]) -> None:
     """Add a simulated node with these labels and resources, tainted as clouds do."""
+    cluster.start_simulator()
     node = build_gpu_node(name, 0, "", GPU, KWOK)
     del node["metadata"]["labels"][PRODUCT]
     node["metadata"]["labels"].update(labels)

@@ -57,7 +57,7 @@ def small_disk(folder: Path, size_mebibytes: int) -> Iterator[SmallDisk]:
     Raises PermissionError where the tests do not run as root.
     """
     if os.geteuid() != 0:
-        raise PermissionError("a small disk is a mount, which needs root: sudo make test")
+        raise PermissionError("a small disk needs root: sudo make test-kubernetes")
     folder.mkdir(parents=True, exist_ok=True)
     options = f"size={size_mebibytes}m,mode=0700"
     subprocess.run(["mount", "-t", "tmpfs", "-o", options, "deployer-test", folder], check=True)

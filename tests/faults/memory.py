@@ -21,7 +21,7 @@ def small_memory(limit_bytes: int) -> Iterator[Path]:
     Raises PermissionError where the tests do not run as root.
     """
     if os.geteuid() != 0:
-        raise PermissionError("a memory limit is a control group, which needs root: sudo make test")
+        raise PermissionError("a memory limit needs root: sudo make test-kubernetes")
     first = (GROUPS / "memory").is_dir()
     group = (GROUPS / "memory" if first else GROUPS) / f"deployer-{uuid.uuid4().hex[:8]}"
     if not first:

@@ -109,6 +109,7 @@ def created_at(backend: ServedBackend, run: str) -> float:
     return datetime.fromisoformat(f"{stamp}+00:00").timestamp()
 
 
+@pytest.mark.kube  # root
 def test_a_small_disk_is_filled_and_freed(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 1) as disk:
         (disk.folder / "mine").write_text("kept")

@@ -176,6 +176,7 @@ def test_after_an_outage_work_flows_within_ten_seconds(tmp_path: Path) -> None:
             assert late < 10, f"{operation} came {late:.0f} s after the server was back"
 
 
+@pytest.mark.kube  # root
 def test_the_backends_disk_is_full_for_a_while(tmp_path: Path) -> None:
     with (
         small_disk(tmp_path / "state" / "backend", 16) as disk,
@@ -187,6 +188,7 @@ def test_the_backends_disk_is_full_for_a_while(tmp_path: Path) -> None:
         finish(scenario)
 
 
+@pytest.mark.kube  # root
 def test_the_agents_disk_is_full_for_a_while(tmp_path: Path) -> None:
     with (
         small_disk(tmp_path / "state" / "agents", 64) as disk,

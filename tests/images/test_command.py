@@ -28,6 +28,7 @@ def _deployer(
 
 
 @pytest.mark.slow
+@pytest.mark.kube  # Debian's docker-registry
 def test_load(tmp_path: Path) -> None:
     busybox = tmp_path / "busybox"
     busybox.write_bytes(b"#!/bin/true\n")

@@ -25,7 +25,8 @@ from deployer.images.registry_credentials import Credentials
 from tests.cluster.control_plane.image import build_image
 from tests.images.registry import PASSWORD, USER, RunningRegistry, serve_registry
 
-pytestmark = pytest.mark.slow  # Debian's docker-registry is downloaded once
+# Debian's docker-registry is downloaded once.
+pytestmark = [pytest.mark.slow, pytest.mark.kube]
 
 
 @pytest.fixture(scope="module")

@@ -72,7 +72,7 @@ def test_plumbing_is_no_hyperparameter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "complaint"),
+    ("words", "problem"),
     [
         (["--learning_rat=1"], "unrecognized arguments: --learning_rat=1"),
         (["--see=1"], "unrecognized arguments: --see=1"),

@@ -1,11 +1,13 @@
 """Find or build the programs of the test cluster from their Go modules, once per machine.
 
-`python -m tests.cluster.control_plane.binaries` builds all of them ahead of a test run.
+`python -m tests.cluster.control_plane.binaries [MODULE ...]` builds them ahead of a test run: those
+of one folder in `modules` each, by default the cluster's own, not an older Kubernetes.
 
 Looked for in this order: `KUBEBUILDER_ASSETS` (the folder that envtest users have), the cache, a
 build with `go` from PATH, a build with the Go that the Python index offers. The modules pin every
 download by go.sum. Cold, all of them take about ten minutes of two idle cores and 5 GB of Go's
-caches; afterwards nothing. A CI keeps `~/.cache/deployer-tests` (0.6 GB) between its runs.
+caches; afterwards nothing. A CI keeps `~/.cache/deployer-tests` (0.6 GB) between its runs: each
+version has a folder of its own there. `DEPLOYER_TEST_BUILD_NICE=19` builds at the lowest priority.
 """
 
 from __future__ import annotations
@@ -18,10 +20,13 @@ import subprocess
 import sys
 import tempfile
 import venv
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from tests.cache import CACHE, REAL_HOME
+from tests.cluster.control_plane.progress import Progress
 
 MODULES = Path(__file__).parent / "modules"
 # A third party's repackaging of the Go distribution, for machines that have only Python.
@@ -67,15 +72,40 @@ OTHERS = (
 )
 
 
-def find_programs(version: str = "kubernetes") -> dict[str, Path]:
-    """Return the path of every program by its name, and build those that are missing."""
-    assets = Path(os.environ.get("KUBEBUILDER_ASSETS", "/usr/local/kubebuilder/bin"))
-    programs: dict[str, Path] = {}
-    for module in (kubernetes(version), *OTHERS):
-        for name in module.programs:
-            given = assets / name
-            programs[name] = given if given.is_file() else build(module) / name
-    return programs
+@dataclass(frozen=True)
+class Programs(Mapping[str, Path]):
+    """The path of every program by its name; what is missing is built when it is asked for."""
+
+    version: str
+
+    def __getitem__(self, name: str) -> Path:
+        given = Path(os.environ.get("KUBEBUILDER_ASSETS", "/usr/local/kubebuilder/bin")) / name
+        return given if given.is_file() else build(self._modules[name]) / name
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    @cached_property
+    def _modules(self) -> dict[str, Module]:
+        modules = (kubernetes(self.version), *OTHERS)
+        return {name: module for module in modules for name in module.programs}
+
+
+def find_programs(version: str = "kubernetes") -> Programs:
+    """Return the programs of a cluster with this Kubernetes."""
+    return Programs(version)
+
+
+def build_ahead(*folders: str) -> None:
+    """Build the programs of these modules, all but those of older versions if none is named."""
+    others = {module.folder: module for module in OTHERS}
+    for name in folders or ("kubernetes", *others):
+        module = others.get(name) or kubernetes(name)
+        for program in module.programs:
+            sys.stdout.write(f"{program:24} {build(module) / program}\n")
 
 
 def build(module: Module) -> Path:
@@ -86,7 +116,6 @@ def build(module: Module) -> Path:
     with open(CACHE / f"{module.folder}.lock", "wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not module.cached.is_dir():
-            sys.stderr.write(f"building {', '.join(module.programs)}, once per machine\n")
             with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
                 _compile(module, Path(scratch))
                 Path(scratch).rename(module.cached)
@@ -95,6 +124,7 @@ def build(module: Module) -> Path:
 
 
 def _compile(module: Module, folder: Path) -> None:
+    sys.stderr.write(f"building {', '.join(module.programs)}, once per machine\n")
     go = find_go()
     environment = {
         **os.environ,
@@ -103,23 +133,48 @@ def _compile(module: Module, folder: Path) -> None:
         "GOTOOLCHAIN": "local",
         "GOFLAGS": f"{os.environ.get('GOFLAGS', '')} -mod=readonly -trimpath -buildvcs=false",
     }
-    # The tests that need no cluster run beside the build and shall not time out.
-    command = ["nice", "-n", "19", go, "build", "-ldflags", _linker_flags(module, go, environment)]
-    one = (
-        len(module.programs) == 1
-    )  # etcd's and CoreDNS's packages are not called as their programs
-    target = folder / next(iter(module.programs)) if one else f"{folder}/"
-    packages = sorted(module.programs.values())
-    done = subprocess.run(
-        [*command, "-o", str(target), *packages],
-        cwd=module.source,
-        env=environment,
-        capture_output=True,
-        text=True,
+    sys.stderr.write("  downloading the sources\n")
+    progress = Progress(
+        {
+            name: _list_packages(go, package, module.source, environment)
+            for name, package in module.programs.items()
+        }
     )
-    if done.returncode:
-        raise RuntimeError(f"go build of {module.folder} failed\n{done.stderr[-4000:]}")
+    priority = ["nice", "-n", os.environ.get("DEPLOYER_TEST_BUILD_NICE", "0")]
+    build = [*priority, go, "build", "-v", "-ldflags", _linker_flags(module, go, environment)]
+    for name, package in module.programs.items():
+        command = [*build, "-o", str(folder / name), package]
+        progress.begin(name)
+        _run_build(command, module, environment, progress)
     folder.chmod(0o755)
+
+
+def _list_packages(
+    go: str, package: str, source: Path, environment: Mapping[str, str]
+) -> frozenset[str]:
+    said = subprocess.check_output(
+        [go, "list", "-deps", package], cwd=source, env=environment, text=True
+    )
+    return frozenset(said.split())
+
+
+def _run_build(
+    command: Sequence[str],
+    module: Module,
+    environment: Mapping[str, str],
+    progress: Progress,
+) -> None:
+    """Run `go build -v`, which names each package as it begins with it; raise if it fails."""
+    said: list[str] = []
+    with subprocess.Popen(
+        command, cwd=module.source, env=environment, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            said.append(line)
+            progress.count(line.strip())
+    if process.returncode:
+        raise RuntimeError(f"go build of {module.folder} failed\n{''.join(said)[-4000:]}")
 
 
 def _linker_flags(module: Module, go: str, environment: dict[str, str]) -> str:
@@ -159,5 +214,4 @@ def _version(go: str) -> tuple[int, ...]:
 
 
 if __name__ == "__main__":
-    for program, path in find_programs().items():
-        sys.stdout.write(f"{program:24} {path}\n")
+    build_ahead(*sys.argv[1:])
