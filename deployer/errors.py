@@ -36,7 +36,10 @@ class DeployerError(Exception):
 
 
 class ConfigError(DeployerError):
-    """One complaint about a file or a flag; `place` is like `sweeps/lr.yaml: parameters.lr.min`."""
+    """A file or a flag is wrong; nothing was contacted.
+
+    `place` is like `sweeps/lr.yaml: parameters.lr.min`.
+    """
 
     exit_code = 2
     code = "config"
@@ -47,7 +50,7 @@ class ConfigError(DeployerError):
 
 
 class ConfigErrors(ConfigError):
-    """All complaints about one file, so that a user mends them in one go; doubts as sentences."""
+    """Everything that is wrong with one file, to be fixed in one go, and its warnings."""
 
     def __init__(self, errors: Sequence[ConfigError], warnings: Sequence[str] = ()) -> None:
         first = errors[0]
@@ -58,7 +61,10 @@ class ConfigErrors(ConfigError):
 
 
 class WandbError(DeployerError):
-    """A W&B server refused or could not be reached; `status` is the HTTP status, 0 if none came."""
+    """A W&B server refused or could not be reached.
+
+    `status` is the HTTP status, 0 if none came.
+    """
 
     code = "wandb"
 
@@ -95,7 +101,7 @@ class KubeError(DeployerError):
 
 
 class CloudError(DeployerError):
-    """Google's cloud refused or could not be reached.
+    """Google Cloud refused or could not be reached.
 
     `reason` is Google's word for it, such as `PERMISSION_DENIED` or `GCE_STOCKOUT`; empty if none.
     """
@@ -137,7 +143,7 @@ class SweepFailed(DeployerError):
 
 
 class WatchTimeout(DeployerError):
-    """The time to wait is over and the sweep still goes on; watching again is safe."""
+    """The time to watch is over and the sweep still goes on; watching again is safe."""
 
     exit_code = 4
     code = "watch-timeout"

@@ -99,7 +99,10 @@ def scale(
 
 @app.command()
 def drain(
-    agent: Annotated[list[str], typer.Option("--agent", help="An agent's name; may be repeated.")],
+    agent: Annotated[
+        list[str],
+        typer.Option("--agent", metavar="AGENT", help="An agent's name; may be repeated."),
+    ],
     sweep: SweepArgument = None,
     on: OnOption = None,
     wandb: WandbOption = None,

@@ -31,9 +31,14 @@ app.add_typer(backend_users.app, name="user")
 
 @app.command()
 def serve(
-    host: Annotated[str, typer.Option("--host", help="Where to listen.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")
+    ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="0: the remembered one, or a free one.")
+        int,
+        typer.Option(
+            "--port", metavar="PORT", min=0, max=65535, help="0: the remembered one, or a free one."
+        ),
     ] = 0,
     data: DataOption = None,
     plain: Annotated[

@@ -34,6 +34,7 @@ DistributionOption = Annotated[
     list[str] | None,
     typer.Option(
         "--distribution",
+        metavar="NAME",
         help="cos or ubuntu: install ahead for a GKE pool that has no nodes yet.",
     ),
 ]
@@ -41,14 +42,22 @@ DevicePluginOption = Annotated[
     bool, typer.Option("--device-plugin", help="NVIDIA's device plugin, for own machines.")
 ]
 MigStrategyOption = Annotated[
-    str, typer.Option("--mig-strategy", help="Of the device plugin: none, single or mixed.")
+    str,
+    typer.Option(
+        "--mig-strategy", metavar="STRATEGY", help="Of the device plugin: none, single or mixed."
+    ),
 ]
 NodeSelectorOption = Annotated[
     list[str] | None,
-    typer.Option("--node-selector", help="NAME=VALUE: the device plugin on these nodes."),
+    typer.Option(
+        "--node-selector",
+        metavar="NAME=VALUE",
+        help="NAME=VALUE: the device plugin on these nodes.",
+    ),
 ]
 RuntimeClassOption = Annotated[
-    str, typer.Option("--runtime-class", help="Of the device plugin, such as nvidia.")
+    str,
+    typer.Option("--runtime-class", metavar="NAME", help="Of the device plugin, such as nvidia."),
 ]
 WaitOption = Annotated[
     float,
@@ -68,7 +77,11 @@ def status(
     ] = False,
     image: Annotated[
         str | None,
-        typer.Option("--image", help="The pods' image; else `kubernetes.image`, else NVIDIA's."),
+        typer.Option(
+            "--image",
+            metavar="IMAGE",
+            help="The pods' image; else `kubernetes.image`, else NVIDIA's.",
+        ),
     ] = None,
     timeout: Annotated[
         float,

@@ -27,7 +27,7 @@ app = make_app("Make, show and remove a GKE cluster.")
 SpecArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar="[SPEC]",
+        metavar="SPEC",
         help="A specification: a file, or the name of a packaged one; "
         "left out: `gke:` of deployer.yaml, else t4.",
     ),

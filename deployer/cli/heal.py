@@ -34,7 +34,8 @@ app = make_app()
 def heal(
     sweep: SweepArgument = None,
     replicas: Annotated[
-        int | None, typer.Option("--replicas", min=1, help="Start agents until there are N.")
+        int | None,
+        typer.Option("--replicas", metavar="N", min=1, help="Start agents until there are N."),
     ] = None,
     retries: RetriesOption = None,
     on: OnOption = None,

@@ -21,12 +21,21 @@ if TYPE_CHECKING:
 app = make_app("Build, push, save or load the agents' image.")
 
 BuilderOption = Annotated[
-    str | None, typer.Option("--builder", help="docker, podman or buildah; left out: what works.")
+    str | None,
+    typer.Option(
+        "--builder", metavar="BUILDER", help="docker, podman or buildah; left out: what works."
+    ),
 ]
-VariantOption = Annotated[str | None, typer.Option("--variant", help="cpu or cuda.")]
+VariantOption = Annotated[
+    str | None, typer.Option("--variant", metavar="VARIANT", help="cpu or cuda.")
+]
 RepositoryOption = Annotated[
     str | None,
-    typer.Option("--repository", help="REGISTRY/NAME; left out: as deployer.yaml says."),
+    typer.Option(
+        "--repository",
+        metavar="REGISTRY/NAME",
+        help="REGISTRY/NAME; left out: as deployer.yaml says.",
+    ),
 ]
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The archive.")]
 

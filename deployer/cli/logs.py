@@ -34,9 +34,12 @@ def logs(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on until all have ended.")
     ] = False,
-    agent: Annotated[list[str] | None, typer.Option("--agent", help="Only this one.")] = None,
+    agent: Annotated[
+        list[str] | None, typer.Option("--agent", metavar="AGENT", help="Only this one.")
+    ] = None,
     run: Annotated[
-        str | None, typer.Option("--run", help="Only this run, whichever agents have it.")
+        str | None,
+        typer.Option("--run", metavar="RUN", help="Only this run, whichever agents have it."),
     ] = None,
     on: OnOption = None,
     wandb: WandbOption = None,

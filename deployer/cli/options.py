@@ -58,7 +58,7 @@ def read_positive_duration(text: str) -> float:
 SweepArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar="[SWEEP]",
+        metavar="SWEEP",
         help="ENTITY/PROJECT/SWEEP_ID, a short id or an address; "
         "left out: the newest made from this folder.",
     ),
@@ -66,21 +66,33 @@ SweepArgument = Annotated[
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A W&B sweep file (YAML).")]
 WandbOption = Annotated[
     str | None,
-    typer.Option("--wandb", envvar="DEPLOYER_WANDB", help="`embedded`, or a W&B server's address."),
+    typer.Option(
+        "--wandb",
+        metavar="SERVER",
+        envvar="DEPLOYER_WANDB",
+        help="`embedded`, or a W&B server's address.",
+    ),
 ]
-EntityOption = Annotated[str | None, typer.Option("--entity", help="Whose sweep: user or team.")]
-ProjectOption = Annotated[str | None, typer.Option("--project", help="The sweep's project.")]
+EntityOption = Annotated[
+    str | None, typer.Option("--entity", metavar="ENTITY", help="Whose sweep: user or team.")
+]
+ProjectOption = Annotated[
+    str | None, typer.Option("--project", metavar="PROJECT", help="The sweep's project.")
+]
 OnOption = Annotated[
     str | None,
     typer.Option(
         "--on",
+        metavar="EXECUTOR",
         envvar="DEPLOYER_ON",
         help="local, kubernetes or gke; left out: where the sweep's agents are, else local.",
     ),
 ]
 ReplicasOption = Annotated[
     int | None,
-    typer.Option("--replicas", envvar="DEPLOYER_REPLICAS", min=1, help="How many agents in all."),
+    typer.Option(
+        "--replicas", metavar="N", envvar="DEPLOYER_REPLICAS", min=1, help="How many agents in all."
+    ),
 ]
 OneRunOption = Annotated[
     bool,
@@ -110,16 +122,17 @@ CapacityOption = Annotated[
     ),
 ]
 RunCapOption = Annotated[
-    int | None, typer.Option("--run-cap", min=1, help="At most this many runs.")
+    int | None, typer.Option("--run-cap", metavar="N", min=1, help="At most this many runs.")
 ]
 SeedOption = Annotated[
     int | None,
-    typer.Option("--seed", help="Repeatable draws; on the embedded backend only."),
+    typer.Option("--seed", metavar="N", help="Repeatable draws; on the embedded backend only."),
 ]
 RetriesOption = Annotated[
     int | None,
     typer.Option(
         "--retries",
+        metavar="N",
         min=0,
         help="More attempts for a run that fails by itself (1); on the embedded backend only.",
     ),

@@ -27,7 +27,9 @@ app = make_app()
 @app.command()
 def orphans(
     yes: YesOption = False,
-    project: Annotated[str | None, typer.Option("--project", help="Google's project.")] = None,
+    project: Annotated[
+        str | None, typer.Option("--project", metavar="PROJECT", help="Google's project.")
+    ] = None,
     unreachable: Annotated[
         bool,
         typer.Option(

@@ -55,7 +55,7 @@ def plan(
     file: FileArgument,
     sweep: Annotated[
         str | None,
-        typer.Argument(metavar="[SWEEP]", help="Of this sweep, as server and cluster are now."),
+        typer.Argument(metavar="SWEEP", help="Of this sweep, as server and cluster are now."),
     ] = None,
     replicas: ReplicasOption = None,
     run_cap: RunCapOption = None,

@@ -12,12 +12,17 @@ from deployer.config.settings import Config
 if TYPE_CHECKING:
     from deployer.kube.client import Kube
 
-ContextOption = Annotated[str | None, typer.Option("--context", help="The kubeconfig's context.")]
-NamespaceOption = Annotated[str | None, typer.Option("--namespace", "-n", help="The namespace.")]
+ContextOption = Annotated[
+    str | None, typer.Option("--context", metavar="NAME", help="The kubeconfig's context.")
+]
+NamespaceOption = Annotated[
+    str | None, typer.Option("--namespace", "-n", metavar="NAME", help="The namespace.")
+]
 ClusterOption = Annotated[
     str | None,
     typer.Option(
         "--on",
+        metavar="EXECUTOR",
         envvar="DEPLOYER_ON",
         help="gke: the cluster of deployer.yaml's specification; else the kubeconfig's.",
     ),

@@ -21,20 +21,30 @@ class BackendConfig:
     """Which image the backend runs in, what it gets, and its disk."""
 
     image: Annotated[
-        Text | None, Field(description="One with deployer in it; left out: the agents' image.")
+        Text | None, Field(description="An image with deployer in it; left out: the agents' image.")
     ] = None
     python: Annotated[
-        Text | None, Field(description="The interpreter in the image; left out: the agents'.")
+        Text | None,
+        Field(description="The Python interpreter in the image; left out: the agents'."),
     ] = None
-    size: Annotated[Quantity | None, Field(description="Of the disk, when it is made.")] = None
+    size: Annotated[
+        Quantity | None, Field(description="The size of its disk, when the disk is made.")
+    ] = None
     storage_class: Annotated[
-        Text | None, Field(description="Of the disk; left out: the cluster's default.")
+        Text | None,
+        Field(description="The StorageClass of its disk; left out: the cluster's default."),
     ] = None
     cpu: Annotated[Quantity | None, Field(description="CPU cores, request and limit.")] = None
     memory: Annotated[Quantity | None, Field(description="Request and limit.")] = None
-    env: Mapping[str, Value] = Field(default_factory=dict)
-    node_selector: Mapping[str, Value] = Field(default_factory=dict)
-    tolerations: tuple[Toleration, ...] = ()
+    env: Annotated[
+        Mapping[str, Value], Field(description="Environment variables of the backend.")
+    ] = Field(default_factory=dict)
+    node_selector: Annotated[
+        Mapping[str, Value], Field(description="Labels that its node must have.")
+    ] = Field(default_factory=dict)
+    tolerations: Annotated[
+        tuple[Toleration, ...], Field(description="Taints of nodes that it tolerates.")
+    ] = ()
 
 
 SECTION = Section("backend", BackendConfig, {"tolerations": Toleration}, PATTERN_HINTS)

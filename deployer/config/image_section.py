@@ -29,7 +29,9 @@ class ImageConfig:
         StringConstraints(pattern=REPOSITORY),
         Field(description="Where the image is pushed to: registry and name, without a tag."),
     ] = None
-    dockerfile: Annotated[Text, Field(description="Beside deployer.yaml.")] = "Dockerfile"
+    dockerfile: Annotated[Text, Field(description="The Dockerfile, relative to deployer.yaml.")] = (
+        "Dockerfile"
+    )
     context: Annotated[Text, Field(description="The folder that the build may copy from.")] = "."
     build_args: Annotated[
         Mapping[str, Value], Field(description="Arguments of the Dockerfile; no secrets.")
@@ -37,10 +39,12 @@ class ImageConfig:
     variant: Annotated[
         Literal["cpu", "cuda"] | None, Field(description="The Dockerfile's argument VARIANT.")
     ] = None
-    platform: Annotated[Text, Field(description="What the cluster's nodes are.")] = "linux/amd64"
+    platform: Annotated[Text, Field(description="The platform of the cluster's nodes.")] = (
+        "linux/amd64"
+    )
     builder: Annotated[
         Literal["docker", "podman", "buildah"] | None,
-        Field(description="Left out: the first of them that works."),
+        Field(description="What builds it; left out: the first that works here."),
     ] = None
     ca: Annotated[
         Text | None, Field(description="The registry's own certificate authority, a PEM file.")

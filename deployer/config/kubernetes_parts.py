@@ -51,26 +51,38 @@ AbsolutePath = Annotated[str, StringConstraints(pattern=ABSOLUTE_PATH)]
 class Gpu:
     """GPUs of each agent. `count` 0 asks for none."""
 
-    count: Annotated[int, Field(ge=0)] = 1
-    resource: Text = "nvidia.com/gpu"
-    product: Text | None = None
-    product_label: Text = GPU_PRODUCT_LABEL
+    count: Annotated[int, Field(ge=0, description="How many each agent gets; 0 for none.")] = 1
+    resource: Annotated[
+        Text,
+        Field(
+            description="The resource that the device plugin offers, such as nvidia.com/mig-1g.5gb."
+        ),
+    ] = "nvidia.com/gpu"
+    product: Annotated[
+        Text | None,
+        Field(description="The model by its label, such as NVIDIA-A100-SXM4-40GB; left out: any."),
+    ] = None
+    product_label: Annotated[
+        Text, Field(description="The label of nodes that names their GPU's model.")
+    ] = GPU_PRODUCT_LABEL
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class NfsFolder:
     """A folder of an NFS server; it comes as a PersistentVolume and a claim on it."""
 
-    server: Text
-    path: AbsolutePath
+    server: Annotated[Text, Field(description="The host name or address of the NFS server.")]
+    path: Annotated[AbsolutePath, Field(description="The exported folder.")]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class EmptyDir:
     """A folder that lives as long as the pod; `memory` keeps it in memory."""
 
-    size: Quantity | None = None
-    memory: bool = False
+    size: Annotated[Quantity | None, Field(description="The most that it may hold.")] = None
+    memory: Annotated[
+        bool, Field(description="Keep it in memory, which counts for the memory of the pod.")
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -80,15 +92,30 @@ class Volume:
     One named `checkpoints` takes the place of the folder that ends with the pod.
     """
 
-    name: ObjectName
-    mount_path: AbsolutePath = ""
-    read_only: bool = False
-    sub_path: Text | None = None
-    pvc: Text | None = None
-    nfs: NfsFolder | None = None
-    empty_dir: Annotated[EmptyDir | None, BeforeValidator(_bare_empty_dir)] = None
-    config_map: Text | None = None
-    secret: Text | None = None
+    name: Annotated[
+        ObjectName,
+        Field(description="Its name; `checkpoints` replaces the folder that ends with the pod."),
+    ]
+    mount_path: Annotated[
+        AbsolutePath, Field(description="Where agents see it; only `checkpoints` has a default.")
+    ] = ""
+    read_only: Annotated[bool, Field(description="Mount it read-only.")] = False
+    sub_path: Annotated[
+        Text | None, Field(description="A folder inside the volume, mounted instead of its root.")
+    ] = None
+    pvc: Annotated[
+        Text | None, Field(description="From an existing PersistentVolumeClaim, by name.")
+    ] = None
+    nfs: Annotated[NfsFolder | None, Field(description="From a folder of an NFS server.")] = None
+    empty_dir: Annotated[
+        EmptyDir | None,
+        BeforeValidator(_bare_empty_dir),
+        Field(description="A new folder that ends with the pod."),
+    ] = None
+    config_map: Annotated[
+        Text | None, Field(description="From an existing ConfigMap, by name.")
+    ] = None
+    secret: Annotated[Text | None, Field(description="From an existing Secret, by name.")] = None
 
     @property
     def path(self) -> str:
@@ -120,16 +147,27 @@ ONE_SOURCE = f"give exactly one of {', '.join(SOURCES)}"
 class SecretKey:
     """One key of an existing Secret."""
 
-    name: Text
-    key: Text
+    name: Annotated[Text, Field(description="The Secret.")]
+    key: Annotated[Text, Field(description="The key in it.")]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Toleration:
     """A taint that agents bear, in Kubernetes' own words."""
 
-    key: Text | None = None
-    operator: Literal["Exists", "Equal"] | None = None
-    value: Value | None = None
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    tolerationSeconds: Annotated[int, Field(ge=0)] | None = None
+    key: Annotated[
+        Text | None, Field(description="The taint's key; left out with `Exists`: every key.")
+    ] = None
+    operator: Annotated[
+        Literal["Exists", "Equal"] | None,
+        Field(description="`Equal` compares the value, `Exists` does not."),
+    ] = None
+    value: Annotated[Value | None, Field(description="The taint's value.")] = None
+    effect: Annotated[
+        Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None,
+        Field(description="Left out: every effect."),
+    ] = None
+    tolerationSeconds: Annotated[
+        Annotated[int, Field(ge=0)] | None,
+        Field(description="How many seconds a pod stays after a NoExecute taint has appeared."),
+    ] = None

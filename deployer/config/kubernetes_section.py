@@ -36,9 +36,14 @@ class ClusterConfig:
     """Where agents run in a cluster and what each of them gets."""
 
     image: Annotated[Text | None, Field(description="Any image with Python and wandb.")] = None
-    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
-    image_pull_secrets: tuple[Text, ...] = ()
-    python: Annotated[Text, Field(description="The interpreter in the image.")] = "python3"
+    image_pull_policy: Annotated[
+        Literal["Always", "IfNotPresent", "Never"] | None,
+        Field(description="When a node pulls the image."),
+    ] = None
+    image_pull_secrets: Annotated[
+        tuple[Text, ...], Field(description="Secrets with which nodes pull the image.")
+    ] = ()
+    python: Annotated[Text, Field(description="The Python interpreter in the image.")] = "python3"
     code: Annotated[
         Literal["image", "archive"],
         Field(description="Run the image's code, or a frozen archive of this folder."),
@@ -47,29 +52,50 @@ class ClusterConfig:
         AbsolutePath | None, Field(description="The folder of the image's code.")
     ] = None
     context: Annotated[Text | None, Field(description="The context in kubeconfig.")] = None
-    namespace: ObjectName | None = None
-    service_account: Text | None = None
-    run_as_user: Annotated[int, Field(ge=1)] | None = None
-    gpu: Annotated[Gpu | None, BeforeValidator(count_to_gpu, json_schema_input_type=int | Gpu)] = (
-        None
-    )
+    namespace: Annotated[
+        ObjectName | None, Field(description="The namespace of agents; left out: the context's.")
+    ] = None
+    service_account: Annotated[
+        Text | None, Field(description="The ServiceAccount of the pods.")
+    ] = None
+    run_as_user: Annotated[
+        Annotated[int, Field(ge=1)] | None,
+        Field(description="The user id of the containers, and the group of their volumes."),
+    ] = None
+    gpu: Annotated[
+        Gpu | None,
+        BeforeValidator(count_to_gpu, json_schema_input_type=int | Gpu),
+        Field(description="How many GPUs each agent gets, or which; left out: one."),
+    ] = None
     cpu: Annotated[Quantity | None, Field(description="CPU cores, request and limit.")] = None
     memory: Annotated[Quantity | None, Field(description="Request and limit.")] = None
     shared_memory: Annotated[Quantity | None, Field(description="Size of /dev/shm.")] = None
-    volumes: tuple[Volume, ...] = ()
-    env: Mapping[str, Value] = Field(default_factory=dict)
+    volumes: Annotated[tuple[Volume, ...], Field(description="Volumes of each agent.")] = ()
+    env: Annotated[
+        Mapping[str, Value], Field(description="Environment variables of agents; no secrets.")
+    ] = Field(default_factory=dict)
     secrets: Annotated[
         Mapping[str, SecretKey],
         Field(description="Environment variables from existing Secrets."),
     ] = Field(default_factory=dict)
-    node_selector: Mapping[str, Value] = Field(default_factory=dict)
-    tolerations: tuple[Toleration, ...] = ()
-    priority_class: Text | None = None
+    node_selector: Annotated[
+        Mapping[str, Value], Field(description="Labels that a node must have.")
+    ] = Field(default_factory=dict)
+    tolerations: Annotated[
+        tuple[Toleration, ...], Field(description="Taints of nodes that agents tolerate.")
+    ] = ()
+    priority_class: Annotated[Text | None, Field(description="The PriorityClass of the pods.")] = (
+        None
+    )
     queue: Annotated[Text | None, Field(description="The LocalQueue of Kueue.")] = None
-    labels: Mapping[str, Value] = Field(default_factory=dict)
-    annotations: Mapping[str, Value] = Field(default_factory=dict)
+    labels: Annotated[Mapping[str, Value], Field(description="More labels on Jobs and pods.")] = (
+        Field(default_factory=dict)
+    )
+    annotations: Annotated[
+        Mapping[str, Value], Field(description="More annotations on Jobs and pods.")
+    ] = Field(default_factory=dict)
     generate_name: Annotated[
-        bool, Field(description="Let the server complete Jobs' names, as some demand.")
+        bool, Field(description="Let the server complete the Jobs' names (generateName).")
     ] = False
     grace_period: Annotated[
         Annotated[Duration, at_least(5)] | None,
@@ -77,14 +103,15 @@ class ClusterConfig:
     ] = None
     max_time: Annotated[
         Annotated[Duration, at_least(1)] | None,
-        Field(description="An agent is ended after this, come what may, such as 12h."),
+        Field(description="An agent is ended after this time in any case, such as 12h."),
     ] = None
     ttl: Annotated[
         Duration | None,
         Field(description="How long an ended Job and its log stay, such as 2h."),
     ] = None
     template: Annotated[
-        Text | None, Field(description="A manifest with one Job, beside deployer.yaml.")
+        Text | None,
+        Field(description="Your own manifest with one Job, relative to deployer.yaml."),
     ] = None
 
     @field_validator("env", "secrets")

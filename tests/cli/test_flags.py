@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from importlib.metadata import version
-from typing import Any
 
 import pytest
-from typer.main import get_command
 
 from deployer.__main__ import run
-from deployer.cli import app
 from deployer.cli.options import Documents, Output, Ranking
 from deployer.text import parse_duration
+from tests.docs.commands import is_group, list_commands
 
 # Each command with a duration: the words that name it, the arguments that it needs, the flag.
 DURATIONS = [
@@ -28,16 +25,8 @@ DURATIONS = [
 ]
 
 
-def walk(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield each command and group with the words that name it."""
-    yield words, command
-    if hasattr(command, "list_commands"):
-        for name in command.list_commands(None):
-            yield from walk(command.get_command(None, name), (*words, name))
-
-
-COMMANDS = dict(walk(get_command(app)))
-LEAVES = {words: one for words, one in COMMANDS.items() if not hasattr(one, "list_commands")}
+COMMANDS = list_commands()
+LEAVES = {words: one for words, one in COMMANDS.items() if not is_group(one)}
 GROUPS = [words for words in COMMANDS if words not in LEAVES]
 FORMATS = [", ".join(f"'{one}'" for one in kind) for kind in (Output, Ranking, Documents)]
 

@@ -1,0 +1,68 @@
+"""What each environment variable of `deployer` means, in the order of the reference."""
+
+from __future__ import annotations
+
+USERS = {
+    "DEPLOYER_ON": "Where agents run, as `--on`.",
+    "DEPLOYER_REPLICAS": "How many agents in all, as `--replicas`.",
+    "DEPLOYER_WANDB": "Which W&B server, as `--wandb`.",
+    "DEPLOYER_HOME": "The state folder: records of sweeps, local agents, the embedded backend's "
+    "data. Default: `deployer` in the platform's folder for user data.",
+    "DEPLOYER_REGISTRY_USER": "The user name for the image registry.",
+    "DEPLOYER_REGISTRY_PASSWORD": "The password for the image registry.",
+    "DEPLOYER_REGISTRY_TOKEN": "A token for the image registry, instead of a password.",
+    "DEPLOYER_REGISTRY_CA": "The registry's certificate authority, a PEM file, as `image.ca`.",
+}
+TRAINERS = {
+    "DEPLOYER_CHECKPOINT_DIR": "The run's folder for checkpoints, the same at every attempt.",
+}
+AGENTS = {
+    "DEPLOYER_AGENT": "The agent's name.",
+    "DEPLOYER_AGENT_FOLDER": "The agent's folder: its log, its runs' files, its state.",
+    "DEPLOYER_AGENT_START": "Which start of the supervisor a process belongs to.",
+    "DEPLOYER_AGENT_COUNT": "How many runs the agent takes before it leaves; 1 with "
+    "`--one-run-per-job`.",
+    "DEPLOYER_AGENT_DEADLINE": "When the agent leaves, in seconds since the epoch (`--max-time`).",
+    "DEPLOYER_AGENT_GRACE_SECONDS": "How many seconds an interrupted run may take to end.",
+    "DEPLOYER_AGENT_FINISH_TIMEOUT_SECONDS": "How many seconds a run that has ended may go on "
+    "sending while the server is away.",
+    "DEPLOYER_CHECKPOINT_ROOT": "The folder of all runs' checkpoint folders.",
+    "DEPLOYER_KEY_FILE": "A file with the W&B key, which may be rotated.",
+    "DEPLOYER_RUN_PROLOGUE": "The run that the prologue has prepared already.",
+    "DEPLOYER_TERMINATION_LOG": "The container's termination log, for the supervisor's last "
+    "sentence.",
+    "DEPLOYER_CODE_ARCHIVE": "The archive of the project's code, or its parts.",
+    "DEPLOYER_CODE_FOLDER": "Where the archive is unpacked.",
+    "DEPLOYER_POD_ANNOTATIONS": "The file with the pod's annotations, by which it is drained.",
+}
+BACKEND = {
+    "DEPLOYER_BACKEND_KEY_FILE": "A file with the key of the backend's first user, such as a "
+    "mounted Secret.",
+    "DEPLOYER_BACKEND_CLOCK_FILE": "A file with the number of seconds by which the clock is moved; "
+    "for tests.",
+    "DEPLOYER_BACKEND_EXIT_RECORD_SECONDS": "How long the exit record of a run that ended may take "
+    "to arrive.",
+    "DEPLOYER_BACKEND_SILENCE_SECONDS": "After how long without a word a run counts as crashed.",
+    "DEPLOYER_BACKEND_GRACEFUL_STOP_SECONDS": "How long a stopped run may flush before it is "
+    "killed.",
+    "DEPLOYER_BACKEND_UNSTARTED_WAIT_SECONDS": "How long to wait before a run whose trainer never "
+    "called `wandb.init` is tried again.",
+}
+OTHERS = {
+    "WANDB_API_KEY, WANDB_BASE_URL, WANDB_ENTITY, WANDB_PROJECT": "As the `wandb` SDK has them; "
+    "without them its settings files and netrc are read.",
+    "KUBECONFIG": "The kubeconfig, as kubectl has it.",
+    "GOOGLE_APPLICATION_CREDENTIALS, GOOGLE_CLOUD_PROJECT": "Google's credentials and project, as "
+    "its client libraries have them.",
+    "DOCKER_CONFIG, REGISTRY_AUTH_FILE": "Where `docker login` and `podman login` keep registry "
+    "credentials.",
+    "PIP_INDEX_URL, PIP_EXTRA_INDEX_URL, UV_INDEX_URL, UV_DEFAULT_INDEX": "Package indexes, passed "
+    "on to the build of the image.",
+}
+GROUPS = {
+    "For users": USERS,
+    "For trainers": TRAINERS,
+    "Between deployer and its agents": AGENTS,
+    "For the embedded backend": BACKEND,
+    "Of others, read too": OTHERS,
+}

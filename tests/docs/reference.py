@@ -1,0 +1,168 @@
+"""docs/reference.md, made from the code: `python -m tests.docs.reference` writes it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from typer import Context
+
+from deployer import errors
+from deployer.config.json_schema import build_schema
+from deployer.errors import DeployerError
+from tests.docs.commands import Words, is_group, list_commands
+from tests.docs.environment import GROUPS
+
+PATH = Path(__file__).parents[2] / "docs" / "reference.md"
+HEAD = """# Reference
+
+Every command, setting of `deployer.yaml`, environment variable and exit code. This file is made
+from the code: `python -m tests.docs.reference` writes it.
+
+A DURATION is a number with its unit: `30s`, `90m`, `2h` or `1d`. A SWEEP is
+`ENTITY/PROJECT/SWEEP_ID`, a short id or an address; left out, the newest that was made from the
+current folder. An EXECUTOR is where agents run: `local`, `kubernetes` or `gke`. A FILE is a
+[W&B sweep file](https://docs.wandb.ai/guides/sweeps/sweep-config-keys).
+"""
+CODES = {0: "The command did what it was asked.", 130: "Ctrl-C."}
+
+
+def build_reference() -> str:
+    """Return the whole text."""
+    parts = [HEAD, *_list_commands(), *_list_settings(), *_list_variables(), *_list_exit_codes()]
+    return "\n".join(parts)
+
+
+def _list_commands() -> Iterator[str]:
+    yield "## Commands\n"
+    for words, command in list_commands().items():
+        if words and not is_group(command):
+            yield from _describe_command(words, command)
+
+
+def _describe_command(words: Words, command: Any) -> Iterator[str]:
+    context = Context(command, info_name=" ".join(("deployer", *words)))
+    usage = " ".join(command.collect_usage_pieces(context))
+    yield f"### deployer {' '.join(words)}\n"
+    yield f"`deployer {' '.join(words)} {_join_usage(usage)}`\n"
+    yield f"{inspect.cleandoc(command.help)}\n"
+    records = [p.get_help_record(context) for p in command.params]
+    rows = [record for record in records if record is not None]
+    if rows:
+        yield _build_table(("argument or flag", "meaning"), [(f"`{a}`", b) for a, b in rows])
+
+
+def _join_usage(usage: str) -> str:
+    """Return a usage line without the braces that typer puts around what is required."""
+    return re.sub(r"\{(\w+)\}", r"\1", usage)
+
+
+def _list_settings() -> Iterator[str]:
+    schema = build_schema()
+    yield "## Settings of deployer.yaml\n"
+    yield (
+        "The file is looked for in the current folder. A flag counts more than an environment "
+        "variable, and that more than the file. What is left out under `kubernetes:` stays as "
+        "`k8s/agent.yaml` has it. An editor that knows JSON schemas completes and checks the file "
+        "with `deployer/config/deployer.schema.json`.\n"
+    )
+    yield _build_table(
+        ("setting", "value", "default", "meaning"),
+        [
+            (f"`{name}`", _name_kind(one), _name_default(one), one.get("description", ""))
+            for name, one in list_settings(schema["properties"], schema["$defs"])
+        ],
+    )
+
+
+def list_settings(
+    properties: Mapping[str, Any], definitions: Mapping[str, Any], above: str = ""
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield each setting with its path, such as `kubernetes.volumes[].name`, and its schema."""
+    for name, one in properties.items():
+        path = f"{above}{name}"
+        yield path, one
+        yield from list_settings(one.get("properties", {}), definitions, f"{path}.")
+        for reference, mark in _find_references(one):
+            inner = definitions[reference.rsplit("/", 1)[1]]
+            yield from list_settings(inner["properties"], definitions, f"{path}{mark}.")
+
+
+def _find_references(one: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the definitions that a setting refers to, and what stands for its place in a path."""
+    for choice in (one, *one.get("anyOf", ())):
+        if "$ref" in choice:
+            yield choice["$ref"], ""
+    if "$ref" in one.get("items", {}):
+        yield one["items"]["$ref"], "[]"
+    inner = one.get("additionalProperties")
+    if isinstance(inner, dict) and "$ref" in inner:
+        yield inner["$ref"], ".NAME"
+
+
+def _name_kind(one: Mapping[str, Any]) -> str:
+    choices = [choice for choice in one.get("anyOf", [one]) if choice.get("type") != "null"]
+    return ", ".join(dict.fromkeys(_name_choice(choice) for choice in choices))
+
+
+def _name_choice(choice: Mapping[str, Any]) -> str:
+    if "enum" in choice:
+        return ", ".join(f"`{value}`" for value in choice["enum"])
+    if "$ref" in choice or choice["type"] == "object":
+        return "mapping"
+    if str(choice.get("pattern", "")).endswith("([smhd])$"):
+        return "duration"
+    kinds = {"string": "text", "integer": "number", "number": "number", "array": "list"}
+    return kinds.get(choice["type"], "true or false")
+
+
+def _name_default(one: Mapping[str, Any]) -> str:
+    value = one.get("default")
+    shown = str(value).lower() if isinstance(value, bool) else value
+    return "" if value in (None, "", []) else f"`{shown}`"
+
+
+def _list_variables() -> Iterator[str]:
+    yield "## Environment variables\n"
+    for title, group in GROUPS.items():
+        yield f"### {title}\n"
+        yield _build_table(
+            ("variable", "meaning"),
+            [
+                (", ".join(f"`{n}`" for n in names.split(", ")), text)
+                for names, text in group.items()
+            ],
+        )
+
+
+def _list_exit_codes() -> Iterator[str]:
+    yield "## Exit codes\n"
+    words: dict[int, list[str]] = {code: [text] for code, text in CODES.items()}
+    for kind in list_errors():
+        summary = (inspect.getdoc(kind) or "").split("\n\n")[0]
+        words.setdefault(kind.exit_code, []).append(summary)
+    words.setdefault(1, []).append("A bug: the traceback is shown.")
+    rows = [(f"`{code}`", "<br>".join(words[code])) for code in sorted(words)]
+    yield _build_table(("code", "meaning"), rows)
+
+
+def list_errors() -> list[type[DeployerError]]:
+    """Return every error of errors.py that a user may meet; several at once are no other kind."""
+    found = [kind for _, kind in inspect.getmembers(errors, inspect.isclass)]
+    return [kind for kind in found if DeployerError in kind.__bases__]
+
+
+def _build_table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [columns, ("---",) * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(map(_fit_cell, line))} |" for line in lines) + "\n"
+
+
+def _fit_cell(text: str) -> str:
+    return re.sub(r"\s+", " ", text).replace("|", "\\|").strip()
+
+
+if __name__ == "__main__":
+    PATH.write_text(build_reference())

@@ -1,0 +1,72 @@
+"""What holds for every document: links lead somewhere, commands and flags exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.commands import is_group, list_commands
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted((*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")))
+SOURCES = sorted((ROOT / "deployer").rglob("*.py"))
+COMMANDS = list_commands()
+CODE = re.compile(r"```(?:sh|text)\n(.*?)```|`([^`\n]+)`", re.DOTALL)
+HINT = re.compile(r"\bdeployer [a-z][^;,:.|)(`\n]*")
+PROSE = ("in", "are", "and")  # what follows the word where it is no command
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
+
+
+def read_commands(text: str) -> Iterator[str]:
+    """Yield the commands in a document's code, each from the word `deployer` on."""
+    for block, inline in CODE.findall(text):
+        for line in (block or inline).splitlines():
+            yield from re.findall(r"(?:^|[;|(] *|, )(deployer [a-z][^;|#)]*)", line)
+
+
+def find_fault(line: str) -> str:
+    """Return what is wrong with a command, empty if every word and flag exists."""
+    words = re.split("[,…]", line)[0].split()[1:]
+    known: tuple[str, ...] = ()
+    while words and is_group(COMMANDS[known]):
+        if (*known, words[0]) not in COMMANDS:
+            return f"{line}: there is no command {words[0]}"
+        known = (*known, words.pop(0))
+    flags = [word.split("=")[0] for word in words if re.match(r"--?[a-z]", word)]
+    missing = [flag for flag in flags if flag not in list_flags(COMMANDS[known])]
+    return f"{line}: there is no flag {missing[0]}" if missing else ""
+
+
+def list_flags(command: Any) -> set[str]:
+    """Return the flags of a command."""
+    return {option for parameter in command.params for option in parameter.opts} | {"--help"}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_leads_somewhere(path: Path) -> None:
+    links = LINK.findall(path.read_text())
+    assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_command_in_a_document_exists(path: Path) -> None:
+    faults = map(find_fault, read_commands(path.read_text()))
+    assert [fault for fault in faults if fault] == []
+
+
+def test_every_command_in_a_message_exists() -> None:
+    said = {
+        line
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        for line in HINT.findall(node.value)
+        if line.split()[1] not in PROSE
+    }
+    assert len(said) > 50
+    assert [fault for line in sorted(said) if (fault := find_fault(line))] == []
