@@ -20,10 +20,11 @@ from deployer.cli.output.views import (
     show_results,
 )
 from deployer.config.settings import Config
-from deployer.errors import SweepFailed, WandbError
+from deployer.errors import BackendStopped, SweepFailed
 from deployer.executors.base import Executor
 from deployer.launch.agents import AgentStarter
 from deployer.launch.one_run_per_job import count_wanted
+from deployer.launch.patience import ask_patiently
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import Results, build_results, list_metric_doubts
 from deployer.wandb_api.model import SweepPath
@@ -109,10 +110,8 @@ def _report(
     out_of_time: bool,
 ) -> None:
     try:
-        snapshot = get_whole_snapshot(server, path)
-    except WandbError as error:
-        if not server.embedded or error.status != 0:
-            raise
+        snapshot = ask_patiently(server, lambda: get_whole_snapshot(server, path), say)
+    except BackendStopped as error:
         raise build_stopped(path) from error
     results = build_results(snapshot.sweep, snapshot.runs, expected)
     show_outcome(server, executor, path, results, output)

@@ -38,9 +38,10 @@ from deployer.executors.base import Agent, Executor
 from deployer.executors.registry import open_executor
 from deployer.launch.agents import check_program_here, plan_draft, warn_about_code
 from deployer.launch.one_run_per_job import takes_one_run
+from deployer.launch.patience import ask_patiently
 from deployer.launch.resolution import settle_executor
 from deployer.launch.server import connect
-from deployer.sweeps.creation import Draws, make_sweep
+from deployer.sweeps.creation import Draws, MadeSweep, make_sweep
 from deployer.sweeps.sweep_file import Sweep, load_sweep
 from deployer.text import format_count
 from deployer.wandb_api.model import SweepPath
@@ -93,10 +94,14 @@ def up(
         str(path), config
     )  # a sweep that goes on may have its agents elsewhere
     executor = open_executor(config.on)
-    info = get_sweep(server.client, path)
-    agents = start_agents(
-        server, executor, info, config, one_run=one_run_per_job, max_seconds=max_time
-    )
+
+    def start() -> Sequence[Agent]:
+        info = get_sweep(server.client, path)
+        return start_agents(
+            server, executor, info, config, one_run=one_run_per_job, max_seconds=max_time
+        )
+
+    agents = ask_patiently(server, start, say)
     if detach:
         _say_how_to_come_back(path, agents, output)
         say_what_begins_later(server, path, agents)
@@ -139,9 +144,14 @@ def _make(
     say(f"using {server.describe()}")
     if not server.extended:
         say(NOT_GUARANTEED)
-    made = make_sweep(
-        server, sweep, config, file=file, continued=continued, draws=draws, now=time.time()
-    )
+
+    def make() -> MadeSweep:
+        now = time.time()
+        return make_sweep(
+            server, sweep, config, file=file, continued=continued, draws=draws, now=now
+        )
+
+    made = ask_patiently(server, make, say)
     for warning in (*sweep.warnings, *made.warnings):
         say(f"warning: {warning}")
     say(f"{'created' if made.created else 'continuing'} sweep {made.path}")

@@ -16,6 +16,7 @@ class Agent:
     """One agent as its place sees it.
 
     `state` is `lost` when its supervisor is gone without having written an exit code.
+    `dismissed` says that somebody has sent it away, so that no watcher starts it again.
     `exit_code` is 0 finished, 3 gave up, 74 it stood still before it had started, 75 its only run
     is handed out again, 78 bad key or missing sweep, 143 asked to stop.
     `folder` is the project folder it works in, if the place knows; only a cluster has `pod` and
@@ -37,6 +38,7 @@ class Agent:
     restarts: int = 0
     process_id: int | None = None
     environment: dict[str, str] = field(default_factory=dict)
+    dismissed: bool = False
 
     @property
     def alive(self) -> bool:
@@ -61,6 +63,12 @@ class Executor(Protocol):
 
     def drain(self, names: Sequence[str]) -> None:
         """Let each agent's current run end, then let the agent leave."""
+
+    def dismiss(self, names: Sequence[str]) -> None:
+        """Write down, where every watcher sees it, that these agents are sent away.
+
+        Before `stop` ends them, since a watcher would start again what it sees end.
+        """
 
     def stop(self, names: Sequence[str]) -> Sequence[str]:
         """Interrupt agents, wait until nothing of them is left; return those that were alive."""

@@ -275,9 +275,14 @@ def choose_leaving(agents: Sequence[Agent], replicas: int) -> tuple[str, ...]:
 
 
 def end_agents(executor: Executor, sweep_path: str | None) -> tuple[str, ...]:
-    """Interrupt one sweep's agents, or all, and delete what was kept about them."""
+    """Interrupt one sweep's agents, or all, and delete what was kept about them.
+
+    Whoever watches them sees first that they are dismissed, and starts none again.
+    """
+    agents = executor.list_agents(sweep_path)
+    executor.dismiss([agent.name for agent in agents])
     # Lost ones too: their runs may still be going.
-    names = [a.name for a in executor.list_agents(sweep_path) if a.state != "ended"]
+    names = [agent.name for agent in agents if agent.state != "ended"]
     stopped = tuple(executor.stop(names)) if names else ()
     executor.forget(sweep_path)
     return stopped

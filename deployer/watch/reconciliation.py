@@ -17,7 +17,13 @@ from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep, set_sweep_state, stop_run
 from deployer.wandb_api.server import Server
 from deployer.watch.bad_nodes import AttemptKey, find_sick_nodes, locate_attempts
-from deployer.watch.restarts import FRUITLESS_STARTS, HANDING_OUT, agents_to_replace, takes_runs
+from deployer.watch.restarts import (
+    FRUITLESS_STARTS,
+    HANDING_OUT,
+    agents_to_replace,
+    is_dismissed,
+    takes_runs,
+)
 from deployer.watch.status import PASSING_STATUSES, Status, get_status
 
 
@@ -55,22 +61,26 @@ class Reconciler:
     _attempt_nodes: dict[AttemptKey, str] | None = None
     _sick_nodes: set[str] = field(default_factory=set)
     _doubted_metric: bool = False
+    _dismissed: set[str] = field(default_factory=set)
 
     def read(self, now: float) -> Status:
         """Read the status; an embedded backend whose process died is started again.
 
-        Once its agents are forgotten somebody took everything down, the backend too.
+        Once its agents are dismissed or forgotten somebody took everything down, the backend too.
         """
         try:
             status = get_status(
                 self.server.client, self.executor, self.path, self.expected, now, self._ours
             )
             self._ours.update(agent.name for agent in status.agents)
+            self._note_dismissals(status)
             return status
         except WandbError as error:
+            if not self._ours and error.status in PASSING_STATUSES:
+                self._tell_once("waiting for the server")  # later the status says so
             if not self.server.embedded or error.status != 0:
                 raise
-            if not self.executor.list_agents(str(self.path)):
+            if self._is_taken_down():
                 raise build_stopped(self.path) from error
             self._revive()
             raise
@@ -88,6 +98,18 @@ class Reconciler:
             if not error.passing:
                 raise
             return True
+
+    def _note_dismissals(self, status: Status) -> None:
+        """Keep in mind who was sent away, which their place forgets; not who came back."""
+        for agent in status.agents:
+            if is_dismissed(agent):
+                self._dismissed.add(agent.name)
+            else:
+                self._dismissed.discard(agent.name)
+
+    def _is_taken_down(self) -> bool:
+        """Tell whether every agent of the sweep was dismissed, and maybe forgotten."""
+        return all(agent.dismissed for agent in self.executor.list_agents(str(self.path)))
 
     def _doubt_metric(self, status: Status) -> None:
         """Say once, when the first run has finished without the metric, what it did log."""
@@ -146,12 +168,12 @@ class Reconciler:
         for agent in status.agents:
             if agent.run_id:
                 self._fruitless.pop(agent.name, None)
-        decision = agents_to_replace(status, self.wanted, self._fruitless)
+        decision = agents_to_replace(status, self.wanted, self._fruitless, self._dismissed)
         self._explain(status, decision.avoided)
         # One that is missing only for a moment is being taken down by another command.
         missing, before = decision.count > 0, self._missing_before
         self._missing_before = missing
-        if missing and before:
+        if missing and before and not self._is_taken_down():
             self._start(decision.count, decision.avoided)
         return missing
 

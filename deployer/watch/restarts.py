@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from deployer.watch.status import AgentStatus, Status
@@ -24,18 +24,21 @@ class Replacement:
     avoided: tuple[str, ...]
 
 
-def agents_to_replace(status: Status, wanted: int, fruitless: Mapping[str, int]) -> Replacement:
+def agents_to_replace(
+    status: Status, wanted: int, fruitless: Mapping[str, int], gone: Collection[str] = ()
+) -> Replacement:
     """Work out how many agents are missing for the work that living ones cannot take.
 
-    `fruitless` counts, by name, how often an agent was started again and had no run since.
-    Agents that were drained stay away; so do all once their time is over or their place has
-    forgotten them.
+    `fruitless` counts, by name, how often an agent was started again and had no run since. Agents
+    that were dismissed or drained stay away, also those that are in `gone` since their place has
+    forgotten them; so do all once their time is over or their place has forgotten all.
     """
-    avoided = tuple(a.name for a in status.agents if is_given_up(a, fruitless))
+    dismissed = {*gone, *(a.name for a in status.agents if is_dismissed(a))}
+    given_up = (a.name for a in status.agents if is_given_up(a, fruitless))
+    avoided = tuple(name for name in given_up if name not in dismissed)
     if status.trouble or status.out_of_time or status.sweep_state not in HANDING_OUT:
         return Replacement(0, avoided)
-    dismissed = sum(is_dismissed(a) for a in status.agents)
-    missing = wanted - status.living_agents - dismissed - len(avoided)
+    missing = wanted - status.living_agents - len(dismissed) - len(avoided)
     if not status.agents or missing <= 0 or _is_being_stopped(status):
         return Replacement(0, avoided)
     return Replacement(max(0, min(missing, count_idle_work(status, wanted))), avoided)
@@ -66,12 +69,17 @@ def is_given_up(agent: AgentStatus, fruitless: Mapping[str, int]) -> bool:
 
 
 def is_dismissed(agent: AgentStatus) -> bool:
-    """Tell whether somebody drained this agent."""
-    return agent.state == "ended" and agent.exit_code == 0 and agent.reason.startswith(DRAINED)
+    """Tell whether somebody sent this agent away: drained it, or took it down."""
+    if agent.state not in ("ended", "lost"):
+        return False
+    drained = agent.exit_code == 0 and agent.reason.startswith(DRAINED)
+    return agent.dismissed or drained
 
 
 def _is_being_stopped(status: Status) -> bool:
     """Tell whether agents are being ended at this moment: one is, and others were asked too."""
+    if any(agent.dismissed and agent.state not in ("ended", "lost") for agent in status.agents):
+        return True
     return any(agent.state == "stopping" for agent in status.agents) and any(
         agent.exit_code == ASKED_TO_STOP for agent in status.agents
     )

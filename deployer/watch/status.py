@@ -42,6 +42,7 @@ class AgentStatus:
     node: str = ""
     pod: str = ""
     restarts: int = 0
+    dismissed: bool = False
 
 
 @dataclass(frozen=True)
@@ -210,8 +211,9 @@ def watch_status(
 ) -> Iterator[Status]:
     """Yield the status whenever it has changed, until the sweep is over.
 
-    `tend` does what each status asks for and tells whether the sweep goes on because of it.
-    A server that is away is waited for. Raises WatchTimeout, or WandbError if it refuses for good.
+    `reconcile` does what each status asks for and tells whether the sweep goes on because of it.
+    A server that is away is waited for, also at first. Raises WatchTimeout, or WandbError if it
+    refuses for good.
     """
     started = clock()
     last: Status | None = None
@@ -238,13 +240,13 @@ def _read_patiently(
     try:
         return read(now)
     except WandbError as error:
-        if last is None or error.status not in PASSING_STATUSES:
+        if error.status not in PASSING_STATUSES:
             raise
-        return Status(**{**vars(last), "trouble": error.message})
+        return last and Status(**{**vars(last), "trouble": error.message})
     except KubeError as error:
-        if last is None or not error.passing:
+        if not error.passing:
             raise
-        return Status(**{**vars(last), "trouble": error.message})
+        return last and Status(**{**vars(last), "trouble": error.message})
 
 
 def _shown(status: Status) -> tuple[object, ...]:
@@ -273,4 +275,5 @@ def _summarise_agent(agent: Agent, row: Row | None) -> AgentStatus:
         node=agent.node,
         pod=agent.pod,
         restarts=agent.restarts,
+        dismissed=agent.dismissed,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 import uuid
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from deployer.executors.local.executor import LocalExecutor
 from tests.backend.client import Client as Sdk
 from tests.backend.client import grid
 from tests.cli.conftest import Project
@@ -189,20 +191,33 @@ def test_after_the_machine_went_down_up_goes_on(project: Project) -> None:
 
 @pytest.mark.slow
 def test_a_waiting_up_lets_down_take_everything(project: Project) -> None:
+    """Whoever watches comes between any two steps of `down`, which a busy machine stretches."""
     project.write_grid()
+    project.write("hold", "runs go on when this file is gone")
     path = project.run("sweep", "create", "grid.yaml").stdout.strip()
-    up = project.start("up", "grid.yaml", "--plain")
-    wait_for(lambda: [a for a in read(project, "agents", "list", path) if a["run_id"]])
-    assert "1 agent ended" in project.run("down", "--all").stderr
+
+    def start() -> tuple[subprocess.Popen[str], list[str]]:
+        up = project.start("up", "grid.yaml", "--plain")
+        busy = wait_for(lambda: [a for a in read(project, "agents", "list", path) if a["run_id"]])
+        return up, [agent["name"] for agent in busy]
+
+    up, names = start()
+    executor = LocalExecutor()
+    executor.dismiss(names)
+    assert executor.stop(names) == names
+    _, err = up.communicate(timeout=60)
+    assert up.returncode == 3
+    assert "started again" not in err
+    assert err.splitlines()[-1] == f"hint: deployer agents up {path}"
+
+    up, names = start()
+    project.run("backend", "down")
     _, err = up.communicate(timeout=60)
     assert "started again" not in err
-    error, hint = err.splitlines()[-2:]
-    if up.returncode == 3:  # it looked when the agents were gone and the backend was not yet
-        assert error.startswith(f"error: {path}: ")
-        assert "/4 configurations finished, 0 duplicates, 0 lost" in error
-        assert hint == f"hint: deployer agents up {path}"
-    else:
-        assert up.returncode == 1
-        assert error == "error: the embedded backend was stopped"
-        assert hint == f"hint: deployer watch {path}"
+    assert up.returncode == 1
+    assert err.splitlines()[-2:] == [
+        "error: the embedded backend was stopped",
+        f"hint: deployer watch {path}",
+    ]
     assert read(project, "backend", "status")["running"] is False
+    assert "1 agent ended" in project.run("down", "--all").stderr

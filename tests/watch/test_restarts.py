@@ -37,6 +37,7 @@ def status(*agents: Agent, runs: str = "", state: str = "RUNNING", others: int =
 LOST = agent("c", "lost", reason="its supervisor is gone")
 HOME = agent("b", "ended", 0, "the server had nothing left for this agent")
 BUSY = agent("a")
+GONE = replace(agent("g", "ended", 143, "asked to stop"), dismissed=True)
 ONE_RUN = agent("a1", "ended", 0, "it has taken its last run")
 
 
@@ -75,6 +76,12 @@ ONE_RUN = agent("a1", "ended", 0, "it has taken its last run")
         # Drained agents stay away, whatever is left.
         (status(agent("a", "ended", 0, "drained: its last run has ended"), runs="f"), 1, 0),
         (status(agent("a", "ended", 0, "drained"), LOST, runs="f"), 2, 1),
+        # Somebody takes them down: all have ended, or one does not go yet.
+        (status(GONE, replace(GONE, name="g2"), runs="f"), 2, 0),
+        (status(GONE, agent("b", "stopping"), runs="f"), 3, 0),
+        (status(replace(BUSY, dismissed=True), LOST, runs="f"), 2, 0),
+        # Another is missing besides.
+        (status(GONE, LOST, runs="f"), 2, 1),
     ],
 )
 def test_agents_are_replaced_where_work_needs_them(seen: Status, wanted: int, count: int) -> None:
@@ -93,6 +100,11 @@ def test_one_that_keeps_dying_without_a_run_is_given_up() -> None:
     seen = status(LOST, runs="f")
     assert agents_to_replace(seen, 1, {"c": 2}).count == 1
     assert agents_to_replace(seen, 1, {"c": 3}) == Replacement(0, ("c",))
+
+
+def test_one_that_was_dismissed_and_forgotten_is_not_missing() -> None:
+    assert agents_to_replace(status(BUSY, runs="r"), 2, NONE).count == 1
+    assert agents_to_replace(status(BUSY, runs="r"), 2, NONE, {"g"}).count == 0
 
 
 def test_nothing_is_decided_while_the_server_is_away() -> None:

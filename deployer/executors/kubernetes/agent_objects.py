@@ -100,6 +100,7 @@ def build_agent(
         pod=pod["metadata"]["name"] if pod else "",
         restarts=count_restarts(objects),
         environment=_environment(newest),
+        dismissed=state == "stopping" and not objects.ended and _is_deleted(job),
     )
 
 
@@ -108,7 +109,7 @@ def judge_state(objects: AgentObjects, now: float) -> AgentState:
     job, pod = objects.job, objects.pod
     if any(is_lost(one, now) for one in objects.living_pods):
         return "lost"
-    if job is None or job["metadata"].get("deletionTimestamp"):
+    if _is_deleted(job):
         return "stopping"
     if objects.ended:
         return "ended"
@@ -119,6 +120,10 @@ def judge_state(objects: AgentObjects, now: float) -> AgentState:
     if pod["metadata"].get("deletionTimestamp"):
         return "stopping"
     return "draining" if objects.draining else "running"
+
+
+def _is_deleted(job: Manifest | None) -> bool:
+    return job is None or bool(job["metadata"].get("deletionTimestamp"))
 
 
 def is_lost(pod: Manifest, now: float) -> bool:

@@ -129,6 +129,9 @@ class KubernetesExecutor:
         if waiting:
             remove_agents(self.kube, waiting, self._sleep)
 
+    def dismiss(self, names: Sequence[str]) -> None:
+        """Do nothing: who ends an agent deletes its Job first, which every watcher sees."""
+
     def stop(self, names: Sequence[str]) -> Sequence[str]:
         """Interrupt agents, wait until nothing of them is left; return those that were alive."""
         there, wanted = self._look(None), set(names)

@@ -62,6 +62,11 @@ class AgentFolder:
         """Where the supervisor, the agent and its runs write."""
         return Path(self.settings.log_path)
 
+    @property
+    def dismissal_path(self) -> Path:
+        """The file that is there once somebody has sent the agent away."""
+        return self.path / "dismissed"
+
     def is_alive(self) -> bool:
         """Tell whether a supervisor works here."""
         return is_locked(self.settings.lock_path)
@@ -78,6 +83,7 @@ class AgentFolder:
         """Write down what is asked for, and forget how the agent's last life ended."""
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         Path(self.settings.status_path).unlink(missing_ok=True)
+        self.dismissal_path.unlink(missing_ok=True)
         temporary = self.path / "spec.json.new"
         temporary.write_text(json.dumps(asdict(self.spec), indent=2))
         os.replace(temporary, self.path / "spec.json")
@@ -106,6 +112,7 @@ class AgentFolder:
             folder=self.spec.working_folder,
             process_id=status.process_id if status and alive else None,
             environment=self.spec.environment,
+            dismissed=self.dismissal_path.exists(),
         )
 
     def _why_lost(self) -> str:

@@ -61,6 +61,12 @@ class LocalExecutor:
         for folder in [self._find(name) for name in names]:
             signal_supervisor(folder, signal.SIGUSR1)
 
+    def dismiss(self, names: Sequence[str]) -> None:
+        """Write down in the agents' folders that they are sent away, until they are started."""
+        with self._alone():
+            for folder in filter(None, (load_folder(self._root / name) for name in names)):
+                folder.dismissal_path.touch()
+
     def stop(self, names: Sequence[str]) -> Sequence[str]:
         """Interrupt agents, wait until nothing of them is left; return those that were alive."""
         folders = [self._find(name) for name in names]
