@@ -66,7 +66,8 @@ def _prepare_cluster(config: Config, limits: Limits) -> None:
     from deployer.gke.api.client import open_gke
     from deployer.gke.cluster.access import open_kube_of
     from deployer.gke.cluster.creation import ensure_cluster
-    from deployer.gke.pricing.estimate import describe_estimate
+    from deployer.gke.pricing.estimate import load_prices
+    from deployer.gke.pricing.sentences import describe_estimate, describe_fallback
     from deployer.gke.specification.spec import load_spec
 
     spec = load_spec(config.gke, config.folder)
@@ -79,6 +80,9 @@ def _prepare_cluster(config: Config, limits: Limits) -> None:
     patience = limits.wait_for_capacity_seconds or 0.0
     with going_on_alone():
         cluster = ensure_cluster(gke, spec, wait_seconds=patience, tell=say)
+    place, pools, prices = cluster.location, cluster.pool_names, load_prices(config.folder)
+    for line in describe_fallback(spec, place, pools, prices, agents, hours):
+        say(line)
     if any(choice.driver_version == "disabled" for choice in spec.gpus):
         # Ahead of the first node: the pool is empty until agents ask for it.
         install_drivers(open_kube_of(gke, cluster, SYSTEM), ["cos"], say)
@@ -203,7 +207,7 @@ def _take_down(config: Config, executor: Executor, path: SweepPath) -> None:
 def _say_what_goes_on(config: Config, executor: Executor) -> None:
     if config.on != "gke":
         return
-    from deployer.gke.pricing.estimate import format_usd
+    from deployer.gke.pricing.sentences import format_usd
 
     usd = _estimate(config, 0, executor).idle_usd_per_hour
     cost = f"costs {format_usd(usd)} an hour" if usd is not None else "goes on costing"
@@ -213,9 +217,10 @@ def _say_what_goes_on(config: Config, executor: Executor) -> None:
 def _estimate(config: Config, agents: int | None, executor: Executor | None = None) -> Estimate:
     """Return the price where the cluster is, or where it is wanted most."""
     from deployer.executors.gke.executor import GkeExecutor
-    from deployer.gke.pricing.estimate import estimate, load_prices
+    from deployer.gke.pricing.estimate import estimate, estimate_pools, load_prices
     from deployer.gke.specification.spec import load_spec
 
-    spec = load_spec(config.gke, config.folder)
-    location = executor.location if isinstance(executor, GkeExecutor) else spec.locations[0]
-    return estimate(spec, location, load_prices(config.folder), agents)
+    spec, prices = load_spec(config.gke, config.folder), load_prices(config.folder)
+    if isinstance(executor, GkeExecutor):
+        return estimate_pools(spec, executor.location, prices, executor.pools, agents)
+    return estimate(spec, spec.locations[0], prices, agents)

@@ -54,7 +54,8 @@ def up(
 ) -> None:
     """Make the cluster or go on with it; no change if it is there."""
     from deployer.gke.cluster.creation import ensure_cluster
-    from deployer.gke.specification.parts import region_of
+    from deployer.gke.pricing.estimate import load_prices
+    from deployer.gke.pricing.sentences import describe_fallback
 
     config = read_config(Flags())
     chosen = _load(spec, config)
@@ -62,8 +63,9 @@ def up(
     gke = _open(chosen)
     with going_on_alone():
         cluster = ensure_cluster(gke, chosen, wait_seconds=wait_for_capacity or 0.0, tell=say)
-    if region_of(cluster.location) != region_of(chosen.locations[0]):
-        _say_prices(chosen, config, cluster.location)
+    prices = load_prices(config.folder)
+    for line in describe_fallback(chosen, cluster.location, cluster.pool_names, prices):
+        say(line)
     _show_cluster(gke, cluster, output)
 
 
@@ -180,17 +182,11 @@ def _find(gke: Gke, spec: ClusterSpec) -> CloudCluster:
     return found
 
 
-def _say_prices(
-    spec: ClusterSpec, config: Config, location: str = "", *, sources: bool = False
-) -> None:
-    from deployer.gke.pricing.estimate import (
-        describe_estimate,
-        describe_lines,
-        estimate,
-        load_prices,
-    )
+def _say_prices(spec: ClusterSpec, config: Config, *, sources: bool = False) -> None:
+    from deployer.gke.pricing.estimate import estimate, load_prices
+    from deployer.gke.pricing.sentences import describe_estimate, describe_lines
 
-    found = estimate(spec, location or spec.locations[0], load_prices(config.folder))
+    found = estimate(spec, spec.locations[0], load_prices(config.folder))
     # A row that is missing is in both.
     told = (*(describe_lines(found) if sources else ()), *describe_estimate(found))
     for line in dict.fromkeys(told):

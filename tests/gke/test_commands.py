@@ -41,16 +41,22 @@ def test_a_cluster_is_made_shown_and_removed(cloud: Cloud, machine: Machine) -> 
 
 
 def test_credentials_are_written_without_a_secret(cloud: Cloud, machine: Machine) -> None:
-    """The kubeconfig entry asks Google's plugin for its tokens."""
+    """The kubeconfig entry asks Google's plugin for its tokens, with the same credentials as we.
+
+    The first location has no room, so the price is said again where the cluster is.
+    """
     cloud.set_operation_seconds(0.05)
-    machine.run(*UP)
+    cloud.fail("CreateCluster", old_stockout(FIRST), at=FIRST)
+    assert "obtained: gpu-1, nvidia-tesla-t4: $" in machine.run(*UP)[1]
     context = machine.run("gke", "credentials", SPEC)[0].strip()
-    assert context == f"gke_{PROJECT}_{FIRST}_{NAME}"
+    assert context == f"gke_{PROJECT}_{SECOND}_{NAME}"
     text = (machine.folder / "home" / ".kube" / "config").read_text()
     content = yaml.safe_load(text)
     assert content["current-context"] == context
     assert content["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:9"
-    assert content["users"][0]["user"]["exec"]["command"] == "gke-gcloud-auth-plugin"
+    login = content["users"][0]["user"]["exec"]
+    assert login["command"] == "gke-gcloud-auth-plugin"
+    assert login["args"] == ["--use_application_default_credentials"]
     assert cloud.token not in text
 
 
@@ -75,7 +81,7 @@ def test_a_refusal_is_an_error_with_a_remedy(cloud: Cloud, machine: Machine) -> 
     out, err = machine.run(*UP, code=1)
     assert out == ""
     assert f"error: no room for cluster {NAME}" in err
-    assert "Insufficient regional quota to satisfy request: resource" in err
+    assert err.count("Insufficient regional quota to satisfy request: resource") == 1
     hint = err.splitlines()[-1]
     assert hint.startswith("hint: ask for more NVIDIA_T4_GPUS in us-central1: https://console.")
     assert cloud.inventory().empty

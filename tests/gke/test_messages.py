@@ -41,7 +41,7 @@ def test_plan_of_each_specification(
     monkeypatch.setenv("HOME", str(tmp_path))
     assert run(["gke", "plan", name]) == 0
     out, err = capsys.readouterr()
-    assert re.search(r"an hour for [13] x e2-standard-2 \(2025-03-06, https://github.com/", err)
+    assert re.search(r"for [13] x e2-standard-2 \(2025-03-06, \d+ months old, https://", err)
     assert "an hour goes on until `deployer down --cluster`" in err
     check_golden(f"gke/{name}.yaml", out)
 

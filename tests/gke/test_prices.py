@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,19 @@ from deployer.gke.pricing.estimate import (
     OWN_FILE,
     Estimate,
     Prices,
-    describe_estimate,
-    describe_lines,
     estimate,
+    estimate_pools,
     estimate_sweep,
-    format_usd,
     load_prices,
 )
 from deployer.gke.pricing.price_table import parse_rows
+from deployer.gke.pricing.sentences import (
+    describe_estimate,
+    describe_fallback,
+    describe_lines,
+    describe_pool,
+    format_usd,
+)
 from deployer.gke.specification.spec import ClusterSpec, load_spec, parse_spec
 
 REST = "date: 2026-01-01, source: a contract"
@@ -128,7 +134,10 @@ def test_a_missing_row_makes_no_sum_and_is_named(prices: Prices) -> None:
         "price unknown: n1-standard-8 (spot) in us-east1: add it to gke-prices.yaml",
         "price unknown: nvidia-tesla-t4 (spot) in us-east1: add it to gke-prices.yaml",
     )
-    assert describe_estimate(found, 3) == list(found.missing)
+    assert describe_estimate(found, 3)[0] == (
+        "the total is unknown with 4 GPU nodes in us-east1: a price is missing"
+    )
+    assert describe_estimate(found, 3)[-4:] == list(found.missing)
 
 
 def test_what_is_said_before_anything_is_made(prices: Prices) -> None:
@@ -141,6 +150,7 @@ def test_what_is_said_before_anything_is_made(prices: Prices) -> None:
     without = "list prices, without traffic and taxes"
     assert describe_estimate(found, 2) == [
         "$4.47 an hour with 1 GPU node in us-central1, $8.94 for 2 h",
+        "$16.80 an hour at most: every pool at its max_nodes, in us-central1",
         goes_on,
         without,
     ]
@@ -148,9 +158,86 @@ def test_what_is_said_before_anything_is_made(prices: Prices) -> None:
     spot = estimate(parse(f"{T4}, spot: true"), ZONE, prices, replicas=2)
     assert describe_estimate(spot, 0.5) == [
         "$5.57 an hour with 2 GPU nodes in us-central1, $2.79 for 0.5 h",
+        "$10.78 an hour at most: every pool at its max_nodes, in us-central1",
         goes_on,
         f"{without}; Spot's change up to once a day",
     ]
+
+
+def parse_two(*gpus: str, locations: str = "us-central1-a") -> ClusterSpec:
+    """Return a specification with several choices of GPUs."""
+    listed = ", ".join(f"{{{gpu}}}" for gpu in gpus)
+    return parse_spec(
+        parse_document(f"name: lab\nlocation: [{locations}]\ngpus: [{listed}]", "lab.yaml")
+    )
+
+
+L4 = "accelerator: nvidia-l4, machine_type: g2-standard-24, count: 2"
+
+
+def test_every_choice_has_a_price_and_all_together_are_the_largest_bill(prices: Prices) -> None:
+    """A fallback may cost more, and pools that were obtained stay beside each other."""
+    found = estimate(parse_two(T4, f"{L4}, max_nodes: 1"), ZONE, prices, replicas=1)
+    told = describe_estimate(found)
+    assert told[:3] == [
+        "$4.47 an hour with 1 GPU node in us-central1",
+        "instead with gpu-2, nvidia-l4: $7.47 an hour with 1 GPU node in us-central1",
+        "$23.91 an hour at most: every pool at its max_nodes, in us-central1",
+    ]
+    assert "g2-standard-24" in "".join(describe_lines(found))
+
+
+def test_a_fallback_without_a_price_makes_the_most_unknown(prices: Prices) -> None:
+    """Wherever it may be made: the second location has no rows at all."""
+    spec = parse_two(T4, locations="us-central1-a, us-east1-b")
+    found = estimate(spec, ZONE, prices, replicas=1)
+    told = describe_estimate(found)
+    assert told[1] == "the most that it can cost is unknown: a price is missing"
+    assert "price unknown: nvidia-tesla-t4 in us-east1: add it to gke-prices.yaml" in told
+
+
+def test_a_fallback_that_was_taken_is_priced(prices: Prices) -> None:
+    spec = parse_two(T4, L4)
+    assert describe_fallback(spec, ZONE, ["system", "gpu-1"], prices, 1) == []
+    assert describe_fallback(spec, ZONE, ["system", "gpu-2"], prices, 1, 2) == [
+        "obtained: gpu-2, nvidia-l4: $7.47 an hour with 1 GPU node in us-central1, $14.94 for 2 h"
+    ]
+    elsewhere = describe_fallback(spec, "us-east1-b", ["gpu-1"], prices, 1)
+    assert elsewhere[0].startswith("obtained: gpu-1, nvidia-tesla-t4: the total is unknown")
+    assert describe_pool(spec, ZONE, "gpu-2", prices) == (
+        "gpu-2, nvidia-l4: $7.11 an hour for each of its nodes"
+    )
+
+
+def test_agents_cost_what_the_dearest_pool_of_the_cluster_does(prices: Prices) -> None:
+    spec = parse_two(T4, L4)
+    both = estimate_pools(spec, ZONE, prices, ["gpu-1", "gpu-2"], 1)
+    assert both.usd_per_hour == pytest.approx(IDLE + 7.11)
+
+
+def test_prices_of_half_a_year_say_their_age(tmp_path: Path) -> None:
+    spec = parse(T4)
+    young = estimate(spec, ZONE, load_prices(tmp_path, date(2025, 9, 5)), 1)
+    assert not any("months old" in line for line in describe_estimate(young))
+    old = estimate(spec, ZONE, load_prices(tmp_path, date(2026, 11, 22)), 1)
+    assert (
+        "some of these prices are 20 months old (2025-03-06); "
+        "https://cloud.google.com/compute/all-pricing has today's"
+    ) in describe_estimate(old)
+    assert "(2025-03-06, 20 months old, https://" in describe_lines(old)[1]
+
+
+@pytest.mark.parametrize(
+    "gpu",
+    [
+        "accelerator: nvidia-a100-80gb, machine_type: a2-ultragpu-1g",
+        "accelerator: nvidia-h100-80gb, machine_type: a3-highgpu-1g, spot: true",
+        "accelerator: nvidia-tesla-v100, machine_type: n1-standard-8",
+        "accelerator: nvidia-tesla-p100, machine_type: n1-standard-8",
+    ],
+)
+def test_larger_gpus_have_a_price(gpu: str, tmp_path: Path) -> None:
+    assert estimate(parse(gpu), ZONE, load_prices(tmp_path)).usd_per_hour is not None
 
 
 def test_each_line_with_its_day_and_source(prices: Prices) -> None:
@@ -168,7 +255,8 @@ def test_each_line_with_its_day_and_source(prices: Prices) -> None:
 def test_what_goes_on_is_said_where_the_rest_is_unknown(prices: Prices) -> None:
     l4 = "accelerator: nvidia-l4, machine_type: g2-standard-8"
     told = describe_estimate(estimate(parse(l4), ZONE, prices), 1)
-    assert told[0].startswith("$0.36 an hour goes on until")
+    assert told[0].startswith("the total is unknown")
+    assert told[1].startswith("$0.36 an hour goes on until")
     assert told[-1] == "price unknown: g2-standard-8 in us-central1: add it to gke-prices.yaml"
 
 
@@ -269,6 +357,7 @@ def row(text: str) -> str:
             "give `date`, the day of the source, or `read`, the day it was read",
         ),
         ("date: May, source: x", "[0].date: 'May' is not valid", "a day such as 2026-11-21"),
+        ("date: '2026-02-30', source: x", "[0]: 2026-02-30 is no day", "a day such as 2026-11-21"),
     ],
 )
 def test_complaints_about_own_rows(

@@ -16,6 +16,8 @@ from deployer.gke.api.model import CloudCluster
 from deployer.gke.cluster.access import open_kube_of
 from deployer.gke.cluster.creation import find_cluster
 from deployer.gke.cluster.pools import add_next_pool
+from deployer.gke.pricing.estimate import load_prices
+from deployer.gke.pricing.sentences import describe_pool
 from deployer.gke.specification.spec import ClusterSpec, load_spec
 
 # A new pool's first node takes minutes, and until then the old refusals are still to be read.
@@ -55,6 +57,7 @@ class GkeExecutor(KubernetesExecutor):
         self._gke = gke
         self._spec = spec
         self._found = found
+        self._folder = folder
         self._listed: Sequence[Agent] = ()
         self._patient_until = 0.0
 
@@ -62,6 +65,11 @@ class GkeExecutor(KubernetesExecutor):
     def location(self) -> str:
         """Return the zone or region where the cluster is."""
         return self._found.location
+
+    @property
+    def pools(self) -> tuple[str, ...]:
+        """Return the names of the cluster's node pools."""
+        return self._found.pool_names
 
     def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
         """Return agents, oldest first; of one sweep, or of all."""
@@ -87,4 +95,5 @@ class GkeExecutor(KubernetesExecutor):
         if pool is None:
             return told
         self._found = replace(self._found, pools=(*self._found.pools, pool))
-        return [f"{refused}: pool {pool.name} is added", *told]
+        price = describe_pool(self._spec, self.location, pool.name, load_prices(self._folder))
+        return [f"{refused}: pool {pool.name} is added", price, *told]

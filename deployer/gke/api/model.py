@@ -69,6 +69,11 @@ class CloudCluster:
         return self.status in USABLE and any(pool.good for pool in system)
 
     @property
+    def pool_names(self) -> tuple[str, ...]:
+        """The names of the pools that are there or come."""
+        return tuple(pool.name for pool in self.pools if pool.good)
+
+    @property
     def words(self) -> str:
         """Name it in a sentence."""
         return f"cluster {self.name} in {self.location}"

@@ -112,6 +112,8 @@ def _build_exec() -> Entry:
     return {
         "apiVersion": "client.authentication.k8s.io/v1beta1",
         "command": PLUGIN,
+        # Else it asks gcloud, which knows nothing of application default credentials.
+        "args": ["--use_application_default_credentials"],
         "installHint": INSTALL_HINT,
         "provideClusterInfo": True,
     }

@@ -5,15 +5,16 @@ No row, no figure: what is unknown makes the sum unknown, and says which row is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 
 from deployer.gke.pricing.price_table import ADDRESS, ANYWHERE, FEE, PriceRow, parse_rows
 from deployer.gke.specification.gpu_rules import count_slots, find_built_in
-from deployer.gke.specification.parts import find_disk_type, is_zone, region_of
+from deployer.gke.specification.parts import GpuChoice, find_disk_type, is_zone, region_of
 from deployer.gke.specification.spec import ClusterSpec
-from deployer.text import format_count
 
 OWN_FILE = "gke-prices.yaml"
 # GKE puts the nodes of a regional cluster into three zones unless told otherwise, so that many
@@ -25,9 +26,10 @@ Key = tuple[str, str, bool]  # what, region, spot
 
 @dataclass(frozen=True)
 class Prices:
-    """Rows by what, region and spot."""
+    """Rows by what, region and spot; with `today` each price has an age."""
 
     rows: Mapping[Key, PriceRow]
+    today: date | None = None
 
     def find(self, what: str, region: str, spot: bool) -> PriceRow | None:
         """Return the row of a region, else the one that holds anywhere."""
@@ -49,6 +51,7 @@ class PriceLine:
     region: str
     spot: bool = False
     idle: bool = False
+    age_months: int = 0
 
     @property
     def name(self) -> str:
@@ -63,12 +66,28 @@ class PriceLine:
 
 
 @dataclass(frozen=True)
+class Largest:
+    """The most that an hour can cost: every pool full, in the dearest of the locations."""
+
+    usd_per_hour: float | None
+    region: str
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Estimate:
-    """What a cluster costs with `nodes` GPU nodes at work, and what goes on without any."""
+    """What a cluster costs with `nodes` GPU nodes at work, and what goes on without any.
+
+    `gpus` names the nodes' pool and kind of GPU. `others` are the same for the choices that are
+    tried where Google has no room for this one.
+    """
 
     lines: tuple[PriceLine, ...]
     nodes: int
     region: str
+    gpus: str = ""
+    others: tuple[Estimate, ...] = ()
+    largest: Largest | None = None
 
     @property
     def usd_per_hour(self) -> float | None:
@@ -81,22 +100,36 @@ class Estimate:
         return _add_up([line for line in self.lines if line.idle])
 
     @property
+    def gpu_usd_per_hour(self) -> float | None:
+        """The GPU nodes alone."""
+        return _add_up([line for line in self.lines if not line.idle])
+
+    @property
+    def all_lines(self) -> tuple[PriceLine, ...]:
+        """The lines of this choice and of those that may take its place, each once."""
+        others = (line for other in self.others for line in other.lines)
+        return tuple(dict.fromkeys((*self.lines, *others)))
+
+    @property
     def missing(self) -> tuple[str, ...]:
         """A sentence for each row that is not there."""
-        return tuple(dict.fromkeys(line.missing for line in self.lines if line.missing))
+        told = [line.missing for line in self.all_lines if line.missing]
+        return tuple(dict.fromkeys((*told, *(self.largest.missing if self.largest else ()))))
 
 
-def load_prices(folder: Path) -> Prices:
+def load_prices(folder: Path, today: date | None = None) -> Prices:
     """Read the package's table and, over it, `gke-prices.yaml` of a folder.
 
-    Raises ConfigErrors with every complaint about the latter, and its line.
+    Prices are as old as they are `today`, else on the day of the call. Raises ConfigErrors with
+    every complaint about the latter, and its line.
     """
     packaged = Path(__file__).with_name("prices.yaml")
     rows = parse_rows(packaged.read_text(encoding="utf-8"), packaged.name)
     own = folder / OWN_FILE
     if own.is_file():
         rows += parse_rows(own.read_text(encoding="utf-8"), own.name)
-    return Prices({(row.what, row.region, row.spot): row for row in rows})
+    by_key = {(row.what, row.region, row.spot): row for row in rows}
+    return Prices(by_key, today or date.today())
 
 
 def estimate(
@@ -104,12 +137,56 @@ def estimate(
 ) -> Estimate:
     """Return what a cluster costs in a location with so many agents on GPUs of the first choice.
 
-    Without a number of agents it is the most that it can cost: all nodes of that pool.
+    Without a number of agents it is with all nodes of that pool. The other choices and the largest
+    bill are beside it.
     """
-    nodes = _count_nodes(spec, replicas)
-    region = region_of(location)
-    lines = (*_list_idle(spec, location, prices), *_list_gpu_nodes(spec, region, nodes, prices))
-    return Estimate(lines, nodes, region)
+    first, *others = (
+        estimate_choice(spec, location, prices, index, replicas) for index in range(len(spec.gpus))
+    )
+    return replace(first, others=tuple(others), largest=find_largest(spec, prices))
+
+
+def estimate_choice(
+    spec: ClusterSpec, location: str, prices: Prices, index: int, replicas: int | None = None
+) -> Estimate:
+    """Return the same for one choice of GPUs, by its place in the specification from 0."""
+    choice = spec.gpus[index]
+    nodes, region = _count_nodes(choice, replicas), region_of(location)
+    idle = _list_idle(spec, location, prices)
+    lines = (*idle, *_list_gpu_nodes(spec, choice, region, nodes, prices))
+    kind = f"{choice.accelerator} (spot)" if choice.spot else choice.accelerator
+    return Estimate(lines, nodes, region, f"{spec.pool_names[index]}, {kind}")
+
+
+def estimate_pools(
+    spec: ClusterSpec,
+    location: str,
+    prices: Prices,
+    pools: Collection[str],
+    replicas: int | None = None,
+) -> Estimate:
+    """Return what so many agents cost on the dearest of the pools that a cluster has."""
+    there = [index for index, name in enumerate(spec.pool_names) if name in pools]
+    found = [estimate_choice(spec, location, prices, i, replicas) for i in there or [0]]
+    return max(found, key=lambda one: _rank(one.usd_per_hour))
+
+
+def find_largest(spec: ClusterSpec, prices: Prices) -> Largest:
+    """Return the most that an hour can cost, wherever it is made; unknown if any price is."""
+    found = [_fill(spec, location, prices) for location in spec.locations]
+    return max(found, key=lambda one: _rank(one.usd_per_hour))
+
+
+def _fill(spec: ClusterSpec, location: str, prices: Prices) -> Largest:
+    full = [estimate_choice(spec, location, prices, index) for index in range(len(spec.gpus))]
+    parts = [full[0].idle_usd_per_hour, *(one.gpu_usd_per_hour for one in full)]
+    missing = tuple(sentence for one in full for sentence in one.missing)
+    return Largest(_add(parts), region_of(location), missing)
+
+
+def _rank(usd: float | None) -> float:
+    """Let what is unknown count as the dearest."""
+    return math.inf if usd is None else usd
 
 
 def estimate_sweep(estimate: Estimate, hours: float) -> float | None:
@@ -117,41 +194,7 @@ def estimate_sweep(estimate: Estimate, hours: float) -> float | None:
     return None if estimate.usd_per_hour is None else estimate.usd_per_hour * hours
 
 
-def describe_estimate(estimate: Estimate, hours: float | None = None) -> list[str]:
-    """Return what is said before anything is made: an hour, the sweep, and what goes on."""
-    nodes = format_count(estimate.nodes, "GPU node")
-    told = []
-    if estimate.usd_per_hour is not None:
-        said = f"{format_usd(estimate.usd_per_hour)} an hour with {nodes} in {estimate.region}"
-        cost = estimate_sweep(estimate, hours) if hours is not None else None
-        told.append(f"{said}, {format_usd(cost)} for {hours:g} h" if cost is not None else said)
-    if estimate.idle_usd_per_hour is not None:
-        idle = format_usd(estimate.idle_usd_per_hour)
-        what = "the cluster's fee and its system pool"
-        told.append(f"{idle} an hour goes on until `deployer down --cluster`: {what}")
-    if told:
-        spot = "; Spot's change up to once a day" if any(one.spot for one in estimate.lines) else ""
-        told.append(f"list prices, without traffic and taxes{spot}")
-    return [*told, *estimate.missing]
-
-
-def describe_lines(estimate: Estimate) -> list[str]:
-    """Return the bill line by line, each figure with its day and source, as a plan shows it."""
-    return [
-        line.missing
-        or f"{format_usd(line.usd_per_hour or 0)} an hour for {line.count} x {line.name} "
-        f"({line.date}, {line.source})"
-        for line in estimate.lines
-    ]
-
-
-def format_usd(usd: float) -> str:
-    """Write dollars to the cent, and less than ten cents to a tenth of one."""
-    return f"${usd:.3f}" if 0 < usd < 0.1 else f"${usd:.2f}"
-
-
-def _count_nodes(spec: ClusterSpec, replicas: int | None) -> int:
-    choice = spec.gpus[0]
+def _count_nodes(choice: GpuChoice, replicas: int | None) -> int:
     if replicas is None:
         return choice.max_nodes
     return min(choice.max_nodes, -(-replicas // count_slots(choice)))
@@ -170,9 +213,8 @@ def _list_idle(spec: ClusterSpec, location: str, prices: Prices) -> Iterator[Pri
 
 
 def _list_gpu_nodes(
-    spec: ClusterSpec, region: str, nodes: int, prices: Prices
+    spec: ClusterSpec, choice: GpuChoice, region: str, nodes: int, prices: Prices
 ) -> Iterator[PriceLine]:
-    choice = spec.gpus[0]
     yield _price(prices, choice.machine_type, region, nodes, spot=choice.spot)
     if not find_built_in(choice.machine_type):
         yield _price(prices, choice.accelerator, region, nodes * choice.count, spot=choice.spot)
@@ -192,10 +234,14 @@ def _price(
     row = prices.find(what, region, spot)
     if row is None:
         return PriceLine(what, count, None, "", "", region, spot, idle)
-    return PriceLine(what, count, row.usd_per_hour * count, row.source, row.day, region, spot, idle)
+    usd, age = row.usd_per_hour * count, row.count_months(prices.today)
+    return PriceLine(what, count, usd, row.source, row.day, region, spot, idle, age)
 
 
-def _add_up(lines: tuple[PriceLine, ...] | list[PriceLine]) -> float | None:
-    figures = [line.usd_per_hour for line in lines]
+def _add_up(lines: Sequence[PriceLine]) -> float | None:
+    return _add([line.usd_per_hour for line in lines])
+
+
+def _add(figures: Sequence[float | None]) -> float | None:
     known = [one for one in figures if one is not None]
     return sum(known) if len(known) == len(figures) else None

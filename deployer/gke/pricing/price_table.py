@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import difflib
 import re
 from typing import Annotated
@@ -48,12 +49,26 @@ class PriceRow:
         """The source's own day, or else when it was read, maybe long after it was written."""
         return self.date or f"read {self.read}"
 
+    def count_months(self, today: datetime.date | None) -> int:
+        """Return how many whole months ago that day was; 0 where there is no today."""
+        if today is None:
+            return 0
+        then = datetime.date.fromisoformat(self.date or self.read or "")
+        months = (today.year - then.year) * 12 + today.month - then.month
+        return max(0, months - (today.day < then.day))
+
     @model_validator(mode="after")
     def _check(self) -> PriceRow:
         if (self.date is None) == (self.read is None):
             said = "has a date and read" if self.date else "has no date"
             hint = "give `date`, the day of the source, or `read`, the day it was read"
             raise PydanticCustomError("day", "{said}", {"said": said, "hint": hint})
+        try:
+            self.count_months(datetime.date.max)
+        except ValueError:
+            said = f"{self.date or self.read} is no day"
+            hint = PATTERN_HINTS[DAY]
+            raise PydanticCustomError("day", "{said}", {"said": said, "hint": hint}) from None
         near = difflib.get_close_matches(self.what.lower(), OTHERS, n=1, cutoff=0.8)
         known = self.what in OTHERS or re.fullmatch(f"{MACHINE_TYPE}|{ACCELERATOR}", self.what)
         if not known or (near and self.what != near[0]):
