@@ -8,6 +8,10 @@ UV := $(TOOLS)/bin/uv
 BIN := .venv/bin
 SETUP := .venv/.setup
 export UV_PROJECT_ENVIRONMENT := $(CURDIR)/.venv
+# The machine's own certificates: a company that opens TLS has its authority there, and uv's list has
+# not. pip, which installs uv, asks PIP_CERT and its own configuration.
+UV_SYSTEM_CERTS ?= 1
+export UV_SYSTEM_CERTS
 # Each sweep is dozens of short processes, which take twice as long where nothing is kept compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
