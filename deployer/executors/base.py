@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Literal, Protocol
 
 from deployer.executors.plan import Plan
+
+
+class Blocked(StrEnum):
+    """What keeps an agent from starting however long it is waited for."""
+
+    REFUSED = "refused"  # its place forbids what it would be
+    IMAGE = "image"
+    MISSING_OBJECT = "missing-object"
+    NO_SUCH_GPU = "no-such-gpu"
+
 
 AgentState = Literal["starting", "running", "draining", "stopping", "ended", "lost"]
 
@@ -19,6 +30,7 @@ class Agent:
     `dismissed` says that somebody has sent it away, so that no watcher starts it again.
     `exit_code` is 0 finished, 3 gave up, 74 it stood still before it had started, 75 its only run
     is handed out again, 78 bad key or missing sweep, 143 asked to stop.
+    `blocked` is why it cannot start whatever is waited for; then `reason` says it in words.
     `folder` is the project folder it works in, if the place knows; only a cluster has `pod` and
     `node`. `started_at` and `ended_at` are seconds since the epoch.
     """
@@ -30,6 +42,7 @@ class Agent:
     ended_at: float | None = None
     exit_code: int | None = None
     reason: str = ""
+    blocked: Blocked | None = None
     run_id: str | None = None
     gpu: str = ""
     node: str = ""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deployer.errors import KubeError, WandbError, WatchTimeout
-from deployer.executors.base import Agent, Executor
+from deployer.executors.base import Agent, Blocked, Executor
 from deployer.executors.deadline import find_deadline
 from deployer.sweeps.results import ACTIVE_STATES, Results, Row, build_results, run_seconds
 from deployer.wandb_api.client import Client
@@ -43,6 +43,7 @@ class AgentStatus:
     pod: str = ""
     restarts: int = 0
     dismissed: bool = False
+    blocked: Blocked | None = None
 
 
 @dataclass(frozen=True)
@@ -276,4 +277,5 @@ def _summarise_agent(agent: Agent, row: Row | None) -> AgentStatus:
         pod=agent.pod,
         restarts=agent.restarts,
         dismissed=agent.dismissed,
+        blocked=agent.blocked,
     )

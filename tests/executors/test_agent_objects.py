@@ -202,14 +202,33 @@ def test_quota_that_never_fits(requested: str, used: str, limited: str, later: b
     said = f'pods "x" is forbidden: exceeded quota: q, requested: {requested}, '
     said += f"used: {used}, limited: {limited}"
     assert may_fit_later(said) is later
-    assert is_refusal(KubeError(said, status=403)) is not later
+    assert is_refusal(KubeError(said, status=403), lambda: True) is not later
 
 
 def test_no_right_to_create_pods_is_no_refusal() -> None:
     said = 'pods is forbidden: User "ci" cannot create resource "pods" in API group ""'
-    assert not is_refusal(KubeError(said, status=403))
-    assert is_refusal(KubeError('pods "x" is forbidden: violates PodSecurity "re…"', status=403))
-    assert is_refusal(KubeError("spec.x: Invalid value", status=422))
+    assert not is_refusal(KubeError(said, status=403), lambda: False)
+    assert is_refusal(KubeError("spec.x: Invalid value", status=422), lambda: False)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'violates PodSecurity "restricted:latest"',
+        "maximum cpu usage per Container is 1, but limit is 4",
+        "no PriorityClass with name gold was found",
+        'error looking up service account sweeps/gold: serviceaccount "gold" not found',
+    ],
+)
+def test_what_is_in_a_pod_is_refused_for_good(said: str) -> None:
+    error = KubeError(f'pods "x" is forbidden: {said}', status=403)
+    assert is_refusal(error, lambda: True)
+    assert not is_refusal(error, lambda: False)
+
+
+def test_a_policy_against_pods_may_let_jobs_pass() -> None:
+    said = "ValidatingAdmissionPolicy 'no-bare-pods' with binding 'b' denied request: use a Job"
+    assert not is_refusal(KubeError(f'pods "x" is forbidden: {said}', status=403), lambda: True)
 
 
 def test_dry_run_pod_is_the_one_that_the_job_makes() -> None:

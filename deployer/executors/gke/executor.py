@@ -45,6 +45,8 @@ def open_gke_executor(
 class GkeExecutor(KubernetesExecutor):
     """A cluster that can grow by another kind of GPU."""
 
+    grows = True
+
     def __init__(
         self,
         gke: Gke,

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from deployer.errors import KubeError
 from deployer.kube.client import Kube
-from deployer.kube.failures import REFUSALS
 from deployer.kube.kinds import JOB, POD, Manifest, kind_of
 
 POD_NAME = "deployer-dry-run"
 # exceeded quota: NAME, requested: a=1,b=2, used: a=0,b=2, limited: a=4,b=2
 QUOTA = re.compile(r"requested: (\S+), used: \S+, limited: (\S+)")
+POLICY_REFUSED = " denied request"  # of a ValidatingAdmissionPolicy
 UNITS = {"m": 1e-3, "k": 1e3, "Ki": 2**10, "M": 1e6, "Mi": 2**20, "G": 1e9, "Gi": 2**30}
 UNITS |= {"T": 1e12, "Ti": 2**40, "": 1.0}
 
@@ -32,7 +33,7 @@ def check_admission(kube: Kube, job: Manifest) -> None:
     try:
         kube.create(build_pod(job), dry_run=True)
     except KubeError as error:
-        if is_refusal(error):
+        if is_refusal(error, lambda: kube.is_allowed("create", POD)):
             raise
 
 
@@ -52,14 +53,22 @@ def build_pod(job: Manifest) -> Manifest:
     }
 
 
-def is_refusal(error: KubeError) -> bool:
-    """Tell whether a pod is refused for good, not only now, nor only to us instead of to a Job."""
+def is_refusal(error: KubeError, may_create: Callable[[], bool]) -> bool:
+    """Tell whether a pod is refused for good, not only now, nor only to us instead of to a Job.
+
+    `may_create` asks whether we may create pods: who may not learns nothing of what is in one.
+    """
     if error.status != 403:
         return True
-    if "exceeded quota" in error.message:
-        return not may_fit_later(error.message)
-    spoken_of = any(words in error.message for words, _ in REFUSALS)
-    return spoken_of or "serviceaccount" in error.message.replace(" ", "").lower()
+    for_a_job = POLICY_REFUSED in error.message  # it may let a Job's pods pass
+    return is_refused_for_good(error.message) and not for_a_job and may_create()
+
+
+def is_refused_for_good(sentence: str) -> bool:
+    """Tell whether the server forbids a pod for what is in it, and would tomorrow."""
+    if "exceeded quota" in sentence:
+        return not may_fit_later(sentence)
+    return "is forbidden: " in sentence
 
 
 def may_fit_later(sentence: str) -> bool:

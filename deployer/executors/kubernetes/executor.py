@@ -32,6 +32,8 @@ from deployer.executors.kubernetes.agent_removal import (
     longest_removal_seconds,
     remove_agents,
 )
+from deployer.executors.kubernetes.blocked_agents import BlockedAgents
+from deployer.executors.kubernetes.blocking import Blocker
 from deployer.executors.kubernetes.concurrency import do_all
 from deployer.executors.kubernetes.gpu_products import GpuProducts, GpuShortages
 from deployer.executors.kubernetes.logs import follow_agents
@@ -53,7 +55,12 @@ def open_cluster(cluster: ClusterConfig, folder: Path) -> KubernetesExecutor:
 
 
 class KubernetesExecutor:
-    """Agents as Jobs. `sleep` waits between looks; `folder` is where a template's path begins."""
+    """Agents as Jobs. `sleep` waits between looks; `folder` is where a template's path begins.
+
+    `grows` tells that nodes come which are not there yet.
+    """
+
+    grows = False
 
     def __init__(
         self,
@@ -67,6 +74,7 @@ class KubernetesExecutor:
             kube, cluster.gpu.product_label if cluster.gpu else GPU_PRODUCT_LABEL
         )
         self._shortages = GpuShortages(kube)
+        self._blocked = BlockedAgents(kube, self._shortages, self.grows)
         self._builder = ManifestBuilder(kube, cluster, folder)
         self._sleep = sleep
         self._seen: Sequence[AgentObjects] = ()
@@ -106,9 +114,13 @@ class KubernetesExecutor:
         with_gpus = {node_of(s.pod) for s in agent_objects if s.pod and asks_for_gpu(s)} - {""}
         products = self._products.read(with_gpus)
         shortages = self._shortages.explain([s.pod for s in agent_objects if s.pod])
+        blockers = self._blocked.find(agent_objects, causes)
         now = self.kube.now()
         agents = (build_agent(objects, causes, now, products) for objects in agent_objects)
-        return [_add_reason(agent, shortages.get(agent.pod, "")) for agent in agents]
+        return [
+            _add_reasons(agent, shortages.get(agent.pod, ""), blockers.get(agent.name))
+            for agent in agents
+        ]
 
     def build_manifests(self, plan: Plan, api_keys: Mapping[str, str]) -> tuple[Manifest, ...]:
         """Return what `apply` would send for the agents in `api_keys`, without the Secret.
@@ -260,10 +272,11 @@ class KubernetesExecutor:
             return {}
 
 
-def _add_reason(agent: Agent, shortage: str) -> Agent:
-    """Put why there is no GPU before the scheduler's sentence, which counts nodes by reason."""
-    reason = "; ".join(filter(None, (shortage, agent.reason)))
-    return replace(agent, reason=reason) if shortage else agent
+def _add_reasons(agent: Agent, shortage: str, blocker: Blocker | None) -> Agent:
+    """Put what is missing before the scheduler's sentence, which counts nodes by reason."""
+    said = (blocker.sentence if blocker else "", shortage, agent.reason)
+    reason = "; ".join(filter(None, said))
+    return replace(agent, reason=reason, blocked=blocker.cause if blocker else None)
 
 
 def _runs(objects: AgentObjects) -> bool:

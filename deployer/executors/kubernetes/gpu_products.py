@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any
 
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.gpu_drivers.shortage import explain_no_gpu
+from deployer.executors.kubernetes.gpu_drivers.shortage import explain_no_gpu, has_no_such_gpu
 from deployer.executors.kubernetes.gpu_drivers.survey import Survey, survey_cluster
 from deployer.kube.client import Kube
 from deployer.kube.kinds import NODE
@@ -60,6 +60,14 @@ class GpuShortages:
             return {}
         found = {pod["metadata"]["name"]: explain_no_gpu(survey.nodes, pod) for pod in waiting}
         return {name: reason for name, reason in found.items() if reason}
+
+    def find_impossible(self, pods: Iterable[Manifest]) -> tuple[str, ...]:
+        """Return the names of waiting pods for which no node has the GPUs, used or not."""
+        waiting = [pod for pod in pods if _waits_for_gpu(pod)]
+        survey = self._look() if waiting else Survey((), complete=False)
+        if not survey.complete:
+            return ()
+        return tuple(p["metadata"]["name"] for p in waiting if has_no_such_gpu(survey.nodes, p))
 
     def _look(self) -> Survey:
         """Look again after a while; what was refused once is not asked again."""

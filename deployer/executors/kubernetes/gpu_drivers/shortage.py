@@ -37,6 +37,22 @@ def explain_no_gpu(nodes: Sequence[NodeGpus], pod: Manifest) -> str:
     return _explain_resource(open_nodes, resource, count)
 
 
+def has_no_such_gpu(nodes: Sequence[NodeGpus], pod: Manifest) -> bool:
+    """Tell whether no node has what a pod asks for, whoever uses it now; `nodes` are all there are.
+
+    A node that is cordoned, or counts no GPU yet, may have it later.
+    """
+    spec, wanted = pod["spec"], count_requests(pod)
+    gpus = {name: count for name, count in wanted.items() if is_gpu_resource(name)}
+    fitting = [node for node in nodes if _is_selected(node, spec)]
+    return bool(gpus) and not any(_may_have(node, gpus) for node in fitting)
+
+
+def _may_have(node: NodeGpus, wanted: Mapping[str, int]) -> bool:
+    there = {r.name: r.allocatable or 0 for r in node.resources}
+    return not node.allocatable or all(there.get(n, 0) >= c for n, c in wanted.items())
+
+
 def describe_gap(node: NodeGpus) -> str:
     """Say what a node lacks that counts no GPU; nothing if it counts one."""
     if node.allocatable:
