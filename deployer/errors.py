@@ -9,6 +9,7 @@
     ├── ImageError                      exit 1   an image cannot be built, pushed or loaded
     ├── BackendError                    exit 1   the embedded backend cannot start, or is not there
     ├── AgentError                      exit 1   an agent cannot be started, found or stopped
+    ├── StartFailed                     exit 3   no agent starts, and none will
     ├── SweepFailed                     exit 3   it ended without every configuration finished
     └── WatchTimeout                    exit 4   still going; safe to watch again
 
@@ -133,6 +134,13 @@ class AgentError(DeployerError):
     """An agent cannot be started, found or stopped."""
 
     code = "agent"
+
+
+class StartFailed(DeployerError):
+    """No agent of a sweep has started; they stay as they are."""
+
+    exit_code = 3
+    code = "start-failed"
 
 
 class SweepFailed(DeployerError):

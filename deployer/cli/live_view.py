@@ -32,6 +32,7 @@ from deployer.wandb_api.server import Server
 from deployer.watch.reconciliation import Reconciler, build_stopped
 from deployer.watch.restarts import HANDING_OUT
 from deployer.watch.run_logs import get_run_tail
+from deployer.watch.starting import StartWatch
 from deployer.watch.status import Status, watch_status
 
 SHOWN_FAILURES = 5
@@ -50,11 +51,13 @@ def follow_and_report(
     wanted: int | None = None,
     expected: int | None = None,
     timeout_seconds: float | None = None,
+    start_seconds: float | None = None,
 ) -> None:
     """Show the sweep until it is over, then what came of it.
 
     Agents that die are replaced until `wanted` work again, as many as there are if it is None.
-    Raises SweepFailed unless all configurations finished, WatchTimeout.
+    Raises SweepFailed unless all configurations finished, WatchTimeout; StartFailed if no agent
+    has started after `start_seconds`, or none can.
     """
     last = _follow(
         server,
@@ -65,6 +68,7 @@ def follow_and_report(
         expected=expected,
         plain=plain or output == "json",
         timeout_seconds=timeout_seconds,
+        start_watch=StartWatch(start_seconds),
         usd_per_hour=find_hourly_price(config, executor, path),
     )
     _report(server, executor, path, expected, output, out_of_time=last.out_of_time)
@@ -80,6 +84,7 @@ def _follow(
     expected: int | None,
     plain: bool,
     timeout_seconds: float | None,
+    start_watch: StartWatch,
     usd_per_hour: float | None,
 ) -> Status:
     """Show the sweep until it is over and return its last status; Ctrl-C only stops showing.
@@ -88,7 +93,7 @@ def _follow(
     """
     wanted = count_wanted(executor.list_agents(str(path))) if wanted is None else wanted
     starter = AgentStarter(server, executor, path, folder)
-    reconciler = Reconciler(server, executor, path, wanted, starter, expected, say)
+    reconciler = Reconciler(server, executor, path, wanted, starter, expected, say, start_watch)
     statuses = watch_status(
         reconciler.read, time.time, time.sleep, timeout_seconds, reconciler.reconcile
     )

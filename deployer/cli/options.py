@@ -112,6 +112,15 @@ MaxTimeOption = Annotated[
         "their runs are handed out again.",
     ),
 ]
+StartTimeoutOption = Annotated[
+    float | None,
+    typer.Option(
+        "--start-timeout",
+        metavar="DURATION",
+        parser=read_positive_duration,
+        help="How long to wait for the first agent to start, such as 30m; exit code 3 after it.",
+    ),
+]
 CapacityOption = Annotated[
     float | None,
     typer.Option(

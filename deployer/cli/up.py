@@ -28,6 +28,7 @@ from deployer.cli.options import (
     RetriesOption,
     RunCapOption,
     SeedOption,
+    StartTimeoutOption,
     WandbOption,
     read_config,
 )
@@ -74,6 +75,7 @@ def up(
     retries: RetriesOption = None,
     one_run_per_job: OneRunOption = False,
     max_time: MaxTimeOption = None,
+    start_timeout: StartTimeoutOption = None,
     down_after: DownAfterOption = False,
     wait_for_capacity: CapacityOption = None,
     on: OnOption = None,
@@ -118,6 +120,7 @@ def up(
             plain=plain,
             wanted=wanted,
             expected=sweep.expected,
+            start_seconds=start_timeout,
         )
 
 

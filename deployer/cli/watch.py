@@ -13,6 +13,7 @@ from deployer.cli.options import (
     Output,
     OutputOption,
     PlainOption,
+    StartTimeoutOption,
     SweepArgument,
     WandbOption,
     pick_sweep,
@@ -39,6 +40,7 @@ def watch(
             help="How long to watch, such as 30m; exit code 4 after it.",
         ),
     ] = None,
+    start_timeout: StartTimeoutOption = None,
     on: OnOption = None,
     wandb: WandbOption = None,
     output: OutputOption = Output.TABLE,
@@ -47,4 +49,13 @@ def watch(
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     server, path = open_sweep(pick_sweep(sweep, config))
     executor = open_executor(config.on)
-    follow_and_report(config, server, executor, path, output, plain=plain, timeout_seconds=timeout)
+    follow_and_report(
+        config,
+        server,
+        executor,
+        path,
+        output,
+        plain=plain,
+        timeout_seconds=timeout,
+        start_seconds=start_timeout,
+    )

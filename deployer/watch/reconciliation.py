@@ -24,6 +24,7 @@ from deployer.watch.restarts import (
     is_dismissed,
     takes_runs,
 )
+from deployer.watch.starting import StartWatch
 from deployer.watch.status import PASSING_STATUSES, Status, get_status
 
 
@@ -53,6 +54,8 @@ class Reconciler:
     starter: Starter
     expected: int | None
     tell: Callable[[str], None]
+    start_watch: StartWatch = field(default_factory=StartWatch)
+    _now: float = 0.0
     _fruitless: dict[str, int] = field(default_factory=dict)
     _missing_before: bool = False
     _stopped: set[str] = field(default_factory=set)
@@ -68,6 +71,7 @@ class Reconciler:
 
         Once its agents are dismissed or forgotten somebody took everything down, the backend too.
         """
+        self._now = now
         try:
             status = get_status(
                 self.server.client, self.executor, self.path, self.expected, now, self._ours
@@ -86,7 +90,11 @@ class Reconciler:
             raise
 
     def reconcile(self, status: Status) -> bool:
-        """Do what the status asks for; tell whether the sweep will go on because of it."""
+        """Do what the status asks for; tell whether the sweep will go on because of it.
+
+        Raises StartFailed if there is nothing to wait for.
+        """
+        self.start_watch.check(status, self._now)
         self._doubt_metric(status)
         if not status.trouble and not self.server.extended:
             self._guard(status)

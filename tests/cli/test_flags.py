@@ -18,6 +18,8 @@ DURATIONS = [
     (("agents", "up"), [], "--max-time"),
     (("plan",), ["x.yaml"], "--max-time"),
     (("watch",), [], "--timeout"),
+    (("watch",), [], "--start-timeout"),
+    (("up",), ["x.yaml"], "--start-timeout"),
     (("gke", "up"), [], "--wait-for-capacity"),
     (("orphans",), [], "--min-age"),
     (("drivers", "status"), [], "--timeout"),

@@ -1,0 +1,67 @@
+"""When to give up waiting for agents that do not start; pure but for what it remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from deployer.errors import StartFailed
+from deployer.text import format_count, format_seconds
+from deployer.watch.restarts import HANDING_OUT
+from deployer.watch.status import AgentStatus, Status
+
+# A cluster may be behind by a moment: what has just been made is not seen everywhere at once.
+BLOCKED_SECONDS = 30.0
+AT_WORK = ("running", "draining", "stopping")
+
+
+@dataclass
+class StartWatch:
+    """Looks at one status after another; `limit_seconds` is for starts that may come yet.
+
+    Times are in seconds since the epoch. Once an agent has started, the limit is over.
+    """
+
+    limit_seconds: float | None = None
+    _began_at: float | None = None
+    _blocked_at: float | None = None
+    _started: bool = False
+
+    def check(self, status: Status, now: float) -> None:
+        """Raise StartFailed if nobody works and nobody will, or not within the limit."""
+        waiting = list_waiting(status)
+        if not waiting:
+            self._started = self._started or any(a.state in AT_WORK for a in status.agents)
+            self._began_at = self._blocked_at = None
+            return
+        self._began_at = now if self._began_at is None else self._began_at
+        if not all(agent.blocked for agent in waiting):
+            self._blocked_at = None
+        elif self._blocked_at is None:
+            self._blocked_at = now
+        elif now - self._blocked_at >= BLOCKED_SECONDS:
+            raise _give_up(status, waiting, "and no waiting mends it")
+        limit = self.limit_seconds
+        if limit is not None and not self._started and now - self._began_at >= limit:
+            raise _give_up(status, waiting, f"for {format_seconds(limit)}")
+
+
+def list_waiting(status: Status) -> Sequence[AgentStatus]:
+    """Return the agents that have not started if nobody works on a sweep that goes on."""
+    if status.trouble or status.out_of_time or status.sweep_state not in HANDING_OUT:
+        return ()
+    if status.other_agents or any(agent.state in AT_WORK for agent in status.agents):
+        return ()
+    return [agent for agent in status.agents if agent.state == "starting"]
+
+
+def _give_up(status: Status, waiting: Sequence[AgentStatus], how_long: str) -> StartFailed:
+    first = next((agent for agent in waiting if agent.reason), waiting[0])
+    why = f": {first.reason}" if first.reason else ""
+    return StartFailed(
+        f"{format_count(len(waiting), 'agent')} cannot start, {how_long}: {first.name}{why}"
+        if first.blocked
+        else f"no agent has started {how_long}: {first.name}{why}",
+        f"mend it and type deployer watch {status.sweep_path}, "
+        f"or end them: deployer down {status.sweep_path}",
+    )
