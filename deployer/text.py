@@ -8,6 +8,8 @@ import re
 DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 DURATION_HINT = "write one such as 30s, 90m or 2h"
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+# What W&B takes neither in an entity nor in a project: each is one part of an address.
+FORBIDDEN_IN_NAMES = "/\\#?%:"
 EXPONENT = re.compile(r"([-+]?)(\d[\d_]*)?(?:\.(\d*))?[eE]([-+]?)(\d+)")
 
 
@@ -41,6 +43,11 @@ def format_bytes(count: int) -> str:
         if count >= size:
             return f"{count / size:.3g} {unit}"
     return f"{max(1, round(count / 1000))} kB"
+
+
+def find_forbidden(name: str) -> str:
+    """Return the first letter of an entity's or a project's name that W&B refuses, else empty."""
+    return next((letter for letter in name if letter in FORBIDDEN_IN_NAMES), "")
 
 
 def number_hint(text: str) -> str:

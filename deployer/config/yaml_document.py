@@ -17,10 +17,32 @@ from deployer.errors import ConfigError
 from deployer.text import number_hint
 
 Path = tuple[str, ...]
+# What PyYAML says, "context: problem", since it has nothing else; what that means; what to do.
+TROUBLES = (
+    (r"'\\t' that cannot start", "a tab", "indent with spaces, not tabs"),
+    (r"'(.)' that cannot start", r"a value begins with \1", "put the value in quotes"),
+    (
+        "mapping values are not allowed",
+        "a second colon",
+        "quote texts with a colon; indent keys alike",
+    ),
+    ("flow sequence: expected", "a list without its end", "add a comma or the closing ]"),
+    ("flow mapping: expected", "a mapping without its end", "add a comma or the closing }"),
+    ("quoted scalar: found unexpected end", "a text without its end", "add the closing quote"),
+    ("unknown escape character", "a backslash in double quotes", "use single quotes"),
+    ("simple key: could not find", "a key without its colon", "write key: value"),
+    (r"undefined alias '(.*)'", r"*\1 is the name of nothing", r"define it first, with &NAME"),
+    (r"constructor for the tag '(.*)'", r"the tag \1 is not known", "leave the tag out"),
+    ("single document", "a second document", "remove what follows the line ---"),
+    ("unhashable key", "a list or a mapping as a key", "put the key in quotes"),
+    ("expected <block end>", "a line that is indented otherwise", "indent keys of one level alike"),
+)
 TAG = "tag:yaml.org,2002:"
 ODD_KEYS = tuple(f"{TAG}{kind}" for kind in ("bool", "int", "float", "null", "timestamp"))
 # Integers whose text does not look like their value: octal and base-60 numbers.
 ODD_INTEGER = re.compile(r"[-+]?(0[0-7_]+|[1-9][0-9_]*(:[0-5]?[0-9])+)")
+# With every alias written out. A file of a megabyte has fewer values.
+MOST_NODES = 500_000
 
 
 @dataclass(frozen=True)
@@ -63,13 +85,31 @@ def parse_document(text: str, place: str) -> Document:
     """Read one YAML document; raise ConfigError with line and column where it is none."""
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
+        if root is not None and _count_nodes(root, {}) > MOST_NODES:
+            said = f"aliases of aliases make it longer than {MOST_NODES:,} values"
+            raise ConfigError(place, said, "write out what the aliases stand for")
         value = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         raise _unreadable(error, place) from error
+    except RecursionError as error:
+        raise ConfigError(place, "nested too deeply", "write it with fewer levels") from error
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2026-13-45
         reason = " ".join(str(error).split())
         raise ConfigError(place, f"unreadable YAML: {reason}", "correct this value") from error
     return _note_places(place, value, root)
+
+
+def _count_nodes(node: yaml.Node, counts: dict[int, int]) -> int:
+    """Count a node and all inside it, as often as aliases repeat it; one within itself is 0."""
+    if id(node) not in counts:
+        counts[id(node)] = 0
+        inside: list[yaml.Node] = []
+        if isinstance(node, yaml.MappingNode):
+            inside = [part for pair in node.value for part in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            inside = node.value
+        counts[id(node)] = 1 + sum(_count_nodes(part, counts) for part in inside)
+    return counts[id(node)]
 
 
 def _note_places(place: str, value: Any, root: yaml.Node | None) -> Document:
@@ -107,10 +147,10 @@ def _unreadable(error: yaml.MarkedYAMLError, place: str) -> ConfigError:
     mark = error.problem_mark or error.context_mark
     where = f"{place}:{mark.line + 1}:{mark.column + 1}" if mark else place
     problem = error.problem or error.context or "not YAML"
-    if problem.startswith("but ") and error.context:
-        problem = f"{error.context}, {problem}"
-    if "'\\t'" in problem:
-        return ConfigError(where, f"unreadable YAML: {problem}", "indent with spaces, not tabs")
+    said = f"{error.context or ''}: {problem}"
+    for pattern, meant, hint in TROUBLES:
+        if found := re.search(pattern, said):
+            return ConfigError(where, f"unreadable YAML: {found.expand(meant)}", hint)
     hint = "look at this line and the one above: indentation, colons, quotes, brackets"
     return ConfigError(where, f"unreadable YAML: {problem}", hint)
 

@@ -13,6 +13,7 @@ from deployer.config.settings import Config
 from deployer.errors import ConfigError, WandbError
 from deployer.sweeps.records import SweepRecord, delete_record, load_records, save_record
 from deployer.sweeps.sweep_file import Sweep, dump_config
+from deployer.text import find_forbidden
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import create_sweep, get_sweep, list_sweeps, set_sweep_state
 from deployer.wandb_api.server import Server
@@ -76,16 +77,36 @@ def make_sweep(
     cut_off = next((r for r in earlier if not r.sweep_path), None)
     entity = config.entity_for(sweep.entity, server.viewer.entity)
     project = config.project_for(sweep.project, sweep.program)
+    _check_names(entity=entity, project=project)
     text = build_text(sweep, draws)
     if cut_off and (path := _find_made(server, cut_off, entity, project, text)):
         save_record(replace(cut_off, sweep_path=str(path)))
         return MadeSweep(path, created=False)
-    return _create(server, cut_off or wanted, entity, project, text)
+    made = _create(server, cut_off or wanted, entity, project, text)
+    return replace(made, warnings=_list_unsaid(sweep, made.warnings))
 
 
 def build_text(sweep: Sweep, draws: Draws) -> str:
     """Return the YAML that the server gets; what W&B's file has not is at the top level."""
     return dump_config({**sweep.config, **draws.keys}) if draws.keys else sweep.text
+
+
+def _check_names(**names: str) -> None:
+    """Refuse names that would lead elsewhere as a part of an address; raises ConfigError."""
+    for key, name in names.items():
+        if letter := find_forbidden(name):
+            said = f"'{name}' holds {letter}, which is in no name"
+            raise ConfigError(f"--{key}", said, f"write it without {letter}")
+
+
+def _list_unsaid(sweep: Sweep, warnings: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the server's warnings about places of which the file's own say nothing."""
+
+    def is_said(warning: str) -> bool:
+        place = warning.partition(": ")[0].replace(".[", "[")
+        return any(f": {place}: " in ours for ours in sweep.warnings)
+
+    return tuple(warning for warning in warnings if not is_said(warning))
 
 
 def _check_plain(server: Server, draws: Draws) -> None:

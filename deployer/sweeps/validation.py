@@ -16,7 +16,7 @@ from deployer.sweeps.parameters.keys import nearest, shown
 from deployer.sweeps.parameters.parse import Problem, parse_parameters
 from deployer.sweeps.parameters.space import Space
 from deployer.sweeps.program import RUNNERS, check_command
-from deployer.text import number_hint
+from deployer.text import find_forbidden, number_hint
 
 METHODS = ("grid", "random", "bayes", "custom")
 GOALS = ("minimize", "maximize")
@@ -173,6 +173,9 @@ def _check_texts(config: Mapping[str, Any]) -> Problems:
     for key in TEXTS:
         value = config.get(key, "")
         if isinstance(value, str):
+            if key in ("entity", "project") and (letter := find_forbidden(value)):
+                hint = f"write it without {letter}"
+                yield Problem((key,), f"'{value}' holds {letter}, which is in no name", hint)
             continue
         message = f"{shown(value)} is not text"
         hint = "give it a value, or remove it" if value is None else f"write {key}: '{value}'"

@@ -135,3 +135,30 @@ def test_other_retries_make_another_sweep(server: Server, config: Config) -> Non
     assert make(server, config, draws=Draws(retries=3)).path == first.path
     assert make(server, config).path != first.path
     assert get_sweep(server.client, first.path).config["retries"] == 3
+
+
+@pytest.mark.parametrize("project", ["a/b/c", "50%"])
+def test_a_name_that_is_no_part_of_an_address_is_refused(
+    server: Server, config: Config, project: str
+) -> None:
+    """By whoever it was said: the file is checked when it is read."""
+    with pytest.raises(ConfigError, match="which is in no name") as caught:
+        make(server, replace(config, project=project))
+    assert caught.value.place == "--project"
+    assert not load_records(config.folder)
+
+
+def test_what_the_file_is_warned_about_the_server_does_not_say_again(
+    server: Server, config: Config
+) -> None:
+    text = GRID.replace("[1, 2]}", "[1, 2], qq: 1}")
+    (config.folder / "grid.yaml").write_text(text)
+    file = config.folder / "grid.yaml"
+    sweep = load_sweep(file)
+    assert any("parameters.lr" in warning for warning in sweep.warnings)
+    draws = {"continued": False, "draws": NO_DRAWS, "now": 0.0}
+    said = make_sweep(server, sweep, config, file=file, **draws).warnings  # type: ignore[arg-type]
+    assert not [warning for warning in said if "parameters.lr" in warning]
+    alone = replace(sweep, warnings=())
+    said = make_sweep(server, alone, config, file=file, **draws).warnings  # type: ignore[arg-type]
+    assert [warning for warning in said if "parameters.lr" in warning]

@@ -224,6 +224,11 @@ TOP: list[tuple[str, str, str]] = [
         "s.yaml:1: command[1]: {'a': 'b'} is not text",
         "put the word in quotes",
     ),
+    (
+        f"project: a/b/c\n{RUN}",
+        "s.yaml:1: project: 'a/b/c' holds /, which is in no name",
+        "write it without /",
+    ),
     (f"entity: 5\n{RUN}", "s.yaml:1: entity: 5 is not text", "write entity: '5'"),
     (
         f"project:\n{RUN}",
