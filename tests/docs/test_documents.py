@@ -14,11 +14,14 @@ from tests.docs.commands import is_group, list_commands
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted((*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")))
+MAPS = [path for path in DOCUMENTS if path.name == "CONTRIBUTING.md" or "decisions" in path.parts]
 SOURCES = sorted((ROOT / "deployer").rglob("*.py"))
 COMMANDS = list_commands()
 CODE = re.compile(r"```(?:sh|text)\n(.*?)```|`([^`\n]+)`", re.DOTALL)
 # Commands stand at the beginning of a hint or after a mark; in prose the word has words before it.
 HINT = re.compile(r"(?:^|[;:,(`] ?|then )(deployer [a-z][^;,:.|)(`\n]*)")
+PATH = re.compile(r"`((?:[\w.-]+/)+(?:[\w.-]+\.(?:py|js|yaml|md|graphql))?|\w+\.py)`")
+ROOTS = (ROOT, ROOT / "deployer", ROOT / "deployer" / "backend")
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 
 
@@ -51,6 +54,17 @@ def list_flags(command: Any) -> set[str]:
 def test_every_link_leads_somewhere(path: Path) -> None:
     links = LINK.findall(path.read_text())
     assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("path", MAPS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_file_that_the_map_names_exists(path: Path) -> None:
+    named = PATH.findall(path.read_text())
+    missing = [one for one in named if not any((root / one).exists() for root in ROOTS)]
+    assert [one for one in missing if "NAME" not in one] == []
+
+
+def test_the_map_fits_on_three_pages() -> None:
+    assert len((ROOT / "CONTRIBUTING.md").read_text().splitlines()) <= 150
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
