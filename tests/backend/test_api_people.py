@@ -121,3 +121,28 @@ def test_unknown_questions_are_refused_in_wandbs_words(
     refused = client.post(query)
     assert refused.status_code == 400
     assert sentence in [error["message"] for error in refused.json()["errors"]]
+
+
+@pytest.mark.parametrize(
+    ("query", "feature"),
+    [
+        ("mutation { upsertView(input: {}) { view { id } } }", "reports"),
+        (
+            "mutation M($i: CreateFilterTriggerInput!) { createFilterTrigger(input: $i) { x } }",
+            "auto",
+        ),
+        ('{ entity(name: "x") { integrations { edges { node { id } } } } }', "integrations"),
+        ("mutation { createUser(input: {}) { user { id } } }", "deployer backend user add"),
+        ("mutation { createTeam(input: {}) { entity { id } } }", "teams"),
+        ("mutation { createRunQueue(input: {}) { success } }", "launch queues"),
+        ('{ organization(name: "x") { id } }', "registries"),
+        ("mutation { createCustomChart(input: {}) { chart { id } } }", "custom charts"),
+    ],
+)
+def test_a_feature_that_is_not_there_is_refused_by_name(
+    client: Client, query: str, feature: str
+) -> None:
+    refused = client.post(query)
+    (error,) = refused.json()["errors"]
+    assert refused.status_code == 400
+    assert feature in error["message"]

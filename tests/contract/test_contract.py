@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from deployer.backend.graphql.features import MISSING_FEATURES
 from tests.contract.contract import (
     Contract,
     contract_path,
@@ -128,3 +129,10 @@ def check_again(wandb_version: str, python: Path) -> None:
     changes = list(unified_diff(text.splitlines(), found.splitlines(), lineterm="", n=1))
     hint = f"if that is meant: python -m tests.contract record {wandb_version}"
     assert not changes, "\n".join([hint, *changes])
+
+
+def test_what_is_refused_as_a_missing_feature_is_not_served() -> None:
+    kinds = served_schema().type_map
+    roots = {name for root in ("Query", "Mutation") for name in kinds[root].fields}  # type: ignore[attr-defined]
+    for feature in MISSING_FEATURES:
+        assert not feature.names & (roots | set(kinds)), feature.sentence

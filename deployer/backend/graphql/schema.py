@@ -31,6 +31,7 @@ from graphql import (
 from graphql.language import FieldDefinitionNode
 from graphql.language.visitor import REMOVE
 
+from deployer.backend.graphql.features import find_missing_feature
 from deployer.backend.graphql.resolvers import (
     account,
     agent,
@@ -122,7 +123,10 @@ class GraphQL:
             document = parse(text)
         except GraphQLError as error:
             return (error,)
-        return tuple(_as_wandb_says(e) for e in validate(self._schema, document)) or document
+        errors = validate(self._schema, document)
+        if feature := find_missing_feature(errors):
+            return (GraphQLError(feature.sentence),)
+        return tuple(_as_wandb_says(error) for error in errors) or document
 
     def answer(self, request: Request, body: Mapping[str, Any]) -> Reply:
         """Return HTTP status and JSON body; 400 for what the schema does not know."""
