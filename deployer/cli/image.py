@@ -37,6 +37,10 @@ RepositoryOption = Annotated[
         help="REGISTRY/NAME; left out: as deployer.yaml says.",
     ),
 ]
+RebuildOption = Annotated[
+    bool,
+    typer.Option("--rebuild", help="Build it anew although it is there, on the newest base."),
+]
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The archive.")]
 
 
@@ -45,12 +49,15 @@ def build(
     builder: BuilderOption = None,
     variant: VariantOption = None,
     repository: RepositoryOption = None,
+    rebuild: RebuildOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Build the image unless it is there; its tag is the hash of what goes in."""
     from deployer.images.image import build_image
 
-    built = build_image(_read_settings(builder, variant, repository), Path.cwd(), say)
+    built = build_image(
+        _read_settings(builder, variant, repository), Path.cwd(), say, rebuild=rebuild
+    )
     _show(built, built.reference, output)
 
 
@@ -59,13 +66,14 @@ def push(
     builder: BuilderOption = None,
     variant: VariantOption = None,
     repository: RepositoryOption = None,
+    rebuild: RebuildOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Push the image unless the registry has it; print REGISTRY/NAME@sha256:DIGEST."""
     from deployer.images.image import push_image
 
     settings = _read_settings(builder, variant, repository)
-    pinned = push_image(settings, Path.cwd(), os.environ, say)
+    pinned = push_image(settings, Path.cwd(), os.environ, say, rebuild=rebuild)
     _show({"reference": pinned}, pinned, output)
 
 
@@ -78,7 +86,7 @@ def save(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Write the image to a file, to be carried to where no registry of ours is reached."""
-    from deployer.images.image import save_image
+    from deployer.images.image_file import save_image
 
     settings = _read_settings(builder, variant, repository)
     saved = save_image(settings, Path.cwd(), file, say)
@@ -94,7 +102,7 @@ def load(
 
     Prints REGISTRY/NAME@sha256:DIGEST, as agents name the image.
     """
-    from deployer.images.image import load_image
+    from deployer.images.image_file import load_image
 
     loaded = load_image(file, _read_settings(None, None, repository), os.environ, say)
     _show(loaded, loaded.reference, output)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
+import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +33,8 @@ BUILD_FLAGS = {
     "podman": ("--layers",),
     "buildah": ("--layers", "--force-rm"),  # else a build that fails leaves containers behind
 }
+PULL_FLAGS = {"docker": "--pull", "podman": "--pull-always", "buildah": "--pull-always"}
+RUNNER = Path(__file__).with_name("tool_runner.py")
 KEPT_LINES = 60
 STEP = re.compile(r"(\[\d+/\d+\] )?STEP \d+/\d+: .*|#\d+ \[.*\d+/\d+\] .*")
 STEP_LETTERS = 100
@@ -39,7 +43,10 @@ UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 @dataclass(frozen=True)
 class Build:
-    """What a tool shall build; `secrets` are files that the build sees and the image does not."""
+    """What a tool shall build; `secrets` are files that the build sees and the image does not.
+
+    `pull`: the bases as registries have them now. `anew`: nothing of earlier builds is used.
+    """
 
     reference: str
     dockerfile: Path
@@ -48,6 +55,8 @@ class Build:
     arguments: Mapping[str, str]
     labels: Mapping[str, str]
     secrets: Mapping[str, Path] = field(default_factory=dict)
+    pull: bool = False
+    anew: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +77,8 @@ class Builder:
     def build(self, build: Build, tell: Tell) -> None:
         """Build and tag an image; tell each step. Raises ImageError with the tool's last lines."""
         words = ["build", *BUILD_FLAGS[self.name], "--file", str(build.dockerfile)]
+        words += [PULL_FLAGS[self.name]] if build.pull else []
+        words += ["--no-cache"] if build.anew else []
         words += ["--tag", build.reference, "--platform", build.platform]
         words += [f"--build-arg={name}={value}" for name, value in build.arguments.items()]
         words += [f"--label={name}={value}" for name, value in build.labels.items()]
@@ -79,6 +90,17 @@ class Builder:
         kinds = ["--type", "image"] if self.name == "buildah" else []
         inspect = ["inspect"] if self.name == "buildah" else ["image", "inspect"]
         return self._ask(*inspect, *kinds, reference).returncode == 0
+
+    def get_labels(self, reference: str) -> dict[str, str]:
+        """Return the labels of an image that the tool holds; none if it cannot tell."""
+        kinds = ["--type", "image"] if self.name == "buildah" else []
+        inspect = ["inspect"] if self.name == "buildah" else ["image", "inspect"]
+        try:
+            found = json.loads(self._ask(*inspect, *kinds, reference).stdout)
+            settings = found["OCIv1"]["config"] if self.name == "buildah" else found[0]["Config"]
+        except (ValueError, KeyError, IndexError, TypeError):
+            return {}
+        return dict(settings.get("Labels") or {})
 
     def get_size(self, reference: str) -> int:
         """Return the bytes that an image takes on disk, in three digits where buildah says it."""
@@ -119,11 +141,15 @@ class Builder:
         environment: Mapping[str, str] | None = None,
         host: str = "",
     ) -> None:
-        """Run to the end; tell its steps; raise ImageError with its last lines if it fails."""
+        """Run to the end; tell its steps; raise ImageError with its last lines if it fails.
+
+        The tool ends with us, however we do: else it would go on pushing with nobody to see it.
+        """
         kept: deque[str] = deque(maxlen=KEPT_LINES)
         with subprocess.Popen(
-            [self.name, *words],
-            stdin=subprocess.DEVNULL,
+            [sys.executable, "-I", "-S", str(RUNNER), self.name, *words],
+            stdin=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C reaches it through us
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

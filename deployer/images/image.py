@@ -1,4 +1,4 @@
-"""Build, push, find, save and load an image; doing any of it twice changes nothing."""
+"""Build, push and find an image; doing any of it twice changes nothing."""
 
 from __future__ import annotations
 
@@ -6,22 +6,29 @@ import os
 import re
 import shlex
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from deployer.config.image_reference import Repository, parse_repository, split_reference
+from deployer.config.image_reference import Repository, parse_repository
 from deployer.config.image_section import SECTION, ImageConfig
 from deployer.errors import ConfigError, ImageError
+from deployer.images.bases import (
+    BASES_LABEL,
+    INPUTS_LABEL,
+    find_digests,
+    is_ours,
+    list_bases,
+    list_changed,
+    write_bases,
+)
 from deployer.images.builders import Build, Builder, Login, Tell, choose_builder
 from deployer.images.context import Inputs, copy_context, read_inputs, warn_about_context
-from deployer.images.image_archive import Archive, read_archive
-from deployer.images.registry import Registry
+from deployer.images.registry import Manifest, Registry
 from deployer.images.registry_credentials import find_credentials, write_auth_file
+from deployer.images.scratch import open_scratch, remove_abandoned
 from deployer.text import format_bytes
 
 CA = "DEPLOYER_REGISTRY_CA"
@@ -43,53 +50,56 @@ class BuiltImage:
     builder: str
 
 
-@dataclass(frozen=True)
-class SavedImage:
-    """An image in a file; `digest` is the one that a registry will give it."""
-
-    path: Path
-    reference: str
-    digest: str
-    size_bytes: int
-
-
-@dataclass(frozen=True)
-class LoadedImage:
-    """An image from a file in a registry, and how much of it had to be uploaded."""
-
-    reference: str
-    size_bytes: int
-    uploaded_bytes: int
-
-
-def build_image(settings: ImageConfig, folder: Path, tell: Tell) -> BuiltImage:
+def build_image(
+    settings: ImageConfig,
+    folder: Path,
+    tell: Tell,
+    environment: Mapping[str, str] | None = None,
+    *,
+    rebuild: bool = False,
+) -> BuiltImage:
     """Build the image of a project unless the tool holds it already, and tell each step.
 
-    Its tag is the hash of what goes in. Raises ConfigError, ImageError.
+    Its tag is the hash of what goes in. One on older bases is built anew; with `rebuild` any.
+    Raises ConfigError, ImageError.
     """
     inputs = read_inputs(settings, folder)
     builder = choose_builder(settings.builder)
     reference = f"{settings.repository or _name_after(folder)}:{inputs.tag}"
-    return _build(settings, inputs, builder, reference, tell)
+    bases = _find_bases(settings, inputs, environment or os.environ, tell)
+    return _build(settings, _Plan(inputs, reference, bases, rebuild), builder, tell)
 
 
 def push_image(
-    settings: ImageConfig, folder: Path, environment: Mapping[str, str], tell: Tell
+    settings: ImageConfig,
+    folder: Path,
+    environment: Mapping[str, str],
+    tell: Tell,
+    *,
+    rebuild: bool = False,
 ) -> str:
     """Return `repository@sha256:…` of the project's image in the registry.
 
-    Builds and pushes it unless the registry has it. Raises ConfigError, ImageError, CloudError.
+    Builds and pushes it unless the registry has it, on the bases as they are now; with `rebuild`
+    in any case. Raises ConfigError, ImageError, CloudError, and ImageError if there is an image of
+    somebody else's under its name.
     """
+    remove_abandoned()
     inputs = read_inputs(settings, folder)
-    registry = _open_registry(settings, environment)
+    registry = open_registry(settings, environment)
     reference = f"{registry.repository}:{inputs.tag}"
-    there = registry.get_manifest(inputs.tag)
-    if there:
+    there = None if rebuild else registry.get_manifest(inputs.tag)
+    labels = _check_ours(registry, there, inputs.tag) if there else {}
+    bases = _find_bases(settings, inputs, environment, tell)
+    changed = list_changed(labels, bases) if there else []
+    if there and not changed:
         tell(f"{reference}: the registry has it already")
         return f"{registry.repository}@{there.digest}"
+    for base in changed:
+        tell(f"{reference} was built on an older {base}: it is built anew")
     builder = choose_builder(settings.builder)
     registry.check_push()
-    _build(settings, inputs, builder, reference, tell)
+    _build(settings, _Plan(inputs, reference, bases, rebuild), builder, tell)
     began = time.monotonic()
     tell(f"pushing {reference}")
     with _log_in(settings, registry.repository, environment) as login:
@@ -105,76 +115,84 @@ def push_image(
 def find_pushed(settings: ImageConfig, folder: Path, environment: Mapping[str, str]) -> str | None:
     """Return `repository@sha256:…` if the registry has the image of what is in the folder now."""
     inputs = read_inputs(settings, folder)
-    registry = _open_registry(settings, environment)
+    registry = open_registry(settings, environment)
     there = registry.get_manifest(inputs.tag)
-    return f"{registry.repository}@{there.digest}" if there else None
+    if there is None:
+        return None
+    _check_ours(registry, there, inputs.tag)
+    return f"{registry.repository}@{there.digest}"
 
 
-def save_image(settings: ImageConfig, folder: Path, path: Path, tell: Tell) -> SavedImage:
-    """Write the project's image to a file that `load_image`, docker and podman read.
+@dataclass(frozen=True)
+class _Plan:
+    """What is to be built: its inputs and name, the digests of its bases."""
 
-    Builds it if needed. An older file is replaced once the new one is whole. Raises ConfigError,
-    ImageError.
-    """
-    if not path.parent.is_dir():
-        raise ConfigError(str(path), f"there is no folder {path.parent}")
-    built = build_image(settings, folder, tell)
-    unfinished = path.with_name(f"{path.name}.partial")
-    unfinished.unlink(missing_ok=True)
-    try:
-        tell(f"saving {built.reference}")
-        Builder(built.builder).save(built.reference, unfinished, tell)
-        archive = read_archive(unfinished)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return SavedImage(path, built.reference, archive.digest, path.stat().st_size)
+    inputs: Inputs
+    reference: str
+    bases: Mapping[str, str]
+    rebuild: bool
 
 
-def load_image(
-    path: Path, settings: ImageConfig, environment: Mapping[str, str], tell: Tell
-) -> LoadedImage:
-    """Push the image of a file to `settings.repository` under the tag it was saved with.
-
-    Needs no docker. Returns `repository@sha256:…`; what the registry has is not uploaded again.
-    Raises ConfigError, ImageError, CloudError.
-    """
-    archive = read_archive(path)
-    tell(f"{path}: {archive.reference}, {format_bytes(archive.size_bytes)}, {archive.digest}")
-    registry = _open_registry(settings, environment)
-    tag = split_reference(archive.reference)[1] or archive.digest.removeprefix("sha256:")[:16]
-    pinned = f"{registry.repository}@{archive.digest}"
-    there = registry.get_manifest(tag)
-    if there and there.digest == archive.digest:
-        tell(f"{registry.repository}:{tag}: the registry has it already")
-        return LoadedImage(pinned, archive.size_bytes, 0)
-    uploaded = _upload(archive, registry, tell)
-    registry.put_manifest(tag, archive.kind, archive.manifest)
-    tell(f"loaded {registry.repository}:{tag}: {format_bytes(uploaded)} uploaded")
-    return LoadedImage(pinned, archive.size_bytes, uploaded)
+def _find_bases(
+    settings: ImageConfig, inputs: Inputs, environment: Mapping[str, str], tell: Tell
+) -> dict[str, str]:
+    ca, bases = _find_ca(settings, environment), _list_bases(settings, inputs)
+    return find_digests(bases, settings, environment, ca, tell)
 
 
-def _build(
-    settings: ImageConfig, inputs: Inputs, builder: Builder, reference: str, tell: Tell
-) -> BuiltImage:
-    if builder.has_image(reference):
+def _list_bases(settings: ImageConfig, inputs: Inputs) -> tuple[str, ...]:
+    arguments = {name: str(value) for name, value in settings.arguments.items()}
+    return list_bases(inputs.dockerfile.read_text(encoding="utf-8"), arguments)
+
+
+def _check_ours(registry: Registry, there: Manifest, tag: str) -> dict[str, str]:
+    """Return the labels of our image; raises ImageError for one that somebody else put there."""
+    labels = registry.get_labels(there)
+    if not is_ours(labels, tag):
+        raise ImageError(
+            f"{registry.repository}:{tag} in the registry is not ours: it lacks the label "
+            f"{INPUTS_LABEL}={tag}",
+            "deployer image push --rebuild puts ours in its place; `repository:` names another",
+        )
+    return labels
+
+
+def _is_current(plan: _Plan, builder: Builder, tell: Tell) -> bool:
+    """Tell whether a tool holds the very image."""
+    if plan.rebuild or not builder.has_image(plan.reference):
+        return False
+    labels = builder.get_labels(plan.reference)
+    if not is_ours(labels, plan.inputs.tag):
+        tell(f"{plan.reference} is there and not ours: it is built anew")
+        return False
+    return not list_changed(labels, plan.bases)
+
+
+def _build(settings: ImageConfig, plan: _Plan, builder: Builder, tell: Tell) -> BuiltImage:
+    inputs, reference = plan.inputs, plan.reference
+    if _is_current(plan, builder, tell):
         tell(f"{reference}: built already")
         return BuiltImage(reference, builder.get_size(reference), 0.0, builder.name)
     if warning := warn_about_context(inputs):
         tell(f"warning: {warning}")
     tell(f"building {reference} with {builder.name} from {len(inputs.files)} files")
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="deployer-image-") as scratch:
-        context = Path(scratch) / "context"
+    with open_scratch() as scratch:
+        context = scratch / "context"
         context.mkdir()
         copy_context(inputs, context)
-        secrets = _write_secrets(inputs.dockerfile, Path(scratch))
-        labels = _list_labels(inputs, reference)
-        dockerfile, platform = inputs.dockerfile.resolve(), settings.platform
-        builder.build(
-            Build(reference, dockerfile, context, platform, settings.arguments, labels, secrets),
-            tell,
+        build = Build(
+            reference,
+            inputs.dockerfile.resolve(),
+            context,
+            settings.platform,
+            settings.arguments,
+            _list_labels(inputs, reference, plan.bases),
+            _write_secrets(inputs.dockerfile, scratch),
+            pull=bool(plan.bases) and set(plan.bases) == set(_list_bases(settings, inputs)),
+            anew=plan.rebuild,
         )
+        builder.build(build, tell)
     seconds, size = time.monotonic() - began, builder.get_size(reference)
     tell(f"built {reference}: {format_bytes(size)}, {seconds:.0f} s")
     return BuiltImage(reference, size, seconds, builder.name)
@@ -185,8 +203,8 @@ def _name_after(folder: Path) -> str:
     return f"localhost/{re.sub('[^a-z0-9]+', '-', folder.resolve().name.lower()).strip('-')}"
 
 
-def _list_labels(inputs: Inputs, reference: str) -> dict[str, str]:
-    labels = {"org.opencontainers.image.version": inputs.tag}
+def _list_labels(inputs: Inputs, reference: str, bases: Mapping[str, str]) -> dict[str, str]:
+    labels = {INPUTS_LABEL: inputs.tag, BASES_LABEL: write_bases(bases)}
     labels["org.opencontainers.image.ref.name"] = reference
     asked = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
@@ -215,7 +233,8 @@ def _write_secrets(dockerfile: Path, scratch: Path) -> dict[str, Path]:
     return secrets
 
 
-def _open_registry(settings: ImageConfig, environment: Mapping[str, str]) -> Registry:
+def open_registry(settings: ImageConfig, environment: Mapping[str, str]) -> Registry:
+    """Return the door to the image's registry. Raises ConfigError, ImageError, CloudError."""
     repository = parse_repository(settings.require_repository())
     credentials = find_credentials(repository, environment)
     return Registry(repository, credentials, _find_ca(settings, environment), settings.plain_http)
@@ -245,18 +264,6 @@ def _log_in(
         if credentials:
             folder = stack.enter_context(write_auth_file(credentials, repository.host, environment))
         if authority:
-            ca_folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            ca_folder = stack.enter_context(open_scratch())
             (ca_folder / "ca.crt").symlink_to(authority)
         yield Login(folder, ca_folder, settings.plain_http)
-
-
-def _upload(archive: Archive, registry: Registry, tell: Tell) -> int:
-    """Upload what the registry does not have; return how many bytes that was."""
-    uploaded = 0
-    for blob in archive.blobs:
-        if registry.has_blob(blob.digest):
-            continue
-        tell(f"uploading {blob.digest[:19]}: {format_bytes(blob.size_bytes)}")
-        registry.put_blob(blob.digest, blob.size_bytes, partial(archive.open_blob, blob))
-        uploaded += blob.size_bytes
-    return uploaded

@@ -53,10 +53,16 @@ class Bearer(AuthBase):
 
 @dataclass(frozen=True)
 class Manifest:
-    """An image in a registry: its digest, and what its layers take there, packed."""
+    """An image in a registry: its digest, and what its layers take there, packed.
+
+    `config` is the digest of its configuration; of several platforms' images it is empty, and
+    `parts` are theirs.
+    """
 
     digest: str
     size_bytes: int
+    config: str = ""
+    parts: tuple[str, ...] = ()
 
 
 class Registry:
@@ -84,7 +90,38 @@ class Registry:
         content = answer.json()
         parts = [*content.get("layers", []), content.get("config", {})]
         digest = f"sha256:{hashlib.sha256(answer.content).hexdigest()}"
-        return Manifest(digest, sum(part.get("size", 0) for part in parts))
+        size = sum(part.get("size", 0) for part in parts)
+        # Attestations are for a platform called unknown.
+        others = (
+            one["digest"]
+            for one in content.get("manifests", [])
+            if one.get("platform", {}).get("os") != "unknown"
+        )
+        return Manifest(digest, size, content.get("config", {}).get("digest", ""), tuple(others))
+
+    def get_labels(self, manifest: Manifest) -> dict[str, str]:
+        """Return an image's labels; those of the first one where it has several platforms."""
+        found: Manifest | None = manifest
+        if manifest.parts:
+            found = self.get_manifest(manifest.parts[0])
+        if found is None or not found.config:
+            return {}
+        answer = self._send("GET", f"blobs/{found.config}")
+        self._check(answer, "read from")
+        labels = answer.json().get("config", {}).get("Labels") or {}
+        return {str(name): str(value) for name, value in labels.items()}
+
+    def get_digest(self, tag: str) -> str:
+        """Return the digest of what a tag stands for, without reading it; empty if it is not there.
+
+        Docker Hub counts what is read, and not this.
+        """
+        headers = {"Accept": ", ".join(MANIFEST_TYPES)}
+        answer = self._send("HEAD", f"manifests/{tag}", headers=headers)
+        if answer.status_code == 404:
+            return ""
+        self._check(answer, "read from")
+        return str(answer.headers.get("Docker-Content-Digest", ""))
 
     def check_push(self) -> None:
         """Raise ImageError unless this login may push: better now than after a long build."""

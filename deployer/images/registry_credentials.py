@@ -9,7 +9,6 @@ import base64
 import json
 import os
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,12 +17,14 @@ from typing import Any
 
 from deployer.config.image_reference import DOCKER_HUB, Repository
 from deployer.errors import CloudError, ImageError
+from deployer.images.scratch import open_scratch
 
 USER, PASSWORD, TOKEN = (
     "DEPLOYER_REGISTRY_USER",
     "DEPLOYER_REGISTRY_PASSWORD",
     "DEPLOYER_REGISTRY_TOKEN",
 )
+OWN_LOGIN = (USER, PASSWORD, TOKEN)  # for the registry of `image.repository` alone
 # What Google calls whoever brings a token; other registries take any name beside one.
 TOKEN_USER = "oauth2accesstoken"
 DOCKER_HUB_KEY = "https://index.docker.io/v1/"
@@ -67,8 +68,7 @@ def write_auth_file(
     credentials: Credentials, host: str, environment: Mapping[str, str]
 ) -> Iterator[Path]:
     """Give a folder with a `config.json` for docker, podman and buildah, and remove it again."""
-    with tempfile.TemporaryDirectory(prefix="deployer-registry-") as scratch:  # mode 0700
-        folder = Path(scratch)
+    with open_scratch() as folder:
         given = _load_json(_docker_folder(environment) / "config.json")
         pair = base64.b64encode(f"{credentials.user}:{credentials.password}".encode()).decode()
         key = DOCKER_HUB_KEY if host == DOCKER_HUB else host

@@ -11,7 +11,8 @@ import pytest
 
 from deployer.config.image_section import ImageConfig
 from deployer.errors import ImageError
-from deployer.images.image import build_image, find_pushed, load_image, push_image, save_image
+from deployer.images.image import build_image, find_pushed, push_image
+from deployer.images.image_file import load_image, save_image
 from tests.cluster.cluster import Cluster
 from tests.cluster.pods import build_pod
 from tests.faults.disk import small_disk

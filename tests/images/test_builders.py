@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -91,21 +92,35 @@ def test_how_a_build_is_told(
     log = tmp_path / "log"
     # An image is only there once it was built.
     missing = '[ "$2" != inspect ] || [ -e {log}.built ] || exit 1\n'
-    size = '[ "$1" != build ] || : > {log}.built\n[ "$3" != --format ] || echo 4000\n'
-    script = RECORDER + missing + size
+    size = '[ "$1" != build ] || : > {log}.built\n[ "$3" != --format ] || {{ echo 4000; exit; }}\n'
+    labels = '[ "$2" != inspect ] || cat {log}.labels\n'
+    script = RECORDER + missing + size + labels
     _write_program(programs, "docker", script.format(log=log))
-    (tmp_path / "Dockerfile").write_text("FROM scratch\nRUN --mount=type=secret,id=index true\n")
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "Dockerfile").write_text("FROM scratch\nRUN --mount=type=secret,id=index true\n")
     monkeypatch.setenv("UV_DEFAULT_INDEX", "https://user:hidden@index.example/simple")
     monkeypatch.setenv("SSL_CERT_FILE", "/etc/authorities.pem")
     settings = ImageConfig(build_args={"BASE": "python:3"}, builder="docker")
-    built = build_image(settings, tmp_path, lambda _: None)
+    built = build_image(settings, project, lambda _: None)
     assert (built.size_bytes, built.builder) == (4000, "docker")
     build = next(line for line in log.read_text().splitlines() if " build " in line)
     assert "--platform linux/amd64 --build-arg=BASE=python:3 " in build
     assert "--secret=id=ca,src=/etc/authorities.pem" in build
     assert "--secret=id=index,src=/" in build
     assert "hidden" not in log.read_text()
-    assert build_image(settings, tmp_path, lambda _: None).seconds == 0.0
+    assert "--pull" not in build
+    assert "--no-cache" not in build
+    tag = built.reference.rpartition(":")[2]
+    config = {"Labels": {"org.opencontainers.image.version": tag}}
+    Path(f"{log}.labels").write_text(json.dumps([{"Config": config}]))
+    assert build_image(settings, project, lambda _: None).seconds == 0.0
+    build_image(settings, project, lambda _: None, rebuild=True)
+    assert "--no-cache" in log.read_text()
+    Path(f"{log}.labels").write_text(json.dumps([{"Config": {"Labels": None}}]))
+    told: list[str] = []
+    build_image(settings, project, told.append)
+    assert told[0] == f"{built.reference} is there and not ours: it is built anew"
 
 
 FAILURES = (

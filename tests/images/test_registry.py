@@ -17,9 +17,12 @@ import requests
 from deployer.config.image_reference import Repository, parse_repository
 from deployer.config.image_section import ImageConfig
 from deployer.errors import ConfigError, ImageError
+from deployer.images.bases import BASES_LABEL, INPUTS_LABEL, write_bases
+from deployer.images.context import read_inputs
 from deployer.images.failures import Place, build_refusal
-from deployer.images.image import find_pushed, load_image
+from deployer.images.image import find_pushed, push_image
 from deployer.images.image_archive import read_archive
+from deployer.images.image_file import load_image
 from deployer.images.registry import Registry
 from deployer.images.registry_credentials import Credentials
 from tests.cluster.control_plane.image import build_image
@@ -35,11 +38,15 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRegistr
         yield registry
 
 
-def _write_archive(path: Path, name: str = "registry.example/team/trainer:abc") -> Path:
+def _write_archive(
+    path: Path,
+    name: str = "registry.example/team/trainer:abc",
+    labels: dict[str, str] | None = None,
+) -> Path:
     """Write an image as `docker save` did before version 25."""
     busybox = path.with_name("busybox")
     busybox.write_bytes(b"#!/bin/true\n" * 10_000)
-    build_image(path, busybox, [name])
+    build_image(path, busybox, [name], labels=labels)
     return path
 
 
@@ -128,6 +135,60 @@ def test_find_without_a_tool(running: RunningRegistry, tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text("FROM scratch\n")
     settings = _settings(running, "never/pushed")
     assert find_pushed(settings, tmp_path, running.environment) is None
+
+
+def test_an_image_under_our_tag_is_ours_only_by_its_label(
+    running: RunningRegistry, tmp_path: Path
+) -> None:
+    """Else agents would run whatever somebody has put there."""
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "Dockerfile").write_text("FROM scratch\n")
+    settings, given = _settings(running, "foreign/trainer"), running.environment
+    tag = read_inputs(settings, project).tag
+    name = f"{settings.repository}:{tag}"
+    load_image(_write_archive(tmp_path / "a.tar", name), settings, given, lambda _: None)
+    for find in (find_pushed, lambda *given: push_image(*given, lambda _: None)):
+        with pytest.raises(ImageError, match=f"{tag} in the registry is not ours") as raised:
+            find(settings, project, given)
+        assert "--rebuild" in raised.value.hint
+    ours = _write_archive(tmp_path / "b.tar", name, {INPUTS_LABEL: tag})
+    loaded = load_image(ours, settings, given, lambda _: None)
+    assert find_pushed(settings, project, given) == loaded.reference
+    assert push_image(settings, project, given, lambda _: None) == loaded.reference
+
+
+def test_a_newer_base_makes_the_image_anew(
+    running: RunningRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing builds images the error says that one was to be built."""
+    settings, given = _settings(running, "team/patched"), running.environment
+    base = f"{running.address}/team/base:1"
+    environment = {**given, "HOME": str(tmp_path)}
+
+    def load(name: str, labels: dict[str, str], target: ImageConfig) -> str:
+        archive = _write_archive(tmp_path / "image.tar", name, labels)
+        return load_image(archive, target, given, lambda _: None).reference
+
+    def load_base(version: str) -> str:
+        return load(base, {"version": version}, _settings(running, "team/base"))
+
+    digest = load_base("1").partition("@")[2]
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "Dockerfile").write_text(f"FROM {base}\n")
+    tag = read_inputs(settings, project).tag
+    labels = {INPUTS_LABEL: tag, BASES_LABEL: write_bases({base: digest})}
+    pushed = load(f"{settings.repository}:{tag}", labels, settings)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert push_image(settings, project, environment, lambda _: None) == pushed
+    load_base("2")
+    told: list[str] = []
+    with pytest.raises(ImageError, match="nothing here builds images"):
+        push_image(settings, project, environment, told.append)
+    assert told == [f"{settings.repository}:{tag} was built on an older {base}: it is built anew"]
+    with pytest.raises(ImageError, match="nothing here builds images"):
+        push_image(settings, project, environment, told.append, rebuild=True)
 
 
 def test_files_that_are_no_images(tmp_path: Path) -> None:

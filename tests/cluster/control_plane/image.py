@@ -22,7 +22,11 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def build_image(
-    path: Path, busybox: Path, names: Sequence[str], folders: Mapping[str, Path] | None = None
+    path: Path,
+    busybox: Path,
+    names: Sequence[str],
+    folders: Mapping[str, Path] | None = None,
+    labels: Mapping[str, str] | None = None,
 ) -> None:
     """Write the docker-archive under all of these names: 2 MB, and a copy of these folders.
 
@@ -36,6 +40,7 @@ def build_image(
         "config": {
             "Cmd": ["/busybox/sleep", "2147483647"],
             "Env": ["PATH=/opt/bin:/usr/local/bin:/usr/bin:/busybox"],
+            "Labels": dict(labels or {}),
         },
     }
     config_bytes = json.dumps(config).encode()
