@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from deployer.cli.cloud import find_hourly_price
+from deployer.cli.output.reasons import build_reason_lines
 from deployer.cli.output.render import open_live, say, show, show_json
 from deployer.cli.output.views import (
     build_breaker_lines,
     build_failure_line,
     build_live_view,
-    build_reason_lines,
     build_status_line,
     build_summary_lines,
     results_to_plain,
@@ -205,7 +205,7 @@ def _show(statuses: Iterator[Status], plain: bool, usd_per_hour: float | None) -
     started = time.time()
     last: Status | None = None
     shown = ""
-    told: list[str] = []
+    told: set[str] = set()
     with open_live(plain) as live:
         for last in statuses:
             now = time.time()
@@ -214,11 +214,12 @@ def _show(statuses: Iterator[Status], plain: bool, usd_per_hour: float | None) -
                 live.update(build_live_view(last, now, usd_per_hour), refresh=True)
             elif line != shown:
                 say(f"{_clock(now - started)}  {line}")
-            reasons = build_reason_lines(last) if live is None else []
-            for reason in reasons:
-                if reason not in told:
+            reasons = build_reason_lines(last) if live is None else {}
+            for cause, reason in reasons.items():
+                if cause not in told:
                     say(f"       {reason}")
-            shown, told = line, reasons
+            shown = line
+            told.update(reasons)
     assert last is not None  # the first status is always yielded
     return last
 

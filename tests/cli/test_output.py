@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from deployer.cli.output.reasons import build_reason_lines
 from deployer.cli.output.render import to_plain
 from deployer.cli.output.views import (
     build_breaker_lines,
     build_failure_line,
     build_ranking,
-    build_reason_lines,
     build_summary_lines,
     results_to_plain,
+    show_agents,
 )
 from deployer.executors.base import Agent
 from deployer.sweeps.results import Results, build_results
@@ -106,7 +109,38 @@ def test_plain_lines_say_once_why_agents_do_not_start() -> None:
         Agent("a4", "e/p/s", "starting", 0.0, reason="ImagePullBackOff"),
         Agent("a5", "e/p/s", "ended", 0.0, reason="drained"),
     ]
-    assert build_reason_lines(summarise_status(info, [], agents, 0, None, 1.0)) == [
+    assert list(build_reason_lines(summarise_status(info, [], agents, 0, None, 1.0)).values()) == [
         "a1 and 1 more starting: Unschedulable: no GPU",
         "a4 starting: ImagePullBackOff",
     ]
+
+
+def list_causes(*reasons: str) -> list[str]:
+    """Return the causes that one agent after the other says."""
+    info = SweepInfo(SweepPath("e", "p", "s"), "n", "t", "RUNNING", CONFIG, 2, 2, None)
+    found = []
+    for number, reason in enumerate(reasons):
+        one = Agent(f"a{number}", "e/p/s", "starting", 0.0, reason=reason)
+        found += build_reason_lines(summarise_status(info, [], [one], 0, None, 1.0))
+    return found
+
+
+def test_names_and_counts_make_no_other_cause() -> None:
+    same = list_causes(
+        'FailedCreate: pods "a0" is forbidden: 0/3 nodes are available: 1 Insufficient cpu.',
+        'FailedCreate: pods "a1" is forbidden: 0/12 nodes are available: 5 Insufficient cpu.',
+    )
+    assert len(set(same)) == 1
+    other = list_causes("exit code 1; is started again", "exit code 3; is started again")
+    assert len(set(other)) == 2
+
+
+def test_a_long_reason_pads_nothing_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    agents = [
+        Agent("a1", "e/p/s", "starting", 0.0, reason="Unschedulable: " + "no room " * 40),
+        Agent("a2", "e/p/s", "running", 0.0),
+    ]
+    show_agents(agents, "table", 1.0)
+    head, rule, _, second = capsys.readouterr().out.splitlines()
+    assert max(len(head), len(rule), len(second)) < 80
+    assert second.endswith("e/p/s")

@@ -117,6 +117,30 @@ def test_state_and_reason(
     assert agent.gpu == "2 A100"
 
 
+def test_the_names_of_pods_that_come_and_go_are_not_in_a_reason() -> None:
+    [objects] = group_objects([build_object("Job", {})], [])
+    said = 'FailedCreate: pods "{}" is forbidden: exceeded quota: tenant, requested: pods=1'
+    reasons = {
+        build_agent(objects, {NAME: said.format(f"{NAME}-{end}")}, NOW).reason
+        for end in ("x7k2p", "9zzb4")
+    }
+    assert reasons == {said.format(NAME)}
+
+
+def test_between_two_pulls_the_reason_is_that_of_the_last() -> None:
+    pull = {"reason": "ErrImagePull", "message": "rpc error: not found"}
+    wait = {
+        "reason": "ImagePullBackOff",
+        "message": 'Back-off pulling image "x": ErrImagePull: rpc error: not found',
+    }
+    reasons = set()
+    for waiting in (pull, wait):
+        pod = build_object("Pod", {**PENDING, **container(waiting=waiting)})
+        [objects] = group_objects([build_object("Job", {})], [pod])
+        reasons.add(build_agent(objects, {}, NOW).reason)
+    assert reasons == {"ErrImagePull: rpc error: not found"}
+
+
 def test_events_are_read_only_for_what_waits() -> None:
     def needs(job: dict[str, Any], *pods: dict[str, Any]) -> bool:
         found = group_objects([build_object("Job", job)], [build_object("Pod", p) for p in pods])

@@ -101,7 +101,17 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: 
         return
     text = StringIO()
     Console(file=text, width=PIPE_WIDTH).print(table)
-    show("\n".join(line.rstrip() for line in text.getvalue().splitlines() if line.strip()))
+    lines = [line.rstrip() for line in text.getvalue().splitlines() if line.strip()]
+    show("\n".join(_shorten_rule(lines)))
+
+
+def _shorten_rule(lines: Sequence[str]) -> list[str]:
+    """Let the rule of a table be as long as the heads above it, not as the longest text below."""
+    found: list[str] = []
+    for line in lines:
+        is_rule = bool(found) and set(line) <= {" ", "\N{BOX DRAWINGS LIGHT HORIZONTAL}"}
+        found.append(line[: max(map(len, found))] if is_rule else line)
+    return found
 
 
 def build_table(

@@ -48,18 +48,6 @@ def build_status_line(status: Status, now: float, usd_per_hour: float | None = N
     return ", ".join(parts)
 
 
-def build_reason_lines(status: Status) -> list[str]:
-    """Say why agents have not started or do not answer: one line for each reason."""
-    names: dict[tuple[str, str], list[str]] = {}
-    for agent in status.agents:
-        if agent.reason and agent.state != "ended":
-            names.setdefault((agent.state, agent.reason), []).append(agent.name)
-    return [
-        f"{first}{f' and {len(rest)} more' if rest else ''} {state}: {reason}"
-        for (state, reason), (first, *rest) in names.items()
-    ]
-
-
 def build_live_view(
     status: Status, now: float, usd_per_hour: float | None = None
 ) -> RenderableType:
@@ -252,7 +240,7 @@ def show_agents(agents: Sequence[Agent], output: str, now: float) -> None:
     if output == "json":
         show_json([agent_to_plain(agent) for agent in agents])
         return
-    columns = ("AGENT", "STATE", "RUN", "NODE", "GPU", "RESTARTS", "AGE", "EXIT", "REASON", "SWEEP")
+    columns = ("AGENT", "STATE", "RUN", "NODE", "GPU", "RESTARTS", "AGE", "EXIT", "SWEEP", "REASON")
     rows = [
         (
             agent.name,
@@ -263,8 +251,8 @@ def show_agents(agents: Sequence[Agent], output: str, now: float) -> None:
             agent.restarts or None,
             format_seconds((agent.ended_at or now) - agent.started_at),
             agent.exit_code,
-            agent.reason,
             agent.sweep_path,
+            agent.reason,
         )
         for agent in agents
     ]

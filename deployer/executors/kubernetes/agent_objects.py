@@ -9,7 +9,7 @@ from typing import Any
 
 from deployer.config.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.executors.base import Agent, AgentState
-from deployer.executors.kubernetes.reasons import explain_ending, explain_waiting
+from deployer.executors.kubernetes.reasons import explain_ending, explain_waiting, without_pod_names
 from deployer.kube.names import AGENT_LABEL, PREFIX, SWEEP_PATH_ANNOTATION
 from deployer.kube.objects import ENDED_PHASES, find_condition, find_container_state
 
@@ -217,7 +217,7 @@ def _explain(objects: AgentObjects, state: AgentState, causes: Mapping[str, str]
         drained = objects.draining and _exit_code(objects) == 0
         return explain_ending(job, pod) or (DRAINED if drained else "")
     if state == "starting" and job is not None:
-        return explain_waiting(job, pod, causes)
+        return without_pod_names(explain_waiting(job, pod, causes), job)
     if state in ("running", "draining") and pod is not None:
         ready = find_condition(pod, "Ready", "False")
         silent = ready is not None and find_container_state(pod, "running") is not None

@@ -11,6 +11,9 @@ from deployer.kube.objects import USUAL_WAITING, find_condition, find_container_
 Manifest = Mapping[str, Any]
 
 NO_NODE = "FailedScaleUp"  # the cluster autoscaler's word: no node can be had
+# The kubelet's words for an image that it could not pull, and for the wait until it tries again.
+NOT_PULLED = "ErrImagePull"
+BETWEEN_PULLS = "ImagePullBackOff"
 # The supervisor's last line; the kubelet keeps a failed container's last lines.
 SUPERVISOR_SAID = re.compile(r"ended with exit code \d+: (.+)$", re.MULTILINE)
 
@@ -31,8 +34,26 @@ def explain_waiting(job: Manifest, pod: Manifest | None, causes: Mapping[str, st
         return f"{cause}; {said}" if cause.startswith(NO_NODE) else said
     waiting = find_container_state(pod, "waiting") or {}
     if waiting.get("reason") not in (None, *USUAL_WAITING):
-        return ": ".join(filter(None, (waiting["reason"], waiting.get("message", ""))))
+        return _explain_waiting_container(waiting)
     return causes.get(pod["metadata"]["name"], "")
+
+
+def _explain_waiting_container(waiting: Manifest) -> str:
+    """Say what a container waits for; between two tries to pull an image, why the last failed."""
+    message = waiting.get("message") or ""
+    _, failed, detail = message.partition(f"{NOT_PULLED}: ")
+    if waiting["reason"] == BETWEEN_PULLS and failed:
+        return f"{NOT_PULLED}: {detail}"
+    return ": ".join(filter(None, (waiting["reason"], message)))
+
+
+def without_pod_names(text: str, job: Manifest) -> str:
+    """Return a text with the names of a Job's pods shortened to the Job's.
+
+    Each pod is called otherwise, and what is wrong with them is the same.
+    """
+    name = re.escape(job["metadata"]["name"])
+    return re.sub(rf"\b{name}-[a-z0-9]{{5}}\b", job["metadata"]["name"], text)
 
 
 def explain_ending(job: Manifest, pod: Manifest | None) -> str:
