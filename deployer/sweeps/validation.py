@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import difflib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from deployer.sweeps.parameters.keys import nearest, shown
@@ -187,6 +187,17 @@ def _check_keys(config: Mapping[str, Any]) -> Problems:
     for key in config:
         if key not in KNOWN_KEYS:
             yield _unknown((str(key),), key, KNOWN_KEYS)
+
+
+def find_unknown_keys(config: Mapping[str, Any], own: Sequence[str] = ()) -> list[Problem]:
+    """Return the keys of a sweep and of its metric that nobody reads, but for a server's `own`."""
+    known = (*KNOWN_KEYS, *own)
+    found = [_unknown((str(key),), key, known) for key in config if key not in known]
+    metric = config.get("metric")
+    for key in metric if isinstance(metric, Mapping) else ():
+        if key not in METRIC_KEYS:
+            found.append(_unknown(("metric", str(key)), key, METRIC_KEYS))
+    return found
 
 
 def _check_bounds(config: Mapping[str, Any]) -> Problems:

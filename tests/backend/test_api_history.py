@@ -53,7 +53,14 @@ def test_nested_values_stand_under_dotted_keys(client: Client) -> None:
     (row,) = (json.loads(text) for text in run["history"])
     media = {"_type": "html-file", "path": "x"}
     assert row == {"_step": 3, "v": 3, "deep.a": 3, "deep.b.c": -3, "m": media}
-    assert sorted(run["historyKeys"]["keys"]) == ["_step", "deep.a", "deep.b.c", "m", "v"]
+    keys = run["historyKeys"]["keys"]
+    assert {key: keys[key]["previousValue"] for key in sorted(keys)} == {
+        "_step": 9,
+        "deep.a": 9,
+        "deep.b.c": -9,
+        "m": -1,
+        "v": 9,
+    }
     assert sampled(client, keys=["deep.b.c"], samples=500)[3] == {"deep.b.c": -3}
 
 

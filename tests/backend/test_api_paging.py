@@ -119,3 +119,10 @@ def test_sweeps_and_their_runs(backend: ServedBackend) -> None:
     assert [edge["node"]["name"] for edge in found["edges"]] == names[:2]
     left = rest["project"]["sweep"]["runs"]["edges"]
     assert [edge["node"]["name"] for edge in left] == names[2:]
+
+
+def test_a_run_may_be_deleted_twice(client: Client) -> None:
+    run_id = client.init_run("gone")["id"]
+    for _ in range(2):
+        assert client.ask(DELETE, id=run_id)["deleteRun"]["success"]
+    assert client.run("gone") is None

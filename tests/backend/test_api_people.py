@@ -60,6 +60,7 @@ def test_an_entity_is_a_team_of_one(client: Client) -> None:
     )
     assert [member["username"] for member in entity["members"]] == ["tester"]
     assert entity["members"][0]["apiKey"] is None
+    assert entity["members"][0]["accountType"] == "USER"
     assert client.ask(TEAM, name="somebody")["entity"] is None
 
 
@@ -146,3 +147,10 @@ def test_a_feature_that_is_not_there_is_refused_by_name(
     (error,) = refused.json()["errors"]
     assert refused.status_code == 400
     assert feature in error["message"]
+
+
+def test_keys_have_names_and_never_themselves(client: Client) -> None:
+    keys = "{ viewer { apiKeys { edges { node { id name description } } } } }"
+    (edge,) = client.ask(keys)["viewer"]["apiKeys"]["edges"]
+    assert edge["node"]["name"].startswith("key ")
+    assert client.key not in str(edge)

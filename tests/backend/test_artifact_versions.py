@@ -16,7 +16,13 @@ from deployer.backend.db.artifacts import (
 )
 from deployer.backend.db.projects import ensure_project
 from deployer.backend.refusal import Refusal
-from tests.backend.artifact_client import DELETE, RUN_ARTIFACTS, ArtifactClient, aliases_of
+from tests.backend.artifact_client import (
+    COLLECTION,
+    DELETE,
+    RUN_ARTIFACTS,
+    ArtifactClient,
+    aliases_of,
+)
 from tests.backend.bench import Bench
 
 ALIASES = "mutation A($input: {kind}AliasesInput!) {{ {verb}Aliases(input: $input) {{ success }} }}"
@@ -141,3 +147,28 @@ def test_what_was_begun_and_never_completed_is_given_up(bench: Bench) -> None:
         delete_abandoned(db, PENDING_SECONDS + 1)
         with pytest.raises(Refusal, match="artifact not found"):
             artifact_by_id(db, begun.id)
+
+
+def test_a_type_without_artifacts_has_no_collections(log: ArtifactClient) -> None:
+    """Of one that never was, too: the SDK follows the answer without a look."""
+    log.log("a", {"x": b"x"})
+    deletion = (
+        "mutation D($id: ID!) { deleteArtifactSequence(input: {artifactSequenceID: $id})"
+        " { artifactCollection { state } } }"
+    )
+    row = log.client.ask(COLLECTION, name="a")["project"]["artifactCollection"]
+    log.client.ask(deletion, id=row["id"])
+    listing = (
+        "query C($project: String!, $type: String!) { project(name: $project) {"
+        " artifactType(name: $type) { artifactCollections { edges { node { id } } } } } }"
+    )
+    for kind in ("model", "dataset", "never"):
+        found = log.client.ask(listing, type=kind)["project"]["artifactType"]
+        assert found == {"artifactCollections": {"edges": []}}
+    types = (
+        "query T($project: String!) { project(name: $project) {"
+        ' artifactTypes { edges { node { name } } } artifactType(name: "never") { id name } } }'
+    )
+    project = log.client.ask(types)["project"]
+    assert len(project["artifactTypes"]["edges"]) == 1
+    assert project["artifactType"] is None

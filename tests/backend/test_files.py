@@ -276,3 +276,13 @@ def test_a_reserve_stays_free_for_the_database(bench: Bench) -> None:
     with pytest.raises(NoSpace, match="do not fit"):
         bench.backend.blobs.check_space(2**62)
     bench.backend.blobs.check_space(1)
+
+
+def test_a_file_is_found_by_any_spelling_of_its_path(client: Client) -> None:
+    send(client, **{"x.txt": b"x"})
+    named = (
+        "query F($project: String!, $names: [String!]) { project(name: $project) {"
+        ' run(name: "r") { files(names: $names) { edges { node { name } } } } } }'
+    )
+    found = client.ask(named, names=["./x.txt"])["project"]["run"]["files"]["edges"]
+    assert found == [{"node": {"name": "x.txt"}}]

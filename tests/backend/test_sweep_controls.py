@@ -21,6 +21,10 @@ RENAME = """
 mutation R($id: ID, $displayName: String) { upsertSweep(input: {id: $id, displayName: $displayName})
   { sweep { displayName } } }
 """
+PRIOR_RUNS = """
+query P($project: String!, $sweep: String!) { project(name: $project) {
+  sweep(sweepName: $sweep) { priorRuns { edges { node { name } } } } } }
+"""
 WITH_PRIOR_RUNS = """
 mutation P($project: String, $config: String, $filters: JSONString)
 { upsertSweep(input: {projectName: $project, config: $config, priorRunsFilters: $filters})
@@ -123,6 +127,8 @@ def test_prior_runs_belong_to_the_sweep_and_are_not_repeated(client: Client) -> 
     assert values_of_x(client, client.create_agent(name), 9) == [1, 3]
     found = client.sweep(name)
     assert (found["state"], found["runCount"], found["bestLoss"]) == ("FINISHED", 4, 1.0)
+    prior = client.ask(PRIOR_RUNS, sweep=name)["project"]["sweep"]["priorRuns"]["edges"]
+    assert sorted(edge["node"]["name"] for edge in prior) == ["old-a", "old-b"]
     again = client.ask(WITH_PRIOR_RUNS, config=config, filters=filters)["upsertSweep"]
     assert "run old-a belongs to another sweep and stays there" in again["configValidationWarnings"]
 
@@ -141,3 +147,13 @@ def test_a_grid_is_exact_with_64_agents_asking_at_once(client: Client) -> None:
         done = [pair for pairs in pool.map(work, agents) for pair in pairs]
     assert sorted(done) == [(x, y) for x in range(20) for y in "abcde"]
     assert client.sweep(sweep)["state"] == "FINISHED"
+
+
+def test_keys_that_nobody_reads_are_warned_about(client: Client) -> None:
+    config = {**grid(x=[1]), "run_capp": 3, "retries": 2, "seed": 1}
+    config["metric"] = {"name": "loss", "gaol": "maximize"}
+    made = client.ask(UPSERT_SWEEP, config=yaml.safe_dump(config))["upsertSweep"]
+    first, second = sorted(made["configValidationWarnings"])
+    assert first.startswith("metric.gaol: ")
+    assert second.startswith("run_capp: ")
+    assert "run_cap" in second

@@ -97,6 +97,12 @@ def list_present_users(db: Connection) -> list[User]:
     return select(db, User, f"users WHERE {PRESENT} ORDER BY id")
 
 
+def list_key_ids(db: Connection, user: User) -> list[int]:
+    """Return the numbers of a user's own keys, without those of their agents."""
+    own = "SELECT id FROM keys WHERE user_id = ? AND sweep_id IS NULL ORDER BY id"
+    return [int(row[0]) for row in db.execute(own, (user.id,))]
+
+
 def add_key(db: Connection, name: str, key: str, now: float, only: bool) -> None:
     """Give a user one more key; with `only`, the others they had are refused from now on.
 

@@ -40,7 +40,7 @@ class Collection:
 
 @dataclass(frozen=True)
 class ArtifactType:
-    """A type of a project; its id is that of its first collection."""
+    """A type of a project, which stays when its last collection goes."""
 
     id: int
     project_id: int
@@ -87,17 +87,14 @@ def list_collections(
 
 
 def list_types(db: Connection, project: Project) -> list[ArtifactType]:
-    """Return the types of a project, by name."""
-    rows = db.execute(
-        "SELECT MIN(id), type, MIN(created_at) FROM artifact_collections WHERE project_id = ?"
-        " GROUP BY type ORDER BY type",
-        (project.id,),
+    """Return the types that a project has had artifacts of, by name."""
+    return select(
+        db, ArtifactType, "artifact_types WHERE project_id = ? ORDER BY name", [project.id]
     )
-    return [ArtifactType(row[0], project.id, row[1], row[2]) for row in rows]
 
 
 def find_type(db: Connection, project: Project, name: str) -> ArtifactType | None:
-    """Return a project's type, or None while it has no collection."""
+    """Return a project's type, or None if it never had a collection."""
     return next((found for found in list_types(db, project) if found.name == name), None)
 
 

@@ -261,6 +261,22 @@ MIGRATIONS = (
     ALTER TABLE runs ADD COLUMN undecided_lines INTEGER;
     ALTER TABLE runs ADD COLUMN first_offset INTEGER NOT NULL DEFAULT 0;
     """,
+    # A type outlives its last collection.
+    """
+    CREATE TABLE artifact_types (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        project_id INTEGER NOT NULL REFERENCES projects,
+        name TEXT NOT NULL,
+        created_at REAL NOT NULL,
+        UNIQUE (project_id, name)
+    );
+    INSERT INTO artifact_types (project_id, name, created_at)
+        SELECT project_id, type, MIN(created_at) FROM artifact_collections
+        GROUP BY project_id, type ORDER BY MIN(id);
+    CREATE TRIGGER collection_made AFTER INSERT ON artifact_collections
+        BEGIN INSERT OR IGNORE INTO artifact_types (project_id, name, created_at)
+            VALUES (NEW.project_id, NEW.type, NEW.created_at); END;
+    """,
 )
 
 

@@ -171,6 +171,11 @@ def run_by_id(db: Connection, run_id: int) -> Run:
     return run
 
 
+def has_run(db: Connection, run_id: int) -> bool:
+    """Tell whether a run is there, whosever it is."""
+    return db.execute("SELECT 1 FROM runs WHERE id = ?", (run_id,)).fetchone() is not None
+
+
 def find_run(db: Connection, project: Project, name: str) -> Run | None:
     """Return a project's run by W&B's `name`, which is its short id."""
     return select_one(db, Run, "runs WHERE project_id = ? AND name = ?", project.id, name)

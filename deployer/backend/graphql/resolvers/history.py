@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from typing import Any
 
 from deployer.backend.db.lines import (
@@ -111,20 +112,26 @@ def resolve_parquet_history(row: Run, info: Info, live_keys: list[str]) -> dict[
 def resolve_history_keys(row: Run, info: Info) -> dict[str, Any]:
     with transaction(info) as db:
         rows = read_rows(db, row.id)
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
+    latest: dict[str, Any] = {}
     for line in rows:
-        for key in line:
-            counts[key] = counts.get(key, 0) + 1
+        counts.update(line.keys())
+        latest.update(line)
     keys = {
         key: {
             "typeCounts": [{"type": "number", "count": count}],
             "monotonic": key == "_step",
-            "previousValue": -1,
+            "previousValue": _previous(latest[key]),
         }
         for key, count in counts.items()
     }
     last_step = rows[-1].get("_step", len(rows) - 1) if rows else -1
     return {"lastStep": last_step, "sets": [], "keys": keys}
+
+
+def _previous(value: Any) -> Any:
+    """Return the value that was logged last, as far as it is a plain one."""
+    return _finite_value(value) if isinstance(value, str | int | float) else -1
 
 
 @run.field("logLines")

@@ -14,7 +14,15 @@ from deployer.backend.db.attempts import create_run, reopen_attempt
 from deployer.backend.db.database import Connection
 from deployer.backend.db.lines import clear_lines, count_lines
 from deployer.backend.db.projects import Project, ensure_project, owns_project
-from deployer.backend.db.runs import Run, change_run, check_writer, delete_run, find_run, run_by_id
+from deployer.backend.db.runs import (
+    Run,
+    change_run,
+    check_writer,
+    delete_run,
+    find_run,
+    has_run,
+    run_by_id,
+)
 from deployer.backend.db.sweeps import find_sweep
 from deployer.backend.graphql.resolvers.wire import Info, decode_id, transaction
 from deployer.backend.refusal import Refusal, not_found
@@ -201,8 +209,13 @@ def resolve_rewind_run(_: Any, __: Info, **___: Any) -> dict[str, Any]:
 
 @mutation.field("deleteRun")
 def resolve_delete_run(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Delete a run for good; a sweep's configuration becomes free and is handed out anew."""
+    """Delete a run for good; a sweep's configuration becomes free and is handed out anew.
+
+    Deleting it again changes nothing.
+    """
     with transaction(info) as db:
+        if not has_run(db, decode_id("Run", input["id"])):
+            return {"success": True}
         row = _own_run(info, db, input["id"])
         if input.get("delete_artifacts"):
             for made in list_artifacts_of(db, row, "output"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import posixpath
 from typing import Any
 
 from ariadne import MutationType
@@ -71,7 +72,8 @@ def resolve_files(
         project = project_by_id(db, row.project_id)
         found = list_files(db, row.id)
     if names:
-        found = [item for item in found if item.name in names]
+        wanted = {posixpath.normpath(name) for name in names}  # ./x.txt is x.txt
+        found = [item for item in found if item.name in wanted]
     if pattern:
         glob = "".join(LIKE.get(letter, letter) for letter in pattern)
         found = [item for item in found if fnmatch.fnmatchcase(item.name, glob)]

@@ -205,9 +205,36 @@ def resolve_runs(
     order: str | None = None,
 ) -> dict[str, Any]:
     with transaction(info) as db:
-        fields = fields_of_runs(db, project_by_id(db, row.project_id))
-        passes = parse_filter(filters, fields)
-        found = [run for run in _runs(db, row) if passes(run)]
+        return _run_page(db, row, _runs(db, row), filters, after, first, order)
+
+
+@sweep.field("priorRuns")
+def resolve_prior_runs(
+    row: Sweep,
+    info: Info,
+    filters: str | None = None,
+    after: str | None = None,
+    first: int | None = None,
+    order: str | None = None,
+) -> dict[str, Any]:
+    """List the runs that were there before the sweep, which `--prior_run` made its own."""
+    with transaction(info) as db:
+        prior = [run for run in _runs(db, row) if run.created_at < row.created_at]
+        return _run_page(db, row, prior, filters, after, first, order)
+
+
+def _run_page(
+    db: Connection,
+    row: Sweep,
+    runs: list[Run],
+    filters: str | None,
+    after: str | None,
+    first: int | None,
+    order: str | None,
+) -> dict[str, Any]:
+    fields = fields_of_runs(db, project_by_id(db, row.project_id))
+    passes = parse_filter(filters, fields)
+    found = [run for run in runs if passes(run)]
     return ordered_connection(found, parse_order(order, fields), after, first, default_page=None)
 
 

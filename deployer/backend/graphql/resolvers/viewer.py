@@ -6,8 +6,8 @@ from typing import Any
 
 from ariadne import ObjectType, QueryType
 
-from deployer.backend.db.accounts import User
-from deployer.backend.graphql.resolvers.wire import Info, encode_id
+from deployer.backend.db.accounts import User, list_key_ids
+from deployer.backend.graphql.resolvers.wire import Info, encode_id, transaction
 
 query = QueryType()
 user = ObjectType("User")
@@ -71,8 +71,12 @@ def resolve_teams(row: User, _: Info) -> dict[str, Any]:
 
 
 @user.field("apiKeys")
-def resolve_api_keys(_: User, __: Info) -> dict[str, Any]:
-    return {"edges": []}
+def resolve_api_keys(row: User, info: Info) -> dict[str, Any]:
+    """Name a user's keys, of which the server knows no more than that they are there."""
+    with transaction(info) as db:
+        numbers = list_key_ids(db, row)
+    keys = [{"id": encode_id("ApiKey", n), "name": f"key {n}", "description": ""} for n in numbers]
+    return {"edges": [{"node": key} for key in keys]}
 
 
 @query.field("entity")
@@ -97,7 +101,7 @@ def entity_of(row: User) -> dict[str, Any]:
         "code_saving_enabled": True,
         "default_access": "PRIVATE",
         "is_paid": False,
-        "members": [{**member, "admin": False, "pending": False, "account_type": "MEMBER"}],
+        "members": [{**member, "admin": False, "pending": False, "account_type": "USER"}],
     }
 
 
