@@ -1,39 +1,88 @@
 """The public Python API: what the command line does, as functions that raise and print nothing.
 
-from deployer.api import apply, connect, create_sweep, plan, results, watch
+The whole way at once, as `deployer up`:
 
-server = connect()
-path = create_sweep(server, "sweep.yaml")
-apply(server, plan(server, path, replicas=2))
-for status in watch(server, path):
-    ...
-best = results(server, path).best
+    from deployer.api import results, up, watch
+
+    launch = up("sweep.yaml", replicas=2, tell=print)
+    for status in watch(launch.server, launch.sweep_path):
+        ...
+    best = results(launch.server, launch.sweep_path).best
+
+or step by step:
+
+    from deployer.api import apply, connect, create_sweep, plan, results, watch
+
+    server = connect()
+    path = create_sweep(server, "sweep.yaml")
+    apply(server, plan(server, path, replicas=2))
+    for status in watch(server, path):
+        ...
+    best = results(server, path).best
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from deployer.config.settings import Config, Flags, load_config
+from deployer.config.project import Flags, Project
 from deployer.executors.base import Agent
 from deployer.executors.plan import Plan
 from deployer.executors.registry import open_executor
-from deployer.launch import agents
+from deployer.executors.target import Tell
+from deployer.launch import pipeline, planning
 from deployer.launch import server as launch_server
-from deployer.launch.one_run_per_job import count_wanted
+from deployer.launch.environment import read_project
+from deployer.launch.pipeline import Launch
+from deployer.launch.request import Request
 from deployer.sweeps.creation import Draws, make_sweep
 from deployer.sweeps.rerun import Healing, get_whole_snapshot, heal_sweep
 from deployer.sweeps.results import Results, build_results
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.wandb_api.model import SweepPath, parse_sweep_path
 from deployer.wandb_api.server import Server
-from deployer.watch.reconciliation import Reconciler
-from deployer.watch.status import Status, watch_status
+from deployer.watch.status import Status
 
-__all__ = ["apply", "connect", "create_sweep", "heal", "plan", "results", "watch"]
+__all__ = ["apply", "connect", "create_sweep", "heal", "plan", "results", "up", "watch"]
+
+
+def up(
+    file: str | Path,
+    *,
+    replicas: int | None = None,
+    on: str | None = None,
+    wandb: str | None = None,
+    entity: str | None = None,
+    project: str | None = None,
+    run_cap: int | None = None,
+    seed: int | None = None,
+    retries: int | None = None,
+    new: bool = False,
+    one_run: bool = False,
+    max_seconds: float | None = None,
+    capacity_seconds: float = 0.0,
+    folder: Path | None = None,
+    tell: Tell = lambda _: None,
+) -> Launch:
+    """Create or continue a sweep and start its agents, as `deployer up FILE --detach` does.
+
+    What is left out is as the environment and deployer.yaml in `folder` (the current one) have it;
+    each is read once. `tell` gets what the command would say. Raises DeployerError; what can be
+    refused is refused before anything is made.
+    """
+    flags = Flags(wandb=wandb, entity=entity, project=project, replicas=replicas, on=on)
+    request = Request(
+        Path(file),
+        load_sweep(file, run_cap),
+        Draws(seed, retries),
+        continued=not new,
+        one_run=one_run,
+        max_seconds=max_seconds,
+        capacity_seconds=capacity_seconds,
+    )
+    return pipeline.up(read_project(flags, folder), request, tell)
 
 
 def connect(wandb: str | None = None) -> Server:
@@ -41,7 +90,7 @@ def connect(wandb: str | None = None) -> Server:
 
     Raises ConfigError, BackendError or WandbError.
     """
-    return launch_server.connect(_config(wandb=wandb))
+    return launch_server.connect(_read(wandb=wandb))
 
 
 def create_sweep(
@@ -58,7 +107,7 @@ def create_sweep(
         make_sweep(
             server,
             load_sweep(file, run_cap),
-            _config(),
+            _read(),
             file=Path(file),
             continued=not new,
             draws=Draws(seed, retries),
@@ -72,7 +121,7 @@ def plan(
     sweep_path: str,
     replicas: int | None,
     *,
-    on: str = "local",
+    on: str | None = None,
     folder: Path | None = None,
     one_run: bool = False,
 ) -> Plan:
@@ -80,30 +129,36 @@ def plan(
 
     With `one_run`, an agent for each run that is left, at most `replicas`.
     """
-    executor, path = open_executor(on), _path(sweep_path)
-    return agents.plan_agents(
-        server, executor, path, replicas, folder or Path.cwd(), one_run=one_run
-    )
+    project = _read(on=on, folder=folder)
+    executor, path = open_executor(project), _path(sweep_path)
+    return planning.plan_agents(server, executor, path, replicas, project.folder, one_run=one_run)
 
 
-def apply(server: Server, plan: Plan, *, on: str = "local") -> Sequence[Agent]:
+def apply(server: Server, plan: Plan, *, on: str | None = None) -> Sequence[Agent]:
     """Start the plan's agents that are not alive yet; safe to call again after any failure."""
-    return agents.apply_plan(server, open_executor(on), plan)
+    return planning.apply_plan(server, open_executor(_read(on=on)), plan)
 
 
 def watch(
-    server: Server, sweep_path: str, *, on: str = "local", timeout_seconds: float | None = None
+    server: Server,
+    sweep_path: str,
+    *,
+    on: str | None = None,
+    timeout_seconds: float | None = None,
+    tell: Tell = lambda _: None,
 ) -> Iterator[Status]:
     """Yield the sweep's status whenever it changes, until it is over. Raises WatchTimeout.
 
     Agents that die are replaced, as by the command.
     """
-    executor, path = open_executor(on), _path(sweep_path)
-    wanted = count_wanted(executor.list_agents(sweep_path))
-    starter = agents.AgentStarter(server, executor, path, Path.cwd())
-    reconciler = Reconciler(server, executor, path, wanted, starter, None, lambda _: None)
-    return watch_status(
-        reconciler.read, time.time, time.sleep, timeout_seconds, reconciler.reconcile
+    project = _read(on=on)
+    return pipeline.watch_sweep(
+        server,
+        open_executor(project),
+        _path(sweep_path),
+        project.folder,
+        tell,
+        timeout_seconds=timeout_seconds,
     )
 
 
@@ -118,8 +173,8 @@ def heal(server: Server, sweep_path: str) -> Healing:
     return heal_sweep(server, _path(sweep_path))
 
 
-def _config(wandb: str | None = None) -> Config:
-    return load_config(Flags(wandb=wandb), os.environ, Path.cwd())
+def _read(wandb: str | None = None, on: str | None = None, folder: Path | None = None) -> Project:
+    return read_project(Flags(wandb=wandb, on=on), folder)
 
 
 def _path(text: str) -> SweepPath:

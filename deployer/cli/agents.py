@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.agent_start import say_what_begins_later, start_agents
 from deployer.cli.command_group import make_app
+from deployer.cli.live_view import say_what_begins_later
 from deployer.cli.logs import logs
 from deployer.cli.options import (
     MaxTimeOption,
@@ -26,20 +26,15 @@ from deployer.cli.options import (
 )
 from deployer.cli.output.render import say
 from deployer.cli.output.views import show_agents, show_ended
-from deployer.cli.wait_messages import tell_who_lasts
-from deployer.config.settings import Config, Flags
+from deployer.config.project import Flags, Project
 from deployer.errors import WandbError
 from deployer.executors.registry import open_executor
-from deployer.launch.agents import (
-    check_names,
-    check_program_here,
-    end_agents,
-    scale_down,
-    warn_about_code,
-)
+from deployer.launch.pipeline import add_agents
 from deployer.launch.resolution import open_sweep
+from deployer.launch.scaling import check_names, end_agents, scale_down
+from deployer.launch.stop_notice import tell_who_lasts
 from deployer.wandb_api.model import RunInfo, SweepPath
-from deployer.wandb_api.operations import get_sweep, list_runs
+from deployer.wandb_api.operations import list_runs
 
 app = make_app("Start, list, scale, drain, follow or end agents.")
 
@@ -72,7 +67,7 @@ def list_(
 ) -> None:
     """List a sweep's agents: state, current run, node, GPU."""
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    executor = open_executor(config.on)
+    executor = open_executor(config)
     path = None if all_ else str(find_path(sweep, config))
     show_agents(executor.list_agents(path), output, time.time())
 
@@ -87,7 +82,7 @@ def scale(
 ) -> None:
     """Start or drain agents until N stay; idle ones go first, busy ones end their run."""
     config = read_config_of(sweep, Flags(wandb=wandb, replicas=replicas, on=on))
-    executor = open_executor(config.on)
+    executor = open_executor(config)
     path = find_path(sweep, config)
     leaving = scale_down(executor, path, replicas, _read_runs(config, path))
     if leaving:
@@ -110,7 +105,7 @@ def drain(
 ) -> None:
     """Let each agent's current run end, then let the agent leave."""
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    executor = open_executor(config.on)
+    executor = open_executor(config)
     path = find_path(sweep, config)
     executor.drain(check_names(executor, path, agent))
     say(f"{path}: draining {', '.join(agent)}")
@@ -129,39 +124,29 @@ def down(
 ) -> None:
     """Interrupt a sweep's agents; their runs are handed out again to the next ones."""
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    executor = open_executor(config.on)
+    executor = open_executor(config)
     path = find_path(sweep, config)
-    with tell_who_lasts(executor, str(path)):
+    with tell_who_lasts(executor, str(path), say):
         ended = end_agents(executor, str(path))
     show_ended(str(path), ended, output)
 
 
 def _start(
-    config: Config,
+    config: Project,
     sweep: str | None,
     output: str,
     one_run: bool = False,
     max_seconds: float | None = None,
 ) -> None:
     """Connect, start what is missing unless the sweep has ended, show all."""
-    executor = open_executor(config.on)
     server, path = open_sweep(pick_sweep(sweep, config))
     say(f"using {server.describe()}")
-    info = get_sweep(server.client, path)
-    if info.ended:
-        say(f"{path} is {info.state}: no agent is started. What is missing: deployer heal {path}")
-    else:
-        check_program_here(config.on, info.config, config.folder, str(path))
-        if warning := warn_about_code(config.on, config.folder):
-            say(f"warning: {warning}")
-        agents = start_agents(
-            server, executor, info, config, one_run=one_run, max_seconds=max_seconds
-        )
-        say_what_begins_later(server, path, agents)
-    show_agents(executor.list_agents(str(path)), output, time.time())
+    launch = add_agents(config, server, path, say, one_run=one_run, max_seconds=max_seconds)
+    say_what_begins_later(launch)
+    show_agents(launch.executor.list_agents(str(path)), output, time.time())
 
 
-def _read_runs(config: Config, path: SweepPath) -> Sequence[RunInfo]:
+def _read_runs(config: Project, path: SweepPath) -> Sequence[RunInfo]:
     """Return the sweep's runs, by which idle agents are told; none if the server is away."""
     try:
         server, _ = open_sweep(pick_sweep(str(path), config))

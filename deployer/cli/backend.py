@@ -22,7 +22,7 @@ from deployer.cli.backend_options import DataOption, ExecutorOption, choose_fold
 from deployer.cli.command_group import make_app
 from deployer.cli.options import Output, OutputOption
 from deployer.cli.output.render import say, show, show_json
-from deployer.config.settings import Config
+from deployer.config.project import Project
 from deployer.errors import BackendError, ConfigError
 
 app = make_app("Run the embedded W&B-compatible backend.")
@@ -133,7 +133,7 @@ def copy(data: DataOption = None, on: ExecutorOption = None) -> None:
     inside.copy(_choose_cluster(on), choose_folder(data))
 
 
-def _choose_cluster(on: str | None) -> Config:
+def _choose_cluster(on: str | None) -> Project:
     config = inside.choose_config(on, None)
     if config is None:
         raise ConfigError("--on", "names no cluster", "--on kubernetes or --on gke")

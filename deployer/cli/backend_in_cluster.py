@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from deployer.cli.options import read_config
 from deployer.cli.output.render import say, show, show_json
-from deployer.config.settings import Config, Flags
+from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError
-from deployer.executors.registry import open_kube_on
+from deployer.executors.registry import find_target
 from deployer.sweeps.records import delete_records
 
 if TYPE_CHECKING:
@@ -18,38 +18,38 @@ if TYPE_CHECKING:
     from deployer.kube.client import Kube
 
 
-def choose_config(on: str | None, data: Path | None) -> Config | None:
+def choose_config(on: str | None, data: Path | None) -> Project | None:
     """Return the config if a cluster's backend is meant; None for this machine's.
 
     Raises ConfigError for a data folder and a cluster at once.
     """
     config = read_config(Flags(on=on))
-    if config.on == "local" or (data and not on):
+    if not find_target(config).hosts_backend or (data and not on):
         return None
     if data:
         raise ConfigError("--data", "is a folder of this machine", "leave out --on or --data")
     return config
 
 
-def up(config: Config, output: str) -> None:
+def up(config: Project, output: str) -> None:
     """Make the backend, or bring it in line with `deployer.yaml`, and wait until it is ready."""
     from deployer.executors.kubernetes.backend.deployment import ensure_backend
 
-    kube = open_kube_on(config.on)
-    _show(kube, ensure_backend(kube, config.folder, config.on, say, anew=True), config.on, output)
+    kube = find_target(config).open_kube()
+    _show(kube, ensure_backend(kube, config, config.on, say, anew=True), config.on, output)
 
 
-def status(config: Config, output: str) -> None:
+def status(config: Project, output: str) -> None:
     """Say whether the backend is ready, and where."""
     from deployer.executors.kubernetes.backend.deployment import require_backend
 
-    kube = open_kube_on(config.on)
+    kube = find_target(config).open_kube()
     _show(kube, require_backend(kube, config.on), config.on, output)
 
 
-def down(config: Config, output: str) -> None:
+def down(config: Project, output: str) -> None:
     """End the backend; its data stays."""
-    stopped = end_backend(open_kube_on(config.on), config.on, delete_data=False)
+    stopped = end_backend(find_target(config).open_kube(), config.on, delete_data=False)
     if output == "json":
         show_json({"stopped": stopped})
 
@@ -74,7 +74,7 @@ def end_backend(kube: Kube, on: str, *, delete_data: bool) -> bool:
     return stopped
 
 
-def list_variables(config: Config) -> dict[str, str]:
+def list_variables(config: Project) -> dict[str, str]:
     """Return what points the plain SDK at the backend, through the port that `open` holds."""
     from deployer.executors.kubernetes.backend.tunnel import build_pages_url
     from deployer.launch.server import connect
@@ -82,18 +82,18 @@ def list_variables(config: Config) -> dict[str, str]:
     server = connect(config.for_server("embedded", "deployer backend env"), say)
     say(f"good as long as this runs: deployer backend open --on {config.on}")
     return {
-        "WANDB_BASE_URL": build_pages_url(open_kube_on(config.on)),
+        "WANDB_BASE_URL": build_pages_url(find_target(config).open_kube()),
         "WANDB_API_KEY": server.client.key,
         "WANDB_ENTITY": server.viewer.entity,
     }
 
 
-def hold_open(config: Config) -> None:
+def hold_open(config: Project) -> None:
     """Hold a port of this machine open that leads to the backend, until Ctrl-C."""
     from deployer.executors.kubernetes.backend.deployment import require_backend
     from deployer.executors.kubernetes.backend.tunnel import build_pages_url, open_forward
 
-    kube = open_kube_on(config.on)
+    kube = find_target(config).open_kube()
     with open_forward(kube, require_backend(kube, config.on)) as forward:
         if forward.url != build_pages_url(kube):
             say(f"warning: {build_pages_url(kube)}, its usual address, is in use")
@@ -103,13 +103,13 @@ def hold_open(config: Config) -> None:
         threading.Event().wait()
 
 
-def copy(config: Config, data: Path) -> None:
+def copy(config: Project, data: Path) -> None:
     """Bring all sweeps of the backend to a folder of this machine."""
     from deployer.executors.kubernetes.backend.deployment import ensure_backend
     from deployer.executors.kubernetes.backend.download import copy_backend
 
-    kube = open_kube_on(config.on)
-    backend = ensure_backend(kube, config.folder, config.on, say)
+    kube = find_target(config).open_kube()
+    backend = ensure_backend(kube, config, config.on, say)
     copy_backend(kube, backend, data)
     say(f"copied the embedded backend of namespace {kube.namespace} to {data}")
 

@@ -15,9 +15,9 @@ from deployer.cli.backend_options import DataOption, ExecutorOption, choose_fold
 from deployer.cli.command_group import make_app
 from deployer.cli.options import Output, OutputOption
 from deployer.cli.output.render import say, show, show_json
-from deployer.config.settings import Config
+from deployer.config.project import Project
 from deployer.errors import ConfigError
-from deployer.executors.registry import open_kube_on
+from deployer.executors.registry import find_target
 from deployer.wandb_api import accounts
 from deployer.wandb_api.client import Client
 
@@ -101,13 +101,13 @@ def remove(
 
 
 @contextmanager
-def _reach(config: Config) -> Iterator[Client]:
+def _reach(config: Project) -> Iterator[Client]:
     """Yield a client of a cluster's backend that asks as its own user."""
     from deployer.executors.kubernetes.backend.deployment import require_backend
     from deployer.executors.kubernetes.backend.manifests import KEY_SECRET
     from deployer.executors.kubernetes.backend.tunnel import open_forward
 
-    kube = open_kube_on(config.on)
+    kube = find_target(config).open_kube()
     backend = require_backend(kube, config.on)
     with open_forward(kube, backend) as forward:
         yield Client(forward.url, backend.key, f"Secret {KEY_SECRET} in {backend.namespace}")

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from deployer.cli.backend_in_cluster import end_backend
-from deployer.cli.cloud import take_down_cluster
 from deployer.cli.command_group import make_app
 from deployer.cli.options import (
     OnOption,
@@ -22,12 +21,13 @@ from deployer.cli.options import (
 )
 from deployer.cli.output.render import say
 from deployer.cli.output.views import show_ended
-from deployer.cli.wait_messages import tell_who_lasts
 from deployer.config.paths import backend_folder
-from deployer.config.settings import EMBEDDED, Config, Flags
+from deployer.config.project import EMBEDDED, Flags, Project
 from deployer.errors import CloudError, ConfigError
-from deployer.executors.registry import open_executor, open_kube_on
-from deployer.launch.agents import end_agents
+from deployer.executors.registry import find_target, open_executor
+from deployer.launch.provision import find_disposable, take_down_cluster
+from deployer.launch.scaling import end_agents
+from deployer.launch.stop_notice import tell_who_lasts
 from deployer.sweeps.records import delete_records, load_records
 from deployer.wandb_api.model import SweepPath
 
@@ -58,26 +58,27 @@ def down(
     if delete_data and not all_:
         raise ConfigError("--delete-data", "deletes every result", "say --all too if you mean it")
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
+    gone = set()
     if cluster:
-        path = _find_if_any(sweep, config)
-        take_down_cluster(config, path, everything=all_, delete_data=delete_data)
+        path, target = _find_if_any(sweep, config), find_disposable(config)
+        take_down_cluster(target, path, say, everything=all_, delete_data=delete_data)
+        gone = {target.name}
     if all_:
-        gone = {"gke"} if cluster else set()
         _end_everywhere(config, output, gone=gone, delete_data=delete_data)
-        if config.on == "local" or not config.explicit_on:
+        if find_target(config).runs_here or not config.explicit_on:
             _end_backend(delete_data)
     elif not cluster:
         _end_sweep(config, str(find_path(sweep, config)), output)
 
 
-def _end_sweep(config: Config, path: str, output: str) -> None:
-    executor = open_executor(config.on)
-    with tell_who_lasts(executor, path):
+def _end_sweep(config: Project, path: str, output: str) -> None:
+    executor = open_executor(config)
+    with tell_who_lasts(executor, path, say):
         ended = end_agents(executor, path)
     show_ended(path, ended, output)
 
 
-def _find_if_any(sweep: str | None, config: Config) -> SweepPath | None:
+def _find_if_any(sweep: str | None, config: Project) -> SweepPath | None:
     """Return the sweep that is meant; none was made from here if none is named or known."""
     try:
         return find_path(sweep, config)
@@ -87,7 +88,7 @@ def _find_if_any(sweep: str | None, config: Config) -> SweepPath | None:
         return None
 
 
-def _end_everywhere(config: Config, output: str, *, gone: Set[str], delete_data: bool) -> None:
+def _end_everywhere(config: Project, output: str, *, gone: Set[str], delete_data: bool) -> None:
     """End every sweep's agents in the place that was named, else wherever some were started.
 
     In a cluster the embedded backend goes, too.
@@ -98,15 +99,16 @@ def _end_everywhere(config: Config, output: str, *, gone: Set[str], delete_data:
         executors |= {on for record in records for on in (record.on, record.backend_on) if on}
     ended: list[str] = []
     for on in sorted(executors - gone):
+        target = find_target(config, on)
         try:
-            executor = open_executor(on)
+            executor = target.open()
         except CloudError as error:
             say(error.message)  # a cluster that is gone has no agents
             continue
-        with tell_who_lasts(executor, None):
+        with tell_who_lasts(executor, None, say):
             ended += end_agents(executor, None)
-        if on != "local":
-            end_backend(open_kube_on(on), on, delete_data=delete_data)
+        if target.hosts_backend:
+            end_backend(target.open_kube(), on, delete_data=delete_data)
     show_ended("every sweep", ended, output)
 
 

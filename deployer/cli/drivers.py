@@ -16,7 +16,7 @@ from deployer.cli.options import (
 )
 from deployer.cli.output.render import say, show_json, show_table
 from deployer.cli.target_cluster import ClusterOption, ContextOption, NamespaceOption, open_client
-from deployer.config.settings import Config, Flags
+from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError, KubeError
 from deployer.text import format_count
 
@@ -164,10 +164,8 @@ def remove(
         say("nothing of ours is installed")
 
 
-def _load_section(config: Config) -> ClusterConfig:
-    from deployer.config.kubernetes_section import load_cluster
-
-    return load_cluster(config.folder)
+def _load_section(config: Project) -> ClusterConfig:
+    return config.kubernetes
 
 
 def _smoke(

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deployer.cli.cloud import going_on_alone, remove_with_proof
 from deployer.cli.command_group import make_app
 from deployer.cli.confirmation import YesOption, can_ask, confirm
 from deployer.cli.options import CapacityOption, Output, OutputOption, read_config
 from deployer.cli.output.render import say, show, show_json, show_table, show_yaml
-from deployer.config.settings import Config, Flags
+from deployer.config.project import Flags, Project
 from deployer.errors import CloudError, KubeError
 
 if TYPE_CHECKING:
@@ -53,6 +52,7 @@ def up(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Make the cluster or go on with it; no change if it is there."""
+    from deployer.executors.gke.target import telling_interruption
     from deployer.gke.cluster.creation import ensure_cluster
     from deployer.gke.pricing.estimate import load_prices
     from deployer.gke.pricing.sentences import describe_fallback
@@ -61,7 +61,7 @@ def up(
     chosen = _load(spec, config)
     _say_prices(chosen, config)
     gke = _open(chosen)
-    with going_on_alone():
+    with telling_interruption(say):
         cluster = ensure_cluster(gke, chosen, wait_seconds=wait_for_capacity or 0.0, tell=say)
     prices = load_prices(config.folder)
     for line in describe_fallback(chosen, cluster.location, cluster.pool_names, prices):
@@ -105,6 +105,8 @@ def down(
 
     Its disks go, and what is on them; a list of what carries our labels must be empty at the end.
     """
+    from deployer.executors.gke.target import remove_with_proof
+
     chosen = _load(spec, read_config(Flags()))
     gke = _open(chosen)
     if not delete_data:
@@ -113,7 +115,7 @@ def down(
     if not yes and can_ask() and not confirm(f"delete {what}?"):
         say("nothing was deleted")
         return
-    left = remove_with_proof(gke, chosen)
+    left = remove_with_proof(gke, chosen, say)
     if output == "json":
         show_json(left)
 
@@ -156,7 +158,7 @@ def _check_results(gke: Gke, spec: ClusterSpec) -> None:
             )
 
 
-def _load(spec: str | None, config: Config) -> ClusterSpec:
+def _load(spec: str | None, config: Project) -> ClusterSpec:
     from deployer.gke.specification.spec import load_spec
 
     # A path on the command line is relative to where it was typed.
@@ -182,7 +184,7 @@ def _find(gke: Gke, spec: ClusterSpec) -> CloudCluster:
     return found
 
 
-def _say_prices(spec: ClusterSpec, config: Config, *, sources: bool = False) -> None:
+def _say_prices(spec: ClusterSpec, config: Project, *, sources: bool = False) -> None:
     from deployer.gke.pricing.estimate import estimate, load_prices
     from deployer.gke.pricing.sentences import describe_estimate, describe_lines
 

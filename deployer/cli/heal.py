@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.agent_start import start_agents
 from deployer.cli.command_group import make_app
 from deployer.cli.options import (
     OnOption,
@@ -19,13 +18,12 @@ from deployer.cli.options import (
     read_config_of,
 )
 from deployer.cli.output.render import say, show_json
-from deployer.config.settings import Flags
-from deployer.executors.registry import open_executor
+from deployer.config.project import Flags
+from deployer.launch.pipeline import add_agents
 from deployer.launch.resolution import open_sweep
 from deployer.sweeps.rerun import Healing, heal_sweep
 from deployer.text import format_count
 from deployer.wandb_api.model import SweepPath
-from deployer.wandb_api.operations import get_sweep
 
 app = make_app()
 
@@ -53,12 +51,10 @@ def heal(
     say(_describe(path, healing))
     going = bool(healing.count) or healing.sweep_path != path
     if going and replicas:
-        healed = get_sweep(server.client, healing.sweep_path)
-        agents = start_agents(server, open_executor(config.on), healed, config)
-        say(f"{format_count(len(agents), 'agent')} at work")
+        launch = add_agents(config, server, healing.sweep_path, say)
+        say(f"{format_count(len(launch.agents), 'agent')} at work")
     elif going:
-        where = "" if config.on == "local" else f" --on {config.on}"
-        said = f"deployer agents up {healing.sweep_path} --replicas N{where}"
+        said = f"deployer agents up {healing.sweep_path} --replicas N{config.on_option}"
         say(f"agents that run them: {said}")
     if going:
         say(f"follow: deployer watch {healing.sweep_path}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deployer.cli.command_group import make_app
-from deployer.cli.options import Output, OutputOption
+from deployer.cli.options import Output, OutputOption, read_config
 from deployer.cli.output.render import say, show, show_json
+from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError
 from deployer.text import format_bytes
 
@@ -55,9 +55,8 @@ def build(
     """Build the image unless it is there; its tag is the hash of what goes in."""
     from deployer.images.image import build_image
 
-    built = build_image(
-        _read_settings(builder, variant, repository), Path.cwd(), say, rebuild=rebuild
-    )
+    settings, project = _read(builder, variant, repository)
+    built = build_image(settings, project.folder, say, rebuild=rebuild)
     _show(built, built.reference, output)
 
 
@@ -72,8 +71,8 @@ def push(
     """Push the image unless the registry has it; print REGISTRY/NAME@sha256:DIGEST."""
     from deployer.images.image import push_image
 
-    settings = _read_settings(builder, variant, repository)
-    pinned = push_image(settings, Path.cwd(), os.environ, say, rebuild=rebuild)
+    settings, project = _read(builder, variant, repository)
+    pinned = push_image(settings, project.folder, project.environment, say, rebuild=rebuild)
     _show({"reference": pinned}, pinned, output)
 
 
@@ -88,8 +87,8 @@ def save(
     """Write the image to a file, to be carried to where no registry of ours is reached."""
     from deployer.images.image_file import save_image
 
-    settings = _read_settings(builder, variant, repository)
-    saved = save_image(settings, Path.cwd(), file, say)
+    settings, project = _read(builder, variant, repository)
+    saved = save_image(settings, project.folder, file, say)
     size = format_bytes(saved.size_bytes)
     _show(saved, f"{saved.path}: {saved.reference}, {size}, {saved.digest}", output)
 
@@ -104,7 +103,8 @@ def load(
     """
     from deployer.images.image_file import load_image
 
-    loaded = load_image(file, _read_settings(None, None, repository), os.environ, say)
+    settings, project = _read(None, None, repository)
+    loaded = load_image(file, settings, project.environment, say)
     _show(loaded, loaded.reference, output)
 
 
@@ -115,12 +115,14 @@ def _show(value: object, text: str, output: str) -> None:
         show(text)
 
 
-def _read_settings(builder: str | None, variant: str | None, repository: str | None) -> ImageConfig:
-    """Return `deployer.yaml`'s section with what the flags say instead."""
+def _read(
+    builder: str | None, variant: str | None, repository: str | None
+) -> tuple[ImageConfig, Project]:
+    """Return deployer.yaml's section with what the flags say instead, and the project."""
     from deployer.config.image_reference import parse_repository
-    from deployer.config.image_section import BUILDERS, load_image_config
+    from deployer.config.image_section import BUILDERS
 
-    settings = load_image_config(Path.cwd())
+    project = read_config(Flags())
     for flag, value, known in (
         ("--builder", builder, BUILDERS),
         ("--variant", variant, ("cpu", "cuda")),
@@ -130,4 +132,5 @@ def _read_settings(builder: str | None, variant: str | None, repository: str | N
     given = {"builder": builder, "variant": variant, "repository": repository}
     if repository:
         parse_repository(repository)
-    return replace(settings, **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
+    named = {name: value for name, value in given.items() if value}
+    return replace(project.image, **named), project  # type: ignore[arg-type]

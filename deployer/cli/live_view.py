@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from deployer.cli.cloud import find_hourly_price
 from deployer.cli.output.reasons import build_reason_lines
 from deployer.cli.output.render import open_live, say, show, show_json
 from deployer.cli.output.views import (
@@ -19,21 +17,18 @@ from deployer.cli.output.views import (
     results_to_plain,
     show_results,
 )
-from deployer.config.settings import Config
 from deployer.errors import BackendStopped, SweepFailed
 from deployer.executors.base import Executor
-from deployer.launch.agents import AgentStarter
-from deployer.launch.one_run_per_job import count_wanted
 from deployer.launch.patience import ask_patiently
+from deployer.launch.pipeline import Launch, count_later, watch_sweep
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import Results, build_results, list_metric_doubts
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.server import Server
-from deployer.watch.reconciliation import Reconciler, build_stopped
+from deployer.watch.reconciliation import build_stopped
 from deployer.watch.restarts import HANDING_OUT
 from deployer.watch.run_logs import get_run_tail
-from deployer.watch.starting import StartWatch
-from deployer.watch.status import Status, watch_status
+from deployer.watch.status import Status
 
 SHOWN_FAILURES = 5
 FAILURE_LINES = 3
@@ -41,61 +36,51 @@ BREAKER_LINES = 10
 
 
 def follow_and_report(
-    config: Config,
-    server: Server,
-    executor: Executor,
-    path: SweepPath,
+    launch: Launch,
     output: str,
     *,
     plain: bool,
-    wanted: int | None = None,
-    expected: int | None = None,
     timeout_seconds: float | None = None,
     start_seconds: float | None = None,
 ) -> None:
     """Show the sweep until it is over, then what came of it.
 
-    Agents that die are replaced until `wanted` work again, as many as there are if it is None.
-    Raises SweepFailed unless all configurations finished, WatchTimeout; StartFailed if no agent
-    has started after `start_seconds`, or none can.
+    Agents that die are replaced. Raises SweepFailed unless all configurations finished,
+    WatchTimeout; StartFailed if no agent has started after `start_seconds`, or none can.
     """
-    last = _follow(
-        server,
-        executor,
-        path,
-        wanted=wanted,
-        folder=config.folder,
-        expected=expected,
-        plain=plain or output == "json",
-        timeout_seconds=timeout_seconds,
-        start_watch=StartWatch(start_seconds),
-        usd_per_hour=find_hourly_price(config, executor, path),
-    )
-    _report(server, executor, path, expected, output, out_of_time=last.out_of_time)
+    last = _follow(launch, plain or output == "json", timeout_seconds, start_seconds)
+    server, executor, path = launch.server, launch.executor, launch.path
+    _report(server, executor, path, launch.expected, output, out_of_time=last.out_of_time)
+
+
+def say_what_begins_later(launch: Launch) -> None:
+    """Say that somebody has to watch if there are fewer agents for one run each than runs."""
+    later = count_later(launch.server, launch.path, launch.agents)
+    if later != 0:
+        rest = f"the other {later}" if later else "the others"
+        path = launch.path
+        say(f"each takes one run; {rest} begin while somebody watches: deployer watch {path}")
 
 
 def _follow(
-    server: Server,
-    executor: Executor,
-    path: SweepPath,
-    *,
-    wanted: int | None,
-    folder: Path,
-    expected: int | None,
-    plain: bool,
-    timeout_seconds: float | None,
-    start_watch: StartWatch,
-    usd_per_hour: float | None,
+    launch: Launch, plain: bool, timeout_seconds: float | None, start_seconds: float | None
 ) -> Status:
     """Show the sweep until it is over and return its last status; Ctrl-C only stops showing.
 
     With a price, what the rest of the sweep will cost is shown, too.
     """
-    wanted = count_wanted(executor.list_agents(str(path))) if wanted is None else wanted
-    starter = AgentStarter(server, executor, path, folder)
-    reconciler = Reconciler(server, executor, path, wanted, starter, expected, say, start_watch)
-    statuses = watch_status(
-        reconciler.read, time.time, time.sleep, timeout_seconds, reconciler.reconcile
+    path = launch.path
+    usd_per_hour = launch.executor.get_usd_per_hour(str(path))
+    statuses = watch_sweep(
+        launch.server,
+        launch.executor,
+        path,
+        launch.project.folder,
+        say,
+        wanted=launch.wanted,
+        expected=launch.expected,
+        timeout_seconds=timeout_seconds,
+        start_seconds=start_seconds,
     )
     try:
         return _show(statuses, plain, usd_per_hour)

@@ -19,12 +19,12 @@ from deployer.cli.options import (
     read_config_of,
 )
 from deployer.cli.output.render import say, show, show_json_line
-from deployer.config.settings import Config, Flags
+from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError
 from deployer.executors.base import Executor
-from deployer.executors.registry import open_executor
-from deployer.launch.agents import check_names
+from deployer.executors.registry import find_target
 from deployer.launch.resolution import open_sweep
+from deployer.launch.scaling import check_names
 from deployer.wandb_api.model import SweepPath
 from deployer.watch.run_logs import follow_run, read_lost_output
 
@@ -59,7 +59,7 @@ def logs(
 
 
 def _read_run(
-    config: Config, sweep: str | None, run: str, follow: bool
+    config: Project, sweep: str | None, run: str, follow: bool
 ) -> Iterator[tuple[str, str]]:
     server, path = open_sweep(pick_sweep(sweep, config))
     for line in follow_run(server.client, path, run, follow, time.sleep):
@@ -67,14 +67,15 @@ def _read_run(
 
 
 def _read(
-    config: Config, sweep: str | None, agents: list[str] | None, follow: bool
+    config: Project, sweep: str | None, agents: list[str] | None, follow: bool
 ) -> Iterator[tuple[str, str]]:
-    executor = open_executor(config.on)
+    target = find_target(config)
+    executor = target.open()
     path = find_path(sweep, config)
     names = check_names(executor, path, agents or [a.name for a in executor.list_agents(str(path))])
     if not names:
         say(f"{path} has no agents here; for a run's output: deployer agents logs {path} --run ID")
-    lost = _without_log(executor, path, names) if config.on == "kubernetes" else []
+    lost = _without_log(executor, path, names) if not target.runs_here else []
     if lost:
         server, path = open_sweep(pick_sweep(sweep, config))
         yield from read_lost_output(server.client, path, lost)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -10,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from deployer.config.settings import Config, Flags, load_config
+from deployer.config.project import Flags, Project
 from deployer.executors.registry import open_executor
+from deployer.launch.environment import read_project
 from deployer.launch.resolution import Choice, choose_sweep, open_sweep, settle_executor
 from deployer.text import DURATION_HINT, parse_duration
 from deployer.wandb_api.model import SweepPath
@@ -154,35 +154,27 @@ RankingOption = Annotated[Ranking, typer.Option("--output", "-o", help="The form
 DocumentsOption = Annotated[Documents, typer.Option("--output", "-o", help="The format of stdout.")]
 
 
-def read_config(flags: Flags) -> Config:
+def read_config(flags: Flags) -> Project:
     """Return the config for the current folder: flags, environment and `deployer.yaml`."""
-    return load_config(flags, os.environ, Path.cwd())
+    return read_project(flags)
 
 
-def read_config_of(sweep: str | None, flags: Flags) -> Config:
+def read_config_of(sweep: str | None, flags: Flags) -> Project:
     """Return the config for a sweep that is there: its agents are where they were started."""
     return settle_executor(sweep, read_config(flags))
 
 
-def pick_sweep(text: str | None, config: Config) -> Choice:
+def pick_sweep(text: str | None, config: Project) -> Choice:
     """Return the sweep that is meant; a short id may be that of any agent's sweep."""
-    return choose_sweep(text, config, _paths_of_agents(config.on))
+    return choose_sweep(text, config, _paths_of_agents(config))
 
 
-def find_path(text: str | None, config: Config) -> SweepPath:
+def find_path(text: str | None, config: Project) -> SweepPath:
     """Return the sweep's path, asking a server only for what cannot be known without it."""
     choice = pick_sweep(text, config)
     return choice.path() if choice.complete else open_sweep(choice)[1]
 
 
-def choose_bound(config: Config, one_run: bool) -> int | None:
-    """Return how many agents there shall be; None for what was there, or one for each run.
-
-    A cluster queues what does not fit now, and this machine does not.
-    """
-    return config.replicas if one_run and config.on == "local" else config.given_replicas
-
-
-def _paths_of_agents(on: str) -> Iterator[str]:
+def _paths_of_agents(project: Project) -> Iterator[str]:
     """Yield the sweeps of agents; a place is only looked at when somebody asks."""
-    yield from (agent.sweep_path for agent in open_executor(on).list_agents())
+    yield from (agent.sweep_path for agent in open_executor(project).list_agents())

@@ -19,9 +19,9 @@ from deployer.cli.options import (
 )
 from deployer.cli.output.render import say, show, show_json
 from deployer.cli.output.views import coverage_to_plain, show_results
-from deployer.config.settings import Flags
+from deployer.config.project import Flags
 from deployer.errors import SweepFailed
-from deployer.executors.registry import open_executor
+from deployer.executors.registry import find_target
 from deployer.launch.resolution import open_sweep
 from deployer.sweeps.recount import verify_sweep
 from deployer.sweeps.rerun import get_whole_snapshot
@@ -55,7 +55,8 @@ def results(
     server, path = open_sweep(pick_sweep(sweep, config))
     snapshot = get_whole_snapshot(server, path)
     if not verify:
-        executor = open_executor(config.on) if config.on == "local" else None
+        target = find_target(config)
+        executor = target.open() if target.runs_here else None
         found = build_results(snapshot.sweep, snapshot.runs)
         show_outcome(server, executor, path, found, output)
         check_ranked(found)

@@ -11,7 +11,7 @@ from deployer.cli.command_group import make_app
 from deployer.cli.options import Output, OutputOption, WandbOption, read_config
 from deployer.cli.output.render import say, show, show_json
 from deployer.cli.target_cluster import ClusterOption, ContextOption, NamespaceOption, open_client
-from deployer.config.settings import Config, Flags
+from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError, WandbError
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.operations import get_viewer
@@ -97,7 +97,7 @@ def delete(
     say(f"Secret wandb-secret in namespace {kube.namespace}: {done}")
 
 
-def _read_config(wandb: str | None, on: str | None) -> Config:
+def _read_config(wandb: str | None, on: str | None) -> Project:
     config = read_config(Flags(wandb=wandb, on=on))
     if config.embedded:
         raise ConfigError(
@@ -108,13 +108,13 @@ def _read_config(wandb: str | None, on: str | None) -> Config:
     return config
 
 
-def _check_key(config: Config, key: str, source: str) -> str:
+def _check_key(config: Project, key: str, source: str) -> str:
     """Return whose key it is, as the server says. Raises WandbError."""
     viewer = get_viewer(Client(config.wandb, key, source))
     return viewer.name or viewer.entity
 
 
-def _is_of(config: Config, key: str, owner: str) -> bool:
+def _is_of(config: Project, key: str, owner: str) -> bool:
     """Tell whether a key in the cluster is this user's; agents' own keys are nobody's here."""
     client = Client(config.wandb, key, "the cluster")
     try:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from deployer.cli.agent_start import say_held, say_released
 from deployer.cli.command_group import make_app
 from deployer.cli.confirmation import YesOption, can_ask, confirm
 from deployer.cli.options import (
@@ -28,12 +28,14 @@ from deployer.cli.options import (
 )
 from deployer.cli.output.render import say, show, show_json, show_table
 from deployer.cli.output.views import show_sweep, sweep_to_plain
-from deployer.cli.wait_messages import tell_who_lasts
-from deployer.config.settings import Config, Flags
+from deployer.config.project import Flags, Project
 from deployer.errors import AgentError, WandbError
+from deployer.executors.base import Agent
 from deployer.executors.registry import open_executor
+from deployer.launch.one_run_per_job import takes_one_run
 from deployer.launch.resolution import open_sweep
 from deployer.launch.server import connect
+from deployer.launch.stop_notice import tell_who_lasts
 from deployer.sweeps.creation import Draws, make_sweep
 from deployer.sweeps.records import delete_records
 from deployer.sweeps.rerun import get_whole_snapshot
@@ -46,7 +48,7 @@ from deployer.wandb_api.operations import (
     list_sweeps,
     set_sweep_state,
 )
-from deployer.wandb_api.server import Server
+from deployer.wandb_api.server import NOT_GUARANTEED, Server
 
 app = make_app("Create, list and steer sweeps.")
 
@@ -149,14 +151,14 @@ def pause(
     """Hand out no more runs; those under way end, and agents wait for the sweep to go on."""
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     server, path = _steer(sweep, config, "PAUSED")
-    executor = open_executor(config.on)
+    executor = open_executor(config)
     agents = [agent for agent in executor.list_agents(str(path)) if agent.alive]
     if release:
-        with tell_who_lasts(executor, str(path)):
+        with tell_who_lasts(executor, str(path), say):
             released = executor.release(str(path))
-        say_released(server, path, agents, released)
+        _say_released(server, path, agents, released)
     elif agents:
-        say_held(path, len(agents))
+        _say_held(path, len(agents))
     _show_state(path, "PAUSED", output)
 
 
@@ -170,7 +172,7 @@ def resume(
     """Hand out runs again after a pause; agents that were released are to be started again."""
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     _, path = _steer(sweep, config, "RUNNING")
-    if released := open_executor(config.on).count_paused(str(path)):
+    if released := open_executor(config).count_paused(str(path)):
         say(f"{format_count(released, 'agent')} were released: deployer agents up {path}")
     _show_state(path, "RUNNING", output)
 
@@ -218,7 +220,7 @@ def delete(
     server, path = open_sweep(pick_sweep(sweep, config))
     say(f"using {server.describe()}")
     info = get_sweep(server.client, path)
-    if living := [a.name for a in open_executor(config.on).list_agents(str(path)) if a.alive]:
+    if living := [a.name for a in open_executor(config).list_agents(str(path)) if a.alive]:
         there = f"{path}: its agents are still there: {', '.join(living)}"
         raise AgentError(there, f"deployer down {path}")
     what = f"sweep {path} for good ({format_count(info.run_count, 'run')} of it stay)"
@@ -232,7 +234,7 @@ def delete(
     _show_state(path, "DELETED", output)
 
 
-def _steer(text: str | None, config: Config, state: str) -> tuple[Server, SweepPath]:
+def _steer(text: str | None, config: Project, state: str) -> tuple[Server, SweepPath]:
     """Set a sweep's state unless it has it; a sweep that ended can only end."""
     server, path = open_sweep(pick_sweep(text, config))
     say(f"using {server.describe()}")
@@ -251,3 +253,22 @@ def _steer(text: str | None, config: Config, state: str) -> tuple[Server, SweepP
 def _show_state(path: SweepPath, state: str, output: str) -> None:
     if output == "json":
         show_json({"sweep": str(path), "state": state})
+
+
+def _say_held(path: SweepPath, agents: int) -> None:
+    """Say what a pause leaves as it is, and the command that ends it."""
+    said = "end their run, then wait and hold their GPUs. Free them"
+    say(f"{format_count(agents, 'agent')} {said}: deployer sweep pause {path} --release")
+
+
+def _say_released(
+    server: Server, path: SweepPath, agents: Sequence[Agent], released: Sequence[str]
+) -> None:
+    """Say that agents are gone, what becomes of their runs, and how all goes on."""
+    if released and not server.extended:
+        say(NOT_GUARANTEED)
+    again = f"deployer sweep resume {path}, then deployer agents up {path}"
+    if any(map(takes_one_run, agents)):
+        again += " --one-run-per-job"
+    said = "released, their runs go on when they are handed out again"
+    say(f"{format_count(len(released), 'agent')} {said}: {again}")

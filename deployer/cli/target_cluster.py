@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deployer.config.settings import Config
+from deployer.config.project import Project
+from deployer.executors.registry import find_target
 
 if TYPE_CHECKING:
     from deployer.kube.client import Kube
@@ -29,19 +29,14 @@ ClusterOption = Annotated[
 ]
 
 
-def open_client(config: Config, context: str | None, namespace: str | None) -> Kube:
+def open_client(config: Project, context: str | None, namespace: str | None) -> Kube:
     """Open the cluster; a context or namespace that is named counts more than deployer.yaml's.
 
     Raises ConfigError, CloudError.
     """
-    from deployer.config.kubernetes_section import load_cluster
-    from deployer.kube.client import open_kube
+    target = find_target(config)
+    if context or not target.hosts_backend:  # without a cluster of its own, the kubeconfig's
+        from deployer.executors.kubernetes.target import open_kubeconfig
 
-    cluster = load_cluster(config.folder)
-    namespace = namespace or cluster.namespace
-    if config.on != "gke" or context:
-        return open_kube(context or cluster.context, namespace)
-    from deployer.executors.gke.executor import open_gke_executor
-
-    kube = open_gke_executor(config.gke, config.folder, os.environ).kube
-    return kube.in_namespace(namespace) if namespace else kube
+        return open_kubeconfig(config, context, namespace)
+    return target.open_kube(namespace)

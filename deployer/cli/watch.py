@@ -20,8 +20,9 @@ from deployer.cli.options import (
     read_config_of,
     read_duration,
 )
-from deployer.config.settings import Flags
-from deployer.executors.registry import open_executor
+from deployer.config.project import Flags
+from deployer.executors.registry import find_target
+from deployer.launch.pipeline import Launch
 from deployer.launch.resolution import open_sweep
 
 app = make_app()
@@ -48,14 +49,8 @@ def watch(
     """Show a sweep live until it is over, then its ranking; exit codes as for up."""
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     server, path = open_sweep(pick_sweep(sweep, config))
-    executor = open_executor(config.on)
+    target = find_target(config)
+    launch = Launch(config, target, server, target.open(), path, ())
     follow_and_report(
-        config,
-        server,
-        executor,
-        path,
-        output,
-        plain=plain,
-        timeout_seconds=timeout,
-        start_seconds=start_timeout,
+        launch, output, plain=plain, timeout_seconds=timeout, start_seconds=start_timeout
     )

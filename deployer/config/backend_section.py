@@ -6,7 +6,6 @@ What is left out here is as for agents (`kubernetes:`), or as k8s/backend.yaml h
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -53,11 +52,3 @@ SECTION = Section("backend", BackendConfig, {"tolerations": Toleration}, PATTERN
 def parse_backend(section: object) -> BackendConfig:
     """Read the section `backend:`; raises ConfigErrors with every complaint."""
     return SECTION.parse(section)
-
-
-def load_backend_config(folder: Path) -> BackendConfig:
-    """Read the section `backend:` of `deployer.yaml` in a folder; the defaults without one.
-
-    Raises ConfigErrors with every complaint and its line.
-    """
-    return SECTION.load(folder)

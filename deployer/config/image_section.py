@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
@@ -68,11 +67,3 @@ class ImageConfig:
 
 
 SECTION = Section("image", ImageConfig, pattern_hints=PATTERN_HINTS)
-
-
-def load_image_config(folder: Path) -> ImageConfig:
-    """Read the section `image:` of `deployer.yaml` in a folder; the defaults without one.
-
-    Raises ConfigErrors with every complaint and its line.
-    """
-    return SECTION.load(folder)

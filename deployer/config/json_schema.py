@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from deployer.config import backend_section as backend_config
-from deployer.config import image_section as image_config
-from deployer.config import kubernetes_section
-from deployer.config.settings import KEYS, PLACES
+from deployer.config.sections import SECTIONS
+from deployer.config.settings import KEYS
 
 PATH = Path(__file__).with_name("deployer.schema.json")
 TYPES = {str: "string", int: "integer"}
-SECTIONS = (kubernetes_section.SECTION, image_config.SECTION, backend_config.SECTION)
 DESCRIPTIONS = {
     "wandb": "`embedded`, or the address of a W&B server.",
     "entity": "Whose sweeps: a user or a team.",
@@ -21,15 +19,15 @@ DESCRIPTIONS = {
     "replicas": "How many agents in all.",
     "on": "Where agents run.",
     "gke": "The GKE cluster: the file of its specification, or the name of one of ours.",
-    kubernetes_section.SECTION.name: "The cluster, and what each agent gets there.",
-    backend_config.SECTION.name: "The embedded backend where it runs in a cluster.",
-    image_config.SECTION.name: "An image that `up` builds and pushes; agents run in it.",
+    "kubernetes": "The cluster, and what each agent gets there.",
+    "backend": "The embedded backend where it runs in a cluster.",
+    "image": "An image that `up` builds and pushes; agents run in it.",
 }
 
 
-def build_schema() -> dict[str, Any]:
-    """Return the schema, made from the classes that read the file."""
-    sections = {section.name: section.adapter.json_schema() for section in SECTIONS}
+def build_schema(executors: Collection[str]) -> dict[str, Any]:
+    """Return the schema, made from the classes that read the file; `on:` has `executors`."""
+    sections = {name: section.adapter.json_schema() for name, section in SECTIONS.items()}
     definitions: dict[str, Any] = {}
     for section in sections.values():
         definitions |= section.pop("$defs", {})
@@ -38,7 +36,7 @@ def build_schema() -> dict[str, Any]:
         shape = {"type": TYPES[kind]} if kind in TYPES else sections[key]
         properties[key] = {**shape, "description": DESCRIPTIONS[key]}
     properties["replicas"]["minimum"] = 1
-    properties["on"]["enum"] = list(PLACES)
+    properties["on"]["enum"] = list(executors)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "deployer.yaml",
@@ -49,6 +47,6 @@ def build_schema() -> dict[str, Any]:
     }
 
 
-def format_schema() -> str:
+def format_schema(executors: Collection[str]) -> str:
     """Return the schema as the file in schemas/ has it."""
-    return json.dumps(build_schema(), indent=2) + "\n"
+    return json.dumps(build_schema(executors), indent=2) + "\n"

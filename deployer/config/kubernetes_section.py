@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -155,11 +154,3 @@ SECTION = Section("kubernetes", ClusterConfig, PARTS, PATTERN_HINTS)
 def parse_cluster(section: object) -> ClusterConfig:
     """Read the section `kubernetes:`; raises ConfigErrors with every complaint."""
     return SECTION.parse(section)
-
-
-def load_cluster(folder: Path) -> ClusterConfig:
-    """Read the section `kubernetes:` of `deployer.yaml` in a folder; the defaults without one.
-
-    Raises ConfigErrors with every complaint and its line.
-    """
-    return SECTION.load(folder)

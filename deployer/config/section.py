@@ -6,13 +6,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Generic, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, StringConstraints, TypeAdapter, ValidationError
 
 from deployer.config.problems import PlaceOf, Shape, list_problems
-from deployer.config.yaml_document import parse_document
+from deployer.config.yaml_document import Document
 from deployer.errors import ConfigError, ConfigErrors
 
 T = TypeVar("T")
@@ -64,16 +63,14 @@ class Section(Generic[T]):
         except TypeError as error:  # a key that is a date
             raise ConfigErrors([ConfigError(places(()), str(error))]) from error
 
-    def load(self, folder: Path) -> T:
-        """Read the section of `deployer.yaml` in a folder; the defaults without one.
+    def read(self, document: Document | None) -> T:
+        """Read the section of deployer.yaml; the defaults without one.
 
         Raises ConfigErrors with every complaint and its line.
         """
-        path = folder / FILE_NAME
-        if not path.exists():
+        if document is None or not isinstance(document.value, dict):
             return self.root()
-        document = parse_document(path.read_text(encoding="utf-8"), path.name)
-        value = document.value.get(self.name) if isinstance(document.value, dict) else None
+        value = document.value.get(self.name)
         return self.parse(value, lambda inside: document.place_of((self.name, *inside)))
 
     def place_of(self, path: tuple[str, ...]) -> str:

@@ -1,11 +1,12 @@
-"""The interface of a place where agents run; `up`, `agents` and `watch` know nothing else."""
+"""The interface of what agents run on; `up`, `agents` and `watch` know nothing else."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import Literal
 
 from deployer.executors.plan import Plan
 
@@ -59,23 +60,32 @@ class Agent:
         return self.state not in ("ended", "lost")
 
 
-class Executor(Protocol):
+class Executor(ABC):
     """Somewhere to run agents. Every method may be called again after any failure."""
 
-    def list_gpus(self) -> Sequence[str]:
-        """Return the GPUs that a plan deals out; none where a scheduler does it."""
-
-    def check(self, plan: Plan) -> None:
-        """Ask whether the place would take the plan's agents; raises what forbids it."""
-
+    @abstractmethod
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
         """Start the plan's agents that are not alive yet; `api_keys` maps agent name to key."""
 
+    @abstractmethod
     def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
         """Return agents, oldest first; of one sweep, or of all."""
 
+    @abstractmethod
     def drain(self, names: Sequence[str]) -> None:
         """Let each agent's current run end, then let the agent leave."""
+
+    @abstractmethod
+    def stop(self, names: Sequence[str]) -> Sequence[str]:
+        """Interrupt agents, wait until nothing of them is left; return those that were alive."""
+
+    @abstractmethod
+    def forget(self, sweep_path: str | None = None) -> None:
+        """Delete what is kept about agents that have ended, logs included."""
+
+    @abstractmethod
+    def log_lines(self, names: Sequence[str], follow: bool) -> Iterator[tuple[str, str]]:
+        """Yield (agent name, line) in order of arrival; with `follow`, until all have ended."""
 
     def dismiss(self, names: Sequence[str]) -> None:
         """Write down, where every watcher sees it, that these agents are sent away.
@@ -83,23 +93,37 @@ class Executor(Protocol):
         Before `stop` ends them, since a watcher would start again what it sees end.
         """
 
-    def stop(self, names: Sequence[str]) -> Sequence[str]:
-        """Interrupt agents, wait until nothing of them is left; return those that were alive."""
+    def list_gpus(self) -> Sequence[str]:
+        """Return the GPUs that a plan deals out; none where a scheduler does it."""
+        return ()
+
+    def check(self, plan: Plan) -> None:
+        """Ask whether the plan's agents would be taken; raises what forbids it."""
+
+    def preview(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[object]:
+        """Return what `apply` would send for the agents in `api_keys`."""
+        return [plan]
 
     def longest_stop_seconds(self, names: Sequence[str]) -> float:
         """Return how long `stop` waits for these agents at most."""
+        return 0.0
 
     def release(self, sweep_path: str) -> Sequence[str]:
         """Interrupt a sweep's agents as `stop` does, and keep in mind how many they were."""
+        return self.stop([agent.name for agent in self.list_agents(sweep_path) if agent.alive])
 
     def count_paused(self, sweep_path: str) -> int:
         """Return how many agents of a sweep were released and have not been started again."""
-
-    def forget(self, sweep_path: str | None = None) -> None:
-        """Delete what is kept about agents that have ended, logs included."""
+        return 0
 
     def heal(self) -> Sequence[str]:
-        """Do what the place itself cannot for the agents listed last; return what was done."""
+        """Do what no scheduler does for the agents listed last; return what was done."""
+        return ()
 
-    def log_lines(self, names: Sequence[str], follow: bool) -> Iterator[tuple[str, str]]:
-        """Yield (agent name, line) in order of arrival; with `follow`, until all have ended."""
+    def find_data(self) -> str:
+        """Return the name of a disk with results that would go with a cluster; empty if none."""
+        return ""
+
+    def get_usd_per_hour(self, sweep_path: str) -> float | None:
+        """Return what a sweep's agents cost; None where nobody is billed or knows it."""
+        return None

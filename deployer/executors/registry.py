@@ -1,44 +1,48 @@
-"""Opens the place that `--on` names: this machine, or a cluster as `deployer.yaml` has it."""
+"""The executors by the names that `--on` has; the only place that knows which there are."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from importlib import import_module
 
+from deployer.config.project import Project
+from deployer.errors import ConfigError
 from deployer.executors.base import Executor
+from deployer.executors.target import Target
 
-if TYPE_CHECKING:
-    from deployer.kube.client import Kube
+Opener = Callable[[str, Project], Target]
 
-
-def open_executor(on: str) -> Executor:
-    """Return the place that `--on` names; a cluster as `deployer.yaml` in this folder has it.
-
-    Raises ConfigError, CloudError.
-    """
-    if on == "kubernetes":
-        from deployer.config.kubernetes_section import load_cluster
-        from deployer.executors.kubernetes.executor import open_cluster
-
-        folder = Path.cwd()
-        return open_cluster(load_cluster(folder), folder)
-    if on == "gke":
-        from deployer.config.settings import FILE_NAME, load_file
-        from deployer.executors.gke.executor import open_gke_executor
-
-        folder = Path.cwd()
-        return open_gke_executor(load_file(folder / FILE_NAME).get("gke"), folder, os.environ)
-    from deployer.executors.local.executor import LocalExecutor
-
-    assert on == "local"  # config.py has checked the word
-    return LocalExecutor()
+# Where each class is; imported when its name is used, since clients of clouds take their time.
+_TARGETS: dict[str, str | Opener] = {
+    "local": "deployer.executors.local.target:LocalTarget",
+    "kubernetes": "deployer.executors.kubernetes.target:KubernetesTarget",
+    "gke": "deployer.executors.gke.target:GkeTarget",
+}
 
 
-def open_kube_on(on: str) -> Kube:
-    """Return the door to the cluster that `--on` names. Raises ConfigError, CloudError."""
-    from deployer.executors.kubernetes.executor import KubernetesExecutor
+def register(name: str, target: str | Opener) -> None:
+    """Add an executor: a subclass of `Target`, or the text `package.module:Class` for it."""
+    _TARGETS[name] = target
 
-    executor = open_executor(on)
-    assert isinstance(executor, KubernetesExecutor)
-    return executor.kube
+
+def list_names() -> tuple[str, ...]:
+    """Return what `--on` may say."""
+    return tuple(_TARGETS)
+
+
+def find_target(project: Project, on: str | None = None) -> Target:
+    """Return what `--on` names, or what `on` does; contacts nothing."""
+    name = on or project.on
+    target = _TARGETS.get(name)
+    if target is None:  # a sweep's record may name one that is gone
+        raise ConfigError("--on", f"'{name}' is not a place", f"one of: {', '.join(_TARGETS)}")
+    if isinstance(target, str):
+        module, _, attribute = target.partition(":")
+        target = getattr(import_module(module), attribute)
+    opener: Opener = target
+    return opener(name, project)
+
+
+def open_executor(project: Project, on: str | None = None) -> Executor:
+    """Return the executor that `--on` names, or `on`; raises ConfigError, CloudError."""
+    return find_target(project, on).open()

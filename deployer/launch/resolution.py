@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from deployer.config.credentials import CLOUD_URL
-from deployer.config.settings import EMBEDDED, Config
+from deployer.config.project import EMBEDDED, Project
 from deployer.errors import ConfigError, WandbError
 from deployer.launch.server import connect, embedded_url
 from deployer.sweeps.records import SweepRecord, load_records
@@ -21,7 +21,7 @@ from deployer.wandb_api.server import Server
 class Choice:
     """A sweep and the config for its server; names that were left out are empty."""
 
-    config: Config
+    config: Project
     entity: str
     project: str
     sweep_id: str
@@ -40,7 +40,7 @@ class Choice:
         )
 
 
-def choose_sweep(text: str | None, config: Config, known_paths: Iterable[str] = ()) -> Choice:
+def choose_sweep(text: str | None, config: Project, known_paths: Iterable[str] = ()) -> Choice:
     """Find the sweep that `text` means; `known_paths` are those of agents on this machine.
 
     Contacts nothing. A sweep of ours is looked for on the server where it was made, unless
@@ -59,7 +59,7 @@ def choose_sweep(text: str | None, config: Config, known_paths: Iterable[str] = 
     return Choice(_config_for(record, config), entity, project, sweep_id)
 
 
-def settle_executor(text: str | None, config: Config) -> Config:
+def settle_executor(text: str | None, config: Project) -> Project:
     """Return the config with the place where the sweep's agents were started from here last.
 
     A flag, the environment and `deployer.yaml` count more. Contacts nothing.
@@ -97,7 +97,7 @@ def _find_anywhere(server: Server, path: SweepPath) -> SweepPath:
     return path
 
 
-def _newest(config: Config) -> Choice:
+def _newest(config: Project) -> Choice:
     made = [r for r in load_records(config.folder) if r.sweep_path]
     if config.explicit_wandb:
         made = [r for r in made if config.wandb in (r.server, r.base_url) and _fits(r, config)]
@@ -110,7 +110,7 @@ def _newest(config: Config) -> Choice:
     return Choice(_config_for(made[0], config), *made[0].sweep_path.split("/"))
 
 
-def _from_address(text: str, config: Config) -> Choice:
+def _from_address(text: str, config: Project) -> Choice:
     """Read `https://HOST/ENTITY/PROJECT/sweeps/SWEEP_ID`."""
     address = urlsplit(text)
     parts = address.path.strip("/").split("/")
@@ -138,7 +138,7 @@ def _match(text: str, paths: Iterable[str]) -> str:
     return next((p for p in paths if p == wanted or p.endswith(f"/{wanted}")), "")
 
 
-def _fits(record: SweepRecord, config: Config) -> bool:
+def _fits(record: SweepRecord, config: Project) -> bool:
     """Tell whether a sweep's embedded backend is where somebody said that it is."""
     return not (config.embedded and config.explicit_on) or _backend_on(record) == config.on
 
@@ -147,7 +147,7 @@ def _backend_on(record: SweepRecord) -> str:
     return record.backend_on or "local"
 
 
-def _config_for(record: SweepRecord | None, config: Config) -> Config:
+def _config_for(record: SweepRecord | None, config: Project) -> Project:
     if record is None:
         return config
     if config.explicit_wandb:

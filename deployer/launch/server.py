@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from deployer.config.paths import backend_folder
-from deployer.config.settings import Config
+from deployer.config.project import Project
 from deployer.errors import BackendError
-from deployer.executors.registry import open_kube_on
+from deployer.executors.registry import find_target
+from deployer.executors.target import Target
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.operations import get_viewer
 from deployer.wandb_api.server import Inside, Server
 
 
-def connect(config: Config, tell: Callable[[str], None] = lambda _: None) -> Server:
+def connect(project: Project, tell: Callable[[str], None] = lambda _: None) -> Server:
     """Start the embedded backend if it is meant, and check the key.
 
     Where agents work in a cluster, it is in that cluster; what takes its time there is told.
     Raises ConfigError without a key, BackendError, WandbError, KubeError or CloudError.
     """
-    if not config.embedded and not _is_own_backend(config):
-        client = Client(config.wandb, config.require_key(), config.key_source)
+    if not project.embedded and not _is_own_backend(project):
+        client = Client(project.wandb, project.require_key(), project.key_source)
         return Server(client, get_viewer(client), embedded=False)
-    if config.embedded and config.backend_on != "local":
-        return _connect_inside(config, tell)
+    if project.embedded and (target := find_target(project, project.backend_on)).hosts_backend:
+        return _connect_inside(target, tell)
     from deployer.backend.data_folder import KEY_FILE
     from deployer.backend.server.daemon import read_key, start_backend
 
@@ -41,30 +42,24 @@ def connect(config: Config, tell: Callable[[str], None] = lambda _: None) -> Ser
     )
 
 
-def _connect_inside(config: Config, tell: Callable[[str], None]) -> Server:
+def _connect_inside(target: Target, tell: Callable[[str], None]) -> Server:
     """Reach the backend in a cluster through a port of this machine that lasts as we do."""
-    from deployer.executors.kubernetes.backend.deployment import ensure_backend
-    from deployer.executors.kubernetes.backend.manifests import KEY_SECRET
-    from deployer.executors.kubernetes.backend.tunnel import build_pages_url, open_forward
-
-    kube = open_kube_on(config.backend_on)
-    backend = ensure_backend(kube, config.folder, config.backend_on, tell)
-    forward = open_forward(kube, backend)
-    client = Client(forward.url, backend.key, f"Secret {KEY_SECRET} in {backend.namespace}")
-    inside = Inside(config.backend_on, backend.url, build_pages_url(kube))
+    hosted = target.open_backend(tell)
+    client = Client(hosted.reached_at, hosted.key, hosted.key_source)
+    inside = Inside(target.name, hosted.url, hosted.pages_url)
     return Server(client, get_viewer(client), embedded=True, inside=inside)
 
 
-def _is_own_backend(config: Config) -> bool:
+def _is_own_backend(project: Project) -> bool:
     """Tell whether an address and a key from the environment are our own backend's.
 
     `eval "$(deployer backend env)"` says so in W&B's words.
     """
-    if config.wandb != embedded_url():
+    if project.wandb != embedded_url():
         return False
     from deployer.backend.server.daemon import read_key
 
-    return config.require_key() == read_key(backend_folder())
+    return project.require_key() == read_key(backend_folder())
 
 
 def _revive_backend() -> bool:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
 
-from deployer.config.settings import Config
+from deployer.config.project import Project
 from deployer.errors import ConfigError, WandbError
 from deployer.sweeps.records import SweepRecord, delete_record, load_records, save_record
 from deployer.sweeps.sweep_file import Sweep, dump_config
 from deployer.text import find_forbidden
-from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.model import SweepInfo, SweepPath
 from deployer.wandb_api.operations import create_sweep, get_sweep, list_sweeps, set_sweep_state
 from deployer.wandb_api.server import Server
 
@@ -53,7 +54,7 @@ class MadeSweep:
 def make_sweep(
     server: Server,
     sweep: Sweep,
-    config: Config,
+    project: Project,
     *,
     file: Path,
     continued: bool,
@@ -65,25 +66,34 @@ def make_sweep(
     A sweep whose making was cut off is asked for again, never made twice.
     Raises ConfigError when `draws` says what the server has no use for.
     """
-    if not server.extended:
-        _check_plain(server, draws)
-    wanted = _build_record(server, sweep, config, file, draws, now)
-    earlier = [r for r in load_records(config.folder) if _same(r, wanted)]
-    if continued:
-        for record in earlier:
-            if record.sweep_path and (path := _continue(server, record)):
-                save_record(replace(record, continued_at=now))
-                return MadeSweep(path, created=False)
+    check_draws(server, draws)
+    wanted = _build_record(server, sweep, project, file, draws, now)
+    earlier = _list_earlier(wanted)
+    if continued and (found := _find_unfinished(server, earlier)):
+        record, info = found
+        if info.state == "PAUSED":
+            set_sweep_state(server.client, info, "RUNNING")
+        save_record(replace(record, continued_at=now))
+        return MadeSweep(info.path, created=False)
     cut_off = next((r for r in earlier if not r.sweep_path), None)
-    entity = config.entity_for(sweep.entity, server.viewer.entity)
-    project = config.project_for(sweep.project, sweep.program)
-    _check_names(entity=entity, project=project)
+    entity = project.entity_for(sweep.entity, server.viewer.entity)
+    name = project.project_for(sweep.project, sweep.program)
+    check_names(entity=entity, project=name)
     text = build_text(sweep, draws)
-    if cut_off and (path := _find_made(server, cut_off, entity, project, text)):
+    if cut_off and (path := _find_made(server, cut_off, entity, name, text)):
         save_record(replace(cut_off, sweep_path=str(path)))
         return MadeSweep(path, created=False)
-    made = _create(server, cut_off or wanted, entity, project, text)
+    made = _create(server, cut_off or wanted, entity, name, text)
     return replace(made, warnings=_list_unsaid(sweep, made.warnings))
+
+
+def find_unfinished(
+    server: Server, sweep: Sweep, project: Project, file: Path, draws: Draws
+) -> SweepRecord | None:
+    """Return the record of the sweep that `make_sweep` would continue, None if it makes one."""
+    wanted = _build_record(server, sweep, project, file, draws, 0.0)
+    found = _find_unfinished(server, _list_earlier(wanted))
+    return found[0] if found else None
 
 
 def build_text(sweep: Sweep, draws: Draws) -> str:
@@ -91,7 +101,7 @@ def build_text(sweep: Sweep, draws: Draws) -> str:
     return dump_config({**sweep.config, **draws.keys}) if draws.keys else sweep.text
 
 
-def _check_names(**names: str) -> None:
+def check_names(**names: str) -> None:
     """Refuse names that would lead elsewhere as a part of an address; raises ConfigError."""
     for key, name in names.items():
         if letter := find_forbidden(name):
@@ -109,8 +119,10 @@ def _list_unsaid(sweep: Sweep, warnings: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(warning for warning in warnings if not is_said(warning))
 
 
-def _check_plain(server: Server, draws: Draws) -> None:
-    """Refuse what a server that has nothing beyond W&B's would ignore."""
+def check_draws(server: Server, draws: Draws) -> None:
+    """Refuse what a server that has nothing beyond W&B's would ignore; raises ConfigError."""
+    if server.extended:
+        return
     refused = (
         (draws.seed is not None, "--seed", "draws without a seed"),
         (bool(draws.retries), "--retries", "gives a run that failed no other attempt"),
@@ -134,21 +146,28 @@ def _create(server: Server, record: SweepRecord, entity: str, project: str, text
     return MadeSweep(path, created=True, warnings=warnings)
 
 
-def _continue(server: Server, record: SweepRecord) -> SweepPath | None:
-    """Return the path of an unfinished sweep, resumed if it was paused."""
-    path = SweepPath(*record.sweep_path.split("/"))
+def _list_earlier(wanted: SweepRecord) -> list[SweepRecord]:
+    return [r for r in load_records(Path(wanted.folder)) if _same(r, wanted)]
+
+
+def _find_unfinished(
+    server: Server, records: Sequence[SweepRecord]
+) -> tuple[SweepRecord, SweepInfo] | None:
+    """Return the first sweep that goes on; records of those that are gone are deleted."""
+    for record in records:
+        if record.sweep_path and (info := _get_known(server, record)) and not info.ended:
+            return record, info
+    return None
+
+
+def _get_known(server: Server, record: SweepRecord) -> SweepInfo | None:
     try:
-        info = get_sweep(server.client, path)
+        return get_sweep(server.client, SweepPath(*record.sweep_path.split("/")))
     except WandbError as error:
         if error.status != 404:
             raise
         delete_record(record)
         return None
-    if info.ended:
-        return None
-    if info.state == "PAUSED":
-        set_sweep_state(server.client, info, "RUNNING")
-    return path
 
 
 def _find_made(
@@ -166,9 +185,9 @@ def _find_made(
 
 
 def _build_record(
-    server: Server, sweep: Sweep, config: Config, file: Path, draws: Draws, now: float
+    server: Server, sweep: Sweep, project: Project, file: Path, draws: Draws, now: float
 ) -> SweepRecord:
-    place = (config.entity, config.project, config.file_entity, config.file_project)
+    place = (project.entity, project.project, project.file_entity, project.file_project)
     retries = draws.keys.get("retries")
     content = repr(
         (sweep.content_hash, draws.seed, place, *(() if retries is None else (retries,)))
@@ -178,7 +197,7 @@ def _build_record(
         sweep_path="",
         server=server.name,
         base_url=server.url,
-        folder=str(config.folder),
+        folder=str(project.folder),
         file=str(file),
         content_hash=hashlib.sha256(content.encode()).hexdigest(),
         created_at=now,

@@ -14,11 +14,11 @@ import psutil
 import pytest
 
 from deployer.agent.processes import list_marked
-from deployer.cli.wait_messages import tell_who_lasts
 from deployer.config import paths
 from deployer.errors import AgentError
 from deployer.executors.local.executor import LocalExecutor
 from deployer.executors.plan import Plan, build_plan
+from deployer.launch.stop_notice import tell_who_lasts
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep
 from tests.agent.conftest import Bench, wait_for
@@ -159,20 +159,17 @@ def test_stop_after_a_killed_supervisor_ends_agent_and_run(
     assert [(run.state, run.exit_code) for run in bench.runs(path)] == [("preempted", 1)]
 
 
-def test_who_does_not_end_is_named_while_everybody_waits(
-    bench: Bench, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_who_does_not_end_is_named_while_everybody_waits(bench: Bench) -> None:
     path = bench.create_sweep("[1.0]", wait="yes", deaf="yes")
     executor = LocalExecutor(grace_seconds=1.0)
     [agent] = executor.apply(*build(bench, path))
     bench.wait_for_work()
     [run] = bench.runs(path)
-    with tell_who_lasts(executor, str(path)):
+    told: list[str] = []
+    with tell_who_lasts(executor, str(path), told.append):
         executor.stop([agent.name])
     assert left(agent.name) == []
-    assert capsys.readouterr().err == (
-        f"waiting for {agent.name} (run {run.run_id}): 31 s at most, then killed\n"
-    )
+    assert told == [f"waiting for {agent.name} (run {run.run_id}): 31 s at most, then killed"]
 
 
 def test_a_lost_agent_is_replaced_under_its_name(bench: Bench, executor: LocalExecutor) -> None:

@@ -99,6 +99,7 @@ def test_no_words_show_the_help(project: Project) -> None:
     ],
 )
 def test_wrong_words_end_with_2(project: Project, words: list[str], lines: list[str]) -> None:
+    project.write_grid("any.yaml")
     assert fail(project, *words, code=2) == lines
 
 

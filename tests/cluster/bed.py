@@ -16,12 +16,12 @@ import yaml
 
 from deployer.backend.data_folder import read_key
 from deployer.config.kubernetes_section import ClusterConfig, parse_cluster
-from deployer.config.settings import EMBEDDED
+from deployer.config.project import EMBEDDED
 from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.kube.client import Kube, open_kube
 from deployer.kube.kinds import CONFIG_MAP, JOB, POD, SECRET
 from deployer.kube.names import build_selector
-from deployer.launch.agents import apply_plan, plan_agents
+from deployer.launch.planning import apply_plan, plan_agents
 from deployer.sweeps.results import Results, build_results
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import SweepPath

@@ -9,7 +9,7 @@ import pytest
 
 from deployer.errors import KubeError
 from deployer.executors.base import Blocked
-from deployer.launch.agents import end_agents
+from deployer.launch.scaling import end_agents
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import Bed, make_bed, serve_for_pods
 from tests.cluster.cluster import Cluster

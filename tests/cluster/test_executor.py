@@ -15,7 +15,7 @@ from deployer.errors import KubeError
 from deployer.executors.kubernetes.gpu_products import GpuProducts
 from deployer.kube.kinds import POD
 from deployer.kube.names import build_selector
-from deployer.launch.agents import end_agents
+from deployer.launch.scaling import end_agents
 from deployer.wandb_api.server import Server
 from deployer.watch.status import get_status
 from tests.cluster.bed import SECTION, Bed, make_bed, open_client, serve_for_pods

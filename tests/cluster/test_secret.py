@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.config.settings import EMBEDDED
+from deployer.config.project import EMBEDDED
 from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.executors.kubernetes.manifests.build import build_secret
 from deployer.kube.client import Kube

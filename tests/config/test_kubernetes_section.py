@@ -10,11 +10,12 @@ import yaml
 
 from deployer.config.json_schema import PATH, build_schema, format_schema
 from deployer.config.kubernetes_parts import EmptyDir, Gpu, NfsFolder, SecretKey, Toleration, Volume
-from deployer.config.kubernetes_section import ClusterConfig, load_cluster, parse_cluster
-from deployer.config.settings import Flags, load_config
+from deployer.config.kubernetes_section import ClusterConfig, parse_cluster
 from deployer.errors import ConfigErrors
+from deployer.executors.registry import list_names
 from deployer.text import DURATION_HINT
 from tests.golden_files import UPDATE
+from tests.project_files import read_project
 
 EVERYTHING = """
 image: registry.example/team/trainer:1
@@ -170,7 +171,7 @@ def test_all_complaints_about_the_file_come_with_their_lines(tmp_path: Path) -> 
     lines = ("replicas: two", "kubernetes:", "  image: 3", "  gpu:", "    count: x", "  que: a")
     (tmp_path / "deployer.yaml").write_text("\n".join(lines) + "\n")
     with pytest.raises(ConfigErrors) as caught:
-        load_config(Flags(), {"HOME": str(tmp_path)}, tmp_path)
+        read_project(tmp_path)
     assert [error.message for error in caught.value.errors] == [
         "deployer.yaml: replicas: 'two' is not a whole number",
         "deployer.yaml:3: kubernetes.image: 3 is not text",
@@ -180,17 +181,17 @@ def test_all_complaints_about_the_file_come_with_their_lines(tmp_path: Path) -> 
 
 
 def test_a_folder_with_and_without_a_section(tmp_path: Path) -> None:
-    assert load_cluster(tmp_path) == ClusterConfig()
+    assert read_project(tmp_path).kubernetes == ClusterConfig()
     (tmp_path / "deployer.yaml").write_text("replicas: 2\n")
-    assert load_cluster(tmp_path) == ClusterConfig()
+    assert read_project(tmp_path).kubernetes == ClusterConfig()
     (tmp_path / "deployer.yaml").write_text("on: kubernetes\nkubernetes: {image: a}\n")
-    assert load_cluster(tmp_path) == ClusterConfig(image="a")
-    assert load_config(Flags(), {"HOME": str(tmp_path)}, tmp_path).on == "kubernetes"
+    assert read_project(tmp_path).kubernetes == ClusterConfig(image="a")
+    assert read_project(tmp_path).on == "kubernetes"
 
 
 def test_schema_for_editors_is_that_of_the_classes() -> None:
     if UPDATE:
-        PATH.write_text(format_schema())
-    assert PATH.read_text() == format_schema()
-    cluster = build_schema()["properties"]["kubernetes"]
+        PATH.write_text(format_schema(list_names()))
+    assert PATH.read_text() == format_schema(list_names())
+    cluster = build_schema(list_names())["properties"]["kubernetes"]
     assert set(cluster["properties"]) == set(ClusterConfig.__dataclass_fields__)

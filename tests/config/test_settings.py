@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from deployer.config.settings import Config, Flags, derive_project, load_config
+from deployer.config.project import Flags, Project, derive_project
 from deployer.errors import ConfigError, ConfigErrors
+from tests.project_files import read_project
 
 KEY = "k" * 40
 OTHER_KEY = "o" * 40
 
 
-def load(folder: Path, flags: Flags | None = None, **environment: str) -> Config:
-    return load_config(flags or Flags(), {"HOME": str(folder), **environment}, folder)
+def load(folder: Path, flags: Flags | None = None, **environment: str) -> Project:
+    return read_project(folder, flags, **environment)
 
 
 def write_netrc(folder: Path, *hosts: str) -> None:
@@ -132,7 +133,7 @@ def test_all_complaints_about_the_file_come_at_once(tmp_path: Path) -> None:
 
 def test_unreadable_file_and_unknown_place(tmp_path: Path) -> None:
     (tmp_path / "deployer.yaml").write_text("a: [\n")
-    with pytest.raises(ConfigError, match=r"deployer.yaml: cannot be read"):
+    with pytest.raises(ConfigError, match=r"deployer.yaml:2:1: unreadable YAML"):
         load(tmp_path)
     (tmp_path / "deployer.yaml").write_text("on: moon\n")
     with pytest.raises(ConfigError, match=r"deployer.yaml: on: 'moon' is not a place"):

@@ -13,6 +13,7 @@ from typer import Context
 from deployer import errors
 from deployer.config.json_schema import build_schema
 from deployer.errors import DeployerError
+from deployer.executors.registry import list_names
 from tests.docs.commands import Words, is_group, list_commands
 from tests.docs.environment import GROUPS
 
@@ -61,7 +62,7 @@ def _join_usage(usage: str) -> str:
 
 
 def _list_settings() -> Iterator[str]:
-    schema = build_schema()
+    schema = build_schema(list_names())
     yield "## Settings of deployer.yaml\n"
     yield (
         "The file is looked for in the current folder. A flag counts more than an environment "

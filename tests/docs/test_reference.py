@@ -11,6 +11,7 @@ import pytest
 from deployer.backend.scheduling.lifecycle import Patience
 from deployer.config.json_schema import build_schema
 from deployer.errors import DeployerError
+from deployer.executors.registry import list_names
 from tests.docs.commands import is_group, list_commands
 from tests.docs.environment import GROUPS
 from tests.docs.reference import PATH, build_reference, list_errors, list_settings
@@ -18,7 +19,9 @@ from tests.docs.reference import PATH, build_reference, list_errors, list_settin
 ROOT = Path(__file__).parents[2]
 TEXT = PATH.read_text()
 COMMANDS = [words for words, one in list_commands().items() if words and not is_group(one)]
-SETTINGS = dict(list_settings(build_schema()["properties"], build_schema()["$defs"]))
+SETTINGS = dict(
+    list_settings(build_schema(list_names())["properties"], build_schema(list_names())["$defs"])
+)
 VARIABLE = re.compile(r"DEPLOYER_[A-Z_]+[A-Z]\b")
 OF_PATIENCE = "DEPLOYER_BACKEND_"
 

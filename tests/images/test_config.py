@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from deployer.config.image_reference import Repository, parse_repository, split_reference
-from deployer.config.image_section import ImageConfig, load_image_config
+from deployer.config.image_section import ImageConfig
 from deployer.errors import ConfigError, ConfigErrors
+from tests.project_files import read_project
 
 GOOD = (
     "registry.example/team/trainer",
@@ -23,7 +24,7 @@ BAD = ("trainer", "someone/trainer", "registry.example", "registry.example/Train
 
 
 def test_defaults_and_everything(tmp_path: Path) -> None:
-    assert load_image_config(tmp_path) == ImageConfig()
+    assert read_project(tmp_path).image == ImageConfig()
     (tmp_path / "deployer.yaml").write_text(
         "image:\n"
         "  repository: registry.example/team/trainer\n"
@@ -36,7 +37,7 @@ def test_defaults_and_everything(tmp_path: Path) -> None:
         "  ca: registry.pem\n"
         "  plain_http: true\n"
     )
-    settings = load_image_config(tmp_path)
+    settings = read_project(tmp_path).image
     assert settings.require_repository() == "registry.example/team/trainer"
     assert settings.arguments == {"BASE": "python:3.12", "JOBS": "4", "VARIANT": "cpu"}
     assert (settings.builder, settings.plain_http) == ("podman", True)
@@ -53,7 +54,7 @@ def test_all_complaints_at_once(tmp_path: Path) -> None:
         "  plain_http: 'yes'\n"
     )
     with pytest.raises(ConfigErrors) as raised:
-        load_image_config(tmp_path)
+        read_project(tmp_path)
     said = {error.message: error.hint for error in raised.value.errors}
     repository = "deployer.yaml:3: image.repository: 'trainer:latest' is not valid"
     assert said[repository].startswith("write REGISTRY/NAME without a tag")

@@ -10,7 +10,8 @@ import pytest
 
 from deployer.errors import ConfigError
 from deployer.executors.base import Agent
-from deployer.launch.agents import choose_leaving, warn_about_deadline
+from deployer.executors.registry import find_target
+from deployer.launch.check import warn_about_deadline
 from deployer.launch.one_run_per_job import (
     ENVIRONMENT,
     count_agents,
@@ -18,9 +19,11 @@ from deployer.launch.one_run_per_job import (
     count_wanted,
     list_used_names,
 )
+from deployer.launch.scaling import choose_leaving
 from deployer.sweeps.results import Coverage
 from deployer.wandb_api.model import Attempt, RunInfo
 from deployer.watch.agent_runs import join_runs
+from tests.project_files import read_project
 
 ONE = dict(ENVIRONMENT)
 
@@ -72,15 +75,17 @@ def test_only_an_agent_whose_run_is_settled_has_used_up_its_name() -> None:
     assert list_used_names(agents) == ["s-a1"]
 
 
+def warn(folder: Path, on: str) -> str:
+    return warn_about_deadline(find_target(read_project(folder), on))
+
+
 def test_jobs_that_wait_come_nearer_to_their_end_unless_a_queue_suspends_them(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "deployer.yaml"
     file.write_text("kubernetes: {image: x, max_time: 12h}\n")
-    assert "each Job ends after 12 h 00 min, its wait" in warn_about_deadline(
-        "kubernetes", tmp_path
-    )
-    assert warn_about_deadline("local", tmp_path) == ""
+    assert "each Job ends after 12 h 00 min, its wait" in warn(tmp_path, "kubernetes")
+    assert warn(tmp_path, "local") == ""
     for section in ("{image: x}", "{image: x, max_time: 12h, queue: mine}"):
         file.write_text(f"kubernetes: {section}\n")
-        assert warn_about_deadline("kubernetes", tmp_path) == ""
+        assert warn(tmp_path, "kubernetes") == ""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.config.settings import Config, Flags, load_config
+from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError
 from deployer.launch.resolution import choose_sweep, settle_executor
 from deployer.sweeps.records import (
@@ -17,13 +17,13 @@ from deployer.sweeps.records import (
     remember_executor,
     save_record,
 )
+from tests.project_files import read_project
 
 KEY = "k" * 40
 
 
-def make_config(folder: Path, wandb: str | None = None) -> Config:
-    environment = {"HOME": str(folder), "NETRC": str(folder / ".netrc")}
-    return load_config(Flags(wandb=wandb), environment, folder)
+def make_config(folder: Path, wandb: str | None = None) -> Project:
+    return read_project(folder, Flags(wandb=wandb), NETRC=str(folder / ".netrc"))
 
 
 def record(path: str, folder: Path, created_at: float, server: str = "embedded") -> SweepRecord:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from deployer.config.settings import Config, Flags, load_config
+from deployer.config.project import Flags, Project, load_project
 from deployer.errors import ConfigError, WandbError
+from deployer.executors.registry import list_names
 from deployer.launch.server import connect
 from deployer.sweeps.creation import Draws, MadeSweep, build_text, make_sweep
 from deployer.sweeps.records import load_records, save_record
@@ -29,15 +30,15 @@ def served(request: pytest.FixtureRequest) -> ServedBackend:
 
 
 @pytest.fixture
-def config(served: ServedBackend, tmp_path: Path) -> Config:
+def config(served: ServedBackend, tmp_path: Path) -> Project:
     """Point at the backend, with a project of the test's own."""
     (tmp_path / "grid.yaml").write_text(GRID)
     flags = Flags(project=f"making-{uuid.uuid4().hex[:8]}")
-    return load_config(flags, served.environment, tmp_path)
+    return load_project(flags, served.environment, tmp_path, list_names())
 
 
 @pytest.fixture
-def server(config: Config) -> Server:
+def server(config: Project) -> Server:
     """Connect as the command line does."""
     return connect(config)
 
@@ -47,7 +48,7 @@ NO_DRAWS = Draws()
 
 def make(
     server: Server,
-    config: Config,
+    config: Project,
     *,
     continued: bool = True,
     now: float = 0.0,
@@ -59,13 +60,13 @@ def make(
     )
 
 
-def count(server: Server, config: Config) -> int:
+def count(server: Server, config: Project) -> int:
     assert config.project is not None
     return len(list_sweeps(server.client, server.viewer.entity, config.project))
 
 
 def test_the_same_content_goes_on_and_other_content_does_not(
-    server: Server, config: Config
+    server: Server, config: Project
 ) -> None:
     first = make(server, config)
     assert first.created
@@ -83,7 +84,7 @@ def test_the_same_content_goes_on_and_other_content_does_not(
     assert load_records(config.folder)[0].sweep_path == str(continued.path)
 
 
-def test_a_paused_sweep_goes_on_and_an_ended_one_does_not(server: Server, config: Config) -> None:
+def test_a_paused_sweep_goes_on_and_an_ended_one_does_not(server: Server, config: Project) -> None:
     path = make(server, config).path
     set_sweep_state(server.client, get_sweep(server.client, path), "PAUSED")
     assert make(server, config).path == path
@@ -94,7 +95,7 @@ def test_a_paused_sweep_goes_on_and_an_ended_one_does_not(server: Server, config
 
 @pytest.mark.parametrize("continued", [True, False])
 def test_a_lost_reply_makes_no_second_sweep(
-    server: Server, config: Config, continued: bool
+    server: Server, config: Project, continued: bool
 ) -> None:
     path = make(server, config, now=1e12).path
     (record,) = load_records(config.folder)
@@ -105,27 +106,27 @@ def test_a_lost_reply_makes_no_second_sweep(
     assert [r.sweep_path for r in load_records(config.folder)] == [str(path)]
 
 
-def test_a_refusal_leaves_no_record(server: Server, config: Config) -> None:
+def test_a_refusal_leaves_no_record(server: Server, config: Project) -> None:
     with pytest.raises(WandbError):
         make(server, replace(config, entity="somebody-else"))
     assert load_records() == ()
 
 
-def test_a_record_of_a_sweep_that_is_gone_is_dropped(server: Server, config: Config) -> None:
+def test_a_record_of_a_sweep_that_is_gone_is_dropped(server: Server, config: Project) -> None:
     path = make(server, config).path
     (record,) = load_records(config.folder)
     save_record(replace(record, sweep_path=f"{path.entity}/{path.project}/gone"))
     assert make(server, config).created
 
 
-def test_what_only_the_embedded_backend_has_goes_to_the_top_level(config: Config) -> None:
+def test_what_only_the_embedded_backend_has_goes_to_the_top_level(config: Project) -> None:
     sweep = load_sweep(config.folder / "grid.yaml")
     assert build_text(sweep, Draws()) == build_text(sweep, Draws(retries=1)) == sweep.text
     assert "\nseed: 7\n" in build_text(sweep, Draws(seed=7))
     assert "\nretries: 0\n" in build_text(sweep, Draws(retries=0))
 
 
-def test_other_retries_make_another_sweep(server: Server, config: Config) -> None:
+def test_other_retries_make_another_sweep(server: Server, config: Project) -> None:
     if not server.extended:
         with pytest.raises(ConfigError, match="gives a run that failed no other attempt"):
             make(server, config, draws=Draws(retries=3))
@@ -139,7 +140,7 @@ def test_other_retries_make_another_sweep(server: Server, config: Config) -> Non
 
 @pytest.mark.parametrize("project", ["a/b/c", "50%"])
 def test_a_name_that_is_no_part_of_an_address_is_refused(
-    server: Server, config: Config, project: str
+    server: Server, config: Project, project: str
 ) -> None:
     """By whoever it was said: the file is checked when it is read."""
     with pytest.raises(ConfigError, match="which is in no name") as caught:
@@ -149,7 +150,7 @@ def test_a_name_that_is_no_part_of_an_address_is_refused(
 
 
 def test_what_the_file_is_warned_about_the_server_does_not_say_again(
-    server: Server, config: Config
+    server: Server, config: Project
 ) -> None:
     text = GRID.replace("[1, 2]}", "[1, 2], qq: 1}")
     (config.folder / "grid.yaml").write_text(text)

@@ -2,48 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from deployer.config.kubernetes_section import ClusterConfig, load_cluster
-from deployer.errors import CloudError
+from deployer.config.kubernetes_section import ClusterConfig
 from deployer.executors.base import Agent
 from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.executors.kubernetes.reasons import NO_NODE
-from deployer.gke.api.client import Gke, open_gke
+from deployer.gke.api.client import Gke
 from deployer.gke.api.model import CloudCluster
 from deployer.gke.cluster.access import open_kube_of
-from deployer.gke.cluster.creation import find_cluster
 from deployer.gke.cluster.pools import add_next_pool
-from deployer.gke.pricing.estimate import load_prices
+from deployer.gke.pricing.estimate import Prices, estimate_pools
 from deployer.gke.pricing.sentences import describe_pool
-from deployer.gke.specification.spec import ClusterSpec, load_spec
+from deployer.gke.specification.spec import ClusterSpec
 
 # A new pool's first node takes minutes, and until then the old refusals are still to be read.
 PATIENCE_SECONDS = 600.0
 
 
-def open_gke_executor(
-    named: str | None, folder: Path, environment: Mapping[str, str]
-) -> GkeExecutor:
-    """Return the cluster of a specification; raises CloudError if it is not there.
-
-    `named` is the specification's file or name, as `gke:` of `deployer.yaml` has it.
-    """
-    spec = load_spec(named, folder)
-    gke = open_gke(spec.project, environment)
-    found = find_cluster(gke, spec)
-    if found is None:
-        raise CloudError(
-            f"there is no cluster {spec.name} in project {gke.project}",
-            "deployer gke up makes it, and so does deployer up FILE --on gke",
-        )
-    return GkeExecutor(gke, spec, found, load_cluster(folder), folder)
-
-
 class GkeExecutor(KubernetesExecutor):
-    """A cluster that can grow by another kind of GPU."""
+    """A cluster that can grow by another kind of GPU; `prices` reads the table when asked."""
 
     grows = True
 
@@ -54,24 +34,25 @@ class GkeExecutor(KubernetesExecutor):
         found: CloudCluster,
         cluster: ClusterConfig,
         folder: Path,
+        *,
+        find_pushed: Callable[[], str] | None,
+        prices: Callable[[], Prices],
     ) -> None:
-        super().__init__(open_kube_of(gke, found, cluster.namespace), cluster, folder)
+        kube = open_kube_of(gke, found, cluster.namespace)
+        super().__init__(kube, cluster, folder, find_pushed=find_pushed)
         self._gke = gke
         self._spec = spec
         self._found = found
-        self._folder = folder
+        self._prices = prices
         self._listed: Sequence[Agent] = ()
         self._patient_until = 0.0
 
-    @property
-    def location(self) -> str:
-        """Return the zone or region where the cluster is."""
-        return self._found.location
-
-    @property
-    def pools(self) -> tuple[str, ...]:
-        """Return the names of the cluster's node pools."""
-        return self._found.pool_names
+    def get_usd_per_hour(self, sweep_path: str) -> float | None:
+        """Return what the cluster costs with a sweep's agents; None if a price is unknown."""
+        alive = sum(agent.alive for agent in self.list_agents(sweep_path))
+        found = self._found
+        pools = estimate_pools(self._spec, found.location, self._prices(), found.pool_names, alive)
+        return pools.usd_per_hour
 
     def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
         """Return agents, oldest first; of one sweep, or of all."""
@@ -97,5 +78,5 @@ class GkeExecutor(KubernetesExecutor):
         if pool is None:
             return told
         self._found = replace(self._found, pools=(*self._found.pools, pool))
-        price = describe_pool(self._spec, self.location, pool.name, load_prices(self._folder))
+        price = describe_pool(self._spec, self._found.location, pool.name, self._prices())
         return [f"{refused}: pool {pool.name} is added", price, *told]

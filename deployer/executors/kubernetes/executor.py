@@ -10,7 +10,7 @@ from pathlib import Path
 from deployer.config.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.config.kubernetes_section import ClusterConfig
 from deployer.errors import AgentError, KubeError
-from deployer.executors.base import Agent
+from deployer.executors.base import Agent, Executor
 from deployer.executors.kubernetes.admission import check_admission
 from deployer.executors.kubernetes.agent_keys import KeyStore, store_keys
 from deployer.executors.kubernetes.agent_objects import (
@@ -32,6 +32,7 @@ from deployer.executors.kubernetes.agent_removal import (
     longest_removal_seconds,
     remove_agents,
 )
+from deployer.executors.kubernetes.backend.removal import find_data
 from deployer.executors.kubernetes.blocked_agents import BlockedAgents
 from deployer.executors.kubernetes.blocking import Blocker
 from deployer.executors.kubernetes.concurrency import do_all
@@ -41,7 +42,7 @@ from deployer.executors.kubernetes.manifest_builder import ManifestBuilder
 from deployer.executors.kubernetes.paused_replicas import note_paused, read_paused
 from deployer.executors.kubernetes.reasons import newest_causes
 from deployer.executors.plan import Plan
-from deployer.kube.client import Kube, open_kube
+from deployer.kube.client import Kube
 from deployer.kube.kinds import EVENT, JOB, POD, Manifest, kind_of
 from deployer.kube.names import build_selector
 
@@ -49,15 +50,11 @@ AGENT = "agent"
 LOOK_LIFE_SECONDS = 1.0  # followers of many logs share one look at the cluster
 
 
-def open_cluster(cluster: ClusterConfig, folder: Path) -> KubernetesExecutor:
-    """Return the cluster that `deployer.yaml` in `folder` and the kubeconfig name."""
-    return KubernetesExecutor(open_kube(cluster.context, cluster.namespace), cluster, folder)
-
-
-class KubernetesExecutor:
+class KubernetesExecutor(Executor):
     """Agents as Jobs. `sleep` waits between looks; `folder` is where a template's path begins.
 
-    `grows` tells that nodes come which are not there yet.
+    `find_pushed` returns the image of new sweeps where the section names none. `grows` tells that
+    nodes come which are not there yet.
     """
 
     grows = False
@@ -68,6 +65,8 @@ class KubernetesExecutor:
         cluster: ClusterConfig,
         folder: Path,
         sleep: Callable[[float], None] = time.sleep,
+        *,
+        find_pushed: Callable[[], str] | None = None,
     ) -> None:
         self.kube = kube
         self._products = GpuProducts(
@@ -75,14 +74,10 @@ class KubernetesExecutor:
         )
         self._shortages = GpuShortages(kube)
         self._blocked = BlockedAgents(kube, self._shortages, self.grows)
-        self._builder = ManifestBuilder(kube, cluster, folder)
+        self._builder = ManifestBuilder(kube, cluster, folder, find_pushed)
         self._sleep = sleep
         self._seen: Sequence[AgentObjects] = ()
         self._looked: tuple[float, tuple[AgentObjects, ...]] = (float("-inf"), ())
-
-    def list_gpus(self) -> Sequence[str]:
-        """Return nothing: the scheduler deals GPUs out."""
-        return ()
 
     def check(self, plan: Plan) -> None:
         """Ask the cluster, by a dry run, whether it would take the plan's first agent.
@@ -121,6 +116,14 @@ class KubernetesExecutor:
             _add_reasons(agent, shortages.get(agent.pod, ""), blockers.get(agent.name))
             for agent in agents
         ]
+
+    def preview(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[object]:
+        """Return the manifests of the agents in `api_keys`."""
+        return self.build_manifests(plan, api_keys) if api_keys else ()
+
+    def find_data(self) -> str:
+        """Return the claim of the embedded backend's disk; empty if there is none."""
+        return find_data(self.kube) or ""
 
     def build_manifests(self, plan: Plan, api_keys: Mapping[str, str]) -> tuple[Manifest, ...]:
         """Return what `apply` would send for the agents in `api_keys`, without the Secret.

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from deployer.config.image_section import load_image_config
 from deployer.config.kubernetes_section import ClusterConfig
-from deployer.errors import ImageError
 from deployer.executors.deadline import count_job_seconds
 from deployer.executors.kubernetes.agent_objects import created_at, path_of
 from deployer.executors.kubernetes.manifests.build import build_manifests
@@ -18,7 +15,6 @@ from deployer.executors.kubernetes.manifests.job import find_container
 from deployer.executors.kubernetes.manifests.templates import load_templates
 from deployer.executors.plan import Plan
 from deployer.images.code_archive import build_code_archive, build_supervisor_zip
-from deployer.images.image import find_pushed
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CONFIG_MAP, JOB, Manifest
 from deployer.kube.names import build_selector
@@ -29,10 +25,17 @@ CODE = "code"
 class ManifestBuilder:
     """Makes manifests for one cluster and namespace; a template's path begins at `folder`."""
 
-    def __init__(self, kube: Kube, cluster: ClusterConfig, folder: Path) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        cluster: ClusterConfig,
+        folder: Path,
+        find_pushed: Callable[[], str] | None = None,
+    ) -> None:
         self._kube = kube
         self._cluster = replace(cluster, namespace=kube.namespace)
         self._folder = folder
+        self._find_pushed = find_pushed
 
     def build(
         self, plan: Plan, names: Sequence[str], secret_name: str, secret_keys: Mapping[str, str]
@@ -56,17 +59,12 @@ class ManifestBuilder:
         Agents that join later run in the image in which the others do, whatever was pushed since.
         Raises ImageError if the section `image:` is there and nothing has been pushed.
         """
-        settings = load_image_config(self._folder)
-        if self._cluster.image or not settings.repository:
+        if self._cluster.image or self._find_pushed is None:
             return self._cluster.image
         jobs = self._kube.list_objects(JOB, build_selector(plan.sweep_path))
         known = (find_container(job) for job in jobs if path_of(job) == plan.sweep_path)
         image = next((str(one["image"]) for one in known if one), None)
-        image = image or find_pushed(settings, self._folder, os.environ)
-        if image is None:
-            said = f"{settings.repository} has no image of what is in this folder now"
-            raise ImageError(said, "deployer image push")
-        return image
+        return image or self._find_pushed()
 
     def _find_code(self, plan: Plan) -> bytes | None:
         """Return the sweep's archive, made from the plan's folder if there is none yet.

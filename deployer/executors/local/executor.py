@@ -16,7 +16,7 @@ from deployer.agent.exit_codes import STOPPED
 from deployer.agent.settings import GRACE_SECONDS
 from deployer.config import paths
 from deployer.errors import AgentError
-from deployer.executors.base import Agent
+from deployer.executors.base import Agent, Executor
 from deployer.executors.local.agent_folder import AgentFolder, Spec, load_folder, load_folders
 from deployer.executors.local.logs import follow_lines
 from deployer.executors.local.supervisors import list_gpus, start_supervisor
@@ -24,7 +24,7 @@ from deployer.executors.local.termination import end_agent, longest_end_seconds,
 from deployer.executors.plan import AgentPlan, Plan
 
 
-class LocalExecutor:
+class LocalExecutor(Executor):
     """Agents as processes of this machine, found by their folders from any shell."""
 
     def __init__(self, grace_seconds: float = GRACE_SECONDS) -> None:
@@ -36,15 +36,16 @@ class LocalExecutor:
         return list_gpus(os.environ)
 
     def check(self, plan: Plan) -> None:
-        """Forbid nothing: what is missing here, the agents say."""
-
-    def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
-        """Start the plan's agents that are not alive yet; `api_keys` maps agent name to key."""
+        """Refuse a system other than Linux; raises AgentError."""
         if not sys.platform.startswith("linux"):
             raise AgentError(
                 f"agents on this machine need Linux, this is {sys.platform}",
                 "run them in a cluster: --on kubernetes",
             )
+
+    def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
+        """Start the plan's agents that are not alive yet; `api_keys` maps agent name to key."""
+        self.check(plan)
         with self._alone():
             for planned in plan.agents:
                 folder = AgentFolder(self._root / planned.name, self._build_spec(plan, planned))
@@ -95,10 +96,6 @@ class LocalExecutor:
                 # The folder is what leftovers are found by.
                 if not folder.is_alive() and not folder.processes():
                     shutil.rmtree(folder.path)
-
-    def heal(self) -> Sequence[str]:
-        """Do nothing: whoever watches replaces what died here."""
-        return ()
 
     def log_lines(self, names: Sequence[str], follow: bool) -> Iterator[tuple[str, str]]:
         """Yield (agent name, line) in order of arrival; with `follow`, until all have ended."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import base64
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from deployer.backend.db.accounts import new_key
-from deployer.config.backend_section import load_backend_config
-from deployer.config.image_section import load_image_config
-from deployer.config.kubernetes_section import ClusterConfig, load_cluster
+from deployer.config.kubernetes_section import ClusterConfig
+from deployer.config.project import Project
 from deployer.errors import BackendError, KubeError
 from deployer.executors.kubernetes.backend.manifests import (
     KEY_FIELD,
@@ -66,9 +63,9 @@ def find_backend(kube: Kube) -> ClusterBackend | None:
 
 
 def ensure_backend(
-    kube: Kube, folder: Path, on: str, tell: Tell, *, anew: bool = False
+    kube: Kube, project: Project, on: str, tell: Tell, *, anew: bool = False
 ) -> ClusterBackend:
-    """Return the backend, ready; made as `deployer.yaml` in `folder` says if there is none.
+    """Return the backend, ready; made as deployer.yaml says if there is none.
 
     With `anew`, one that is there is brought in line with the file. Raises ConfigError, KubeError,
     and BackendError if it does not come up.
@@ -76,7 +73,7 @@ def ensure_backend(
     found = None if anew else _find_allowed(kube, on)
     if found is None:
         check_rights(kube, on)
-        _make(kube, folder)
+        _make(kube, project)
         tell(f"the embedded backend is made in namespace {kube.namespace}")
         found = require_backend(kube, on)
     if not found.ready:
@@ -104,12 +101,12 @@ def _find_allowed(kube: Kube, on: str) -> ClusterBackend | None:
         raise
 
 
-def _make(kube: Kube, folder: Path) -> None:
+def _make(kube: Kube, project: Project) -> None:
     """Apply everything, the StatefulSet last: where that is, all is. Its claim and key stay."""
-    cluster = replace(load_cluster(folder), namespace=kube.namespace)
-    settings = load_backend_config(folder)
+    cluster = replace(project.kubernetes, namespace=kube.namespace)
+    settings = project.backend
     if settings.image is None:
-        cluster = replace(cluster, image=_find_image(cluster, folder))
+        cluster = replace(cluster, image=_find_image(project))
     claim, service, stateful_set = build_backend(load_backend_templates(), settings, cluster)
     kube.create_once(claim)
     pod = f"{stateful_set['metadata']['name']}-0"
@@ -119,12 +116,12 @@ def _make(kube: Kube, folder: Path) -> None:
         kube.apply(one)
 
 
-def _find_image(cluster: ClusterConfig, folder: Path) -> str | None:
+def _find_image(project: Project) -> str | None:
     """Return the agents' image: the one that is named, else what was pushed of this folder."""
-    settings = load_image_config(folder)
-    if cluster.image or not settings.repository:
-        return cluster.image
-    return find_pushed(settings, folder, os.environ)
+    named = project.kubernetes.image
+    if named or not project.image.repository:
+        return named
+    return find_pushed(project.image, project.folder, project.environment)
 
 
 def _build_key_secret(kube: Kube, cluster: ClusterConfig) -> Manifest:

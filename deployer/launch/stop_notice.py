@@ -1,4 +1,4 @@
-"""Says who is waited for, when agents take their time to end."""
+"""A notice of the agents that are still ending, and how long they may take at most."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from deployer.cli.output.render import say
 from deployer.errors import DeployerError
 from deployer.executors.base import Agent, Executor
+from deployer.executors.target import Tell
 from deployer.text import format_seconds
 
 SILENT_SECONDS = 3.0  # most agents end sooner
 
 
 @contextmanager
-def tell_who_lasts(executor: Executor, sweep_path: str | None) -> Iterator[None]:
-    """Say once who is still there and how long at most, if the work inside takes a while."""
-    timer = threading.Timer(SILENT_SECONDS, _tell, (executor, sweep_path))
+def tell_who_lasts(executor: Executor, sweep_path: str | None, tell: Tell) -> Iterator[None]:
+    """Tell once who is still there and how long at most, if the work inside takes a while."""
+    timer = threading.Timer(SILENT_SECONDS, _tell, (executor, sweep_path, tell))
     timer.daemon = True
     timer.start()
     try:
@@ -26,7 +26,7 @@ def tell_who_lasts(executor: Executor, sweep_path: str | None) -> Iterator[None]
         timer.cancel()
 
 
-def _tell(executor: Executor, sweep_path: str | None) -> None:
+def _tell(executor: Executor, sweep_path: str | None, tell: Tell) -> None:
     try:
         left = [agent for agent in executor.list_agents(sweep_path) if agent.state != "ended"]
         seconds = executor.longest_stop_seconds([agent.name for agent in left])
@@ -34,7 +34,7 @@ def _tell(executor: Executor, sweep_path: str | None) -> None:
         return  # whoever does the work meets it, too
     if left:
         who = ", ".join(map(_name, left))
-        say(f"waiting for {who}: {format_seconds(seconds)} at most, then killed")
+        tell(f"waiting for {who}: {format_seconds(seconds)} at most, then killed")
 
 
 def _name(agent: Agent) -> str:

@@ -1,0 +1,223 @@
+"""Flag over environment over deployer.yaml over default, as one frozen `Project`.
+
+Contacts nothing. Decides which W&B: the flag, deployer.yaml, the SDK's own settings, then the
+embedded backend. What stands lower takes the project, and reads none of this again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deployer.config.credentials import Credentials, load_credentials
+from deployer.config.settings import FILE_NAME, list_values, read_document
+from deployer.config.yaml_document import Document
+from deployer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from deployer.config.backend_section import BackendConfig
+    from deployer.config.image_section import ImageConfig
+    from deployer.config.kubernetes_section import ClusterConfig
+
+EMBEDDED = "embedded"
+LOCAL = "local"  # where agents run if nobody says where
+
+
+@dataclass(frozen=True)
+class Flags:
+    """What was said on the command line; None where nothing was."""
+
+    wandb: str | None = None
+    entity: str | None = None
+    project: str | None = None
+    replicas: int | None = None
+    on: str | None = None
+
+
+@dataclass(frozen=True)
+class Project:
+    """Everything that was read, and what was decided from it before anything is contacted.
+
+    `wandb` is `embedded` or a base URL, `key` its key: empty for embedded, and where there is none,
+    which matters only to what contacts the server. `given_replicas` is None where nobody named a
+    number and `replicas` is the default; `explicit_on` tells whether somebody named the place.
+    A sweep file's entity and project count more than `deployer.yaml`'s and less than the
+    environment's, as W&B has it. `gke` is the file of the GKE cluster, or the name of one of ours.
+    `known_backend_on` is where the embedded backend of a sweep that is there already is.
+    `document` is deployer.yaml as it was when the command began.
+    """
+
+    folder: Path
+    wandb: str
+    wandb_source: str
+    key: str = field(repr=False)
+    key_source: str
+    entity: str | None
+    project: str | None
+    file_entity: str | None
+    file_project: str | None
+    replicas: int
+    on: str
+    explicit_wandb: bool
+    credentials: Credentials = field(repr=False)
+    given_replicas: int | None = None
+    explicit_on: bool = False
+    gke: str | None = None
+    known_backend_on: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    document: Document | None = field(default=None, repr=False)
+
+    @property
+    def embedded(self) -> bool:
+        """Tell whether the embedded backend is meant."""
+        return self.wandb == EMBEDDED
+
+    @property
+    def backend_on(self) -> str:
+        """Return the place of the embedded backend that is meant: that of new agents, if new."""
+        return self.known_backend_on or self.on
+
+    @property
+    def on_option(self) -> str:
+        """Return what names the executor in a command; empty for the default."""
+        return "" if self.on == LOCAL else f" --on {self.on}"
+
+    @cached_property
+    def kubernetes(self) -> ClusterConfig:
+        """The section `kubernetes:`; the defaults without one."""
+        from deployer.config.kubernetes_section import SECTION
+
+        return SECTION.read(self.document)
+
+    @cached_property
+    def image(self) -> ImageConfig:
+        """The section `image:`; the defaults without one."""
+        from deployer.config.image_section import SECTION
+
+        return SECTION.read(self.document)
+
+    @cached_property
+    def backend(self) -> BackendConfig:
+        """The section `backend:`; the defaults without one."""
+        from deployer.config.backend_section import SECTION
+
+        return SECTION.read(self.document)
+
+    def for_server(self, wandb: str, source: str) -> Project:
+        """Return the same config for another server: the one where a sweep was made."""
+        url = normalise_server(wandb, source)
+        key, key_source = _find_key(url, self.credentials)
+        return replace(self, wandb=url, wandb_source=source, key=key, key_source=key_source)
+
+    def require_key(self) -> str:
+        """Return the key; raises ConfigError for a base URL without one."""
+        if self.embedded or self.key:
+            return self.key
+        raise ConfigError(
+            self.wandb_source,
+            f"there is no key for {self.wandb}",
+            f"wandb login --host {self.wandb}, or export WANDB_API_KEY=…, or use --wandb embedded",
+        )
+
+    def entity_for(self, of_sweep: str | None, of_viewer: str) -> str:
+        """Return the entity for a new sweep; the embedded backend has no use for WANDB_ENTITY."""
+        return self.entity or of_sweep or self.file_entity or of_viewer
+
+    def project_for(self, of_sweep: str | None, program: str | None) -> str:
+        """Return the project for a new sweep, derived from the program's place if none is named."""
+        named = self.project or of_sweep or self.file_project
+        return named or derive_project(program, self.folder)
+
+
+def load_project(
+    flags: Flags, environment: Mapping[str, str], folder: Path, executors: Collection[str]
+) -> Project:
+    """Read deployer.yaml in `folder`, the environment and the user's W&B files, each once.
+
+    `executors` are the names that `--on` may have. Raises ConfigError, or ConfigErrors with every
+    complaint about the file.
+    """
+    document = read_document(folder)
+    values = list_values(document)
+    credentials = load_credentials(environment, folder)
+    given = flags.replicas if flags.replicas is not None else values.get("replicas")
+    wandb, source, explicit = _choose_server(flags, values, credentials)
+    key, key_source = _find_key(wandb, credentials)
+    # WANDB_ENTITY and WANDB_PROJECT name things on the server that the SDK is set up for.
+    ours = wandb == EMBEDDED
+    return Project(
+        folder=folder,
+        wandb=wandb,
+        wandb_source=source,
+        key=key,
+        key_source=key_source,
+        entity=flags.entity or (None if ours else environment.get("WANDB_ENTITY")) or None,
+        project=flags.project or environment.get("WANDB_PROJECT") or None,
+        file_entity=values.get("entity"),
+        file_project=values.get("project"),
+        replicas=1 if given is None else given,
+        on=_choose_executor(flags.on, values, executors),
+        explicit_wandb=explicit,
+        credentials=credentials,
+        given_replicas=given,
+        explicit_on=bool(flags.on or "on" in values),
+        gke=values.get("gke"),
+        environment=environment,
+        document=document,
+    )
+
+
+def normalise_server(wandb: str, source: str) -> str:
+    """Return `embedded` or a base URL without a slash at its end; raises ConfigError."""
+    if wandb == EMBEDDED:
+        return wandb
+    if wandb.startswith(("http://", "https://")):
+        return wandb.rstrip("/")
+    raise ConfigError(
+        source,
+        f"'{wandb}' is neither `embedded` nor an address",
+        "write `embedded`, or an address such as https://api.wandb.ai",
+    )
+
+
+def derive_project(program: str | None, folder: Path) -> str:
+    """Name a project after the git repository and the program's folder in it, as W&B does.
+
+    Source: `auto_project_name` in wandb/util.py.
+    """
+    root = next((p for p in (folder, *folder.parents) if (p / ".git").exists()), None)
+    if root is None:
+        return "uncategorized"
+    place = (folder / program).resolve().parent if program else root
+    if not place.is_relative_to(root):
+        return root.name
+    inside = "_".join(place.relative_to(root).parts)
+    return f"{root.name}-{inside}" if inside else root.name
+
+
+def _choose_server(
+    flags: Flags, values: Mapping[str, Any], credentials: Credentials
+) -> tuple[str, str, bool]:
+    if flags.wandb:
+        return normalise_server(flags.wandb, "--wandb"), "--wandb", True
+    if named := values.get("wandb"):
+        source = f"{FILE_NAME}: wandb"
+        return normalise_server(named, source), source, False
+    if found := credentials.base_url():
+        return normalise_server(*found), found[1], False
+    return EMBEDDED, "default", False
+
+
+def _find_key(wandb: str, credentials: Credentials) -> tuple[str, str]:
+    found = None if wandb == EMBEDDED else credentials.key(wandb)
+    return found or ("", "")
+
+
+def _choose_executor(flag: str | None, values: Mapping[str, Any], known: Collection[str]) -> str:
+    name, source = (flag, "--on") if flag else (values.get("on", LOCAL), f"{FILE_NAME}: on")
+    if name not in known:
+        raise ConfigError(source, f"'{name}' is not a place", f"one of: {', '.join(known)}")
+    return str(name)

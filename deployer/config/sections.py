@@ -1,0 +1,13 @@
+"""The sections of deployer.yaml by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deployer.config import backend_section, image_section, kubernetes_section
+from deployer.config.section import Section
+
+SECTIONS: dict[str, Section[Any]] = {
+    section.name: section
+    for section in (kubernetes_section.SECTION, image_section.SECTION, backend_section.SECTION)
+}

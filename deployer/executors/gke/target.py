@@ -1,0 +1,136 @@
+"""A GKE cluster as `--on gke` names it: made from its specification, paid for, and deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+
+from deployer.errors import CloudError
+from deployer.executors.gke.executor import GkeExecutor
+from deployer.executors.kubernetes.gpu_drivers.installation import install_drivers
+from deployer.executors.kubernetes.gpu_drivers.manifests import SYSTEM
+from deployer.executors.kubernetes.target import KubernetesTarget
+from deployer.executors.plan import Plan
+from deployer.executors.target import Limits, Tell
+from deployer.gke.api.client import Gke, open_gke
+from deployer.gke.api.model import CloudCluster
+from deployer.gke.cluster.access import open_kube_of
+from deployer.gke.cluster.creation import ensure_cluster, find_cluster
+from deployer.gke.pricing.estimate import Prices, estimate, estimate_pools, load_prices
+from deployer.gke.pricing.sentences import describe_estimate, describe_fallback, format_usd
+from deployer.gke.removal.inventory import Inventory
+from deployer.gke.removal.teardown import remove_cluster
+from deployer.gke.specification.spec import ClusterSpec, load_spec
+from deployer.kube.client import Kube
+
+
+class GkeTarget(KubernetesTarget):
+    """A cluster of ours on Google's cloud."""
+
+    disposable = True
+    _found: CloudCluster | None = None
+
+    @cached_property
+    def spec(self) -> ClusterSpec:
+        """The specification that `gke:` of deployer.yaml names, read once."""
+        return load_spec(self.project.gke, self.project.folder)
+
+    @cached_property
+    def prices(self) -> Prices:
+        """The table of prices with the project's own, read once."""
+        return load_prices(self.project.folder)
+
+    def open(self) -> GkeExecutor:
+        """Return the executor; raises CloudError if there is no such cluster."""
+        gke = self._open_gke()
+        found = find_cluster(gke, self.spec)
+        if found is None:
+            raise CloudError(
+                f"there is no cluster {self.spec.name} in project {gke.project}",
+                "deployer gke up makes it, and so does deployer up FILE --on gke",
+            )
+        self._found = found
+        project = self.project
+        return GkeExecutor(
+            gke,
+            self.spec,
+            found,
+            project.kubernetes,
+            project.folder,
+            find_pushed=self.pushed,
+            prices=lambda: self.prices,
+        )
+
+    def open_kube(self, namespace: str | None = None) -> Kube:
+        """Return the client of the cluster; raises CloudError if there is none."""
+        kube = self.open().kube
+        return kube.in_namespace(namespace) if namespace else kube
+
+    def check(self, plan: Plan, limits: Limits) -> None:
+        """Read the specification and the prices, and build the manifests; raises ConfigError."""
+        super().check(plan, Limits(limits.agents, limits.max_seconds))
+        estimate(self.spec, self.spec.locations[0], self.prices)
+
+    def provision(self, limits: Limits, tell: Tell) -> None:
+        """Push the image, tell the price, and make the cluster with its drivers."""
+        super().provision(limits, tell)
+        hours = limits.max_seconds / 3600 if limits.max_seconds else None
+        wanted = estimate(self.spec, self.spec.locations[0], self.prices, limits.agents)
+        for line in describe_estimate(wanted, hours):
+            tell(line)
+        gke = self._open_gke()
+        with telling_interruption(tell):
+            patience = limits.capacity_seconds
+            cluster = ensure_cluster(gke, self.spec, wait_seconds=patience, tell=tell)
+        self._found = cluster
+        place, pools = cluster.location, cluster.pool_names
+        for line in describe_fallback(self.spec, place, pools, self.prices, limits.agents, hours):
+            tell(line)
+        if any(choice.driver_version == "disabled" for choice in self.spec.gpus):
+            # Ahead of the first node: the pool is empty until agents ask for it.
+            install_drivers(open_kube_of(gke, cluster, SYSTEM), ["cos"], tell)
+
+    def describe_bill(self) -> str:
+        """Say what the cluster costs without agents, and the command that deletes it."""
+        usd = self._estimate_idle()
+        cost = f"costs {format_usd(usd)} an hour" if usd is not None else "goes on costing"
+        return f"the cluster without agents {cost}: deployer down --cluster"
+
+    def remove(self, tell: Tell) -> None:
+        """Delete the cluster and all that came with it; raises CloudError naming what stays."""
+        remove_with_proof(self._open_gke(), self.spec, tell)
+
+    def _estimate_idle(self) -> float | None:
+        found, spec = self._found, self.spec
+        if found is None:
+            return estimate(spec, spec.locations[0], self.prices, 0).idle_usd_per_hour
+        pools = estimate_pools(spec, found.location, self.prices, found.pool_names, 0)
+        return pools.idle_usd_per_hour
+
+    def _open_gke(self) -> Gke:
+        return open_gke(self.spec.project, self.project.environment)
+
+
+def remove_with_proof(gke: Gke, spec: ClusterSpec, tell: Tell) -> Inventory:
+    """Delete a cluster and all that came with it; tell that a list of what is left is empty.
+
+    Raises CloudError naming what stays.
+    """
+    with telling_interruption(tell):
+        left = remove_cluster(gke, spec, tell)
+    tell(f"nothing of ours is left of {spec.name}: no cluster, no disk, no load balancer")
+    return left
+
+
+@contextmanager
+def telling_interruption(tell: Tell) -> Iterator[None]:
+    """Tell at Ctrl-C that Google goes on with what was begun, and how to come back."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        tell(
+            "\ninterrupted; Google goes on with what was begun: "
+            "deployer gke up continues, deployer gke down removes it"
+        )
+        raise

@@ -1,0 +1,159 @@
+"""A cluster as `--on kubernetes` names it: the kubeconfig's, as deployer.yaml has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from deployer.config.kubernetes_section import ClusterConfig
+from deployer.config.project import Project
+from deployer.errors import ImageError
+from deployer.executors.deadline import count_job_seconds
+from deployer.executors.kubernetes.agent_keys import name_keys
+from deployer.executors.kubernetes.backend.deployment import ensure_backend
+from deployer.executors.kubernetes.backend.manifests import (
+    KEY_SECRET,
+    NAME,
+    build_backend,
+    build_url,
+    load_backend_templates,
+)
+from deployer.executors.kubernetes.backend.tunnel import build_pages_url, open_forward
+from deployer.executors.kubernetes.executor import KubernetesExecutor
+from deployer.executors.kubernetes.manifests.build import build_manifests
+from deployer.executors.kubernetes.manifests.inputs import load_inputs
+from deployer.executors.plan import Plan
+from deployer.executors.target import HostedBackend, Limits, Target, Tell
+from deployer.images.code_archive import warn_about_left_out
+from deployer.images.context import read_inputs
+from deployer.images.image import find_pushed, push_image
+from deployer.kube.client import Kube, open_kube
+from deployer.kube.kinds import Manifest
+
+NAMESPACE = "NAMESPACE"  # of the kubeconfig, which is not read
+NOT_BUILT = "IMAGE"  # stands for what is not built yet
+
+
+def open_kubeconfig(project: Project, context: str | None, namespace: str | None) -> Kube:
+    """Return the client of the kubeconfig's cluster; what is named counts more than the file's."""
+    section = project.kubernetes
+    return open_kube(
+        context or section.context, namespace or section.namespace, project.environment
+    )
+
+
+class KubernetesTarget(Target):
+    """Agents as Jobs, with the embedded backend beside them."""
+
+    hosts_backend = True
+
+    def open(self) -> KubernetesExecutor:
+        """Return the executor; raises ConfigError if the kubeconfig has no such cluster."""
+        project = self.project
+        return KubernetesExecutor(
+            self.open_kube(), project.kubernetes, project.folder, find_pushed=self.pushed
+        )
+
+    def open_kube(self, namespace: str | None = None) -> Kube:
+        """Return the client of the cluster; a namespace counts more than deployer.yaml's."""
+        return open_kubeconfig(self.project, None, namespace)
+
+    def open_backend(self, tell: Tell) -> HostedBackend:
+        """Return the backend in the cluster, through a port that lasts as long as we do."""
+        kube = self.open_kube()
+        backend = ensure_backend(kube, self.project, self.name, tell)
+        reached = open_forward(kube, backend).url
+        source = f"Secret {KEY_SECRET} in {backend.namespace}"
+        return HostedBackend(backend.url, reached, build_pages_url(kube), backend.key, source)
+
+    def check(self, plan: Plan, limits: Limits) -> None:
+        """Refuse what manifests cannot be built from; raises ConfigError."""
+        super().check(plan, limits)
+        self._build(plan, self._with_image(NOT_BUILT), 0.0)
+
+    def provision(self, limits: Limits, tell: Tell) -> None:
+        """Build and push the image of the section `image:`, unless the registry has it."""
+        project = self.project
+        if project.image.repository and not project.kubernetes.image:
+            push_image(project.image, project.folder, project.environment, tell)
+
+    def preview(self, plan: Plan, now: float, tell: Tell) -> Sequence[object]:
+        """Return the manifests; contacts nothing but the registry of `image:`."""
+        return self._build(plan, self._with_image(self._name_image(tell)), now)
+
+    @property
+    def backend_url(self) -> str:
+        """Return the address of the backend's Service."""
+        return build_url(NAME, self.project.kubernetes.namespace or NAMESPACE)
+
+    def warn_about_code(self) -> str:
+        """Say which files of the folder are left out of the archive."""
+        return warn_about_left_out(self.project.folder) if self.has_folder else ""
+
+    @property
+    def queued_seconds(self) -> float | None:
+        """Return `max_time`, which begins when a Job is made; with a queue, when it may run."""
+        section = self.project.kubernetes
+        if section.queue or section.max_time is None:
+            return None
+        return section.max_time.total_seconds()
+
+    @property
+    def pushed(self) -> Callable[[], str] | None:
+        """Return what finds the image that was pushed; None without the section `image:`."""
+        return self._find_pushed if self.project.image.repository else None
+
+    def _find_pushed(self) -> str:
+        """Return the image of what is in the folder; raises ImageError if it was not pushed."""
+        project = self.project
+        image = find_pushed(project.image, project.folder, project.environment)
+        if image is None:
+            said = f"{project.image.repository} has no image of what is in this folder now"
+            raise ImageError(said, "deployer image push")
+        return image
+
+    @property
+    def has_folder(self) -> bool:
+        """Tell whether agents work on an archive of this folder."""
+        return self.project.kubernetes.code == "archive"
+
+    def _with_image(self, image: str) -> ClusterConfig:
+        """Return the section with an image, if `image:` builds one and none is named."""
+        section = self.project.kubernetes
+        builds = self.project.image.repository and not section.image
+        return replace(section, image=image) if builds else section
+
+    def _name_image(self, tell: Tell) -> str:
+        """Name the image that `up` would push, by its digest if the registry has it already."""
+        settings, folder = self.project.image, self.project.folder
+        if self.project.kubernetes.image or not settings.repository:
+            return ""
+        why = "it is not pushed yet"
+        try:
+            image = find_pushed(settings, folder, self.project.environment)
+        except ImageError as error:
+            image, why = None, error.message
+        if image is None:
+            image = f"{settings.repository}:{read_inputs(settings, folder).tag}"
+            tell(f"warning: {image} is named without its digest: {why}; deployer image push")
+        return image
+
+    def _build(self, plan: Plan, cluster: ClusterConfig, now: float) -> list[Manifest]:
+        secret, keys = name_keys(plan, [agent.name for agent in plan.agents])
+        inputs = load_inputs(cluster, self.project.folder)
+        agents = build_manifests(
+            plan,
+            cluster,
+            inputs.templates,
+            secret_name=secret,
+            secret_keys=keys,
+            supervisor=inputs.supervisor,
+            code=inputs.code,
+            max_seconds=count_job_seconds(plan.deadline, now),
+        )
+        return [*self._build_backend(cluster), *agents]
+
+    def _build_backend(self, cluster: ClusterConfig) -> Sequence[Manifest]:
+        if not self.project.embedded:
+            return ()
+        return build_backend(load_backend_templates(), self.project.backend, cluster)

@@ -1,0 +1,118 @@
+"""What `--on` names, before it is there: what agents need in it, what it costs, how it is opened.
+
+An executor is what `open` returns. A new one overrides what differs; see `registry.register`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from deployer.config.project import Project
+from deployer.errors import ConfigError
+from deployer.executors.base import Executor
+from deployer.executors.plan import Plan
+
+if TYPE_CHECKING:
+    from deployer.kube.client import Kube
+
+Tell = Callable[[str], None]
+EMBEDDED_URL = "http://EMBEDDED"  # stands for an address that is not known before `up`
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the user will pay and wait for.
+
+    `agents` work at once, None for as many as there may be; `max_seconds` is how long they stay;
+    `capacity_seconds` is how long to ask again where all is out of stock.
+    """
+
+    agents: int | None = None
+    max_seconds: float | None = None
+    capacity_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class HostedBackend:
+    """An embedded backend inside a target.
+
+    Agents reach it at `url`, this process at `reached_at`, and people at `pages_url`.
+    """
+
+    url: str
+    reached_at: str
+    pages_url: str
+    key: str = field(repr=False)
+    key_source: str
+
+
+class Target(ABC):
+    """One name of `--on` for one project; the defaults suit a place that is simply there.
+
+    `runs_here`: agents are processes of this machine, in the project's folder, their logs stay, and
+    nobody queues what does not fit. `hosts_backend`: the embedded backend runs in the target, too.
+    `disposable`: its cluster is made for the sweep, is paid for, and can be deleted.
+    """
+
+    runs_here = False
+    hosts_backend = False
+    disposable = False
+
+    def __init__(self, name: str, project: Project) -> None:
+        self.name = name
+        self.project = project
+
+    @abstractmethod
+    def open(self) -> Executor:
+        """Return the executor; raises ConfigError, CloudError if it is not there."""
+
+    def check(self, plan: Plan, limits: Limits) -> None:
+        """Refuse what is wrong without contacting anything; raises ConfigError."""
+        if limits.capacity_seconds:
+            said = f"agents on {self.name} have no cluster to be made"
+            raise ConfigError("--wait-for-capacity", said, "leave it out, or use --on gke")
+
+    def provision(self, limits: Limits, tell: Tell) -> None:
+        """Make what agents need before they start: their image, their cluster."""
+
+    def preview(self, plan: Plan, now: float, tell: Tell) -> Sequence[object]:
+        """Return what `up` would send for a plan, without contacting the target."""
+        return [plan]
+
+    @property
+    def backend_url(self) -> str:
+        """Return the embedded backend's address for agents, as far as it is known before `up`."""
+        return EMBEDDED_URL
+
+    def warn_about_code(self) -> str:
+        """Say which files of the folder agents will lack; empty if none."""
+        return ""
+
+    @property
+    def has_folder(self) -> bool:
+        """Tell whether agents work on this folder's code, here or as a copy of it."""
+        return self.runs_here
+
+    @property
+    def queued_seconds(self) -> float | None:
+        """Return after how long an agent ends though it waited for its place meanwhile."""
+        return None
+
+    def describe_bill(self) -> str:
+        """Say what goes on costing without agents, and how to end it; empty if nothing does."""
+        return ""
+
+    def open_kube(self, namespace: str | None = None) -> Kube:
+        """Return the client of the target's cluster; raises ConfigError if it is none."""
+        raise ConfigError("--on", f"{self.name} is no cluster", "--on kubernetes or --on gke")
+
+    def open_backend(self, tell: Tell) -> HostedBackend:
+        """Return the embedded backend in the target, made if there is none."""
+        raise ConfigError("--on", f"{self.name} hosts no backend", "--on kubernetes or --on gke")
+
+    def remove(self, tell: Tell) -> None:
+        """Delete what was made for the project, as its cluster; raises CloudError."""
+        raise ConfigError("--cluster", f"no cluster was made on {self.name}", "--on gke")

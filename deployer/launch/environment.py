@@ -1,0 +1,17 @@
+"""The one place that looks at this process's environment and working folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from deployer.config.project import Flags, Project, load_project
+from deployer.executors.registry import list_names
+
+
+def read_project(flags: Flags, folder: Path | None = None) -> Project:
+    """Read flags, environment and deployer.yaml once; `folder` is the current one if left out.
+
+    Raises ConfigError, or ConfigErrors with every complaint about the file.
+    """
+    return load_project(flags, dict(os.environ), (folder or Path.cwd()).absolute(), list_names())

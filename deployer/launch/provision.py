@@ -1,0 +1,119 @@
+"""What is made for a sweep and costs money, and how it is taken down again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from deployer.config.project import Project
+from deployer.errors import CloudError, ConfigError, KubeError, SweepFailed
+from deployer.executors.base import Executor
+from deployer.executors.registry import find_target, list_names
+from deployer.executors.target import Target, Tell
+from deployer.launch.scaling import end_agents
+from deployer.launch.stop_notice import tell_who_lasts
+from deployer.wandb_api.model import SweepPath
+
+
+def find_disposable(project: Project) -> Target:
+    """Return the target whose cluster is ours to delete: the project's own, else the first."""
+    own = find_target(project)
+    others = (find_target(project, name) for name in list_names())
+    return own if own.disposable else next(one for one in others if one.disposable)
+
+
+@contextmanager
+def telling_bill(target: Target, tell: Tell) -> Iterator[None]:
+    """Tell what goes on costing, and how to end it, if the work inside does not come to its end."""
+    try:
+        yield
+    except BaseException:
+        tell_bill(target, tell)
+        raise
+
+
+@contextmanager
+def closing(
+    target: Target, executor: Executor, path: SweepPath, take_down: bool, tell: Tell
+) -> Iterator[None]:
+    """Once results have been read, good or bad, take down what was made for them if that is wanted.
+
+    Else, and if it does not come to that, tell what goes on costing.
+    """
+    failure = None
+    with telling_bill(target, tell):
+        try:
+            yield
+        except SweepFailed as error:
+            failure = error
+    if take_down:
+        _take_down(target, executor, path, tell)
+    else:
+        tell_bill(target, tell)
+    if failure:
+        raise failure
+
+
+def tell_bill(target: Target, tell: Tell) -> None:
+    """Tell what goes on costing without agents, if anything does."""
+    if bill := target.describe_bill():
+        tell(bill)
+
+
+def take_down_cluster(
+    target: Target,
+    path: SweepPath | None,
+    tell: Tell,
+    *,
+    everything: bool,
+    delete_data: bool = False,
+) -> None:
+    """End the agents in a cluster of ours, then delete it and all that came with it.
+
+    Refuses while agents of other sweeps than `path` work there, unless `everything` is meant, and
+    while the embedded backend's data is on one of its disks, unless `delete_data`.
+    Raises ConfigError, CloudError.
+    """
+    try:
+        executor = target.open()
+        if not delete_data:
+            _check_data(executor)
+        _end_all_agents(executor, path, tell, everything=everything)
+    except CloudError as error:
+        tell(error.message)  # what is left of it is deleted all the same
+    except KubeError as error:
+        if not error.passing:
+            raise
+        tell(f"its agents end with the cluster: {error.message}")
+    target.remove(tell)
+
+
+def _check_data(executor: Executor) -> None:
+    """Refuse to delete a disk with all results on it; raises ConfigError."""
+    if claim := executor.find_data():
+        raise ConfigError(
+            "--cluster",
+            f"all sweeps of the embedded backend would go with its disk ({claim})",
+            "deployer backend copy --on gke, then "
+            "deployer down --all --cluster --delete-data --on gke",
+        )
+
+
+def _end_all_agents(
+    executor: Executor, path: SweepPath | None, tell: Tell, *, everything: bool
+) -> None:
+    working = {agent.sweep_path for agent in executor.list_agents() if agent.alive}
+    others = sorted(working - {str(path)})
+    if others and not everything:
+        said = f"agents of {', '.join(others)} are at work in the cluster"
+        raise ConfigError("--cluster", said, "deployer down --all --cluster ends them, too")
+    with tell_who_lasts(executor, None, tell):
+        end_agents(executor, None)
+
+
+def _take_down(target: Target, executor: Executor, path: SweepPath, tell: Tell) -> None:
+    if target.disposable:
+        take_down_cluster(target, path, tell, everything=False)
+        return
+    end_agents(executor, str(path))
+    tell(f"{path}: what was made for its agents is deleted; results stay")
