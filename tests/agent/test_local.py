@@ -77,8 +77,8 @@ def test_agents_run_a_sweep_to_its_end_and_are_found_from_another_shell(
     assert [agent.name for agent in agents] == names
     assert all(agent.alive for agent in agents)
     question = (
-        "from deployer.executors.local.executor import LocalPlace; "
-        "print([agent.name for agent in LocalPlace().list_agents()])"
+        "from deployer.executors.local.executor import LocalExecutor; "
+        "print([agent.name for agent in LocalExecutor().list_agents()])"
     )
     seen = subprocess.check_output([sys.executable, "-c", question], text=True)
     assert seen.strip() == str(names)

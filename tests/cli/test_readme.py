@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -18,13 +20,27 @@ SHELL_BLOCKS = [
 PYTHON_BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
-def run(command: list[str], home: Path) -> subprocess.CompletedProcess[str]:
-    """Run a block in the project's folder, with its tools on PATH and a home of its own."""
+@pytest.fixture(params=["two runs", pytest.param("every run", marks=pytest.mark.full)])
+def project(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Copy the folders that the README uses; the grid keeps one value but for the learning rate."""
+    for name in ("sweeps", "trainer"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    if request.param == "two runs":
+        file = tmp_path / "sweeps" / "digits.yaml"
+        sweep = yaml.safe_load(file.read_text())
+        for name, most in (("optimizer", 1), ("learning_rate", 2), ("batch_size", 1)):
+            del sweep["parameters"][name]["values"][most:]
+        file.write_text(yaml.safe_dump(sweep))
+    return tmp_path
+
+
+def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a block in a project folder, with the project's tools on PATH."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
         command,
-        cwd=ROOT,
-        env={**os.environ, "PATH": path, "WANDB_DIR": str(home)},
+        cwd=folder,
+        env={**os.environ, "PATH": path, "WANDB_DIR": str(folder)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -35,17 +51,17 @@ def run(command: list[str], home: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(SHELL_BLOCKS)))
-def test_shell_commands(number: int, home: Path) -> None:
-    done = run(["bash", "-euo", "pipefail", "-c", SHELL_BLOCKS[number]], home)
-    run(["deployer", "down", "--all"], home)
+def test_shell_commands(number: int, project: Path) -> None:
+    done = run(["bash", "-euo", "pipefail", "-c", SHELL_BLOCKS[number]], project)
+    run(["deployer", "down", "--all"], project)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(PYTHON_BLOCKS)))
-def test_python_programs(number: int, home: Path) -> None:
-    done = run([sys.executable, "-c", PYTHON_BLOCKS[number]], home)
-    run(["deployer", "down", "--all"], home)
+def test_python_programs(number: int, project: Path) -> None:
+    done = run([sys.executable, "-c", PYTHON_BLOCKS[number]], project)
+    run(["deployer", "down", "--all"], project)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Row(rank=1" in done.stdout
 

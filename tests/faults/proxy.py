@@ -139,6 +139,10 @@ class FaultProxy:
             and fault in (None, passage.fault)
         ]
 
+    def happened(self, fault: Fault) -> int:
+        """Return how often a rule has struck."""
+        return self._rules.happened.get(fault, 0)
+
     def _run(self, work: Coroutine[Any, Any, Reply]) -> Reply:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 

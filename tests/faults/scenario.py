@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 from deployer.backend.data_folder import is_served, read_address, read_key
 from tests.faults import trainers
 from tests.faults.clock import Clock
@@ -25,6 +27,7 @@ from tests.faults.grids import WHOLE, Grid
 from tests.faults.processes import find_processes, kill_all, wait_until_gone
 from tests.faults.proof import RecordReader, find_problems, list_attempts, read_causes
 from tests.faults.proxy import FaultProxy
+from tests.faults.steps import Steps
 
 POLL_SECONDS = 0.2
 COMMAND_SECONDS = 90.0
@@ -49,7 +52,8 @@ class UpEnd:
 class Scenario:
     """A project folder, its state folder, a backend, perhaps a proxy, and a kept `deployer up`.
 
-    `settings` are added to the environment of everything that is started.
+    `settings` are added to the environment of everything that is started. Trainers wait at the
+    step `hold`.
     """
 
     folder: Path
@@ -58,6 +62,7 @@ class Scenario:
     grid: Grid = WHOLE
     replicas: int = 3
     proxied: bool = False
+    hold: int | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     ends: list[UpEnd] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -66,6 +71,7 @@ class Scenario:
         self.project.mkdir(parents=True, exist_ok=True)
         (self.project / "train.py").write_text(self.script)
         (self.project / "sweep.yaml").write_text(self.grid.text)
+        self.steps.hold_at(self.hold)
         self._over = threading.Event()
         self._starting = threading.Lock()
         self._proxy: FaultProxy | None = None
@@ -100,6 +106,11 @@ class Scenario:
         return self.folder / "state"
 
     @property
+    def steps(self) -> Steps:
+        """What the trainers have done, and where they are to wait."""
+        return Steps(self.project)
+
+    @property
     def clock(self) -> Clock:
         """The clock of the backend."""
         return Clock(self.folder / "clock")
@@ -131,11 +142,9 @@ class Scenario:
             for name, value in os.environ.items()
             if not name.startswith(("WANDB_", "DEPLOYER_"))
         }
-        way = (
-            {"WANDB_BASE_URL": self._proxy.url, "WANDB_API_KEY": self.client.key}
-            if self._proxy
-            else {}
-        )
+        way: dict[str, str] = {}
+        if self._proxy:
+            way = {"WANDB_BASE_URL": self._proxy.url, "WANDB_API_KEY": self.client.key}
         return {
             **clean,
             **WAITING_TIMES,
@@ -166,15 +175,13 @@ class Scenario:
             check=False,
         )
 
-    def wait_for_runs(self, number: int, seconds: float = 60.0) -> None:
-        """Wait until so many runs have begun to train."""
-        trace = self.project / "trace.jsonl"
-
-        def begun() -> bool:
-            return trace.exists() and trace.read_text().count('"begin"') >= number
-
-        self.wait_for(lambda: begun() or self.ended, f"{number} runs at work", seconds)
-        assert begun(), f"up ended before {number} runs were at work\n{self.describe()}"
+    def wait_for_step(self, step: int) -> psutil.Process:
+        """Wait until a trainer waits at a step, and return it."""
+        found = self.steps.find_waiting
+        self.wait_for(lambda: found(step) or self.ended, f"a trainer at step {step}", 90)
+        waiting = found(step)
+        assert waiting, f"up ended before a trainer was at step {step}\n{self.describe()}"
+        return waiting[-1]
 
     def wait_for(self, happened: Callable[[], object], what: str, seconds: float = 60.0) -> None:
         """Wait for a state; fails with its name and all that was said if it does not come."""

@@ -1,15 +1,16 @@
 """The promise: every configuration finished, exactly once, whatever is killed.
 
-`pytest tests/faults/test_promise.py -k "killed and backend"` runs one fault alone.
+`make test` has each kind of fault once, several in a sweep; `make test-full` has each alone, and
+random ones. `pytest tests/faults/test_promise.py -k "backend"` runs the faults of one kind.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -19,9 +20,10 @@ from tests.faults import trainers
 from tests.faults.chaos import KINDS, Chaos
 from tests.faults.disk import small_disk
 from tests.faults.grids import FEW, ONE, SMALL, WHOLE, Grid
-from tests.faults.processes import Kind, find_processes
+from tests.faults.processes import find_processes
 from tests.faults.proxy import Fault
 from tests.faults.scenario import Scenario
+from tests.faults.strikes import FIRST_STEP, Blow, strike
 
 pytestmark = pytest.mark.slow
 
@@ -31,30 +33,19 @@ SECONDS_A_RUN = 8.0
 
 
 @contextlib.contextmanager
-def begin(folder: Path, grid: Grid = SMALL, **settings: object) -> Iterator[Scenario]:
-    """Start a scenario and wait until its first run trains."""
-    with Scenario(folder, grid=grid, **settings) as scenario:  # type: ignore[arg-type]
-        scenario.wait_for_runs(1)
+def begin(folder: Path, grid: Grid = FEW, **settings: object) -> Iterator[Scenario]:
+    """Start a scenario and wait until a trainer waits in the middle of its run."""
+    with Scenario(folder, grid=grid, hold=FIRST_STEP, **settings) as scenario:  # type: ignore[arg-type]
+        scenario.wait_for_step(FIRST_STEP)
         yield scenario
 
 
 def finish(scenario: Scenario) -> None:
     """Wait for the end of `up`, which must be a good one, and check the promise."""
+    scenario.steps.hold_at(None)
     code = scenario.wait_for_end(90.0 + SECONDS_A_RUN * len(scenario.grid.configurations))
     scenario.prove()
     assert code == 0, scenario.ends[-1]
-
-
-def hit(
-    scenario: Scenario, kinds: Sequence[Kind], signals: Sequence[signal.Signals], kills: int
-) -> None:
-    """Kill while the sweep lasts, then see it through."""
-    with Chaos(scenario.state, scenario.seed, kinds, signals, kills) as chaos:
-        scenario.wait_for(lambda: chaos.done or scenario.ended, "the kills", 90)
-    for kill in chaos.journal:
-        scenario.note(str(kill))
-    assert chaos.journal, "nothing was killed"
-    finish(scenario)
 
 
 def test_without_any_fault(tmp_path: Path) -> None:
@@ -64,43 +55,46 @@ def test_without_any_fault(tmp_path: Path) -> None:
         assert not [p for p in scenario.proxy.journal if p.status != 200]
 
 
-def victims() -> list[object]:
-    """Return each kind killed and ended; what dies of both alike is killed alone in `make test`."""
-    alike = ("trainer", "wandb-core", "agent")
-    killed = [pytest.param(signal.SIGKILL, kind, id=f"SIGKILL-{kind}") for kind in (*KINDS, "up")]
-    ended = [
-        pytest.param(
-            signal.SIGTERM,
-            kind,
-            id=f"SIGTERM-{kind}",
-            marks=[pytest.mark.full] if kind in alike else [],
-        )
-        for kind in (*KINDS, "up")
-    ]
-    return [*killed, *ended]
+def blows(*words: str) -> list[Blow]:
+    """Return blows from their names: `SIGKILL-trainer`."""
+    pairs = [word.split("-", 1) for word in words]
+    return [Blow(kind, signal.Signals[name]) for name, kind in pairs]  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("number", "kind"), victims())
-def test_one_kind_is_killed(tmp_path: Path, kind: Kind, number: signal.Signals) -> None:
+TOGETHER = [
+    ("SIGKILL-trainer", "SIGKILL-wandb-core"),
+    ("SIGKILL-agent", "SIGKILL-supervisor"),
+    ("SIGKILL-backend", "SIGKILL-up"),
+    ("SIGTERM-backend", "SIGTERM-up", "SIGTERM-supervisor"),
+    ("SIGSTOP-wandb-core", "SIGINT-supervisor", "SIGSTOP-backend"),
+]
+# Many of a kind in one sweep; what does the same to a process of a kind as SIGKILL does included.
+ALONE = [
+    (f"{name}-{kind}",) * 3
+    for name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGSTOP")
+    for kind in (*KINDS, "up")
+]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [*TOGETHER, *(pytest.param(names, marks=pytest.mark.full) for names in ALONE)],
+    ids="+".join,
+)
+def test_processes_are_struck_in_the_middle_of_a_run(tmp_path: Path, names: Sequence[str]) -> None:
     with begin(tmp_path) as scenario:
-        hit(scenario, [kind], [number], kills=4)
-        if (kind, number) != ("supervisor", signal.SIGTERM):  # the only one that was asked to stop
+        strike(scenario, blows(*names))
+        finish(scenario)
+        struck = set(names)
+        if not struck & {"SIGTERM-supervisor", "SIGINT-supervisor"}:  # asked to stop
             assert "interrupted" not in scenario.causes, scenario.describe()
-        if kind in ("trainer", "agent", "supervisor"):
-            # A kill may hit during a run, before `wandb.init`, or between two runs.
-            allowed = {"finished", "interrupted", "signal", "never started", "lost reply"}
+        if struck <= {f"SIGKILL-{kind}" for kind in ("trainer", "agent", "supervisor")}:
+            # A kill may also hit another run, which is just beginning or ending.
+            allowed = {"finished", "signal", "never started", "lost reply"}
             assert scenario.causes <= allowed, scenario.describe()
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda n: n.name)
-def test_any_process_is_killed(tmp_path: Path, number: signal.Signals) -> None:
-    with begin(tmp_path, WHOLE, seed=1) as scenario:
-        hit(scenario, KINDS, [number], kills=6)
-
-
-def test_processes_are_interrupted_and_held(tmp_path: Path) -> None:
-    with begin(tmp_path, seed=2) as scenario:
-        hit(scenario, [*KINDS, "up"], [signal.SIGINT, signal.SIGSTOP], kills=4)
+        if struck & {f"SIGKILL-{kind}" for kind in ("trainer", "agent", "supervisor")}:
+            begun = [line["step"] for line in scenario.steps.list_events("begin")]
+            assert any(step > FIRST_STEP for step in begun), scenario.describe()
 
 
 @pytest.mark.full
@@ -108,27 +102,43 @@ def test_processes_are_interrupted_and_held(tmp_path: Path) -> None:
 def test_any_process_is_killed_for_many_seeds(tmp_path: Path, seed: int) -> None:
     signals = [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSTOP]
     with begin(tmp_path, WHOLE, seed=seed) as scenario:
-        hit(scenario, [*KINDS, "up"], signals, kills=8)
+        scenario.steps.hold_at(None)
+        with Chaos(scenario.state, seed, [*KINDS, "up"], signals, kills=8) as chaos:
+            scenario.wait_for(lambda: chaos.done or scenario.ended, "the kills", 90)
+        for kill in chaos.journal:
+            scenario.note(str(kill))
+        assert chaos.journal, "nothing was killed"
+        finish(scenario)
 
 
 PASSING = [
-    Fault("delay", delay_seconds=1.5, probability=0.2),
-    Fault("refuse", probability=0.1),
-    Fault("cut", probability=0.1),
-    Fault("lose_reply", probability=0.1),
-    Fault("status", status=429, retry_after_seconds=2, probability=0.1),
-    Fault("status", status=500, probability=0.1),
-    Fault("status", status=503, probability=0.1),
+    Fault("delay", delay_seconds=1.5, probability=0.08),
+    Fault("refuse", probability=0.08),
+    Fault("cut", probability=0.08),
+    Fault("lose_reply", probability=0.08),
+    Fault("status", status=429, retry_after_seconds=2, probability=0.08),
+    Fault("status", status=500, probability=0.08),
+    Fault("status", status=503, probability=0.08),
 ]
 # The SDK gives a stream, a run or an agent up for good on these.
-FATAL = [
-    Fault("status", "^file_stream ", status=401, count=4),
-    Fault("status", "^file_stream ", status=404, count=4),
-    Fault("status", "^file_stream ", status=409, count=4),
-    Fault("status", "^UpsertBucket ", status=409, count=4),
-    Fault("status", "^UpsertBucket ", status=401, count=4),
-    Fault("status", "^Heartbeat ", status=404, count=4),
-    Fault("status", "^Heartbeat ", status=401, count=4),
+FATAL_STREAM = [
+    Fault("status", "^file_stream ", status=401, count=1),
+    Fault("status", "^file_stream ", status=404, count=1),
+    Fault("status", "^file_stream ", status=409, count=1),
+]
+FATAL_AGENT = [
+    Fault("status", "^UpsertBucket ", status=409, count=2),
+    Fault("status", "^UpsertBucket ", status=401, count=2),
+    Fault("status", "^Heartbeat ", status=404, count=2),
+    Fault("status", "^Heartbeat ", status=401, count=2),
+]
+LOST = [
+    Fault("lose_reply", f"^{operation} ", count=2)
+    for operation in ("Heartbeat", "CreateAgent", "UpsertSweep", "UpsertBucket")
+]
+BY_ITSELF = [
+    *(replace(fault, probability=0.15) for fault in PASSING),
+    *(replace(fault, count=4) for fault in (*FATAL_STREAM, *FATAL_AGENT)),
 ]
 
 
@@ -139,30 +149,38 @@ def name_of(fault: Fault) -> str:
     return f"{where}-{what}" if where else what
 
 
-@pytest.mark.parametrize("fault", [*PASSING, *FATAL], ids=name_of)
-def test_the_way_to_the_server_is_bad(tmp_path: Path, fault: Fault) -> None:
-    with begin(tmp_path, FEW if fault in FATAL else SMALL, proxied=True) as scenario:
-        scenario.proxy.set_faults(fault)
-        scenario.wait_for(
-            lambda: len(scenario.proxy.passages(fault=fault.kind)) >= 4 or scenario.ended,
-            f"the fault {name_of(fault)}",
-        )
+@pytest.mark.parametrize(
+    "faults",
+    [
+        pytest.param(PASSING, id="passing"),
+        pytest.param(FATAL_STREAM, id="fatal to a stream"),
+        pytest.param(FATAL_AGENT, id="fatal to a run or an agent"),
+        *(pytest.param([f], id=name_of(f), marks=pytest.mark.full) for f in BY_ITSELF),
+    ],
+)
+def test_the_way_to_the_server_is_bad(tmp_path: Path, faults: list[Fault]) -> None:
+    grid = SMALL if faults[0].count is None else FEW
+    with begin(tmp_path, grid, proxied=True) as scenario:
+        scenario.proxy.set_faults(*faults)
         finish(scenario)
-        assert scenario.proxy.passages(fault=fault.kind)
+        for fault in faults:
+            assert scenario.proxy.happened(fault), f"{name_of(fault)} never happened"
 
 
-@pytest.mark.parametrize("operation", ["Heartbeat", "CreateAgent", "UpsertSweep", "UpsertBucket"])
-def test_a_reply_is_lost(tmp_path: Path, operation: str) -> None:
+def test_replies_are_lost(tmp_path: Path) -> None:
     with Scenario(tmp_path, grid=FEW, proxied=True) as scenario:
-        scenario.proxy.set_faults(Fault("lose_reply", f"^{operation} ", count=3))
+        scenario.proxy.set_faults(*LOST)
         finish(scenario)
-        assert scenario.proxy.passages(operation, "lose_reply")
+        for fault in LOST:
+            assert scenario.proxy.happened(fault), f"{name_of(fault)} never happened"
 
 
 def test_after_an_outage_work_flows_within_ten_seconds(tmp_path: Path) -> None:
     with begin(tmp_path, proxied=True) as scenario:
         scenario.proxy.go_away()
-        time.sleep(15)  # the outage itself is a time
+        scenario.steps.hold_at(FIRST_STEP * 2)
+        scenario.wait_for_step(FIRST_STEP * 2)  # rows that nobody takes
+        time.sleep(12)  # the outage itself is a time
         back = time.time()
         scenario.proxy.come_back()
         scenario.wait_for(
@@ -177,49 +195,40 @@ def test_after_an_outage_work_flows_within_ten_seconds(tmp_path: Path) -> None:
 
 
 @pytest.mark.kube  # root
-def test_the_backends_disk_is_full_for_a_while(tmp_path: Path) -> None:
-    with (
-        small_disk(tmp_path / "state" / "backend", 16) as disk,
-        begin(tmp_path) as scenario,
-    ):
+@pytest.mark.parametrize(("whose", "mebibytes"), [("backend", 16), ("agents", 64)])
+def test_a_disk_is_full_for_a_while(tmp_path: Path, whose: str, mebibytes: int) -> None:
+    with small_disk(tmp_path / "state" / whose, mebibytes) as disk, begin(tmp_path) as scenario:
         disk.fill()
+        scenario.steps.hold_at(None)  # the runs go on, and log into a full disk
         time.sleep(12)  # the full disk itself is a time
         disk.free()
         finish(scenario)
 
 
-@pytest.mark.kube  # root
-def test_the_agents_disk_is_full_for_a_while(tmp_path: Path) -> None:
-    with (
-        small_disk(tmp_path / "state" / "agents", 64) as disk,
-        begin(tmp_path) as scenario,
-    ):
-        disk.fill()
-        time.sleep(12)  # the full disk itself is a time
-        disk.free()
-        finish(scenario)
-
-
-@pytest.mark.parametrize("seconds", [3600, -3600])
-def test_the_servers_clock_is_moved(tmp_path: Path, seconds: int) -> None:
-    with begin(tmp_path, FEW) as scenario:
-        scenario.clock.move(seconds)
-        # Started again at the new time, in the middle of everything.
-        [backend] = [o for o in find_processes(scenario.state) if o.kind == "backend"]
-        backend.process.kill()
+def test_the_servers_clock_is_moved(tmp_path: Path) -> None:
+    with begin(tmp_path) as scenario:
+        for step, seconds in ((FIRST_STEP, 3600), (2 * FIRST_STEP, -3600)):
+            scenario.wait_for_step(step)
+            scenario.clock.move(seconds)
+            # Started again at the new time, in the middle of everything.
+            for backend in [o for o in find_processes(scenario.state) if o.kind == "backend"]:
+                backend.process.kill()
+            scenario.steps.hold_at(step + FIRST_STEP)
         finish(scenario)
 
 
 def test_the_whole_machine_dies(tmp_path: Path) -> None:
     with begin(tmp_path) as scenario:
-        scenario.wait_for_runs(4)
         with scenario.paused():
             for one in find_processes(scenario.state):
                 with contextlib.suppress(psutil.NoSuchProcess):
                     one.process.kill()
         finish(scenario)
+        begun = [line["step"] for line in scenario.steps.list_events("begin")]
+        assert FIRST_STEP + 1 in begun, scenario.describe()
 
 
+# The trainer of a killed supervisor goes on until a successor ends it, which these make hard.
 SCRIPTS = {
     "deaf": trainers.DEAF,
     "quitting": trainers.QUITTING,
@@ -228,33 +237,18 @@ SCRIPTS = {
 }
 
 
-# The trainer of a killed supervisor goes on until a successor ends it, which these two make hard.
-UNHELPFUL = [
-    *((signal.SIGTERM, script) for script in SCRIPTS),
-    *((signal.SIGKILL, script) for script in ("deaf", "forking")),
-    *(
-        pytest.param(signal.SIGKILL, script, marks=pytest.mark.full)
-        for script in ("quitting", "not-resuming")
-    ),
-]
-
-
-@pytest.mark.parametrize(
-    ("number", "script"), UNHELPFUL, ids=lambda v: v.name if isinstance(v, signal.Signals) else v
-)
-def test_an_unhelpful_trainer(tmp_path: Path, number: signal.Signals, script: str) -> None:
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_an_unhelpful_trainer(tmp_path: Path, script: str) -> None:
     with begin(tmp_path, script=SCRIPTS[script]) as scenario:
-        hit(scenario, ["supervisor"], [number], kills=4)
+        strike(scenario, blows("SIGKILL-supervisor", "SIGTERM-supervisor"))
+        finish(scenario)
+        assert not scenario.steps.list_ghosts(), "a dead attempt went on writing"
+        assert (script == "forking") == bool(scenario.steps.list_events("child"))
 
 
 def test_a_run_that_fails_by_itself_is_tried_again(tmp_path: Path) -> None:
     script = trainers.FAILING_ONCE
     with Scenario(tmp_path, grid=ONE, script=script, replicas=1) as scenario:
         finish(scenario)
-        events = [json.loads(line)["event"] for line in trace(scenario)]
+        events = [line["event"] for line in scenario.steps.read()]
         assert (events.count("failure"), events.count("end")) == (1, 1)
-
-
-def trace(scenario: Scenario) -> list[str]:
-    """Return the lines that the trainers have written."""
-    return (scenario.project / "trace.jsonl").read_text().splitlines()

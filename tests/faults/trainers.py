@@ -2,12 +2,13 @@
 
 All of them log `STEPS` rows, each with an explicit step, and append a line to `trace.jsonl` in the
 working folder for whatever they do, so that a failing test can tell what was trained from what
-reached the server.
+reached the server. At the step that the file `hold` names, they wait until it names another or is
+gone: so a fault strikes in the middle of a run, on a busy machine too.
 """
 
 from __future__ import annotations
 
-STEPS = 6
+STEPS = 20
 
 _BEGIN = f"""
 import argparse, ast, json, os, pathlib, signal, subprocess, sys, time
@@ -18,12 +19,12 @@ parser.add_argument("--lr", type=float, default=0.1)
 parser.add_argument("--layers", type=int, default=1)
 parser.add_argument("--optimizer", type=ast.literal_eval, default={{}})
 parser.add_argument("--steps", type=int, default={STEPS})
-parser.add_argument("--pause", type=float, default=0.25)
+parser.add_argument("--pause", type=float, default=0.05)
 arguments = parser.parse_args()
 
 
-def trace(event, step=None):
-    line = {{"at": time.time(), "process": os.getpid(), "event": event, "step": step}}
+def trace(event, step=None, process=None):
+    line = {{"at": time.time(), "process": process or os.getpid(), "event": event, "step": step}}
     line["run"] = os.environ.get("WANDB_RUN_ID", "")
     with open("trace.jsonl", "a") as file:
         file.write(json.dumps(line) + "\\n")
@@ -31,6 +32,19 @@ def trace(event, step=None):
 
 def loss(step):
     return arguments.lr * arguments.layers / (step + 1)
+
+
+def held(step):
+    try:
+        return pathlib.Path("hold").read_text() == str(step)
+    except FileNotFoundError:
+        return False
+
+
+def end_step(step):
+    trace("step", step)
+    while held(step):
+        time.sleep(0.02)
 
 """
 
@@ -60,7 +74,7 @@ for step in range(first, arguments.steps):
     # Committed at once: by itself a row with a step waits for the next row.
     run.log({"loss": loss(step)}, step=step, commit=True)
     save(step)
-    trace("step", step)
+    end_step(step)
 run.finish()
 trace("end")
 """
@@ -71,7 +85,7 @@ trace("begin", 0)
 for step in range(arguments.steps):
     time.sleep(arguments.pause)
     run.log({"loss": loss(step)}, step=step)
-    trace("step", step)
+    end_step(step)
 run.finish()
 trace("end")
 """
@@ -100,11 +114,19 @@ except KeyboardInterrupt:
 """
 )
 
-# Starts a child in a session of its own, as data loaders and launchers do; it never ends by itself.
+# Starts a child in a session of its own, as data loaders and launchers do; it never ends by itself,
+# and goes on writing after its parent's death.
 FORKING = (
     _BEGIN
     + _CHECKPOINT
-    + 'subprocess.Popen(["sleep", "1000"], start_new_session=True)\n'
+    + """
+parent = os.getpid()
+if os.fork() == 0:
+    os.setsid()
+    while True:
+        trace("child", process=parent)
+        time.sleep(0.1)
+"""
     + _RESUMING_LOOP
 )
 
