@@ -66,7 +66,7 @@ TOGETHER = [
     ("SIGKILL-agent", "SIGKILL-supervisor"),
     ("SIGKILL-backend", "SIGKILL-up"),
     ("SIGTERM-backend", "SIGTERM-up", "SIGTERM-supervisor"),
-    ("SIGSTOP-wandb-core", "SIGINT-supervisor", "SIGSTOP-backend"),
+    ("SIGSTOP-wandb-core", "SIGSTOP-backend", "SIGINT-supervisor"),
 ]
 # Many of a kind in one sweep; what does the same to a process of a kind as SIGKILL does included.
 ALONE = [
