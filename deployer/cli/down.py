@@ -24,7 +24,7 @@ from deployer.cli.output.views import show_ended
 from deployer.config.paths import backend_folder
 from deployer.config.project import EMBEDDED, Flags, Project
 from deployer.errors import CloudError, ConfigError
-from deployer.executors.registry import find_target, open_executor
+from deployer.executors.registry import find_target, list_names, open_executor
 from deployer.launch.provision import find_disposable, take_down_cluster
 from deployer.launch.scaling import end_agents
 from deployer.launch.stop_notice import tell_who_lasts
@@ -96,7 +96,8 @@ def _end_everywhere(config: Project, output: str, *, gone: Set[str], delete_data
     executors = {config.on}
     if not config.explicit_on:
         records = load_records(config.folder)
-        executors |= {on for record in records for on in (record.on, record.backend_on) if on}
+        used = {on for record in records for on in (record.on, record.backend_on)}
+        executors |= used & {*list_names()}
     ended: list[str] = []
     for on in sorted(executors - gone):
         target = find_target(config, on)

@@ -14,7 +14,7 @@ from pathlib import Path
 from deployer.config.project import Project
 from deployer.executors.base import Agent, Executor
 from deployer.executors.deadline import find_end
-from deployer.executors.registry import find_target
+from deployer.executors.registry import find_target, list_names
 from deployer.executors.target import Target, Tell
 from deployer.launch.check import (
     build_limits,
@@ -98,7 +98,7 @@ def resolve(project: Project, request: Request, tell: Tell) -> tuple[Project, Se
     server = connect(project, tell)
     if request.continued and not project.explicit_on:
         record = find_unfinished(server, request.sweep, project, request.file, request.draws)
-        if record and record.on:
+        if record and record.on in list_names():
             project = replace(project, on=record.on)
     return project, server
 

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from deployer.config.credentials import CLOUD_URL
 from deployer.config.project import EMBEDDED, Project
 from deployer.errors import ConfigError, WandbError
+from deployer.executors.registry import list_names
 from deployer.launch.server import connect, embedded_url
 from deployer.sweeps.records import SweepRecord, load_records
 from deployer.wandb_api.client import is_loopback
@@ -71,7 +72,7 @@ def settle_executor(text: str | None, config: Project) -> Project:
     except ConfigError:
         return config  # whoever needs the sweep says what is wrong with it
     path = f"{choice.entity}/{choice.project}/{choice.sweep_id}"
-    executors = [r.on for r in load_records() if r.sweep_path == path and r.on]
+    executors = [r.on for r in load_records() if r.sweep_path == path and r.on in list_names()]
     return replace(config, on=executors[0]) if executors else config
 
 

@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,14 +27,51 @@ def results(project: Project, *words: str, **environment: str) -> dict[str, obje
     return found
 
 
-def test_two_runs_to_the_end(project: Project) -> None:
+SECTIONS = """
+replicas: 1
+kubernetes: {image: "registry.example/team/trainer:1", max_time: 12h}
+image: {repository: registry.example/team/trainer}
+backend: {size: 1Gi}
+"""
+OPENS = """
+import os, sys
+
+def note(event, arguments):
+    if event == "open" and str(arguments[0]) == os.environ["COUNTED"]:
+        with open(os.environ["OPENS"], "a") as file:
+            print("/".join(sys.argv[0].split("/")[-2:]), file=file)
+
+sys.addaudithook(note)
+"""
+
+
+@contextmanager
+def counting_opens(
+    counted: Path, folder: Path
+) -> Iterator[tuple[dict[str, str], Callable[[], list[str]]]]:
+    """Give the environment in which every Python process notes that it opens a file."""
+    hooks, log = folder / "hooks", folder / "opens"
+    hooks.mkdir()
+    (hooks / "sitecustomize.py").write_text(OPENS)
+    log.touch()
+    named = {"PYTHONPATH": str(hooks), "COUNTED": str(counted), "OPENS": str(log)}
+    yield named, lambda: log.read_text().splitlines()
+
+
+def test_two_runs_to_the_end(project: Project, tmp_path: Path) -> None:
     """The whole job once on the embedded backend: `make check` runs this.
 
     A closed network's proxy, which cannot reach this machine's own addresses, is never asked.
+    deployer.yaml is opened once, by whichever process.
     """
     project.write_grid(lrs="[2.0]")
+    project.write("deployer.yaml", SECTIONS)
     proxies = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
-    done = project.run("up", "grid.yaml", "--replicas", "2", "--plain", **proxies)
+    with counting_opens(project.folder / "deployer.yaml", tmp_path) as (environment, list_opens):
+        done = project.run(
+            "up", "grid.yaml", "--replicas", "2", "--plain", **proxies, **environment
+        )
+        assert list_opens() == ["deployer/__main__.py"]
     assert "using embedded W&B backend http://127.0.0.1:" in done.stderr
     assert "2/2 configurations finished, 0 duplicates, 0 lost" in done.stdout
     assert "loss=0.666667 with" in done.stdout

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from deployer.errors import ConfigError
+from deployer.errors import ConfigError, WandbError
 from deployer.executors.registry import find_target
-from deployer.launch.check import check_reach
+from deployer.launch.check import check, check_reach
+from deployer.launch.provision import telling_bill
+from deployer.launch.request import Request
+from deployer.sweeps.sweep_file import load_sweep
 from deployer.wandb_api.server import Inside
 from tests.project_files import read_project
 
@@ -40,3 +44,57 @@ def test_only_agents_in_the_cluster_reach_the_backend_that_is_in_it(tmp_path: Pa
             f"--on: agents on {on} do not reach {url}, the embedded backend of --on gke"
         )
         assert raised.value.hint == "start them there: --on gke"
+
+
+GRID = "program: train.py\nmethod: grid\nparameters: {a: {values: [1, 2]}}\n"
+GKE = "on: gke\nwandb: http://w.example\n"
+
+
+def refuse(folder: Path, text: str, **wanted: Any) -> str:
+    """Return why a sweep is refused that would be made as deployer.yaml says."""
+    (folder / "deployer.yaml").write_text(text)
+    (folder / "grid.yaml").write_text(GRID)
+    (folder / "train.py").touch()
+    project = read_project(folder, WANDB_API_KEY="k" * 40)
+    request = Request(folder / "grid.yaml", load_sweep(folder / "grid.yaml"), **wanted)
+    with pytest.raises(ConfigError) as raised:
+        check(project, find_target(project), request, None)
+    return raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "said"),
+    [
+        (GKE, {}, "deployer.yaml: kubernetes.image: is missing"),
+        ("on: kubernetes\n", {}, "deployer.yaml: kubernetes.image: is missing"),
+        (
+            GKE + "gke: nowhere\nkubernetes: {image: x}\n",
+            {},
+            "nowhere: there is no such cluster specification",
+        ),
+        (GKE + "kubernetes: {image: x, template: no.yaml}\n", {}, "no.yaml: cannot be read"),
+        (
+            "on: gke\nwandb: embedded\nkubernetes: {image: x}\n",
+            {"down_after": True},
+            "--down-after: the embedded",
+        ),
+        ("on: local\n", {"capacity_seconds": 60.0}, "--wait-for-capacity: agents on local"),
+        (GKE + "entity: a/b\n", {}, "--entity: 'a/b' holds"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_contacted(
+    tmp_path: Path, text: str, wanted: dict[str, Any], said: str
+) -> None:
+    """There is no cloud, no cluster and no server to be asked."""
+    assert said in refuse(tmp_path, text, **wanted)
+
+
+def test_a_failure_after_the_cluster_was_made_says_that_it_goes_on_costing(tmp_path: Path) -> None:
+    (tmp_path / "deployer.yaml").write_text(GKE)
+    told: list[str] = []
+    target = find_target(read_project(tmp_path))
+    with pytest.raises(WandbError), telling_bill(target, told.append):
+        raise WandbError("the server is away")
+    [bill] = told
+    assert bill.startswith("the cluster without agents costs $")
+    assert bill.endswith("an hour: deployer down --cluster")

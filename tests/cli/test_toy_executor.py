@@ -1,0 +1,86 @@
+"""An executor of one's own: a class, one line in the registry, and a sweep runs on it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from deployer import api
+from deployer.errors import ConfigError
+from deployer.executors.base import Agent, Executor
+from deployer.executors.plan import Plan
+from deployer.executors.registry import list_names, register
+from deployer.executors.target import Target
+from tests.cli.conftest import Project
+
+STARTED: dict[str, tuple[str, subprocess.Popen[bytes]]] = {}
+
+
+class ToyTarget(Target):
+    runs_here = True
+
+    def open(self) -> Executor:
+        return Toy()
+
+
+class Toy(Executor):
+    def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
+        for name, key in api_keys.items():
+            server = {"WANDB_BASE_URL": plan.base_url, "WANDB_API_KEY": key}
+            here = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+            words = [sys.executable, "-m", "wandb", "agent", plan.sweep_path]
+            environment = {**os.environ, **server, "PATH": here}
+            process = subprocess.Popen(words, cwd=plan.folder, env=environment)
+            STARTED[name] = (plan.sweep_path, process)
+        return self.list_agents(plan.sweep_path)
+
+    def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
+        found = [(name, *one) for name, one in STARTED.items() if sweep_path in (None, one[0])]
+        states = [(name, path, process.poll()) for name, path, process in found]
+        return [
+            Agent(name, path, "running" if code is None else "ended", 0.0, exit_code=code)
+            for name, path, code in states
+        ]
+
+    def drain(self, names: Sequence[str]) -> None:
+        self.stop(names)
+
+    def stop(self, names: Sequence[str]) -> Sequence[str]:
+        for name in names:
+            STARTED[name][1].terminate()
+            STARTED[name][1].wait()
+        return names
+
+    def forget(self, sweep_path: str | None = None) -> None:
+        STARTED.clear()
+
+    def log_lines(self, names: Sequence[str], follow: bool) -> Iterator[tuple[str, str]]:
+        yield from ()
+
+
+@pytest.mark.slow
+def test_a_sweep_runs_on_an_executor_of_ones_own(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the Python API, which goes the same way as the command."""
+    monkeypatch.chdir(project.folder)
+    project.write_grid(lrs="[2.0]")
+    register("toy", ToyTarget)
+    assert list_names()[-1] == "toy"
+    told: list[str] = []
+    launch = api.up("grid.yaml", on="toy", replicas=2, tell=told.append)
+    assert [agent.name for agent in launch.agents] == list(STARTED)
+    assert f"created sweep {launch.sweep_path}" in told
+    assert [s.sweep_state for s in api.watch(launch.server, launch.sweep_path, on="toy")]
+    found = api.results(launch.server, launch.sweep_path)
+    assert found.coverage.sentence() == "2/2 configurations finished, 0 duplicates, 0 lost"
+    with pytest.raises(ConfigError) as refused:
+        api.up("grid.yaml", on="toy", new=True, capacity_seconds=60.0)
+    assert refused.value.message.startswith("--wait-for-capacity: ")
+    # Commands of a process that knows no such executor leave it alone.
+    assert "toy" not in project.run("down", "--all").stderr
