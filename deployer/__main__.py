@@ -1,4 +1,4 @@
-"""The command line's way in and out: one place where errors become words and exit codes."""
+"""The entry point of the command line: errors become messages and exit codes here."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(words: list[str]) -> int:
-    """Run one command and return its exit code; anything unforeseen keeps its traceback."""
+    """Run one command and return its exit code; an unexpected error keeps its traceback."""
     from deployer.cli import app
 
     try:
@@ -46,7 +46,7 @@ def run(words: list[str]) -> int:
 
 
 def wants_json(words: Sequence[str]) -> bool:
-    """Tell whether `-o json` was asked for, also when the command line is wrong otherwise."""
+    """Tell whether `-o json` was given, even if the command line is otherwise wrong."""
     joined = f" {' '.join(words)} "
     return any(f" {form} " in joined for form in JSON_FORMS)
 

@@ -97,7 +97,7 @@ class KubeError(DeployerError):
 
     @property
     def passing(self) -> bool:
-        """Tell whether it may go away by itself: no answer, a busy server, one that restarts."""
+        """Tell whether it may pass: no answer, a busy server, one that restarts."""
         return self.status in (0, 408, 429, 500, 502, 503, 504)
 
 

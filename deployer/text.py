@@ -1,4 +1,4 @@
-"""Numbers of things, durations and sizes as sentences have them; pure."""
+"""Wording of counts, durations and sizes; pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ EXPONENT = re.compile(r"([-+]?)(\d[\d_]*)?(?:\.(\d*))?[eE]([-+]?)(\d+)")
 
 
 def format_count(count: int, noun: str) -> str:
-    """Return a number of things in words: `1 agent`, `2 agents`."""
+    """Return a count with its noun: `1 agent`, `2 agents`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def format_seconds(seconds: float | None) -> str:
-    """Return a duration as people say it: `8 s`, `4 min`, `2 h 05 min`."""
+    """Return a duration in words: `8 s`, `4 min`, `2 h 05 min`."""
     if seconds is None:
         return ""
     whole = round(seconds)
@@ -38,7 +38,7 @@ def parse_duration(text: str) -> float:
 
 
 def format_bytes(count: int) -> str:
-    """Return a size as people say it: `812 kB`, `3.4 GB`."""
+    """Return a size in words: `812 kB`, `3.4 GB`."""
     for unit, size in (("GB", 10**9), ("MB", 10**6)):
         if count >= size:
             return f"{count / size:.3g} {unit}"
@@ -51,7 +51,7 @@ def find_forbidden(name: str) -> str:
 
 
 def number_hint(text: str) -> str:
-    """Return how to write a text that was meant as a number, or '' if it is none."""
+    """Return how to write a text that was meant as a number; empty if it is not a number."""
     try:
         number = float(text)
     except ValueError:

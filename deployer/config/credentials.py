@@ -1,4 +1,4 @@
-"""Where the W&B SDK would find its server and its key, so that we find the same ones.
+"""Find the server and the key as the W&B SDK does.
 
 Order (SDK 0.31, `wandb/sdk/lib/wbauth`): environment, settings files, netrc. Reads files only.
 """

@@ -12,7 +12,7 @@ from deployer.text import DURATION, DURATION_HINT, parse_duration
 
 
 def at_least(seconds: int) -> AfterValidator:
-    """Return what refuses a shorter duration."""
+    """Return a validator that refuses a shorter duration."""
 
     def check(value: timedelta) -> timedelta:
         if value < timedelta(seconds=seconds):

@@ -33,7 +33,7 @@ class Repository:
 
     @property
     def is_google(self) -> bool:
-        """Tell whether Google keeps it: in Artifact Registry, or under its older names."""
+        """Tell whether it is one of Google's: Artifact Registry, or its older names."""
         return (
             self.host.endswith(ARTIFACT_REGISTRY)
             or re.fullmatch(r"([a-z]+\.)?gcr\.io", self.host) is not None

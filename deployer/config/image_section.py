@@ -21,7 +21,7 @@ PATTERN_HINTS = {
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class ImageConfig:
-    """What an image is made of, with which tool, and where it goes."""
+    """What an image is built from, with which tool, and where it is pushed."""
 
     repository: Annotated[
         str | None,
@@ -53,7 +53,7 @@ class ImageConfig:
     ] = False
 
     def require_repository(self) -> str:
-        """Return where the image goes; raises ConfigError if nobody said."""
+        """Return the repository; raises ConfigError if none is set."""
         if self.repository:
             return self.repository
         hint = "image: {repository: registry.example/team/trainer} in deployer.yaml"

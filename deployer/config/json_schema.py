@@ -48,5 +48,5 @@ def build_schema(executors: Collection[str]) -> dict[str, Any]:
 
 
 def format_schema(executors: Collection[str]) -> str:
-    """Return the schema as the file in schemas/ has it."""
+    """Return the schema as text, as it is in deployer.schema.json."""
     return json.dumps(build_schema(executors), indent=2) + "\n"

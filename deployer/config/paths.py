@@ -1,4 +1,4 @@
-"""The one folder in which `deployer` keeps what belongs to this machine and user."""
+"""The state folder of this user on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with a file's section, in our words and each at its place; pure."""
+"""Translates pydantic's findings about a section to our errors, each with its place; pure."""
 
 from __future__ import annotations
 

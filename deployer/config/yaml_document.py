@@ -47,7 +47,7 @@ MOST_NODES = 500_000
 
 @dataclass(frozen=True)
 class Remark:
-    """Something that YAML read otherwise than it looks."""
+    """Something that YAML reads differently from how it looks."""
 
     path: Path
     message: str
@@ -139,7 +139,7 @@ def _is_inside(path: Path, places: Collection[Path]) -> bool:
 
 
 def refers_to_itself(document: Document) -> bool:
-    """Tell whether an anchor contains an alias of itself, which nothing but YAML can write."""
+    """Tell whether an anchor contains an alias of itself, which only YAML can express."""
     return _is_circular(document.value, ())
 
 

@@ -1,4 +1,4 @@
-"""docker, podman and buildah: which of them works, and how each is told to do the same things."""
+"""docker, podman and buildah: which of them works, and the arguments of each."""
 
 from __future__ import annotations
 
@@ -43,10 +43,14 @@ UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 @dataclass(frozen=True)
 class Build:
+<<<<<<< HEAD
     """What a tool shall build; `secrets` are files that the build sees and the image does not.
 
     `pull`: the bases as registries have them now. `anew`: nothing of earlier builds is used.
     """
+=======
+    """What to build; `secrets` are files for the build that do not end up in the image."""
+>>>>>>> 85b2683 (Plain English in the docstrings of config, sweeps, images, kube and the client of W&B)
 
     reference: str
     dockerfile: Path
@@ -61,7 +65,7 @@ class Build:
 
 @dataclass(frozen=True)
 class Login:
-    """Where a tool finds its login and the registry's authority; None for its own ways."""
+    """Files with the login and the registry's CA for a tool; None for the tool's defaults."""
 
     folder: Path | None = None
     ca_folder: Path | None = None

@@ -81,13 +81,13 @@ def list_files(folder: Path) -> list[str]:
 
 
 def list_left_out(folder: Path) -> list[str]:
-    """Return files that git neither tracks nor ignores: perhaps somebody forgot to add them."""
+    """Return files that git neither tracks nor ignores: perhaps they were forgotten."""
     tracked = _ask_git(folder, "--cached")
     return (_ask_git(folder, "--others", "--exclude-standard") or []) if tracked else []
 
 
 def warn_about_left_out(folder: Path) -> str:
-    """Say which files are not in the archive though they look as if they should; else empty."""
+    """Return a warning about files that were probably meant to be in the archive; empty if none."""
     names = list_left_out(folder)
     if not names:
         return ""

@@ -33,7 +33,7 @@ class Inputs:
 
 
 def read_inputs(settings: ImageConfig, folder: Path) -> Inputs:
-    """Find what goes into the image of a project. Raises ConfigError if something is not there.
+    """Find what goes into the image of a project. Raises ConfigError if something is missing.
 
     The files are those that `.dockerignore` leaves; where there is none, those that git tracks.
     """
@@ -46,7 +46,7 @@ def read_inputs(settings: ImageConfig, folder: Path) -> Inputs:
 
 
 def warn_about_context(inputs: Inputs) -> str:
-    """Say which files are not in the image though they look as if they should; else empty."""
+    """Return a warning about files that were probably meant to be in the image; empty if none."""
     if (inputs.context / IGNORE_FILE).is_file():
         return ""
     said = warn_about_left_out(inputs.context)

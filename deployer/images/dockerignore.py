@@ -37,7 +37,7 @@ def is_ignored(rules: Sequence[Rule], path: str) -> bool:
 
 
 def is_hopeless(rules: Sequence[Rule], folder: str) -> bool:
-    """Tell whether nothing in a folder can be left, so that nobody need walk through it."""
+    """Tell whether everything in a folder is ignored, so that it need not be walked."""
     return is_ignored(rules, folder) and not any(
         rule.keeps and _may_match_inside(rule.parts, folder.split("/")) for rule in rules
     )

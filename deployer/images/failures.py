@@ -1,4 +1,4 @@
-"""What registries and tools say when they refuse, as an `ImageError` with a remedy; pure."""
+"""Turns the refusals of registries and tools into an `ImageError` with a hint; pure."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ DOCKER_CA = "docker reads /etc/docker/certs.d/{host}/ca.crt; podman and buildah 
 
 @dataclass(frozen=True)
 class Place:
-    """Whom we talk to, and as whom."""
+    """The registry, and the login that is used there."""
 
     repository: Repository
     source: str = ""
@@ -88,7 +88,7 @@ def build_refusal(answer: requests.Response, what: str, place: Place) -> ImageEr
 
 
 def translate_failure(error: requests.RequestException, place: Place) -> ImageError:
-    """Return what it means that no answer came."""
+    """Return the error for a request without an answer."""
     repository, words = place.repository, str(error)
     if "wrong version number" in words.lower() or "record layer" in words.lower():
         hint = "`plain_http: true` in deployer.yaml's section `image:` if that is meant"

@@ -1,4 +1,4 @@
-"""Asks a registry over HTTP, and uploads to it without any tool.
+"""Client of an image registry over HTTP: reads and uploads, without docker.
 
 Source: the OCI distribution specification, github.com/opencontainers/distribution-spec/spec.md.
 """
@@ -81,7 +81,7 @@ class Registry:
         self._auth: AuthBase = NoLogin()
 
     def get_manifest(self, tag: str) -> Manifest | None:
-        """Return what a tag or digest stands for; None if there is no such image."""
+        """Return the image of a tag or digest; None if there is none."""
         headers = {"Accept": ", ".join(MANIFEST_TYPES)}
         answer = self._send("GET", f"manifests/{tag}", headers=headers)
         if answer.status_code == 404 and not self._is_missing_repository(answer):
@@ -124,7 +124,7 @@ class Registry:
         return str(answer.headers.get("Docker-Content-Digest", ""))
 
     def check_push(self) -> None:
-        """Raise ImageError unless this login may push: better now than after a long build."""
+        """Raise ImageError unless this login may push; called before a long build."""
         upload = self._begin_upload()
         self._send("DELETE", upload)
 
@@ -150,7 +150,7 @@ class Registry:
         self._check(answer, "push to")
 
     def put_manifest(self, tag: str, kind: str, content: bytes) -> None:
-        """Make a tag stand for an image whose layers are there."""
+        """Point a tag at an image whose layers are uploaded."""
         headers = {"Content-Type": kind}
         answer = self._send("PUT", f"manifests/{tag}", data=content, headers=headers)
         self._check(answer, "push to")
@@ -180,7 +180,7 @@ class Registry:
             raise translate_failure(error, self._place) from error
 
     def _log_in(self, challenge: str) -> bool:
-        """Do what a registry asks of who wants in; return whether there is anything new to try."""
+        """Log in as the registry asks; return whether there is anything new to try."""
         before, kind = self._auth, challenge.partition(" ")[0].lower()
         if kind == "basic" and self._credentials:
             self._auth = HTTPBasicAuth(self._credentials.user, self._credentials.password)

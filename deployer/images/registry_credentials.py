@@ -1,4 +1,4 @@
-"""Who we are to a registry: from the environment, from Google, or as `docker login` left it.
+"""The login for a registry: from the environment, from Google, or as `docker login` left it.
 
 A password is never an argument of a program, nor part of a message: tools get a file of mode 0600.
 """
@@ -46,7 +46,7 @@ class Credentials:
 def find_credentials(repository: Repository, environment: Mapping[str, str]) -> Credentials:
     """Return the login for a registry: the environment counts most, then Google's, then docker's.
 
-    Raises ImageError if half of a login is given; CloudError if Google knows nobody.
+    Raises ImageError if half of a login is given; CloudError if there are no Google credentials.
     """
     if found := _read_environment(environment):
         return found

@@ -134,7 +134,7 @@ def _make_ca_file(server: str, ca: bytes) -> Path:
 
 def _build_client(settings: Any) -> Any:
     settings.connection_pool_maxsize = CONNECTIONS
-    # The door decides what is tried again; urllib3 knows nothing of effects.
+    # Our client decides what is sent again; urllib3 knows nothing of effects.
     settings.retries = urllib3.Retry(total=False, redirect=3)
     return client.ApiClient(settings)
 

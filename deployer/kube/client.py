@@ -31,7 +31,7 @@ def open_kube(
     namespace: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Kube:
-    """Return the door to a cluster: the kubeconfig's context and namespace unless others are named.
+    """Return a client of a cluster: the kubeconfig's context and namespace unless others are given.
 
     Contacts nothing. Raises ConfigError.
     """
@@ -39,7 +39,7 @@ def open_kube(
 
 
 class Kube:
-    """The door. Every method raises KubeError and may be called again after any failure.
+    """A client. Every method raises KubeError and may be called again after any failure.
 
     `sleep` waits before a request is sent again.
     """
@@ -61,7 +61,7 @@ class Kube:
         self._ahead_seconds = 0.0
 
     def in_namespace(self, namespace: str) -> Kube:
-        """Return the door to another namespace of the same cluster; empty: lists span them all."""
+        """Return a client for another namespace of the same cluster; empty: lists span them all."""
         access = replace(self._access, namespace=namespace)
         other = Kube(access, self._timeouts_seconds, self._sleep)
         other._dynamic = self._dynamic
@@ -93,7 +93,7 @@ class Kube:
         return [{"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in items]
 
     def apply(self, manifest: Manifest, dry_run: bool = False) -> Manifest:
-        """Make an object be as the manifest says (server-side apply), whoever made it."""
+        """Make an object match the manifest (server-side apply), whoever created it."""
         options = {
             "body": manifest,
             "field_manager": FIELD_MANAGER,
@@ -213,7 +213,7 @@ class Kube:
         )
 
     def attempt(self, verb: str, kind: Kind, name: str) -> Attempt:
-        """Return the words in which errors speak of a call."""
+        """Return how errors describe a call."""
         return Attempt(verb, kind, name, self.namespace, self.context, self.server)
 
     def _send(
@@ -248,7 +248,7 @@ class Kube:
             return False
 
     def _read_clock(self, answer: Any) -> None:
-        """Compare clocks: ours may be minutes off, and who is lost is told by the server's."""
+        """Compare clocks: ours may be minutes off, and lost agents are judged by the server's."""
         said = getattr(answer, "headers", {}).get("Date")
         if said:
             self._ahead_seconds = parsedate_to_datetime(said).timestamp() - time.time()

@@ -22,7 +22,7 @@ class LogLine(NamedTuple):
 
 
 def read_log(kube: Kube, pod: str, since: str = "") -> Iterator[LogLine]:
-    """Yield what there is of a pod's log, lines newer than `since` only.
+    """Yield the lines of a pod's log that are newer than `since`.
 
     Raises KubeError: 404 for a pod that is gone, 400 for one that has not started.
     """

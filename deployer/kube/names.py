@@ -1,6 +1,6 @@
 """Names, labels and selectors of Kubernetes objects; pure.
 
-What exists is found by label; the sweep's whole path, which no label can hold, is an annotation.
+Objects are found by label; the whole path of the sweep, too long for a label, is an annotation.
 """
 
 from __future__ import annotations

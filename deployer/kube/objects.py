@@ -1,4 +1,4 @@
-"""What objects say of themselves: conditions, the state of containers, requests; pure."""
+"""Reads objects: conditions, the state of containers, requests; pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a request is sent again: if the server is away, busy, or just coming up."""
+"""When a request is sent again: if the server is away, busy, or just starting."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Resender:
         self._allowed: set[tuple[str, str]] = set()
 
     def send(self, send: Callable[[], T], attempt: Attempt, repeatable: bool) -> T:
-        """Send a request; raises KubeError once it is no use to send it again."""
+        """Send a request; raises KubeError once sending it again is of no use."""
         for left in reversed(range(TRIES)):
             try:
                 return self._outlast_start(send, attempt)

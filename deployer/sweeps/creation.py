@@ -1,4 +1,4 @@
-"""Make a sweep once, whatever fails in between, and remember it."""
+"""Create a sweep exactly once, whatever fails in between, and record it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEFAULT_RETRIES = 1  # the embedded backend's own
 class Draws:
     """What a sweep has beyond W&B's file, on the embedded backend alone; None: its default.
 
-    `seed` repeats its draws; `retries` are further attempts for a run that fails by itself.
+    `seed` repeats its draws; `retries` are further attempts for a run that fails.
     """
 
     seed: int | None = None
@@ -102,7 +102,7 @@ def build_text(sweep: Sweep, draws: Draws) -> str:
 
 
 def check_names(**names: str) -> None:
-    """Refuse names that would lead elsewhere as a part of an address; raises ConfigError."""
+    """Refuse names that would change the path of an address; raises ConfigError."""
     for key, name in names.items():
         if letter := find_forbidden(name):
             said = f"'{name}' holds {letter}, which is in no name"
@@ -110,7 +110,7 @@ def check_names(**names: str) -> None:
 
 
 def _list_unsaid(sweep: Sweep, warnings: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the server's warnings about places of which the file's own say nothing."""
+    """Return the server's warnings about places that our own warnings do not mention."""
 
     def is_said(warning: str) -> bool:
         place = warning.partition(": ")[0].replace(".[", "[")
@@ -120,7 +120,7 @@ def _list_unsaid(sweep: Sweep, warnings: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def check_draws(server: Server, draws: Draws) -> None:
-    """Refuse what a server that has nothing beyond W&B's would ignore; raises ConfigError."""
+    """Refuse options that a server without our extensions would ignore; raises ConfigError."""
     if server.extended:
         return
     refused = (
@@ -134,7 +134,7 @@ def check_draws(server: Server, draws: Draws) -> None:
 
 
 def _create(server: Server, record: SweepRecord, entity: str, project: str, text: str) -> MadeSweep:
-    """Ask the server for the sweep, with a record of the question before it is asked."""
+    """Create the sweep; its record is written before the request is sent."""
     save_record(record)
     try:
         path, warnings = create_sweep(server.client, text, entity, project, record.mutation_id)
@@ -173,7 +173,7 @@ def _get_known(server: Server, record: SweepRecord) -> SweepInfo | None:
 def _find_made(
     server: Server, record: SweepRecord, entity: str, project: str, text: str
 ) -> SweepPath | None:
-    """Find the sweep that a cut-off attempt may have made; the embedded backend knows by itself."""
+    """Find the sweep that an interrupted attempt may have created."""
     if server.extended:
         return None
     wanted = yaml.safe_load(text)

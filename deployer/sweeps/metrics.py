@@ -1,4 +1,4 @@
-"""A run's metric out of its summary, and the order of good and bad values; pure."""
+"""A run's metric, read from its summary, and how values are ranked; pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WRITTEN = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def metric_value(summary: Mapping[str, Any], name: str, goal: str = "minimize") -> float | None:
-    """Return a metric from a summary, None if it is not there; it may be nan or infinite.
+    """Return a metric from a summary, None if it is missing; it may be nan or infinite.
 
     `name` may lead inside by dots (`val.loss`). `define_metric(summary=…)` makes the value a
     mapping such as {"min": v}: taken is the aggregate that fits `goal`, then best, then last.
@@ -20,7 +20,7 @@ def metric_value(summary: Mapping[str, Any], name: str, goal: str = "minimize") 
 
 
 def rank_key(value: float | None, goal: str = "minimize") -> tuple[int, float]:
-    """Return a key that sorts the best value first; what is no finite number comes last."""
+    """Return a key that sorts the best value first and values that are not finite last."""
     if value is None or not math.isfinite(value):
         return (1, 0.0)
     return (0, -value if goal == "maximize" else value)
@@ -57,7 +57,7 @@ def _as_number(value: Any, goal: str) -> float | None:
 
 
 def metric_name(config: Mapping[str, Any]) -> str | None:
-    """Return what is optimised, None if nothing is."""
+    """Return the name of the metric to optimise, None if there is none."""
     metric = config.get("metric")
     name = metric.get("name") if isinstance(metric, Mapping) else None
     return str(name) if name else None

@@ -1,4 +1,4 @@
-"""A sweep's command: what `wandb agent` would start with it, and what is wrong or doubtful there.
+"""A sweep's command: what `wandb agent` would start, and what is wrong or doubtful about it.
 
 Macros are those of `create_sweep_command_args` in wandb/sdk/launch/sweeps/utils.py and of
 `_command_run` in wandb/wandb_agent.py. An agent leaves out a macro that it does not know, silently.

@@ -1,4 +1,4 @@
-"""What this user made from which project folder: one small JSON file a sweep.
+"""Which sweeps this user created from which project folder: one small JSON file for each.
 
 A record is written before its sweep is made, so that a second try after any failure asks the
 server for the same sweep again (`mutation_id`) and makes no other.
@@ -17,7 +17,7 @@ from deployer.config.paths import sweeps_folder
 
 @dataclass(frozen=True)
 class SweepRecord:
-    """One sweep; `sweep_path` is empty while nobody knows whether the server has made it.
+    """One sweep; `sweep_path` is empty until it is known that the server has created it.
 
     `server` is `embedded` or a base URL; `created_at`, and `continued_at` if `up` went on with it,
     are in seconds since the epoch. `on` is where its agents were started last, empty before that;
@@ -38,7 +38,7 @@ class SweepRecord:
 
 
 def load_records(folder: Path | None = None) -> tuple[SweepRecord, ...]:
-    """Return the records of one project folder, or of all, that of the last `up` first."""
+    """Return the records of one project folder, or of all; the one of the last `up` comes first."""
     found = []
     for path in sweeps_folder().glob("*.json"):
         try:
@@ -50,7 +50,7 @@ def load_records(folder: Path | None = None) -> tuple[SweepRecord, ...]:
 
 
 def save_record(record: SweepRecord) -> None:
-    """Write a record whole or not at all."""
+    """Write a record atomically."""
     folder = sweeps_folder()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = folder / f"{record.mutation_id}.json"
@@ -73,5 +73,5 @@ def delete_records(wanted: Callable[[SweepRecord], bool]) -> None:
 
 
 def delete_record(record: SweepRecord) -> None:
-    """Forget a sweep that its server does not know any more."""
+    """Delete the record of a sweep that no longer exists on its server."""
     (sweeps_folder() / f"{record.mutation_id}.json").unlink(missing_ok=True)

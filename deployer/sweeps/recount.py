@@ -1,4 +1,4 @@
-"""Recount a sweep's runs from the server's raw history; the judgement is pure.
+"""Recount a sweep's runs from the server's raw history; the evaluation is pure.
 
 A step is doubled if two rows have it. Steps are missing where the gap between two rows is wider
 than the run's usual stride, or where the server or the run's summary says that there was more. A

@@ -31,10 +31,10 @@ MARK = "deployer heal of "
 
 @dataclass(frozen=True)
 class Healing:
-    """What was set going: `sweep_path` is the sweep whose agents do it, the same if requeued.
+    """What `heal` started: `sweep_path` is the sweep that runs it, the same one if it was requeued.
 
-    `count` configurations will run; `unknown` ones are missing and nobody can tell which they
-    were. `created` tells whether this call made the follow-up.
+    `count` configurations will run; `unknown` ones are missing, and which they were is
+    not known. `created` tells whether this call made the follow-up.
     """
 
     sweep_path: SweepPath
@@ -44,9 +44,9 @@ class Healing:
 
 
 def heal_sweep(server: Server, path: SweepPath, retries: int | None = None) -> Healing:
-    """Set going what is missing of a sweep; calling it again makes no second follow-up.
+    """Run again what is missing of a sweep; a second call creates no second follow-up.
 
-    `retries` are further attempts for a run that fails by itself, None for as many as the sweep
+    `retries` are further attempts for a run that fails, None for as many as the sweep
     has. Of a follow-up its original is healed, so that one place counts all. Raises WandbError,
     or ConfigError where the server knows no retries.
     """

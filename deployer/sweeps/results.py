@@ -1,4 +1,4 @@
-"""What a sweep achieved: ranking, coverage, failures; pure.
+"""The results of a sweep: ranking, coverage, failures; pure.
 
 Finished counts configurations: of a grid each once, of random and bayes each run, since there the
 method itself may draw a configuration twice. An early-stopped run has finished.
@@ -70,7 +70,7 @@ class Coverage:
         return rest == 0 and self.finished >= (self.expected or 1)
 
     def sentence(self) -> str:
-        """Say it in one line; what is zero and nobody asked about is left out."""
+        """Return it as one sentence; zeros are left out, but for duplicates and lost."""
         total = f"/{self.expected}" if self.expected is not None else ""
         parts = [f"{self.finished}{total} configurations finished"]
         parts += [f"{self.duplicates} duplicates", f"{self.lost} lost"]
@@ -87,7 +87,7 @@ class Coverage:
 class Results:
     """Rows are ranked, best first; `best` is the first that has a finite value.
 
-    `stop_reason` says why the server stopped the sweep by itself, if it did. `unlogged` counts the
+    `stop_reason` says why the server stopped the sweep, if it did. `unlogged` counts the
     finished runs without the metric, `not_finite` those where it is NaN or infinite; `logged` is
     what the first finished run did log.
     """

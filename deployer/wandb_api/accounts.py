@@ -1,4 +1,4 @@
-"""Users of an embedded backend that nobody reaches but by its address."""
+"""Users of an embedded backend that is reached over the network only, as in a cluster."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def is_loopback(base_url: str) -> bool:
 
 
 def translate(base_url: str, error: http.RequestException) -> WandbError:
-    """Turn an exception of requests into ours; status 0, since no answer came."""
+    """Turn an exception of requests into a WandbError; its status is 0, since no answer came."""
     for kind, message, hint in TROUBLES:
         if isinstance(error, kind):
             return WandbError(f"{base_url}: {message} ({_reason(error)})", hint)

@@ -38,7 +38,7 @@ class Viewer:
 class SweepInfo:
     """A sweep as its server has it; `state` is W&B's upper-case word, `config` the parsed file.
 
-    `stop_reason` says why the embedded backend stopped it by itself.
+    `stop_reason` says why the embedded backend stopped it.
     """
 
     path: SweepPath
@@ -153,7 +153,7 @@ class Snapshot:
 
 
 def parse_sweep_path(text: str) -> SweepPath:
-    """Split `entity/project/sweep_id`; raises WandbError when it is something else."""
+    """Split `entity/project/sweep_id`; raises WandbError for anything else."""
     parts = text.strip("/").split("/")
     if len(parts) != 3 or not all(parts):
         raise WandbError(f"'{text}' is not a sweep path", "it looks like ENTITY/PROJECT/SWEEP_ID")
@@ -161,7 +161,7 @@ def parse_sweep_path(text: str) -> SweepPath:
 
 
 def build_sweep_url(base_url: str, path: SweepPath) -> str:
-    """Return the address of the sweep's page for people."""
+    """Return the address of the sweep's web page."""
     parts = urlsplit(base_url)
     host = "wandb.ai" if parts.netloc == "api.wandb.ai" else parts.netloc
     return f"{parts.scheme}://{host}/{path.entity}/{path.project}/sweeps/{path.sweep_id}"
@@ -224,7 +224,7 @@ def parse_agent(node: dict[str, Any]) -> AgentInfo:
 
 
 def parse_sweep_config(text: Any) -> dict[str, Any]:
-    """Return a sweep's config; an unreadable one is empty, since people can store anything."""
+    """Return a sweep's config; an unreadable one is empty, since users can store anything."""
     try:
         config = yaml.safe_load(text) if isinstance(text, str) else text
     except yaml.YAMLError:

@@ -1,4 +1,4 @@
-"""The operations we send: sweeps, their runs and agents; `queries` has their texts."""
+"""Requests to a W&B server about sweeps, runs and agents; their documents are in `queries`."""
 
 from __future__ import annotations
 
@@ -166,14 +166,14 @@ def requeue_sweep(
 ) -> int:
     """Have the embedded backend hand out again what failed or was lost; return how many.
 
-    `retries` replaces how many further attempts a run has that fails by itself.
+    `retries` replaces the number of further attempts of a run that fails.
     """
     variables = {"sweepPath": str(path), "id": mutation_id, "retries": retries}
     return int(client.execute(queries.REQUEUE, variables)[REQUEUE]["requeued"])
 
 
 def stop_run(client: Client, run: RunInfo) -> None:
-    """Ask a run to stop: its trainer is interrupted when its SDK next hears from the server."""
+    """Ask a run to stop: its trainer is interrupted at the SDK's next contact with the server."""
     client.execute(queries.STOP_RUN, {"id": run.node_id})
 
 

@@ -1,4 +1,4 @@
-"""The texts of the operations we send. Only fields that the SDK's own operations use, so that
+"""The GraphQL documents we send. They use only fields of the SDK's own operations, so that
 W&B's servers of every version answer them; `deployer…` ones are the embedded backend's.
 """
 

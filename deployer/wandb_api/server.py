@@ -1,4 +1,4 @@
-"""The W&B server in use, as everything above knows it; `launch.server` makes one."""
+"""The W&B server in use, as the rooms above see it; `launch.server` connects to it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Server:
         return REQUEUE in self.client.mutations
 
     def sweep_url(self, path: SweepPath) -> str:
-        """Return the address of a sweep's page for people."""
+        """Return the address of a sweep's web page."""
         return build_sweep_url(self.inside.pages_url if self.inside else self.url, path)
 
     @property
@@ -78,6 +78,6 @@ class Server:
         return f" (log in with the key in {self.key_file})" if self.key_file else ""
 
     def describe(self) -> str:
-        """Say where to in one line."""
+        """Return a sentence that names the server."""
         kind = "embedded W&B backend" if self.embedded else "W&B server"
         return f"{kind} {self.url} as {self.viewer.name or self.viewer.entity}"

@@ -92,7 +92,7 @@ def build_failure(
 
 
 def is_passing(error: CloudError) -> bool:
-    """Tell whether it may go away by itself."""
+    """Tell whether it may pass."""
     return error.reason in PASSING
 
 

@@ -1,4 +1,4 @@
-"""W&B's words in a parameter, and how to name the one that was meant."""
+"""W&B's keywords of a parameter, and suggestions for misspelled ones."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def distributions_with(keys: Iterable[Any]) -> list[str]:
 
 
 def nearest(word: Any, known: Iterable[str]) -> str:
-    """Return a hint that names the known word nearest to a mistaken one, or all of them."""
+    """Return a hint that suggests the known word nearest to a misspelled one, or lists them all."""
     words = list(known)
     found = difflib.get_close_matches(str(word), words, n=1)
     return f"did you mean {found[0]}?" if found else f"known: {', '.join(words)}"

@@ -1,4 +1,4 @@
-"""The `parameters` mapping of a sweep to a `Space`, with everything that is wrong as data.
+"""Parse the `parameters` of a sweep to a `Space`; problems are returned as data.
 
 Accepts what W&B's engine accepts. A parameter with an error is left out of the space.
 """
@@ -51,7 +51,7 @@ class Problem:
 
 
 def parse_parameters(raw: Any) -> tuple[Space, tuple[Problem, ...]]:
-    """Parse a sweep's `parameters`; return what can be searched and all complaints."""
+    """Parse a sweep's `parameters`; return the space to search and all problems."""
     reader = _Reader()
     reader.read_group((NESTED,), (), raw)
     parameters = sorted(reader.parameters, key=lambda p: p.path)
@@ -71,7 +71,7 @@ def fill_distributions(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Reader:
-    """Collects parameters and complaints while walking down; `place` is where it stands."""
+    """Collects parameters and problems on the way down; `place` is the current path."""
 
     def __init__(self) -> None:
         self.parameters: list[Parameter] = []
@@ -243,7 +243,7 @@ class _Reader:
         return None
 
     def check_shape(self, place: Place, name: str, first: float, second: float) -> None:
-        """Complain about numbers for which the distribution does not exist."""
+        """Complain about numbers for which the distribution is not defined."""
         first_key, second_key = shape_keys(name)
         if first_key == "min" and first >= second:
             hint = "swap them" if first > second else f"write value: {first}"

@@ -1,4 +1,4 @@
-"""All parameters of a sweep together: how many configurations, the k-th one, the one at a point."""
+"""The search space of a sweep: how many configurations, the k-th one, the one at a point."""
 
 from __future__ import annotations
 

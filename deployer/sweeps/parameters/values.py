@@ -1,4 +1,4 @@
-"""When two values of a parameter are the same one."""
+"""When two values of a parameter are equal."""
 
 from __future__ import annotations
 
