@@ -73,8 +73,8 @@ def build_list_config(
 ) -> dict[str, Any]:
     """Return a sweep that runs exactly these configurations with the trainer of `config`.
 
-    A configuration is {top name: value or nested mapping}, as the agent gives it to the trainer.
-    Of a sweep that is a list already the command can do it.
+    A configuration is {top name: value or nested mapping}, as the agent passes it to the trainer.
+    The command of a sweep that is such a list already stays as it is.
     """
     kept = {key: value for key, value in config.items() if key not in _SEARCH_KEYS}
     command = list(config.get("command") or DEFAULT_COMMAND)
