@@ -43,14 +43,10 @@ UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 @dataclass(frozen=True)
 class Build:
-<<<<<<< HEAD
-    """What a tool shall build; `secrets` are files that the build sees and the image does not.
+    """What to build; `secrets` are files for the build that do not end up in the image.
 
-    `pull`: the bases as registries have them now. `anew`: nothing of earlier builds is used.
+    `pull` fetches the newest base images; `anew` uses nothing of earlier builds.
     """
-=======
-    """What to build; `secrets` are files for the build that do not end up in the image."""
->>>>>>> 85b2683 (Plain English in the docstrings of config, sweeps, images, kube and the client of W&B)
 
     reference: str
     dockerfile: Path
