@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typer.main import get_command
 
 from deployer.errors import DeployerError
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
 JSON_FORMS = ("-o json", "-ojson", "--output json", "--output=json")
 
 
@@ -40,9 +42,26 @@ def run(words: list[str]) -> int:
         return error.exit_code
     except TyperException as error:
         return _refuse(error, words)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        return _say_full(error, words)
     except KeyboardInterrupt:
         return 130
     return code if isinstance(code, int) else 0
+
+
+def _say_full(error: OSError, words: Sequence[str]) -> int:
+    """Say that a disk is full, or a quota used up: nothing that we could mend, and no bug."""
+    from deployer.cli.output.render import show_error
+
+    where = str(error.filename or "stdout or a file of deployer's")
+    full = DeployerError(
+        f"{where}: {(error.strerror or str(error)).lower()}",
+        f"make room: df -h {error.filename or '.'}; then type the command again",
+    )
+    show_error(full, as_json=wants_json(words))
+    return full.exit_code
 
 
 def wants_json(words: Sequence[str]) -> bool:

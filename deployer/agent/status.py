@@ -16,6 +16,8 @@ from .settings import Settings
 
 LOCK_SECONDS = 5.0
 POLL_SECONDS = 0.05
+# Each status is as long as the one before, so that it fits where that one is.
+BLOCK_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -49,12 +51,17 @@ class StatusFile:
             self._save()
 
     def _save(self) -> None:
-        # A full disk must not end the supervisor: the next change is written again.
-        with contextlib.suppress(OSError):
-            temporary = f"{self._path}.new"
+        text = json.dumps(asdict(self.status)).ljust(BLOCK_BYTES)
+        temporary = f"{self._path}.new"
+        try:
             with open(temporary, "w", encoding="utf-8") as file:
-                json.dump(asdict(self.status), file)
+                file.write(text)
             os.replace(temporary, self._path)
+        except OSError:
+            # A full disk must not end the supervisor, nor hide its end: it goes where the last is.
+            with contextlib.suppress(OSError), open(self._path, "r+", encoding="utf-8") as file:
+                file.write(text)
+                file.truncate()
 
 
 def load_status(path: str) -> Optional[Status]:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from deployer.cli.output.render import say
+from deployer.errors import ConfigError
 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
@@ -15,6 +16,13 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 def can_ask() -> bool:
     """Tell whether somebody sits at a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def check_can_ask(yes: bool) -> None:
+    """Refuse to delete what nobody was asked about; raises ConfigError."""
+    if not yes and not can_ask():
+        said = "is missing, and there is no terminal to ask on"
+        raise ConfigError("--yes", said, "add --yes if you mean it")
 
 
 def confirm(question: str) -> bool:

@@ -18,7 +18,7 @@ from deployer.cli.options import (
     pick_sweep,
     read_config_of,
 )
-from deployer.cli.output.render import say, show, show_json_line
+from deployer.cli.output.render import say, show_json_line, show_log_line, strip_colours
 from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError
 from deployer.executors.base import Executor
@@ -53,9 +53,9 @@ def logs(
     lines = _read_run(config, sweep, run, follow) if run else _read(config, sweep, agent, follow)
     for name, line in lines:
         if output == "json":
-            show_json_line({whose: name, "line": line})
+            show_json_line({whose: name, "line": strip_colours(line)})
         else:
-            show(f"{name} | {line}")
+            show_log_line(f"{name} | {line}")
 
 
 def _read_run(

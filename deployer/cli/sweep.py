@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from deployer.cli.command_group import make_app
-from deployer.cli.confirmation import YesOption, can_ask, confirm
+from deployer.cli.confirmation import YesOption, check_can_ask, confirm
 from deployer.cli.options import (
     EntityOption,
     FileArgument,
@@ -216,6 +216,7 @@ def delete(
 
     On the embedded backend alone: W&B's own servers do it on the sweep's page.
     """
+    check_can_ask(yes)
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     server, path = open_sweep(pick_sweep(sweep, config))
     say(f"using {server.describe()}")
@@ -224,7 +225,7 @@ def delete(
         there = f"{path}: its agents are still there: {', '.join(living)}"
         raise AgentError(there, f"deployer down {path}")
     what = f"sweep {path} for good ({format_count(info.run_count, 'run')} of it stay)"
-    if not yes and can_ask() and not confirm(f"delete {what}?"):
+    if not yes and not confirm(f"delete {what}?"):
         say("nothing was deleted")
         return
     delete_sweep(server.client, path)

@@ -21,9 +21,18 @@ def home() -> Path:
         path.mkdir(parents=True, mode=0o700)
     except OSError as error:
         if not path.is_dir():  # one that is there already keeps its mode
-            hint = "let DEPLOYER_HOME name a folder that can be made"
-            raise ConfigError("DEPLOYER_HOME", f"{path}: {error.strerror}", hint) from error
+            raise _refuse(path, error.strerror or str(error)) from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise _refuse(path, "nothing can be written there")
     return path.resolve()
+
+
+def _refuse(path: Path, reason: str) -> ConfigError:
+    """Blame the variable that led to a folder: the one that was set, or whose folder is home."""
+    names = ("DEPLOYER_HOME", "XDG_DATA_HOME")
+    blamed = next((name for name in names if os.environ.get(name)), "HOME")
+    hint = "export DEPLOYER_HOME=FOLDER, one in which you may write"
+    return ConfigError(blamed, f"{path}: {reason}", hint)
 
 
 def backend_folder() -> Path:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -101,6 +104,38 @@ def test_no_words_show_the_help(project: Project) -> None:
 def test_wrong_words_end_with_2(project: Project, words: list[str], lines: list[str]) -> None:
     project.write_grid("any.yaml")
     assert fail(project, *words, code=2) == lines
+
+
+def test_a_full_disk_is_no_bug(project: Project) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "deployer", "--help"],
+            cwd=project.folder,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[:2] == [
+        "error: stdout or a file of deployer's: no space left on device",
+        "hint: make room: df -h .; then type the command again",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("DEPLOYER_HOME", "{}/s"), ("XDG_DATA_HOME", "{}"), ("HOME", "{}")],
+)
+def test_a_state_folder_that_cannot_be_is_blamed_on_who_chose_it(
+    project: Project, variable: str, value: str
+) -> None:
+    """A file stands where the folder should be: root may write into any folder."""
+    file = project.write("file", "no folder")
+    environment = {"DEPLOYER_HOME": "", "XDG_DATA_HOME": "", variable: value.format(file)}
+    error, hint = fail(project, "agents", "list", "--all", code=2, **environment)
+    assert error.startswith(f"error: {variable}: {file}/")
+    assert error.endswith(": Not a directory")
+    assert hint == "hint: export DEPLOYER_HOME=FOLDER, one in which you may write"
 
 
 def test_no_sweep_was_made_here(project: Project) -> None:

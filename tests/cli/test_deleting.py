@@ -52,7 +52,13 @@ def test_other_servers_delete_sweeps_on_their_page(
 ) -> None:
     sweep = Client.of(plain_backend, "deleting").create_sweep(grid(x=[1]))
     path = f"{plain_backend.entity}/deleting/{sweep}"
-    said = project.run("sweep", "delete", path, code=1, **plain_backend.environment).stderr
+    environment = plain_backend.environment
+    refused = project.run("sweep", "delete", path, code=2, **environment).stderr
+    assert refused.splitlines() == [
+        "error: --yes: is missing, and there is no terminal to ask on",
+        "hint: add --yes if you mean it",
+    ]
+    said = project.run("sweep", "delete", path, "--yes", code=1, **environment).stderr
     assert said.splitlines()[-2:] == [
         f"error: {plain_backend.url} deletes sweeps on their page alone",
         f"hint: open {plain_backend.url}/{plain_backend.entity}/deleting/sweeps/{sweep}",

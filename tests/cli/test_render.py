@@ -19,6 +19,7 @@ from deployer.cli.output.render import (
     show_csv,
     show_error,
     show_json,
+    show_log_line,
     show_table,
     to_plain,
 )
@@ -106,6 +107,12 @@ def test_values() -> None:
         "nan",
         "[1]",
     ]
+
+
+def test_a_log_line_in_a_pipe_has_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
+    link = "\x1b]8;;http://x\x1b\\page\x1b]8;;\x1b\\"
+    show_log_line(f"a1 | \x1b[1;34mwandb\x1b[0m: \x1b[2Kdone [1] {link}")
+    assert capsys.readouterr().out == "a1 | wandb: done [1] page\n"
 
 
 @pytest.mark.parametrize("form", ["-o json", "-ojson", "--output json", "--output=json"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 PIPE_WIDTH = 10_000
 SHORT_TEXT_WIDTH = 12  # what is left of a text in a narrow terminal: a run's id is that long
 CELL_GAP = 3
+# Those that end in a letter, such as colours, and those that set a title or a link.
+ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 
 
 def say(text: str) -> None:
@@ -33,6 +36,11 @@ def say(text: str) -> None:
 def show(text: str) -> None:
     """Put a result on stdout."""
     print(text, flush=True)
+
+
+def show_log_line(text: str) -> None:
+    """Put a line that a trainer printed on stdout; a pipe gets it without colours."""
+    show(text if sys.stdout.isatty() else strip_colours(text))
 
 
 def show_json(value: Any) -> None:
@@ -173,6 +181,11 @@ def show_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     for row in rows:
         writer.writerow([_csv_cell(cell) for cell in row])
     sys.stdout.flush()
+
+
+def strip_colours(text: str) -> str:
+    """Return a text without the escape sequences by which terminals are steered."""
+    return ESCAPE.sub("", text)
 
 
 def format_value(value: object) -> str:

@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import cast
 
 from deployer.agent.death_record import INTERRUPTED, NODE, OUT_OF_MEMORY, SIGNAL, judge_predecessor
+from deployer.agent.exit_codes import FINISHED, STOPPED
 from deployer.agent.processes import Process, list_marked
 from deployer.agent.settings import Settings
 from deployer.agent.status import Status, is_locked, load_status
+from deployer.backend.server.health import disk_is_full
 from deployer.executors.base import Agent, AgentState
 
+# Of an agent that goes on, that came to its end, or that was asked to leave.
+GOOD_CODES = (None, FINISHED, STOPPED)
 # By why a supervisor is gone; one that was stopping was killed before it could say its end.
 LOST_REASONS = {
     SIGNAL: "its supervisor was killed",
@@ -98,6 +102,10 @@ class AgentFolder:
         else:
             state = status.state if alive or status.state == "ended" else "lost"
         lost = self._why_lost() if state == "lost" else ""
+        reason = lost or (status.reason if status else "")
+        failed = state == "lost" or (status is not None and status.exit_code not in GOOD_CODES)
+        if failed and disk_is_full(self.path):
+            reason = "; ".join(filter(None, (f"the disk of {self.path} is full", reason)))
         return Agent(
             name=self.spec.name,
             sweep_path=self.spec.sweep_path,
@@ -105,7 +113,7 @@ class AgentFolder:
             started_at=status.started_at if status else self.spec.created_at,
             ended_at=status.ended_at if status else None,
             exit_code=status.exit_code if status else None,
-            reason=lost or (status.reason if status else ""),
+            reason=reason,
             run_id=status.run_id if status and state != "lost" else None,
             gpu=",".join(self.spec.gpus),
             node=platform.node(),

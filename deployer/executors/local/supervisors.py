@@ -41,8 +41,13 @@ def start_supervisor(folder: AgentFolder, key: str, environment: Mapping[str, st
                 timeout=START_SECONDS,
                 check=False,
             )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise AgentError(f"cannot start agent {folder.spec.name}: {error}") from error
+        except subprocess.TimeoutExpired as error:
+            said = f"its supervisor has not begun after {START_SECONDS:.0f} s"
+            hint = "the machine may be overloaded: deployer agents up starts what is missing"
+            raise AgentError(f"cannot start agent {folder.spec.name}: {said}", hint) from error
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise AgentError(f"cannot start agent {folder.spec.name}: {reason}") from error
     if started.returncode != 0:
         said = " ".join(folder.log_path.read_text(errors="replace").splitlines()[-LAST_LINES:])
         raise AgentError(

@@ -1,0 +1,21 @@
+"""What a supervisor says about itself, also where there is no room to say it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from deployer.agent.settings import Settings
+from deployer.agent.status import StatusFile, load_status
+
+
+def test_the_end_is_said_where_no_new_file_can_be_written(tmp_path: Path) -> None:
+    """As on a full disk: what is there is overwritten in its place, and needs no more room."""
+    settings = Settings("e/p/s", "http://127.0.0.1:1", "a", str(tmp_path))
+    file = StatusFile(settings)
+    size = Path(settings.status_path).stat().st_size
+    Path(f"{settings.status_path}.new").mkdir()
+    file.change(state="ended", exit_code=1, reason="its agent ended", run_id="r" * 300)
+    assert Path(settings.status_path).stat().st_size == size
+    assert load_status(settings.status_path) == file.status
+    file.change(run_id=None)
+    assert load_status(settings.status_path) == file.status
