@@ -86,6 +86,13 @@ class ClusterConfig:
     priority_class: Annotated[Text | None, Field(description="The PriorityClass of the pods.")] = (
         None
     )
+    host_ipc: Annotated[
+        bool,
+        Field(
+            description="Pods share their node's IPC, which GPUs shared by NVIDIA's MPS need. "
+            "Pod Security forbids it but at the level `privileged`."
+        ),
+    ] = False
     queue: Annotated[Text | None, Field(description="The LocalQueue of Kueue.")] = None
     labels: Annotated[Mapping[str, Value], Field(description="More labels on Jobs and pods.")] = (
         Field(default_factory=dict)

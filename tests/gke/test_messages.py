@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -112,8 +113,54 @@ def test_shared_gpus(strategy: str, sent: str) -> None:
     }
 
 
+def test_agents_on_gpus_shared_by_mps_share_their_nodes_ipc(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """NVIDIA's MPS speaks to its clients through it; nobody else gets it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "deployer.yaml").write_text(
+        "gke: lab.yaml\nkubernetes: {image: trainer:1, code: image}\n"
+    )
+    sweep = Path(__file__).parents[2] / "sweeps" / "digits.yaml"
+    found = []
+    for strategy in ("mps", "time-sharing"):
+        shared = f"{T4}, sharing: {{strategy: {strategy}, clients: 2}}"
+        (tmp_path / "lab.yaml").write_text(f"{HEAD}gpus: [{{{shared}}}]")
+        words = ["plan", str(sweep), "--on", "gke", "--wandb", "https://wandb.example"]
+        assert run([*words, "-o", "json"]) == 0
+        *_, job = json.loads(capsys.readouterr().out)
+        found.append(job["spec"]["template"]["spec"].get("hostIPC"))
+    assert found == [True, None]
+
+
+def test_ways_to_buy_machines() -> None:
+    flexible = plan_pool(f"{T4}, flex_start: true")
+    assert flexible["config"]["flex_start"] is True
+    affinity = flexible["config"]["reservation_affinity"]
+    assert affinity == {"consume_reservation_type": "NO_RESERVATION"}
+    assert flexible["management"] == {"auto_upgrade": True}
+    assert "upgrade_settings" not in flexible
+    reserved = plan_pool(f"{T4}, reservation: mine")
+    assert reserved["config"]["reservation_affinity"] == {
+        "consume_reservation_type": "SPECIFIC_RESERVATION",
+        "key": "compute.googleapis.com/reservation-name",
+        "values": ["mine"],
+    }
+    assert "flex_start" not in reserved["config"]
+
+
+def test_what_nodes_act_as_and_how_images_come() -> None:
+    account = "nodes@my-project.iam.gserviceaccount.com"
+    spec = parse(f"service_account: {account}\nimage_streaming: true\ngpus: [{{{T4}}}]")
+    for pool in build_cluster(spec, "us-central1-a", "lab").node_pools:
+        assert pool.config.service_account == account
+        assert pool.config.gcfs_config.enabled
+
+
 def test_machines_that_take_no_persistent_disk() -> None:
-    h200 = "accelerator: nvidia-h200-141gb, machine_type: a3-ultragpu-8g, count: 8, disk_gb: 300"
+    h200 = "accelerator: nvidia-h200-141gb, machine_type: a3-ultragpu-8g, count: 8, disk_gb: 300, "
+    h200 += "spot: true"
     config = plan_pool(h200)["config"]
     assert (config["disk_type"], config["disk_size_gb"]) == ("hyperdisk-balanced", 300)
 

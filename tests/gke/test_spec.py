@@ -126,6 +126,16 @@ PLACE_HINT = "a zone such as us-central1-a, or a region such as us-central1"
         ),
         ("labels: {team: A}", "1: labels.team: 'A' is not valid", LABEL_HINT),
         ("labels: {team: a-}", "1: labels.team: 'a-' is not valid", LABEL_HINT),
+        (
+            f"labels: {{{', '.join(f'l{n}: a' for n in range(51))}}}",
+            "1: labels: dictionary should have at most 50 items after validation, not more",
+            "",
+        ),
+        (
+            "service_account: me",
+            "1: service_account: 'me' is not valid",
+            "its address, such as nodes@my-project.iam.gserviceaccount.com",
+        ),
         ("labels: {team: 4}", "1: labels.team: 4 is not text", "put it in quotes"),
         (
             "labels: {managed-by: me}",

@@ -8,6 +8,7 @@ from deployer.gke.specification.gpu_rules import count_slots
 from tests.gke.specs import A100, HEAD, T4, complain, parse_choice
 
 N1_HINT = "GPUs are attached to N1 machines alone, such as n1-standard-8"
+RESERVATION_HINT = "the reservation's name, or projects/PROJECT/reservations/NAME"
 L4 = "accelerator: nvidia-l4"
 
 
@@ -129,6 +130,33 @@ L4 = "accelerator: nvidia-l4"
             "A100, H100 and later GPUs can be; remove it, or choose one of them",
         ),
         (
+            f"{A100}, partition_size: 1g.5gb, sharing: {{strategy: mps, clients: 2}}",
+            "sharing: MPS does not share partitions of a GPU",
+            "strategy: time-sharing, or remove partition_size",
+        ),
+        (
+            f"{T4}, spot: true, reservation: mine",
+            "reservation: does not go with `spot`",
+            "machines are bought in one way",
+        ),
+        (f"{T4}, reservation: My", "reservation: 'My' is not valid", RESERVATION_HINT),
+        (
+            "accelerator: nvidia-h100-80gb, machine_type: a3-highgpu-2g, count: 2",
+            "machine_type: a3-highgpu-2g is not sold on demand, only by `spot` or `flex_start`",
+            "write spot: true or flex_start: true",
+        ),
+        (
+            "accelerator: nvidia-h200-141gb, machine_type: a3-ultragpu-8g, count: 8",
+            "machine_type: a3-ultragpu-8g is not sold on demand, only by `spot` or `flex_start` "
+            "or `reservation`",
+            "write spot: true or flex_start: true or reservation: NAME",
+        ),
+        (
+            "accelerator: nvidia-gb200, machine_type: a4x-highgpu-4g, count: 4, spot: true",
+            "machine_type: a4x-highgpu-4g is not sold on demand, only by `reservation`",
+            "write reservation: NAME",
+        ),
+        (
             f"{L4}, machine_type: g2-standard-4, partition_size: 1g.5gb",
             "partition_size: nvidia-l4 cannot be partitioned",
             "A100, H100 and later GPUs can be; remove it, or choose one of them",
@@ -150,10 +178,13 @@ def test_complaints_about_gpus(gpu: str, message: str, hint: str) -> None:
         f"{L4}, machine_type: g2-standard-96, count: 8",
         f"{L4}, machine_type: g2-custom-8-49152",
         "accelerator: nvidia-tesla-a100, machine_type: a2-megagpu-16g, count: 16",
-        "accelerator: nvidia-h100-80gb, machine_type: a3-highgpu-1g, partition_size: 1g.20gb",
+        "accelerator: nvidia-h100-80gb, machine_type: a3-highgpu-1g, partition_size: 1g.20gb, "
+        "flex_start: true",
+        f"{A100}, partition_size: 1g.5gb, sharing: {{strategy: time-sharing, clients: 2}}",
+        f"{T4}, reservation: projects/shared/reservations/gpus",
         "accelerator: nvidia-h100-mega-80gb, machine_type: a3-megagpu-8g, count: 8",
-        "accelerator: nvidia-b200, machine_type: a4-highgpu-8g, count: 8",
-        "accelerator: nvidia-gb200, machine_type: a4x-highgpu-4g, count: 4",
+        "accelerator: nvidia-b200, machine_type: a4-highgpu-8g, count: 8, spot: true",
+        "accelerator: nvidia-gb200, machine_type: a4x-highgpu-4g, count: 4, reservation: mine",
         "accelerator: nvidia-rtx-pro-6000, machine_type: g4-standard-96, count: 2",
         # What Google will call the next one is not known, and not refused.
         "accelerator: nvidia-x900, machine_type: n1-standard-8, count: 3",
@@ -175,11 +206,12 @@ def test_what_works(gpu: str) -> None:
         (f"{A100}, partition_size: 7g.40gb", 1),
         (f"{A100}, partition_size: 1g.5gb, sharing: {{strategy: time-sharing, clients: 2}}", 14),
         (
-            "accelerator: nvidia-h100-80gb, machine_type: a3-highgpu-1g, partition_size: 1g.20gb",
+            "accelerator: nvidia-h100-80gb, machine_type: a3-highgpu-1g, partition_size: 1g.20gb, "
+            "spot: true",
             4,
         ),
         (
-            "accelerator: nvidia-h200-141gb, machine_type: a3-ultragpu-8g, count: 8, "
+            "accelerator: nvidia-h200-141gb, machine_type: a3-ultragpu-8g, count: 8, spot: true, "
             "partition_size: 3g.71gb",
             16,
         ),

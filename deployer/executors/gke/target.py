@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 
+from deployer.config.kubernetes_section import ClusterConfig
 from deployer.errors import CloudError
 from deployer.executors.gke.executor import GkeExecutor
 from deployer.executors.kubernetes.gpu_drivers.installation import install_drivers
@@ -41,6 +43,12 @@ class GkeTarget(KubernetesTarget):
         """The table of prices with the project's own, read once."""
         return load_prices(self.project.folder)
 
+    @property
+    def section(self) -> ClusterConfig:
+        """Return what agents get, with what they need on the nodes of the specification."""
+        section = super().section
+        return replace(section, host_ipc=True) if self.spec.needs_host_ipc else section
+
     def open(self) -> GkeExecutor:
         """Return the executor; raises CloudError if there is no such cluster."""
         gke = self._open_gke()
@@ -56,7 +64,7 @@ class GkeTarget(KubernetesTarget):
             gke,
             self.spec,
             found,
-            project.kubernetes,
+            self.section,
             project.folder,
             find_pushed=self.pushed,
             prices=lambda: self.prices,

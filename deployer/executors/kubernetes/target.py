@@ -51,8 +51,13 @@ class KubernetesTarget(Target):
         """Return the executor; raises ConfigError if the kubeconfig has no such cluster."""
         project = self.project
         return KubernetesExecutor(
-            self.open_kube(), project.kubernetes, project.folder, find_pushed=self.pushed
+            self.open_kube(), self.section, project.folder, find_pushed=self.pushed
         )
+
+    @property
+    def section(self) -> ClusterConfig:
+        """Return what agents get: the section `kubernetes:`."""
+        return self.project.kubernetes
 
     def open_kube(self, namespace: str | None = None) -> Kube:
         """Return the client of the cluster; a namespace counts more than deployer.yaml's."""
@@ -119,7 +124,7 @@ class KubernetesTarget(Target):
 
     def _with_image(self, image: str) -> ClusterConfig:
         """Return the section with an image, if `image:` builds one and none is named."""
-        section = self.project.kubernetes
+        section = self.section
         builds = self.project.image.repository and not section.image
         return replace(section, image=image) if builds else section
 

@@ -84,10 +84,8 @@ def build_gpu_pool(spec: ClusterSpec, index: int, location: str) -> google.NodeP
             # Wherever there is room: an even spread would wait for the zone without stock.
             location_policy=google.NodePoolAutoscaling.LocationPolicy.ANY,
         ),
-        # A node more for the time of an upgrade, as is the default, may be over quota.
-        upgrade_settings=google.NodePool.UpgradeSettings(max_surge=0, max_unavailable=1),
         config=_build_gpu_node(spec, choice),
-        management=_build_management(),
+        **(_build_flexible_life() if choice.flex_start else _build_life()),
     )
 
 
@@ -165,6 +163,7 @@ def _build_gpu_node(spec: ClusterSpec, choice: GpuChoice) -> google.NodeConfig:
         machine_type=choice.machine_type,
         disk_size_gb=choice.disk_gb,
         spot=choice.spot,
+        **_build_purchase(choice),
         accelerators=[_build_accelerator(choice)],
         # GKE sets it by itself where a pool joins others; a pool that comes with its cluster must
         # not become the home of Kubernetes' own pods either, which would keep it from going to 0.
@@ -182,11 +181,45 @@ def _build_node(spec: ClusterSpec, machine_type: str, **others: Any) -> google.N
         image_type="COS_CONTAINERD",
         labels=cluster_labels(spec),
         oauth_scopes=SCOPES,
+        service_account=spec.service_account or "",
+        gcfs_config=google.GcfsConfig(enabled=True) if spec.image_streaming else None,
         workload_metadata_config=google.WorkloadMetadataConfig(
             mode=google.WorkloadMetadataConfig.Mode.GKE_METADATA
         ),
         **others,
     )
+
+
+def _build_life() -> dict[str, Any]:
+    return {
+        # A node more for the time of an upgrade, as is the default, may be over quota.
+        "upgrade_settings": google.NodePool.UpgradeSettings(max_surge=0, max_unavailable=1),
+        "management": _build_management(),
+    }
+
+
+def _build_flexible_life() -> dict[str, Any]:
+    """Return what flex-start demands: nodes are not repaired, and upgraded by GKE's own strategy.
+
+    https://cloud.google.com/kubernetes-engine/docs/how-to/provisioningrequest
+    """
+    return {"management": google.NodeManagement(auto_repair=False, auto_upgrade=True)}
+
+
+def _build_purchase(choice: GpuChoice) -> dict[str, Any]:
+    """Return how machines are bought where that is not on demand."""
+    kinds = google.ReservationAffinity.Type
+    if choice.flex_start:
+        none = google.ReservationAffinity(consume_reservation_type=kinds.NO_RESERVATION)
+        return {"flex_start": True, "reservation_affinity": none}
+    if choice.reservation:
+        named = google.ReservationAffinity(
+            consume_reservation_type=kinds.SPECIFIC_RESERVATION,
+            key="compute.googleapis.com/reservation-name",
+            values=[choice.reservation],
+        )
+        return {"reservation_affinity": named}
+    return {}
 
 
 def _build_accelerator(choice: GpuChoice) -> google.AcceleratorConfig:

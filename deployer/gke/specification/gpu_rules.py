@@ -54,6 +54,18 @@ MEMORY_GB = {
     "nvidia-b200": 180,
 }
 UNPARTITIONED = (*ATTACHED, "nvidia-l4")
+# Ways to buy a machine other than on demand, by the keys of a choice.
+WAYS = ("spot", "flex_start", "reservation")
+# What is not sold on demand, and how it is.
+# https://cloud.google.com/compute/docs/accelerator-optimized-machines
+NOT_ON_DEMAND = {
+    "a3-highgpu-1g": ("spot", "flex_start"),
+    "a3-highgpu-2g": ("spot", "flex_start"),
+    "a3-highgpu-4g": ("spot", "flex_start"),
+    "a3-ultragpu-8g": WAYS,
+    "a4-highgpu-8g": WAYS,
+    "a4x-highgpu-4g": ("reservation",),
+}
 
 
 def check_choice(choice: GpuChoice) -> Iterator[Problem]:
@@ -61,6 +73,7 @@ def check_choice(choice: GpuChoice) -> Iterator[Problem]:
     yield from _check_accelerator(choice.accelerator)
     yield from _check_machine(choice)
     yield from _check_partition(choice)
+    yield from _check_purchase(choice)
 
 
 def count_slots(choice: GpuChoice) -> int:
@@ -125,10 +138,26 @@ def _count_built_in(machine_type: str) -> int | None:
     return int(ending[:-1]) if re.fullmatch(r"[0-9]+g", ending) else None
 
 
+def _check_purchase(choice: GpuChoice) -> Iterator[Problem]:
+    """Yield what cannot be bought so."""
+    said = [way for way in WAYS if getattr(choice, way)]
+    if len(said) > 1:
+        yield said[1], f"does not go with `{said[0]}`", "machines are bought in one way"
+    ways = NOT_ON_DEMAND.get(choice.machine_type, ())
+    if ways and not set(said) & set(ways):
+        how = " or ".join(f"`{way}`" for way in ways)
+        wanted = " or ".join(f"{way}: {'NAME' if way == 'reservation' else 'true'}" for way in ways)
+        message = f"{choice.machine_type} is not sold on demand, only by {how}"
+        yield "machine_type", message, f"write {wanted}"
+
+
 def _check_partition(choice: GpuChoice) -> Iterator[Problem]:
     size, accelerator = choice.partition_size, choice.accelerator
     if size is None:
         return
+    if choice.sharing and choice.sharing.strategy == "mps":
+        hint = "strategy: time-sharing, or remove partition_size"
+        yield "sharing", "MPS does not share partitions of a GPU", hint
     if accelerator in UNPARTITIONED:
         hint = "A100, H100 and later GPUs can be; remove it, or choose one of them"
         yield "partition_size", f"{accelerator} cannot be partitioned", hint

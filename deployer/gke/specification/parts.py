@@ -23,6 +23,8 @@ MACHINE_TYPE = r"^[a-z][a-z0-9]*(-[a-z0-9]+)+$"
 ACCELERATOR = r"^nvidia-[a-z0-9]+(-[a-z0-9]+)*$"
 PARTITION = r"^[1-7]g\.[0-9]+gb$"
 NETWORK = r"^[-a-z0-9./_:]+$"
+SERVICE_ACCOUNT = r"^[a-z0-9][-a-z0-9.]*@[-a-z0-9.:]+\.gserviceaccount\.com$"
+RESERVATION = r"^(projects/[^/]+/reservations/)?[a-z]([-a-z0-9]{0,61}[a-z0-9])?$"
 LABEL_HINT = (
     "small letters, digits, dashes and underscores, at most 63, a letter or digit at the end"
 )
@@ -35,6 +37,8 @@ PATTERN_HINTS = {
     LABEL_VALUE: LABEL_HINT,
     MACHINE_TYPE: "such as n1-standard-8",
     PARTITION: "such as 1g.5gb",
+    SERVICE_ACCOUNT: "its address, such as nodes@my-project.iam.gserviceaccount.com",
+    RESERVATION: "the reservation's name, or projects/PROJECT/reservations/NAME",
     NETWORK: "the network's name, or projects/PROJECT/global/networks/NAME",
 }
 
@@ -83,12 +87,18 @@ class Sharing:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class GpuChoice:
-    """GPU nodes of one kind, which become a pool of 0 to `max_nodes`; each has `count` GPUs."""
+    """GPU nodes of one kind, which become a pool of 0 to `max_nodes`; each has `count` GPUs.
+
+    They are bought on demand, or as Spot, by flex-start (Google queues the wish, for seven days at
+    most), or from a reservation.
+    """
 
     accelerator: str
     count: Annotated[int, Field(ge=1, le=16)] = 1
     machine_type: MachineType
     spot: bool = False
+    flex_start: bool = False
+    reservation: Annotated[str, StringConstraints(pattern=RESERVATION)] | None = None
     disk_gb: DiskSize = 100
     driver_version: Literal["default", "latest", "disabled"] = "default"
     partition_size: Annotated[str, StringConstraints(pattern=PARTITION)] | None = None

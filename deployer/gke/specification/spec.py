@@ -36,6 +36,7 @@ from deployer.gke.specification.parts import (
     NETWORK,
     PATTERN_HINTS,
     PROJECT,
+    SERVICE_ACCOUNT,
     GpuChoice,
     Sharing,
     SystemPool,
@@ -48,6 +49,9 @@ DEFAULT = "t4"
 MANAGED_BY = "managed-by"
 MANAGER = "deployer"
 CLUSTER_LABEL = "deployer-cluster"
+# A resource takes 64: https://cloud.google.com/kubernetes-engine/docs/how-to/creating-managing-labels
+# Two are ours, and GKE adds some ten of its own to nodes and disks.
+MOST_LABELS = 50
 # Google's own begin with it: https://cloud.google.com/compute/docs/labeling-resources
 GOOGLE_PREFIX = "goog"
 
@@ -72,15 +76,25 @@ class ClusterSpec:
         BeforeValidator(make_tuple),
         Field(validation_alias=AliasChoices("location", "locations")),
     ]
-    labels: Annotated[Mapping[LabelKey, LabelValue], Field(max_length=60)] = Field(
+    labels: Annotated[Mapping[LabelKey, LabelValue], Field(max_length=MOST_LABELS)] = Field(
         default_factory=dict
     )
+    service_account: Annotated[str, StringConstraints(pattern=SERVICE_ACCOUNT)] | None = None
+    image_streaming: bool = False
     network: Network = "default"
     subnetwork: Network | None = None
     private_nodes: bool = False
     release_channel: Literal["rapid", "regular", "stable", "extended"] = "regular"
     system_pool: SystemPool = SystemPool()
     gpus: tuple[GpuChoice, ...]
+
+    @property
+    def needs_host_ipc(self) -> bool:
+        """Tell whether agents must share their node's IPC, as clients of NVIDIA's MPS do.
+
+        https://cloud.google.com/kubernetes-engine/docs/how-to/nvidia-mps-gpus
+        """
+        return any(one.sharing and one.sharing.strategy == "mps" for one in self.gpus)
 
     @property
     def pool_names(self) -> tuple[str, ...]:

@@ -40,6 +40,8 @@ def test_drivers_stay_away_from_nodes_that_gke_manages_and_from_each_other() -> 
         wanted = {
             one["key"]: (one["operator"], one.get("values")) for one in term["matchExpressions"]
         }
+        confidential = "cloud.google.com/gke-confidential-nodes-instance-type"
+        assert (wanted.pop(confidential, None) is not None) == (kind == "cos")
         assert wanted == {
             "cloud.google.com/gke-accelerator": ("Exists", None),
             "cloud.google.com/gke-gpu-driver-version": ("DoesNotExist", None),
@@ -47,6 +49,13 @@ def test_drivers_stay_away_from_nodes_that_gke_manages_and_from_each_other() -> 
         }
         selectors.append(load_manifest(kind)["spec"]["selector"]["matchLabels"])
     assert selectors[0] != selectors[1]
+
+
+def test_an_installation_that_fails_is_seen_and_none_goes_over_a_loaded_driver() -> None:
+    pod = load_manifest("cos")["spec"]["template"]["spec"]
+    shell, flag, script = pod["initContainers"][0]["command"]
+    assert (shell, flag) == ("bash", "-c")
+    assert script.index("lsmod") < script.index("/cos-gpu-installer install || exit 1")
 
 
 def read_plugin(choice: PluginChoice) -> tuple[dict[str, Any], dict[str, Any]]:

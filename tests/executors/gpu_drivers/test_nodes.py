@@ -80,6 +80,7 @@ def waiting(reason: str, where: str = "initContainerStatuses") -> dict[str, Any]
 
 
 RUNNING = {"conditions": [READY]}
+OPERATOR = "nvidia.com/gpu.deploy.driver"
 MANAGED = {**GKE_LABELS, "cloud.google.com/gke-gpu-driver-version": "latest"}
 FULL_VERSION = {PRODUCT: A100, "nvidia.com/cuda.driver-version.full": "550.107.02"}
 OLD_VERSION = {PRODUCT: A100, "nvidia.com/cuda.driver.major": "455"}
@@ -99,6 +100,10 @@ OLD_VERSION |= {"nvidia.com/cuda.driver.minor": "06", "nvidia.com/cuda.driver.re
         (OLD_VERSION, 1, None, "installed", "455.06"),
         ({PRODUCT: A100}, 1, None, "installed", ""),
         ({"nvidia.com/gpu.present": "true"}, 0, None, "unknown", ""),
+        ({**GKE_LABELS, OPERATOR: "true"}, 0, None, "installing", ""),
+        ({PRODUCT: A100, OPERATOR: "paused-for-driver-upgrade"}, 0, None, "installing", ""),
+        ({PRODUCT: A100, OPERATOR: "pre-installed"}, 0, None, "installed", ""),
+        ({**GKE_LABELS, OPERATOR: "false"}, 0, None, "missing", ""),
     ],
 )
 def test_driver(
@@ -111,6 +116,14 @@ def test_driver(
     pods = [] if pod_status is None else [build_pod("n", labels=INSTALLER, status=pod_status)]
     node = summarise_one(build_node("n", labels, {GPU: count} if count else {}), *pods)
     assert (node.driver, node.driver_version) == (driver, version)
+
+
+def test_a_driver_of_the_operators_own_kind_is_known() -> None:
+    """Its NVIDIADriver resources make DaemonSets of any name, with this label."""
+    pod = build_pod(
+        "n", labels={"app.kubernetes.io/component": "nvidia-driver"}, status={"phase": "Pending"}
+    )
+    assert summarise_one(build_node("n", GKE_LABELS), pod).driver == "installing"
 
 
 def test_a_failing_installer_says_why() -> None:

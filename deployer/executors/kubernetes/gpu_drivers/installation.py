@@ -7,7 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.gpu_drivers.labels import DRIVER_COMPONENT, PLUGIN_COMPONENT
+from deployer.executors.kubernetes.gpu_drivers.labels import (
+    DRIVER_COMPONENT,
+    OPERATOR_BRINGS,
+    OPERATOR_PLUGIN_LABEL,
+    PLUGIN_COMPONENT,
+)
 from deployer.executors.kubernetes.gpu_drivers.manifests import (
     DAEMON_SET,
     DEVICE_PLUGIN,
@@ -85,6 +90,9 @@ def check_device_plugin(kube: Kube) -> None:
             raise KubeError(
                 f"node {node.name} is GKE's, which has a device plugin of its own", HINT
             )
+        if node.labels.get(OPERATOR_PLUGIN_LABEL, "").startswith(OPERATOR_BRINGS):
+            said = f"NVIDIA's GPU Operator brings its device plugin to node {node.name}"
+            raise KubeError(f"{said}, and two would collide", HINT)
         if node.plugin not in ("missing", "unknown"):
             raise KubeError(f"node {node.name} has a device plugin, and two would collide", HINT)
 

@@ -40,7 +40,14 @@ INSTALLER_PODS: tuple[Mapping[str, str], ...] = (
     {**MANAGED_BY, COMPONENT_LABEL: DRIVER_COMPONENT},
     {"k8s-app": "nvidia-driver-installer"},
     {"app": "nvidia-driver-daemonset"},
+    {"app.kubernetes.io/component": "nvidia-driver"},
 )
+# By these labels the GPU Operator says what it brings to a node: true, or paused-for-… while it
+# upgrades, or pre-installed where it found a driver (gpu-operator, controllers/state_manager.go).
+OPERATOR_DRIVER_LABEL = "nvidia.com/gpu.deploy.driver"
+OPERATOR_PLUGIN_LABEL = "nvidia.com/gpu.deploy.device-plugin"
+OPERATOR_BRINGS = ("true", "paused-for-")
+OPERATOR_FOUND = "pre-installed"
 # Device plugins: ours, GKE's, the GPU Operator's, NVIDIA's plain manifest, its chart.
 PLUGIN_PODS: tuple[Mapping[str, str], ...] = (
     {**MANAGED_BY, COMPONENT_LABEL: PLUGIN_COMPONENT},

@@ -11,6 +11,9 @@ from deployer.executors.kubernetes.gpu_drivers.labels import (
     ACCELERATOR_LABEL,
     INSTALLER_PODS,
     MANAGED_DRIVER_LABEL,
+    OPERATOR_BRINGS,
+    OPERATOR_DRIVER_LABEL,
+    OPERATOR_FOUND,
     PLUGIN_PODS,
     describe_kind,
     has_gpu_label,
@@ -154,6 +157,11 @@ def _judge_driver(
     if MANAGED_DRIVER_LABEL in labels:
         return "managed"
     if counted or read_driver_version(labels):
+        return "installed"
+    operator = labels.get(OPERATOR_DRIVER_LABEL, "")
+    if operator.startswith(OPERATOR_BRINGS):
+        return "installing"
+    if operator == OPERATOR_FOUND:
         return "installed"
     return "missing" if ACCELERATOR_LABEL in labels else "unknown"
 

@@ -108,6 +108,8 @@ def _set_pod(pod: Manifest, cluster: ClusterConfig) -> None:
         pod["serviceAccountName"] = cluster.service_account
     if cluster.priority_class is not None:
         pod["priorityClassName"] = cluster.priority_class
+    if cluster.host_ipc:
+        pod["hostIPC"] = True
     if cluster.run_as_user is not None:
         update(pod, "securityContext", dict.fromkeys(("runAsUser", "fsGroup"), cluster.run_as_user))
     secrets = [{"name": name} for name in cluster.image_pull_secrets]
