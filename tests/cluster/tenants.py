@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from deployer.config.paths import find_packaged
 from tests.cluster.cluster import Cluster
 
 QUOTA = {
@@ -17,24 +20,33 @@ QUOTA = {
     "limits.memory": "8Gi",
     "requests.nvidia.com/gpu": "4",
 }
-ALL = ["create", "get", "list", "watch", "update", "patch", "delete", "deletecollection"]
-READ = ["get", "list", "watch"]
-# API group, resources, verbs. No nodes: tenants of shared clusters may not list them.
-RIGHTS = (
-    ("batch", ["jobs"], ALL),
-    ("", ["pods", "configmaps", "secrets", "persistentvolumeclaims"], ALL),
-    ("", ["pods/log", "events", "resourcequotas"], READ),
-)
+Rules = Sequence[Mapping[str, Any]]
 
 
-def make_tenant(cluster: Cluster, namespace: str, quota: Mapping[str, str] | None = None) -> Path:
-    """Make a namespace restricted and return the kubeconfig of a user with rights in it alone."""
+def load_rules(name: str = "agents") -> Rules:
+    """Return the rights that a Role of infra/rbac gives: no nodes, which tenants may not list."""
+    rules: Rules = yaml.safe_load((find_packaged("infra/rbac") / f"{name}.yaml").read_text())[
+        "rules"
+    ]
+    return rules
+
+
+def make_tenant(
+    cluster: Cluster,
+    namespace: str,
+    quota: Mapping[str, str] | None = None,
+    rules: Rules | None = None,
+) -> Path:
+    """Make a namespace restricted and return the kubeconfig of a user with rights in it alone.
+
+    They are the least with which agents run, or `rules`.
+    """
     level = "pod-security.kubernetes.io/enforce=restricted"
     cluster.kubectl("label", "namespace", namespace, level)
     user = f"tenant-{namespace}"
     for manifest in (
         _build_quota(quota if quota is not None else QUOTA),
-        _build_role(),
+        _build_role(load_rules() if rules is None else rules),
         _build_binding(user),
     ):
         cluster.create(manifest, namespace)
@@ -51,16 +63,12 @@ def _build_quota(hard: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _build_role() -> dict[str, Any]:
-    rules = [
-        {"apiGroups": [group], "resources": resources, "verbs": verbs}
-        for group, resources, verbs in RIGHTS
-    ]
+def _build_role(rules: Rules) -> dict[str, Any]:
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "Role",
         "metadata": {"name": "tenant"},
-        "rules": rules,
+        "rules": [dict(rule) for rule in rules],
     }
 
 

@@ -71,9 +71,13 @@ def name_keys(plan: Plan, agents: Iterable[str]) -> tuple[str, dict[str, str]]:
     return WANDB_SECRET, dict.fromkeys(agents, WANDB_SECRET_KEY)
 
 
+def name_secret(sweep_path: str) -> str:
+    """Return the name of the Secret with the keys of a sweep's agents."""
+    return build_name(f"{sweep_id(sweep_path)}-{KEYS}")
+
+
 def _name_own_keys(plan: Plan, agents: Iterable[str]) -> tuple[str, dict[str, str]]:
-    name = build_name(f"{sweep_id(plan.sweep_path)}-{KEYS}")
-    return name, {agent: build_label(agent) for agent in agents}
+    return name_secret(plan.sweep_path), {agent: build_label(agent) for agent in agents}
 
 
 def _find_missing(kube: Kube, key: str) -> dict[str, str] | None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.agent_objects import AgentObjects, is_lost, name_of, path_of
 from deployer.executors.kubernetes.concurrency import do_all
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CLAIM, CONFIG_MAP, JOB, POD, SECRET, VOLUME, Kind, Manifest, kind_of
+from deployer.kube.kinds import JOB, POD, Manifest, kind_of
 from deployer.kube.names import (
     AGENT_LABEL,
-    BACKEND,
-    COMPONENT_LABEL,
     build_label,
     build_selector,
     sweep_id,
@@ -25,8 +23,6 @@ LOOK_SECONDS = 3.0  # between looks at all that is left, which cost the server t
 # Beyond its grace time a pod still takes a moment until its node has said so.
 PATIENCE_SECONDS = 60.0
 AGENTS_PER_REQUEST = 200  # a selector is part of the address
-# What is made for a sweep beside its agents; volumes only where deployer.yaml names NFS.
-KEPT = (CONFIG_MAP, SECRET, CLAIM, VOLUME)
 
 
 def remove_agents(
@@ -106,26 +102,6 @@ def _delete_pods(kube: Kube, pods: Sequence[Mapping[str, Any]]) -> None:
     """Delete those that nobody has deleted: of Jobs that are gone, or whose turn comes late."""
     staying = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
     do_all(lambda pod: kube.delete(POD, _name(pod)), staying)
-
-
-def forget_objects(kube: Kube, sweep_path: str | None, busy: Collection[str]) -> None:
-    """Delete what was made for a sweep, or for all; not what `busy` sweeps use, nor the backend."""
-    selector = f"{build_selector(sweep_path)},{COMPONENT_LABEL}!={BACKEND}"
-    found = [item for kind in KEPT for item in _list_allowed(kube, kind, selector)]
-    mine = [item for item in found if sweep_path in (None, path_of(item))]
-    # What belongs to no sweep in particular goes once no agent works at all.
-    over = [item for item in mine if path_of(item) not in busy and (path_of(item) or not busy)]
-    do_all(lambda item: kube.delete(kind_of(item), _name(item)), over)
-
-
-def _list_allowed(kube: Kube, kind: Kind, selector: str) -> list[Manifest]:
-    """Return what is there; who may not list a kind has made none of it."""
-    try:
-        return kube.list_objects(kind, selector)
-    except KubeError as error:
-        if error.status != 403:
-            raise
-        return []
 
 
 def _split(labels: Sequence[str]) -> Iterator[Sequence[str]]:

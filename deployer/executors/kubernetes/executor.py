@@ -27,7 +27,6 @@ from deployer.executors.kubernetes.agent_objects import (
     path_of,
 )
 from deployer.executors.kubernetes.agent_removal import (
-    forget_objects,
     free_lost_pods,
     longest_removal_seconds,
     remove_agents,
@@ -36,11 +35,13 @@ from deployer.executors.kubernetes.backend.removal import find_data
 from deployer.executors.kubernetes.blocked_agents import BlockedAgents
 from deployer.executors.kubernetes.blocking import Blocker
 from deployer.executors.kubernetes.concurrency import do_all
+from deployer.executors.kubernetes.forgetting import forget_objects
 from deployer.executors.kubernetes.gpu_products import GpuProducts, GpuShortages
 from deployer.executors.kubernetes.logs import follow_agents
 from deployer.executors.kubernetes.manifest_builder import ManifestBuilder
 from deployer.executors.kubernetes.paused_replicas import note_paused, read_paused
 from deployer.executors.kubernetes.reasons import newest_causes
+from deployer.executors.kubernetes.rights import check_rights
 from deployer.executors.plan import Plan
 from deployer.kube.client import Kube
 from deployer.kube.kinds import EVENT, JOB, POD, Manifest, kind_of
@@ -84,7 +85,7 @@ class KubernetesExecutor(Executor):
 
         Raises ConfigError, KubeError.
         """
-        self._look(plan.sweep_path)  # who may not list agents cannot have any
+        check_rights(self.kube)
         manifests = self.build_manifests(plan, {plan.agents[0].name: ""})
         check_admission(self.kube, next(one for one in manifests if kind_of(one) == JOB))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from deployer.errors import KubeError
+from deployer.executors.kubernetes.rights import describe_right
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, POD, SECRET, SERVICE, STATEFUL_SET, Kind
 
@@ -28,17 +29,11 @@ def check_rights(kube: Kube, on: str) -> None:
         raise build_refusal(kube, "made", missing, f"{made}; or use --wandb ADDRESS")
 
 
-def describe_right(verb: str, kind: Kind, subresource: str) -> str:
-    """Return a right as `kubectl auth can-i` takes it."""
-    plural = f"{kind.plural}.{kind.group}".rstrip(".")
-    return f"{verb} {'/'.join(filter(None, (plural, subresource)))}"
-
-
 def build_refusal(kube: Kube, done: str, missing: list[str], otherwise: str) -> KubeError:
     """Return the error of somebody who lacks rights; `otherwise` is what to do without them."""
     return KubeError(
         f"the embedded backend cannot be {done} in namespace {kube.namespace}: "
         f"you may not {', '.join(missing)}",
-        f"ask for these rights there, {otherwise}",
+        f"ask for these rights there (infra/rbac/backend.yaml), {otherwise}",
         status=403,
     )

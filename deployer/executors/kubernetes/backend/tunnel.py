@@ -6,7 +6,8 @@ import hashlib
 
 from deployer.executors.kubernetes.backend.deployment import ClusterBackend
 from deployer.executors.kubernetes.backend.manifests import PORT
-from deployer.executors.kubernetes.backend.rights import build_refusal, describe_right
+from deployer.executors.kubernetes.backend.rights import build_refusal
+from deployer.executors.kubernetes.rights import describe_right
 from deployer.kube.client import Kube
 from deployer.kube.kinds import POD
 from deployer.kube.port_forward import Forward

@@ -1,0 +1,85 @@
+"""Deletes what was made for sweeps beside their agents; what stays is named."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from deployer.errors import KubeError
+from deployer.executors.kubernetes.agent_keys import name_secret
+from deployer.executors.kubernetes.agent_objects import path_of
+from deployer.executors.kubernetes.concurrency import do_all
+from deployer.kube.client import Kube
+from deployer.kube.kinds import CLAIM, CONFIG_MAP, SECRET, VOLUME, Kind, Manifest, kind_of
+from deployer.kube.names import BACKEND, COMPONENT_LABEL, build_selector
+
+# Volumes only where deployer.yaml names NFS.
+KEPT = (CONFIG_MAP, SECRET, CLAIM, VOLUME)
+FORBIDDEN = 403
+
+
+def forget_objects(kube: Kube, sweep_path: str | None, busy: Collection[str]) -> None:
+    """Delete what was made for a sweep, or for all; not what `busy` sweeps use, nor the backend.
+
+    What may not be looked at or deleted stays: raises KubeError naming it, once the rest is gone.
+    """
+    selector = f"{build_selector(sweep_path)},{COMPONENT_LABEL}!={BACKEND}"
+    refusals: list[KubeError] = []
+    for kind in KEPT:
+        try:
+            found = kube.list_objects(kind, selector)
+        except KubeError as error:
+            if error.status != FORBIDDEN:
+                raise
+            if sweep_path not in busy:
+                refusals += _delete_unseen(kube, kind, sweep_path, error)
+            continue
+        mine = [item for item in found if sweep_path in (None, path_of(item))]
+        # What belongs to no sweep in particular goes once no agent works at all.
+        over = [item for item in mine if path_of(item) not in busy and (path_of(item) or not busy)]
+        refusals += _delete_all(kube, over)
+    if refusals:
+        raise _build_complaint(kube, refusals, selector)
+
+
+def _delete_all(kube: Kube, items: Sequence[Manifest]) -> list[KubeError]:
+    refusals: list[KubeError] = []
+
+    def delete(item: Manifest) -> None:
+        refusals.extend(_try_delete(kube, kind_of(item), str(item["metadata"]["name"])))
+
+    do_all(delete, items)
+    return refusals
+
+
+def _delete_unseen(
+    kube: Kube, kind: Kind, sweep_path: str | None, refusal: KubeError
+) -> list[KubeError]:
+    """Delete what may not be listed by its name, where that is known; who may not make it has none.
+
+    Returns what is in doubt.
+    """
+    if not kube.is_allowed("create", kind):
+        return []
+    if kind != SECRET or sweep_path is None:
+        return [refusal]
+    return _try_delete(kube, SECRET, name_secret(sweep_path))
+
+
+def _try_delete(kube: Kube, kind: Kind, name: str) -> list[KubeError]:
+    try:
+        kube.delete(kind, name)
+    except KubeError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return [error]
+    return []
+
+
+def _build_complaint(kube: Kube, refusals: Sequence[KubeError], selector: str) -> KubeError:
+    return KubeError(
+        "; ".join(dict.fromkeys(error.message for error in refusals)),
+        "ask somebody who may: kubectl delete secrets,configmaps,persistentvolumeclaims "
+        f"-n {kube.namespace} -l {selector}",
+        status=FORBIDDEN,
+        reason="Forbidden",
+    )

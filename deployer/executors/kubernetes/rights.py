@@ -1,0 +1,60 @@
+"""What one has to be allowed to run agents in a namespace; infra/rbac/agents.yaml grants it."""
+
+from __future__ import annotations
+
+from deployer.errors import KubeError
+from deployer.executors.kubernetes.concurrency import do_all
+from deployer.kube.client import Kube
+from deployer.kube.kinds import CONFIG_MAP, EVENT, JOB, POD, SECRET, Kind
+
+Right = tuple[Kind, str, str]  # kind, subresource, verb
+ROLE = "infra/rbac/agents.yaml"
+
+# Without one of these no agent starts, or none can be ended.
+NEEDED: tuple[Right, ...] = (
+    *((JOB, "", verb) for verb in ("create", "list", "deletecollection")),
+    *((POD, "", verb) for verb in ("list", "delete")),
+    *((CONFIG_MAP, "", verb) for verb in ("create", "patch")),
+    *((SECRET, "", verb) for verb in ("create", "patch")),
+)
+# Without these something is not said, or stays behind.
+USEFUL: tuple[Right, ...] = (
+    *((JOB, "", verb) for verb in ("patch", "delete")),
+    *((POD, "", verb) for verb in ("create", "patch")),
+    (POD, "log", "get"),
+    *((CONFIG_MAP, "", verb) for verb in ("get", "list", "delete")),
+    *((SECRET, "", verb) for verb in ("get", "list", "delete")),
+    (EVENT, "", "list"),
+)
+
+
+def check_rights(kube: Kube) -> None:
+    """Ask whether agents can be started and ended; raises KubeError naming every right we lack."""
+    if not find_missing(kube, NEEDED):
+        return
+    missing = find_missing(kube, (*NEEDED, *USEFUL))
+    said = ", ".join(describe_right(verb, kind, subresource) for kind, subresource, verb in missing)
+    raise KubeError(
+        f"agents cannot run in namespace {kube.namespace}: you may not {said}",
+        f"an administrator grants these: kubectl apply -n {kube.namespace} -f {ROLE}",
+        status=403,
+        reason="Forbidden",
+    )
+
+
+def find_missing(kube: Kube, rights: tuple[Right, ...]) -> list[Right]:
+    """Return those of the rights that we do not have, in order; raises KubeError."""
+    allowed: dict[Right, bool] = {}
+
+    def ask(right: Right) -> None:
+        kind, subresource, verb = right
+        allowed[right] = kube.is_allowed(verb, kind, subresource)
+
+    do_all(ask, rights)
+    return [right for right in rights if not allowed[right]]
+
+
+def describe_right(verb: str, kind: Kind, subresource: str) -> str:
+    """Return a right as `kubectl auth can-i` takes it."""
+    plural = f"{kind.plural}.{kind.group}".rstrip(".")
+    return f"{verb} {'/'.join(filter(None, (plural, subresource)))}"

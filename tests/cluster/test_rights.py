@@ -1,0 +1,86 @@
+"""Rights that are missing are named at once; what one may not delete is not left in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from deployer.errors import KubeError
+from deployer.kube.kinds import CONFIG_MAP, JOB, SECRET
+from deployer.kube.names import build_selector
+from deployer.launch.agents import end_agents, plan_draft
+from deployer.wandb_api.server import Server
+from tests.cluster.bed import Bed, make_bed, open_client, serve_for_pods
+from tests.cluster.cluster import Cluster
+from tests.cluster.tenants import Rules, load_rules, make_tenant
+
+
+@pytest.fixture(scope="module")
+def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serve_for_pods(cluster, tmp_path_factory.mktemp("backend") / "data") as serving:
+        yield serving
+
+
+def without(taken: Mapping[str, tuple[str, ...]]) -> Rules:
+    """Return the least rights without some verbs, by resource."""
+    rules = [
+        {**rule, "verbs": [v for v in rule["verbs"] if v not in taken.get(resource, ())]}
+        for rule in load_rules()
+        for resource in rule["resources"]
+    ]
+    return [rule for rule in rules if rule["verbs"]]
+
+
+def test_all_rights_that_are_missing_are_named_at_once(
+    cluster: Cluster, namespace: str, server: Server, tmp_path: Path
+) -> None:
+    rules = without({"jobs": ("create",), "configmaps": ("patch", "list"), "events": ("list",)})
+    tenant = make_tenant(cluster, namespace, rules=rules)
+    bed = make_bed(cluster, namespace, tenant, server, tmp_path / "project")
+    with pytest.raises(KubeError) as caught:
+        bed.executor.check(plan_draft(server, bed.folder))
+    assert caught.value.message == (
+        f"agents cannot run in namespace {namespace}: you may not create jobs.batch, "
+        "patch configmaps, list configmaps, list events"
+    )
+    role = f"kubectl apply -n {namespace} -f infra/rbac/agents.yaml"
+    assert caught.value.hint == f"an administrator grants these: {role}"
+
+
+@pytest.mark.parametrize("verbs", [("list", "delete"), ("delete",)], ids=" and ".join)
+def test_a_secret_that_one_may_not_delete_is_named(
+    cluster: Cluster, namespace: str, server: Server, tmp_path: Path, verbs: tuple[str, ...]
+) -> None:
+    tenant = make_tenant(cluster, namespace, rules=without({"secrets": verbs}))
+    bed = make_bed(cluster, namespace, tenant, server, tmp_path / "project")
+    bed = bed.with_section(node_selector={"disk": "none"})
+    path = bed.create_sweep([0.1])
+    bed.executor.check(plan_draft(server, bed.folder))
+    bed.start(path, 1)
+    with pytest.raises(KubeError) as caught:
+        end_agents(bed.executor, str(path))
+    named = f"cannot delete Secret {path.sweep_id}-keys in namespace {namespace}: "
+    assert caught.value.message.startswith(named)
+    assert f"kubectl delete secrets,configmaps,persistentvolumeclaims -n {namespace}" in str(
+        caught.value.hint
+    )
+    assert _count_left(bed) == (0, 0)
+
+
+def test_a_secret_that_one_may_not_list_goes_by_its_name(
+    cluster: Cluster, namespace: str, server: Server, tmp_path: Path
+) -> None:
+    tenant = make_tenant(cluster, namespace, rules=without({"secrets": ("list",)}))
+    bed = make_bed(cluster, namespace, tenant, server, tmp_path / "project")
+    bed = bed.with_section(node_selector={"disk": "none"})
+    path = bed.create_sweep([0.1])
+    bed.start(path, 1)
+    end_agents(bed.executor, str(path))
+    assert open_client(cluster.kubeconfig, namespace).list_objects(SECRET, build_selector()) == []
+
+
+def _count_left(bed: Bed) -> tuple[int, int]:
+    jobs = bed.kube.list_objects(JOB, build_selector())
+    return len(jobs), len(bed.kube.list_objects(CONFIG_MAP, build_selector()))
