@@ -27,7 +27,18 @@ LEFT_OUT_SHOWN = 3
 # 2 January 1980: the first day that is in every time zone one that a zip file can hold.
 TIME = 315619200
 NEVER_PACKED = ("__pycache__", "node_modules", "wandb")
-MAIN = "import sys\n\nfrom agent.pod import main\n\nsys.exit(main())\n"
+# The first lines are for any Python at all: an image may have one that cannot even read the rest.
+MAIN = """import sys
+
+if sys.version_info < (3, 8):
+    found = "%s is Python %s" % (sys.executable, sys.version.split()[0])
+    sys.stderr.write("ended with exit code 78: Python 3.8 or newer is needed, and %s\\n" % found)
+    sys.exit(78)
+
+from agent.pod import main
+
+sys.exit(main())
+"""
 
 
 def build_supervisor_zip() -> bytes:

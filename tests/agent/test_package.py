@@ -9,7 +9,12 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 import deployer.agent
+from deployer.agent.exit_codes import MISCONFIGURED
+from deployer.executors.kubernetes.reasons import SUPERVISOR_SAID
+from deployer.images.code_archive import build_supervisor_zip
 
 FOLDER = Path(deployer.agent.__file__).parent
 SOURCES = sorted(FOLDER.rglob("*.py"))
@@ -45,3 +50,16 @@ def test_it_runs_from_a_zip_file_without_any_package(tmp_path: Path) -> None:
     said = last_words.read_text()
     assert said.startswith("ended with exit code 78: the package wandb is not installed for")
     assert json.loads((folder / "status.json").read_text())["exit_code"] == 78
+
+
+@pytest.mark.parametrize("version", [(2, 7, 18), (3, 6, 15), (3, 7, 17)])
+def test_an_older_python_is_named(tmp_path: Path, version: tuple[int, int, int]) -> None:
+    packed = tmp_path / "agent.zip"
+    packed.write_bytes(build_supervisor_zip())
+    code = f"import runpy, sys; sys.version_info = {version}; runpy.run_path({str(packed)!r})"
+    command = [sys.executable, "-I", "-S", "-c", code]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert answer.returncode == MISCONFIGURED
+    said = SUPERVISOR_SAID.search(answer.stderr)
+    assert said
+    assert said.group(1).startswith(f"Python 3.8 or newer is needed, and {sys.executable} is")
