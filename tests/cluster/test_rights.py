@@ -10,7 +10,8 @@ import pytest
 from deployer.errors import KubeError
 from deployer.kube.kinds import CONFIG_MAP, JOB, SECRET
 from deployer.kube.names import build_selector
-from deployer.launch.agents import end_agents, plan_draft
+from deployer.launch.planning import plan_agents
+from deployer.launch.scaling import end_agents
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import Bed, make_bed, open_client, serve_for_pods
 from tests.cluster.cluster import Cluster
@@ -40,7 +41,7 @@ def test_all_rights_that_are_missing_are_named_at_once(
     tenant = make_tenant(cluster, namespace, rules=rules)
     bed = make_bed(cluster, namespace, tenant, server, tmp_path / "project")
     with pytest.raises(KubeError) as caught:
-        bed.executor.check(plan_draft(server, bed.folder))
+        _check(bed)
     assert caught.value.message == (
         f"agents cannot run in namespace {namespace}: you may not create jobs.batch, "
         "patch configmaps, list configmaps, list events"
@@ -57,7 +58,7 @@ def test_a_secret_that_one_may_not_delete_is_named(
     bed = make_bed(cluster, namespace, tenant, server, tmp_path / "project")
     bed = bed.with_section(node_selector={"disk": "none"})
     path = bed.create_sweep([0.1])
-    bed.executor.check(plan_draft(server, bed.folder))
+    _check(bed)
     bed.start(path, 1)
     with pytest.raises(KubeError) as caught:
         end_agents(bed.executor, str(path))
@@ -79,6 +80,11 @@ def test_a_secret_that_one_may_not_list_goes_by_its_name(
     bed.start(path, 1)
     end_agents(bed.executor, str(path))
     assert open_client(cluster.kubeconfig, namespace).list_objects(SECRET, build_selector()) == []
+
+
+def _check(bed: Bed) -> None:
+    path = bed.create_sweep([0.1])
+    bed.executor.check(plan_agents(bed.server, bed.executor, path, 1, bed.folder))
 
 
 def _count_left(bed: Bed) -> tuple[int, int]:
