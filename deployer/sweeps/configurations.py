@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any
 
+from deployer.sweeps.parameters.values import value_key
+
 
 def list_parameters(sweep_config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of a sweep's parameters, nested ones joined by dots (`optimizer.lr`)."""
@@ -27,8 +29,8 @@ def flatten_configuration(run_config: Mapping[str, Any], names: tuple[str, ...])
 
 
 def configuration_key(flat: Mapping[str, Any]) -> Hashable:
-    """Return a key that is equal for equal configurations: 9 is 9.0, but true is not 1."""
-    return tuple(sorted((name, _comparable(value)) for name, value in flat.items()))
+    """Return a key that is equal for equal configurations; `value_key` says when values are."""
+    return frozenset((name, value_key(value)) for name, value in flat.items())
 
 
 def _names(parameters: Mapping[str, Any], prefix: str) -> list[str]:
@@ -61,15 +63,3 @@ def _spread(name: str, value: Any) -> dict[str, Any]:
     for key, inner in sorted(value.items(), key=lambda item: str(item[0])):
         flat.update(_spread(f"{name}.{key}", inner))
     return flat
-
-
-def _comparable(value: Any) -> tuple[str, str]:
-    """Return a sortable form: numbers by value, everything else by type and text."""
-    if isinstance(value, bool) or value is None:
-        return "word", str(value)
-    if isinstance(value, int | float):
-        whole = isinstance(value, int) or value.is_integer()
-        return "number", str(int(value)) if whole else repr(value)
-    if isinstance(value, list | tuple):
-        return "list", repr([_comparable(item) for item in value])
-    return "text", str(value)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from scipy import stats
 
+from deployer.sweeps.configurations import configuration_key
 from deployer.sweeps.parameters.forms import Categorical
 from deployer.sweeps.parameters.parse import fill_distributions
 from deployer.sweeps.parameters.values import same_value
@@ -166,7 +167,10 @@ def test_a_value_outside_the_list_is_refused_by_name() -> None:
     ],
 )
 def test_equality(one: Any, other: Any, same: bool) -> None:
+    """Of a value and of a configuration alike: both agree on what counts as the same."""
     assert same_value(one, other) is same
+    keys = [configuration_key({"x": value}) for value in (one, other)]
+    assert (keys[0] == keys[1]) is same
 
 
 def test_distributions_are_filled_as_by_wandbs_client() -> None:
