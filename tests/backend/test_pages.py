@@ -35,7 +35,7 @@ def test_a_sweep_is_ranked_with_its_best_and_its_curves(
     ]
     assert data["progress"]["finished"] == 2
     assert data["progress"]["failed"] == 1
-    assert data["best"] == {"run": f"{sweep}-1", "title": "sweep-2", "value": 1.0}
+    assert data["best"] == {"run": f"{sweep}-1", "title": f"{sweep}-1", "value": 1.0}
     assert data["command"] == "python train.py --epochs=3 --lr=0.2"
     curves = {curve["run"]: curve["points"] for curve in data["curves"]}
     assert curves[f"{sweep}-1"] == [[0, 3.0], [1, 1.0]]

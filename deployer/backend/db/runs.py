@@ -119,14 +119,14 @@ def insert_assigned(
     **columns: int,
 ) -> Run:
     """Create a run with the values that its sweep gives it."""
-    number = _free_number(db, sweep, ordinal)
+    name = f"{sweep.name}-{_free_number(db, sweep, ordinal)}"
     return insert_run(
         db,
         now,
         project_id=sweep.project_id,
         user_id=sweep.user_id,
-        name=f"{sweep.name}-{number}",
-        display_name=display_name or f"sweep-{number + 1}",
+        name=name,
+        display_name=display_name or name,  # one name, here and in the terminal
         sweep_id=sweep.id,
         ordinal=ordinal,
         args=json.dumps(args),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from deployer.backend.db.attempts import Attempt
 from deployer.backend.db.projects import Project
 from deployer.backend.db.runs import ACTIVE, Run
 from deployer.backend.db.sweeps import Sweep
@@ -15,7 +16,7 @@ from deployer.backend.web.command_line import build_command_line
 from deployer.sweeps.configurations import flatten_configuration
 from deployer.sweeps.metrics import rank_key
 from deployer.sweeps.parameters.parse import parse_parameters
-from deployer.sweeps.results import Results, Row, build_results, run_seconds
+from deployer.sweeps.results import Coverage, Results, Row, build_results, run_seconds
 from deployer.wandb_api.model import RunInfo, SweepInfo, SweepPath, parse_json, parse_run_config
 
 CURVES_SHOWN = 100
@@ -56,13 +57,25 @@ def sweep_title(sweep: Sweep) -> str:
     return str(sweep.display_name or sweep.settings.get("name") or sweep.name)
 
 
+def sweep_outcome(sweep: Sweep, coverage: Coverage) -> str:
+    """Return a sweep's state as people see it: one that ended with failed or lost runs failed."""
+    short = coverage.failed + coverage.lost > 0
+    return "failed" if sweep.state == "FINISHED" and short else sweep.state.lower()
+
+
+def stopped_early(run: Run, sweep: Sweep) -> bool:
+    """Tell whether early termination asked a run to stop, which was poor beside others."""
+    return run.stop_requested_at is not None and "early_terminate" in sweep.settings
+
+
 def describe_sweep(sweep: Sweep, results: Results) -> dict[str, Any]:
     """Return a sweep's head: what it is and how far it is."""
     coverage = results.coverage
     return {
         "id": sweep.name,
         "title": sweep_title(sweep),
-        "state": sweep.state.lower(),
+        "state": sweep_outcome(sweep, coverage),
+        "reason": sweep.stop_reason,
         "method": sweep.method,
         "metric": results.metric,
         "goal": results.goal,
@@ -95,7 +108,13 @@ def describe_table(
     return {
         "columns": columns,
         "fixed": {name: first.get(name) for name in fixed},
-        "runs": [_describe_row(row, by_name[row.run_id], columns, agents) for row in results.rows],
+        "runs": [
+            {
+                **_describe_row(row, by_name[row.run_id], columns, agents),
+                "stopped_early": stopped_early(by_name[row.run_id], sweep),
+            }
+            for row in results.rows
+        ],
     }
 
 
@@ -156,11 +175,27 @@ def describe_run(run: Run, sweep: Sweep | None) -> dict[str, Any]:
         "seconds": run_seconds(info),
         "created_at": run.created_at,
         "host": run.host,
+        "stopped_early": bool(sweep and stopped_early(run, sweep)),
         "sweep": {"id": sweep.name, "title": sweep_title(sweep)} if sweep else None,
         "command": build_command_line(sweep.settings, run.assigned_args) if sweep else None,
         "config": flatten_configuration(info.config, tuple(info.config)),
         "summary": _visible(flatten_configuration(info.summary, tuple(info.summary))),
     }
+
+
+def describe_attempts(attempts: Sequence[Attempt], agents: dict[int, str]) -> list[dict[str, Any]]:
+    """Return how each attempt of a run ended, and under which agent."""
+    return [
+        {
+            "number": row.number,
+            "agent": agents.get(row.agent_id or 0),
+            "cause": row.cause,
+            "exit_code": row.exit_code,
+            "began_at": row.assigned_at,
+            "ended_at": row.ended_at,
+        }
+        for row in attempts
+    ]
 
 
 def _visible(flat: dict[str, Any]) -> dict[str, Any]:

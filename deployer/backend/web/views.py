@@ -8,6 +8,7 @@ from typing import Any
 
 from deployer.backend.db.accounts import Caller
 from deployer.backend.db.agents import Agent
+from deployer.backend.db.attempts import list_attempts
 from deployer.backend.db.database import Connection, select
 from deployer.backend.db.files import list_files
 from deployer.backend.db.lines import last_lines, read_rows
@@ -26,6 +27,7 @@ from deployer.backend.web.curves import CurveCache, build_all_curves
 from deployer.backend.web.summaries import (
     choose_curves,
     console_text,
+    describe_attempts,
     describe_command,
     describe_run,
     describe_sweep,
@@ -158,12 +160,15 @@ def show_run(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
         console = [text for _, text in last_lines(db, run.id, "output", CONSOLE_LINES)]
         files = list_files(db, run.id)
         artifacts = list_run_artifacts(db, run)
+        attempts = list_attempts(db, run)
+        agents = {agent.id: agent.name for agent in _agents(db, sweep)} if sweep else {}
     curves = build_all_curves(rows)
     return {
         "kind": "run",
         "entity": project.entity,
         "project": project.name,
         **describe_run(run, sweep),
+        "attempts": describe_attempts(attempts, agents),
         "curves": [{"metric": name, "points": points} for name, points in curves.items()],
         "console": console_text(console),
         "files": [{"name": file.name, "size_bytes": file.size_bytes} for file in files],

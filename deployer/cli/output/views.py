@@ -168,7 +168,8 @@ def _metric_phrase(status: Status, row: Row) -> str:
 
 
 def _agent_cells(agent: AgentStatus) -> tuple[object, ...]:
-    run = " ".join(filter(None, (agent.run_id, agent.run_title)))
+    title = agent.run_title if agent.run_title != agent.run_id else None
+    run = " ".join(filter(None, (agent.run_id, title)))
     code = f"exit {agent.exit_code}" if agent.exit_code else ""
     return (
         agent.name,

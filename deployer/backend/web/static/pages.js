@@ -2,8 +2,8 @@
 import { Artifact, artifactColumns, artifactRows } from "./artifact.js";
 import { Chart } from "./chart.js";
 import {
-  Table, address, commandBlock, definitions, el, filesAddress, link, plural, runAddress, section, showBytes, showSeconds,
-  showTime, state, sweepAddress,
+  Table, address, commandBlock, definitions, el, filesAddress, link, plural, runAddress, runName, runState, section,
+  showBytes, showSeconds, showTime, state, sweepAddress,
 } from "./parts.js";
 import { Sweep } from "./sweep.js";
 
@@ -75,8 +75,7 @@ class Project {
   constructor(data) {
     this.sweeps = sweepTable(data, data.project);
     this.runs = new Table([
-      { label: "run", value: (row) => row.title, cell: (row) => link(runAddress(data, row.id), row.title) },
-      { label: "id", value: (row) => row.id },
+      { label: "run", value: runName, cell: (row) => link(runAddress(data, row.id), runName(row)) },
       { label: "state", value: (row) => row.state, cell: (row) => state(row.state) },
       { label: "sweep", value: (row) => row.sweep,
         cell: (row) => row.sweep ? link(sweepAddress(data.entity, data.project, row.sweep), row.sweep) : "–" },
@@ -104,6 +103,7 @@ class Run {
   constructor(data) {
     this.state = el("span");
     this.facts = el("p", { class: "muted" });
+    this.attempts = el("div");
     this.charts = new Map();
     this.grid = el("div", { class: "charts" });
     this.config = el("div", { class: "card" });
@@ -117,23 +117,23 @@ class Run {
       { label: "aliases", value: (row) => row.aliases.join(", ") },
       { label: "the run", value: (row) => row.role },
     ], { caption: "Artifacts", empty: "no artifacts" });
-    main.replaceChildren(el("div", { class: "title" }, el("h1", {}, data.title), this.state), this.facts,
-      this.grid, el("div", { class: "halves" }, this.config, this.summary),
+    main.replaceChildren(el("div", { class: "title" }, el("h1", {}, runName(data)), this.state), this.facts,
+      this.attempts, this.grid, el("div", { class: "halves" }, this.config, this.summary),
       section("Console", this.console), section("Files", this.files.element),
       section("Artifacts", this.artifacts.element));
   }
 
   update(data) {
-    this.state.replaceChildren(state(data.state));
-    const facts = [data.id, showSeconds(data.seconds), data.host, showTime(data.created_at)];
+    this.state.replaceChildren(runState(data));
+    this.attempts.replaceChildren(...attempts(data));
+    const facts = [showSeconds(data.seconds), data.host, showTime(data.created_at)];
     if (data.exit_code) facts.push(`exit code ${data.exit_code}`);
-    if (data.attempt > 1) facts.push(`attempt ${data.attempt}`);
     this.facts.textContent = facts.filter(Boolean).join("  ·  ");
     for (const { metric, points } of data.curves) this.#updateChart(data, metric, points);
     this.config.replaceChildren(el("h2", {}, "Configuration"), definitions(data.config),
       ...[commandBlock(data.command)].filter(Boolean));
     this.summary.replaceChildren(el("h2", {}, "Summary"), definitions(data.summary));
-    this.#updateConsole(data.console);
+    this.#updateConsole(data);
     this.files.update(data.files.map((file) => ({ ...file, id: file.name })));
     this.artifacts.update(artifactRows(data.artifacts));
     return data.active;
@@ -148,13 +148,43 @@ class Run {
     this.charts.get(metric).update([{ id: data.id, name: data.title, points }], { best: data.id });
   }
 
-  #updateConsole(lines) {
+  #updateConsole(data) {
     const atEnd = this.console.scrollTop + this.console.clientHeight >= this.console.scrollHeight - 4;
     const colours = /\x1b\[[0-9;?]*[A-Za-z]/g;
-    const text = lines.map((line) => line.replace(colours, "").replace(/\n$/, "")).join("\n") || "nothing printed";
+    const lines = data.console.map((line) => line.replace(colours, "").replace(/\n$/, ""));
+    const text = lines.join("\n") || withoutOutput(data);
     if (this.console.textContent !== text) this.console.textContent = text;
     if (atEnd) this.console.scrollTop = this.console.scrollHeight;
   }
+}
+
+/** How attempts ended, where there is more to say than that the first one finished. */
+function attempts(data) {
+  const told = data.attempts.filter((row) => row.cause && row.cause !== "finished");
+  return told.map((row) => {
+    const code = row.exit_code === null ? "" : `, exit code ${row.exit_code}`;
+    const where = row.agent ? ` under ${row.agent}` : "";
+    return el("p", {}, `Attempt ${row.number}${where}: ${CAUSES[row.cause] ?? row.cause}${code}`);
+  });
+}
+
+const CAUSES = {
+  "own failure": "the program failed",
+  "never started": "the program ended before wandb.init",
+  "stopped": "stopped",
+  "interrupted": "interrupted",
+  "signal": "killed by a signal",
+  "OOM": "killed, since the machine was out of memory",
+  "node": "gone together with its agent or its machine",
+  "lost reply": "sent again, since its agent had not received it",
+};
+
+function withoutOutput(data) {
+  const last = data.attempts.at(-1);
+  if (last?.cause !== "never started") return "nothing printed";
+  const path = [data.entity, data.project, data.sweep?.id].join("/");
+  return "nothing came here, since the program ended before wandb.init; its agent has what it printed:\n" +
+    `deployer agents logs ${path} --run ${data.id}`;
 }
 
 // --- staying fresh -----------------------------------------------------------------------------
@@ -169,12 +199,18 @@ async function refresh() {
   const reply = await fetch(`/api/pages${location.pathname}`, { cache: "no-store", headers: { "If-None-Match": tag } });
   if (reply.status === 401) location.reload(); // which asks for the key
   if (reply.status === 304 || reply.status === 401) return;
-  if (!reply.ok) throw new Error(`the server answered ${reply.status}`);
+  if (!reply.ok) throw new Error(await reason(reply));
   const data = await reply.json();
   drawTrail(data);
   page ??= new PAGES[data.kind](data);
   active = page.update(data);
   tag = reply.headers.get("ETag") ?? "";
+}
+
+/** What the server says is in the way, such as a full disk. */
+async function reason(reply) {
+  const body = await reply.json().catch(() => ({}));
+  return body.errors?.[0]?.message ?? `the server answered ${reply.status}`;
 }
 
 async function keepFresh() {

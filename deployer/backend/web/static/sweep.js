@@ -1,6 +1,8 @@
 // The page of one sweep: progress, the metric's curves, the best run, the table of runs.
 import { Chart } from "./chart.js";
-import { Table, commandBlock, definitions, el, link, runAddress, show, showSeconds, showTime, state } from "./parts.js";
+import {
+  Table, commandBlock, definitions, el, link, runAddress, runName, runState, show, showSeconds, showTime, state,
+} from "./parts.js";
 
 const main = document.getElementById("main");
 
@@ -25,7 +27,9 @@ export class Sweep {
   update(data) {
     this.state.replaceChildren(state(data.state));
     const goal = data.metric ? `${data.goal} ${data.metric}` : "no metric";
-    this.facts.textContent = [data.id, data.method, goal, showTime(data.created_at)].join("  ·  ");
+    const facts = [data.id, data.method, goal, showTime(data.created_at)];
+    if (data.reason) facts.push(`stopped: ${data.reason}`);
+    this.facts.textContent = facts.join("  ·  ");
     this.progress.replaceChildren(...progress(data));
     this.#updateBest(data);
     this.#updateChart(data);
@@ -45,7 +49,7 @@ export class Sweep {
     const row = data.runs.find((run) => run.id === data.best.run);
     const values = Object.fromEntries(data.columns.map((name, at) => [name, row.parameters[at]]));
     this.bestCard.replaceChildren(
-      el("h2", {}, "Best run ", link(runAddress(data, row.id), row.title)),
+      el("h2", {}, "Best run ", link(runAddress(data, row.id), runName(row))),
       el("p", { class: "figure" }, show(data.best.value), el("span", { class: "muted" }, ` ${data.metric}`)),
       definitions({ ...values, ...data.fixed }));
     this.command.replaceChildren(...[commandBlock(data.command)].filter(Boolean));
@@ -54,7 +58,7 @@ export class Sweep {
   #updateChart(data) {
     if (!this.chart) return;
     const rows = new Map(data.runs.map((row) => [row.id, row]));
-    const named = (id) => ({ id, name: rows.get(id).title, rank: rows.get(id).rank });
+    const named = (id) => ({ id, name: runName(rows.get(id)), rank: rows.get(id).rank });
     const short = data.curves.every((curve) => curve.points.length < 2);
     const settled = data.runs.every((row) => !["pending", "running"].includes(row.state));
     if (short && settled) return this.#updateScatter(data, named);
@@ -88,8 +92,8 @@ function runTable(data, onHover, bestId) {
   const numeric = (at) => data.runs.every((row) => ["number", "object"].includes(typeof row.parameters[at]));
   return new Table([
     { label: "rank", number: true, value: (row) => row.rank },
-    { label: "run", value: (row) => row.title, cell: (row) => link(runAddress(data, row.id), row.title) },
-    { label: "state", value: (row) => row.state, cell: (row) => state(row.state) },
+    { label: "run", value: runName, cell: (row) => link(runAddress(data, row.id), runName(row)) },
+    { label: "state", value: (row) => row.state, cell: (row) => runState(row) },
     ...(data.metric ? [{ label: data.metric, number: true, value: (row) => row.value }] : []),
     ...data.columns.map((label, at) => ({ label, number: numeric(at), value: (row) => row.parameters[at] })),
     { label: "runtime", number: true, value: (row) => row.seconds, cell: (row) => showSeconds(row.seconds) },
@@ -97,7 +101,7 @@ function runTable(data, onHover, bestId) {
   ], { onHover, mark: (row) => (row.id === bestId() ? "best" : ""), caption: "Runs" });
 }
 
-function progress({ progress: count, best: top, metric }) {
+function progress({ progress: count, best: top, metric, runs }) {
   const { expected, finished, running, failed, lost } = count;
   const total = Math.max(expected ?? 0, finished + running + failed + lost, 1);
   const bar = el("div", { class: "bar", "aria-hidden": "true" });
@@ -108,6 +112,8 @@ function progress({ progress: count, best: top, metric }) {
   }
   const words = [`${finished}${expected ? `/${expected}` : ""} finished`, `${running} running`, `${failed} failed`];
   if (lost) words.push(`${lost} lost`);
+  const early = runs.filter((row) => row.stopped_early).length;
+  if (early) words.push(`${early} stopped early`);
   if (count.duplicates) words.push(`${count.duplicates} duplicates`);
   if (top) words.push(`best ${metric} ${show(top.value)}`);
   return [bar, el("p", {}, words.join("  ·  "))];

@@ -1,0 +1,66 @@
+"""How runs and sweeps that did not simply finish look on their pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deployer.backend.db.runs import change_run
+from deployer.backend.db.sweeps import Sweep
+from deployer.backend.web.curves import CurveCache
+from deployer.backend.web.views import Site, show_run, show_sweep
+from tests.backend.bench import Bench
+
+
+def sweep_page(bench: Bench, sweep: Sweep) -> dict[str, Any]:
+    place = {"entity": "me", "project": "p", "sweep": sweep.name}
+    return show_sweep(Site(bench.backend, CurveCache(bench.backend.store)), bench.me, place)
+
+
+def run_page(bench: Bench, name: str) -> dict[str, Any]:
+    place = {"entity": "me", "project": "p", "run": name}
+    return show_run(Site(bench.backend, CurveCache(bench.backend.store)), bench.me, place)
+
+
+def test_a_sweep_whose_runs_failed_has_failed(bench: Bench) -> None:
+    sweep = bench.sweep(retries=0, run_cap=2)
+    agent = bench.agent(sweep)
+    for code in (0, 3):
+        bench.send(bench.take(agent), complete=True, exitcode=code)
+    assert bench.state(sweep)[0] == "FINISHED"
+    data = sweep_page(bench, sweep)
+    assert (data["state"], data["reason"]) == ("failed", None)
+    (attempt,) = run_page(bench, f"{sweep.name}-1")["attempts"]
+    assert (attempt["cause"], attempt["exit_code"]) == ("own failure", 3)
+
+
+def test_a_breaker_gives_its_reason(bench: Bench) -> None:
+    sweep = bench.sweep()
+    for agent in [bench.agent(sweep) for _ in range(3)]:
+        bench.send(bench.take(agent), complete=True, exitcode=2)
+    data = sweep_page(bench, sweep)
+    reason = "3 configurations failed before any finished"
+    assert (data["state"], data["reason"]) == ("failed", reason)
+
+
+def test_a_run_that_ended_before_it_began_says_so(bench: Bench) -> None:
+    agent = bench.agent(bench.sweep(retries=0))
+    name = bench.beat(agent)["run_id"]
+    bench.seconds += 5
+    bench.beat(agent)
+    data = run_page(bench, name)
+    assert [attempt["cause"] for attempt in data["attempts"]] == ["never started"]
+    assert (data["attempts"][0]["agent"], data["console"]) == ("host", [])
+
+
+def test_a_run_has_one_name_and_tells_that_it_was_stopped_early(bench: Bench) -> None:
+    sweep = bench.sweep(early_terminate={"type": "hyperband", "min_iter": 1})
+    agent = bench.agent(sweep)
+    name = bench.take(agent)
+    with bench.backend.store.transaction() as db:
+        change_run(db, bench.run(name), stop_requested_at=bench.seconds)
+    bench.send(name, complete=True, exitcode=0)
+    other = bench.take(agent)
+    rows = {row["id"]: row for row in sweep_page(bench, sweep)["runs"]}
+    assert {row["title"] for row in rows.values()} == {name, other}
+    assert (rows[name]["stopped_early"], rows[other]["stopped_early"]) == (True, False)
+    assert run_page(bench, name)["stopped_early"]
