@@ -187,7 +187,7 @@ def _failure_lines(
 
 def _show(statuses: Iterator[Status], plain: bool, usd_per_hour: float | None) -> Status:
     """Show each status: redrawn in place on a terminal, as a line where it cannot be."""
-    started = time.time()
+    started = time.monotonic()  # a clock that is set is no time that has passed
     last: Status | None = None
     shown = ""
     told: set[str] = set()
@@ -198,7 +198,7 @@ def _show(statuses: Iterator[Status], plain: bool, usd_per_hour: float | None) -
             if live is not None:
                 live.update(build_live_view(last, now, usd_per_hour), refresh=True)
             elif line != shown:
-                say(f"{_clock(now - started)}  {line}")
+                say(f"{_clock(time.monotonic() - started)}  {line}")
             reasons = build_reason_lines(last) if live is None else {}
             for cause, reason in reasons.items():
                 if cause not in told:

@@ -49,7 +49,9 @@ def list_values(document: Document | None) -> Mapping[str, Any]:
         raise ConfigError(FILE_NAME, "is not a mapping", "write lines such as `replicas: 2`")
     # YAML 1.1 reads the key `on` as true.
     named = {"on" if key is True else str(key): item for key, item in value.items()}
-    errors = [e for key, item in named.items() if (e := _find_problem(key, item))]
+    assert document is not None  # it has a value
+    places = {name: document.place_of((str(key),)) for name, key in zip(named, value, strict=True)}
+    errors = [e for key, item in named.items() if (e := _find_problem(places[key], key, item))]
     for section, kind in KEYS.items():
         if kind is dict and isinstance(named.get(section), dict):
             errors += _list_section_problems(document, section)
@@ -58,8 +60,7 @@ def list_values(document: Document | None) -> Mapping[str, Any]:
     return named
 
 
-def _find_problem(key: str, value: Any) -> ConfigError | None:
-    place = f"{FILE_NAME}: {key}"
+def _find_problem(place: str, key: str, value: Any) -> ConfigError | None:
     if key not in KEYS:
         near = difflib.get_close_matches(key, KEYS, n=1)
         hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(KEYS)}"

@@ -137,29 +137,32 @@ def forecast_end(
         return None
     if (pace := finishing_pace(runs, agents)) is not None:
         last, seconds = pace
-        return max(now, last + left * seconds)
+        # The next one is overdue, or the clock was set: then it is due now, the others after it.
+        ends_at = max(min(last, now) + left * seconds, now + (left - 1) * seconds)
+        return ends_at if ends_at > now else None
     durations = [d for r in runs if r.state == "finished" and (d := run_seconds(r)) is not None]
     if not durations:
         return None
     usual = statistics.median(durations) + AGENT_POLL_SECONDS
     spent = sum(
-        min(usual, now - run.created_at)
+        min(usual, max(0.0, now - run.created_at))
         for run in runs
         if run.state in ACTIVE_STATES and run.created_at is not None
     )
-    return now + max(0.0, left * usual - spent) / min(agents, left)
+    remaining = left * usual - spent
+    return now + remaining / min(agents, left) if remaining > 0 else None
 
 
 def finishing_pace(runs: Sequence[RunInfo], agents: int) -> tuple[float, float] | None:
     """Return when the last run finished and the seconds from one finish to the next.
 
     It has everything in it: starting the SDK, the agent's polls, data that is loaded again. The
-    median of whole rounds, so that a night without agents does not count. None until each agent
-    has finished two.
+    median of whole rounds, so that a night without agents, or a clock that is set, does not count:
+    as many rounds as there are agents have it in them. None until each agent has finished three.
     """
     ends = sorted(r.heartbeat_at for r in runs if r.state == "finished" and r.heartbeat_at)
     recent = ends[-4 * agents - 1 :]
-    if len(recent) <= 2 * agents:
+    if len(recent) <= 3 * agents:
         return None
     rounds = [later - end for end, later in zip(recent, recent[agents:], strict=False)]
     return recent[-1], statistics.median(rounds) / agents

@@ -149,9 +149,9 @@ def test_no_sweep_was_made_here(project: Project) -> None:
 def test_all_complaints_about_a_file_are_shown_and_as_json(project: Project) -> None:
     project.write("deployer.yaml", "replica: 2\nentity: 3\n")
     assert fail(project, "results", code=2) == [
-        "error: deployer.yaml: replica: unknown key",
+        "error: deployer.yaml:1: replica: unknown key",
         "hint: did you mean `replicas`?",
-        "error: deployer.yaml: entity: 3 is not text",
+        "error: deployer.yaml:2: entity: 3 is not text",
     ]
     (line,) = fail(project, "results", "-o", "json", code=2)
     error = json.loads(line)["error"]

@@ -15,6 +15,7 @@ from deployer.__main__ import wants_json
 from deployer.cli.command_table import COMMANDS
 from deployer.cli.output.render import (
     build_table,
+    format_parameter,
     format_value,
     show_csv,
     show_error,
@@ -113,6 +114,22 @@ def test_a_log_line_in_a_pipe_has_no_colours(capsys: pytest.CaptureFixture[str])
     link = "\x1b]8;;http://x\x1b\\page\x1b]8;;\x1b\\"
     show_log_line(f"a1 | \x1b[1;34mwandb\x1b[0m: \x1b[2Kdone [1] {link}")
     assert capsys.readouterr().out == "a1 | wandb: done [1] page\n"
+
+
+def test_parameters_of_other_kinds_look_otherwise() -> None:
+    values = (1, "1", 1.0, "1e-5", None, "null", "", True, "true", "adam")
+    assert [format_parameter(value) for value in values] == [
+        "1",
+        '"1"',
+        "1",
+        '"1e-5"',
+        "null",
+        '"null"',
+        '""',
+        "true",
+        '"true"',
+        "adam",
+    ]
 
 
 @pytest.mark.parametrize("form", ["-o json", "-ojson", "--output json", "--output=json"])

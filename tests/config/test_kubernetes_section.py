@@ -173,7 +173,7 @@ def test_all_complaints_about_the_file_come_with_their_lines(tmp_path: Path) -> 
     with pytest.raises(ConfigErrors) as caught:
         read_project(tmp_path)
     assert [error.message for error in caught.value.errors] == [
-        "deployer.yaml: replicas: 'two' is not a whole number",
+        "deployer.yaml:1: replicas: 'two' is not a whole number",
         "deployer.yaml:3: kubernetes.image: 3 is not text",
         "deployer.yaml:5: kubernetes.gpu.count: 'x' is not a whole number",
         "deployer.yaml:6: kubernetes.que: unknown key",

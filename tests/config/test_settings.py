@@ -121,11 +121,11 @@ def test_all_complaints_about_the_file_come_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigErrors) as caught:
         load(tmp_path)
     assert [(e.message, e.hint) for e in caught.value.errors] == [
-        ("deployer.yaml: replica: unknown key", "did you mean `replicas`?"),
-        ("deployer.yaml: replicas: 'two' is not a whole number", ""),
-        ("deployer.yaml: entity: 3 is not text", ""),
+        ("deployer.yaml:1: replica: unknown key", "did you mean `replicas`?"),
+        ("deployer.yaml:2: replicas: 'two' is not a whole number", ""),
+        ("deployer.yaml:3: entity: 3 is not text", ""),
         (
-            "deployer.yaml: hue: unknown key",
+            "deployer.yaml:4: hue: unknown key",
             "known: wandb, entity, project, replicas, on, kubernetes, gke, image, backend",
         ),
     ]

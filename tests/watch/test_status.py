@@ -80,8 +80,28 @@ def test_forecast_goes_by_the_time_between_finishes_once_it_is_known() -> None:
     sweep = SweepInfo(PATH, "node", "title", "RUNNING", CONFIG, 4, 10, None)
     seen = summarise_status(sweep, done, (agent("x"),), 0, None, 1031.0)
     assert seen.ends_at == 1030.0 + 6 * 10.0
+    # What is overdue comes at once, the other five after it; the last one cannot be foreseen.
     late = summarise_status(sweep, done, (agent("x"),), 0, None, 2000.0)
-    assert late.ends_at == 2000.0
+    assert late.ends_at == 2000.0 + 5 * 10.0
+    nearly = replace(sweep, expected=5)
+    assert summarise_status(nearly, done, (agent("x"),), 0, None, 2000.0).ends_at is None
+
+
+@pytest.mark.parametrize("jump", [-800_000.0, 800_000.0])
+def test_a_clock_that_was_set_moves_no_forecast_by_days(jump: float) -> None:
+    ends = [1000.0, 1000.0, 1010.0, 1010.0, 1020.0, 1020.0, 1030.0, 1030.0]
+    ends[6:] = [end + jump for end in ends[6:]]
+    done = tuple(
+        replace(run(str(n), "finished", n, 0.5), heartbeat_at=end) for n, end in enumerate(ends)
+    )
+    sweep = SweepInfo(PATH, "node", "title", "RUNNING", CONFIG, 8, 12, None)
+    agents = (agent("x"), agent("y"))
+    ends_at = summarise_status(sweep, done, agents, 0, None, 1031.0 + jump).ends_at
+    assert ends_at is not None
+    assert ends_at - (1031.0 + jump) < 60.0
+    # Begun before the clock was set back: not so much work that is still to be done.
+    older = (run("a", "finished", 1, 0.5), replace(run("b", "running", 2), created_at=800_000.0))
+    assert status(runs=older, agents=(agent("x"),)).ends_at == 1030.0 + 195.0
 
 
 def test_there_is_no_forecast_without_a_finished_run_or_an_agent() -> None:

@@ -14,6 +14,7 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from deployer.errors import ConfigErrors, DeployerError
+from deployer.text import number_hint
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -197,6 +198,18 @@ def format_value(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return str(value)
+
+
+def format_parameter(value: object) -> str:
+    """Return a parameter as a table shows it: null by name, a text that looks like none in quotes.
+
+    So '1' is told from 1, and a value that is null from one that is not there.
+    """
+    if value is None:
+        return "null"
+    if isinstance(value, str) and (number_hint(value) or value in ("", "null", "true", "false")):
+        return json.dumps(value)
+    return format_value(value)
 
 
 def _csv_cell(value: object) -> object:

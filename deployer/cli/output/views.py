@@ -6,7 +6,15 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from deployer.cli.output.render import format_value, say, show, show_csv, show_json, show_table
+from deployer.cli.output.render import (
+    format_parameter,
+    format_value,
+    say,
+    show,
+    show_csv,
+    show_json,
+    show_table,
+)
 from deployer.executors.base import Agent
 from deployer.sweeps.results import (
     Coverage,
@@ -120,10 +128,17 @@ def build_ranking(results: Results, exact: bool) -> tuple[list[str], list[list[o
     columns = ["RANK", "RUN", "STATE", metric, *names, "TIME"]
     return columns, [
         [r.rank, r.run_id, r.state, r.value]
-        + [r.parameters.get(name) for name in names]
+        + [_parameter_cell(r, name) for name in names]
         + [format_seconds(r.duration_seconds)]
         for r in results.rows
     ]
+
+
+def _parameter_cell(row: Row, name: str) -> object:
+    """Return a cell of a table: numbers stay, so that they are set to the right."""
+    value = row.parameters.get(name)
+    told = isinstance(value, str) or (value is None and name in row.parameters)
+    return format_parameter(value) if told else value
 
 
 def build_summary_lines(results: Results, page: str) -> list[str]:
@@ -196,7 +211,7 @@ def _configuration(row: Row) -> str:
 
 
 def _word(value: Any) -> str:
-    return json.dumps(value) if isinstance(value, list | dict) else format_value(value)
+    return json.dumps(value) if isinstance(value, list | dict) else format_parameter(value)
 
 
 def sweep_to_plain(info: SweepInfo) -> dict[str, Any]:
