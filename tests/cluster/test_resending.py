@@ -9,7 +9,7 @@ from kubernetes.client.exceptions import ApiException
 
 from deployer.errors import KubeError
 from deployer.kube.failures import Attempt
-from deployer.kube.kinds import JOB, POD, Kind
+from deployer.kube.kinds import ACCESS_REVIEW, JOB, POD, Kind
 from deployer.kube.resending import FORBIDDEN_SECONDS, Resender
 
 
@@ -81,3 +81,20 @@ def test_a_change_that_the_rules_allow_is_refused_for_what_is_in_it() -> None:
     assert clock.slept == 0.0
     # The rules may have arrived between the refusal and the question.
     assert resender.send(answering(403, 200), attempt("create"), repeatable=True) == "done"
+
+
+def test_the_question_what_is_allowed_may_be_refused_too() -> None:
+    clock = Clock()
+
+    def may(_: Attempt) -> bool:
+        try:
+            review = attempt("create", ACCESS_REVIEW)
+            return resender.send(answering(403), review, repeatable=True) == "done"
+        except KubeError:
+            return False
+
+    resender = Resender(may, clock.sleep)
+    resender.send(answering(200), attempt("create", ACCESS_REVIEW), repeatable=True)
+    resender.send(answering(200), attempt("create"), repeatable=True)
+    assert resender.send(answering(403, 403, 200), attempt("create"), repeatable=True) == "done"
+    assert 0 < clock.slept < FORBIDDEN_SECONDS
