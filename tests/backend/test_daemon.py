@@ -87,6 +87,13 @@ def test_a_newer_folder_is_not_served(tmp_path: Path) -> None:
     assert "update" in refused.value.hint
 
 
+def test_a_folder_without_its_database_is_said_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "address.json").write_text('{"url": "http://127.0.0.1:1", "pid": 1}')
+    (tmp_path / "key").write_text("k" * 40)
+    with pytest.raises(BackendError, match=r"backend\.sqlite: unable to open"):
+        backend_status(tmp_path)
+
+
 def test_a_server_that_hangs_is_told_by_that_name(served: ServedBackend) -> None:
     os.kill(served.process.pid, signal.SIGSTOP)
     status = backend_status(served.data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -237,8 +238,11 @@ def _own_entity(data: Path) -> str:
     from deployer.backend.db.database import DATABASE, read_only
 
     question = "SELECT name FROM users JOIN keys ON keys.user_id = users.id WHERE keys.hash = ?"
-    with read_only(data / DATABASE) as db:
-        row = db.execute(question, (hash_key(read_key(data)),)).fetchone()
+    try:
+        with read_only(data / DATABASE) as db:
+            row = db.execute(question, (hash_key(read_key(data)),)).fetchone()
+    except sqlite3.OperationalError as error:
+        raise BackendError(f"{data / DATABASE}: {error}", "deployer backend up") from error
     if row is None:
         raise BackendError(f"the key in {data} is not the database's", "deployer backend up")
     return str(row[0])
