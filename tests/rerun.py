@@ -20,7 +20,9 @@ MOST_UNSTABLE = 2
 # More failures than this are one cause or a broken tree; to run them again would only take time.
 MOST_RERUN = 12
 # Those of pytest-xdist: nothing runs beside a second try.
-SIDE_BY_SIDE = re.compile(r"-n|--numprocesses|--dist|--maxschedchunk|--durations")
+SIDE_BY_SIDE = re.compile(
+    r"-n|--numprocesses|--dist|--maxschedchunk|--no-loadscope-reorder|--durations"
+)
 
 
 def main(arguments: Sequence[str]) -> int:

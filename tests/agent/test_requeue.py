@@ -21,7 +21,11 @@ pytestmark = pytest.mark.slow
 
 LIMIT_BYTES = 600 << 20  # a supervisor, an agent and a modest trainer need half of it
 
-KINDS = ["plain", "deaf", "quitting", "forking", "forgetful"]
+# tests/faults has whole sweeps of the other kinds.
+KINDS = [
+    *("plain", "deaf"),
+    *(pytest.param(kind, marks=pytest.mark.full) for kind in ("quitting", "forking", "forgetful")),
+]
 
 
 def processes_of(supervised: Supervised, *words: str) -> list[psutil.Process]:
@@ -105,7 +109,7 @@ def test_a_run_is_free_that_was_assigned_and_has_not_started(bench: Bench) -> No
     finish(bench, path, 8)
 
 
-@pytest.mark.parametrize("kind", ["plain", "quitting"])
+@pytest.mark.parametrize("kind", ["plain", pytest.param("quitting", marks=pytest.mark.full)])
 def test_a_successor_clears_away_what_a_killed_supervisor_left(bench: Bench, kind: str) -> None:
     path = bench.create_stepping_sweep(kind, steps=20)
     supervised = bench.start_with_own_key(path)
@@ -172,7 +176,10 @@ def _kill(supervised: Supervised, *words: str) -> None:
     supervised.wait()
 
 
-@pytest.mark.parametrize("kill", [kill_trainer, kill_trainer_and_core, kill_everything])
+@pytest.mark.parametrize(
+    "kill",
+    [pytest.param(kill_trainer, marks=pytest.mark.full), kill_trainer_and_core, kill_everything],
+)
 def test_no_step_is_lost_or_doubled_by_a_kill(
     bench: Bench, kill: Callable[[Supervised], None]
 ) -> None:
