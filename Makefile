@@ -36,8 +36,8 @@ TESTS := $(BIN)/python -m tests.rerun --durations=10
 
 # Most tests wait for processes: more at once than there are cores, the next one to whoever is free.
 SIDE_BY_SIDE := -n 6 --dist load --maxschedchunk 1
-# Two namespaces of one cluster at a time; tests that change the same node share a group.
-TWO_NAMESPACES := -n 2 --dist loadgroup --no-loadscope-reorder
+# Two files at a time, each test in a namespace of one cluster (fixtures keep apart what must be).
+TWO_NAMESPACES := -n 2 --dist loadfile --no-loadscope-reorder
 
 LINT := $(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && $(BIN)/mypy && \
 	{ said=$$($(BIN)/lint-imports --no-logo) || { echo "$$said"; exit 1; }; }

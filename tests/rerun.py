@@ -46,19 +46,8 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _read_failed(cache: Path) -> set[str]:
-    """Return the names of the tests that failed, and write them as a second run will know them."""
     file = cache / "v/cache/lastfailed"
-    if not file.exists():
-        return set()
-    failed = {_without_group(name) for name in json.loads(file.read_text())}
-    file.write_text(json.dumps(dict.fromkeys(failed, True)))
-    return failed
-
-
-def _without_group(name: str) -> str:
-    """Leave out the `@GROUP` that pytest-xdist adds under `--dist loadgroup`."""
-    group = re.search(r"@[^@\]]*$", name)
-    return name[: group.start()] if group else name
+    return set(json.loads(file.read_text())) if file.exists() else set()
 
 
 def _without_workers(arguments: Sequence[str]) -> list[str]:

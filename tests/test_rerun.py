@@ -16,7 +16,6 @@ ROOT = Path(__file__).parents[1]
 TESTS = """
 import os, pathlib, pytest
 
-@pytest.mark.xdist_group("tests/some.py")
 @pytest.mark.parametrize("name", {names})
 def test_it(name):
     tried = pathlib.Path("tried-" + name)
@@ -40,7 +39,7 @@ def test_what_passes_only_the_second_time_is_named_and_counted(
     tmp_path: Path, names: list[str], workers: int, status: int, said: list[str]
 ) -> None:
     (tmp_path / "test_some.py").write_text(TESTS.format(names=names))
-    done = run(tmp_path, "-n", str(workers), "--dist", "loadgroup", "test_some.py")
+    done = run(tmp_path, "-n", str(workers), "--dist", "load", "test_some.py")
     assert done.returncode == status, done.stdout
     for words in said:
         assert words in done.stdout

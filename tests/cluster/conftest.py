@@ -18,13 +18,11 @@ CLUSTERS = {"cluster", "make_cluster"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests that need a cluster for `make test-kubernetes`; a file is a group."""
+    """Keep the tests that need a cluster for `make test-kubernetes`."""
     for item in items:
         if CLUSTERS & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kube)
             item.add_marker(pytest.mark.slow)
-        if item.get_closest_marker("kube") and not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
 
 
 @pytest.fixture(scope="session")
@@ -61,6 +59,14 @@ def make_cluster() -> Iterator[Callable[..., Cluster]]:
     yield make
     for one in made:
         one.folder.release()
+
+
+@pytest.fixture
+def real_gpus(cluster: Cluster) -> Iterator[None]:
+    """Let one test at a time change how many GPUs the real node has."""
+    with open(cluster.folder.path / "gpus.lock", "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture

@@ -141,7 +141,7 @@ def test_simulated_gpu_pod_is_scheduled(cluster: Cluster, namespace: str) -> Non
     cluster.kubectl("delete", "node", *nodes)
 
 
-@pytest.mark.xdist_group("gpus")  # those of the real node
+@pytest.mark.usefixtures("real_gpus")
 def test_gpus_of_the_real_node_are_counted(cluster: Cluster, namespace: str) -> None:
     cluster.set_gpus("node-0", 1)
     pod = build_pod(

@@ -36,7 +36,7 @@ from tests.cluster.pods import list_running
 from tests.cluster.shell import Shell
 from tests.cluster.tenants import make_tenant
 
-pytestmark = pytest.mark.xdist_group("gpus")  # those of the real node
+pytestmark = pytest.mark.usefixtures("real_gpus")
 SLICES = {"nvidia.com/mig-1g.5gb": 3, "nvidia.com/mig-3g.20gb": 1}
 GKE = {
     "cloud.google.com/gke-accelerator": "nvidia-tesla-a100",

@@ -36,7 +36,7 @@ def bed(cluster: Cluster, namespace: str, server: Server, tmp_path: Path) -> Bed
     return make_bed(cluster, namespace, kubeconfig, server, tmp_path / "project")
 
 
-@pytest.mark.xdist_group("gpus")  # those of the real node
+@pytest.mark.usefixtures("real_gpus")
 def test_gpu_products_are_known_where_nodes_may_be_read(
     cluster: Cluster, namespace: str, bed: Bed
 ) -> None:

@@ -21,7 +21,7 @@ from tests.cluster.shell import Shell, open_shell
 from tests.cluster.volumes import offer_volume
 from tests.gke.cloud import Cloud, serve_cloud
 
-pytestmark = pytest.mark.xdist_group("gpus")  # those of the real node
+pytestmark = pytest.mark.usefixtures("real_gpus")
 PROJECT = Path(__file__).parents[2]
 SPECIFICATION = {
     "name": "sweeps",
