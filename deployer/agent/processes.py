@@ -10,6 +10,7 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequenc
 from .settings import FOLDER_VARIABLE
 
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+EXIT_CODE_FIELD = 49  # the 52nd of /proc/PID/stat, counted from the third; see proc(5)
 TERMINATE_SECONDS = 5.0  # between SIGTERM and SIGKILL, for whatever ignored the interrupt
 KILL_SECONDS = 10.0  # a process in an uninterruptible system call can outlast SIGKILL
 POLL_SECONDS = 0.1
@@ -94,6 +95,19 @@ def read_process(process_id: int) -> Optional[Process]:
     # The second field is the program's name in brackets, which may hold blanks and brackets.
     state, parent, group, session = text.rpartition(")")[2].split()[:4]
     return Process(process_id, state, int(parent), int(group), int(session))
+
+
+def read_exit_status(process_id: int) -> Optional[int]:
+    """Return how a process ended that waits to be reaped, negative for a signal; else None."""
+    try:
+        with open(f"/proc/{process_id}/stat", "rb") as file:
+            fields = file.read().decode(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    if fields[0] != "Z":
+        return None
+    status = int(fields[EXIT_CODE_FIELD])
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
 def list_own() -> List[Process]:

@@ -19,6 +19,7 @@ from .interruption import SERVER_SECONDS, build_task, clear_leftovers, end_runs,
 from .keys import Keys
 from .last_run import end_unstarted, is_settled
 from .processes import become_subreaper, list_own, send_signal, spawn
+from .run_exit import EARLY_TICK_SECONDS, RunExit, report_usage_error
 from .server_questions import Questions
 from .settings import KEY_VARIABLE, Settings, agent_environment
 from .signals import TICK_SECONDS, Signals
@@ -44,6 +45,7 @@ class Supervisor:
         self.let_go = False
         self.status = StatusFile(settings)
         self.log = AgentLog()
+        self.run_exit = RunExit(0)
         self.death_record = Witness(settings.death_record_path)
         self.predecessors_end = ""
 
@@ -151,11 +153,14 @@ class Supervisor:
     def _follow(self, agent: int, reader: LogReader) -> Optional[Ending]:
         """Wait for the agent's end, or until we are asked to stop; tell if it has gone mute."""
         core = CoreWatch(agent, self.settings.log_path)
+        self.run_exit = RunExit(agent)
         while agent not in self.signals.exit_statuses and not self.signals.interrupted:
-            self.signals.pause(TICK_SECONDS)
+            early = self.log.busy and self.run_exit.is_early()
+            self.signals.pause(EARLY_TICK_SECONDS if early else TICK_SECONDS)
             self._read_log(reader)
             if self.log.busy:
                 core.reset()
+                self._look_for_refusal()
             mute = core.judge(time.monotonic())
             if mute:
                 return mute
@@ -165,6 +170,15 @@ class Supervisor:
             self.signals.pause(TICK_SECONDS)
             self._read_log(reader)
         return None
+
+    def _look_for_refusal(self) -> None:
+        """See that the server hears of a command line that the run's program has refused."""
+        run_id = self.status.status.run_id
+        if run_id and self.run_exit.has_refused():
+            task = build_task(self.settings, self.keys.current)
+            self.signals.send(
+                lambda: report_usage_error(task, run_id, SERVER_SECONDS), SERVER_SECONDS
+            )
 
     def _let_go(self, agent: int) -> None:
         """Let the agent leave after its run if we are asked to drain, or if its key is rotated.
@@ -229,7 +243,9 @@ class Supervisor:
 
     def _note_run(self) -> None:
         """Say which run goes on; see that the server hears of one that has ended."""
-        if not self.log.busy and not self.leaving:
+        if self.log.busy:
+            self.run_exit.begin()
+        elif not self.leaving:
             self._deliver(self.log.last_run_id)
         sweep_id = self.settings.sweep_path.rpartition("/")[2]
         run_id = newest_run(self.settings.folder, sweep_id) if self.log.busy else None

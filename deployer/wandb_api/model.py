@@ -89,8 +89,8 @@ class SweepInfo:
 class Attempt:
     """One time that a run was handed out; times are epoch seconds.
 
-    `cause` says how it ended: finished, stopped, interrupted, own failure, never started, signal,
-    OOM, node or lost reply; None while it lasts.
+    `cause` says how it ended: finished, stopped, interrupted, own failure, usage error (its command
+    line), never started, signal, OOM, node or lost reply; None while it lasts.
     """
 
     number: int

@@ -28,6 +28,17 @@ def test_a_run_that_is_killed_needs_an_agent_again(bench: Bench) -> None:
     assert bench.causes(path)[-1] == "finished"
 
 
+def test_a_wrong_command_line_is_tried_once(bench: Bench) -> None:
+    (bench.folder / "train.py").write_text(
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.parse_args()\n"
+    )
+    path = bench.create_sweep("[1.0]")
+    assert bench.start_with_own_key(path).wait()[0] == 0
+    assert bench.causes(path) == ["usage error"]
+    [run] = bench.runs(path)
+    assert (run.state, run.exit_code) == ("failed", 2)
+
+
 def test_a_trainer_that_never_starts_has_failed_by_itself(bench: Bench) -> None:
     (bench.folder / "train.py").write_text("raise SystemExit('no such data set')\n")
     path = bench.create_sweep("[1.0]")

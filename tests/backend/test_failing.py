@@ -89,6 +89,22 @@ def test_a_trainer_that_never_starts_is_tried_again_after_a_rest(bench: Bench) -
     assert bench.run(name).state == "failed"
 
 
+def test_a_usage_error_is_not_tried_again(bench: Bench) -> None:
+    sweep = bench.sweep(retries=3)
+    agent = bench.agent(sweep)
+    for number in range(1, 4):
+        name = bench.beat(agent)["run_id"]
+        bench.send(name, complete=True, exitcode=2)
+        assert (bench.run(name).state, bench.run(name).queued) == ("failed", 0)
+        assert bench.causes(name) == ["usage error"]
+        assert bench.state(sweep)[0] == ("FINISHED" if number == 3 else "RUNNING")
+    begun = bench.agent(other := bench.sweep(retries=1))
+    name = bench.take(begun)
+    bench.send(name, complete=True, exitcode=2)
+    assert (bench.causes(name), bench.state(other)[0]) == (["own failure"], "RUNNING")
+    assert bench.run(name).queued
+
+
 def test_a_start_that_failed_costs_no_retry(bench: Bench) -> None:
     agent = bench.agent(bench.sweep(retries=1, run_cap=1))
     for _ in range(2):

@@ -38,7 +38,7 @@ EXIT: Command = {"type": "exit"}
 # Why a waiting run's last attempt ended: what was interrupted goes first, what failed goes last.
 FAILED_ONCE = (
     "EXISTS (SELECT 1 FROM attempts WHERE run_id = runs.id AND number = runs.attempt"
-    " AND cause IN ('own failure', 'never started'))"
+    " AND cause IN ('own failure', 'usage error', 'never started'))"
 )
 INTERRUPTED = f"NOT {FAILED_ONCE}"
 OWNED = "agent_id = ? AND state IN ('pending', 'running', 'preempting') ORDER BY id"

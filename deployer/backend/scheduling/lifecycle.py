@@ -14,6 +14,7 @@ Cause = Literal[
     "stopped",
     "interrupted",  # asked to stop, or the trainer said that it was being preempted
     "own failure",
+    "usage error",  # its program refused its command line, and would again
     "never started",  # ended without `wandb.init`
     "signal",  # it, its agent or its supervisor was killed: gone without an exit record
     "OOM",  # the same, by the kernel, which was out of memory
@@ -22,7 +23,10 @@ Cause = Literal[
 ]
 # What a supervisor can know better than the server, and says before it ends a run.
 ANNOUNCED: tuple[Cause, ...] = ("interrupted", "signal", "OOM", "node")
-OWN_FAILURES: tuple[Cause, ...] = ("own failure", "never started")
+OWN_FAILURES: tuple[Cause, ...] = ("own failure", "usage error", "never started")
+RETRIED: tuple[Cause, ...] = ("own failure", "never started")
+# What argparse, click and Python itself end with.
+USAGE_EXIT_CODE = 2
 
 # The SDK repeats a lost heartbeat after 2 s; an agent that received it asks again after 5 s. A run
 # that is not named as alive by then had a trainer that died before `wandb.init`.
@@ -92,6 +96,8 @@ def judge_exit(exit_code: int, marks: Marks) -> Outcome:
         return Outcome("finished", "finished")
     if marks.stopping:
         return Outcome("killed", "stopped")
+    if exit_code == USAGE_EXIT_CODE and not marks.started:
+        return Outcome("failed", "usage error")
     return Outcome("failed", "own failure")
 
 
@@ -136,6 +142,6 @@ def judge_failure(outcome: Outcome, failures: int, unstarted: int, retries: int)
     never started, of which the first few cost no retry.
     """
     allowed = retries + min(unstarted, UNSTARTED_RETRIES)
-    if outcome.cause in OWN_FAILURES and failures <= allowed:
+    if outcome.cause in RETRIED and failures <= allowed:
         return requeue(outcome.cause)
     return outcome

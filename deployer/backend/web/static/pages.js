@@ -170,6 +170,7 @@ function attempts(data) {
 
 const CAUSES = {
   "own failure": "the program failed",
+  "usage error": "the program refused its command line",
   "never started": "the program ended before wandb.init",
   "stopped": "stopped",
   "interrupted": "interrupted",
@@ -181,7 +182,7 @@ const CAUSES = {
 
 function withoutOutput(data) {
   const last = data.attempts.at(-1);
-  if (last?.cause !== "never started") return "nothing printed";
+  if (!["never started", "usage error"].includes(last?.cause)) return "nothing printed";
   const path = [data.entity, data.project, data.sweep?.id].join("/");
   return "nothing came here, since the program ended before wandb.init; its agent has what it printed:\n" +
     `deployer agents logs ${path} --run ${data.id}`;
