@@ -13,7 +13,7 @@ from .supervisor import Supervisor
 
 
 def main() -> int:
-    """Run one supervisor; with `--detach`, return as soon as it has taken its place."""
+    """Run one supervisor; with `--detach`, return as soon as it holds its lock."""
     signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED_SIGNALS)
     settings = parse_settings(sys.argv[1:], os.environ)
     os.makedirs(settings.folder, mode=0o700, exist_ok=True)

@@ -1,4 +1,4 @@
-"""An errand: work with the network, done in a forked child of the supervisor.
+"""A child task: network requests, made in a forked child of the supervisor.
 
 So urllib and ssl never stay in the supervisor's memory, and a hanging server never delays a signal.
 """
@@ -35,7 +35,7 @@ def start_task(work: Callable[[], object], seconds: float) -> ChildTask:
         with os.fdopen(sender, "w", encoding="utf-8") as pipe:
             pipe.write(json.dumps(work()))
     except Exception as error:
-        sys.stderr.write(f"deployer: an errand failed: {error!r}\n")
+        sys.stderr.write(f"deployer: a child task failed: {error!r}\n")
     finally:
         os._exit(0)
 
@@ -48,7 +48,7 @@ def run_task(work: Callable[[], object], seconds: float) -> Any:
 
 
 def read_result(task: ChildTask) -> Any:
-    """Return the result of an errand whose child has ended; None if it broke off."""
+    """Return the result of a task whose child has ended; None if it failed."""
     with os.fdopen(task.pipe, encoding="utf-8") as pipe:
         text = pipe.read()
     return json.loads(text) if text else None

@@ -1,6 +1,6 @@
-"""How the supervisor's code speaks to a W&B server: one POST with the key, one reply.
+"""The supervisor's small client of a W&B server: one POST with the key, one reply.
 
-Called in short-lived processes alone: urllib and ssl must not stay in a supervisor's memory.
+Called in short-lived processes only: urllib and ssl must not stay in a supervisor's memory.
 """
 
 import base64
@@ -38,7 +38,7 @@ class Reply:
 
     @property
     def passing(self) -> bool:
-        """Tell a trouble that may be over soon: no reply, too many requests, the server's own."""
+        """Tell whether the failure may pass: no reply, too many requests, a server error."""
         return self.status in (0, 408, 429) or self.status >= 500
 
 

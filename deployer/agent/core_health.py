@@ -1,7 +1,7 @@
-"""Notices that an agent has no wandb-core: it has lost it, or never came to start it.
+"""Notices that an agent has no wandb-core: it died, or was never started.
 
 In newer versions of wandb an agent's heartbeats go through a wandb-core of its own. If that one
-dies the agent says nothing, starts no other and goes on asking nobody for work, for ever. While a
+dies the agent stays silent, starts no other, and its requests for work go nowhere. While a
 run is going this does no harm, since a run has a wandb-core of its own and the agent dies after it.
 """
 
@@ -27,7 +27,7 @@ STOOD_STILL = Ending(
 
 
 class CoreWatch:
-    """Looks now and then whether the agent, a process id, has its wandb-core."""
+    """Checks now and then that the agent, a process id, has its wandb-core."""
 
     def __init__(self, agent: int, log_path: str) -> None:
         self._agent = agent
@@ -44,7 +44,7 @@ class CoreWatch:
         self._progress = Progress(self._agent, self._read_log_size)
 
     def judge(self, now: float) -> Optional[Ending]:
-        """Tell how the agent ends if it is mute; `now` in seconds, monotonic."""
+        """Return the agent's ending if it has no wandb-core; `now` in seconds, monotonic."""
         if self._needed and now >= self._next_look:
             self._next_look = now + LOOK_SECONDS
             self._look()

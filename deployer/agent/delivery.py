@@ -1,7 +1,7 @@
-"""Tells the server how runs ended, and what it has missed of them.
+"""Reports to the server how runs ended, with the history that it has missed.
 
 Everything here may be done twice: history is written at its line number, and a run that has ended
-takes no further end. Called in short-lived processes alone.
+takes no further end. Called in short-lived processes only.
 """
 
 import json
@@ -66,7 +66,7 @@ class ServerRun:
 
 
 def mark_runs(task: Task, known: Tuple[str, ...], cause: str, seconds: float) -> List[str]:
-    """Say of this agent's runs that they are being ended, and why; return those that are.
+    """Mark this agent's runs as being ended, and why; return those that were marked.
 
     `known` are the ids that the agent's folder knows, `cause` is one of `death`. A run that has
     ended by itself, and only has not delivered it yet, is left alone.

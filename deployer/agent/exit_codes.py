@@ -1,4 +1,4 @@
-"""How a supervisor ends: pure rules from what it knows to an exit code.
+"""Decides the exit code of a supervisor; pure.
 
 The agent's own exit code says almost nothing: 0 for a finished sweep as for one it gave up.
 An agent that the server sends home ends with 0, also when the server stopped the sweep because its
@@ -73,7 +73,7 @@ class AgentLog:
 
 
 def judge_ending(log: AgentLog, exit_status: int, sweep_state: Optional[str]) -> Ending:
-    """Judge an agent that ended unasked.
+    """Judge an agent that ended on its own.
 
     `exit_status` is negative for a signal; `sweep_state` is the server's, empty if it knows no such
     sweep, None if it was not asked or did not answer.

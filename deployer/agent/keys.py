@@ -1,4 +1,4 @@
-"""Which key an agent works with: the one that it was given, or a newer one of its own.
+"""Which key an agent uses: the given one, or a newer one of its own.
 
 The given one may change while we live, if it comes as a file: a Secret of Kubernetes in a volume.
 """

@@ -1,4 +1,4 @@
-"""What becomes of the last run of an agent that takes only so many: it asks the server no more.
+"""The last run of an agent with a limited number of runs: it asks the server for no more.
 
 From the agent's next question the server would learn that a run is gone. Called in short-lived
 processes alone.
@@ -14,7 +14,7 @@ RETURNED = "preempted"
 
 
 def end_unstarted(task: Task, run_id: str, seconds: float) -> None:
-    """Say of a run that ended before `wandb.init` that it has failed by itself."""
+    """Report a run that ended before `wandb.init` as failed."""
     deadline = time.monotonic() + seconds
     run = get_run(task, run_id, deadline)
     if run and run.state == UNSTARTED:

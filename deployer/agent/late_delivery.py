@@ -18,7 +18,7 @@ FINISHED_ALREADY = 100
 def main(resumes: bool) -> int:
     """Deliver what is missing; FINISHED_ALREADY if the run had come to a good end unheard.
 
-    A run that does not resume starts afresh: its earlier rows are put aside.
+    The earlier rows of a run that does not resume are put aside.
     """
     environment = os.environ
     folder = os.path.dirname(environment["DEPLOYER_AGENT_FOLDER"])

@@ -1,4 +1,4 @@
-"""Counts how often the kernel has killed a process for want of memory.
+"""Counts how often the kernel has killed a process because memory ran out.
 
 Sources: `memory.events` in the kernel's cgroup-v2.rst, `memory.oom_control` in its
 cgroup-v1/memory.rst, `oom_kill` in /proc/vmstat. A control group of version 1 counts its own
@@ -11,7 +11,7 @@ GROUPS = "sys/fs/cgroup"
 
 
 class MemoryKills(NamedTuple):
-    """The counts in our control group and of the whole machine, None where nobody counts."""
+    """The counts in our control group and of the whole machine, None where there is no counter."""
 
     group: Optional[int]
     machine: Optional[int]

@@ -1,6 +1,6 @@
-"""What a pod adds to a supervisor: its Python on PATH, the project's code, the wish to drain.
+"""What a pod adds to a supervisor: its Python on PATH, the project's code, draining.
 
-Nobody can signal a process in a pod, but an annotation of the pod comes to it as a file.
+A process in a pod cannot be sent a signal, but annotations of the pod appear in a file.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ def main() -> int:
 
 
 def lead_to_python(environment: MutableMapping[str, str]) -> None:
-    """Let `python`, by which sweeps start their trainer, mean the Python that runs us.
+    """Make `python`, which sweeps start their trainer with, the Python that runs us.
 
     An image may have `python3` alone, or one of a virtual environment that PATH does not know.
     """
@@ -96,7 +96,7 @@ def await_drain(annotations: str) -> None:
 
 
 def is_draining(annotations: str) -> bool:
-    """Tell whether the file of annotations has the wish to drain."""
+    """Tell whether the annotations ask the agent to drain."""
     try:
         with open(annotations, "rb", buffering=0) as file:
             return DRAIN_LINE in file.read().splitlines()

@@ -1,4 +1,4 @@
-"""What the supervisor asks the server before an agent starts, and what the answer means."""
+"""The supervisor's questions to the server before an agent starts, and what the answers mean."""
 
 import re
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class TryAgain:
-    """Nothing can be said yet: wait, at least for `seconds` if the server asked for it."""
+    """There is no clear answer yet: wait, at least `seconds` if the server asked for it."""
 
     reason: str
     seconds: float

@@ -1,4 +1,4 @@
-"""Processes of one agent: start it, find all that came of it, end them, reap them. Linux only."""
+"""Processes of one agent: start it, find its descendants, end and reap them. Linux only."""
 
 import contextlib
 import ctypes

@@ -1,4 +1,4 @@
-"""Tells whether an agent that starts gets on, however slowly, or stands still.
+"""Tells whether a starting agent makes progress, however slowly.
 
 Time alone says nothing: on a full node, or with an image whose files come over the network, what
 takes seconds elsewhere takes many minutes.
@@ -35,7 +35,7 @@ class Progress:
         self._log_size = read_log_size()
 
     def look(self) -> bool:
-        """Tell whether the agent has got on since the last look."""
+        """Tell whether the agent has made progress since the last look."""
         found = read_process(self._agent)
         tree = [*([found] if found else []), *list_descendants(self._agent)]
         efforts = {process.id: read_effort(process.id) for process in tree}

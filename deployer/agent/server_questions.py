@@ -1,6 +1,6 @@
-"""What a supervisor asks the server, for as long as it takes: may an agent start, is the key ours.
+"""The supervisor's questions to the server, repeated until they are answered.
 
-A server that is away is waited for, unless somebody asks the supervisor to leave.
+A server that is away is waited for, unless the supervisor is asked to leave.
 """
 
 import os

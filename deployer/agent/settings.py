@@ -1,4 +1,4 @@
-"""What a supervisor is told when it is started, and what it tells the agent."""
+"""Settings of a supervisor, and the environment that it gives the agent."""
 
 import argparse
 import math
@@ -104,12 +104,12 @@ class Settings:
 
     @property
     def status_path(self) -> str:
-        """Where the supervisor says how it is."""
+        """The supervisor's status file."""
         return os.path.join(self.folder, "status.json")
 
     @property
     def death_record_path(self) -> str:
-        """What a successor can tell the supervisor's death by."""
+        """The record by which a successor finds out why this supervisor died."""
         return os.path.join(self.folder, "witness.json")
 
     @property

@@ -1,4 +1,4 @@
-"""Waits, and takes note meanwhile of what a supervisor is asked to do and of children's ends.
+"""Waits for signals and children, and notes what the supervisor is asked to do.
 
 Signals are blocked and fetched one by one, so that nothing is ever interrupted:
 SIGTERM and SIGINT stop (the run is interrupted), SIGUSR1 drains (the run may end first). A deadline

@@ -1,4 +1,4 @@
-"""What a supervisor says about itself: a small JSON file, and a lock as long as it lives.
+"""The status of a supervisor: a small JSON file, and a lock for as long as it lives.
 
 The kernel lets go of the lock at death, whatever the death, so no process id has to be trusted.
 """

@@ -1,4 +1,4 @@
-"""The life of one supervisor: ask the server, run a `wandb agent`, end with a true exit code."""
+"""One supervisor: ask the server, run a `wandb agent`, end with a meaningful exit code."""
 
 import contextlib
 import importlib.util
@@ -33,7 +33,7 @@ KEY_ROTATED = Ending(FINISHED, "the key was rotated; another agent begins with t
 
 
 class Supervisor:
-    """Runs one agent to its end."""
+    """Runs one agent until it ends."""
 
     def __init__(self, settings: Settings, environment: Dict[str, str]) -> None:
         self.settings = settings
@@ -50,7 +50,7 @@ class Supervisor:
         self.predecessors_end = ""
 
     def run(self) -> int:
-        """Run the agent to its end and leave nothing behind; returns the exit code."""
+        """Run the agent until it ends and leave no process behind; return the exit code."""
         become_subreaper()
         ending = (
             self._find_missing()

@@ -1,4 +1,4 @@
-"""What a data folder tells the outside: its address, its key, and whether it is served."""
+"""The public state of a data folder: its address, its key, and whether it is served."""
 
 from __future__ import annotations
 

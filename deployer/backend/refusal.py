@@ -1,4 +1,4 @@
-"""How the backend says no: an HTTP status and one sentence, which the SDK shows as it is."""
+"""A refused request: an HTTP status and one sentence, which the SDK shows as it is."""
 
 from __future__ import annotations
 

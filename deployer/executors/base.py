@@ -25,14 +25,14 @@ AgentState = Literal["starting", "running", "draining", "stopping", "ended", "lo
 
 @dataclass(frozen=True)
 class Agent:
-    """One agent as its place sees it.
+    """One agent as its executor sees it.
 
     `state` is `lost` when its supervisor is gone without having written an exit code.
     `dismissed` says that somebody has sent it away, so that no watcher starts it again.
     `exit_code` is 0 finished, 3 gave up, 74 it stood still before it had started, 75 its only run
     is handed out again, 78 bad key or missing sweep, 143 asked to stop.
     `blocked` is why it cannot start whatever is waited for; then `reason` says it in words.
-    `folder` is the project folder it works in, if the place knows; only a cluster has `pod` and
+    `folder` is the project folder it works in, if the executor knows; only a cluster has `pod` and
     `node`. `started_at` and `ended_at` are seconds since the epoch.
     """
 
@@ -56,7 +56,7 @@ class Agent:
 
     @property
     def alive(self) -> bool:
-        """Tell whether this agent still holds its place."""
+        """Tell whether this agent is still at work, or about to be."""
         return self.state not in ("ended", "lost")
 
 
@@ -109,7 +109,7 @@ class Executor(ABC):
         return 0.0
 
     def release(self, sweep_path: str) -> Sequence[str]:
-        """Interrupt a sweep's agents as `stop` does, and keep in mind how many they were."""
+        """Interrupt a sweep's agents as `stop` does, and record how many they were."""
         return self.stop([agent.name for agent in self.list_agents(sweep_path) if agent.alive])
 
     def count_paused(self, sweep_path: str) -> int:

@@ -1,4 +1,4 @@
-"""What `apply` will do, worked out before anything is touched; pure."""
+"""The plan: what `apply` will do, computed before anything is changed; pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class AgentPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """The agents that shall work on one sweep, in `folder`, talking to `base_url`.
+    """The agents of one sweep, working in `folder` and talking to `base_url`.
 
     New ones keep off `avoided_nodes` and leave at `deadline`, in seconds since the epoch. With
     `own_keys` the server gives each a key of its own, else all share the user's.

@@ -1,4 +1,4 @@
-"""Every way in which a call to Kubernetes can fail, as a `KubeError` with a hint."""
+"""Translates every failure of a call to Kubernetes to a `KubeError` with a hint."""
 
 from __future__ import annotations
 

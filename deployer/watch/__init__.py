@@ -1,4 +1,4 @@
-"""What goes on in a sweep, and what a watcher does about it: restarts, duplicates, bad nodes.
+"""Watching a sweep: its status, restarts of agents, duplicates, bad nodes.
 
 It must not print.
 """

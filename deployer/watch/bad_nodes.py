@@ -30,7 +30,7 @@ class SickNode:
     run_ids: tuple[str, ...]
 
     def sentence(self) -> str:
-        """Say it in one line, with the command that keeps everybody off the node."""
+        """Return a sentence with the command that keeps all pods off the node."""
         return (
             f"node {self.name}: {len(self.run_ids)} runs in a row failed there "
             f"({', '.join(self.run_ids)}), avoided from now on; "

@@ -1,4 +1,4 @@
-"""What a watcher stops on servers that hand out too much: an overshooting sweep and twins; pure.
+"""What a watcher stops on servers that hand out too much: duplicates, overshooting sweeps; pure.
 
 W&B's servers give parallel agents the same configuration and go on after the last one of a grid
 (wandb/wandb issues 4323, 4283, 7173).

@@ -1,4 +1,4 @@
-"""What a watcher does besides watching: replace agents, leave sick nodes, stop what overshoots.
+"""What a watcher does about a status: replace agents, leave bad nodes, stop what overshoots.
 
 Level-triggered as the watching itself. Returns what it did as sentences and prints nothing.
 """
@@ -45,7 +45,7 @@ class Starter(Protocol):
 
 @dataclass
 class Reconciler:
-    """Looks after one sweep of `wanted` agents in all; `tell` gets sentences."""
+    """Keeps `wanted` agents at work on one sweep; `tell` gets sentences."""
 
     server: Server
     executor: Executor

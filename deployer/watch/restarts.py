@@ -57,7 +57,7 @@ def count_idle_work(status: Status, wanted: int) -> int:
 
 
 def takes_runs(agent: AgentStatus) -> bool:
-    """Tell whether an agent will have more runs: it is there, and nobody asked it to leave."""
+    """Tell whether an agent will take more runs: it is alive and was not asked to leave."""
     return agent.state in ("starting", "running")
 
 

@@ -50,7 +50,7 @@ class AgentStatus:
 class Status:
     """A sweep at one moment.
 
-    `agents` are those of our place; `other_agents` counts living ones that are not ours.
+    `agents` are those of our executor; `other_agents` counts living ones that are not ours.
     `ends_at` is a forecast in seconds since the epoch. `twins` are runs that should not be, and
     `overshooting` says that the sweep should have ended. `trouble` is what the server said when it
     did not answer: then everything else is as it was last. `deadline` is when the agents leave,
@@ -79,12 +79,12 @@ class Status:
 
     @property
     def living_agents(self) -> int:
-        """Count our agents that still hold their place."""
+        """Count our agents that are alive."""
         return sum(agent.state not in ("ended", "lost") for agent in self.agents)
 
     @property
     def over(self) -> bool:
-        """Tell whether nothing moves any more: no agent works and no run is under way.
+        """Tell whether all is over: no agent works and no run is under way.
 
         A run without a living agent counts only while its sweep is open: its server may still
         find out that it is gone.
@@ -195,7 +195,7 @@ def get_status(
     now: float,
     ours: Collection[str] = (),
 ) -> Status:
-    """Read the sweep from its server and its agents from their place, once.
+    """Read the sweep from its server and its agents from their executor, once.
 
     `ours` are names of agents that were ours before and may be forgotten by now.
     """

@@ -1,4 +1,4 @@
-"""The database's history: each entry brings it one version further, and none is ever edited."""
+"""Migrations: each entry brings the database to the next version, and none is ever edited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What W&B's clients ask: the schema, and resolvers that translate and call.
+"""The GraphQL API of W&B's clients: the schema, and resolvers that translate and call.
 
 It must not hold SQL.
 """

@@ -1,4 +1,4 @@
-"""What becomes of runs and sweeps: handing out, ending, stopping, and the search.
+"""The life of runs and sweeps: handing out, ending, stopping, and the search.
 
 It must not know HTTP.
 """

@@ -1,4 +1,4 @@
-"""What the backend says to a sweep's configuration: it accepts what W&B accepts, and warns."""
+"""Warnings about a sweep's configuration; what W&B accepts is accepted."""
 
 from __future__ import annotations
 

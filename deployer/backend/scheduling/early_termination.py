@@ -1,4 +1,4 @@
-"""Asks the runs of a sweep to stop that its `early_terminate` rule finds poor."""
+"""Stops the runs that a sweep's `early_terminate` rule judges to be poor."""
 
 from __future__ import annotations
 

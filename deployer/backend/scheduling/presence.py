@@ -1,7 +1,7 @@
-"""When agents and runs were last heard of, by a clock that no change of the date can move.
+"""When agents and runs were last heard of, by a monotonic clock.
 
 Kept in memory on purpose: after a restart everybody counts as heard of at that moment, so the
-server's own downtime is nobody's silence.
+server's own downtime makes no agent look silent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How runs and sweeps end: the changes that follow from `lifecycle`'s judgement."""
+"""Ends runs and sweeps in the database, as the rules of `lifecycle` say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The backend as the rest of `deployer` sees it: start it, ask how it is, stop it."""
+"""The backend in the background: start it, ask for its status, stop it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a backend is: asked with a question of a few seconds, and answered by its server."""
+"""The health of a backend, asked over HTTP with a time-out of a few seconds."""
 
 from __future__ import annotations
 

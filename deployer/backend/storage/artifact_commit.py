@@ -1,4 +1,4 @@
-"""A pending version becomes a version, if all of it is there."""
+"""Commits a pending version of an artifact if all of its files are there."""
 
 from __future__ import annotations
 

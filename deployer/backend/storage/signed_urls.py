@@ -1,4 +1,4 @@
-"""Addresses that are a permission by themselves: for one action on one thing, until a time.
+"""Signed addresses: each permits one action on one file until a certain time.
 
 The SDK sends no key to an upload's address, and a browser or `curl` has none. The key that signs
 never leaves the backend's folder, so an address tells nothing that outlives it.

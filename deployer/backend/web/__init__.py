@@ -1,4 +1,4 @@
-"""What people see in a browser: a log-in, and live pages of projects, sweeps and runs.
+"""The web pages: a log-in, and live pages of projects, sweeps and runs.
 
 `summaries` turns rows into plain dicts, `routes` serves them as JSON beside one HTML shell, and
 `static` draws. Nothing here writes to the database, and no page holds data that a user chose:

@@ -1,4 +1,4 @@
-"""A GKE cluster as a place: found by its label, and given its next GPU pool if one is sold out."""
+"""Agents in a GKE cluster: found by its label, given its next GPU pool if one is sold out."""
 
 from __future__ import annotations
 

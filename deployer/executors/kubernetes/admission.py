@@ -1,4 +1,4 @@
-"""Whether the cluster would take a Job, asked before anything is made."""
+"""Asks the cluster whether it would accept a Job, before anything is created."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where agents' keys lie: in the `wandb-secret` that all share, or in a Secret of their sweep."""
+"""Where agents' keys are kept: in the shared `wandb-secret`, or in a Secret of their sweep."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class KeyStore:
 
 
 def store_keys(kube: Kube, plan: Plan, api_keys: Mapping[str, str]) -> KeyStore:
-    """Decide where the agents' keys shall lie; writes nothing.
+    """Decide where to keep the agents' keys; writes nothing.
 
     Agents that share the user's key read `wandb-secret`, which is made if it does not exist, so
     that a key that is rotated there reaches them. If it holds another key, or may not be read, and

@@ -1,4 +1,4 @@
-"""What the cluster shows of one agent, a Job and its pods, read as an `Agent`; pure."""
+"""Reads an agent from its Job and pods; pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class AgentObjects:
 
     @property
     def living_pods(self) -> tuple[Manifest, ...]:
-        """Those pods whose end nobody has reported."""
+        """The pods that have not been reported to have ended."""
         return tuple(pod for pod in self.pods if pod["status"].get("phase") not in ENDED_PHASES)
 
     @property
@@ -49,7 +49,7 @@ class AgentObjects:
 
     @property
     def draining(self) -> bool:
-        """Tell whether somebody wants this agent to leave after its run."""
+        """Tell whether this agent is asked to leave after its run."""
         return self.job is not None and DRAIN_ANNOTATION in annotations_of(self.job)
 
 
@@ -76,7 +76,7 @@ def build_agent(
     now: float,
     products: Mapping[str, str] | None = None,
 ) -> Agent:
-    """Return an agent as its place sees it.
+    """Return an agent as the cluster shows it.
 
     `causes` are the newest warnings by the name of the object that they are about; `now` is the
     cluster's own clock in seconds since the epoch; `products` are GPU products by node.

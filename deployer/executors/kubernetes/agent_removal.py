@@ -1,4 +1,4 @@
-"""Takes agents out of the cluster, and what was made for them."""
+"""Removes agents and what was created for them from the cluster."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _labels_by_sweep(agent_objects: Sequence[AgentObjects]) -> dict[str, set[str
 def free_lost_pods(kube: Kube, pods: Sequence[Mapping[str, Any]]) -> None:
     """Delete pods of nodes that do not answer, without waiting for these nodes.
 
-    The Job's own finalizer is taken away too: its controller waits for an end that nobody reports.
+    The Job's own finalizer is removed too: its controller waits for an end nothing reports.
     """
 
     def free(pod: Mapping[str, Any]) -> None:

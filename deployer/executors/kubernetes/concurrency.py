@@ -1,4 +1,4 @@
-"""The same request for many objects, side by side and polite."""
+"""Sends the same request for many objects, concurrently and with a limit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 T = TypeVar("T")
-THREADS = 16  # as many connections as the door keeps
+THREADS = 16  # as many connections as the client keeps
 
 
 def do_all(act: Callable[[T], None], items: Sequence[T]) -> None:

@@ -1,4 +1,4 @@
-"""The place that is a Kubernetes cluster: N Jobs of one pod each, found by their labels alone."""
+"""Agents in a Kubernetes cluster: N Jobs of one pod each, found by their labels alone."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class KubernetesExecutor(Executor):
         return longest_removal_seconds(self._find(names))
 
     def release(self, sweep_path: str) -> Sequence[str]:
-        """Interrupt a sweep's agents as `stop` does, and keep in mind how many they were."""
+        """Interrupt a sweep's agents as `stop` does, and record how many they were."""
         names = [agent.name for agent in self.list_agents(sweep_path) if agent.alive]
         if names:
             note_paused(self.kube, sweep_path, len(names))

@@ -106,7 +106,7 @@ def is_ours(item: Manifest) -> bool:
 
 
 def mask_key(key: str) -> str:
-    """Return a key so that its owner knows it and nobody else can use it."""
+    """Return a key masked, so that its owner recognises it and it is of no use to others."""
     if not key:
         return ""
     return f"…{key[-SHOWN_CHARACTERS:]} ({len(key)} characters)"

@@ -1,4 +1,4 @@
-"""From a plan to the manifests of this cluster: the code that a sweep began with stays its code."""
+"""Builds the manifests of a plan for this cluster; a sweep keeps the code it began with."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ Owner = tuple[str, str]  # namespace and sweep
 
 @dataclass(frozen=True)
 class Leftover:
-    """An object of a sweep for which nobody works any more.
+    """An object of a sweep that has no agent any more.
 
     `created_at` is in seconds since the epoch.
     """
@@ -98,7 +98,7 @@ def holds_results(kube: Kube) -> bool:
 
 
 def _widen(kube: Kube) -> Kube:
-    """Return the door to all namespaces, or to the one that we may look into."""
+    """Return a client of all namespaces, or of the one that we may read."""
     every = kube.in_namespace("")
     try:
         every.list_objects(JOB, build_selector(), limit=1)

@@ -1,4 +1,4 @@
-"""How many agents a paused sweep gave up: noted on its ConfigMaps, which outlive the Jobs."""
+"""How many agents a paused sweep released, kept on its ConfigMaps, which outlive the Jobs."""
 
 from __future__ import annotations
 

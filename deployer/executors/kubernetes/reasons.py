@@ -1,4 +1,4 @@
-"""Why an agent does not start or has ended, as Kubernetes and the supervisor say it; pure."""
+"""Explains why an agent does not start or has ended; pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent's folder: what was asked for, how it is, and its log. Never a key."""
+"""An agent's folder: its specification, status and log. Never a key."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class AgentFolder:
 
     @property
     def dismissal_path(self) -> Path:
-        """The file that is there once somebody has sent the agent away."""
+        """The file that marks the agent as dismissed."""
         return self.path / "dismissed"
 
     def is_alive(self) -> bool:
@@ -93,7 +93,7 @@ class AgentFolder:
         os.replace(temporary, self.path / "spec.json")
 
     def agent(self) -> Agent:
-        """Return this agent as its place sees it."""
+        """Return this agent as the executor shows it."""
         # Asked first: a supervisor writes its end before it lets go of the lock.
         alive = self.is_alive()
         status = self.status()

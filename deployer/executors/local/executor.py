@@ -1,4 +1,4 @@
-"""The place that is this machine: one folder and one supervisor for each agent."""
+"""Agents on this machine: one folder and one supervisor for each."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class LocalExecutor(Executor):
         return max((longest_end_seconds(self._find(name)) for name in names), default=0.0)
 
     def release(self, sweep_path: str) -> Sequence[str]:
-        """Interrupt a sweep's agents; their folders keep in mind how many they were."""
+        """Interrupt a sweep's agents; their folders record how many they were."""
         return self.stop([f.spec.name for f in self._folders(sweep_path) if f.is_alive()])
 
     def count_paused(self, sweep_path: str) -> int:

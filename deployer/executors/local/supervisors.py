@@ -23,7 +23,7 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 def start_supervisor(folder: AgentFolder, key: str, environment: Mapping[str, str]) -> None:
-    """Start a supervisor and return once it has taken its place; raises AgentError.
+    """Start a supervisor and return once it holds its lock; raises AgentError.
 
     It lives on after us: own session, no terminal, log in its folder.
     """

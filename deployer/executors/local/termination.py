@@ -1,4 +1,4 @@
-"""Ends agents of this machine, whatever has become of their supervisors."""
+"""Ends agents on this machine, also those whose supervisors have died."""
 
 from __future__ import annotations
 

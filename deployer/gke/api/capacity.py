@@ -1,4 +1,4 @@
-"""Where a cluster is tried next after Google had no room or no quota; pure."""
+"""Chooses the next location or GPU after a stockout or a quota; pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _EVERYWHERE = re.compile(r"ALL_REGIONS|project quota|globally")
 
 @dataclass(frozen=True)
 class Refusal:
-    """Google's no: which location and choice of GPUs, STOCKOUT or QUOTA, its sentence, a remedy."""
+    """A refusal by Google: location, choice of GPUs, STOCKOUT or QUOTA, its sentence, a remedy."""
 
     location: str
     reason: str

@@ -1,4 +1,4 @@
-"""The door to GKE: one project's clusters, node pools and operations, every failure a CloudError.
+"""The client of GKE: clusters, node pools and operations; every failure is a CloudError.
 
 It sends what it is told and decides nothing; what may have happened although no answer came is
 looked up by whoever asked.
@@ -39,7 +39,7 @@ PROJECT_HINT = "project: in the specification, or GOOGLE_CLOUD_PROJECT"
 
 
 def open_gke(project: str | None, environment: Mapping[str, str]) -> Gke:
-    """Return the door to a project: the named one, the environment's, or the credentials'.
+    """Return a client of a project: the named one, the environment's, or the credentials'.
 
     Application default credentials are used, as every Google client finds them. Contacts nothing
     but, where there are none, this machine's metadata server. Raises CloudError.
@@ -59,7 +59,7 @@ def open_gke(project: str | None, environment: Mapping[str, str]) -> Gke:
 
 
 class Gke:
-    """The door. Reading is tried again when trouble passes; changing is not, since it may double.
+    """The client. Reads are repeated after passing failures; changes are not, as they may double.
 
     `sleep` waits before a request is sent again.
     """
@@ -121,27 +121,27 @@ class Gke:
         return read_cluster(found)
 
     def create_cluster(self, location: str, cluster: container_v1.Cluster) -> CloudOperation:
-        """Ask for a cluster; ALREADY_EXISTS if the location has one of that name."""
+        """Request a cluster; ALREADY_EXISTS if the location has one of that name."""
         words = f"cannot create cluster {cluster.name} in {location}"
         request = {"parent": self._parent(location), "cluster": cluster}
         attempt = Attempt(words, self.project, location, cluster.name)
         return self._change("create_cluster", request, attempt)
 
     def delete_cluster(self, location: str, name: str) -> CloudOperation | None:
-        """Ask for a cluster's end; None if it is not there."""
+        """Request the deletion of a cluster; None if there is none."""
         words = f"cannot delete cluster {name} in {location}"
         attempt = Attempt(words, self.project, location, name)
         return self._delete("delete_cluster", self._name(location, name), attempt)
 
     def create_pool(self, cluster: CloudCluster, pool: container_v1.NodePool) -> CloudOperation:
-        """Ask for a node pool; ALREADY_EXISTS if the cluster has one of that name."""
+        """Request a node pool; ALREADY_EXISTS if the cluster has one of that name."""
         words = f"cannot create pool {pool.name} in {cluster.words}"
         attempt = Attempt(words, self.project, cluster.location, cluster.name)
         parent = self._name(cluster.location, cluster.name)
         return self._change("create_node_pool", {"parent": parent, "node_pool": pool}, attempt)
 
     def delete_pool(self, cluster: CloudCluster, name: str) -> CloudOperation | None:
-        """Ask for a node pool's end; None if it is not there."""
+        """Request the deletion of a node pool; None if there is none."""
         words = f"cannot delete pool {name} in {cluster.words}"
         attempt = Attempt(words, self.project, cluster.location, cluster.name)
         full = f"{self._name(cluster.location, cluster.name)}/nodePools/{name}"

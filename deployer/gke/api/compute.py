@@ -72,7 +72,7 @@ class ForwardingRule:
 
 
 class Compute:
-    """The door to Compute Engine of a project. Every method raises CloudError."""
+    """A client of a project's Compute Engine. Every method raises CloudError."""
 
     def __init__(self, gke: Gke) -> None:
         self._gke = gke
@@ -118,7 +118,7 @@ class Compute:
         )
 
     def delete_disk(self, disk: CloudDisk) -> None:
-        """Ask for a disk's end; it may be gone already. RESOURCE_IN_USE while it is attached."""
+        """Request the deletion of a disk; it may be gone. RESOURCE_IN_USE while it is attached."""
         place = {"project": self._gke.project, "disk": disk.name}
         if disk.location.count("-") == 1:
             request = {**place, "region": disk.location}
@@ -128,13 +128,13 @@ class Compute:
             self._delete(f"disk {disk.name}", disk.location, self._disks, request)
 
     def delete_forwarding_rule(self, rule: ForwardingRule) -> None:
-        """Ask for a forwarding rule's end; it may be gone already."""
+        """Request the deletion of a forwarding rule; it may be gone already."""
         place = {"project": self._gke.project, "region": rule.region}
         request = {**place, "forwarding_rule": rule.name}
         self._delete(f"forwarding rule {rule.name}", rule.region, self._rules, request)
 
     def delete_target_pool(self, pool: TargetPool) -> None:
-        """Ask for a target pool's end; it may be gone already."""
+        """Request the deletion of a target pool; it may be gone already."""
         place = {"project": self._gke.project, "region": pool.region}
         request = {**place, "target_pool": pool.name}
         self._delete(f"target pool {pool.name}", pool.region, self._target_pools, request)

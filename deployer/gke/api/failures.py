@@ -1,4 +1,4 @@
-"""Every way in which a call to Google's cloud can fail, as a `CloudError` with a remedy."""
+"""Translates every failure of a call to Google Cloud to a `CloudError` with a remedy."""
 
 from __future__ import annotations
 

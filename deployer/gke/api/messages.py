@@ -1,6 +1,6 @@
 """`ClusterSpec -> google.cloud.container_v1` messages; pure.
 
-What Google does by itself is left out, so that what is here is what we decided.
+Google's defaults are left out, so that everything here was decided by us.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def to_plain(message: google.Cluster | google.NodePool) -> dict[str, Any]:
 
 
 def _sort_labels(value: Any) -> None:
-    """Put labels in order, since a protobuf map has none and a plan must not change by itself."""
+    """Put labels in order, since a protobuf map has none and a plan must be reproducible."""
     if isinstance(value, list):
         for one in value:
             _sort_labels(one)

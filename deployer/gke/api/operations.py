@@ -1,4 +1,4 @@
-"""Waiting for what Google does: its own stages, the elapsed time, patience for silences."""
+"""Waits for Google's operations and reports their stages."""
 
 from __future__ import annotations
 

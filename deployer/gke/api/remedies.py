@@ -1,4 +1,4 @@
-"""The table of everything that Google's cloud can answer: our word for it, and the remedy."""
+"""The table of Google Cloud's failures: our reason and remedy for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A token of Google's for whoever speaks HTTP to it, as an image registry does."""
+"""An access token of Google for plain HTTP, as image registries need it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster of ours: made, completed, deleted, and the way to its Kubernetes.
+"""One of our clusters: creation, completion, deletion, access to its Kubernetes.
 
 It must not print.
 """

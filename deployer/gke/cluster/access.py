@@ -1,4 +1,4 @@
-"""The way from a cluster of Google's to its Kubernetes: for us, and for the user's own kubectl."""
+"""Access to the Kubernetes of a GKE cluster: for us, and for the user's own kubectl."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def open_kube_of(
     namespace: str | None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Kube:
-    """Return the door to a cluster's Kubernetes, with Google's token, renewed as need be.
+    """Return a client of a cluster's Kubernetes, with Google's token, renewed when needed.
 
     `sleep` waits before a request is sent again. Contacts nothing. Raises CloudError if the cluster
     has no address yet, or none any more.

@@ -1,4 +1,4 @@
-"""Makes a cluster, or goes on where a former command was stopped; a second call changes nothing.
+"""Creates a cluster, or goes on where an earlier command stopped; repeating it changes nothing.
 
 It looks at what is there and does the next thing, over and over, so it can be killed anywhere.
 """
@@ -121,7 +121,7 @@ class _Maker:
             self._create(location)
 
     def _clear(self, broken: list[CloudCluster], location: str) -> None:
-        """Take broken clusters away, and wait for the one whose place is wanted."""
+        """Delete broken clusters, and wait for the one whose name is needed."""
         for cluster in broken:
             if cluster.status in USABLE:
                 raise self._explain_broken(cluster)

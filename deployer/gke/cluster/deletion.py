@@ -1,4 +1,4 @@
-"""The end of one cluster, whatever state it is in."""
+"""Deletes one cluster, whatever state it is in."""
 
 from __future__ import annotations
 

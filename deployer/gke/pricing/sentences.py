@@ -1,4 +1,4 @@
-"""What is said of a cluster's price: each choice, the largest bill, what goes on; pure."""
+"""Sentences about a cluster's price: each choice, the largest bill, what goes on; pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that a cluster leaves in the cloud, found and removed, with the proof.
+"""Finds and removes all that a cluster leaves in the cloud, with proof.
 
 It must not print.
 """

@@ -1,4 +1,4 @@
-"""What there is in the cloud of ours, going by labels and by what is certain, and nothing else."""
+"""Lists our resources in the cloud, identified by their labels or by certain knowledge alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from deployer.gke.api.model import CloudCluster, is_ours
 
 @dataclass(frozen=True)
 class Inventory:
-    """Clusters with all that goes with them; disks and load balancers that do not."""
+    """Clusters, and the disks and load balancers that are not deleted with them."""
 
     clusters: tuple[CloudCluster, ...] = ()
     disks: tuple[CloudDisk, ...] = ()
@@ -40,7 +40,7 @@ class Inventory:
 
 
 def list_inventory(gke: Gke, cluster_name: str | None) -> Inventory:
-    """Return what there is of one cluster, or of all of ours, in the whole project.
+    """Return what exists of one cluster, or of all of ours, in the whole project.
 
     The nodes' own disks go with their cluster, so they count only where it is gone. Raises
     CloudError, also if a location does not answer: then nothing is proven.

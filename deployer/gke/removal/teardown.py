@@ -42,7 +42,7 @@ def remove_cluster(
 ) -> Inventory:
     """Remove a specification's cluster, its disks and load balancers; return the empty inventory.
 
-    `patience_seconds` are for volumes and load balancers to go by themselves. A cluster of that
+    `patience_seconds` are for Kubernetes to delete volumes and load balancers. A cluster of that
     name that is not ours stays. Raises CloudError naming what is left.
     """
     return remove_named(gke, spec.name, Waiter(tell, now, sleep), patience_seconds)
@@ -183,7 +183,7 @@ class _Remover:
 def open_kube_soon(
     gke: Gke, cluster: CloudCluster, sleep: Callable[[float], None] = time.sleep
 ) -> Kube:
-    """Return the door to a cluster's Kubernetes that gives one up soon which refuses connections.
+    """Return a client of a cluster's Kubernetes that gives up soon if connections are refused.
 
     Raises CloudError.
     """

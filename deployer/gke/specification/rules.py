@@ -1,4 +1,4 @@
-"""What is well-formed in a cluster's specification and still cannot work; pure."""
+"""Rules for a well-formed specification that cannot work; pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What W&B's own server does not have; a plain backend leaves this file out."""
+"""Our extensions of W&B's schema; a backend without extensions leaves this file out."""
 
 from __future__ import annotations
 

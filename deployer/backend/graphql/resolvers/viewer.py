@@ -1,4 +1,4 @@
-"""Who is asking, and what this server can do."""
+"""The user that the key belongs to, and what this server can do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How rows become what W&B's clients expect: ids, times, pages."""
+"""Turns rows into what W&B's clients expect: ids, times, pages."""
 
 from __future__ import annotations
 

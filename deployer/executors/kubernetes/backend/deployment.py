@@ -1,4 +1,4 @@
-"""The backend as it stands in a cluster: found by its labels, made if it is not there."""
+"""The deployment of the backend in a cluster: found by its labels, created if it is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Takes the backend out of a cluster; its data goes only if that is wanted."""
+"""Removes the backend from a cluster, and its data if that is wanted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one has to be allowed to make the backend in a cluster and to reach it."""
+"""The rights needed to create the backend in a cluster and to reach it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way from this machine to the backend in a cluster: a port-forward."""
+"""A port-forward from this machine to the backend in a cluster."""
 
 from __future__ import annotations
 

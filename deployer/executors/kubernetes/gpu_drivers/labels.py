@@ -1,4 +1,4 @@
-"""The words by which nodes and pods tell of GPUs, each with where it is documented."""
+"""Labels and resources that describe GPUs of nodes and pods, each with its source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each node says of its GPUs, from nodes and pods as the server has them; pure."""
+"""The GPUs of each node, read from nodes and pods; pure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class GpuResource:
 
     @property
     def free(self) -> int:
-        """How many of it nobody has."""
+        """How many are free."""
         return max((self.allocatable or 0) - self.in_use, 0)
 
 

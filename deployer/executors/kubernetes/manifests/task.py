@@ -1,4 +1,4 @@
-"""What one agent's Job is about."""
+"""The inputs of one agent's Job."""
 
 from __future__ import annotations
 
