@@ -36,7 +36,7 @@ TABLE: list[tuple[Fault, str, str]] = [
     (faults.permission(), "PERMISSION_DENIED", ROLES),
     (faults.api_disabled(), "SERVICE_DISABLED", ENABLE.format("container")),
     (faults.busy("operation-1"), "FAILED_PRECONDITION", LATER),
-    (faults.already_exists("projects/p/zones/z/clusters/c"), "ALREADY_EXISTS", "cluster list"),
+    (faults.already_exists("projects/p/zones/z/clusters/c"), "ALREADY_EXISTS", "deployer gke list"),
     (faults.not_found("projects/p"), "NOT_FOUND", "GOOGLE_CLOUD_PROJECT"),
     (faults.invalid("Bad disk size."), "INVALID_ARGUMENT", "mend the specification"),
     (faults.unauthenticated(), "UNAUTHENTICATED", LOGIN),

@@ -19,6 +19,7 @@ from tests.gke.cloud_faults import (
     SILENCE,
     Fault,
     internal,
+    invalid,
     old_stockout,
     quota,
     stockout,
@@ -91,9 +92,20 @@ def test_without_room_anywhere_every_sentence_is_told(
     assert "ask for more NVIDIA_T4_GPUS in europe-west4" in refused.value.hint
     assert "--wait-for-capacity" in refused.value.hint
     assert cloud.inventory().empty
-    assert any(line.startswith(f"deleting cluster {NAME} in {FIRST}: done") for line in told)
+    assert f"cluster {NAME} in {FIRST} is deleted: its creation failed" in told
     assert not set(lines) & set(told)
     assert f"no room in {FIRST} for gpu-1, nvidia-tesla-t4 (GCE_STOCKOUT)" in told
+
+
+def test_a_pool_without_nodes_may_follow_its_cluster(
+    cloud: Cloud, make: Make, told: list[str]
+) -> None:
+    """Where CreateCluster takes only pools that begin with nodes."""
+    said = "node_pools[1].initial_node_count must be greater than zero."
+    cloud.fail("CreateCluster", invalid(said))
+    assert [pool.name for pool in make().pools] == ["system", "gpu-1"]
+    assert cloud.changes == ("CreateCluster", "CreateCluster", "CreateNodePool")
+    assert told[0].startswith("no cluster with a pool without nodes here")
 
 
 def test_what_a_stockout_leaves_and_does_not_go_is_named(cloud: Cloud, make: Make) -> None:

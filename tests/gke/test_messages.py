@@ -150,6 +150,15 @@ def test_ways_to_buy_machines() -> None:
     assert "flex_start" not in reserved["config"]
 
 
+def test_gpu_nodes_end_after_a_time_and_the_system_pool_goes_on() -> None:
+    spec = parse(f"max_node_time: 2h\ngpus: [{{{T4}}}]")
+    assert spec.limit_nodes(3 * 3600) == spec
+    system, gpu = build_cluster(spec.limit_nodes(5400.4), "us-central1-a", "lab").node_pools
+    assert gpu.config.max_run_duration.total_seconds() == 5400
+    assert not system.config.max_run_duration
+    assert to_plain(gpu)["config"]["max_run_duration"] == "5400s"
+
+
 def test_what_nodes_act_as_and_how_images_come() -> None:
     account = "nodes@my-project.iam.gserviceaccount.com"
     spec = parse(f"service_account: {account}\nimage_streaming: true\ngpus: [{{{T4}}}]")

@@ -26,6 +26,12 @@ def test_a_changed_specification_is_said_and_changes_nothing(cloud: Cloud, tmp_p
     ensure_cluster(gke, larger, tell=told.append)
     [line] = told
     assert line.startswith("pool gpu-1 is not as the specification says now and stays as it is")
+    told.clear()
+    ensure_cluster(gke, spec.limit_nodes(7200), tell=told.append)
+    assert told == [
+        "nodes of pool gpu-1 have no time limit of Google's, as when it was made; "
+        "deployer gke down, then up, makes it anew"
+    ]
     assert cloud.changes == before
 
 

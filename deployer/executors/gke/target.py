@@ -26,6 +26,8 @@ from deployer.gke.removal.teardown import remove_cluster
 from deployer.gke.specification.spec import ClusterSpec, load_spec
 from deployer.kube.client import Kube
 
+NODE_SPARE_SECONDS = 1800.0  # of a node's life: to come up, and for agents' last checkpoints
+
 
 class GkeTarget(KubernetesTarget):
     """A cluster of ours on Google's cloud."""
@@ -87,10 +89,13 @@ class GkeTarget(KubernetesTarget):
         wanted = estimate(self.spec, self.spec.locations[0], self.prices, limits.agents)
         for line in describe_estimate(wanted, hours):
             tell(line)
-        gke = self._open_gke()
+        gke, spec = self._open_gke(), self.spec
+        if limits.max_seconds:
+            # Agents leave by themselves before; where this machine and they are lost, nodes do.
+            spec = spec.limit_nodes(limits.max_seconds + NODE_SPARE_SECONDS)
         with telling_interruption(tell):
             patience = limits.capacity_seconds
-            cluster = ensure_cluster(gke, self.spec, wait_seconds=patience, tell=tell)
+            cluster = ensure_cluster(gke, spec, wait_seconds=patience, tell=tell)
         self._found = cluster
         place, pools = cluster.location, cluster.pool_names
         for line in describe_fallback(self.spec, place, pools, self.prices, limits.agents, hours):

@@ -163,6 +163,8 @@ def _build_gpu_node(spec: ClusterSpec, choice: GpuChoice) -> google.NodeConfig:
         machine_type=choice.machine_type,
         disk_size_gb=choice.disk_gb,
         spot=choice.spot,
+        # Google ends a node that is older, whatever has become of those who watch.
+        max_run_duration=spec.max_node_time,
         **_build_purchase(choice),
         accelerators=[_build_accelerator(choice)],
         # GKE sets it by itself where a pool joins others; a pool that comes with its cluster must

@@ -24,7 +24,10 @@ def is_ours(labels: Mapping[str, str], cluster: str | None = None) -> bool:
 
 @dataclass(frozen=True)
 class CloudPool:
-    """A node pool; `accelerators` are pairs of type and count for each node."""
+    """A node pool; `accelerators` are pairs of type and count for each node.
+
+    Google ends a node after `max_node_seconds`; 0: never.
+    """
 
     name: str
     status: str
@@ -35,6 +38,7 @@ class CloudPool:
     min_nodes: int
     max_nodes: int
     conditions: tuple[tuple[str, str], ...]
+    max_node_seconds: float = 0.0
 
     @property
     def good(self) -> bool:
@@ -142,6 +146,7 @@ def read_pool(message: container_v1.NodePool) -> CloudPool:
         if scaling.enabled
         else fixed,
         conditions=_read_conditions(message.conditions),
+        max_node_seconds=config.max_run_duration.total_seconds() if config.max_run_duration else 0,
     )
 
 

@@ -40,6 +40,7 @@ NAMES = "this machine resolves no names now: see your network, its DNS, and HTTP
 QUOTAS_PAGE = "https://console.cloud.google.com/iam-admin/quotas?project={project}"
 ELSEWHERE = "name more locations or gpus in the specification, or wait: --wait-for-capacity 2h"
 ENABLE = "gcloud services enable {api} --project {project}"
+EMPTY_POOL = "EMPTY_POOL_REFUSED"
 PROJECT = "project: in the specification, or GOOGLE_CLOUD_PROJECT, names another"
 UP = "deployer gke up goes on, deployer gke down removes it"
 
@@ -162,6 +163,8 @@ SENTENCES: tuple[tuple[re.Pattern[str], str, str], ...] = (
         "BILLING_DISABLED",
         "https://console.cloud.google.com/billing/linkedaccount?project={project}",
     ),
+    # Of a pool that is to begin without nodes: it can be made after its cluster.
+    (re.compile(r"initial_?node_?count", re.IGNORECASE), EMPTY_POOL, EDIT),
     (re.compile(r"Not found: projects/[^/]+$"), "NOT_FOUND", PROJECT),
     (re.compile(r"incompatible operation|operation in progress"), "FAILED_PRECONDITION", LATER),
     (re.compile(r"is already being used by|is not ready"), "RESOURCE_IN_USE", LATER),

@@ -16,6 +16,7 @@ from deployer.gke.api.failures import Attempt, build_failure, is_passing
 from deployer.gke.api.messages import build_cluster, build_gpu_pool
 from deployer.gke.api.model import USABLE, CloudCluster, CloudOperation
 from deployer.gke.api.operations import Waiter, explain_operation, settle, wait_for_operation
+from deployer.gke.api.remedies import EMPTY_POOL
 from deployer.gke.cluster.deletion import begin_removal, remove_whole
 from deployer.gke.cluster.pools import ensure_pool, list_differences
 from deployer.gke.specification.spec import ClusterSpec
@@ -81,6 +82,7 @@ class _Maker:
         self.refusals: list[Refusal] = []
         self.kept = self.left = ""
         self.choice = 0
+        self.bare = False  # the cluster is made without a GPU pool, which follows
         self.told: set[str] = set()
         self.doubts = 0
 
@@ -145,7 +147,9 @@ class _Maker:
 
     def _create(self, location: str) -> None:
         message = build_cluster(self.spec, location, self.gke.project)
-        if self.choice:
+        if self.bare:
+            message.node_pools = message.node_pools[:1]
+        elif self.choice:
             message.node_pools[-1] = build_gpu_pool(self.spec, self.choice, location)
         try:
             operation = self.gke.create_cluster(location, message)
@@ -158,6 +162,10 @@ class _Maker:
         """Note a refusal, or look again after an answer that is no answer; else raise it."""
         if is_refusal(error.reason):
             self._refuse(location, error)
+            return
+        if error.reason == EMPTY_POOL and not self.bare:
+            self.bare = True
+            self.waiter.tell("no cluster with a pool without nodes here: the pool is made after it")
             return
         self.doubts += 1
         unclear = error.reason == "ALREADY_EXISTS" or is_passing(error)
@@ -196,6 +204,7 @@ class _Maker:
             raise error
         self._refuse(operation.location, error)
         if cluster is not None and cluster.ours:
+            self.waiter.tell(f"{cluster.words} is deleted: its creation failed")
             begin_removal(self.gke, cluster)
 
     def _complete(self, cluster: CloudCluster) -> CloudCluster | None:

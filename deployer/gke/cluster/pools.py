@@ -15,6 +15,7 @@ from deployer.gke.api.messages import build_gpu_pool
 from deployer.gke.api.model import CloudCluster, CloudPool
 from deployer.gke.api.operations import Waiter, explain_operation, settle, wait_for_operation
 from deployer.gke.specification.spec import ClusterSpec
+from deployer.text import format_seconds
 
 TRIES = 6  # answers that were lost or refused for a moment, before it is given up
 
@@ -53,7 +54,17 @@ def list_differences(spec: ClusterSpec, cluster: CloudCluster) -> list[str]:
                 f"pool {pool.name} is not as the specification says now and stays as it is; "
                 "deployer gke down, then up, makes it anew"
             )
+        limit = spec.max_node_time.total_seconds() if spec.max_node_time else 0.0
+        if pool.max_node_seconds != limit:
+            lines.append(
+                f"nodes of pool {pool.name} {_describe_life(pool.max_node_seconds)}, as when it "
+                "was made; deployer gke down, then up, makes it anew"
+            )
     return lines
+
+
+def _describe_life(seconds: float) -> str:
+    return f"end after {format_seconds(seconds)}" if seconds else "have no time limit of Google's"
 
 
 def add_next_pool(

@@ -8,6 +8,8 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,6 +25,7 @@ from pydantic import (
 from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
+from deployer.config.durations import Duration
 from deployer.config.paths import find_packaged
 from deployer.config.problems import Shape, list_problems, write_json
 from deployer.config.section import STRICT
@@ -81,12 +84,19 @@ class ClusterSpec:
     )
     service_account: Annotated[str, StringConstraints(pattern=SERVICE_ACCOUNT)] | None = None
     image_streaming: bool = False
+    max_node_time: Duration | None = None
     network: Network = "default"
     subnetwork: Network | None = None
     private_nodes: bool = False
     release_channel: Literal["rapid", "regular", "stable", "extended"] = "regular"
     system_pool: SystemPool = SystemPool()
     gpus: tuple[GpuChoice, ...]
+
+    def limit_nodes(self, seconds: float) -> ClusterSpec:
+        """Return the specification whose GPU nodes end after so long, unless they end sooner."""
+        limit = timedelta(seconds=round(seconds))
+        kept = self.max_node_time is not None and self.max_node_time <= limit
+        return self if kept else replace(self, max_node_time=limit)
 
     @property
     def needs_host_ipc(self) -> bool:
