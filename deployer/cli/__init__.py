@@ -1,4 +1,4 @@
-"""The command line: a command loads, calls, renders. Commands are imported when they are used."""
+"""The command line: a command reads options, calls `launch`, shows. Imported when used."""
 
 from __future__ import annotations
 

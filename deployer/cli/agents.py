@@ -49,7 +49,7 @@ def up(
     wandb: WandbOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Start agents until there are N in all; the current folder is their project folder.
+    """Start agents until there are N in all; they work in the current folder.
 
     Without a number, as many as `sweep pause --release` ended. A sweep that has ended needs none.
     """

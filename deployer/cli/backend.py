@@ -57,7 +57,7 @@ def serve(
 def up(
     data: DataOption = None, on: ExecutorOption = None, output: OutputOption = Output.TABLE
 ) -> None:
-    """Serve in the background, if nobody does yet, and wait until it is ready.
+    """Serve in the background unless it runs already, and wait until it is ready.
 
     In a cluster, make it or bring it in line with deployer.yaml.
     """
@@ -120,13 +120,13 @@ def env(
 
 @app.command("open")
 def open_(on: ExecutorOption = None) -> None:
-    """Hold a port of this machine open that leads to a cluster's backend, until Ctrl-C."""
+    """Forward a local port to a cluster's backend until Ctrl-C."""
     inside.hold_open(_choose_cluster(on))
 
 
 @app.command()
 def copy(data: DataOption = None, on: ExecutorOption = None) -> None:
-    """Bring all that a cluster's backend holds to this machine's, or to a folder of its own.
+    """Copy everything from a cluster's backend to this machine's, or to a folder of its own.
 
     What the folder holds is replaced, unless it has sweeps or runs that the cluster has not.
     """

@@ -55,7 +55,7 @@ def add_key(
     data: DataOption = None,
     on: ExecutorOption = None,
 ) -> None:
-    """Give a user another key; the others stay good unless it shall be the only one."""
+    """Give a user another key; the others stay valid unless --only is given."""
     key = _read_key("key", name, key_stdin)
     if config := choose_config(on, data):
         with _reach(config) as client:

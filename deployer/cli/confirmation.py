@@ -1,4 +1,4 @@
-"""Asks before something is deleted that cannot be had back."""
+"""Asks before something is deleted for good."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def up(
     wait_for_capacity: CapacityOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Make the cluster or go on with it; no change if it is there."""
+    """Create the cluster, or complete it; changes nothing if it is complete."""
     from deployer.executors.gke.target import telling_interruption
     from deployer.gke.cluster.creation import ensure_cluster
     from deployer.gke.pricing.estimate import load_prices
@@ -101,7 +101,7 @@ def down(
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Remove the cluster and all that came with it; prove it.
+    """Remove the cluster and everything created for it, and prove it.
 
     Its disks go, and what is on them; a list of what carries our labels must be empty at the end.
     """

@@ -98,8 +98,8 @@ OneRunOption = Annotated[
     bool,
     typer.Option(
         "--one-run-per-job",
-        help="An agent for each run that is left, which leaves after it; "
-        "--replicas bounds how many are there at a time.",
+        help="Start an agent for each remaining run, which ends after it; "
+        "--replicas limits how many work at a time.",
     ),
 ]
 MaxTimeOption = Annotated[
@@ -108,7 +108,7 @@ MaxTimeOption = Annotated[
         "--max-time",
         metavar="DURATION",
         parser=read_positive_duration,
-        help="Agents leave after this time, such as 6h, watched or not; "
+        help="End agents after this time, such as 6h, watched or not; "
         "their runs are handed out again.",
     ),
 ]
@@ -143,11 +143,11 @@ RetriesOption = Annotated[
         "--retries",
         metavar="N",
         min=0,
-        help="More attempts for a run that fails by itself (1); on the embedded backend only.",
+        help="More attempts for a run that fails (1); on the embedded backend only.",
     ),
 ]
 PlainOption = Annotated[
-    bool, typer.Option("--plain", help="Plain lines, no live view; so it is in a pipe.")
+    bool, typer.Option("--plain", help="Plain lines instead of the live view, as in a pipe.")
 ]
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="The format of stdout.")]
 RankingOption = Annotated[Ranking, typer.Option("--output", "-o", help="The format of stdout.")]

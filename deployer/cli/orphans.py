@@ -71,7 +71,7 @@ def orphans(
 
 
 def _open_gke(project: str | None, needed: bool) -> Gke | None:
-    """Return the door to the cloud; None where only Kubernetes can be looked at."""
+    """Return a client of the cloud; None where only Kubernetes can be searched."""
     from deployer.gke.api.client import open_gke
 
     try:
@@ -84,7 +84,7 @@ def _open_gke(project: str | None, needed: bool) -> Gke | None:
 
 
 def _open_kube() -> Kube | None:
-    """Return the door to the kubeconfig's cluster, None if there is no kubeconfig."""
+    """Return a client of the kubeconfig's cluster, None if there is no kubeconfig."""
     from deployer.kube.client import open_kube
 
     try:

@@ -53,7 +53,7 @@ def rotate(
     on: ClusterOption = None,
     wandb: WandbOption = None,
 ) -> None:
-    """Replace the key; agents at work take it up at their next run."""
+    """Replace the key; agents at work use the new one from their next run on."""
     from deployer.executors.kubernetes.key_rotation import rotate_secret
 
     config = _read_config(wandb, on)
@@ -115,7 +115,7 @@ def _check_key(config: Project, key: str, source: str) -> str:
 
 
 def _is_of(config: Project, key: str, owner: str) -> bool:
-    """Tell whether a key in the cluster is this user's; agents' own keys are nobody's here."""
+    """Tell whether a key in the cluster is this user's; agents' own keys belong to no user."""
     client = Client(config.wandb, key, "the cluster")
     try:
         viewer = get_viewer(client)

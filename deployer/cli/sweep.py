@@ -1,4 +1,4 @@
-"""`deployer sweep`: make, list and steer sweeps."""
+"""`deployer sweep`: create, list and control sweeps."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from deployer.wandb_api.operations import (
 )
 from deployer.wandb_api.server import NOT_GUARANTEED, Server
 
-app = make_app("Create, list and steer sweeps.")
+app = make_app("Create, list and control sweeps.")
 
 # What a sweep may be when it gets a new state; one that has ended stays so.
 STEERABLE = {
@@ -73,7 +73,7 @@ def create(
     project: ProjectOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Make a sweep; stdout has only its path.
+    """Create a sweep and print its path.
 
     The embedded backend is where its agents will be: --on.
     """
@@ -148,7 +148,7 @@ def pause(
     wandb: WandbOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Hand out no more runs; those under way end, and agents wait for the sweep to go on."""
+    """Hand out no more runs; those under way finish, and agents wait until the sweep is resumed."""
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     server, path = _steer(sweep, config, "PAUSED")
     executor = open_executor(config)
@@ -169,7 +169,7 @@ def resume(
     wandb: WandbOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Hand out runs again after a pause; agents that were released are to be started again."""
+    """Hand out runs again after a pause; released agents are started by `agents up`."""
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     _, path = _steer(sweep, config, "RUNNING")
     if released := open_executor(config).count_paused(str(path)):
@@ -184,7 +184,7 @@ def stop(
     wandb: WandbOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Hand out no more runs, ever; runs under way end by themselves."""
+    """End the sweep: hand out no more runs; those under way finish."""
     _, path = _steer(sweep, read_config(Flags(wandb=wandb, on=on)), "FINISHED")
     _show_state(path, "FINISHED", output)
 
@@ -196,7 +196,7 @@ def cancel(
     wandb: WandbOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """End the sweep now and kill its runs."""
+    """End the sweep now and kill its runs under way."""
     _, path = _steer(sweep, read_config(Flags(wandb=wandb, on=on)), "CANCELED")
     _show_state(path, "CANCELED", output)
 

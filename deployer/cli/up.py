@@ -40,9 +40,9 @@ from deployer.text import format_count
 
 app = make_app()
 
-DetachOption = Annotated[bool, typer.Option("--detach", help="Return once the agents run.")]
+DetachOption = Annotated[bool, typer.Option("--detach", help="Return once the agents are started.")]
 NewOption = Annotated[
-    bool, typer.Option("--new", help="Make another sweep though one is unfinished.")
+    bool, typer.Option("--new", help="Create a new sweep even if there is an unfinished one.")
 ]
 DownAfterOption = Annotated[
     bool,

@@ -1,4 +1,4 @@
-"""What an agent is told at each heartbeat.
+"""The reply to an agent's heartbeat: which run to start, which ones to stop.
 
 The one place where runs are handed out. An agent gets one run at a time; a run that it was sent
 and never named as alive is sent again, so that a lost reply loses nothing.

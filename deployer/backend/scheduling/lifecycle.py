@@ -1,4 +1,4 @@
-"""What becomes of a run: pure rules from what happened to W&B's states.
+"""The life of a run: rules from events to W&B's states; pure.
 
 Sources: W&B's documented run states, and what its own server was seen to do with exit records.
 A run that will be handed out again is `preempted`, whatever ended its attempt.

@@ -1,4 +1,4 @@
-"""The numbers of a sweep's configurations: which are free, and which one a given run has.
+"""Ordinals of a sweep's configurations: which are free, and which one a run has.
 
 A configuration is an ordinal: the n-th point of the grid, the n-th draw. A run without one belongs
 to the sweep and counts for nothing.

@@ -1,4 +1,4 @@
-"""What people do to a sweep that exists: end it, change it, add runs to it, delete it.
+"""Changes of an existing sweep: end it, edit it, add runs, delete it.
 
 Agents see it at their next heartbeat. Runs are asked to stop by the file stream's reply, which
 lets them flush; whoever does not heed it is killed later by its agent.

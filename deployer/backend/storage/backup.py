@@ -1,4 +1,4 @@
-"""A whole backend as a stream of tar, consistent while it is served, and a folder made of one.
+"""Backs up a backend as a tar stream, consistent while it is served, and restores a folder.
 
 All that lies in the data folder goes along: the database as one moment saw it, and the files of
 that moment, held by hard links while they are sent.

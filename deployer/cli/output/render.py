@@ -57,7 +57,7 @@ def show_yaml(documents: Iterable[Any]) -> None:
 
 
 def show_json_line(value: Any) -> None:
-    """Put a value on stdout as one line of JSON, for output that goes on and on."""
+    """Put a value on stdout as one line of JSON, for output without end."""
     show(json.dumps(to_plain(value), allow_nan=False))
 
 
@@ -86,7 +86,7 @@ def build_error(error: DeployerError) -> dict[str, Any]:
 
 
 def to_plain(value: Any) -> Any:
-    """Turn dataclasses and what else we hold into what JSON can carry."""
+    """Turn dataclasses and other values into what JSON can express."""
     if is_dataclass(value) and not isinstance(value, type):
         return to_plain(asdict(value))
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""What a status and results look like: text and tables, built purely; `render` prints them."""
+"""Text and tables of statuses, results and agents; `render` prints them."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _parameter_cell(row: Row, name: str) -> object:
 
 
 def build_summary_lines(results: Results, page: str) -> list[str]:
-    """Return what stands under the ranking: coverage, the best configuration, the page."""
+    """Return the lines below the ranking: coverage, the best configuration, the page."""
     lines = [results.coverage.sentence()]
     if results.best is not None:
         value = f"{results.metric}={format_value(results.best.value)}"
@@ -289,5 +289,5 @@ def show_ended(whose: str, names: Sequence[str], output: str) -> None:
 
 
 def agent_to_plain(agent: Agent) -> dict[str, Any]:
-    """Return an agent with stable keys; its environment stays here, whatever is in it."""
+    """Return an agent with stable keys; its environment is left out: it may hold secrets."""
     return {key: value for key, value in vars(agent).items() if key != "environment"}
