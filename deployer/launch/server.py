@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from deployer.config.paths import backend_folder
 from deployer.config.project import Project
-from deployer.errors import BackendError
 from deployer.executors.registry import find_target
 from deployer.executors.target import Target
 from deployer.wandb_api.client import Client
@@ -70,10 +69,8 @@ def _revive_backend() -> bool:
 
 def embedded_url() -> str | None:
     """Return the address of this user's embedded backend if it runs; starts nothing."""
-    from deployer.backend.server.daemon import backend_status
+    from deployer.backend.data_folder import is_served, read_address
 
-    try:
-        backend = backend_status(backend_folder())
-    except BackendError:
-        return None
-    return backend.url if backend and backend.running else None
+    data = backend_folder()
+    address = read_address(data)
+    return address.url if address and is_served(data) else None
