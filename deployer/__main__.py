@@ -11,7 +11,7 @@ from io import TextIOWrapper
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-from deployer.errors import DeployerError
+from deployer.errors import DeployerError, ExitCode
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 JSON_FORMS = ("-o json", "-ojson", "--output json", "--output=json")
@@ -47,8 +47,8 @@ def run(words: list[str]) -> int:
             raise
         return _say_full(error, words)
     except KeyboardInterrupt:
-        return 130
-    return code if isinstance(code, int) else 0
+        return ExitCode.INTERRUPTED
+    return code if isinstance(code, int) else ExitCode.DONE
 
 
 def _say_full(error: OSError, words: Sequence[str]) -> int:
@@ -84,7 +84,7 @@ def _refuse(error: TyperException, words: Sequence[str]) -> int:
 class UsageError(DeployerError):
     """The command line itself is wrong."""
 
-    exit_code = 2
+    exit_code = ExitCode.WRONG_INPUT
     code = "usage"
 
 

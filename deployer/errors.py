@@ -19,12 +19,26 @@ Anything else that reaches `main()` is a bug and keeps its traceback.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import IntEnum
+
+from deployer.transience import PASSING_REASONS, is_passing
+
+
+class ExitCode(IntEnum):
+    """How a command may end; this is the only table of it."""
+
+    DONE = 0
+    REFUSED = 1
+    WRONG_INPUT = 2
+    INCOMPLETE = 3
+    STILL_GOING = 4
+    INTERRUPTED = 130  # what a shell says of Ctrl-C
 
 
 class DeployerError(Exception):
     """Say what failed in `message` and what to type or edit next in `hint`."""
 
-    exit_code = 1
+    exit_code: ExitCode = ExitCode.REFUSED
     code = "error"
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -42,7 +56,7 @@ class ConfigError(DeployerError):
     `place` is like `sweeps/lr.yaml: parameters.lr.min`.
     """
 
-    exit_code = 2
+    exit_code = ExitCode.WRONG_INPUT
     code = "config"
 
     def __init__(self, place: str, message: str, hint: str = "") -> None:
@@ -73,6 +87,11 @@ class WandbError(DeployerError):
         super().__init__(message, hint)
         self.status = status
 
+    @property
+    def passing(self) -> bool:
+        """Tell whether it may pass."""
+        return is_passing(self.status)
+
 
 class KubeError(DeployerError):
     """A Kubernetes server refused or could not be reached.
@@ -98,7 +117,7 @@ class KubeError(DeployerError):
     @property
     def passing(self) -> bool:
         """Tell whether it may pass: no answer, a busy server, one that restarts."""
-        return self.status in (0, 408, 429, 500, 502, 503, 504)
+        return is_passing(self.status)
 
 
 class CloudError(DeployerError):
@@ -112,6 +131,11 @@ class CloudError(DeployerError):
     def __init__(self, message: str, hint: str = "", reason: str = "") -> None:
         super().__init__(message, hint)
         self.reason = reason
+
+    @property
+    def passing(self) -> bool:
+        """Tell whether it may pass."""
+        return self.reason in PASSING_REASONS
 
 
 class ImageError(DeployerError):
@@ -139,19 +163,19 @@ class AgentError(DeployerError):
 class StartFailed(DeployerError):
     """No agent of a sweep has started; they stay as they are."""
 
-    exit_code = 3
+    exit_code = ExitCode.INCOMPLETE
     code = "start-failed"
 
 
 class SweepFailed(DeployerError):
     """The sweep ended without every configuration finished."""
 
-    exit_code = 3
+    exit_code = ExitCode.INCOMPLETE
     code = "sweep-failed"
 
 
 class WatchTimeout(DeployerError):
     """The time to watch is over and the sweep still goes on; watching again is safe."""
 
-    exit_code = 4
+    exit_code = ExitCode.STILL_GOING
     code = "watch-timeout"

@@ -39,7 +39,9 @@ class Reply:
     @property
     def passing(self) -> bool:
         """Tell whether the failure may pass: no reply, too many requests, a server error."""
-        return self.status in (0, 408, 429) or self.status >= 500
+        return self.status in (0, 408, 429) or (
+            self.status >= 500 and self.status not in (501, 505)
+        )
 
 
 def ask(server: Server, query: str, variables: Dict[str, str], timeout: float = 0.0) -> Reply:

@@ -33,6 +33,7 @@ class Status:
     ended_at: Optional[float] = None
     exit_code: Optional[int] = None
     reason: str = ""
+    drained: bool = False
 
 
 class StatusFile:

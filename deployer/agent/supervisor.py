@@ -22,7 +22,7 @@ from .processes import become_subreaper, list_own, send_signal, spawn
 from .run_exit import EARLY_TICK_SECONDS, RunExit, report_usage_error
 from .server_questions import Questions
 from .settings import KEY_VARIABLE, Settings, agent_environment
-from .signals import TICK_SECONDS, Signals
+from .signals import DRAINED, TICK_SECONDS, Signals
 from .status import StatusFile, leave_last_words
 
 DELIVERY_SECONDS = 7 * 86400.0  # as long as the SDK itself would try
@@ -64,6 +64,7 @@ class Supervisor:
             run_id=None,
             exit_code=ending.exit_code,
             reason=ending.reason,
+            drained=ending is DRAINED,
             ended_at=time.time(),
         )
         self._say(f"ended with exit code {ending.exit_code}: {ending.reason}")

@@ -20,6 +20,18 @@ class Blocked(StrEnum):
     NO_SUCH_GPU = "no-such-gpu"
 
 
+class Ending(StrEnum):
+    """Why an agent has ended, as far as a decision depends on it."""
+
+    DRAINED = "drained"  # it was asked to leave after its run
+
+
+class Waiting(StrEnum):
+    """What an agent waits for, as far as a decision depends on it."""
+
+    NODE = "node"  # the cloud has none to give
+
+
 AgentState = Literal["starting", "running", "draining", "stopping", "ended", "lost"]
 
 
@@ -31,6 +43,7 @@ class Agent:
     `dismissed` says that somebody has sent it away, so that no watcher starts it again.
     `exit_code` is 0 finished, 3 gave up, 74 it stood still before it had started, 75 its only run
     is handed out again, 78 bad key or missing sweep, 143 asked to stop.
+    `ending` and `waiting` are what is decided by; `reason` is for people.
     `blocked` is why it cannot start whatever is waited for; then `reason` says it in words.
     `folder` is the project folder it works in, if the executor knows; only a cluster has `pod` and
     `node`. `started_at` and `ended_at` are seconds since the epoch.
@@ -44,6 +57,8 @@ class Agent:
     exit_code: int | None = None
     reason: str = ""
     blocked: Blocked | None = None
+    ending: Ending | None = None
+    waiting: Waiting | None = None
     run_id: str | None = None
     gpu: str = ""
     node: str = ""

@@ -10,6 +10,7 @@ import requests
 
 from deployer.config.image_reference import Repository
 from deployer.errors import ImageError
+from deployer.transience import is_passing
 
 LINE_LETTERS = 300
 TAIL_LINES = 8
@@ -83,7 +84,7 @@ def build_refusal(answer: requests.Response, what: str, place: Place) -> ImageEr
         return ImageError(message, "free some space in the registry")
     if answer.status_code == 400 and "HTTPS server" in answer.text:
         return ImageError(message, "leave `plain_http` out: it speaks TLS")
-    busy = answer.status_code in (429, 500, 502, 503, 504)
+    busy = is_passing(answer.status_code)
     return ImageError(message, "type the command again in a minute" if busy else "")
 
 

@@ -12,11 +12,10 @@ from urllib3.exceptions import ReadTimeoutError
 from deployer.errors import KubeError
 from deployer.kube.failures import CATCHABLE, Attempt, translate_error
 from deployer.kube.kinds import ACCESS_REVIEW
+from deployer.transience import BUSY_STATUSES
 
 T = TypeVar("T")
 
-# Nothing has happened at these, so that anything may be sent again; 0: no connection or no answer.
-REFUSED_STATUSES = (429, 503)
 TRIES = 4
 LONGEST_WAIT_SECONDS = 30.0
 
@@ -46,7 +45,7 @@ class Resender:
                 return self._outlast_start(send, attempt)
             except CATCHABLE as error:
                 failure = translate_error(error, attempt)
-                again = failure.passing if repeatable else failure.status in REFUSED_STATUSES
+                again = failure.passing if repeatable else failure.status in BUSY_STATUSES
                 if not again or not left or isinstance(error, ReadTimeoutError):
                     raise failure from error
                 self._sleep(_wait_seconds(failure, TRIES - left))

@@ -16,11 +16,12 @@ from urllib3.util.retry import Retry
 
 from deployer import __version__
 from deployer.errors import WandbError
+from deployer.transience import BUSY_STATUSES, NO_ANSWER, PASSING_STATUSES
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 READ_TIMEOUT_SECONDS = 30.0
 NEAR_READ_TIMEOUT_SECONDS = 15.0  # a server on this machine that takes longer hangs
-RETRIED_STATUSES = (408, 429, 500, 502, 503, 504)
+RETRIED_STATUSES = tuple(status for status in PASSING_STATUSES if status != NO_ANSWER)
 
 NOT_THERE = "check that the server runs and that the address is right"
 NOT_WANDB = "is this the address of a W&B server? It must answer POST /graphql"
@@ -172,7 +173,7 @@ def _adapter(read_retries: int, retry: type[Retry] = Retry) -> HTTPAdapter:
             read=read_retries,
             status=4,
             backoff_factor=0.5,
-            status_forcelist=RETRIED_STATUSES if read_retries else (429, 503),
+            status_forcelist=RETRIED_STATUSES if read_retries else BUSY_STATUSES,
             allowed_methods=None,
             raise_on_status=False,
         )

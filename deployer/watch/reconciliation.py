@@ -25,7 +25,7 @@ from deployer.watch.restarts import (
     takes_runs,
 )
 from deployer.watch.starting import StartWatch
-from deployer.watch.status import PASSING_STATUSES, Status, get_status
+from deployer.watch.status import Status, get_status
 
 
 def build_stopped(path: SweepPath) -> BackendError:
@@ -80,7 +80,7 @@ class Reconciler:
             self._note_dismissals(status)
             return status
         except WandbError as error:
-            if not self._ours and error.status in PASSING_STATUSES:
+            if not self._ours and error.passing:
                 self._tell_once("waiting for the server")  # later the status says so
             if not self.server.embedded or error.status != 0:
                 raise
@@ -194,7 +194,7 @@ class Reconciler:
         try:
             self.starter.start(plan)
         except WandbError as error:
-            if error.status not in PASSING_STATUSES:
+            if not error.passing:
                 raise
         except AgentError as error:
             self.tell(error.message)

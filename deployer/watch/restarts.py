@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from deployer.executors.base import Ending
 from deployer.watch.status import AgentStatus, Status
 
 # As often in a row may an agent end without a run: the next try would end like these.
@@ -12,7 +13,6 @@ FRUITLESS_STARTS = 3
 # It gave up, or its key or sweep is wrong: it says so, and would again.
 FINAL_CODES = (3, 78)
 ASKED_TO_STOP = 143
-DRAINED = "drained"
 HANDING_OUT = ("RUNNING", "PENDING")
 
 
@@ -72,8 +72,7 @@ def is_dismissed(agent: AgentStatus) -> bool:
     """Tell whether somebody sent this agent away: drained it, or took it down."""
     if agent.state not in ("ended", "lost"):
         return False
-    drained = agent.exit_code == 0 and agent.reason.startswith(DRAINED)
-    return agent.dismissed or drained
+    return agent.dismissed or agent.ending is Ending.DRAINED
 
 
 def _is_being_stopped(status: Status) -> bool:

@@ -11,7 +11,6 @@ from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_log_page, get_log_tail, list_runs
 from deployer.wandb_api.server import Server
-from deployer.watch.status import PASSING_STATUSES
 
 # The stock agent's own words around a run; they are the same from 0.22 to 0.31.
 BEGINS = "About to run command:"
@@ -54,7 +53,7 @@ def follow_run(
         try:
             page = get_log_page(client, path, run_id, cursor)
         except WandbError as error:
-            if not follow or error.status not in PASSING_STATUSES:
+            if not follow or not error.passing:
                 raise
             sleep(LOOK_SECONDS)
             continue

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deployer.errors import KubeError, WandbError, WatchTimeout
-from deployer.executors.base import Agent, Blocked, Executor
+from deployer.executors.base import Agent, Blocked, Ending, Executor
 from deployer.executors.deadline import find_deadline
 from deployer.sweeps.results import ACTIVE_STATES, Results, Row, build_results, run_seconds
 from deployer.wandb_api.client import Client
@@ -23,8 +23,6 @@ SILENT_AGENT_SECONDS = 120.0
 GONE_AGENT_STATES = ("FINISHED", "CRASHED", "FAILED", "KILLED", "STOPPED", "EXITED")
 # Between two runs an agent waits for its next poll, and the run for the SDK to start.
 AGENT_POLL_SECONDS = 5.0
-# A server that is away comes back; anything else it says is final.
-PASSING_STATUSES = (0, 408, 429, 500, 502, 503, 504)
 
 
 @dataclass(frozen=True)
@@ -43,6 +41,7 @@ class AgentStatus:
     pod: str = ""
     restarts: int = 0
     dismissed: bool = False
+    ending: Ending | None = None
     blocked: Blocked | None = None
 
 
@@ -243,11 +242,7 @@ def _read_patiently(
 ) -> Status | None:
     try:
         return read(now)
-    except WandbError as error:
-        if error.status not in PASSING_STATUSES:
-            raise
-        return last and Status(**{**vars(last), "trouble": error.message})
-    except KubeError as error:
+    except (WandbError, KubeError) as error:
         if not error.passing:
             raise
         return last and Status(**{**vars(last), "trouble": error.message})
@@ -280,5 +275,6 @@ def _summarise_agent(agent: Agent, row: Row | None) -> AgentStatus:
         pod=agent.pod,
         restarts=agent.restarts,
         dismissed=agent.dismissed,
+        ending=agent.ending,
         blocked=agent.blocked,
     )

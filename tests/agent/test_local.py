@@ -16,6 +16,7 @@ import pytest
 from deployer.agent.processes import list_marked
 from deployer.config import paths
 from deployer.errors import AgentError
+from deployer.executors.base import Ending
 from deployer.executors.local.executor import LocalExecutor
 from deployer.executors.plan import Plan, build_plan
 from deployer.launch.stop_notice import tell_who_lasts
@@ -193,7 +194,8 @@ def test_a_drained_agent_leaves_after_its_run(bench: Bench, executor: LocalExecu
     assert executor.list_agents()[0].alive
     bench.release()
     wait_for(lambda: executor.list_agents()[0].state == "ended", "the end")
-    assert executor.list_agents()[0].exit_code == 0
+    ended = executor.list_agents()[0]
+    assert (ended.exit_code, ended.ending) == (0, Ending.DRAINED)
     assert [run.state for run in bench.runs(path)] == ["finished"]
 
 

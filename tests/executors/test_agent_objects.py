@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from deployer.errors import KubeError
+from deployer.executors.base import Ending, Waiting
 from deployer.executors.kubernetes.admission import build_pod, is_refusal, may_fit_later
 from deployer.executors.kubernetes.agent_objects import (
     DRAIN_ANNOTATION,
@@ -175,7 +176,7 @@ def test_drain_stop_and_restarts() -> None:
     left = build_object("Job", condition("Complete"), annotations=wish)
     [objects] = group_objects([left], [build_object("Pod", ended)])
     agent = build_agent(objects, {}, NOW)
-    assert (agent.state, agent.exit_code, agent.reason) == ("ended", 0, "drained")
+    assert (agent.state, agent.exit_code, agent.ending) == ("ended", 0, Ending.DRAINED)
     going = build_object("Job", {}, deletionTimestamp="2026-01-01T00:06:00Z")
     [objects] = group_objects([going], [])
     assert build_agent(objects, {}, NOW).state == "stopping"
@@ -211,6 +212,7 @@ def test_that_no_node_can_be_had_stands_before_the_schedulers_words() -> None:
     [objects] = group_objects([build_object("Job", {})], [pod])
     agent = build_agent(objects, newest_causes(events), NOW)
     assert agent.reason == "FailedScaleUp: GCE out of resources; Unschedulable: 0/3 nodes"
+    assert agent.waiting is Waiting.NODE
 
 
 @pytest.mark.parametrize(

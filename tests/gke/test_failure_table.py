@@ -7,7 +7,7 @@ from google.api_core import exceptions as api
 from google.auth import exceptions as auth
 from google.rpc import code_pb2
 
-from deployer.gke.api.failures import Attempt, build_failure, is_passing, translate_error
+from deployer.gke.api.failures import Attempt, build_failure, translate_error
 from deployer.gke.api.remedies import CALLS, CONDITIONS
 from tests.golden_files import check_golden
 
@@ -29,7 +29,7 @@ def test_the_table_as_it_is_read() -> None:
     for kind in CALLS:
         told = translate_error(make(kind), ATTEMPT)
         name = f"{kind.__module__}.{kind.__name__}".replace("builtins.", "")
-        again = ", passing" if is_passing(told) else ""
+        again = ", passing" if told.passing else ""
         lines += [f"{name} ({told.reason}{again})", f"  {told.message}", f"  hint: {told.hint}"]
     for name in CONDITIONS:
         told = build_failure(FAILED, 0, "", [(name, "Google's sentence.")])

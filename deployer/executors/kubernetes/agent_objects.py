@@ -8,15 +8,19 @@ from datetime import datetime
 from typing import Any
 
 from deployer.config.kubernetes_parts import GPU_PRODUCT_LABEL
-from deployer.executors.base import Agent, AgentState
-from deployer.executors.kubernetes.reasons import explain_ending, explain_waiting, without_pod_names
+from deployer.executors.base import Agent, AgentState, Ending
+from deployer.executors.kubernetes.reasons import (
+    explain_ending,
+    explain_waiting,
+    judge_waiting,
+    without_pod_names,
+)
 from deployer.kube.names import AGENT_LABEL, PREFIX, SWEEP_PATH_ANNOTATION
 from deployer.kube.objects import ENDED_PHASES, find_condition, find_container_state
 
 Manifest = Mapping[str, Any]
 
 DRAIN_ANNOTATION = f"{PREFIX}/drain"
-DRAINED = "drained"  # as a supervisor says it
 # A kubelet that lives says within seconds after the grace time that a pod has ended.
 LOST_SECONDS = 15.0
 
@@ -95,6 +99,8 @@ def build_agent(
         ended_at=_ended_at(objects) if ended else None,
         exit_code=_exit_code(objects) if ended else None,
         reason=_explain(objects, state, causes),
+        ending=Ending.DRAINED if ended and _was_drained(objects) else None,
+        waiting=judge_waiting(pod, causes) if state == "starting" and pod else None,
         gpu=_describe_gpu(newest, (products or {}).get(node, "")),
         node=node,
         pod=pod["metadata"]["name"] if pod else "",
@@ -208,14 +214,18 @@ def _exit_code(objects: AgentObjects) -> int | None:
     return 0 if objects.job and find_condition(objects.job, "Complete") else None
 
 
+def _was_drained(objects: AgentObjects) -> bool:
+    """Tell whether an agent that has ended left because somebody drained it."""
+    return objects.draining and _exit_code(objects) == 0
+
+
 def _explain(objects: AgentObjects, state: AgentState, causes: Mapping[str, str]) -> str:
     job, pod = objects.job, objects.pod
     if state == "lost":
         return f"node {node_of(objects.living_pods[0])} does not answer"
     if state == "ended" and job is not None:
         # The kubelet keeps last words of a pod that failed only.
-        drained = objects.draining and _exit_code(objects) == 0
-        return explain_ending(job, pod) or (DRAINED if drained else "")
+        return explain_ending(job, pod) or (Ending.DRAINED if _was_drained(objects) else "")
     if state == "starting" and job is not None:
         return without_pod_names(explain_waiting(job, pod, causes), job)
     if state in ("running", "draining") and pod is not None:

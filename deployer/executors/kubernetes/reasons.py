@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from deployer.executors.base import Waiting
 from deployer.kube.objects import USUAL_WAITING, find_condition, find_container_state
 
 Manifest = Mapping[str, Any]
@@ -54,6 +55,13 @@ def without_pod_names(text: str, job: Manifest) -> str:
     """
     name = re.escape(job["metadata"]["name"])
     return re.sub(rf"\b{name}-[a-z0-9]{{5}}\b", job["metadata"]["name"], text)
+
+
+def judge_waiting(pod: Manifest, causes: Mapping[str, str]) -> Waiting | None:
+    """Tell what a pod waits for; `causes` are the newest warnings by object."""
+    event = causes.get(pod["metadata"]["name"], "").partition(":")[0]
+    unscheduled = find_condition(pod, "PodScheduled", "False")
+    return Waiting.NODE if unscheduled and event == NO_NODE else None
 
 
 def explain_ending(job: Manifest, pod: Manifest | None) -> str:

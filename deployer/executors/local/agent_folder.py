@@ -15,7 +15,7 @@ from deployer.agent.processes import Process, list_marked
 from deployer.agent.settings import Settings
 from deployer.agent.status import Status, is_locked, load_status
 from deployer.backend.server.health import disk_is_full
-from deployer.executors.base import Agent, AgentState
+from deployer.executors.base import Agent, AgentState, Ending
 
 # Of an agent that goes on, that came to its end, or that was asked to leave.
 GOOD_CODES = (None, FINISHED, STOPPED)
@@ -113,6 +113,7 @@ class AgentFolder:
             started_at=status.started_at if status else self.spec.created_at,
             ended_at=status.ended_at if status else None,
             exit_code=status.exit_code if status else None,
+            ending=Ending.DRAINED if status and status.drained and state == "ended" else None,
             reason=reason,
             run_id=status.run_id if status and state != "lost" else None,
             gpu=",".join(self.spec.gpus),

@@ -22,7 +22,7 @@ from google.api_core import exceptions
 from google.cloud import container_v1
 
 from deployer.errors import CloudError
-from deployer.gke.api.failures import Attempt, is_passing, translate_error
+from deployer.gke.api.failures import Attempt, translate_error
 from deployer.gke.api.model import CloudCluster, CloudOperation, read_cluster, read_operation
 from deployer.gke.api.remedies import CATCHABLE
 from deployer.gke.api.token import SCOPE
@@ -172,7 +172,7 @@ class Gke:
                 return send()
             except CATCHABLE as error:
                 failure = translate_error(error, attempt)
-                if not left or not is_passing(failure):
+                if not left or not failure.passing:
                     raise failure from error
                 self._sleep(FIRST_PAUSE_SECONDS * 2 ** (TRIES - left - 1))
         raise AssertionError("unreachable")

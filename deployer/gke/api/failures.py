@@ -24,10 +24,6 @@ from deployer.gke.api.remedies import (
 )
 from deployer.gke.specification.parts import region_of
 
-# No answer came, or none that tells what happened: what was asked may have been done.
-UNCERTAIN = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL", "UNKNOWN", "CANCELLED")
-PASSING = frozenset((*UNCERTAIN, "RESOURCE_EXHAUSTED", "ABORTED"))
-
 _SECRETS = re.compile(
     r"ya29\.[\w.-]+|eyJ[\w-]+\.[\w.-]+|(?<=Bearer )\S+|-----BEGIN[^-]+-----[\s\S]*?(-----END|$)"
 )
@@ -89,11 +85,6 @@ def build_failure(
         fallback = RIGHTS if usual == "PERMISSION_DENIED" else UP
     reason, hint = _refine(said, "", usual, fallback)
     return CloudError(f"{attempt.words}: {said}", attempt.hint(hint, said), reason)
-
-
-def is_passing(error: CloudError) -> bool:
-    """Tell whether it may pass."""
-    return error.reason in PASSING
 
 
 def scrub(text: str) -> str:

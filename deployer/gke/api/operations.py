@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from deployer.errors import CloudError
 from deployer.gke.api.client import Gke
-from deployer.gke.api.failures import Attempt, build_failure, is_passing
+from deployer.gke.api.failures import Attempt, build_failure
 from deployer.gke.api.model import CloudOperation
 from deployer.text import format_seconds
 
@@ -65,7 +65,7 @@ def wait_for_operation(gke: Gke, operation: CloudOperation, waiter: Waiter) -> C
         try:
             now = gke.get_operation(operation)
         except CloudError as error:
-            if not is_passing(error) or elapsed - heard_at > SILENCE_SECONDS:
+            if not error.passing or elapsed - heard_at > SILENCE_SECONDS:
                 raise
             continue
         heard_at = elapsed

@@ -12,7 +12,7 @@ from deployer.errors import CloudError
 from deployer.gke.api import capacity
 from deployer.gke.api.capacity import Refusal, is_refusal, next_try
 from deployer.gke.api.client import Gke
-from deployer.gke.api.failures import Attempt, build_failure, is_passing
+from deployer.gke.api.failures import Attempt, build_failure
 from deployer.gke.api.messages import build_cluster, build_gpu_pool
 from deployer.gke.api.model import USABLE, CloudCluster, CloudOperation
 from deployer.gke.api.operations import Waiter, explain_operation, settle, wait_for_operation
@@ -168,7 +168,7 @@ class _Maker:
             self.waiter.tell("no cluster with a pool without nodes here: the pool is made after it")
             return
         self.doubts += 1
-        unclear = error.reason == "ALREADY_EXISTS" or is_passing(error)
+        unclear = error.reason == "ALREADY_EXISTS" or error.passing
         if not unclear or self.doubts > DOUBTS:
             raise error
         # It may be there all the same: then it is found, and nothing is made twice.

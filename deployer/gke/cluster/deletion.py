@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from deployer.errors import CloudError
 from deployer.gke.api.client import Gke
-from deployer.gke.api.failures import Attempt, build_failure, is_passing
+from deployer.gke.api.failures import Attempt, build_failure
 from deployer.gke.api.model import CloudCluster
 from deployer.gke.api.operations import Waiter, explain_operation, settle, wait_for_operation
 
@@ -44,7 +44,7 @@ def begin_removal(gke: Gke, cluster: CloudCluster) -> None:
     try:
         gke.delete_cluster(cluster.location, cluster.name)
     except CloudError as error:
-        if error.reason != "FAILED_PRECONDITION" and not is_passing(error):
+        if error.reason != "FAILED_PRECONDITION" and not error.passing:
             raise
 
 
@@ -53,7 +53,7 @@ def _delete(gke: Gke, cluster: CloudCluster, waiter: Waiter) -> CloudError | Non
     try:
         operation = gke.delete_cluster(cluster.location, cluster.name)
     except CloudError as error:
-        if error.reason != "FAILED_PRECONDITION" and not is_passing(error):
+        if error.reason != "FAILED_PRECONDITION" and not error.passing:
             raise
         return error
     if operation is None:

@@ -10,7 +10,6 @@ from google.cloud.container_v1 import NodePool
 from deployer.errors import CloudError
 from deployer.gke.api.capacity import is_refusal
 from deployer.gke.api.client import Gke
-from deployer.gke.api.failures import is_passing
 from deployer.gke.api.messages import build_gpu_pool
 from deployer.gke.api.model import CloudCluster, CloudPool
 from deployer.gke.api.operations import Waiter, explain_operation, settle, wait_for_operation
@@ -182,7 +181,7 @@ def _remove(gke: Gke, cluster: CloudCluster, pool: CloudPool, waiter: Waiter) ->
 
 
 def _may_pass(error: CloudError) -> bool:
-    return error.reason in ("FAILED_PRECONDITION", "ALREADY_EXISTS") or is_passing(error)
+    return error.reason in ("FAILED_PRECONDITION", "ALREADY_EXISTS") or error.passing
 
 
 def _join(first: CloudError | None, second: CloudError) -> CloudError:

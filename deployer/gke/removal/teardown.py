@@ -15,7 +15,6 @@ from typing import TypeVar
 from deployer.errors import CloudError
 from deployer.gke.api.client import Gke
 from deployer.gke.api.compute import CloudDisk, Compute, ForwardingRule, TargetPool
-from deployer.gke.api.failures import is_passing
 from deployer.gke.api.model import CloudCluster, is_ours
 from deployer.gke.api.operations import Waiter, settle
 from deployer.gke.cluster.access import open_kube_of
@@ -173,7 +172,7 @@ class _Remover:
             delete(thing)
         except CloudError as error:
             self.waiter.tell(error.message)
-            return error.reason == "RESOURCE_IN_USE" or is_passing(error)
+            return error.reason == "RESOURCE_IN_USE" or error.passing
         return True
 
     def _open_kube(self, cluster: CloudCluster) -> Kube:
