@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from tests.faults.clock import Clock
 from tests.faults.disk import small_disk
 from tests.faults.processes import find_processes, wait_until_gone
 from tests.faults.proof import RunRecord, find_problems
+from tests.faults.steps import Steps
 
 
 def sleeper(state: Path, *words: str) -> subprocess.Popen[bytes]:
@@ -122,6 +124,33 @@ def test_a_small_disk_is_filled_and_freed(tmp_path: Path) -> None:
         (disk.folder / "more").write_bytes(b"x" * 8192)
         assert (disk.folder / "mine").read_text() == "kept"
     assert list((tmp_path / "disk").iterdir()) == []
+
+
+def line(event: str, process: int, at: float, step: int | None = None) -> str:
+    said = {"at": at, "process": process, "event": event, "step": step, "run": "r"}
+    return json.dumps(said) + "\n"
+
+
+def test_a_trainer_that_waits_at_a_step_is_found(tmp_path: Path) -> None:
+    steps = Steps(tmp_path)
+    me, gone = os.getpid(), 2**22 + 1  # beyond the largest process id
+    told = [line("step", gone, 1.0, 5), line("step", me, 1.1, 4), line("step", me, 1.2, 5)]
+    (tmp_path / "trace.jsonl").write_text("".join(told) + '{"half a li')
+    assert [one.pid for one in steps.find_waiting(5)] == [me]
+    assert steps.find_waiting(4) == []
+    steps.hold_at(5)
+    assert (tmp_path / "hold").read_text() == "5"
+    steps.hold_at(None)
+    assert not (tmp_path / "hold").exists()
+
+
+def test_a_child_that_outlives_its_attempt_is_a_ghost(tmp_path: Path) -> None:
+    first = [line("begin", 1, 1.0), line("child", 1, 1.5)]
+    second = [line("begin", 2, 2.0), line("child", 2, 2.5)]
+    (tmp_path / "trace.jsonl").write_text("".join([*first, *second]))
+    assert Steps(tmp_path).list_ghosts() == []
+    (tmp_path / "trace.jsonl").write_text("".join([*first, *second, line("child", 1, 2.6)]))
+    assert [ghost["at"] for ghost in Steps(tmp_path).list_ghosts()] == [2.6]
 
 
 ONE = {"lr": 0.1, "optimizer": {"name": "sgd"}}
