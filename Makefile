@@ -76,7 +76,7 @@ check: $(SETUP) ## lint, types, unit tests and one small sweep, in under 90 seco
 	@$(BIN)/pytest -q -n 3 --dist worksteal --ignore tests/trainer \
 		-m "not slow and not full and not data and not kube"
 
-test: $(SETUP) ## everything that needs no root, about 12 minutes on 2 cores
+test: $(SETUP) ## everything that needs no root, in under 15 minutes on 2 cores
 	@$(LINT)
 	@$(TESTS) $(SIDE_BY_SIDE) -m "not kube and not full $(WITHOUT_DATA)"
 	@$(DATA_NOTE)
