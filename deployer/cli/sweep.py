@@ -81,13 +81,15 @@ def create(
 
     config = read_config(Flags(wandb=wandb, entity=entity, project=project, on=on))
     sweep = load_sweep(file, run_cap)
+    for warning in sweep.warnings:
+        say(f"warning: {warning}")
     server = connect(config, say)
     say(f"using {server.describe()}")
     draws = Draws(seed, retries)
     made = make_sweep(
         server, sweep, config, file=file, continued=False, draws=draws, now=time.time()
     )
-    for warning in (*sweep.warnings, *made.warnings):
+    for warning in made.warnings:
         say(f"warning: {warning}")
     page = server.sweep_url(made.path)
     say(f"results page: {page}")

@@ -74,6 +74,8 @@ def up(project: Project, request: Request, tell: Tell) -> Launch:
 
     What can be refused is refused before anything is made or paid for. Raises DeployerError.
     """
+    for warning in request.sweep.warnings:
+        tell(f"warning: {warning}")
     project, server = resolve(project, request, tell)
     target = find_target(project)
     check(project, target, request, server)
@@ -226,7 +228,7 @@ def _make(project: Project, server: Server, request: Request, tell: Tell) -> Swe
         )
 
     made = ask_patiently(server, make, tell)
-    for warning in (*request.sweep.warnings, *made.warnings):
+    for warning in made.warnings:
         tell(f"warning: {warning}")
     tell(f"{'created' if made.created else 'continuing'} sweep {made.path}")
     tell(f"results page: {server.sweep_url(made.path)}{server.login_hint}")

@@ -202,6 +202,18 @@ def test_nobody_answers(project: Project) -> None:
     assert second == "hint: check that the server runs and that the address is right"
 
 
+def test_what_is_doubtful_in_a_file_is_said_before_anybody_is_asked(project: Project) -> None:
+    project.write_grid(text="early_terminate: {type: median}\n")
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{held.getsockname()[1]}"
+        for verb in (("up",), ("sweep", "create")):
+            words = (*verb, "grid.yaml", "--wandb", url)
+            warning, error, _ = fail(project, *words, code=1, WANDB_API_KEY=FOREIGN_KEY)
+            assert warning.startswith("warning: grid.yaml:9: early_terminate: only type: hyperband")
+            assert error.startswith(f"error: {url}: cannot be reached (")
+
+
 def test_a_missing_sweep(project: Project, backend: ServedBackend) -> None:
     path = f"{backend.entity}/none/nothere"
     lines = fail(project, "results", path, code=1, **backend.environment)
