@@ -80,7 +80,7 @@ def list_variables(config: Project) -> dict[str, str]:
     from deployer.launch.server import connect
 
     server = connect(config.for_server("embedded", "deployer backend env"), say)
-    say(f"good as long as this runs: deployer backend open --on {config.on}")
+    say(f"valid while this runs: deployer backend open --on {config.on}")
     return {
         "WANDB_BASE_URL": build_pages_url(find_target(config).open_kube()),
         "WANDB_API_KEY": server.client.key,

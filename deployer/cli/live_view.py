@@ -59,7 +59,7 @@ def say_what_begins_later(launch: Launch) -> None:
     if later != 0:
         rest = f"the other {later}" if later else "the others"
         path = launch.path
-        say(f"each takes one run; {rest} begin while somebody watches: deployer watch {path}")
+        say(f"each takes one run; {rest} start while the sweep is watched: deployer watch {path}")
 
 
 def _follow(
@@ -85,7 +85,7 @@ def _follow(
     try:
         return _show(statuses, plain, usd_per_hour)
     except KeyboardInterrupt:
-        say(f"\ndetached; agents go on. Come back: deployer watch {path}")
+        say(f"\ndetached; the agents go on. Reattach: deployer watch {path}")
         say(f"end them: deployer down {path}")
         raise
 

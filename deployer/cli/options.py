@@ -176,5 +176,5 @@ def find_path(text: str | None, config: Project) -> SweepPath:
 
 
 def _paths_of_agents(project: Project) -> Iterator[str]:
-    """Yield the sweeps of agents; a place is only looked at when somebody asks."""
+    """Yield the sweeps of agents; the executor is asked only when the first one is needed."""
     yield from (agent.sweep_path for agent in open_executor(project).list_agents())

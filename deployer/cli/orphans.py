@@ -79,7 +79,7 @@ def _open_gke(project: str | None, needed: bool) -> Gke | None:
     except CloudError as error:
         if needed or project:
             raise
-        say(f"Google's cloud is not looked at: {error.message}")
+        say(f"Google Cloud is not searched: {error.message}")
         return None
 
 
@@ -105,7 +105,7 @@ def _find_objects(kube: Kube) -> tuple[Leftover, ...]:
     try:
         return list_leftovers(kube)
     except KubeError as error:
-        say(f"the kubeconfig's cluster is not looked at: {error.message}")
+        say(f"the kubeconfig's cluster is not searched: {error.message}")
         return ()
 
 

@@ -92,18 +92,18 @@ def up(
     )
     launch = pipeline.up(config, request, say)
     if detach:
-        _say_how_to_come_back(launch, output)
+        _say_how_to_reattach(launch, output)
         say_what_begins_later(launch)
         return
     with closing(launch.target, launch.executor, launch.path, down_after, say):
         follow_and_report(launch, output, plain=plain, start_seconds=start_timeout)
 
 
-def _say_how_to_come_back(launch: Launch, output: str) -> None:
+def _say_how_to_reattach(launch: Launch, output: str) -> None:
     path, agents = launch.path, launch.agents
     starting = sum(agent.state == "starting" for agent in agents)
     state = f", {starting} of them starting" if starting else " at work"
     say(f"{format_count(len(agents), 'agent')}{state}")
-    say(f"come back: deployer watch {path}")
+    say(f"reattach: deployer watch {path}")
     if output == "json":
         show_json({"sweep": str(path), "agents": [agent.name for agent in agents]})

@@ -43,7 +43,7 @@ class Project:
 
     `wandb` is `embedded` or a base URL, `key` its key: empty for embedded, and where there is none,
     which matters only to what contacts the server. `given_replicas` is None where nobody named a
-    number and `replicas` is the default; `explicit_on` tells whether somebody named the place.
+    number and `replicas` is the default; `explicit_on` tells whether it was given.
     A sweep file's entity and project count more than `deployer.yaml`'s and less than the
     environment's, as W&B has it. `gke` is the file of the GKE cluster, or the name of one of ours.
     `known_backend_on` is where the embedded backend of a sweep that is there already is.
@@ -219,5 +219,5 @@ def _find_key(wandb: str, credentials: Credentials) -> tuple[str, str]:
 def _choose_executor(flag: str | None, values: Mapping[str, Any], known: Collection[str]) -> str:
     name, source = (flag, "--on") if flag else (values.get("on", LOCAL), f"{FILE_NAME}: on")
     if name not in known:
-        raise ConfigError(source, f"'{name}' is not a place", f"one of: {', '.join(known)}")
+        raise ConfigError(source, f"'{name}' is not an executor", f"one of: {', '.join(known)}")
     return str(name)

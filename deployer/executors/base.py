@@ -14,7 +14,7 @@ from deployer.executors.plan import Plan
 class Blocked(StrEnum):
     """What keeps an agent from starting however long it is waited for."""
 
-    REFUSED = "refused"  # its place forbids what it would be
+    REFUSED = "refused"  # its executor refuses it
     IMAGE = "image"
     MISSING_OBJECT = "missing-object"
     NO_SUCH_GPU = "no-such-gpu"

@@ -48,9 +48,9 @@ def build_plan(
 ) -> Plan:
     """Plan `replicas` agents: those in `existing` stay, the rest are named `<sweep id>-a<number>`.
 
-    The smallest free number is taken, so that an agent that replaces an ended one has its name and
-    its place. Names in `leaving` still belong to agents that are about to end. GPUs are dealt round
-    robin by number; with more agents than GPUs, several share one.
+    The smallest free number is taken, so that an agent that replaces an ended one has its name
+    and folder. Names in `leaving` still belong to agents that are about to end. GPUs are dealt
+    round robin by number; with more agents than GPUs, several share one.
     """
     sweep_id = sweep_path.rpartition("/")[2]
     taken = {*existing, *leaving}

@@ -35,7 +35,7 @@ def find_target(project: Project, on: str | None = None) -> Target:
     name = on or project.on
     target = _TARGETS.get(name)
     if target is None:  # a sweep's record may name one that is gone
-        raise ConfigError("--on", f"'{name}' is not a place", f"one of: {', '.join(_TARGETS)}")
+        raise ConfigError("--on", f"'{name}' is not an executor", f"one of: {', '.join(_TARGETS)}")
     if isinstance(target, str):
         module, _, attribute = target.partition(":")
         target = getattr(import_module(module), attribute)

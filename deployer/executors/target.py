@@ -50,7 +50,7 @@ class HostedBackend:
 
 
 class Target(ABC):
-    """One name of `--on` for one project; the defaults suit a place that is simply there.
+    """One name of `--on` for one project; the defaults suit an executor that needs no preparation.
 
     `runs_here`: agents are processes of this machine, in the project's folder, their logs stay, and
     nobody queues what does not fit. `hosts_backend`: the embedded backend runs in the target, too.
@@ -98,7 +98,7 @@ class Target(ABC):
 
     @property
     def queued_seconds(self) -> float | None:
-        """Return after how long an agent ends though it waited for its place meanwhile."""
+        """Return after how long an agent ends, the wait for its start included."""
         return None
 
     def describe_bill(self) -> str:

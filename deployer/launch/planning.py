@@ -95,7 +95,7 @@ def plan_replacement(
 ) -> Plan:
     """Plan `count` agents more than stay, none under an `avoided` name, where they worked before.
 
-    `folder` is for a place that does not know where; they keep off `avoided_nodes`.
+    `folder` is for an executor that does not know it; they keep off `avoided_nodes`.
     """
     agents = executor.list_agents(str(path))
     folders = [a.folder for a in agents if a.folder]

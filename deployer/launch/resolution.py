@@ -61,7 +61,7 @@ def choose_sweep(text: str | None, config: Project, known_paths: Iterable[str] =
 
 
 def settle_executor(text: str | None, config: Project) -> Project:
-    """Return the config with the place where the sweep's agents were started from here last.
+    """Return the config with the executor on which the sweep's agents were started last.
 
     A flag, the environment and `deployer.yaml` count more. Contacts nothing.
     """

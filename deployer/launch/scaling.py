@@ -15,7 +15,7 @@ def scale_down(
 ) -> tuple[str, ...]:
     """Drain agents until `replicas` stay, idle ones first; return the names of those that go.
 
-    `runs` tell who is idle where the place cannot.
+    `runs` tell which agents are idle where the executor cannot.
     """
     leaving = choose_leaving(join_runs(executor.list_agents(str(path)), runs), replicas)
     if leaving:

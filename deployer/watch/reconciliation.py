@@ -108,7 +108,7 @@ class Reconciler:
             return True
 
     def _note_dismissals(self, status: Status) -> None:
-        """Keep in mind who was sent away, which their place forgets; not who came back."""
+        """Remember who was dismissed, which the executor forgets; not who came back."""
         for agent in status.agents:
             if is_dismissed(agent):
                 self._dismissed.add(agent.name)

@@ -30,8 +30,8 @@ def agents_to_replace(
     """Work out how many agents are missing for the work that living ones cannot take.
 
     `fruitless` counts, by name, how often an agent was started again and had no run since. Agents
-    that were dismissed or drained stay away, also those that are in `gone` since their place has
-    forgotten them; so do all once their time is over or their place has forgotten all.
+    that were dismissed or drained stay away, also those in `gone`, which their executor has
+    forgotten; so do all once their time is over or their executor has forgotten all.
     """
     dismissed = {*gone, *(a.name for a in status.agents if is_dismissed(a))}
     given_up = (a.name for a in status.agents if is_given_up(a, fruitless))

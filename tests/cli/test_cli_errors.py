@@ -56,7 +56,7 @@ def test_no_words_show_the_help(project: Project) -> None:
         ),
         (
             ["watch", "--on", "moon"],
-            ["error: --on: 'moon' is not a place", "hint: one of: local, kubernetes, gke"],
+            ["error: --on: 'moon' is not an executor", "hint: one of: local, kubernetes, gke"],
         ),
         (
             ["down", "--delete-data"],

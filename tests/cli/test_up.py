@@ -90,7 +90,7 @@ def test_two_runs_to_the_end(project: Project, tmp_path: Path) -> None:
     path = str(found["sweep"])
     assert "2 agents ended" not in project.run("down").stderr
     assert json.loads(project.run("agents", "list", "-o", "json").stdout) == []
-    assert f"{path}: no agent was at work" in project.run("down").stderr
+    assert f"{path}: no agents were running" in project.run("down").stderr
     assert results(project)["sweep"] == path
 
 

@@ -283,7 +283,7 @@ def show_ended(whose: str, names: Sequence[str], output: str) -> None:
     if names:
         say(f"{whose}: {format_count(len(names), 'agent')} ended")
     else:
-        say(f"{whose}: no agent was at work; what was kept about agents is deleted")
+        say(f"{whose}: no agents were running; their logs and records are deleted")
     if output == "json":
         show_json({"sweep": whose, "ended": names})
 

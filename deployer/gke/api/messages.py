@@ -36,7 +36,7 @@ PlannedCall = tuple[str, str, dict[str, Any]]
 def build_cluster(spec: ClusterSpec, location: str, project: str) -> google.Cluster:
     """Return the cluster as it is made: the system pool, and the pool of the first choice of GPUs.
 
-    A GPU pool starts without nodes, so that a place that is out of stock costs no cluster.
+    A GPU pool starts without nodes, so that a stockout does not cost the cluster.
     """
     return google.Cluster(
         name=spec.name,
