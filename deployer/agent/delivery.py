@@ -101,10 +101,11 @@ def settle_runs(task: Task, known: Tuple[str, ...], cause: str, seconds: float) 
                 stream(task, run_id, _end(cause), deadline)
 
 
-def deliver_ended(task: Task, run_id: str, seconds: float, cause: str) -> None:
+def deliver_ended(task: Task, run_id: str, seconds: float, cause: str, killed: bool) -> None:
     """See that the server knows the end of a run whose process has just ended.
 
     `cause` is why, should it have died without coming to its end; empty if the server knows that.
+    `killed` tells that it certainly was killed from outside, which counts before `wandb.init`, too.
     """
     death_deadline = time.monotonic() + DEATH_SECONDS
     leftovers = load_leftovers(task.agents_folder, run_id)
@@ -115,20 +116,29 @@ def deliver_ended(task: Task, run_id: str, seconds: float, cause: str) -> None:
         leftovers = load_leftovers(task.agents_folder, run_id)
     if leftovers and leftovers.exit_code is not None:
         deliver_end(task, run_id, leftovers, time.monotonic() + seconds)
-    elif leftovers and cause and not list_cores(run_id):
-        _deliver_death(task, run_id, leftovers, cause, death_deadline)
+    elif (leftovers or killed) and cause and not list_cores(run_id):
+        # The server may have been asked for the next run already, and thinks that it failed.
+        dead = (*ACTIVE, "preempted") if killed else STARTED
+        _deliver_death(task, run_id, leftovers, cause, death_deadline, dead)
 
 
 def _deliver_death(
-    task: Task, run_id: str, leftovers: Leftovers, cause: str, deadline: float
+    task: Task,
+    run_id: str,
+    leftovers: Optional[Leftovers],
+    cause: str,
+    deadline: float,
+    dead: Tuple[str, ...],
 ) -> None:
     """Report a run that died without an exit record, so that it is handed out again at once.
 
-    One that has not called `wandb.init` in this attempt is the server's to judge.
+    `dead` are the states in which it is known to have died: one that has not called `wandb.init` in
+    this attempt may also have failed by itself, which is the server's to judge.
     """
     run = get_run(task, run_id, deadline)
-    if run and run.state in STARTED and not is_interrupted(task.agents_folder, run_id):
-        deliver_history(task, run_id, leftovers, run, deadline)
+    if run and run.state in dead and not is_interrupted(task.agents_folder, run_id):
+        if leftovers:
+            deliver_history(task, run_id, leftovers, run, deadline)
         # Once only: repeated after a lost reply, it could hit the next attempt.
         stream(task, run_id, _end(cause), time.monotonic())
 

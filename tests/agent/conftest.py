@@ -191,6 +191,11 @@ class Bench:
         [run] = self.runs(path)
         return [attempt.cause for attempt in run.attempts]
 
+    def causes_of(self, path: SweepPath, run_id: str) -> list[str | None]:
+        """Return why each attempt of a run ended."""
+        [run] = [run for run in self.runs(path) if run.run_id == run_id]
+        return [attempt.cause for attempt in run.attempts]
+
     def firsts(self) -> list[int]:
         """Return the step with which each attempt began, as the trainers say."""
         lines = (self.folder / "trace.jsonl").read_text().splitlines()

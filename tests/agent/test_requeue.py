@@ -147,6 +147,33 @@ def test_a_run_that_dies_by_signal_is_handed_out_again_at_once(bench: Bench) -> 
     assert bench.causes(path) == ["signal", "finished"]
 
 
+BOOTING = """
+import pathlib, time
+while not pathlib.Path("booted").exists():
+    time.sleep(0.05)
+"""
+
+
+def test_a_run_that_is_killed_while_it_boots_does_not_wait_for_all_others(bench: Bench) -> None:
+    trainer = bench.folder / "train.py"
+    trainer.write_text(BOOTING + trainer.read_text())
+    path = bench.create_sweep("[1.0, 2.0, 3.0]")
+    supervised = bench.start_with_own_key(path)
+    # The supervisor has a thread for a run that it has seen.
+    wait_for(lambda: psutil.Process(supervised.process.pid).num_threads() > 1, "its look at a run")
+    [booting] = processes_of(supervised, "train.py")
+    [first] = bench.runs(path)
+    booting.kill()
+    wait_for(lambda: bench.causes_of(path, first.run_id)[0] == "signal", "the report of its death")
+    (bench.folder / "booted").touch()
+    code, output = supervised.wait()
+    assert code == 0, output
+    assert bench.causes_of(path, first.run_id) == ["signal", "finished"]
+    lines = [line for line in output.splitlines() if "About to run" in line]
+    # Its agent may have been given the next one in the same moment.
+    assert "--lr=3" in lines[-1], lines
+
+
 @pytest.mark.kube  # root
 def test_a_run_that_is_killed_for_its_memory_says_so(bench: Bench) -> None:
     path = bench.create_stepping_sweep("greedy", steps=8)

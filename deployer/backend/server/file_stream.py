@@ -14,7 +14,7 @@ from deployer.backend.db.history import write_history
 from deployer.backend.db.lines import FILE_STREAMS, write_lines
 from deployer.backend.db.runs import Run, change_run
 from deployer.backend.scheduling.context import Backend
-from deployer.backend.scheduling.lifecycle import judge_announcement, judge_exit
+from deployer.backend.scheduling.lifecycle import Cause, judge_announcement, judge_exit
 from deployer.backend.scheduling.run_endings import end_run, finish_if_target_reached, marks_of
 
 SUMMARY_FILE = "wandb-summary.json"
@@ -29,7 +29,7 @@ def apply_chunk(
     """Store one chunk of a run's stream and return the reply; `stopped` asks the run to stop."""
     backend.presence.seen("run", run.id)
     run = change_run(db, run, heartbeat_at=backend.now(), vanished_at=None)
-    run = _revived(db, run, ended="complete" in chunk)
+    run = _revived(db, run, "complete" in chunk, bool(chunk.get(INTERRUPTED_MARK)))
     for name, part in (chunk.get("files") or {}).items():
         run = _apply_file(backend, db, run, name, part)
     if not run.ended_at:
@@ -37,9 +37,14 @@ def apply_chunk(
     return {"stopped": True} if run.stop_requested_at and not run.ended_at else {}
 
 
-def _revived(db: Connection, run: Run, ended: bool) -> Run:
-    """Take a run back that was only silent, or whose exit record is late, if nobody has it yet."""
-    believed = ("node", "signal") if ended else ("node",)
+def _revived(db: Connection, run: Run, ended: bool, announced: bool) -> Run:
+    """Take a run back that was only silent, or whose exit record is late, if nobody has it yet.
+
+    A supervisor may say late that a run was killed which seemed to have failed before it began.
+    """
+    believed: tuple[Cause, ...] = ("node", "signal") if ended else ("node",)
+    if ended and announced:
+        believed = (*believed, "never started")
     nobody_has_it = run.queued or (run.args is None and run.state == "crashed")
     if nobody_has_it and run.exit_code is None and last_cause(db, run) in believed:
         reopen_attempt(db, run)
