@@ -20,7 +20,7 @@ NEEDED: tuple[Right, ...] = (
 # Without these something is not said, or stays behind.
 USEFUL: tuple[Right, ...] = (
     *((JOB, "", verb) for verb in ("patch", "delete")),
-    *((POD, "", verb) for verb in ("create", "patch")),
+    *((POD, "", verb) for verb in ("create", "get", "patch")),
     (POD, "log", "get"),
     *((CONFIG_MAP, "", verb) for verb in ("get", "list", "delete")),
     *((SECRET, "", verb) for verb in ("get", "list", "delete")),
