@@ -12,6 +12,7 @@ import yaml
 
 from deployer.config.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.errors import KubeError
+from deployer.executors.base import Ending
 from deployer.executors.kubernetes.gpu_products import GpuProducts
 from deployer.kube.kinds import POD
 from deployer.kube.names import build_selector
@@ -81,8 +82,8 @@ def test_scale_drain_and_stop(bed: Bed) -> None:
     assert bed.executor.stop([third]) == [third]
     assert [agent.name for agent in bed.executor.list_agents(str(path))] == [first, second]
     bed.wait_for(lambda: bed.states(path) == ["ended", "ended"], "the end of the others")
-    reasons = [agent.reason for agent in bed.executor.list_agents(str(path))]
-    assert reasons == ["", "drained"]  # a watcher leaves the second one away
+    endings = [agent.ending for agent in bed.executor.list_agents(str(path))]
+    assert endings == [None, Ending.DRAINED]  # a watcher leaves the second one away
     assert bed.results(path).coverage.sentence().startswith("3/3")
     assert list(bed.executor.stop([first, second])) == []
     bed.executor.forget(str(path))
