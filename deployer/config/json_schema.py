@@ -7,8 +7,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from deployer.config.deployer_yaml import KEYS
 from deployer.config.sections import SECTIONS
-from deployer.config.settings import KEYS
 
 PATH = Path(__file__).with_name("deployer.schema.json")
 TYPES = {str: "string", int: "integer"}

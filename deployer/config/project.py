@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deployer.config.credentials import Credentials, load_credentials
-from deployer.config.settings import FILE_NAME, list_values, read_document
+from deployer.config.deployer_yaml import FILE_NAME, list_values, read_document
 from deployer.config.yaml_document import Document
 from deployer.errors import ConfigError
 

@@ -11,12 +11,7 @@ from deployer.executors.kubernetes.agent_objects import AgentObjects, is_lost, n
 from deployer.executors.kubernetes.concurrency import do_all
 from deployer.kube.client import Kube
 from deployer.kube.kinds import JOB, POD, Manifest, kind_of
-from deployer.kube.names import (
-    AGENT_LABEL,
-    build_label,
-    build_selector,
-    sweep_id,
-)
+from deployer.kube.names import AGENT_LABEL, build_label, build_selector, sweep_id
 
 POLL_SECONDS = 0.5
 LOOK_SECONDS = 3.0  # between looks at all that is left, which cost the server time to delete
