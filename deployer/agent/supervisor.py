@@ -19,8 +19,7 @@ from .interruption import SERVER_SECONDS, build_task, clear_leftovers, end_runs,
 from .keys import Keys
 from .last_run import end_unstarted, is_settled
 from .processes import become_subreaper, list_own, send_signal, spawn
-from .run_deaths import RunDeaths
-from .run_exit import EARLY_TICK_SECONDS, RunExit, report_usage_error
+from .run_exit import SEEKING_TICK_SECONDS, RunExit, report_usage_error
 from .server_questions import Questions
 from .settings import KEY_VARIABLE, Settings, agent_environment
 from .signals import DRAINED, TICK_SECONDS, Signals
@@ -49,7 +48,6 @@ class Supervisor:
         self.run_exit = RunExit(0)
         self.death_record = Witness(settings.death_record_path)
         self.predecessors_end = ""
-        self.run_deaths = RunDeaths(0)
 
     def run(self) -> int:
         """Run the agent until it ends and leave no process behind; return the exit code."""
@@ -157,15 +155,14 @@ class Supervisor:
         """Wait for the agent's end, or until we are asked to stop; tell if it has gone mute."""
         core = CoreWatch(agent, self.settings.log_path)
         self.run_exit = RunExit(agent)
-        self.run_deaths = RunDeaths(agent)
         while agent not in self.signals.exit_statuses and not self.signals.interrupted:
-            early = self.log.busy and self.run_exit.is_early()
-            self.signals.pause(EARLY_TICK_SECONDS if early else TICK_SECONDS)
+            sought = self.log.busy and self.run_exit.is_sought()
+            self.signals.pause(SEEKING_TICK_SECONDS if sought else TICK_SECONDS)
             self._read_log(reader)
             if self.log.busy:
                 core.reset()
-                self._look_for_refusal()
-                self.run_deaths.look()
+                self.run_exit.look()
+                self._report_refusal()
             mute = core.judge(time.monotonic())
             if mute:
                 return mute
@@ -176,7 +173,7 @@ class Supervisor:
             self._read_log(reader)
         return None
 
-    def _look_for_refusal(self) -> None:
+    def _report_refusal(self) -> None:
         """See that the server hears of a command line that the run's program has refused."""
         run_id = self.status.status.run_id
         if run_id and self.run_exit.has_refused():
@@ -260,7 +257,7 @@ class Supervisor:
         """See that the server hears of a run's end, which a run gives up after a time-out."""
         task = build_task(self.settings, self.keys.current)
         cause = "" if self.log.told_to_stop_run else self.death_record.judge()
-        killed = self.run_deaths.take()
+        killed = self.run_exit.killed
         self.signals.send(
             lambda: deliver_ended(task, run_id, DELIVERY_SECONDS, cause, killed), DELIVERY_SECONDS
         )
