@@ -14,6 +14,7 @@ from .core_health import CoreWatch
 from .death_record import INTERRUPTED as ASKED
 from .death_record import Witness, judge_predecessor
 from .delivery import Task, deliver_ended
+from .environment import agent_environment
 from .exit_codes import FAILED, FINISHED, MISCONFIGURED, UNSETTLED, AgentLog, Ending, judge_ending
 from .interruption import SERVER_SECONDS, build_task, clear_leftovers, end_runs, settle_leftovers
 from .keys import Keys
@@ -21,7 +22,7 @@ from .last_run import end_unstarted, is_settled
 from .processes import become_subreaper, list_own, send_signal, spawn
 from .run_exit import SEEKING_TICK_SECONDS, RunExit, report_usage_error
 from .server_questions import Questions
-from .settings import KEY_VARIABLE, Settings, agent_environment
+from .settings import KEY_VARIABLE, Settings
 from .signals import DRAINED, TICK_SECONDS, Signals
 from .status import StatusFile, leave_last_words
 

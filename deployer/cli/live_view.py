@@ -19,7 +19,7 @@ from deployer.cli.output.views import (
 )
 from deployer.errors import BackendStopped, SweepFailed
 from deployer.executors.base import Executor
-from deployer.launch.patience import ask_patiently
+from deployer.launch.backend_revival import ask_patiently
 from deployer.launch.pipeline import Launch, count_later, watch_sweep
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import Results, build_results, list_metric_doubts

@@ -16,6 +16,7 @@ from deployer.executors.base import Agent, Executor
 from deployer.executors.deadline import find_end
 from deployer.executors.registry import find_target, list_names
 from deployer.executors.target import Target, Tell
+from deployer.launch.backend_revival import ask_patiently
 from deployer.launch.check import (
     build_limits,
     check,
@@ -25,7 +26,6 @@ from deployer.launch.check import (
     warn_about_many,
 )
 from deployer.launch.one_run_per_job import count_wanted, takes_one_run
-from deployer.launch.patience import ask_patiently
 from deployer.launch.planning import (
     AgentStarter,
     apply_plan,
@@ -43,7 +43,7 @@ from deployer.wandb_api.model import SweepInfo, SweepPath
 from deployer.wandb_api.operations import get_sweep
 from deployer.wandb_api.server import NOT_GUARANTEED, Server
 from deployer.watch.reconciliation import Reconciler
-from deployer.watch.starting import StartWatch
+from deployer.watch.start_timeout import StartWatch
 from deployer.watch.status import Status, watch_status
 
 

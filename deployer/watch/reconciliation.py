@@ -24,7 +24,7 @@ from deployer.watch.restarts import (
     is_dismissed,
     takes_runs,
 )
-from deployer.watch.starting import StartWatch
+from deployer.watch.start_timeout import StartWatch
 from deployer.watch.status import Status, get_status
 
 

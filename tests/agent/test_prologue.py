@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.agent.settings import PROLOGUE
+from deployer.agent.environment import PROLOGUE
 
 SHOW = "import os; print(os.environ.get('DEPLOYER_CHECKPOINT_DIR'), os.environ.get('WANDB_RESUME'))"
 

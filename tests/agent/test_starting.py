@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from deployer.agent.settings import Settings, agent_environment
+from deployer.agent.environment import agent_environment
+from deployer.agent.settings import Settings
 from deployer.executors.local.agent_folder import AgentFolder, Spec
 from deployer.executors.local.supervisors import build_environment, find_path, list_gpus
 

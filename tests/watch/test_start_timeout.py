@@ -8,7 +8,7 @@ import pytest
 
 from deployer.errors import StartFailed
 from deployer.executors.base import Agent, Blocked
-from deployer.watch.starting import BLOCKED_SECONDS, StartWatch
+from deployer.watch.start_timeout import BLOCKED_SECONDS, StartWatch
 from deployer.watch.status import Status
 from tests.watch.test_restarts import BUSY, HOME, agent, status
 
