@@ -52,10 +52,11 @@ def test_no_tests_are_a_failure(tmp_path: Path) -> None:
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the rule in a folder with tests of its own."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return subprocess.run(
         [sys.executable, "-m", "tests.rerun", *arguments, f"--rootdir={folder}"],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**own, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,

@@ -249,7 +249,7 @@ def test_grid_and_random_start_no_process() -> None:
 
 OWNER = """
 import time
-from deployer.backend.search.engine import SearchEngine
+from deployer.backend.scheduling.search.engine import SearchEngine
 if __name__ == "__main__":
     engine = SearchEngine()
     config = {"method": "bayes", "metric": {"name": "l"}, "parameters": {"a": {"value": 1}}}
