@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from deployer.errors import KubeError
+from deployer.executors.kubernetes.backend.removal import remove_backend
 from deployer.kube.kinds import CONFIG_MAP, JOB, SECRET
 from deployer.kube.names import build_selector
 from deployer.launch.planning import plan_agents
@@ -80,6 +81,13 @@ def test_a_secret_that_one_may_not_list_goes_by_its_name(
     bed.start(path, 1)
     end_agents(bed.executor, str(path))
     assert open_client(cluster.kubeconfig, namespace).list_objects(SECRET, build_selector()) == []
+
+
+def test_a_backend_that_may_be_there_is_not_called_gone(cluster: Cluster, namespace: str) -> None:
+    """Who may make a Secret and not list them is told; what one may not make one has not made."""
+    tenant = make_tenant(cluster, namespace, rules=without({"secrets": ("list",)}))
+    with pytest.raises(KubeError, match=f"cannot list Secret in namespace {namespace}"):
+        remove_backend(open_client(tenant, namespace), delete_data=False)
 
 
 def _check(bed: Bed) -> None:
