@@ -51,7 +51,7 @@ class Coverage:
 
     `waiting` ones were not handed out yet, or will be again. `lost` ones were handed out and
     vanished, or were never handed out although the sweep has ended. `healed` ones are finished,
-    and it took more than one attempt.
+    and it took more than one attempt; `stopped_early` ones count as finished, too.
     """
 
     expected: int | None
@@ -62,6 +62,7 @@ class Coverage:
     waiting: int
     lost: int
     healed: int = 0
+    stopped_early: int = 0
 
     @property
     def complete(self) -> bool:
@@ -76,6 +77,7 @@ class Coverage:
         parts += [f"{self.duplicates} duplicates", f"{self.lost} lost"]
         others = (
             ("healed", self.healed),
+            ("stopped early", self.stopped_early),
             ("failed", self.failed),
             ("running", self.running),
             ("waiting", self.waiting),
@@ -208,6 +210,7 @@ def build_coverage(sweep: SweepInfo, rows: Sequence[Row], expected: int | None) 
         waiting=0 if sweep.ended else unseen + len(returned),
         lost=len(vanished) + (unseen if sweep.ended else 0),
         healed=_count_healed(rows, key, finishes),
+        stopped_early=len({key(row) for row in rows if is_stopped_early(sweep, row.state)}),
     )
 
 
@@ -225,8 +228,13 @@ def _count_healed(
 
 
 def is_done(sweep: SweepInfo, state: str) -> bool:
-    """Tell whether a run counts as finished: W&B calls an early-stopped run killed."""
-    return state == "finished" or (state == "killed" and bool(sweep.config.get("early_terminate")))
+    """Tell whether a run counts as finished, as one that was stopped early does."""
+    return state == "finished" or is_stopped_early(sweep, state)
+
+
+def is_stopped_early(sweep: SweepInfo, state: str) -> bool:
+    """Tell whether the sweep's own rule has ended a run, which W&B calls killed."""
+    return state == "killed" and bool(sweep.config.get("early_terminate"))
 
 
 def run_seconds(run: RunInfo) -> float | None:

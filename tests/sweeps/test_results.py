@@ -169,7 +169,11 @@ def test_a_sweep_that_reached_its_target_has_lost_nothing() -> None:
 
 def test_early_stopped_runs_have_finished() -> None:
     config = {**NESTED, "early_terminate": {"type": "hyperband", "min_iter": 1}}
-    assert build_results(sweep(config, expected=1), [run("a", "killed", 1.0)]).coverage.complete
+    coverage = build_results(sweep(config, expected=1), [run("a", "killed", 1.0)]).coverage
+    assert coverage.complete
+    assert coverage.sentence() == (
+        "1/1 configurations finished, 0 duplicates, 0 lost, 1 stopped early"
+    )
     assert not build_results(sweep(expected=1), [run("a", "killed", 1.0)]).coverage.complete
 
 
