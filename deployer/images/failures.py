@@ -167,5 +167,6 @@ def _innermost(error: BaseException) -> str:
 
 
 def _shorten(line: str) -> str:
-    line = " ".join(line.split())
-    return line if len(line) <= LINE_LETTERS else f"{line[:LINE_LETTERS]}…"
+    """Return one line without its middle if it is long: what failed comes first, why comes last."""
+    line, half = " ".join(line.split()), LINE_LETTERS // 2
+    return line if len(line) <= LINE_LETTERS else f"{line[:half]} … {line[-half:]}"

@@ -224,8 +224,8 @@ def test_a_tenant_without_the_rights_is_told_all_of_them(
         f"error: the embedded backend cannot be made in namespace {namespace}: you may not "
         "list statefulsets.apps, create statefulsets.apps, patch statefulsets.apps, "
         "create services, patch services, get pods/portforward",
-        "hint: ask for these rights there, or somebody who has them to type: "
-        "deployer backend up --on kubernetes; or use --wandb ADDRESS",
+        "hint: ask for these rights there (infra/rbac/backend.yaml), or somebody who has them to "
+        "type: deployer backend up --on kubernetes; or use --wandb ADDRESS",
     ]
     assert cluster.try_kubectl("get", "secret", KEY_SECRET, "-n", namespace).returncode
 

@@ -143,7 +143,7 @@ def test_simulated_gpu_pod_is_scheduled(cluster: Cluster, namespace: str) -> Non
 
 @pytest.mark.usefixtures("real_gpus")
 def test_gpus_of_the_real_node_are_counted(cluster: Cluster, namespace: str) -> None:
-    cluster.set_gpus("node-0", 1)
+    cluster.set_gpus("node-0", 8)  # pods of tests beside this one may wait for some
     pod = build_pod(
         "gpu",
         python("print('trained')"),
