@@ -8,6 +8,7 @@ import re
 DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 DURATION_HINT = "write one such as 30s, 90m or 2h"
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+LONGEST_SECONDS = 3650 * 86400
 # What W&B takes neither in an entity nor in a project: each is one part of an address.
 FORBIDDEN_IN_NAMES = "/\\#?%:"
 EXPONENT = re.compile(r"([-+]?)(\d[\d_]*)?(?:\.(\d*))?[eE]([-+]?)(\d+)")
@@ -30,11 +31,17 @@ def format_seconds(seconds: float | None) -> str:
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds of a duration such as `30s`, `90m`, `2h` or `1d`; raises ValueError."""
+    """Return the seconds of a duration such as `30s`, `90m`, `2h` or `1d`; raises ValueError.
+
+    It may be zero, and is ten years at most.
+    """
     found = DURATION.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"'{text}' is not a duration")
-    return float(found.group(1)) * SECONDS[found.group(2)]
+    seconds = float(found.group(1)) * SECONDS[found.group(2)]
+    if seconds > LONGEST_SECONDS:
+        raise ValueError(f"'{text}' is longer than ten years")
+    return seconds
 
 
 def format_bytes(count: int) -> str:

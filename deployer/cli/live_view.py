@@ -102,7 +102,7 @@ def _report(
     try:
         snapshot = ask_patiently(server, lambda: get_whole_snapshot(server, path), say)
     except BackendStopped as error:
-        raise build_stopped(path) from error
+        raise build_stopped(path, "results") from error
     results = build_results(snapshot.sweep, snapshot.runs, expected)
     show_outcome(server, executor, path, results, output)
     if results.state == "PAUSED":
@@ -123,9 +123,11 @@ def _report(
 def check_ranked(results: Results) -> None:
     """Raise SweepFailed where runs have finished and none can be called the best."""
     if results.metric_missing:
+        rename = "in the sweep's file, let metric: name: be what the script logs"
+        look = f"see what diverges: deployer agents logs {results.sweep_path}"
         raise SweepFailed(
             f"{results.sweep_path}: {list_metric_doubts(results)[0]}",
-            "in the sweep's file, let metric: name: be what the script logs",
+            rename if results.unlogged else look,
         )
 
 

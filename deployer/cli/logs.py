@@ -62,8 +62,12 @@ def _read_run(
     config: Project, sweep: str | None, run: str, follow: bool
 ) -> Iterator[tuple[str, str]]:
     server, path = open_sweep(pick_sweep(sweep, config))
+    silent = True
     for line in follow_run(server.client, path, run, follow, time.sleep):
+        silent = False
         yield run, line
+    if silent:
+        say(f"{run} has sent no output to the server")
 
 
 def _read(
@@ -74,7 +78,8 @@ def _read(
     path = find_path(sweep, config)
     names = check_names(executor, path, agents or [a.name for a in executor.list_agents(str(path))])
     if not names:
-        say(f"{path} has no agents here; for a run's output: deployer agents logs {path} --run ID")
+        said = "has no agents here, and their logs go with `down`; what a run sent to the server"
+        say(f"{path} {said}: deployer agents logs {path} --run ID")
     lost = _without_log(executor, path, names) if not target.runs_here else []
     if lost:
         server, path = open_sweep(pick_sweep(sweep, config))

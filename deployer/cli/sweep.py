@@ -260,8 +260,9 @@ def _show_state(path: SweepPath, state: str, output: str) -> None:
 
 def _say_held(path: SweepPath, agents: int) -> None:
     """Say what a pause leaves as it is, and the command that ends it."""
-    said = "end their run, then wait and hold their GPUs. Free them"
-    say(f"{format_count(agents, 'agent')} {said}: deployer sweep pause {path} --release")
+    said = "ends its run, then waits and holds its GPU" if agents == 1 else ""
+    said = said or "end their run, then wait and hold their GPUs"
+    say(f"{format_count(agents, 'agent')} {said}. Free them: deployer sweep pause {path} --release")
 
 
 def _say_released(

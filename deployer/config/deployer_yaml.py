@@ -52,6 +52,8 @@ def list_values(document: Document | None) -> Mapping[str, Any]:
     assert document is not None  # it has a value
     places = {name: document.place_of((str(key),)) for name, key in zip(named, value, strict=True)}
     errors = [e for key, item in named.items() if (e := _find_problem(places[key], key, item))]
+    for remark in document.duplicates:
+        errors.append(ConfigError(document.place_of(remark.path), remark.message, remark.hint))
     for section, kind in KEYS.items():
         if kind is dict and isinstance(named.get(section), dict):
             errors += _list_section_problems(document, section)

@@ -156,7 +156,8 @@ def add_agents(
     executor = target.open()
     info = get_sweep(server.client, path)
     if info.ended:
-        tell(f"{path} is {info.state}: no agent is started. What is missing: deployer heal {path}")
+        mend = f"deployer heal {path} runs what is missing, if anything is"
+        tell(f"{path} is {info.state}: no agent is started; {mend}")
         return Launch(project, target, server, executor, path, ())
     check_program_here(target, info.config, project.folder, str(path))
     if warning := target.warn_about_code():

@@ -71,10 +71,12 @@ def make_sweep(
     earlier = _list_earlier(wanted)
     if continued and (found := _find_unfinished(server, earlier)):
         record, info = found
-        if info.state == "PAUSED":
+        paused = info.state == "PAUSED"
+        if paused:
             set_sweep_state(server.client, info, "RUNNING")
         save_record(replace(record, continued_at=now))
-        return MadeSweep(info.path, created=False)
+        said = (f"{info.path} was PAUSED and is resumed",) if paused else ()
+        return MadeSweep(info.path, created=False, warnings=said)
     cut_off = next((r for r in earlier if not r.sweep_path), None)
     entity = project.entity_for(sweep.entity, server.viewer.entity)
     name = project.project_for(sweep.project, sweep.program)

@@ -28,9 +28,9 @@ from deployer.watch.start_timeout import StartWatch
 from deployer.watch.status import Status, get_status
 
 
-def build_stopped(path: SweepPath) -> BackendError:
-    """Return the error of somebody who took the embedded backend down while a sweep is watched."""
-    return BackendError("the embedded backend was stopped", f"deployer watch {path}")
+def build_stopped(path: SweepPath, command: str) -> BackendError:
+    """Return the error that the embedded backend was stopped by command, and `command` goes on."""
+    return BackendError("the embedded backend was stopped", f"deployer {command} {path}")
 
 
 class Starter(Protocol):
@@ -85,7 +85,7 @@ class Reconciler:
             if not self.server.embedded or error.status != 0:
                 raise
             if self._is_taken_down():
-                raise build_stopped(self.path) from error
+                raise build_stopped(self.path, "agents up") from error
             self._revive()
             raise
 
@@ -130,7 +130,8 @@ class Reconciler:
             if self.server.revive():
                 self.tell("the embedded backend had died and is started again")
         except BackendStopped as error:
-            raise build_stopped(self.path) from error
+            left = any(agent.alive for agent in self.executor.list_agents(str(self.path)))
+            raise build_stopped(self.path, "watch" if left else "agents up") from error
         except BackendError as error:
             # A full disk may have room again: waited for as any other outage.
             raise WandbError(error.message, error.hint) from error

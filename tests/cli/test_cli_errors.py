@@ -292,6 +292,15 @@ def test_a_metric_that_no_run_logged_ends_with_3(project: Project, backend: Serv
     assert [json.loads(plain)[key] for key in ("best", "warnings")] == [None, [said]]
 
 
+def test_a_metric_that_diverges_is_named_rightly(project: Project, backend: ServedBackend) -> None:
+    sdk = Sdk.of(backend, "diverging")
+    sweep = sdk.create_sweep({**grid(x=[1]), "metric": {"name": "loss", "goal": "minimize"}})
+    assert sdk.work_once(sdk.create_agent(sweep), loss="NaN")
+    path = f"{sdk.entity}/diverging/{sweep}"
+    done = project.run("results", path, code=3, **backend.environment)
+    assert done.stderr.splitlines()[-1] == f"hint: see what diverges: deployer agents logs {path}"
+
+
 def test_a_recount_of_an_unfinished_sweep_proves_nothing(
     project: Project, backend: ServedBackend
 ) -> None:

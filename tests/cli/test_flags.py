@@ -47,6 +47,12 @@ def test_nothing_else_is_a_duration(text: str) -> None:
         parse_duration(text)
 
 
+def test_a_duration_has_an_end() -> None:
+    assert parse_duration("3650d") == 315_360_000
+    with pytest.raises(ValueError, match="longer than ten years"):
+        parse_duration("3651d")
+
+
 @pytest.mark.parametrize(("words", "arguments", "flag"), DURATIONS)
 def test_a_bare_number_is_no_duration(
     words: tuple[str, ...], arguments: list[str], flag: str, capsys: pytest.CaptureFixture[str]

@@ -131,6 +131,17 @@ def test_all_complaints_about_the_file_come_at_once(tmp_path: Path) -> None:
     ]
 
 
+def test_a_key_that_is_written_twice_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "deployer.yaml").write_text("replicas: 3\nentity: a\nreplicas: 4\n")
+    with pytest.raises(ConfigErrors) as caught:
+        load(tmp_path)
+    [error] = caught.value.errors
+    assert error.message == (
+        "deployer.yaml:3: replicas: the key is written twice (line 1 too), the last one counts"
+    )
+    assert error.hint == "remove one of them"
+
+
 def test_unreadable_file_and_unknown_place(tmp_path: Path) -> None:
     (tmp_path / "deployer.yaml").write_text("a: [\n")
     with pytest.raises(ConfigError, match=r"deployer.yaml:2:1: unreadable YAML"):
