@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -26,6 +27,7 @@ from tests.cluster.control_plane.services import build_api_endpoint, start_servi
 
 IMAGE = "localhost/python:dev"  # a shell, and this machine's Python and project by mounts
 KWOK = "kwok"
+KUBELET_SECONDS = 11.0  # a little more than between two of its reports
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,17 @@ class Cluster:
         """Advertise GPUs on a real node, as Kubernetes documents it, until the node restarts."""
         counted = {resource: str(count)}  # allocatable too: the kubelet copies it every 10 s
         patch = json.dumps({"status": {"capacity": counted, "allocatable": counted}})
-        self.kubectl("patch", "node", node, "--subresource=status", "--type=merge", "-p", patch)
+        change = ("patch", "node", node, "--subresource=status", "--type=merge", "-p", patch)
+        allocatable = "jsonpath={.status.allocatable." + resource.replace(".", "\\.") + "}"
+        look = ("get", "node", node, "-o", allocatable)
+        falls = count == 0 and self.kubectl(*look) not in ("", "0")
+        self.kubectl(*change)
+        # A kubelet that had read the node before writes the former count once more.
+        deadline = time.monotonic() + (KUBELET_SECONDS if falls else 0)
+        while time.monotonic() < deadline:
+            if self.kubectl(*look) != str(count):
+                self.kubectl(*change)
+            time.sleep(1)
 
     def add_image(self, *names: str, folders: Mapping[str, Path] | None = None) -> None:
         """Make the tiny image known to every real node under other names, as if pulled.
