@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -51,9 +52,10 @@ def _wait_for(path: Path) -> str:
 
 def _wait_for_end(pid: int) -> None:
     until = time.monotonic() + SECONDS
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < until, f"process {pid} goes on"
-        time.sleep(0.02)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        while psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < until, f"process {pid} goes on"
+            time.sleep(0.02)
 
 
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGINT])
