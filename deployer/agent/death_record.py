@@ -24,7 +24,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 RECENT_SECONDS = 30.0
 
 
-class Witness:
+class DeathRecord:
     """Watches the kernel's counters for one supervisor, and keeps its file up to date."""
 
     def __init__(self, path: str) -> None:

@@ -12,7 +12,7 @@ from .agent_log import LogReader, newest_run
 from .child_task import run_task
 from .core_health import CoreWatch
 from .death_record import INTERRUPTED as ASKED
-from .death_record import Witness, judge_predecessor
+from .death_record import DeathRecord, judge_predecessor
 from .delivery import Task, deliver_ended
 from .environment import agent_environment
 from .exit_codes import FAILED, FINISHED, MISCONFIGURED, UNSETTLED, AgentLog, Ending, judge_ending
@@ -47,7 +47,7 @@ class Supervisor:
         self.status = StatusFile(settings)
         self.log = AgentLog()
         self.run_exit = RunExit(0)
-        self.death_record = Witness(settings.death_record_path)
+        self.death_record = DeathRecord(settings.death_record_path)
         self.predecessors_end = ""
 
     def run(self) -> int:

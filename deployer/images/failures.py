@@ -55,7 +55,7 @@ DOCKER_CA = "docker reads /etc/docker/certs.d/{host}/ca.crt; podman and buildah 
 
 
 @dataclass(frozen=True)
-class Place:
+class RegistryLogin:
     """The registry, and the login that is used there."""
 
     repository: Repository
@@ -63,11 +63,11 @@ class Place:
     user: str = ""
 
 
-def build_refusal(answer: requests.Response, what: str, place: Place) -> ImageError:
+def build_refusal(answer: requests.Response, what: str, login: RegistryLogin) -> ImageError:
     """Return what a registry's refusal means, in its own words."""
     said = _read_words(answer)
-    repository = place.repository
-    as_whom = f" as {place.user} (from {place.source})" if place.user else " without a login"
+    repository = login.repository
+    as_whom = f" as {login.user} (from {login.source})" if login.user else " without a login"
     message = f"cannot {what} {repository}{as_whom}: {said}"
     if answer.status_code == 404 and repository.is_artifact_registry:
         return ImageError(message, _make_repository(repository))
@@ -88,9 +88,9 @@ def build_refusal(answer: requests.Response, what: str, place: Place) -> ImageEr
     return ImageError(message, "type the command again in a minute" if busy else "")
 
 
-def translate_failure(error: requests.RequestException, place: Place) -> ImageError:
+def translate_failure(error: requests.RequestException, login: RegistryLogin) -> ImageError:
     """Return the error for a request without an answer."""
-    repository, words = place.repository, str(error)
+    repository, words = login.repository, str(error)
     if "wrong version number" in words.lower() or "record layer" in words.lower():
         hint = "`plain_http: true` in deployer.yaml's section `image:` if that is meant"
         return ImageError(f"{repository.host} does not speak TLS", hint)

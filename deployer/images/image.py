@@ -234,7 +234,7 @@ def _write_secrets(dockerfile: Path, scratch: Path) -> dict[str, Path]:
 
 
 def open_registry(settings: ImageConfig, environment: Mapping[str, str]) -> Registry:
-    """Return the door to the image's registry. Raises ConfigError, ImageError, CloudError."""
+    """Return the client of the image's registry. Raises ConfigError, ImageError, CloudError."""
     repository = parse_repository(settings.require_repository())
     credentials = find_credentials(repository, environment)
     return Registry(repository, credentials, _find_ca(settings, environment), settings.plain_http)

@@ -17,7 +17,7 @@ import requests
 from requests.auth import AuthBase, HTTPBasicAuth
 
 from deployer.config.image_reference import Repository
-from deployer.images.failures import Place, build_refusal, translate_failure
+from deployer.images.failures import RegistryLogin, build_refusal, translate_failure
 from deployer.images.registry_credentials import Credentials
 
 TIMEOUT_SECONDS = (10, 120)  # to connect; between two pieces of an answer
@@ -75,7 +75,7 @@ class Registry:
         self._credentials = credentials
         scheme = "http" if plain else "https"
         self._base = f"{scheme}://{repository.api_host}/v2/{repository.path}/"
-        self._place = Place(repository, credentials.source, credentials.user)
+        self._login = RegistryLogin(repository, credentials.source, credentials.user)
         self._verify: bool | str = ca or True
         self._session = requests.Session()
         self._auth: AuthBase = NoLogin()
@@ -177,7 +177,7 @@ class Registry:
                 method, url, auth=self._auth, verify=self._verify, **options
             )
         except requests.RequestException as error:
-            raise translate_failure(error, self._place) from error
+            raise translate_failure(error, self._login) from error
 
     def _log_in(self, challenge: str) -> bool:
         """Log in as the registry asks; return whether there is anything new to try."""
@@ -208,14 +208,14 @@ class Registry:
                 timeout=TIMEOUT_SECONDS,
             )
         except requests.RequestException as error:
-            raise translate_failure(error, self._place) from error
+            raise translate_failure(error, self._login) from error
         self._check(answer, "log in to")
         content = answer.json()
         return str(content.get("token") or content.get("access_token", ""))
 
     def _check(self, answer: requests.Response, what: str) -> None:
         if not answer.ok:
-            raise build_refusal(answer, what, self._place)
+            raise build_refusal(answer, what, self._login)
 
     def _is_missing_repository(self, answer: requests.Response) -> bool:
         """Tell whether Google lacks the repository, which others make at the first push."""

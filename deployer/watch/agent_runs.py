@@ -17,7 +17,7 @@ UNHEARD = "has not reached the server yet; deployer agents logs says more"
 def join_runs(agents: Sequence[Agent], runs: Sequence[RunInfo]) -> tuple[Agent, ...]:
     """Give living agents the active run whose open attempt is theirs.
 
-    A place that knows its agents' runs is believed. Servers that keep no attempts tell nothing.
+    An executor that knows its agents' runs is believed. Servers that keep no attempts tell nothing.
     """
     open_attempts = {
         run.attempts[-1].agent: run.run_id

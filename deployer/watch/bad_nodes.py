@@ -23,7 +23,7 @@ UNKNOWN = ""
 
 
 @dataclass(frozen=True)
-class SickNode:
+class BadNode:
     """A node, and the runs that failed there one after another."""
 
     name: str
@@ -58,23 +58,23 @@ def locate_attempts(
     return found
 
 
-def find_sick_nodes(
+def find_bad_nodes(
     rows: Iterable[Row], nodes: Mapping[AttemptKey, str], known: Collection[str] = ()
-) -> tuple[SickNode, ...]:
+) -> tuple[BadNode, ...]:
     """Return nodes, beyond those `known`, on which runs in a row failed that do well elsewhere.
 
     Each run counts once, and not if it fails elsewhere too.
     """
     by_node = _group_by_node(rows, nodes)
-    sick = []
+    bad = []
     for name in sorted(by_node.keys() - {*known}):
         others = [node for node in by_node if node != name and node not in known]
         elsewhere = [pair for node in others for pair in by_node[node]]
         failed_elsewhere = {run_id for run_id, attempt in elsewhere if _is_bad(attempt)}
         streak = _list_streak(by_node[name], failed_elsewhere)
         if len(streak) >= FEWEST_RUNS and _goes_well(elsewhere):
-            sick.append(SickNode(name, streak))
-    return tuple(sick)
+            bad.append(BadNode(name, streak))
+    return tuple(bad)
 
 
 def _group_by_node(

@@ -16,7 +16,7 @@ from deployer.sweeps.results import list_metric_doubts
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep, set_sweep_state, stop_run
 from deployer.wandb_api.server import Server
-from deployer.watch.bad_nodes import AttemptKey, find_sick_nodes, locate_attempts
+from deployer.watch.bad_nodes import AttemptKey, find_bad_nodes, locate_attempts
 from deployer.watch.restarts import (
     FRUITLESS_STARTS,
     HANDING_OUT,
@@ -62,7 +62,7 @@ class Reconciler:
     _told: set[str] = field(default_factory=set)
     _ours: set[str] = field(default_factory=set)
     _attempt_nodes: dict[AttemptKey, str] | None = None
-    _sick_nodes: set[str] = field(default_factory=set)
+    _bad_nodes: set[str] = field(default_factory=set)
     _doubted_metric: bool = False
     _dismissed: set[str] = field(default_factory=set)
 
@@ -101,7 +101,7 @@ class Reconciler:
         try:
             for sentence in self.executor.heal():
                 self.tell(sentence)
-            return self._leave_sick_nodes(status) or self._replace(status)
+            return self._leave_bad_nodes(status) or self._replace(status)
         except KubeError as error:
             if not error.passing:
                 raise
@@ -155,7 +155,7 @@ class Reconciler:
             )
             self._tell_once("stopped the sweep: every configuration is finished")
 
-    def _leave_sick_nodes(self, status: Status) -> bool:
+    def _leave_bad_nodes(self, status: Status) -> bool:
         """Name nodes on which runs keep failing; agents there are interrupted and begin elsewhere.
 
         Tells whether there were any.
@@ -164,10 +164,10 @@ class Reconciler:
             return False
         rows = status.results.rows
         self._attempt_nodes = locate_attempts(self._attempt_nodes, rows, status.agents)
-        for node in find_sick_nodes(rows, self._attempt_nodes, self._sick_nodes):
-            self._sick_nodes.add(node.name)
+        for node in find_bad_nodes(rows, self._attempt_nodes, self._bad_nodes):
+            self._bad_nodes.add(node.name)
             self.tell(node.sentence())
-        sitting = [a.name for a in status.agents if a.node in self._sick_nodes and takes_runs(a)]
+        sitting = [a.name for a in status.agents if a.node in self._bad_nodes and takes_runs(a)]
         if sitting:
             self.executor.stop(sitting)
             self._start(len(sitting), ())
@@ -187,7 +187,7 @@ class Reconciler:
         return missing
 
     def _start(self, count: int, avoided: tuple[str, ...]) -> None:
-        plan = self.starter.plan(count, avoided, sorted(self._sick_nodes))
+        plan = self.starter.plan(count, avoided, sorted(self._bad_nodes))
         alive = {a.name for a in self.executor.list_agents(str(self.path)) if a.alive}
         names = [agent.name for agent in plan.agents if agent.name not in alive]
         for name in names:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.agent.death_record import Witness, judge_predecessor
+from deployer.agent.death_record import DeathRecord, judge_predecessor
 from deployer.agent.oom_kills import count_memory_kills
 
 # Files as the kernel writes them: control groups of version 2 and 1, in a container and outside.
@@ -52,7 +52,7 @@ def test_the_kernels_counters_are_found(
 
 
 def test_a_kill_is_a_signal_while_no_counter_grows(tmp_path: Path) -> None:
-    death_record = Witness(str(tmp_path / "witness.json"))
+    death_record = DeathRecord(str(tmp_path / "witness.json"))
     death_record.look()
     assert death_record.judge() == "signal"
     assert judge_predecessor(str(tmp_path / "witness.json")) == "signal"
@@ -60,7 +60,7 @@ def test_a_kill_is_a_signal_while_no_counter_grows(tmp_path: Path) -> None:
 
 def test_what_a_supervisor_has_said_itself_counts_first(tmp_path: Path) -> None:
     path = tmp_path / "witness.json"
-    Witness(str(path)).say("interrupted")
+    DeathRecord(str(path)).say("interrupted")
     assert judge_predecessor(str(path)) == "interrupted"
 
 
@@ -77,7 +77,7 @@ def test_a_successor_tells_by_the_machine_and_its_counters(
     tmp_path: Path, changes: dict[str, object], cause: str
 ) -> None:
     path = tmp_path / "witness.json"
-    Witness(str(path)).look()
+    DeathRecord(str(path)).look()
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
     assert judge_predecessor(str(path)) == cause
 

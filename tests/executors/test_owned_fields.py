@@ -101,7 +101,7 @@ def test_python_changes_all_owned_fields_and_no_others(name: str) -> None:
     assert changed == set(owned_paths()[name])
 
 
-def test_sick_nodes_are_refused_whatever_else_is_wanted() -> None:
+def test_bad_nodes_are_refused_whatever_else_is_wanted() -> None:
     templates = load_templates()
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     zones = [[{"key": "zone", "operator": "In", "values": [zone]}] for zone in "ab"]

@@ -19,7 +19,7 @@ from deployer.config.image_section import ImageConfig
 from deployer.errors import ConfigError, ImageError
 from deployer.images.bases import BASES_LABEL, INPUTS_LABEL, write_bases
 from deployer.images.context import read_inputs
-from deployer.images.failures import Place, build_refusal
+from deployer.images.failures import RegistryLogin, build_refusal
 from deployer.images.image import find_pushed, push_image
 from deployer.images.image_archive import read_archive
 from deployer.images.image_file import load_image
@@ -227,14 +227,14 @@ def test_files_that_are_no_images(tmp_path: Path) -> None:
 def test_what_google_refuses() -> None:
     """Artifact Registry's own answers, as its documentation and its users show them."""
     repository = Repository("europe-west4-docker.pkg.dev", "my-project/sweeps/trainer")
-    place = Place(repository, "Google's application credentials", "oauth2accesstoken")
+    login = RegistryLogin(repository, "Google's application credentials", "oauth2accesstoken")
 
     def answer(status: int, reason: str, code: str, message: str) -> ImageError:
         response = requests.Response()
         response.status_code, response.reason = status, reason
         body = json.dumps({"errors": [{"code": code, "message": message}]})
         response.raw = io.BytesIO(body.encode())
-        return build_refusal(response, "push to", place)
+        return build_refusal(response, "push to", login)
 
     unknown = answer(404, "Not Found", "NAME_UNKNOWN", 'Repository "sweeps" not found')
     assert unknown.message.endswith(': Repository "sweeps" not found (404 Not Found)')

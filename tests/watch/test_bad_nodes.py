@@ -6,7 +6,7 @@ import pytest
 
 from deployer.sweeps.results import Row
 from deployer.wandb_api.model import Attempt
-from deployer.watch.bad_nodes import SickNode, find_sick_nodes, locate_attempts
+from deployer.watch.bad_nodes import BadNode, find_bad_nodes, locate_attempts
 from deployer.watch.status import AgentStatus
 
 CAUSES = {"f": "finished", "x": "own failure", "s": "signal", "o": "OOM", "i": "interrupted"}
@@ -30,7 +30,7 @@ def build_history(history: str) -> tuple[list[Row], dict[tuple[str, int], str]]:
 
 
 @pytest.mark.parametrize(
-    ("history", "sick"),
+    ("history", "bad"),
     [
         # Three different runs, none of which failed elsewhere, where all others finish.
         ("b1f b2f b3f b4f a5x a6s a7x", "567"),
@@ -52,11 +52,11 @@ def build_history(history: str) -> tuple[list[Row], dict[tuple[str, int], str]]:
         ("b1f b2f b3f b4f a5o a6o a7o a8i a9i", ""),
     ],
 )
-def test_a_node_is_sick_if_only_there_runs_keep_failing(history: str, sick: str) -> None:
+def test_a_node_is_bad_if_only_there_runs_keep_failing(history: str, bad: str) -> None:
     rows, nodes = build_history(history)
-    expected = (SickNode("a", tuple(sick)),) if sick else ()
-    assert find_sick_nodes(rows, nodes) == expected
-    assert find_sick_nodes(rows, nodes, {"a"}) == ()
+    expected = (BadNode("a", tuple(bad)),) if bad else ()
+    assert find_bad_nodes(rows, nodes) == expected
+    assert find_bad_nodes(rows, nodes, {"a"}) == ()
 
 
 def build_agent(name: str, node: str) -> AgentStatus:

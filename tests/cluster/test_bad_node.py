@@ -37,9 +37,7 @@ WATCH_SECONDS = 400.0
 
 
 @pytest.mark.full
-def test_a_sick_node_is_named_and_left(
-    make_cluster: Callable[..., Cluster], tmp_path: Path
-) -> None:
+def test_a_bad_node_is_named_and_left(make_cluster: Callable[..., Cluster], tmp_path: Path) -> None:
     cluster = make_cluster(2)
     sick, sound = cluster.nodes[1], cluster.nodes[0]
     namespace = make_namespace(cluster, "sick")
