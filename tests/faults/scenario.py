@@ -296,5 +296,4 @@ def _was_killed(end: UpEnd) -> bool:
 
 def _tail(text: str, lines: int = 25) -> str:
     """Return the last lines, without what the SDK says in every run."""
-    said = (line for line in text.splitlines() if not line.startswith("wandb: "))
-    return "\n".join(list(said)[-lines:])
+    return "\n".join([one for one in text.splitlines() if not one.startswith("wandb: ")][-lines:])

@@ -1,0 +1,82 @@
+"""What `results` ends with 3 for, and what it says: steps, the metric, an unfinished sweep."""
+
+from __future__ import annotations
+
+import json
+
+from tests.backend.client import Client as Sdk
+from tests.backend.client import grid
+from tests.cli.conftest import Project
+from tests.conftest import ServedBackend
+
+
+def test_doubled_and_missing_steps_end_with_3(
+    project: Project, plain_backend: ServedBackend
+) -> None:
+    sdk = Sdk.of(plain_backend, "doubled")
+    sweep = sdk.create_sweep(grid(lr=[1]))
+    (command,) = sdk.heartbeat(sdk.create_agent(sweep))
+    run = command["run_id"]
+    sdk.init_run(run, config=json.dumps(command["args"]))
+    sdk.log(run, [{"_step": step} for step in (0, 1, 1, 2, 3, 5)])
+    sdk.finish(run)
+    path = f"{sdk.entity}/doubled/{sweep}"
+    done = project.run("results", path, "--verify", code=3, **plain_backend.environment)
+    assert done.stdout == (
+        "1/1 configurations finished, 0 duplicates, 0 lost\n"
+        "verified 6 rows of 1 finished runs, 1 steps doubled, 1 gaps, "
+        f"first doubled: step 1 of {run}, first gap: between steps 3 and 5 of {run}\n"
+    )
+    assert done.stderr.splitlines() == [
+        f"error: {path}: steps are doubled or missing",
+        f"hint: deployer results {path}",
+    ]
+    healed = project.run("heal", path, **plain_backend.environment)
+    assert healed.stderr.splitlines()[-1] == f"{path}: nothing to run again"
+
+
+def test_a_metric_that_no_run_logged_ends_with_3(project: Project, backend: ServedBackend) -> None:
+    sdk = Sdk.of(backend, "unlogged")
+    metric = {"name": "val_accuracy", "goal": "maximize"}
+    sweep = sdk.create_sweep({**grid(x=[1]), "metric": metric})
+    assert sdk.work_once(sdk.create_agent(sweep), val_acc=0.5)
+    path = f"{sdk.entity}/unlogged/{sweep}"
+    said = "no finished run logged val_accuracy: the first of them logged val_acc"
+    said += "; did you mean val_acc?"
+    for verb in ("results", "watch"):
+        done = project.run(verb, path, code=3, **backend.environment)
+        assert "best" not in done.stdout
+        assert f"warning: {said}" in done.stdout
+        assert done.stderr.splitlines()[-2:] == [
+            f"error: {path}: {said}",
+            "hint: in the sweep's file, let metric: name: be what the script logs",
+        ]
+    plain = project.run("results", path, "-o", "json", code=3, **backend.environment).stdout
+    assert [json.loads(plain)[key] for key in ("best", "warnings")] == [None, [said]]
+
+
+def test_a_metric_that_diverges_is_named_rightly(project: Project, backend: ServedBackend) -> None:
+    sdk = Sdk.of(backend, "diverging")
+    sweep = sdk.create_sweep({**grid(x=[1]), "metric": {"name": "loss", "goal": "minimize"}})
+    assert sdk.work_once(sdk.create_agent(sweep), loss="NaN")
+    path = f"{sdk.entity}/diverging/{sweep}"
+    done = project.run("results", path, code=3, **backend.environment)
+    assert done.stderr.splitlines()[-1] == f"hint: see what diverges: deployer agents logs {path}"
+
+
+def test_a_recount_of_an_unfinished_sweep_proves_nothing(
+    project: Project, backend: ServedBackend
+) -> None:
+    project.write_grid()
+    path = project.run("sweep", "create", "grid.yaml", **backend.environment).stdout.strip()
+    coverage = "0/4 configurations finished, 0 duplicates, 0 lost, 4 waiting"
+    verified = "verified 0 rows of 0 finished runs, 0 steps doubled, 0 gaps"
+    done = project.run("results", path, "--verify", code=3, **backend.environment)
+    assert done.stdout.splitlines() == [coverage, verified]
+    assert done.stderr.splitlines() == [
+        f"error: {path}: not every configuration is finished",
+        f"hint: deployer watch {path}",
+    ]
+    as_csv = project.run("results", path, "--verify", "-o", "csv", code=3, **backend.environment)
+    assert as_csv.stdout.startswith("rank,run_id,title,state,")
+    assert as_csv.stderr.splitlines()[:2] == [coverage, verified]
