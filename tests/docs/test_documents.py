@@ -13,7 +13,9 @@ import pytest
 from tests.docs.commands import is_group, list_commands
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted((*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")))
+DOCUMENTS = sorted(
+    (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "sweeps").rglob("*.md"))
+)
 MAPS = [path for path in DOCUMENTS if path.name == "CONTRIBUTING.md" or "decisions" in path.parts]
 SOURCES = sorted((ROOT / "deployer").rglob("*.py"))
 COMMANDS = list_commands()

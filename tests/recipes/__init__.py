@@ -1,0 +1,1 @@
+"""The recipes of sweeps/recipes/: their READMEs' own commands, run in a copy of the recipe."""
