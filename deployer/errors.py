@@ -18,7 +18,8 @@ Anything else that reaches `main()` is a bug and keeps its traceback.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
 
 from deployer.transience import PASSING_REASONS, is_passing
@@ -49,6 +50,57 @@ class DeployerError(Exception):
     def __str__(self) -> str:
         return self.message
 
+    @property
+    def parts(self) -> tuple[DeployerError, ...]:
+        """Return what it says, one by one; several where it stands for several."""
+        return (self,)
+
+
+class SeveralErrors(DeployerError):
+    """Everything that was refused while the rest of the work was done."""
+
+    def __init__(self, errors: Sequence[DeployerError]) -> None:
+        super().__init__("\n".join(e.message for e in errors), errors[0].hint)
+        self.errors = tuple(errors)
+
+    @property
+    def parts(self) -> tuple[DeployerError, ...]:
+        """Return the errors, the complaints of a file each by itself."""
+        return tuple(part for error in self.errors for part in error.parts)
+
+
+class Refusals:
+    """What was refused while the rest of the work went on; the same words count once."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, DeployerError] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Note an error of the work inside instead of raising it."""
+        try:
+            yield
+        except DeployerError as error:
+            self._found.setdefault(error.message, error)
+
+    def settle(self) -> None:
+        """Raise what was noted: the error itself if there is one, SeveralErrors if more."""
+        errors = tuple(self._found.values())
+        if errors:
+            raise errors[0] if len(errors) == 1 else SeveralErrors(errors)
+
+
+@contextmanager
+def collect_refusals() -> Iterator[Refusals]:
+    """Yield where refusals are noted; what was noted is raised after the work inside."""
+    refusals = Refusals()
+    with refusals.noted():
+        yield refusals
+    refusals.settle()
+
 
 class ConfigError(DeployerError):
     """A file or a flag is wrong; nothing was contacted.
@@ -73,6 +125,11 @@ class ConfigErrors(ConfigError):
         self.message = "\n".join(e.message for e in errors)
         self.errors = tuple(errors)
         self.warnings = tuple(warnings)
+
+    @property
+    def parts(self) -> tuple[DeployerError, ...]:
+        """Return the complaints."""
+        return self.errors
 
 
 class WandbError(DeployerError):

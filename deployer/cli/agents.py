@@ -27,11 +27,11 @@ from deployer.cli.options import (
 from deployer.cli.output.render import say
 from deployer.cli.output.views import show_agents, show_ended
 from deployer.config.project import Flags, Project
-from deployer.errors import WandbError
+from deployer.errors import WandbError, collect_refusals
 from deployer.executors.registry import open_executor
 from deployer.launch.pipeline import add_agents
 from deployer.launch.resolution import open_sweep
-from deployer.launch.scaling import check_names, end_agents, scale_down
+from deployer.launch.scaling import check_names, end_willing_agents, scale_down
 from deployer.launch.stop_notice import tell_who_lasts
 from deployer.wandb_api.model import RunInfo, SweepPath
 from deployer.wandb_api.operations import list_runs
@@ -126,9 +126,11 @@ def down(
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     executor = open_executor(config)
     path = find_path(sweep, config)
-    with tell_who_lasts(executor, str(path), say):
-        ended = end_agents(executor, str(path))
-    show_ended(str(path), ended, output)
+    with collect_refusals() as refusals:
+        with tell_who_lasts(executor, str(path), say):
+            ended = end_willing_agents(executor, str(path), refusals)
+        if ended or not refusals:
+            show_ended(str(path), ended, output)
 
 
 def _start(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from deployer.cli.options import read_config
 from deployer.cli.output.render import say, show, show_json
 from deployer.config.project import Flags, Project
-from deployer.errors import ConfigError
+from deployer.errors import ConfigError, Refusals, collect_refusals
 from deployer.executors.registry import find_target
 from deployer.sweeps.records import delete_records
 
@@ -49,22 +49,30 @@ def status(config: Project, output: str) -> None:
 
 def down(config: Project, output: str) -> None:
     """End the backend; its data stays."""
-    stopped = end_backend(find_target(config).open_kube(), config.on, delete_data=False)
+    kube = find_target(config).open_kube()
+    with collect_refusals() as refusals:
+        stopped = end_backend(kube, config.on, refusals, delete_data=False)
     if output == "json":
         show_json({"stopped": stopped})
 
 
-def end_backend(kube: Kube, on: str, *, delete_data: bool) -> bool:
-    """Take the backend out of a cluster, and its data if that is meant; say what was done."""
+def end_backend(kube: Kube, on: str, refusals: Refusals, *, delete_data: bool) -> bool:
+    """Take the backend out of a cluster, and its data if that is meant; say what was done.
+
+    What is refused is noted, and the rest is done.
+    """
     from deployer.executors.kubernetes.backend.manifests import NAME, build_url
     from deployer.executors.kubernetes.backend.removal import find_data, remove_backend
 
-    claim = find_data(kube)
-    stopped = remove_backend(kube, delete_data)
+    claim, stopped = "", False
+    with refusals.noted():
+        claim = find_data(kube)
+    with refusals.noted():
+        stopped = remove_backend(kube, refusals, delete_data=delete_data)
     where = f"namespace {kube.namespace}"
     if stopped:
         say(f"embedded backend in {where} stopped")
-    if claim and delete_data:
+    if claim and delete_data and not refusals:
         url = build_url(NAME, kube.namespace)
         delete_records(lambda record: (record.backend_on, record.base_url) == (on, url))
         say(f"deleted PersistentVolumeClaim {claim} in {where}, and with it all sweeps")

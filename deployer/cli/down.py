@@ -23,10 +23,11 @@ from deployer.cli.output.render import say
 from deployer.cli.output.views import show_ended
 from deployer.config.paths import backend_folder
 from deployer.config.project import EMBEDDED, Flags, Project
-from deployer.errors import CloudError, ConfigError
+from deployer.errors import CloudError, ConfigError, Refusals, collect_refusals
 from deployer.executors.registry import find_target, list_names, open_executor
+from deployer.executors.target import Target
 from deployer.launch.provision import find_disposable, take_down_cluster
-from deployer.launch.scaling import end_agents
+from deployer.launch.scaling import end_willing_agents
 from deployer.launch.stop_notice import tell_who_lasts
 from deployer.sweeps.records import delete_records, load_records
 from deployer.wandb_api.model import SweepPath
@@ -53,7 +54,8 @@ def down(
     """End a sweep's agents and delete what was made for it; results stay.
 
     Runs under way are interrupted and handed out again to the next agent. With --all, embedded
-    backends end, too: where --on says, else wherever there is one.
+    backends end, too: where --on says, else wherever there is one. What may not be looked at or
+    deleted is named at the end, with exit code 1.
     """
     if delete_data and not all_:
         raise ConfigError("--delete-data", "deletes every result", "say --all too if you mean it")
@@ -64,18 +66,21 @@ def down(
         take_down_cluster(target, path, say, everything=all_, delete_data=delete_data)
         gone = {target.name}
     if all_:
-        _end_everywhere(config, output, gone=gone, delete_data=delete_data)
-        if find_target(config).runs_here or not config.explicit_on:
-            _end_backend(delete_data)
+        with collect_refusals() as refusals:
+            _end_everywhere(config, output, refusals, gone=gone, delete_data=delete_data)
+            if find_target(config).runs_here or not config.explicit_on:
+                _end_backend(delete_data)
     elif not cluster:
         _end_sweep(config, str(find_path(sweep, config)), output)
 
 
 def _end_sweep(config: Project, path: str, output: str) -> None:
     executor = open_executor(config)
-    with tell_who_lasts(executor, path, say):
-        ended = end_agents(executor, path)
-    show_ended(path, ended, output)
+    with collect_refusals() as refusals:
+        with tell_who_lasts(executor, path, say):
+            ended = end_willing_agents(executor, path, refusals)
+        if ended or not refusals:
+            show_ended(path, ended, output)
 
 
 def _find_if_any(sweep: str | None, config: Project) -> SweepPath | None:
@@ -88,10 +93,13 @@ def _find_if_any(sweep: str | None, config: Project) -> SweepPath | None:
         return None
 
 
-def _end_everywhere(config: Project, output: str, *, gone: Set[str], delete_data: bool) -> None:
+def _end_everywhere(
+    config: Project, output: str, refusals: Refusals, *, gone: Set[str], delete_data: bool
+) -> None:
     """End every sweep's agents in the place that was named, else wherever some were started.
 
-    In a cluster the embedded backend goes, too.
+    In a cluster the embedded backend goes, too. A place that refuses does not keep us from the
+    others.
     """
     executors = {config.on}
     if not config.explicit_on:
@@ -100,17 +108,24 @@ def _end_everywhere(config: Project, output: str, *, gone: Set[str], delete_data
         executors |= used & {*list_names()}
     ended: list[str] = []
     for on in sorted(executors - gone):
-        target = find_target(config, on)
-        try:
-            executor = target.open()
-        except CloudError as error:
-            say(error.message)  # a cluster that is gone has no agents
-            continue
-        with tell_who_lasts(executor, None, say):
-            ended += end_agents(executor, None)
-        if target.hosts_backend:
-            end_backend(target.open_kube(), on, delete_data=delete_data)
-    show_ended("every sweep", ended, output)
+        with refusals.noted():
+            ended += _end_there(find_target(config, on), refusals, delete_data=delete_data)
+    if ended or not refusals:
+        show_ended("every sweep", ended, output)
+
+
+def _end_there(target: Target, refusals: Refusals, *, delete_data: bool) -> tuple[str, ...]:
+    try:
+        executor = target.open()
+    except CloudError as error:
+        say(error.message)  # a cluster that is gone has no agents
+        return ()
+    ended: tuple[str, ...] = ()
+    with refusals.noted(), tell_who_lasts(executor, None, say):
+        ended = end_willing_agents(executor, None, refusals)
+    if target.hosts_backend:
+        end_backend(target.open_kube(), target.name, refusals, delete_data=delete_data)
+    return ended
 
 
 def _end_backend(delete_data: bool) -> None:

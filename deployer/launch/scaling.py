@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from deployer.errors import AgentError
+from deployer.errors import AgentError, Refusals, collect_refusals
 from deployer.executors.base import Agent, Executor
 from deployer.wandb_api.model import RunInfo, SweepPath
 from deployer.watch.agent_runs import join_runs
@@ -33,14 +33,29 @@ def choose_leaving(agents: Sequence[Agent], replicas: int) -> tuple[str, ...]:
 def end_agents(executor: Executor, sweep_path: str | None) -> tuple[str, ...]:
     """Interrupt one sweep's agents, or all, and delete what was kept about them.
 
-    Whoever watches them sees first that they are dismissed, and starts none again.
+    Returns who was alive. Raises what was refused once the rest is done.
+    """
+    with collect_refusals() as refusals:
+        return end_willing_agents(executor, sweep_path, refusals)
+
+
+def end_willing_agents(
+    executor: Executor, sweep_path: str | None, refusals: Refusals
+) -> tuple[str, ...]:
+    """Do what `end_agents` does, and note what is refused instead of raising it.
+
+    Whoever watches them sees first that they are dismissed, and starts none again. Raises what
+    forbids to look at them at all.
     """
     agents = executor.list_agents(sweep_path)
     executor.dismiss([agent.name for agent in agents])
     # Lost ones too: their runs may still be going.
     names = [agent.name for agent in agents if agent.state != "ended"]
-    stopped = tuple(executor.stop(names)) if names else ()
-    executor.forget(sweep_path)
+    stopped: tuple[str, ...] = ()
+    with refusals.noted():
+        stopped = tuple(executor.stop(names)) if names else ()
+    with refusals.noted():
+        executor.forget(sweep_path)
     return stopped
 
 

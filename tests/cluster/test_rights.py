@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from deployer.errors import KubeError
+from deployer.errors import KubeError, Refusals
 from deployer.executors.kubernetes.backend.removal import remove_backend
-from deployer.kube.kinds import CONFIG_MAP, JOB, SECRET
-from deployer.kube.names import build_selector
+from deployer.kube.kinds import CONFIG_MAP, JOB, SECRET, STATEFUL_SET, Manifest
+from deployer.kube.names import BACKEND, build_labels, build_selector
 from deployer.launch.planning import plan_agents
 from deployer.launch.scaling import end_agents
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import Bed, make_bed, open_client, serve_for_pods
 from tests.cluster.cluster import Cluster
+from tests.cluster.shell import open_shell
 from tests.cluster.tenants import Rules, load_rules, make_tenant
 
 
@@ -86,8 +87,43 @@ def test_a_secret_that_one_may_not_list_goes_by_its_name(
 def test_a_backend_that_may_be_there_is_not_called_gone(cluster: Cluster, namespace: str) -> None:
     """Who may make a Secret and not list them is told; what one may not make one has not made."""
     tenant = make_tenant(cluster, namespace, rules=without({"secrets": ("list",)}))
+    refusals = Refusals()
+    assert not remove_backend(open_client(tenant, namespace), refusals, delete_data=False)
     with pytest.raises(KubeError, match=f"cannot list Secret in namespace {namespace}"):
-        remove_backend(open_client(tenant, namespace), delete_data=False)
+        refusals.settle()
+
+
+def test_down_all_ends_the_backend_although_agents_are_refused(
+    cluster: Cluster, namespace: str, server: Server, tmp_path: Path
+) -> None:
+    rules = [*without({"jobs": ("list",), "secrets": ("delete",)}), *load_rules("backend")]
+    shell = open_shell(tmp_path / "project", make_tenant(cluster, namespace, rules=rules), server)
+    admin = open_client(cluster.kubeconfig, namespace)
+    for one in _build_idle_backend(namespace):
+        admin.apply(one)
+    done = shell.try_deployer("down", "--all", "--on", "kubernetes")
+    assert done.returncode == 1, done.stderr
+    assert f"embedded backend in namespace {namespace} stopped" in done.stderr
+    assert f"error: cannot list Job in namespace {namespace}: " in done.stderr
+    assert f"error: cannot delete Secret idle in namespace {namespace}: " in done.stderr
+    assert admin.list_objects(STATEFUL_SET, build_selector(component=BACKEND)) == []
+
+
+def _build_idle_backend(namespace: str) -> list[Manifest]:
+    """Return a backend's objects without a pod."""
+    labels = build_labels(BACKEND)
+    metadata = {"name": "idle", "namespace": namespace, "labels": labels}
+    container = {"name": "idle", "image": "localhost/python:dev"}
+    spec = {
+        "replicas": 0,
+        "serviceName": "idle",
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+    }
+    return [
+        {"apiVersion": "v1", "kind": "Secret", "metadata": metadata},
+        {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata, "spec": spec},
+    ]
 
 
 def _check(bed: Bed) -> None:

@@ -69,7 +69,7 @@ def show_error(error: DeployerError, as_json: bool) -> None:
     if isinstance(error, ConfigErrors):
         for warning in error.warnings:
             say(f"warning: {warning}")
-    for one in error.errors if isinstance(error, ConfigErrors) else (error,):
+    for one in error.parts:
         say(f"error: {one.message}")
         if one.hint:
             say(f"hint: {one.hint}")
@@ -78,10 +78,10 @@ def show_error(error: DeployerError, as_json: bool) -> None:
 def build_error(error: DeployerError) -> dict[str, Any]:
     """Return an error as `{"error": {"code", "message", "hint", …}}`."""
     body: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
-    if isinstance(error, ConfigErrors):
-        body["errors"] = [{"message": e.message, "hint": e.hint} for e in error.errors]
-        if error.warnings:
-            body["warnings"] = list(error.warnings)
+    if error.parts != (error,):
+        body["errors"] = [{"message": e.message, "hint": e.hint} for e in error.parts]
+    if isinstance(error, ConfigErrors) and error.warnings:
+        body["warnings"] = list(error.warnings)
     return {"error": body}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from deployer.config.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.config.kubernetes_section import ClusterConfig
-from deployer.errors import AgentError, KubeError
+from deployer.errors import AgentError, KubeError, collect_refusals
 from deployer.executors.base import Agent, Executor
 from deployer.executors.kubernetes.admission import check_admission
 from deployer.executors.kubernetes.agent_keys import KeyStore, store_keys
@@ -173,13 +173,18 @@ class KubernetesExecutor(Executor):
         return read_paused(self.kube, sweep_path)
 
     def forget(self, sweep_path: str | None = None) -> None:
-        """Delete what is kept about agents that have ended, logs and keys included."""
+        """Delete what is kept about agents that have ended, logs and keys included.
+
+        Raises what was refused once the rest is deleted.
+        """
         agent_objects = self._look(sweep_path)
         now = self.kube.now()
         agents = [build_agent(s, {}, now) for s in agent_objects]
         over = [s for s, agent in zip(agent_objects, agents, strict=True) if not agent.alive]
-        remove_agents(self.kube, over, self._sleep)
-        forget_objects(self.kube, sweep_path, {a.sweep_path for a in agents if a.alive})
+        with collect_refusals() as refusals:
+            with refusals.noted():
+                remove_agents(self.kube, over, self._sleep)
+            forget_objects(self.kube, sweep_path, {a.sweep_path for a in agents if a.alive})
 
     def log_lines(self, names: Sequence[str], follow: bool) -> Iterator[tuple[str, str]]:
         """Yield (agent name, line) in order of arrival; with `follow`, until all have ended."""

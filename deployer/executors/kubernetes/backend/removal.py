@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from deployer.errors import KubeError
+from deployer.errors import KubeError, Refusals
 from deployer.executors.kubernetes.backend.deployment import SELECTOR
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, POD, SECRET, SERVICE, STATEFUL_SET, Kind
@@ -14,19 +14,23 @@ FORBIDDEN = 403
 PATIENCE_SECONDS = 90.0  # beyond the grace of its pod
 
 
-def remove_backend(kube: Kube, delete_data: bool) -> bool:
+def remove_backend(kube: Kube, refusals: Refusals, *, delete_data: bool) -> bool:
     """Delete what our labels find and wait until the pod is gone; tell whether there was one.
 
-    The claim with the data stays without `delete_data`. Raises KubeError.
+    The claim with the data stays without `delete_data`. Raises KubeError if the server itself
+    cannot be deleted; what else is refused is noted, and the rest goes.
     """
     there = bool(_list_names(kube, STATEFUL_SET))
-    for kind in (STATEFUL_SET, SERVICE, SECRET):
-        _delete(kube, kind)
-    if there or delete_data:
-        _wait(kube, POD)
-    if delete_data:
-        _delete(kube, CLAIM)
-        _wait(kube, CLAIM)
+    _delete(kube, STATEFUL_SET)
+    for kind in (SERVICE, SECRET):
+        with refusals.noted():
+            _delete(kube, kind)
+    with refusals.noted():
+        if there or delete_data:
+            _wait(kube, POD)
+        if delete_data:
+            _delete(kube, CLAIM)
+            _wait(kube, CLAIM)
     return there
 
 
