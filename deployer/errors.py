@@ -6,6 +6,7 @@
     ├── WandbError                      exit 1   a W&B server refused; its own sentence is kept
     ├── KubeError                       exit 1   a Kubernetes server refused; its words are kept
     ├── CloudError                      exit 1   Google's cloud refused; its words are kept
+    ├── DataError                       exit 1   data cannot be read, copied or unpacked
     ├── ImageError                      exit 1   an image cannot be built, pushed or loaded
     ├── BackendError                    exit 1   the embedded backend cannot start, or is not there
     ├── AgentError                      exit 1   an agent cannot be started, found or stopped
@@ -193,6 +194,19 @@ class CloudError(DeployerError):
     def passing(self) -> bool:
         """Tell whether it may pass."""
         return self.reason in PASSING_REASONS
+
+
+class DataError(DeployerError):
+    """Data cannot be listed, read, copied, checked or unpacked where it is.
+
+    `passing`: it may go well in a moment, as after a connection that broke.
+    """
+
+    code = "data"
+
+    def __init__(self, message: str, hint: str = "", passing: bool = False) -> None:
+        super().__init__(message, hint)
+        self.passing = passing
 
 
 class ImageError(DeployerError):

@@ -21,8 +21,10 @@ KEYS: dict[str, type] = {
     "gke": str,
     "image": dict,
     "backend": dict,
+    "data": list,
 }
-KINDS = {str: "text", int: "a whole number", dict: "a mapping"}
+KINDS = {str: "text", int: "a whole number", dict: "a mapping", list: "a list of mappings"}
+SECTION_KINDS = (dict, list)
 
 
 def read_document(folder: Path) -> Document | None:
@@ -55,7 +57,8 @@ def list_values(document: Document | None) -> Mapping[str, Any]:
     for remark in document.duplicates:
         errors.append(ConfigError(document.place_of(remark.path), remark.message, remark.hint))
     for section, kind in KEYS.items():
-        if kind is dict and isinstance(named.get(section), dict):
+        value = named.get(section)
+        if kind in SECTION_KINDS and value and isinstance(value, SECTION_KINDS):
             errors += _list_section_problems(document, section)
     if errors:
         raise ConfigErrors(errors)
@@ -67,7 +70,9 @@ def _find_problem(place: str, key: str, value: Any) -> ConfigError | None:
         near = difflib.get_close_matches(key, KEYS, n=1)
         hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(KEYS)}"
         return ConfigError(place, "unknown key", hint)
-    if isinstance(value, bool) or not isinstance(value, KEYS[key]):
+    # One mapping stands for a list of one.
+    kinds = SECTION_KINDS if KEYS[key] is list else KEYS[key]
+    if isinstance(value, bool) or not isinstance(value, kinds):
         return ConfigError(place, f"{value!r} is not {KINDS[KEYS[key]]}")
     if isinstance(value, int) and value < 1:
         return ConfigError(place, f"{value} is below 1")

@@ -21,6 +21,7 @@ DESCRIPTIONS = {
     "gke": "The GKE cluster: the file of its specification, or the name of one of ours.",
     "kubernetes": "The cluster, and what each agent gets there.",
     "backend": "The embedded backend where it runs in a cluster.",
+    "data": "Data sets: a list; one mapping is a list of one. The first is `DEPLOYER_DATA_DIR`.",
     "image": "An image that `up` builds and pushes; agents run in it.",
 }
 

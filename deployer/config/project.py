@@ -19,6 +19,7 @@ from deployer.errors import ConfigError
 
 if TYPE_CHECKING:
     from deployer.config.backend_section import BackendConfig
+    from deployer.config.data_section import DataSet
     from deployer.config.image_section import ImageConfig
     from deployer.config.kubernetes_section import ClusterConfig
 
@@ -103,6 +104,13 @@ class Project:
     def backend(self) -> BackendConfig:
         """The section `backend:`; the defaults without one."""
         from deployer.config.backend_section import SECTION
+
+        return SECTION.read(self.document)
+
+    @cached_property
+    def data(self) -> tuple[DataSet, ...]:
+        """The section `data:`; nothing without one."""
+        from deployer.config.data_section import SECTION
 
         return SECTION.read(self.document)
 

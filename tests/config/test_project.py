@@ -126,7 +126,7 @@ def test_all_complaints_about_the_file_come_at_once(tmp_path: Path) -> None:
         ("deployer.yaml:3: entity: 3 is not text", ""),
         (
             "deployer.yaml:4: hue: unknown key",
-            "known: wandb, entity, project, replicas, on, kubernetes, gke, image, backend",
+            "known: wandb, entity, project, replicas, on, kubernetes, gke, image, backend, data",
         ),
     ]
 
