@@ -34,7 +34,7 @@ OPTIONS = {  # which source each of the other keys belongs to
 }
 URL = re.compile(r"(s3|gs)://[^/@:\s]+(/[^?#\s]*)?")
 ENDPOINT = re.compile(r"https?://[^/@\s?#]+(/[^@\s?#]*)?")
-# The first data set, and each by its name: DEPLOYER_DATA_DIR_TRAIN_IMAGES for `train-images`.
+# Of the first data set; each by its name has `_NAME` after it: `_TRAIN_IMAGES` of `train-images`.
 VARIABLE = "DEPLOYER_DATA_DIR"
 
 

@@ -15,6 +15,8 @@ USERS = {
 }
 TRAINERS = {
     "DEPLOYER_CHECKPOINT_DIR": "The run's folder for checkpoints, the same at every attempt.",
+    "DEPLOYER_DATA_DIR": "The folder of the first data set in `data:`; each has one by its name, "
+    "too, as `DEPLOYER_DATA_DIR_MNIST`.",
 }
 AGENTS = {
     "DEPLOYER_AGENT": "The agent's name.",
