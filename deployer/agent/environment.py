@@ -12,6 +12,7 @@ from .settings import (
     KEY_FILE_VARIABLE,
     LAST_WORDS_VARIABLE,
     NAME_VARIABLE,
+    OUTPUTS_VARIABLE,
     START_VARIABLE,
     Settings,
 )
@@ -51,6 +52,7 @@ NOT_INHERITED = (
     LAST_WORDS_VARIABLE,
     "DEPLOYER_RUN_PROLOGUE",
     "DEPLOYER_CHECKPOINT_DIR",
+    "DEPLOYER_OUTPUT_DIR",
 )
 PROLOGUE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "prologue")
 
@@ -65,6 +67,7 @@ def agent_environment(settings: Settings, environment: Mapping[str, str]) -> Dic
         **kept,
         "PYTHONPATH": os.pathsep.join([PROLOGUE, own_path] if own_path else [PROLOGUE]),
         CHECKPOINTS_VARIABLE: settings.checkpoints,
+        OUTPUTS_VARIABLE: settings.outputs,
         START_VARIABLE: f"{settings.name} {uuid.uuid4().hex}",
         **BREAKERS_OFF,
         "WANDB_BASE_URL": settings.base_url,

@@ -19,6 +19,11 @@ FINISH_TIMEOUT_SECONDS = 600.0
 # What the run's prologue goes by: where all runs keep their checkpoints, and which start of a
 # supervisor an attempt belongs to.
 CHECKPOINTS_VARIABLE = "DEPLOYER_CHECKPOINT_ROOT"
+OUTPUTS_VARIABLE = "DEPLOYER_OUTPUT_ROOT"
+# Where outputs go when a run ends: empty for nowhere, since their folder is kept; `wandb` for an
+# artifact of the run; or the address of a folder in an object store.
+KEEP_VARIABLE = "DEPLOYER_OUTPUT_KEEP"
+KEPT_BY_WANDB = "wandb"
 START_VARIABLE = "DEPLOYER_AGENT_START"
 KEY_VARIABLE = "WANDB_API_KEY"
 # A file with the same key, which may be rotated while the supervisor lives.
@@ -47,6 +52,7 @@ class Settings:
     grace_seconds: float = GRACE_SECONDS
     finish_timeout_seconds: float = FINISH_TIMEOUT_SECONDS
     checkpoints: str = ""
+    outputs: str = ""
     count: int = 0
     deadline: float = math.inf
     last_words_path: str = ""
@@ -93,6 +99,7 @@ def parse_settings(arguments: List[str], environment: Mapping[str, str]) -> Sett
         checkpoints=os.path.abspath(
             given.checkpoints or os.path.join(folder, os.pardir, "checkpoints")
         ),
+        outputs=os.path.abspath(given.outputs or os.path.join(folder, os.pardir, "outputs")),
         count=given.count,
         deadline=given.deadline,
         last_words_path=environment.get(LAST_WORDS_VARIABLE, ""),
@@ -123,6 +130,11 @@ def _build_parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
         "--checkpoints",
         default=environment.get(CHECKPOINTS_VARIABLE),
         help="where runs keep their checkpoints, shared by all agents",
+    )
+    parser.add_argument(
+        "--outputs",
+        default=environment.get(OUTPUTS_VARIABLE),
+        help="where runs write models and other results, shared by all agents",
     )
     parser.add_argument(
         "--count",

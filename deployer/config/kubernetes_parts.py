@@ -13,6 +13,7 @@ from deployer.config.section import STRICT, Text, Value
 CHECKPOINTS = "checkpoints"
 GPU_PRODUCT_LABEL = "nvidia.com/gpu.product"  # set by the device plugin's feature discovery
 CHECKPOINTS_PATH = "/deployer/checkpoints"
+OUTPUTS_FOLDER = "outputs"  # on the volume of checkpoints
 # Volumes of k8s/agent.yaml that nobody can replace.
 RESERVED_VOLUMES = (
     "deployer-supervisor",

@@ -50,6 +50,11 @@ def checkpoints_folder() -> Path:
     return home() / "checkpoints"
 
 
+def outputs_folder() -> Path:
+    """Return the folder in which runs on this machine keep models and other outputs."""
+    return home() / "outputs"
+
+
 def sweeps_folder() -> Path:
     """Return the folder that remembers which sweep was made from which project folder."""
     return home() / "sweeps"

@@ -168,3 +168,31 @@ query HistoryPage(
   }
 }
 """
+
+RUN_ARTIFACTS = """
+query RunOutputArtifacts(
+  $entity: String!, $project: String!, $run: String!, $first: Int, $cursor: String
+) {
+  project(entityName: $entity, name: $project) {
+    run(name: $run) {
+      artifacts: outputArtifacts(after: $cursor, first: $first) {
+        pageInfo { hasNextPage endCursor }
+        edges { node {
+          id state versionIndex metadata artifactSequence { name } artifactType { name }
+        } }
+      }
+    }
+  }
+}
+"""
+
+ARTIFACT_FILES = """
+query ArtifactFiles($id: ID!, $first: Int, $cursor: String) {
+  artifact(id: $id) {
+    files(first: $first, after: $cursor) {
+      pageInfo { hasNextPage endCursor }
+      edges { node { name: displayName sizeBytes digest md5 url directUrl } }
+    }
+  }
+}
+"""

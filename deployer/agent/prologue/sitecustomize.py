@@ -2,8 +2,9 @@
 
 Its folder is on PYTHONPATH, so that neither the trainer nor wandb is changed. It gives the run its
 checkpoint folder (DEPLOYER_CHECKPOINT_DIR), which no other attempt may write to at the same time,
-and lets the run resume if that folder is not empty. It must never make a run fail: any trouble is
-one line on stderr. A command that starts no Python, or one with -I, -E or -S, goes without it.
+lets the run resume if that folder is not empty, and gives it its folder for outputs. It must never
+make a run fail: any trouble is one line on stderr. A command that starts no Python, or one with -I,
+-E or -S, goes without it.
 """
 
 import os
@@ -32,6 +33,16 @@ def prepare_run() -> None:
         catch_up(run_id, resumes)
     if resumes:
         environment.setdefault("WANDB_RESUME", "allow")
+    if environment.get("DEPLOYER_OUTPUT_ROOT"):
+        prepare_outputs(resumes)
+
+
+def prepare_outputs(resumes: bool) -> None:
+    """Make the folder for outputs; what was written before is finished business by now."""
+    try:
+        __import__("deployer_outputs").make_folder(resumes)
+    except Exception as error:
+        sys.stderr.write(f"deployer: the run's folder for outputs is not ready: {error!r}\n")
 
 
 def hold_lock(path: str, owner: str) -> None:
@@ -102,9 +113,13 @@ def run_next() -> None:
 
 
 NEEDED = ("WANDB_RUN_ID", "WANDB_SWEEP_ID", "DEPLOYER_CHECKPOINT_ROOT", "DEPLOYER_AGENT_FOLDER")
-if all(map(os.environ.get, NEEDED)) and os.environ.get(MARK) != os.environ["WANDB_RUN_ID"]:
-    try:
-        prepare_run()
-    except Exception as error:
-        sys.stderr.write(f"deployer: the run's checkpoint folder is not ready: {error!r}\n")
+if all(map(os.environ.get, NEEDED)):
+    if os.environ.get(MARK) != os.environ["WANDB_RUN_ID"]:
+        try:
+            prepare_run()
+        except Exception as error:
+            sys.stderr.write(f"deployer: the run's checkpoint folder is not ready: {error!r}\n")
+    # In each process of the run: whichever calls `wandb.init` is the one that ends it.
+    if os.environ.get("DEPLOYER_OUTPUT_KEEP") and os.environ.get("DEPLOYER_OUTPUT_DIR"):
+        sys.meta_path.insert(0, __import__("deployer_outputs").RunFinder())
 run_next()

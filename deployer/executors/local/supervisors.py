@@ -9,7 +9,13 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from deployer.agent.settings import CHECKPOINTS_VARIABLE, FOLDER_VARIABLE, NAME_VARIABLE
+from deployer.agent.settings import (
+    CHECKPOINTS_VARIABLE,
+    FOLDER_VARIABLE,
+    KEEP_VARIABLE,
+    NAME_VARIABLE,
+    OUTPUTS_VARIABLE,
+)
 from deployer.config import paths
 from deployer.errors import AgentError
 from deployer.executors.local.agent_folder import AgentFolder
@@ -65,6 +71,9 @@ def build_environment(
         **({} if spec.gpus else ONE_THREAD),
         CHECKPOINTS_VARIABLE: str(paths.checkpoints_folder()),
         **environment,
+        # Not the caller's: `results get` looks here. An environment of the plan may name a place.
+        OUTPUTS_VARIABLE: str(paths.outputs_folder()),
+        KEEP_VARIABLE: "",
         **spec.environment,
         **devices,
         "PATH": find_path(environment),

@@ -6,7 +6,13 @@ import copy
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from deployer.config.kubernetes_parts import CHECKPOINTS, CHECKPOINTS_PATH, Gpu
+from deployer.agent.settings import (
+    CHECKPOINTS_VARIABLE,
+    KEEP_VARIABLE,
+    KEPT_BY_WANDB,
+    OUTPUTS_VARIABLE,
+)
+from deployer.config.kubernetes_parts import CHECKPOINTS, CHECKPOINTS_PATH, OUTPUTS_FOLDER, Gpu
 from deployer.config.kubernetes_section import ClusterConfig
 from deployer.executors.kubernetes.manifests.fields import (
     Manifest,
@@ -54,7 +60,7 @@ def build_job(
     _avoid(pod, task.avoided_nodes)
     set_volumes(pod, container, task, cluster)
     _set_container(pod, container, task, cluster)
-    _set_environment(container, task, cluster)
+    _set_environment(pod, container, task, cluster)
     _set_resources(container, cluster)
     return job
 
@@ -168,16 +174,29 @@ def _checkpoints(container: Manifest) -> str:
     return next(paths, CHECKPOINTS_PATH)
 
 
-def _set_environment(container: Manifest, task: AgentTask, cluster: ClusterConfig) -> None:
+def _keep_outputs(pod: Manifest, container: Manifest) -> str:
+    """Return where outputs are kept: nowhere else if their volume outlives the pod."""
+    path = _checkpoints(container)
+    names = {m["name"] for m in container["volumeMounts"] if m["mountPath"].rstrip("/") == path}
+    lasting = any(one["name"] in names and "emptyDir" not in one for one in pod["volumes"])
+    return "" if lasting else KEPT_BY_WANDB
+
+
+def _set_environment(
+    pod: Manifest, container: Manifest, task: AgentTask, cluster: ClusterConfig
+) -> None:
     users = [
         *({"name": name, "value": value} for name, value in cluster.env.items()),
         *(_refer(name, key.name, key.key) for name, key in cluster.secrets.items()),
         *({"name": name, "value": value} for name, value in task.environment),
     ]
+    keep = {"name": KEEP_VARIABLE, "value": _keep_outputs(pod, container)}
     ours = [
         {"name": "WANDB_BASE_URL", "value": task.base_url},
         _refer("WANDB_API_KEY", task.secret_name, task.secret_key),
-        {"name": "DEPLOYER_CHECKPOINT_ROOT", "value": _checkpoints(container)},
+        {"name": CHECKPOINTS_VARIABLE, "value": _checkpoints(container)},
+        {"name": OUTPUTS_VARIABLE, "value": f"{_checkpoints(container)}/{OUTPUTS_FOLDER}"},
+        *([] if {KEEP_VARIABLE} & {one["name"] for one in users} else [keep]),
     ]
     left_out = () if task.code else CODE_VARIABLES
     wanted = merged(merged(container["env"], users), ours)

@@ -39,6 +39,8 @@ JOB = (
     f"{_MAIN}.env[WANDB_API_KEY].valueFrom.secretKeyRef.name",
     f"{_MAIN}.env[WANDB_API_KEY].valueFrom.secretKeyRef.key",
     f"{_MAIN}.env[DEPLOYER_CHECKPOINT_ROOT].value",
+    f"{_MAIN}.env[DEPLOYER_OUTPUT_ROOT].value",
+    f"{_MAIN}.env[DEPLOYER_OUTPUT_KEEP].value",
     f"{_MAIN}.resources.requests.cpu",
     f"{_MAIN}.resources.requests.memory",
     f"{_MAIN}.resources.limits",

@@ -1,0 +1,146 @@
+"""A run's folder for outputs (DEPLOYER_OUTPUT_DIR), and what keeps its files.
+
+Where the folder ends with the pod, the files are sent away before the run tells its server that it
+has finished: as a teardown hook of the SDK's own, which `wandb.init` gives to the run. An attempt
+that starts afresh finds the folder empty; one that resumes finds what its predecessor wrote.
+"""
+
+import os
+import sys
+from typing import Any, List
+
+ROOT = "DEPLOYER_OUTPUT_ROOT"
+FOLDER = "DEPLOYER_OUTPUT_DIR"
+KEEP = "DEPLOYER_OUTPUT_KEEP"  # `wandb`, an s3:// address, or empty: the folder itself is kept
+MODULE_OF_RUNS = "wandb.sdk.wandb_run"
+INTERRUPTED = "deployer-interrupted"  # local_runs.py
+# In the summary of a run that has finished although its outputs could not be kept.
+NOT_KEPT = "deployer_outputs_not_kept"
+
+
+def make_folder(resumes: bool) -> None:
+    """Make the run's folder, once for each attempt empty unless the run resumes."""
+    environment = os.environ
+    sweep = os.path.join(environment[ROOT], environment["WANDB_SWEEP_ID"])
+    folder = os.path.join(sweep, environment["WANDB_RUN_ID"])
+    os.makedirs(folder, exist_ok=True)
+    # A command may start several programs; the agent gives each attempt a process group.
+    attempt = f"{environment.get('DEPLOYER_AGENT_START', '')} {os.getpgrp()}"
+    if read_text(f"{folder}.attempt") != attempt:
+        if not resumes:
+            empty(folder)
+        with open(f"{folder}.attempt", "w", encoding="utf-8") as file:
+            file.write(attempt)
+    environment[FOLDER] = folder
+
+
+def read_text(path: str) -> str:
+    """Return a file's text, nothing if there is no such file."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+
+
+def empty(folder: str) -> None:
+    """Delete what is in a folder."""
+    for entry in os.scandir(folder):
+        if entry.is_dir(follow_symlinks=False):
+            import shutil
+
+            shutil.rmtree(entry.path)
+        else:
+            os.unlink(entry.path)
+
+
+class RunFinder:
+    """Waits on `sys.meta_path` for the SDK's module of runs, then leaves."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Find that one module by the other finders, and have its runs keep their outputs."""
+        if name != MODULE_OF_RUNS:
+            return None
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
+        found = (finder.find_spec(name, path, target) for finder in sys.meta_path)
+        spec: Any = next((one for one in found if one and one.loader), None)
+        if spec:
+            execute = spec.loader.exec_module
+
+            def execute_and_add(module: Any) -> None:
+                execute(module)
+                add_hook(module)
+
+            spec.loader.exec_module = execute_and_add
+        return spec
+
+
+def add_hook(module: Any) -> None:
+    """Have each run of the SDK keep its outputs before it says that it has ended."""
+    import atexit
+
+    set_hooks = module.Run._set_teardown_hooks
+
+    def set_more_hooks(run: Any, hooks: Any) -> None:
+        def keep_once() -> None:
+            atexit.unregister(keep_once)
+            keep(run)
+
+        set_hooks(run, [*hooks, module.TeardownHook(keep_once, module.TeardownStage.EARLY)])
+        # A run without `finish` is ended by the SDK's own exit handler, which is older than ours.
+        atexit.register(keep_once)
+
+    module.Run._set_teardown_hooks = set_more_hooks
+
+
+def keep(run: Any) -> None:
+    """Send the outputs where they are kept; what fails is named in the run's summary."""
+    folder, kept_in = os.environ.get(FOLDER, ""), os.environ.get(KEEP, "")
+    ours = run.id == os.environ.get("WANDB_RUN_ID") and folder and kept_in
+    # One that is interrupted begins again, with the folder as it is or afresh.
+    if not ours or os.path.exists(os.path.join(run.dir, os.pardir, INTERRUPTED)):
+        return
+    try:
+        names = list_names(folder)
+        if names:
+            send = log_artifact if kept_in == "wandb" else send_objects
+            send(run, folder, names)
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        sys.stderr.write(f"deployer: the outputs of run {run.id} could not be kept: {said}\n")
+        run.summary[NOT_KEPT] = said[:500]
+
+
+def list_names(folder: str) -> List[str]:
+    """Return the paths of a folder's files in it, in order; links that lead nowhere are none."""
+    found = [os.path.join(inner, name) for inner, _, names in os.walk(folder) for name in names]
+    return sorted(os.path.relpath(path, folder) for path in found if os.path.isfile(path))
+
+
+def log_artifact(run: Any, folder: str, names: List[str]) -> None:
+    """Log the files as one artifact of the run, and wait until the server has all of it."""
+    import wandb
+
+    sums = "".join(f"{hash_file(os.path.join(folder, name))}  {name}\n" for name in names)
+    # One text, since a server limits the number of keys.
+    artifact = wandb.Artifact(f"run-{run.id}-output", "output", metadata={"sha256": sums})
+    for name in names:
+        # One by one, and as they lie there: at a process's end no thread can be started.
+        artifact.add_file(os.path.join(folder, name), name, skip_cache=True, policy="immutable")
+    run.log_artifact(artifact).wait(float(os.environ.get("WANDB_FINISH_TIMEOUT") or 600))
+
+
+def hash_file(path: str) -> str:
+    """Return a file's SHA-256."""
+    import hashlib
+
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for chunk in iter(lambda: file.read(1 << 20), b""):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def send_objects(run: Any, folder: str, names: List[str]) -> None:
+    """Copy the files to an object store, in another process."""
+    raise NotImplementedError

@@ -1,0 +1,112 @@
+"""The artifacts that a run has logged: their files, checksums and addresses."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from deployer.wandb_api import queries
+from deployer.wandb_api.client import Client
+from deployer.wandb_api.model import SweepPath, parse_json
+
+PER_PAGE = 100
+COMMITTED = "COMMITTED"
+
+
+@dataclass(frozen=True)
+class ArtifactFile:
+    """One file of an artifact; `url` is for a while. `md5` and `sha256` are hex, empty if unknown.
+
+    A server knows only MD5; SHA-256 is what the run itself has computed of its outputs.
+    """
+
+    path: str
+    size_bytes: int
+    md5: str
+    sha256: str
+    url: str
+
+
+@dataclass(frozen=True)
+class RunArtifact:
+    """The newest version of an artifact that a run has logged; `kind` is its W&B type."""
+
+    artifact_id: str
+    name: str
+    kind: str
+    version: int
+    files: tuple[ArtifactFile, ...]
+
+
+def list_artifacts(client: Client, path: SweepPath, run_id: str) -> tuple[RunArtifact, ...]:
+    """Return what a run has logged, the newest complete version of each name, by name."""
+    newest: dict[str, dict[str, Any]] = {}
+    variables = {"entity": path.entity, "project": path.project, "run": run_id}
+    for node in _pages(client, queries.RUN_ARTIFACTS, variables, ("project", "run", "artifacts")):
+        name = str((node.get("artifactSequence") or {}).get("name") or "")
+        version = int(node.get("versionIndex") or 0)
+        if node.get("state") == COMMITTED and (
+            name not in newest or version > int(newest[name].get("versionIndex") or 0)
+        ):
+            newest[name] = node
+    return tuple(_read_artifact(client, name, newest[name]) for name in sorted(newest))
+
+
+def _read_artifact(client: Client, name: str, node: dict[str, Any]) -> RunArtifact:
+    sums = _read_sums(parse_json(node.get("metadata")).get("sha256"))
+    variables = {"id": node["id"]}
+    files = _pages(client, queries.ARTIFACT_FILES, variables, ("artifact", "files"))
+    return RunArtifact(
+        artifact_id=str(node["id"]),
+        name=name,
+        kind=str((node.get("artifactType") or {}).get("name") or ""),
+        version=int(node.get("versionIndex") or 0),
+        files=tuple(_read_file(file, sums) for file in files),
+    )
+
+
+def _read_file(node: dict[str, Any], sums: dict[str, str]) -> ArtifactFile:
+    path = str(node.get("name") or "")
+    return ArtifactFile(
+        path=path,
+        size_bytes=int(node.get("sizeBytes") or 0),
+        md5=_read_md5(str(node.get("digest") or node.get("md5") or "")),
+        sha256=sums.get(path, ""),
+        url=str(node.get("directUrl") or node.get("url") or ""),
+    )
+
+
+def _read_md5(digest: str) -> str:
+    """Return a digest as hex; empty for what is no MD5, as that of a file kept elsewhere."""
+    try:
+        raw = base64.b64decode(digest, validate=True)
+    except (binascii.Error, ValueError):
+        return ""
+    return raw.hex() if len(raw) == 16 else ""
+
+
+def _read_sums(text: object) -> dict[str, str]:
+    """Read lines such as sha256sum writes."""
+    lines = text.splitlines() if isinstance(text, str) else ()
+    pairs = (line.split("  ", 1) for line in lines)
+    return {pair[1]: pair[0] for pair in pairs if len(pair) == 2}
+
+
+def _pages(
+    client: Client, query: str, variables: dict[str, Any], place: tuple[str, ...]
+) -> Iterator[dict[str, Any]]:
+    """Yield the nodes of a connection at a place in the reply, page by page."""
+    cursor: str | None = None
+    while True:
+        reply: Any = client.execute(query, {**variables, "first": PER_PAGE, "cursor": cursor})
+        for key in place:
+            reply = (reply or {}).get(key)
+        connection = reply or {}
+        yield from (edge["node"] for edge in connection.get("edges") or () if edge.get("node"))
+        page = connection.get("pageInfo") or {}
+        cursor = page.get("endCursor")
+        if not page.get("hasNextPage") or not cursor:
+            return

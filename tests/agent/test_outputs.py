@@ -1,0 +1,130 @@
+"""What a run writes to its folder for outputs, and where it is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deployer.agent.environment import PROLOGUE
+from deployer.wandb_api.artifacts import list_artifacts
+from tests.agent.conftest import Bench, wait_for
+
+WRITER = """
+import os, pathlib, time
+import wandb
+
+folder = pathlib.Path(os.environ["DEPLOYER_OUTPUT_DIR"])
+run = wandb.init()
+run.log({"loss": 1.0})
+(folder / "deep er").mkdir()
+(folder / "best.pt").write_bytes(b"weights")
+(folder / "deep er" / "ü.json").write_text("{}")
+(folder / "nowhere").symlink_to("gone")
+"""
+FINISHED = WRITER + "run.finish()\n"
+INTERRUPTED = WRITER + "pathlib.Path('at-work').touch()\ntime.sleep(60)\n"
+SHOW = """
+import os, pathlib
+folder = pathlib.Path(os.environ["DEPLOYER_OUTPUT_DIR"])
+print(*sorted(str(p.relative_to(folder)) for p in folder.rglob("*")))
+(folder / "deep").mkdir(exist_ok=True)
+(folder / "deep" / "half").touch()
+(folder / "model").touch()
+"""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Return what a supervisor and an agent set for a run."""
+    (tmp_path / "agents" / "agent-1").mkdir(parents=True)
+    return {
+        "PYTHONPATH": PROLOGUE,
+        "PATH": os.environ["PATH"],
+        "WANDB_RUN_ID": "r1",
+        "WANDB_SWEEP_ID": "s1",
+        "DEPLOYER_AGENT_FOLDER": str(tmp_path / "agents" / "agent-1"),
+        "DEPLOYER_CHECKPOINT_ROOT": str(tmp_path / "checkpoints"),
+        "DEPLOYER_OUTPUT_ROOT": str(tmp_path / "outputs"),
+        "DEPLOYER_AGENT_START": "agent-1 a",
+    }
+
+
+def attempt(environment: dict[str, str], programs: int = 1) -> list[str]:
+    """Run an attempt's programs, which say what they find; each attempt is a process group."""
+    program = f"{sys.executable} -c '{SHOW}'"
+    answer = subprocess.run(
+        ["sh", "-c", "\n".join([program] * programs)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        process_group=0,
+    )
+    assert not answer.stderr
+    return answer.stdout.splitlines()
+
+
+def test_an_attempt_afresh_finds_its_folder_empty(environment: dict[str, str]) -> None:
+    assert attempt(environment) == [""]
+    assert attempt(environment) == [""]
+
+
+def test_an_attempt_that_resumes_finds_what_was_written(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    attempt(environment)
+    (tmp_path / "checkpoints" / "s1" / "r1" / "last").touch()
+    assert attempt(environment) == ["deep deep/half model"]
+
+
+def test_the_second_program_of_an_attempt_finds_what_the_first_wrote(
+    environment: dict[str, str],
+) -> None:
+    assert attempt(environment, programs=2) == ["", "deep deep/half model"]
+
+
+def test_trouble_with_the_folder_is_one_line(environment: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "outputs").write_text("not a folder")
+    show = "import os; print(os.environ.get('DEPLOYER_OUTPUT_DIR'))"
+    answer = subprocess.run(
+        [sys.executable, "-c", show], env=environment, capture_output=True, text=True, check=True
+    )
+    assert answer.stdout == "None\n"
+    said = "deployer: the run's folder for outputs is not ready: NotADirectoryError"
+    assert answer.stderr.startswith(said)
+    assert answer.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", [WRITER, FINISHED], ids=["exits", "finishes"])
+def test_outputs_are_an_artifact_by_the_end_of_the_run(bench: Bench, script: str) -> None:
+    (bench.folder / "train.py").write_text(script)
+    path = bench.create_sweep()
+    supervised = bench.start_with_own_key(path, DEPLOYER_OUTPUT_KEEP="wandb")
+    _, log = supervised.wait()
+    assert "Traceback" not in log
+    [run] = bench.runs(path)
+    [artifact] = list_artifacts(bench.client, path, run.run_id)[-1:]
+    assert (artifact.name, artifact.kind) == (f"run-{run.run_id}-output", "output")
+    assert {file.path: file.sha256 for file in artifact.files} == {
+        "best.pt": hashlib.sha256(b"weights").hexdigest(),
+        "deep er/ü.json": hashlib.sha256(b"{}").hexdigest(),
+    }
+
+
+@pytest.mark.slow
+def test_an_attempt_that_is_interrupted_sends_nothing(bench: Bench) -> None:
+    (bench.folder / "train.py").write_text(INTERRUPTED)
+    path = bench.create_sweep()
+    supervised = bench.start_with_own_key(path, DEPLOYER_OUTPUT_KEEP="wandb")
+    wait_for((bench.folder / "at-work").exists, "a run at work")
+    supervised.process.terminate()
+    supervised.wait()
+    [run] = bench.runs(path)
+    assert run.state == "preempted"
+    assert list_artifacts(bench.client, path, run.run_id) == ()
