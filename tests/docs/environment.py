@@ -15,6 +15,7 @@ USERS = {
 }
 TRAINERS = {
     "DEPLOYER_CHECKPOINT_DIR": "The run's folder for checkpoints, the same at every attempt.",
+    "DEPLOYER_OUTPUT_DIR": "The run's folder for its model and other results, which are kept.",
     "DEPLOYER_DATA_DIR": "The folder of the first data set in `data:`; each has one by its name, "
     "too, as `DEPLOYER_DATA_DIR_MNIST`.",
 }
@@ -29,6 +30,9 @@ AGENTS = {
     "DEPLOYER_AGENT_FINISH_TIMEOUT_SECONDS": "How many seconds a run that has ended may go on "
     "sending while the server is away.",
     "DEPLOYER_CHECKPOINT_ROOT": "The folder of all runs' checkpoint folders.",
+    "DEPLOYER_OUTPUT_ROOT": "The folder of all runs' folders for outputs.",
+    "DEPLOYER_OUTPUT_KEEP": "Where outputs are sent when a run ends: `wandb` for an artifact, an "
+    "address in an object store; empty where their folder is kept.",
     "DEPLOYER_KEY_FILE": "A file with the W&B key, which may be rotated.",
     "DEPLOYER_RUN_PROLOGUE": "The run that the prologue has prepared already.",
     "DEPLOYER_TERMINATION_LOG": "The container's termination log, for the supervisor's last "

@@ -119,11 +119,11 @@ def list_names(folder: str) -> List[str]:
 
 def log_artifact(run: Any, folder: str, names: List[str]) -> None:
     """Log the files as one artifact of the run, and wait until the server has all of it."""
-    import wandb
-
     sums = "".join(f"{hash_file(os.path.join(folder, name))}  {name}\n" for name in names)
     # One text, since a server limits the number of keys.
-    artifact = wandb.Artifact(f"run-{run.id}-output", "output", metadata={"sha256": sums})
+    artifact = sys.modules["wandb"].Artifact(
+        f"run-{run.id}-output", "output", metadata={"sha256": sums}
+    )
     for name in names:
         # One by one, and as they lie there: at a process's end no thread can be started.
         artifact.add_file(os.path.join(folder, name), name, skip_cache=True, policy="immutable")
