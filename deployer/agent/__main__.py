@@ -4,8 +4,11 @@ import os
 import signal
 import sys
 
+from .child_task import run_task
+from .client import Server
 from .exit_codes import FAILED
 from .interruption import clear_leftovers
+from .server_questions import GOODBYE_SECONDS, say_goodbye
 from .settings import KEY_VARIABLE, Settings, parse_settings
 from .signals import WATCHED_SIGNALS
 from .status import hold_lock
@@ -44,7 +47,11 @@ def _clear(settings: Settings) -> int:
     """End what is left, unless a supervisor works here; FAILED if something does not end."""
     if hold_lock(settings.lock_path) is None:
         return 0
-    return 0 if clear_leftovers(settings, os.environ.get(KEY_VARIABLE, "")) else FAILED
+    key = os.environ.get(KEY_VARIABLE, "")
+    gone = clear_leftovers(settings, key)
+    if gone and key:
+        run_task(lambda: say_goodbye(Server(settings.base_url, key)), GOODBYE_SECONDS)
+    return 0 if gone else FAILED
 
 
 def _supervise(settings: Settings, ready: int = -1) -> int:

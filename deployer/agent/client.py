@@ -44,7 +44,7 @@ class Reply:
         )
 
 
-def ask(server: Server, query: str, variables: Dict[str, str], timeout: float = 0.0) -> Reply:
+def ask(server: Server, query: str, variables: Dict[str, Any], timeout: float = 0.0) -> Reply:
     """Send one GraphQL operation; an error that the server names is in `error` even with 200."""
     reply = post(server, "/graphql", {"query": query, "variables": variables}, timeout)
     if reply.status != 200 or reply.body is None:

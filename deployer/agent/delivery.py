@@ -93,7 +93,7 @@ def settle_runs(task: Task, known: Tuple[str, ...], cause: str, seconds: float) 
     active = _active_runs(task, deadline)
     for run_id in [*active, *(run_id for run_id in known if run_id not in active)]:
         leftovers = load_leftovers(task.agents_folder, run_id)
-        if not deliver_end(task, run_id, leftovers, deadline):
+        if not deliver_end(task, run_id, leftovers, deadline, seen=False):
             run = get_run(task, run_id, deadline)
             if run and run.state in ACTIVE:
                 if leftovers:
@@ -143,8 +143,13 @@ def _deliver_death(
         stream(task, run_id, _end(cause), time.monotonic())
 
 
-def deliver_end(task: Task, run_id: str, leftovers: Optional[Leftovers], deadline: float) -> bool:
-    """Deliver all of a run that ended by itself and could not say so; True if that was done."""
+def deliver_end(
+    task: Task, run_id: str, leftovers: Optional[Leftovers], deadline: float, seen: bool = True
+) -> bool:
+    """Deliver all of a run that ended by itself and could not say so; True if that was done.
+
+    `seen` is False if nobody saw its process end, which may have been killed behind its record.
+    """
     if leftovers is None or leftovers.exit_code is None:
         return False
     run = get_run(task, run_id, deadline)
@@ -155,7 +160,9 @@ def deliver_end(task: Task, run_id: str, leftovers: Optional[Leftovers], deadlin
         return False
     if not deliver_history(task, run_id, leftovers, run, deadline):
         return False
-    return stream(task, run_id, {"complete": True, "exitcode": leftovers.exit_code}, deadline)
+    end = {"complete": True, "exitcode": leftovers.exit_code}
+    # W&B's server ignores what it does not know.
+    return stream(task, run_id, end if seen else {**end, "deployerExitUnseen": True}, deadline)
 
 
 def deliver_history(

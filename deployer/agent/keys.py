@@ -26,6 +26,11 @@ class Keys:
         return self._environment[KEY_VARIABLE]
 
     @property
+    def own(self) -> bool:
+        """Tell whether the agent has a key of its own, which W&B's own servers never make."""
+        return self.current != self.given
+
+    @property
     def rotated(self) -> bool:
         """Tell whether another key has been put in the place of the given one."""
         return self._read_given() != self.given

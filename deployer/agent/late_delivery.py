@@ -28,7 +28,8 @@ def main(resumes: bool) -> int:
     task = Task(server, "/".join(path), environment["DEPLOYER_AGENT"], folder)
     deadline = time.monotonic() + PATIENCE_SECONDS
     leftovers = load_leftovers(folder, run_id)
-    if leftovers and leftovers.exit_code == 0 and deliver_end(task, run_id, leftovers, deadline):
+    good = leftovers is not None and leftovers.exit_code == 0
+    if good and deliver_end(task, run_id, leftovers, deadline, seen=False):
         return FINISHED_ALREADY
     if not resumes:
         supersede(folder, run_id)

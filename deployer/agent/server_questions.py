@@ -8,7 +8,7 @@ import time
 from dataclasses import asdict
 from typing import Callable, Optional
 
-from .client import Reply, Server
+from .client import Reply, Server, ask
 from .exit_codes import Ending
 from .keys import Keys, choose_key
 from .preflight import (
@@ -25,6 +25,8 @@ from .signals import Signals
 LONGEST_WAIT_SECONDS = 5.0  # so that work goes on within seconds once a server is back
 ASKS_AT_THE_END = 8  # about half a minute: a server that stays away leaves the state unknown
 BROKEN_OFF = "the question broke off"
+GOODBYE_SECONDS = 3.0  # tried once: who waits for this supervisor's end should not wait for that
+GOODBYE = "mutation DeployerLeave { deployerLeave(input: {}) { success } }"
 
 
 class Questions:
@@ -97,3 +99,8 @@ class Questions:
         deadline = time.monotonic() + seconds
         while not self._signals.asked_to and time.monotonic() < deadline:
             self._signals.pause(max(0.0, deadline - time.monotonic()))
+
+
+def say_goodbye(server: Server) -> None:
+    """Tell the server that the agent of this key has ended."""
+    ask(server, GOODBYE, {}, GOODBYE_SECONDS)

@@ -10,6 +10,7 @@ from typing import Callable, Dict, Optional
 
 from .agent_log import LogReader, newest_run
 from .child_task import run_task
+from .client import Server
 from .core_health import CoreWatch
 from .death_record import INTERRUPTED as ASKED
 from .death_record import DeathRecord, judge_predecessor
@@ -20,8 +21,9 @@ from .interruption import SERVER_SECONDS, build_task, clear_leftovers, end_runs,
 from .keys import Keys
 from .last_run import end_unstarted, is_settled
 from .processes import become_subreaper, list_own, send_signal, spawn
-from .run_exit import SEEKING_TICK_SECONDS, RunExit, report_usage_error
-from .server_questions import Questions
+from .run_exit import REPORT_SECONDS, SEEKING_TICK_SECONDS, ProcessEnd, RunExit, report_end
+from .run_output import RunOutput
+from .server_questions import GOODBYE_SECONDS, Questions, say_goodbye
 from .settings import KEY_VARIABLE, Settings
 from .signals import DRAINED, TICK_SECONDS, Signals
 from .status import StatusFile, leave_last_words
@@ -47,6 +49,7 @@ class Supervisor:
         self.status = StatusFile(settings)
         self.log = AgentLog()
         self.run_exit = RunExit(0)
+        self.output = RunOutput()
         self.death_record = DeathRecord(settings.death_record_path)
         self.predecessors_end = ""
 
@@ -60,6 +63,7 @@ class Supervisor:
             or self.questions.take_own_key()
             or self._run_agents()
         )
+        self._leave()
         self.status.change(
             state="ended",
             run_id=None,
@@ -71,6 +75,12 @@ class Supervisor:
         self._say(f"ended with exit code {ending.exit_code}: {ending.reason}")
         leave_last_words(self.settings.last_words_path, ending)
         return ending.exit_code
+
+    def _leave(self) -> None:
+        """Tell the server that this agent is gone, which it would believe only after a while."""
+        if self.keys.own:
+            server = Server(self.settings.base_url, self.keys.current)
+            run_task(lambda: say_goodbye(server), GOODBYE_SECONDS)
 
     def _find_missing(self) -> Optional[Ending]:
         """Name what makes every start useless, before any server is asked."""
@@ -163,7 +173,7 @@ class Supervisor:
             if self.log.busy:
                 core.reset()
                 self.run_exit.look()
-                self._report_refusal()
+                self._report_end(reader)
             mute = core.judge(time.monotonic())
             if mute:
                 return mute
@@ -174,14 +184,26 @@ class Supervisor:
             self._read_log(reader)
         return None
 
-    def _report_refusal(self) -> None:
-        """See that the server hears of a command line that the run's program has refused."""
-        run_id = self.status.status.run_id
-        if run_id and self.run_exit.has_refused():
-            task = build_task(self.settings, self.keys.current)
-            self.signals.send(
-                lambda: report_usage_error(task, run_id, SERVER_SECONDS), SERVER_SECONDS
-            )
+    def _report_end(self, reader: LogReader) -> None:
+        """See that the server hears how a run's process ended, if it can before the agent says so.
+
+        Then it is gone, and the next attempt may begin.
+        """
+        if self._has_run_ended():
+            self._read_log(reader)  # all that it has printed, perhaps the next run's start
+        if self._has_run_ended():
+            self._tell_end(self.status.status.run_id)
+
+    def _has_run_ended(self) -> bool:
+        return self.run_exit.exit_code is not None or self.log.start_failed
+
+    def _tell_end(self, run_id: Optional[str]) -> None:
+        if not run_id or not self.run_exit.tell():
+            return
+        task, extended = build_task(self.settings, self.keys.current), self.keys.own
+        printed = self.output.read(self.environment)
+        end = ProcessEnd(run_id, self.run_exit.exit_code, printed, time.monotonic())
+        self.signals.send(lambda: report_end(task, end, extended), REPORT_SECONDS)
 
     def _let_go(self, agent: int) -> None:
         """Let the agent leave after its run if we are asked to drain, or if its key is rotated.
@@ -234,6 +256,7 @@ class Supervisor:
     def _read_log(self, reader: LogReader) -> None:
         self.death_record.look()
         for line in reader.read_lines():
+            self.output.add(line)
             if self.log.read_line(line):
                 self._note_run()
 
@@ -248,7 +271,9 @@ class Supervisor:
         """Say which run goes on; see that the server hears of one that has ended."""
         if self.log.busy:
             self.run_exit.begin()
+            self.output.begin()
         elif not self.leaving:
+            self._tell_end(self.log.last_run_id)
             self._deliver(self.log.last_run_id)
         sweep_id = self.settings.sweep_path.rpartition("/")[2]
         run_id = newest_run(self.settings.folder, sweep_id) if self.log.busy else None

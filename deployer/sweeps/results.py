@@ -15,6 +15,7 @@ from typing import Any
 
 from deployer.sweeps.configuration_list import find_list_parameter
 from deployer.sweeps.configurations import configuration_key, flatten_configuration, list_parameters
+from deployer.sweeps.endings import describe_ending
 from deployer.sweeps.metrics import list_logged, metric_value, rank_key
 from deployer.wandb_api.model import Attempt, RunInfo, SweepInfo
 
@@ -29,7 +30,7 @@ class Row:
     """One run in the ranking; `parameters` holds the sweep's own, flattened by dots.
 
     `duration_seconds` is rounded to tenths. `attempts` are empty where the server does not keep
-    them; `heals` is the run in whose place this one ran.
+    them; `heals` is the run in whose place this one ran. `note` says what `state` does not.
     """
 
     rank: int | None
@@ -43,6 +44,7 @@ class Row:
     started_at: float | None = None
     attempts: tuple[Attempt, ...] = ()
     heals: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -259,11 +261,19 @@ def _build_row(sweep: SweepInfo, run: RunInfo, names: tuple[str, ...]) -> Row:
         value=_value(sweep, run),
         parameters=_parameters(sweep, run, names),
         duration_seconds=None if seconds is None else round(seconds, 1),
-        exit_code=run.exit_code,
+        exit_code=_exit_code(run),
         started_at=run.created_at,
         attempts=run.attempts,
         heals=run.heals,
+        note=describe_ending(run.state, run.attempts, sweep.ended),
     )
+
+
+def _exit_code(run: RunInfo) -> int | None:
+    """Return a run's exit code; of one that never came to `wandb.init`, its process's."""
+    if run.exit_code is not None or not run.attempts:
+        return run.exit_code
+    return run.attempts[-1].exit_code
 
 
 def _parameters(sweep: SweepInfo, run: RunInfo, names: tuple[str, ...]) -> dict[str, Any]:

@@ -89,7 +89,8 @@ class SweepInfo:
 class Attempt:
     """One time that a run was handed out; times are epoch seconds.
 
-    `cause` says how it ended: finished, stopped, interrupted, own failure, usage error (its command
+    `cause` says how it ended: finished, delivered (all rows are there, but its process was then
+    killed, or nobody saw it end), stopped, interrupted, own failure, usage error (its command
     line), never started, signal, OOM, node or lost reply; None while it lasts.
     """
 

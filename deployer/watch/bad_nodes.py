@@ -85,7 +85,7 @@ def _group_by_node(
         (row.run_id, attempt)
         for row in rows
         for attempt in row.attempts
-        if attempt.cause in (*BLAMED, "finished")
+        if attempt.cause in (*BLAMED, "finished", "delivered")
     ]
     found: dict[str, list[tuple[str, Attempt]]] = {}
     for run_id, attempt in sorted(told, key=lambda pair: pair[1].ended_at or 0.0):

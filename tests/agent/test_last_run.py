@@ -5,12 +5,20 @@ from __future__ import annotations
 import pytest
 
 from deployer.agent.settings import COUNT_VARIABLE
-from tests.agent.conftest import Bench
+from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.operations import get_log_tail
+from tests.agent.conftest import Bench, wait_for
 from tests.agent.test_requeue import processes_of
 
 pytestmark = pytest.mark.slow
 
 ONE = {COUNT_VARIABLE: "1"}
+
+
+def last_words(bench: Bench, path: SweepPath) -> str:
+    """Return the last line of what the server has of a sweep's only run."""
+    [run] = bench.runs(path)
+    return get_log_tail(bench.client, path, run.run_id, 1)[0]
 
 
 def test_a_run_that_is_killed_needs_an_agent_again(bench: Bench) -> None:
@@ -37,6 +45,7 @@ def test_a_wrong_command_line_is_tried_once(bench: Bench) -> None:
     assert bench.causes(path) == ["usage error"]
     [run] = bench.runs(path)
     assert (run.state, run.exit_code) == ("failed", 2)
+    assert "train.py: error: unrecognized arguments: " in last_words(bench, path)
 
 
 def test_a_trainer_that_never_starts_has_failed_by_itself(bench: Bench) -> None:
@@ -45,4 +54,31 @@ def test_a_trainer_that_never_starts_has_failed_by_itself(bench: Bench) -> None:
     assert bench.start_with_own_key(path, **ONE).wait()[0] == 75
     assert bench.start_with_own_key(path, **ONE).wait()[0] == 0
     assert bench.causes(path) == ["own failure", "own failure"]
-    assert [run.state for run in bench.runs(path)] == ["failed"]
+    [run] = bench.runs(path)
+    assert (run.state, [attempt.exit_code for attempt in run.attempts]) == ("failed", [1, 1])
+    assert last_words(bench, path) == "no such data set"
+
+
+ENDING_LATE = """
+import pathlib, time
+import wandb
+
+with wandb.init() as run:
+    run.log({"loss": 1.0})
+pathlib.Path("delivered").touch()
+while True:
+    time.sleep(0.05)
+"""
+
+
+def test_a_trainer_that_is_killed_behind_its_last_row_has_only_delivered(bench: Bench) -> None:
+    (bench.folder / "train.py").write_text(ENDING_LATE)
+    path = bench.create_sweep("[1.0]")
+    supervised = bench.start_with_own_key(path)
+    wait_for((bench.folder / "delivered").exists, "its last row")
+    [trainer] = processes_of(supervised, "train.py")
+    trainer.kill()
+    wait_for(lambda: bench.causes(path) == ["delivered"], "its supervisor's report")
+    [run] = bench.runs(path)
+    assert (run.state, run.exit_code, run.attempts[0].exit_code) == ("finished", 0, 137)
+    assert supervised.wait()[0] == 0

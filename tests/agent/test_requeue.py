@@ -14,6 +14,7 @@ import pytest
 
 from deployer.agent.processes import send_signal
 from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.operations import list_agents
 from tests.agent.conftest import Bench, Supervised, wait_for
 from tests.faults.memory import small_memory
 
@@ -103,7 +104,9 @@ def test_a_run_is_free_that_was_assigned_and_has_not_started(bench: Bench) -> No
     path = bench.create_stepping_sweep()
     supervised = bench.start_with_own_key(path)
     wait_for(lambda: bench.runs(path), "the assignment")
+    assert [agent.state for agent in list_agents(bench.client, path)] == ["RUNNING"]
     end_by_stop(supervised)
+    assert [agent.state for agent in list_agents(bench.client, path)] == ["FINISHED"]
     assert bench.read_run(path).state == "preempted"
     assert bench.causes(path) == ["interrupted"]
     finish(bench, path, 8)

@@ -6,6 +6,7 @@ from typing import Any
 
 from deployer.backend.db.runs import change_run
 from deployer.backend.db.sweeps import Sweep
+from deployer.backend.scheduling.process_ends import note_exit
 from deployer.backend.web.curves import CurveCache
 from deployer.backend.web.views import Site, show_run, show_sweep
 from tests.backend.bench import Bench
@@ -50,6 +51,33 @@ def test_a_run_that_ended_before_it_began_says_so(bench: Bench) -> None:
     data = run_page(bench, name)
     assert [attempt["cause"] for attempt in data["attempts"]] == ["never started"]
     assert (data["attempts"][0]["agent"], data["console"]) == ("host", [])
+    assert data["note"] == "waits for its next attempt (ended before wandb.init)"
+
+
+def test_a_run_that_ended_before_it_began_has_its_last_words_and_exit_code(bench: Bench) -> None:
+    sweep = bench.sweep(retries=0, run_cap=1)
+    agent = bench.agent(sweep, "a")
+    name = bench.beat(agent)["run_id"]
+    bench.seconds += 5
+    with bench.backend.store.transaction() as db:
+        note_exit(bench.backend, db, bench.run(name), "a", 1.0, 1, "no data\n")
+    bench.beat(agent)
+    data = run_page(bench, name)
+    [attempt] = data["attempts"]
+    assert (attempt["words"], attempt["exit_code"]) == ("ended before wandb.init: exit code 1", 1)
+    assert (attempt["output"], data["console"]) == ("no data\n", ["no data"])
+    [row] = sweep_page(bench, sweep)["runs"]
+    waits = "waits for its next attempt (ended before wandb.init: exit code 1)"
+    assert (row["state"], row["note"]) == ("preempted", waits)
+
+
+def test_a_run_that_was_killed_behind_its_last_row_says_so(bench: Bench) -> None:
+    sweep = bench.sweep()
+    name = bench.take(bench.agent(sweep, "a"))
+    bench.send(name, complete=True, exitcode=0, deployerExitUnseen=True)
+    [row] = sweep_page(bench, sweep)["runs"]
+    assert (row["state"], row["note"]) == ("finished", "all rows delivered, exit unknown")
+    assert run_page(bench, name)["note"] == row["note"]
 
 
 def test_a_run_has_one_name_and_tells_that_it_was_stopped_early(bench: Bench) -> None:

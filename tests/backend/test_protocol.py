@@ -238,6 +238,14 @@ def test_an_agent_key_does_its_own_sweep_s_work_and_nothing_else(client: Client)
     a.log(run, [{"_step": 0, "loss": 1.0}])
     assert b.stream(run, complete=True).status_code == 403
     assert b.post(RUN.replace("query Run", "query R"), name=run).status_code == 200
+    tell = (
+        "mutation R($run: String!) { deployerReportExit(input: {runName: $run, secondsAgo: 0.5,"
+        ' exitcode: 1, output: "no data"}) { success } deployerLeave(input: {}) { success } }'
+    )
+    assert a.ask(tell, run=run)["deployerReportExit"]["success"]
+    assert {node["node"]["state"] for node in client.sweep(mine)["agents"]["edges"]} == {"FINISHED"}
+    with pytest.raises(AssertionError, match="only the supervisor of an agent tells"):
+        client.ask(tell, run=run)
     with pytest.raises(AssertionError, match="this agent's key is for another sweep"):
         a.create_agent(other)
     with pytest.raises(AssertionError, match="an agent's key cannot change sweeps"):

@@ -88,6 +88,34 @@ def test_a_run_that_never_had_enough_memory_says_so() -> None:
     )
 
 
+def test_a_run_that_died_before_wandb_init_has_the_exit_code_that_its_supervisor_saw() -> None:
+    early = replace(BAD, exit_code=None, attempts=(Attempt(1, "a", 1.0, 2.0, "never started", 1),))
+    info = SweepInfo(SweepPath("e", "p", "s"), "n", "t", "FINISHED", CONFIG, 2, 2, None)
+    [row] = build_results(info, [early]).failures
+    said = "failed: bad with exit code 1 before wandb.init (lr=2): KeyError"
+    assert (row.exit_code, build_failure_line(row, ("KeyError",))) == (1, said)
+
+
+def test_the_ranking_notes_what_a_state_does_not_say() -> None:
+    ended = {"preempted": ("own failure", 1), "finished": ("delivered", None)}
+    runs = [
+        replace(GOOD, run_id=state, state=state, attempts=(Attempt(1, "a", 1.0, 2.0, *how),))
+        for state, how in ended.items()
+    ]
+    info = SweepInfo(SweepPath("e", "p", "s"), "n", "t", "RUNNING", CONFIG, 2, 2, None)
+    found = build_results(info, [*runs, BAD])
+    columns, rows = build_ranking(found, exact=False)
+    assert columns[-2:] == ["TIME", "NOTE"]
+    notes = {str(row[1]): row[-1] for row in rows}
+    assert notes == {
+        "preempted": "waits for its next attempt (crashed: exit code 1)",
+        "finished": "all rows delivered, exit unknown",
+        "bad": "",
+    }
+    assert {row["note"] for row in to_plain(results_to_plain(found))["runs"]} == {*notes.values()}
+    assert "NOTE" not in build_ranking(results(), exact=False)[0]
+
+
 def test_a_stopped_sweep_shows_what_its_first_failing_run_printed() -> None:
     found = results("3 configurations failed before any finished")
     assert results_to_plain(found)["stop_reason"] == found.stop_reason

@@ -57,6 +57,15 @@ def find_agent(db: Connection, sweep: Sweep, name: str) -> Agent | None:
     return select_one(db, Agent, tail, sweep.id, name)
 
 
+def end_agents(db: Connection, sweep_id: int, name: str, now: float) -> None:
+    """Note that the supervised agents of that name have ended."""
+    db.execute(
+        "UPDATE agents SET ended_at = ? WHERE sweep_id = ? AND name = ? AND key_id IS NOT NULL"
+        " AND ended_at IS NULL",
+        (now, sweep_id, name),
+    )
+
+
 def list_agents(db: Connection, sweep: Sweep) -> list[Agent]:
     """Return a sweep's agents that have reported at least once, oldest first."""
     tail = "agents WHERE sweep_id = ? AND heartbeat_at IS NOT NULL ORDER BY id"

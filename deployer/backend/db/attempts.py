@@ -7,15 +7,23 @@ from typing import Any
 
 from deployer.backend.db.accounts import Caller
 from deployer.backend.db.agents import Agent
-from deployer.backend.db.database import Connection, insert, select
+from deployer.backend.db.database import Connection, insert, select, select_one
 from deployer.backend.db.projects import Project
 from deployer.backend.db.runs import Run, change_run, insert_assigned, insert_run
 from deployer.backend.db.sweeps import Sweep
 
+FINISHED = "finished"
+# Its rows and its exit record have come, but its process was then killed, or nobody saw it end.
+DELIVERED = "delivered"
+
 
 @dataclass(frozen=True)
 class Attempt:
-    """One time that a run was handed out; `cause` says why it ended, None while it lasts."""
+    """One time that a run was handed out; `cause` says why it ended, None while it lasts.
+
+    `exit_code` came with the run's exit record, `process_exit_code` is what its supervisor saw.
+    `output` is what it printed last, if its supervisor said.
+    """
 
     run_id: int
     number: int
@@ -24,11 +32,26 @@ class Attempt:
     ended_at: float | None
     cause: str | None
     exit_code: int | None
+    process_exit_code: int | None
+    output: str | None
+
+    @property
+    def known_exit_code(self) -> int | None:
+        """Return how the process ended; None if nobody knows, as of one that was only delivered."""
+        if self.process_exit_code is not None or self.cause == DELIVERED:
+            return self.process_exit_code
+        return self.exit_code
 
 
 def list_attempts(db: Connection, run: Run) -> list[Attempt]:
     """Return a run's attempts, first to last."""
     return select(db, Attempt, "attempts WHERE run_id = ? ORDER BY number", [run.id])
+
+
+def list_last_attempts(db: Connection, sweep: Sweep) -> dict[int, Attempt]:
+    """Return the newest attempt of each of a sweep's runs, by the run's row id."""
+    newest = "attempts WHERE (run_id, number) IN (SELECT id, attempt FROM runs WHERE sweep_id = ?)"
+    return {attempt.run_id: attempt for attempt in select(db, Attempt, newest, [sweep.id])}
 
 
 def assign_run(
@@ -85,6 +108,43 @@ def settle_attempt(db: Connection, run: Run, cause: str, exit_code: int | None, 
         "UPDATE attempts SET ended_at = ?, cause = ?, exit_code = ?"
         " WHERE run_id = ? AND number = ? AND ended_at IS NULL",
         (now, cause, exit_code, run.id, run.attempt),
+    )
+    _doubt_end(db, run.id, run.attempt)
+
+
+def find_attempt(db: Connection, run: Run, agent_name: str, moment: float) -> Attempt | None:
+    """Return the attempt of a run that the agent of that name was at."""
+    return select_one(
+        db,
+        Attempt,
+        "attempts WHERE run_id = ? AND assigned_at <= ?"
+        " AND agent_id IN (SELECT id FROM agents WHERE name = ? AND sweep_id = ?)"
+        " ORDER BY number DESC",
+        run.id,
+        moment,
+        agent_name,
+        run.sweep_id,
+    )
+
+
+def note_process_end(
+    db: Connection, attempt: Attempt, exit_code: int | None, output: str | None
+) -> None:
+    """Keep what a supervisor saw of an attempt's process; the first word stays."""
+    db.execute(
+        "UPDATE attempts SET process_exit_code = COALESCE(process_exit_code, ?),"
+        " output = COALESCE(output, ?) WHERE run_id = ? AND number = ?",
+        (exit_code, output, attempt.run_id, attempt.number),
+    )
+    _doubt_end(db, attempt.run_id, attempt.number)
+
+
+def _doubt_end(db: Connection, run_id: int, number: int) -> None:
+    """Say of a finished attempt whose process did not end well that it only delivered."""
+    db.execute(
+        "UPDATE attempts SET cause = ? WHERE run_id = ? AND number = ? AND cause = ?"
+        " AND process_exit_code != 0",
+        (DELIVERED, run_id, number, FINISHED),
     )
 
 

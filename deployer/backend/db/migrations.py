@@ -277,6 +277,11 @@ MIGRATIONS = (
         BEGIN INSERT OR IGNORE INTO artifact_types (project_id, name, created_at)
             VALUES (NEW.project_id, NEW.type, NEW.created_at); END;
     """,
+    # What a supervisor saw of a run's process, which nobody else hears of before `wandb.init`.
+    """
+    ALTER TABLE attempts ADD COLUMN process_exit_code INTEGER;
+    ALTER TABLE attempts ADD COLUMN output TEXT;
+    """,
 )
 
 

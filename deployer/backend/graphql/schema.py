@@ -46,6 +46,7 @@ from deployer.backend.graphql.resolvers import (
     project,
     run_change,
     run_file,
+    supervision,
     sweep,
     viewer,
 )
@@ -107,7 +108,7 @@ def build_schema(plain: bool) -> GraphQLSchema:
     ]
     if not plain:
         bindables += [extension.mutation, extension.sweep, extension.run, extension.attempt]
-        bindables += [account.query, account.mutation]
+        bindables += [account.query, account.mutation, supervision.mutation]
     return make_executable_schema(schema_text(plain), *bindables, convert_names_case=True)
 
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 Cause = Literal[
     "finished",
+    "delivered",  # finished by its exit record, but killed after it, or nobody saw its process end
     "stopped",
     "interrupted",  # asked to stop, or the trainer said that it was being preempted
     "own failure",
@@ -86,14 +87,18 @@ def judge_announcement(mark: object) -> Cause | None:
     return known or ("interrupted" if mark else None)
 
 
-def judge_exit(exit_code: int, marks: Marks) -> Outcome:
-    """Judge an exit record as W&B does, but for a run whose supervisor said that it ends it."""
+def judge_exit(exit_code: int, marks: Marks, seen: bool = True) -> Outcome:
+    """Judge an exit record as W&B does, but for a run whose supervisor said that it ends it.
+
+    `seen` is False for a record that was found beside a process that was gone: whether it came to
+    its own end behind it, nobody knows.
+    """
     if marks.announced:
         return _judge_announced(marks.announced, marks)
     if marks.preempting and exit_code:
         return requeue("interrupted")
     if exit_code == 0:
-        return Outcome("finished", "finished")
+        return Outcome("finished", "finished" if seen else "delivered")
     if marks.stopping:
         return Outcome("killed", "stopped")
     if exit_code == USAGE_EXIT_CODE and not marks.started:

@@ -21,6 +21,8 @@ SUMMARY_FILE = "wandb-summary.json"
 # A supervisor adds it to `preempting`, with the cause: this attempt is over even if the trainer
 # exits with 0.
 INTERRUPTED_MARK = "deployerInterrupted"
+# It adds it to an exit record which it found beside a process that was gone.
+UNSEEN_MARK = "deployerExitUnseen"
 
 
 def apply_chunk(
@@ -73,4 +75,5 @@ def _apply_state(backend: Backend, db: Connection, run: Run, chunk: dict[str, An
     if not chunk.get("complete"):
         return run
     exit_code = int(chunk.get("exitcode") or 0)
-    return end_run(backend, db, run, judge_exit(exit_code, marks_of(run)), exit_code)
+    seen = not chunk.get(UNSEEN_MARK)
+    return end_run(backend, db, run, judge_exit(exit_code, marks_of(run), seen), exit_code)

@@ -5,7 +5,7 @@ Ranking and coverage are `deployer.sweeps.results`, so that a page and the termi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from deployer.backend.db.attempts import Attempt
@@ -14,17 +14,21 @@ from deployer.backend.db.runs import ACTIVE, Run
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.web.command_line import build_command_line
 from deployer.sweeps.configurations import flatten_configuration
+from deployer.sweeps.endings import describe_attempt, describe_ending
 from deployer.sweeps.metrics import rank_key
 from deployer.sweeps.parameters.parse import parse_parameters
 from deployer.sweeps.results import Coverage, Results, Row, build_results, run_seconds
+from deployer.wandb_api.model import Attempt as AttemptInfo
 from deployer.wandb_api.model import RunInfo, SweepInfo, SweepPath, parse_json, parse_run_config
 
 CURVES_SHOWN = 100
 ACTIVE_CURVES_SHOWN = 30
 
 
-def summarise_results(project: Project, sweep: Sweep, runs: Sequence[Run]) -> Results:
-    """Return the ranking and coverage of a sweep."""
+def summarise_results(
+    project: Project, sweep: Sweep, runs: Sequence[Run], attempts: Mapping[int, Attempt]
+) -> Results:
+    """Return the ranking and coverage of a sweep; `attempts` are the newest by the run's row id."""
     info = SweepInfo(
         path=SweepPath(project.entity, project.name, sweep.name),
         node_id="",
@@ -35,11 +39,11 @@ def summarise_results(project: Project, sweep: Sweep, runs: Sequence[Run]) -> Re
         expected=sweep.expected,
         created_at=sweep.created_at,
     )
-    return build_results(info, [run_info(run) for run in runs])
+    return build_results(info, [run_info(run, attempts.get(run.id)) for run in runs])
 
 
-def run_info(run: Run) -> RunInfo:
-    """Return a run as the ranking reads it."""
+def run_info(run: Run, attempt: Attempt | None = None) -> RunInfo:
+    """Return a run as the ranking reads it, with its newest attempt."""
     return RunInfo(
         run_id=run.name,
         title=run.display_name or run.name,
@@ -49,6 +53,18 @@ def run_info(run: Run) -> RunInfo:
         exit_code=run.exit_code,
         created_at=run.created_at,
         heartbeat_at=run.heartbeat_at or run.created_at,
+        attempts=(_attempt_info(attempt),) if attempt else (),
+    )
+
+
+def _attempt_info(attempt: Attempt) -> AttemptInfo:
+    return AttemptInfo(
+        number=attempt.number,
+        agent="",
+        assigned_at=attempt.assigned_at,
+        ended_at=attempt.ended_at,
+        cause=attempt.cause,
+        exit_code=attempt.known_exit_code,
     )
 
 
@@ -126,6 +142,7 @@ def _describe_row(
         "title": row.title,
         "rank": row.rank,
         "state": row.state,
+        "note": row.note,
         "parameters": [row.parameters.get(name) for name in columns],
         "value": row.value,
         "seconds": row.duration_seconds,
@@ -163,13 +180,14 @@ def choose_curves(results: Results) -> list[str]:
     return rest[: CURVES_SHOWN - len(active)] + active
 
 
-def describe_run(run: Run, sweep: Sweep | None) -> dict[str, Any]:
+def describe_run(run: Run, sweep: Sweep | None, attempts: Sequence[Attempt]) -> dict[str, Any]:
     """Return a run's head, configuration and summary; names are joined by dots."""
-    info = run_info(run)
+    info = run_info(run, attempts[-1] if attempts else None)
     return {
         "id": run.name,
         "title": info.title,
         "state": run.state,
+        "note": describe_ending(run.state, info.attempts, bool(sweep and sweep.ended)),
         "exit_code": run.exit_code,
         "attempt": run.attempt,
         "seconds": run_seconds(info),
@@ -190,7 +208,9 @@ def describe_attempts(attempts: Sequence[Attempt], agents: dict[int, str]) -> li
             "number": row.number,
             "agent": agents.get(row.agent_id or 0),
             "cause": row.cause,
-            "exit_code": row.exit_code,
+            "words": describe_attempt(row.cause, row.known_exit_code) if row.cause else "",
+            "exit_code": row.known_exit_code,
+            "output": row.output,
             "began_at": row.assigned_at,
             "ended_at": row.ended_at,
         }

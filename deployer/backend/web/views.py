@@ -8,7 +8,7 @@ from typing import Any
 
 from deployer.backend.db.accounts import Caller
 from deployer.backend.db.agents import Agent
-from deployer.backend.db.attempts import list_attempts
+from deployer.backend.db.attempts import list_attempts, list_last_attempts
 from deployer.backend.db.database import Connection, select
 from deployer.backend.db.files import list_files
 from deployer.backend.db.lines import last_lines, read_rows
@@ -134,8 +134,9 @@ def show_sweep(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
     with site.backend.store.transaction() as db:
         project, sweep = find_sweep_of(db, caller, place)
         runs = _runs(db, sweep)
+        attempts = list_last_attempts(db, sweep)
         agents = {agent.id: agent.name for agent in _agents(db, sweep)}
-    results = summarise_results(project, sweep, runs)
+    results = summarise_results(project, sweep, runs, attempts)
     by_name = {run.name: run for run in runs}
     chosen = [by_name[name] for name in choose_curves(results)] if results.metric else []
     curves = [(run.name, site.curves.curve(run, results.metric or "")) for run in chosen]
@@ -167,7 +168,7 @@ def show_run(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
         "kind": "run",
         "entity": project.entity,
         "project": project.name,
-        **describe_run(run, sweep),
+        **describe_run(run, sweep, attempts),
         "attempts": describe_attempts(attempts, agents),
         "curves": [{"metric": name, "points": points} for name, points in curves.items()],
         "console": console_text(console),
@@ -200,7 +201,7 @@ def _agents(db: Connection, sweep: Sweep) -> list[Agent]:
 
 
 def _head(project: Project, sweep: Sweep, runs: list[Run]) -> dict[str, Any]:
-    return describe_sweep(sweep, summarise_results(project, sweep, runs))
+    return describe_sweep(sweep, summarise_results(project, sweep, runs, {}))
 
 
 def _recent_run(run: Run, sweep_ids: dict[int, str]) -> dict[str, Any]:

@@ -120,10 +120,12 @@ def build_ranking(results: Results, exact: bool) -> tuple[list[str], list[list[o
             for r in results.rows
         ]
     columns = ["RANK", "RUN", "STATE", metric, *names, "TIME"]
-    return columns, [
+    noted = any(r.note for r in results.rows)
+    return columns + ["NOTE"] * noted, [
         [r.rank, r.run_id, r.state, r.value]
         + [_parameter_cell(r, name) for name in names]
         + [format_seconds(r.duration_seconds)]
+        + [r.note] * noted
         for r in results.rows
     ]
 
@@ -153,11 +155,12 @@ def build_failure_line(row: Row, tail: tuple[str, ...]) -> str:
 
 
 def _ending(row: Row) -> str:
-    """Return how a run failed: its exit code, unless it never had enough memory."""
+    """Return how a run failed: its exit code and how early, unless it never had enough memory."""
     causes = [attempt.cause for attempt in row.attempts]
     if causes[-1:] == ["OOM"]:
         return f", {causes.count('OOM')} times out of memory"
-    return f" with exit code {row.exit_code}" if row.exit_code is not None else ""
+    early = " before wandb.init" if causes[-1:] == ["never started"] else ""
+    return (f" with exit code {row.exit_code}" if row.exit_code is not None else "") + early
 
 
 def build_breaker_lines(reason: str, first: Row, tail: tuple[str, ...]) -> list[str]:

@@ -10,6 +10,7 @@ import time
 
 from deployer.agent.interruption import SERVER_SECONDS
 from deployer.agent.processes import KILL_SECONDS, TERMINATE_SECONDS, read_variable, send_signal
+from deployer.agent.server_questions import GOODBYE_SECONDS
 from deployer.errors import AgentError
 from deployer.executors.local.agent_folder import AgentFolder
 
@@ -43,7 +44,7 @@ def end_agent(folder: AgentFolder) -> bool:
 
 def longest_end_seconds(folder: AgentFolder) -> float:
     """Return how long a supervisor may take from being told to stop until it is killed."""
-    ours = 2 * SERVER_SECONDS + 2 * TERMINATE_SECONDS + KILL_SECONDS
+    ours = 2 * SERVER_SECONDS + 2 * TERMINATE_SECONDS + KILL_SECONDS + GOODBYE_SECONDS
     return folder.spec.grace_seconds + ours
 
 

@@ -24,7 +24,7 @@ sweep = ObjectType("Sweep")
 sweep.set_alias("deployerStopReason", "stop_reason")
 run = ObjectType("Run")
 attempt = ObjectType("DeployerAttempt")
-attempt.set_alias("exitcode", "exit_code")
+attempt.set_alias("exitcode", "known_exit_code")
 
 
 @mutation.field("deployerCreateAgentKey")

@@ -125,7 +125,7 @@ class Run {
 
   update(data) {
     this.state.replaceChildren(runState(data));
-    this.attempts.replaceChildren(...attempts(data));
+    this.#updateAttempts(data);
     const facts = [showSeconds(data.seconds), data.host, showTime(data.created_at)];
     if (data.exit_code) facts.push(`exit code ${data.exit_code}`);
     this.facts.textContent = facts.filter(Boolean).join("  ·  ");
@@ -148,6 +148,13 @@ class Run {
     this.charts.get(metric).update([{ id: data.id, name: data.title, points }], { best: data.id });
   }
 
+  /** Drawn anew only for something new: what is folded out stays so. */
+  #updateAttempts(data) {
+    const text = JSON.stringify(data.attempts);
+    if (this.toldAttempts !== text) this.attempts.replaceChildren(...attempts(data));
+    this.toldAttempts = text;
+  }
+
   #updateConsole(data) {
     const atEnd = this.console.scrollTop + this.console.clientHeight >= this.console.scrollHeight - 4;
     const colours = /\x1b\[[0-9;?]*[A-Za-z]/g;
@@ -162,30 +169,21 @@ class Run {
 function attempts(data) {
   const told = data.attempts.filter((row) => row.cause && row.cause !== "finished");
   return told.map((row) => {
-    const code = row.exit_code === null ? "" : `, exit code ${row.exit_code}`;
     const where = row.agent ? ` under ${row.agent}` : "";
-    return el("p", {}, `Attempt ${row.number}${where}: ${CAUSES[row.cause] ?? row.cause}${code}`);
+    const line = el("p", {}, `Attempt ${row.number}${where}: ${row.words}`);
+    // What the last one printed is the console.
+    if (!row.output || row === data.attempts.at(-1)) return line;
+    return el("details", {}, el("summary", {}, line.textContent), el("pre", { class: "card" }, row.output));
   });
 }
 
-const CAUSES = {
-  "own failure": "the program failed",
-  "usage error": "the program refused its command line",
-  "never started": "the program ended before wandb.init",
-  "stopped": "stopped",
-  "interrupted": "interrupted",
-  "signal": "killed by a signal",
-  "OOM": "killed, since the machine was out of memory",
-  "node": "gone together with its agent or its machine",
-  "lost reply": "sent again, since its agent had not received it",
-};
-
+/** What a run before `wandb.init` printed is told by its agent's supervisor, if it has one. */
 function withoutOutput(data) {
   const last = data.attempts.at(-1);
-  if (!["never started", "usage error"].includes(last?.cause)) return "nothing printed";
+  if (last?.output !== null || !["never started", "usage error"].includes(last?.cause)) return "nothing printed";
   const path = [data.entity, data.project, data.sweep?.id].join("/");
-  return "nothing came here, since the program ended before wandb.init; its agent has what it printed:\n" +
-    `deployer agents logs ${path} --run ${data.id}`;
+  return "nothing came here, since the program ended before wandb.init; its agent may have what it printed:\n" +
+    `deployer agents logs ${path}`;
 }
 
 // --- staying fresh -----------------------------------------------------------------------------

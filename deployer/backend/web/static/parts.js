@@ -64,8 +64,10 @@ export const state = (word) => el("span", { class: `state ${word}` }, word);
 /** A run by the name that the terminal has, and by the one that its user gave it, if any. */
 export const runName = (row) => (row.title && row.title !== row.id ? `${row.id} ${row.title}` : row.id);
 
-export const runState = (row) =>
-  row.stopped_early ? el("span", {}, state(row.state), " stopped early") : state(row.state);
+export function runState(row) {
+  const said = [row.stopped_early && "stopped early", row.note].filter(Boolean).join(", ");
+  return said ? el("span", {}, state(row.state), ` ${said}`) : state(row.state);
+}
 
 /** Names and values in two columns. */
 export function definitions(values) {

@@ -1,0 +1,48 @@
+"""What is said of attempts that ended, and of the runs that wait for another."""
+
+from __future__ import annotations
+
+import pytest
+
+from deployer.sweeps.endings import describe_attempt, describe_ending
+from deployer.wandb_api.model import Attempt
+
+
+def attempt(cause: str | None, exit_code: int | None = None) -> Attempt:
+    return Attempt(1, "a", 1.0, 2.0, cause, exit_code)
+
+
+@pytest.mark.parametrize(
+    ("cause", "exit_code", "words"),
+    [
+        ("own failure", 3, "crashed: exit code 3"),
+        ("never started", 1, "ended before wandb.init: exit code 1"),
+        ("never started", None, "ended before wandb.init"),
+        ("usage error", 2, "refused its command line: exit code 2"),
+        ("delivered", None, "all rows delivered, exit unknown"),
+        ("delivered", 137, "all rows delivered, then SIGKILL"),
+        ("delivered", 1, "all rows delivered, then exit code 1"),
+        ("signal", 137, "killed: SIGKILL"),
+        ("signal", 255, "killed"),
+        ("interrupted", 255, "interrupted"),
+        ("node", None, "gone together with its agent or its machine"),
+    ],
+)
+def test_each_cause_has_its_words(cause: str, exit_code: int | None, words: str) -> None:
+    assert describe_attempt(cause, exit_code) == words
+
+
+def test_a_run_that_waits_says_for_what_and_why() -> None:
+    crashed = [attempt("signal", 137), attempt("own failure", 1)]
+    waits = "waits for its next attempt (crashed: exit code 1)"
+    assert describe_ending("preempted", crashed, sweep_ended=False) == waits
+    given_up = "was not tried again (crashed: exit code 1)"
+    assert describe_ending("preempted", crashed, sweep_ended=True) == given_up
+
+
+def test_what_a_state_says_is_not_said_again() -> None:
+    said = [("finished", "finished"), ("failed", "own failure"), ("killed", "stopped")]
+    for state, cause in said:
+        assert describe_ending(state, [attempt(cause, 1)], sweep_ended=True) == ""
+    for attempts in ([], [attempt(None)]):
+        assert describe_ending("running", attempts, sweep_ended=False) == ""
