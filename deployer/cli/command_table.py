@@ -22,7 +22,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "results": ("results", "Show a sweep's ranking, coverage and failures."),
     "heal": ("heal", "Run what is lost or failed again."),
     "down": ("down", "End a sweep's agents and delete what was made for it; results stay."),
-    "sweep": ("sweep", "Create, list, show, pause, resume, stop, cancel or delete sweeps."),
+    "sweep": ("sweep", "Create, import, list, show, pause, resume, stop or delete sweeps."),
     "agents": ("agents", "Start, list, scale, drain, follow or end agents."),
     "secret": ("secret", "Keep the W&B key in the cluster: create, rotate, show, delete."),
     "drivers": ("drivers", "GPU drivers of a cluster's nodes: status, install, remove."),

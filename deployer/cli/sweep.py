@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from deployer.cli import sweep_files
 from deployer.cli.command_group import make_app
 from deployer.cli.confirmation import YesOption, check_can_ask, confirm
 from deployer.cli.options import (
@@ -51,6 +52,8 @@ from deployer.wandb_api.operations import (
 from deployer.wandb_api.server import NOT_GUARANTEED, Server
 
 app = make_app("Create, list and control sweeps.")
+app.command("import")(sweep_files.import_)
+app.command("export")(sweep_files.export)
 
 # What a sweep may be when it gets a new state; one that has ended stays so.
 STEERABLE = {

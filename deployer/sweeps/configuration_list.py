@@ -11,6 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 PARAMETER = "configuration"
+# In a configuration's mapping: its number in the list, which the run gets in its environment.
+JOB_ID = "JOB_ID"
+JOB_ID_MACRO = "{job_id}"
 DEFAULT_COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")
 
 # Runs in the user's image: standard library only, Python 3.8 or newer. It writes the flags as the
@@ -21,7 +24,9 @@ SPREAD = """\
 import json, os, sys
 name = "configuration"
 chosen = json.loads(sys.argv[1])[name]
-pairs = list(chosen.items())
+numbered = "{job_id}" in sys.argv
+flags = {key: value for key, value in chosen.items() if not numbered or key != "JOB_ID"}
+pairs = list(flags.items())
 
 def yaml(value):
     if isinstance(value, dict):
@@ -38,8 +43,9 @@ if path:
     with open(path, "w", encoding="utf-8") as file:
         file.write(yaml(dict(values, wandb_version=1)))
     with open(path + ".json", "w", encoding="utf-8") as file:
-        json.dump(chosen, file)
+        json.dump(flags, file)
 forms = {
+    "{job_id}": ["JOB_ID=%s" % chosen.get("JOB_ID", "")],
     "{args}": ["--%s=%s" % pair for pair in pairs],
     "{args_no_equals}": [word for key, value in pairs for word in ("--" + key, str(value))],
     "{args_no_hyphens}": ["%s=%s" % pair for pair in pairs],
@@ -49,7 +55,7 @@ forms = {
         "--" + key if value is True else "--%s=%s" % (key, value)
         for key, value in pairs if value is not False
     ],
-    "{args_json}": [json.dumps(chosen)],
+    "{args_json}": [json.dumps(flags)],
     "{args_json_file}": [path + ".json"],
 }
 words = [part for word in sys.argv[2:] for part in forms.get(word, [word])]

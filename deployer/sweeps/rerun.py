@@ -116,8 +116,13 @@ def _candidates(snapshot: Snapshot) -> list[dict[str, Any]]:
         space, _ = parse_parameters(config.get("parameters"))
         points = (space.grid_point(n) for n in range(space.grid_size or 0))
         return [point for point in points if point is not None]
-    names = list_parameters(config)
-    tops = config.get("parameters") or {}
+    return list_handed_out(snapshot)
+
+
+def list_handed_out(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Return the configuration of each run, as the agent passed it to the trainer; pure."""
+    names = list_parameters(snapshot.sweep.config)
+    tops = snapshot.sweep.config.get("parameters") or {}
     return [
         {top: run.config[top] for top in tops if top in run.config}
         for run in snapshot.runs

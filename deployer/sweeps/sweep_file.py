@@ -89,7 +89,8 @@ def parse_sweep(text: str, place: str, run_cap: int | None = None) -> Sweep:
 def dump_config(config: dict[str, Any]) -> str:
     """Return a configuration as YAML that every reader understands alike.
 
-    Texts that some YAML version takes for a number ('008', '1e-5') are quoted.
+    Texts that some YAML version takes for a number ('008', '1e-5') are quoted; those of several
+    lines, such as a program, stay readable.
     """
     return yaml.dump(config, Dumper=_QuotingDumper, sort_keys=False, allow_unicode=True)
 
@@ -146,7 +147,8 @@ class _QuotingDumper(yaml.SafeDumper):
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     risky = bool(number_hint(text)) or (text.startswith("0") and len(text) > 1)
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'" if risky else None)
+    style = "|" if "\n" in text else "'" if risky else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 _QuotingDumper.add_representer(str, _represent_text)
