@@ -34,6 +34,7 @@ from deployer.executors.registry import open_executor
 from deployer.executors.target import Tell
 from deployer.launch import pipeline, planning
 from deployer.launch import server as launch_server
+from deployer.launch.code import settle_code
 from deployer.launch.environment import read_project
 from deployer.launch.pipeline import Launch
 from deployer.launch.request import Request
@@ -129,9 +130,9 @@ def plan(
 
     With `one_run`, an agent for each run that is left, at most `replicas`.
     """
-    project = _read(on=on, folder=folder)
+    project = settle_code(_read(on=on, folder=folder), lambda _: None, sweep_path)
     executor, path = open_executor(project), _path(sweep_path)
-    return planning.plan_agents(server, executor, path, replicas, project.folder, one_run=one_run)
+    return planning.plan_agents(server, executor, path, replicas, project.code, one_run=one_run)
 
 
 def apply(server: Server, plan: Plan, *, on: str | None = None) -> Sequence[Agent]:

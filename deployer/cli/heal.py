@@ -19,6 +19,7 @@ from deployer.cli.options import (
 )
 from deployer.cli.output.render import say, show_json
 from deployer.config.project import Flags
+from deployer.launch.code import settle_code
 from deployer.launch.pipeline import add_agents
 from deployer.launch.resolution import open_sweep
 from deployer.sweeps.rerun import Healing, heal_sweep
@@ -51,6 +52,7 @@ def heal(
     say(_describe(path, healing))
     going = bool(healing.count) or healing.sweep_path != path
     if going and replicas:
+        config = settle_code(config, say, str(path))  # the follow-up runs the original's code
         launch = add_agents(config, server, healing.sweep_path, say)
         say(f"{format_count(len(launch.agents), 'agent')} at work")
     elif going:

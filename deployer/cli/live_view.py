@@ -75,7 +75,7 @@ def _follow(
         launch.server,
         launch.executor,
         path,
-        launch.project.folder,
+        launch.project.code.folder,
         say,
         wanted=launch.wanted,
         expected=launch.expected,

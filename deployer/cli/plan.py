@@ -26,6 +26,7 @@ from deployer.config.project import Flags, Project
 from deployer.executors.deadline import build_environment, find_end
 from deployer.executors.plan import build_plan
 from deployer.executors.registry import find_target
+from deployer.launch.code import settle_code
 from deployer.launch.one_run_per_job import ENVIRONMENT, count_agents
 from deployer.launch.planning import choose_bound, plan_agents
 from deployer.launch.resolution import open_sweep
@@ -55,12 +56,13 @@ def plan(
 ) -> None:
     """Print the manifests that `up` would send, in the order in which it sends them.
 
-    Contacts nothing but the registry of `image:`, so ENTITY/PROJECT/SWEEP_ID stands for the sweep;
-    with a SWEEP, reads what is there. No key is in them. An embedded backend in the cluster
-    comes first; `up` leaves one that is there as it is. Send them with `kubectl apply
-    --server-side -f -`, or `kubectl create` where the server names Jobs.
+    Contacts nothing but the registry of `image:` and the repository of `code:`, so
+    ENTITY/PROJECT/SWEEP_ID stands for the sweep; with a SWEEP, reads what is there. No key is in
+    them. An embedded backend in the cluster comes first; `up` leaves one that is there as it is.
+    Send them with `kubectl apply --server-side -f -`, or `kubectl create` where the server names
+    Jobs.
     """
-    config = read_config(Flags(wandb=wandb, replicas=replicas, on=on))
+    config = settle_code(read_config(Flags(wandb=wandb, replicas=replicas, on=on)), say)
     read = load_sweep(file, run_cap)
     for warning in (*read.warnings, find_target(config).warn_about_code()):
         if warning:
@@ -88,7 +90,7 @@ def _plan_sweep(
         executor,
         path,
         choose_bound(config, target, one_run),
-        config.folder,
+        config.code,
         one_run=one_run,
         deadline=find_end(max_seconds, time.time()),
     )
@@ -109,9 +111,13 @@ def _plan_file(
     planned = build_plan(
         SWEEP_PATH,
         target.backend_url if config.embedded else config.wandb,
-        str(config.folder),
+        str(config.code.folder),
         count,
-        environment=(*(ENVIRONMENT if one_run else ()), *build_environment(deadline)),
+        environment=(
+            *(ENVIRONMENT if one_run else ()),
+            *build_environment(deadline),
+            *config.code.variables,
+        ),
         own_keys=config.embedded,
         deadline=deadline,
     )

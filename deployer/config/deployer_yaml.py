@@ -22,7 +22,9 @@ KEYS: dict[str, type] = {
     "image": dict,
     "backend": dict,
     "data": list,
+    "code": dict,
 }
+WORDS = {"code": ("git",)}  # that stand for a whole section
 KINDS = {str: "text", int: "a whole number", dict: "a mapping", list: "a list of mappings"}
 SECTION_KINDS = (dict, list)
 
@@ -70,6 +72,8 @@ def _find_problem(place: str, key: str, value: Any) -> ConfigError | None:
         near = difflib.get_close_matches(key, KEYS, n=1)
         hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(KEYS)}"
         return ConfigError(place, "unknown key", hint)
+    if isinstance(value, str) and value in WORDS.get(key, ()):
+        return None
     # One mapping stands for a list of one.
     kinds = SECTION_KINDS if KEYS[key] is list else KEYS[key]
     if isinstance(value, bool) or not isinstance(value, kinds):

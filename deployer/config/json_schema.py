@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from deployer.config.deployer_yaml import KEYS
+from deployer.config.deployer_yaml import KEYS, WORDS
 from deployer.config.sections import SECTIONS
 
 PATH = Path(__file__).with_name("deployer.schema.json")
@@ -22,6 +22,7 @@ DESCRIPTIONS = {
     "kubernetes": "The cluster, and what each agent gets there.",
     "backend": "The embedded backend where it runs in a cluster.",
     "data": "Data sets: a list; one mapping is a list of one. The first is `DEPLOYER_DATA_DIR`.",
+    "code": "The code that agents run: left out, this folder as it is; `git`, its commit.",
     "image": "An image that `up` builds and pushes; agents run in it.",
 }
 
@@ -35,6 +36,8 @@ def build_schema(executors: Collection[str]) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     for key, kind in KEYS.items():
         shape = {"type": TYPES[kind]} if kind in TYPES else sections[key]
+        if words := WORDS.get(key):
+            shape = {"anyOf": [{"enum": list(words)}, shape]}
         properties[key] = {**shape, "description": DESCRIPTIONS[key]}
     properties["replicas"]["minimum"] = 1
     properties["on"]["enum"] = list(executors)

@@ -55,6 +55,11 @@ def outputs_folder() -> Path:
     return home() / "outputs"
 
 
+def code_folder() -> Path:
+    """Return the folder with copies of git repositories, and checkouts of their commits."""
+    return home() / "code"
+
+
 def sweeps_folder() -> Path:
     """Return the folder that remembers which sweep was made from which project folder."""
     return home() / "sweeps"

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deployer.config.code import Code
 from deployer.config.credentials import Credentials, load_credentials
 from deployer.config.deployer_yaml import FILE_NAME, list_values, read_document
 from deployer.config.yaml_document import Document
@@ -19,6 +20,7 @@ from deployer.errors import ConfigError
 
 if TYPE_CHECKING:
     from deployer.config.backend_section import BackendConfig
+    from deployer.config.code_section import CodeConfig
     from deployer.config.data_section import DataSet
     from deployer.config.image_section import ImageConfig
     from deployer.config.kubernetes_section import ClusterConfig
@@ -48,7 +50,8 @@ class Project:
     A sweep file's entity and project count more than `deployer.yaml`'s and less than the
     environment's, as W&B has it. `gke` is the file of the GKE cluster, or the name of one of ours.
     `known_backend_on` is where the embedded backend of a sweep that is there already is.
-    `document` is deployer.yaml as it was when the command began.
+    `document` is deployer.yaml as it was when the command began. `resolved_code` is a commit, once
+    it is checked out for the section `code:`.
     """
 
     folder: Path
@@ -70,6 +73,7 @@ class Project:
     known_backend_on: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     document: Document | None = field(default=None, repr=False)
+    resolved_code: Code | None = None
 
     @property
     def embedded(self) -> bool:
@@ -82,6 +86,11 @@ class Project:
         return self.known_backend_on or self.on
 
     @property
+    def code(self) -> Code:
+        """Return the code that agents run: this folder as it is, unless a commit was chosen."""
+        return self.resolved_code or Code(self.folder)
+
+    @property
     def on_option(self) -> str:
         """Return what names the executor in a command; empty for the default."""
         return "" if self.on == LOCAL else f" --on {self.on}"
@@ -90,6 +99,13 @@ class Project:
     def kubernetes(self) -> ClusterConfig:
         """The section `kubernetes:`; the defaults without one."""
         from deployer.config.kubernetes_section import SECTION
+
+        return SECTION.read(self.document)
+
+    @cached_property
+    def code_config(self) -> CodeConfig:
+        """The section `code:`; the defaults without one."""
+        from deployer.config.code_section import SECTION
 
         return SECTION.read(self.document)
 

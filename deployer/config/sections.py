@@ -6,6 +6,7 @@ from typing import Any
 
 from deployer.config import (
     backend_section,
+    code_section,
     data_section,
     image_section,
     kubernetes_section,
@@ -19,5 +20,6 @@ SECTIONS: dict[str, Section[Any]] = {
         image_section.SECTION,
         backend_section.SECTION,
         data_section.SECTION,
+        code_section.SECTION,
     )
 }

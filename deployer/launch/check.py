@@ -26,7 +26,7 @@ def check(project: Project, target: Target, request: Request, server: Server | N
 
     Raises ConfigError.
     """
-    check_program_here(target, request.sweep.config, project.folder, str(request.file))
+    check_program_here(target, request.sweep.config, project.code.folder, str(request.file))
     viewer = server.viewer.entity if server else ""
     check_names(
         entity=project.entity_for(request.sweep.entity, viewer),

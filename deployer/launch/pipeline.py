@@ -25,6 +25,7 @@ from deployer.launch.check import (
     warn_about_deadline,
     warn_about_many,
 )
+from deployer.launch.code import settle_code
 from deployer.launch.one_run_per_job import count_wanted, takes_one_run
 from deployer.launch.planning import (
     AgentStarter,
@@ -76,6 +77,7 @@ def up(project: Project, request: Request, tell: Tell) -> Launch:
     """
     for warning in request.sweep.warnings:
         tell(f"warning: {warning}")
+    project = settle_code(project, tell)
     project, server = resolve(project, request, tell)
     target = find_target(project)
     check(project, target, request, server)
@@ -128,7 +130,7 @@ def start_agents(
         tell(f"warning: {warning}")
     bound, deadline = choose_bound(project, target, one_run), find_end(max_seconds, time.time())
     plan = plan_agents(
-        server, executor, path, bound, project.folder, one_run=one_run, deadline=deadline
+        server, executor, path, bound, project.code, one_run=one_run, deadline=deadline
     )
     if warning := warn_about_many(server, len(plan.agents)):
         tell(f"warning: {warning}")
@@ -152,6 +154,7 @@ def add_agents(
     max_seconds: float | None = None,
 ) -> Launch:
     """Start agents of a sweep that is there; none if it has ended."""
+    project = settle_code(project, tell, str(path))
     target = find_target(project)
     executor = target.open()
     info = get_sweep(server.client, path)
@@ -159,7 +162,7 @@ def add_agents(
         mend = f"deployer heal {path} runs what is missing, if anything is"
         tell(f"{path} is {info.state}: no agent is started; {mend}")
         return Launch(project, target, server, executor, path, ())
-    check_program_here(target, info.config, project.folder, str(path))
+    check_program_here(target, info.config, project.code.folder, str(path))
     if warning := target.warn_about_code():
         tell(f"warning: {warning}")
     return start_agents(

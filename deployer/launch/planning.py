@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from deployer.config.code import COMMIT_VARIABLE, REPOSITORY_VARIABLE, Code
 from deployer.config.project import Project
 from deployer.executors.base import Agent, Executor
 from deployer.executors.deadline import build_environment, find_deadline
@@ -46,7 +47,7 @@ def build_draft(project: Project, base_url: str, own_keys: bool) -> Plan:
     return build_plan(
         sweep_path=str(SweepPath("entity", "project", "draft")),
         base_url=base_url,
-        folder=str(project.folder),
+        folder=str(project.code.folder),
         replicas=1,
         own_keys=own_keys,
     )
@@ -57,12 +58,12 @@ def plan_agents(
     executor: Executor,
     path: SweepPath,
     replicas: int | None,
-    folder: Path,
+    code: Code,
     *,
     one_run: bool = False,
     deadline: float | None = None,
 ) -> Plan:
-    """Work out which agents make `replicas` in all: those that stay, and new ones.
+    """Work out which agents make `replicas` in all: those that stay, and new ones with this code.
 
     With `one_run`, or where the sweep's agents are so already, each takes one run, and there are as
     many as configurations are left, at most `replicas`. Else None means as many as were released,
@@ -78,9 +79,7 @@ def plan_agents(
     replicas = max(replicas, sum(map(stays, agents)))
     if deadline is None and any(agent.alive for agent in agents):
         deadline = find_deadline(agents)
-    return _plan(
-        server, executor, path, agents, replicas, str(folder), one_run=one_run, deadline=deadline
-    )
+    return _plan(server, executor, path, agents, replicas, code, one_run=one_run, deadline=deadline)
 
 
 def plan_replacement(
@@ -98,14 +97,13 @@ def plan_replacement(
     `folder` is for an executor that does not know it; they keep off `avoided_nodes`.
     """
     agents = executor.list_agents(str(path))
-    folders = [a.folder for a in agents if a.folder]
     return _plan(
         server,
         executor,
         path,
         agents,
         sum(map(stays, agents)) + count,
-        folders[-1] if folders else str(folder),
+        _find_code(agents, folder),
         one_run=any(map(takes_one_run, agents)),
         deadline=find_deadline(agents),
         avoided=avoided,
@@ -145,7 +143,7 @@ def _plan(
     path: SweepPath,
     agents: Sequence[Agent],
     replicas: int,
-    folder: str,
+    code: Code,
     *,
     one_run: bool,
     deadline: float | None,
@@ -156,15 +154,30 @@ def _plan(
     return build_plan(
         sweep_path=str(path),
         base_url=server.url,
-        folder=folder,
+        folder=str(code.folder),
         replicas=replicas,
         existing=[a.name for a in agents if stays(a)],
         leaving=[*leaving, *list_used_names(agents), *avoided],
         gpus=executor.list_gpus(),
-        environment=(*(ENVIRONMENT if one_run else ()), *build_environment(deadline)),
+        environment=(
+            *(ENVIRONMENT if one_run else ()),
+            *build_environment(deadline),
+            *code.variables,
+        ),
         avoided_nodes=avoided_nodes,
         own_keys=server.extended,
         deadline=deadline,
+    )
+
+
+def _find_code(agents: Sequence[Agent], folder: Path) -> Code:
+    """Return the code of the agents that are there, so that a replacement has the same."""
+    folders = [Path(agent.folder) for agent in agents if agent.folder]
+    told = agents[-1].environment if agents else {}
+    return Code(
+        folders[-1] if folders else folder,
+        told.get(COMMIT_VARIABLE, ""),
+        told.get(REPOSITORY_VARIABLE, ""),
     )
 
 

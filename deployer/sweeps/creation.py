@@ -191,9 +191,9 @@ def _build_record(
 ) -> SweepRecord:
     place = (project.entity, project.project, project.file_entity, project.file_project)
     retries = draws.keys.get("retries")
-    content = repr(
-        (sweep.content_hash, draws.seed, place, *(() if retries is None else (retries,)))
-    )
+    commit = project.code.commit
+    more = (*(() if retries is None else (retries,)), *((commit,) if commit else ()))
+    content = repr((sweep.content_hash, draws.seed, place, *more))
     return SweepRecord(
         mutation_id=uuid.uuid4().hex,
         sweep_path="",
@@ -204,6 +204,7 @@ def _build_record(
         content_hash=hashlib.sha256(content.encode()).hexdigest(),
         created_at=now,
         backend_on=server.inside.on if server.inside else "",
+        commit=commit,
     )
 
 

@@ -22,6 +22,7 @@ class SweepRecord:
     `server` is `embedded` or a base URL; `created_at`, and `continued_at` if `up` went on with it,
     are in seconds since the epoch. `on` is where its agents were started last, empty before that;
     `backend_on` names the cluster in which the embedded backend is, empty for this machine.
+    `commit` is that of its code, if it is from git: agents that join later run the same.
     """
 
     mutation_id: str
@@ -35,6 +36,7 @@ class SweepRecord:
     on: str = ""
     continued_at: float = 0.0
     backend_on: str = ""
+    commit: str = ""
 
 
 def load_records(folder: Path | None = None) -> tuple[SweepRecord, ...]:
@@ -64,6 +66,12 @@ def remember_executor(sweep_path: str, on: str) -> None:
     for record in load_records():
         if record.sweep_path == sweep_path and record.on != on:
             save_record(replace(record, on=on))
+
+
+def find_commit(sweep_path: str) -> str:
+    """Return the commit of a sweep's code; empty where it is none, or is not known."""
+    found = (r.commit for r in load_records() if r.sweep_path == sweep_path and r.commit)
+    return next(found, "")
 
 
 def delete_records(wanted: Callable[[SweepRecord], bool]) -> None:

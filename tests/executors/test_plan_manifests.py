@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import copy
+import io
 import json
 import random
 import re
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from deployer.executors.plan import build_plan
 from deployer.images.code_archive import PART_BYTES
 from deployer.kube.names import build_hash
 from tests.executors.profiles import PROFILES, build, build_from, build_profile, replace_section
+from tests.git import commit_all
 from tests.golden_files import check_golden
 
 SWEEPS = sorted((Path(__file__).parents[2] / "sweeps").glob("*.yaml"))
@@ -47,6 +50,38 @@ def test_plan_of_every_sweep(
     stable = re.sub(r"(agent.zip|code.tar.gz): \S+", r"\1: PACKED", shown)
     stable = re.sub(r"(supervisor|code)-[0-9a-f]{8}-[0-9a-f]{8}", r"\1-HASH", stable)
     check_golden("plan.yaml", stable)
+
+
+def test_code_from_git_is_packed_on_the_client_and_its_commit_is_in_the_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.py").write_text("print('committed')\n")
+    commit = commit_all(tmp_path)
+    (tmp_path / "train.py").write_text("print('edited')\n")
+    (tmp_path / "deployer.yaml").write_text("code: git\nkubernetes: {image: trainer:1}\n")
+    sweep = "program: train.py\nmethod: grid\nparameters: {lr: {values: [1]}}\n"
+    (tmp_path / "sweep.yaml").write_text(sweep)
+    monkeypatch.chdir(tmp_path)
+    assert run(["plan", "sweep.yaml", "--on", "kubernetes", "-o", "json"]) == 0
+    shown = capsys.readouterr()
+    documents = json.loads(shown.out)
+    [code] = [one for one in documents if "code.tar.gz" in one.get("binaryData", {})]
+    packed = base64.b64decode(code["binaryData"]["code.tar.gz"])
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        assert archive.getnames() == ["train.py"]
+        member = archive.extractfile("train.py")
+        assert member is not None
+        assert member.read() == b"print('committed')\n"
+    environment = documents[-1]["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert {"name": "WANDB_GIT_COMMIT", "value": commit} in environment
+    assert f"at {commit}" in shown.err
+    assert "agents get the commit, without changes in train.py, deployer.yaml" in shown.err
+    assert run(["plan", "sweep.yaml", "--on", "local", "-o", "json"]) == 0
+    [plan] = json.loads(capsys.readouterr().out)
+    assert ["WANDB_GIT_COMMIT", commit] in plan["agents"][0]["environment"]
+    (tmp_path / "deployer.yaml").write_text("code: git\nkubernetes: {image: a, code: image}\n")
+    assert run(["plan", "sweep.yaml", "--on", "kubernetes"]) == 2
+    assert "`kubernetes.code: image` runs the code in the image" in capsys.readouterr().err
 
 
 def test_plan_for_a_server_with_one_key(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from deployer.config.kubernetes_section import ClusterConfig
 from deployer.config.project import Project
@@ -93,7 +94,8 @@ class KubernetesTarget(Target):
 
     def warn_about_code(self) -> str:
         """Say which files of the folder are left out of the archive."""
-        return warn_about_left_out(self.project.folder) if self.has_folder else ""
+        as_it_is = self.has_folder and not self.project.code.commit
+        return warn_about_left_out(self.project.folder) if as_it_is else ""
 
     @property
     def queued_seconds(self) -> float | None:
@@ -145,7 +147,7 @@ class KubernetesTarget(Target):
 
     def _build(self, plan: Plan, cluster: ClusterConfig, now: float) -> list[Manifest]:
         secret, keys = name_keys(plan, [agent.name for agent in plan.agents])
-        inputs = load_inputs(cluster, self.project.folder)
+        inputs = load_inputs(cluster, self.project.folder, Path(plan.folder))
         agents = build_manifests(
             plan,
             cluster,

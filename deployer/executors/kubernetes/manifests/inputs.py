@@ -19,8 +19,8 @@ class Inputs:
     code: bytes | None = field(repr=False)
 
 
-def load_inputs(cluster: ClusterConfig, folder: Path) -> Inputs:
-    """Read the templates and pack the code in `folder`; raises ConfigError."""
+def load_inputs(cluster: ClusterConfig, folder: Path, code_folder: Path) -> Inputs:
+    """Read the templates of the project in `folder` and pack its code; raises ConfigError."""
     template = folder / cluster.template if cluster.template else None
-    code = build_code_archive(folder) if cluster.code == "archive" else None
+    code = build_code_archive(code_folder) if cluster.code == "archive" else None
     return Inputs(load_templates(template), build_supervisor_zip(), code)

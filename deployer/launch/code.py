@@ -1,0 +1,33 @@
+"""Which code a sweep's agents run: decided once, before the plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from deployer.config.code_section import SECTION
+from deployer.config.project import Project
+from deployer.errors import ConfigError
+from deployer.executors.registry import find_target
+from deployer.executors.target import Tell
+from deployer.images.code import resolve_code, warn_about_changes
+from deployer.sweeps.records import find_commit
+
+
+def settle_code(project: Project, tell: Tell, sweep_path: str = "") -> Project:
+    """Return the project with the commit of its section `code:`, if it has one, checked out.
+
+    A sweep that is there already keeps the commit it was made with. Raises ConfigError,
+    or DeployerError if the repository cannot be reached.
+    """
+    config = project.code_config
+    if config.git is None or project.resolved_code:
+        return project
+    if not find_target(project).has_folder:
+        said = "`kubernetes.code: image` runs the code in the image, not that of git"
+        raise ConfigError(SECTION.place_of(()), said, "remove one of them")
+    known = find_commit(sweep_path) if sweep_path else ""
+    code = resolve_code(config, project.folder, project.environment, known)
+    if warning := warn_about_changes(config, project.folder, project.environment):
+        tell(f"warning: {warning}")
+    tell(f"code: {code.repository or code.folder} at {code.commit}")
+    return replace(project, resolved_code=code)
