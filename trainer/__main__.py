@@ -19,7 +19,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Ctrl-C is not caught: the traceback tells W&B that the run did not finish.
     """
     args = parse_args(argv)
-    defer_compiler()
+    if not args.compile:
+        defer_compiler()
     from trainer.train import describe, prepare
 
     try:
@@ -50,6 +51,7 @@ def train_with_wandb(args: Arguments, dataset: "Dataset", progress: "Progress") 
     """Train inside a W&B run whose step is the epoch, and put the best epoch in its summary."""
     import wandb
 
+    from trainer.outputs import summarise_best
     from trainer.train import train
 
     try:
@@ -59,18 +61,18 @@ def train_with_wandb(args: Arguments, dataset: "Dataset", progress: "Progress") 
     with wandb_run:
         # A sweep's own parameters are there already, and locked.
         wandb_run.config.setdefaults(args.hyperparameters())  # type: ignore[no-untyped-call]
+        rows: list[Row] = []
         delivered = wandb_run.starting_step  # W&B has a resumed run's rows before
 
         def log(row: "Row") -> None:
             show(row)
+            rows.append(row)
             if row["epoch"] >= delivered:
                 wandb_run.log(dict(row), step=int(row["epoch"]))
+            # At each epoch: a run that is stopped early has a best one, too.
+            wandb_run.summary.update(summarise_best(rows))
 
-        best = train(args, dataset, progress, log)
-        wandb_run.summary.update(
-            {"best_val_accuracy": best["val_accuracy"], "best_epoch": best["epoch"]}
-        )
-        return best
+        return train(args, dataset, progress, log)
 
 
 def show(row: "Row") -> None:

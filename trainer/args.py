@@ -41,7 +41,18 @@ WIDTHS = {"mlp": 128, "cnn": 16, "resnet9": 64}
 SWITCH: dict[str, Any] = {"nargs": "?", "const": True, "metavar": "BOOL"}
 
 # Where and how a run is executed: neither part of the W&B config nor of a checkpoint's identity.
-PLUMBING = frozenset({"data", "device", "threads", "checkpoint_dir", "dry_run", "no_wandb"})
+PLUMBING = frozenset(
+    {
+        "data",
+        "device",
+        "threads",
+        "compile",
+        "checkpoint_dir",
+        "output_dir",
+        "dry_run",
+        "no_wandb",
+    }
+)
 
 
 class Arguments(argparse.Namespace):
@@ -70,7 +81,9 @@ class Arguments(argparse.Namespace):
     test_limit: int
     device: str
     threads: int
+    compile: bool
     checkpoint_dir: str
+    output_dir: str
     dry_run: bool
     no_wandb: bool
 
@@ -126,7 +139,12 @@ def add_data_flags(parser: argparse.ArgumentParser) -> None:
     """Add what is trained on."""
     add = parser.add_argument_group("data").add_argument
     add("--dataset", choices=DATASETS, default="digits", help="digits needs no download")
-    add("--data", default="data", metavar="DIR", help="folder in torchvision's layout")
+    add(
+        "--data",
+        default=os.environ.get("DEPLOYER_DATA_DIR", "data"),
+        metavar="DIR",
+        help="folder in torchvision's layout, or of CIFAR-10's binary version",
+    )
     add("--train_limit", type=whole, default=0, metavar="N", help="first N images; 0 is all")
     add("--test_limit", type=whole, default=0, metavar="N", help="first N images; 0 is all")
     add(
@@ -209,13 +227,26 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         default=False,
         type=boolean,
         **SWITCH,
-        help="compute in bfloat16 where it is safe",
+        help="compute in 16 bits where it is safe: bfloat16, on GPUs before Ampere float16",
+    )
+    add(
+        "--compile",
+        default=False,
+        type=boolean,
+        **SWITCH,
+        help="let torch.compile make faster kernels, which takes a minute and a C++ compiler",
     )
     add(
         "--checkpoint_dir",
         default=os.environ.get("DEPLOYER_CHECKPOINT_DIR", ""),
         metavar="DIR",
         help="write a checkpoint there after every epoch and continue from it",
+    )
+    add(
+        "--output_dir",
+        default=os.environ.get("DEPLOYER_OUTPUT_DIR", ""),
+        metavar="DIR",
+        help="keep the best epoch's model there (best.pt) and the metrics (metrics.json)",
     )
     add(
         "--dry_run",

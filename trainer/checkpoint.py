@@ -1,15 +1,17 @@
 """One file per run, from which an interrupted run goes on with exactly the same numbers."""
 
-import os
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
+from torch.amp import GradScaler
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from trainer.atomic import replace_file
 from trainer.errors import TrainerError
 
 Row = dict[str, float | int]
@@ -22,6 +24,7 @@ class Progress:
     model: nn.Module
     optimizer: Optimizer
     scheduler: LRScheduler
+    scaler: GradScaler
     history: list[Row] = field(default_factory=list)
 
     @property
@@ -36,6 +39,7 @@ class Progress:
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "scheduler": self.scheduler.state_dict(),
+            "scaler": self.scaler.state_dict(),
             "history": self.history,
             "random": torch.get_rng_state(),
             "random_cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
@@ -46,6 +50,7 @@ class Progress:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.scheduler.load_state_dict(state["scheduler"])
+        self.scaler.load_state_dict(state["scaler"])
         self.history = state["history"]
         torch.set_rng_state(state["random"].cpu())
         if torch.cuda.is_available() and state["random_cuda"]:
@@ -54,13 +59,9 @@ class Progress:
 
 def save_checkpoint(folder: Path, progress: Progress, hyperparameters: dict[str, object]) -> None:
     """Write the checkpoint so that a crash at any moment leaves the old one or the new one."""
-    folder.mkdir(parents=True, exist_ok=True)
-    unfinished = folder / "checkpoint.pt.tmp"
-    # By its path: an interrupt in the middle of a write to an open file is a RuntimeError of torch.
-    torch.save(progress.state(hyperparameters), unfinished)
-    with unfinished.open("rb") as file:
-        os.fsync(file.fileno())
-    unfinished.replace(folder / "checkpoint.pt")
+    # By its path: an interrupt during a write to an open file is a RuntimeError of torch.
+    state = progress.state(hyperparameters)
+    replace_file(folder / "checkpoint.pt", partial(torch.save, state))
 
 
 def load_checkpoint(

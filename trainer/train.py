@@ -8,17 +8,21 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.amp import GradScaler
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 from torch.optim.lr_scheduler import LambdaLR
 
 from trainer.args import Arguments
+from trainer.batches import TrainingBatches
 from trainer.checkpoint import Progress, Row, load_checkpoint, save_checkpoint
-from trainer.data import Dataset, load_dataset, training_batches
+from trainer.data import Dataset, load_dataset
 from trainer.errors import TrainerError
 from trainer.models import build_model, count_parameters
+from trainer.outputs import best_row, save_outputs
 
 EVALUATION_BATCH = 1000  # images; has no effect on the numbers
+AMPERE = (8, 0)  # compute capability
 PEAK = 5 / 24  # share of the steps before one_cycle's highest rate: cifar10-fast's epoch 5 of 24
 
 
@@ -26,6 +30,8 @@ def prepare(args: Arguments) -> tuple[Dataset, Progress]:
     """Seed torch, load the data, and build the model with its optimizer and schedule."""
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
+    # Images have one size: cuDNN measures once which of its convolutions is the fastest for it.
+    torch.backends.cudnn.benchmark = True
     device = choose_device(args.device)
     dataset = load_dataset(args.dataset, Path(args.data), device, args.train_limit, args.test_limit)
     model = build_model(
@@ -35,11 +41,16 @@ def prepare(args: Arguments) -> tuple[Dataset, Progress]:
         width=args.width,
         dropout=args.dropout,
         batch_norm=args.batch_norm,
-    ).to(device)
+    )
+    model.to(device).to(memory_format=torch.channels_last)  # in place
+    if args.compile:
+        model.compile()
     optimizer = build_optimizer(args, model)
     steps = args.epochs * dataset.steps_per_epoch(args.batch_size)
     factor = partial(learning_rate_factor, args.schedule, steps=steps)
-    return dataset, Progress(model, optimizer, LambdaLR(optimizer, factor))
+    scaled = args.amp and half_type(device) is torch.float16
+    scaler = GradScaler(device.type, enabled=scaled)
+    return dataset, Progress(model, optimizer, LambdaLR(optimizer, factor), scaler)
 
 
 def choose_device(name: str) -> torch.device:
@@ -55,17 +66,35 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
+def half_type(device: torch.device) -> torch.dtype:
+    """Return the type of 16 bits that a device is fast with: GPUs before Ampere lack bfloat16."""
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) < AMPERE:
+        return torch.float16
+    return torch.bfloat16
+
+
 def build_optimizer(args: Arguments, model: nn.Module) -> Optimizer:
-    """Build torch's optimizer of that name for all parameters."""
+    """Build torch's optimizer of that name for all parameters.
+
+    Fused on a GPU: one kernel changes all of them, and a skipped step is decided there.
+    """
+    on_gpu = next(model.parameters()).is_cuda
     rate, decay, momentum = args.learning_rate, args.weight_decay, args.momentum
     parameters = list(model.parameters())
     if args.optimizer == "sgd":
         nesterov = args.nesterov and momentum > 0
-        return SGD(parameters, rate, momentum=momentum, weight_decay=decay, nesterov=nesterov)
+        return SGD(
+            parameters,
+            rate,
+            momentum=momentum,
+            weight_decay=decay,
+            nesterov=nesterov,
+            fused=on_gpu,
+        )
     if args.optimizer == "rmsprop":
         return RMSprop(parameters, rate, momentum=momentum, weight_decay=decay)
     kind = Adam if args.optimizer == "adam" else AdamW
-    return kind(parameters, rate, weight_decay=decay)
+    return kind(parameters, rate, weight_decay=decay, fused=on_gpu)
 
 
 def learning_rate_factor(schedule: str, step: int, *, steps: int) -> float:
@@ -88,26 +117,34 @@ def train(args: Arguments, dataset: Dataset, progress: Progress, log: Callable[[
     With a checkpoint folder the run goes on after the last epoch that is in it; the rows of the
     epochs before are given to `log` again, since they may not have reached the server.
     """
-    folder = Path(args.checkpoint_dir) if args.checkpoint_dir else None
-    if folder:
-        device = dataset.train.labels.device
-        load_checkpoint(folder, progress, args.hyperparameters(), device)
+    checkpoints = Path(args.checkpoint_dir) if args.checkpoint_dir else None
+    if checkpoints:
+        load_checkpoint(checkpoints, progress, args.hyperparameters(), dataset.device)
     for row in progress.history:
         log(row)
+    batches = build_batches(args, dataset)
     while progress.epoch < args.epochs:
-        row = run_epoch(args, dataset, progress)
+        row = run_epoch(args, batches, progress)
         progress.history.append(row)
         log(row)
-        if folder:
-            save_checkpoint(folder, progress, args.hyperparameters())
+        # The checkpoint is last: what dies before it is written does this epoch again.
+        if args.output_dir:
+            save_outputs(Path(args.output_dir), progress, args.hyperparameters())
+        if checkpoints:
+            save_checkpoint(checkpoints, progress, args.hyperparameters())
     return best_row(progress.history)
 
 
-def run_epoch(args: Arguments, dataset: Dataset, progress: Progress) -> Row:
+def build_batches(args: Arguments, dataset: Dataset) -> TrainingBatches:
+    """Prepare the training images as the arguments say."""
+    return TrainingBatches(dataset, args.batch_size, args.augment, args.cutout)
+
+
+def run_epoch(args: Arguments, batches: TrainingBatches, progress: Progress) -> Row:
     """Train for one epoch, measure, and return the epoch's row."""
     start = time.perf_counter()
-    train_loss, train_accuracy = train_epoch(args, dataset, progress)
-    val_loss, val_accuracy = evaluate(progress.model, dataset)
+    train_loss, train_accuracy = train_epoch(args, batches, progress)
+    val_loss, val_accuracy = evaluate(args, batches.dataset, progress.model)
     return {
         "epoch": progress.epoch + 1,
         "train_loss": train_loss,
@@ -118,20 +155,22 @@ def run_epoch(args: Arguments, dataset: Dataset, progress: Progress) -> Row:
     }
 
 
-def train_epoch(args: Arguments, dataset: Dataset, progress: Progress) -> tuple[float, float]:
+def train_epoch(
+    args: Arguments, batches: TrainingBatches, progress: Progress
+) -> tuple[float, float]:
     """Train once over the images; return the mean loss and the accuracy on the way."""
     progress.model.train()
-    device = dataset.train.labels.device
+    device = batches.dataset.device
     loss_sum, correct = torch.zeros((), device=device), torch.zeros((), device=device)
     seen = 0
-    batches = training_batches(dataset, args.batch_size, args.augment, args.cutout)
     for images, labels in batches:
-        with torch.autocast(device.type, torch.bfloat16, enabled=args.amp):
+        with autocast(args, device):
             logits = progress.model(images)
             loss = cross_entropy(logits, labels, label_smoothing=args.label_smoothing)
         progress.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        progress.optimizer.step()
+        progress.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        progress.scaler.step(progress.optimizer)
+        progress.scaler.update()
         progress.scheduler.step()
         loss_sum += loss.detach() * len(labels)  # summed on the device: no wait for each step
         correct += count_correct(logits, labels)
@@ -139,15 +178,21 @@ def train_epoch(args: Arguments, dataset: Dataset, progress: Progress) -> tuple[
     return loss_sum.item() / seen, correct.item() / seen
 
 
+def autocast(args: Arguments, device: torch.device) -> torch.autocast:
+    """Compute in 16 bits where it is safe, if the arguments say so."""
+    return torch.autocast(device.type, half_type(device), enabled=args.amp)
+
+
 @torch.no_grad()
-def evaluate(model: nn.Module, dataset: Dataset) -> tuple[float, float]:
-    """Return the mean cross entropy and the accuracy on the test images."""
+def evaluate(args: Arguments, dataset: Dataset, model: nn.Module) -> tuple[float, float]:
+    """Return the mean cross entropy and the accuracy on all test images."""
     model.eval()
-    device = dataset.test.labels.device
+    device = dataset.device
     loss_sum, correct = torch.zeros((), device=device), torch.zeros((), device=device)
     for images, labels in dataset.test.in_batches(EVALUATION_BATCH):
-        logits = model(dataset.normalise(images))
-        loss_sum += cross_entropy(logits, labels, reduction="sum")
+        with autocast(args, device):
+            logits = model(dataset.normalise(images))
+            loss_sum += cross_entropy(logits, labels, reduction="sum")
         correct += count_correct(logits, labels)
     return loss_sum.item() / len(dataset.test.labels), correct.item() / len(dataset.test.labels)
 
@@ -157,15 +202,11 @@ def count_correct(logits: Tensor, labels: Tensor) -> Tensor:
     return (logits.argmax(dim=1) == labels).sum()
 
 
-def best_row(history: list[Row]) -> Row:
-    """Return the epoch of the highest accuracy on the test images, the earliest of equals."""
-    return max(history, key=lambda row: row["val_accuracy"])
-
-
 def describe(args: Arguments, dataset: Dataset, progress: Progress) -> str:
     """Show a run before it starts: its configuration, its model's size, its first batch."""
-    images, labels = next(training_batches(dataset, args.batch_size, args.augment, args.cutout))
-    lines = [f"{name:16} {value}" for name, value in vars(args).items()]
+    images, labels = next(iter(build_batches(args, dataset)))
+    settings = ((name, "none" if value == "" else value) for name, value in vars(args).items())
+    lines = [f"{name:16} {value}" for name, value in settings]
     lines += [
         f"{'images':16} {len(dataset.train.labels)} to train, {len(dataset.test.labels)} to test",
         f"{'parameters':16} {count_parameters(progress.model)}",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import os
 import pickle
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +14,9 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from trainer.augment import crop, cut_out, mirror
-from trainer.data import load_dataset, training_batches
+from trainer.augment import cut_out, list_windows, mirror
+from trainer.batches import TrainingBatches
+from trainer.data import load_dataset
 from trainer.errors import TrainerError
 
 CPU = torch.device("cpu")
@@ -41,39 +44,60 @@ def test_normalised_images_have_mean_zero_and_deviation_one() -> None:
 def test_an_epoch_shows_every_image_at_most_once() -> None:
     dataset = load_dataset("digits", FOLDER, CPU, train_limit=100)
     torch.manual_seed(0)
-    batches = list(training_batches(dataset, 32))
+    batches = list(TrainingBatches(dataset, 32, augment=False, cutout=0))
     assert [len(labels) for _, labels in batches] == [32, 32, 32]
     shown = torch.cat([images for images, _ in batches])
     assert len({tuple(image) for image in shown.flatten(1).tolist()}) == 96
-    assert [len(labels) for _, labels in training_batches(dataset, 512)] == [100]
+    one = TrainingBatches(dataset, 512, augment=False, cutout=0)
+    assert [len(labels) for _, labels in one] == [100]
 
 
-def test_crops_are_windows_of_the_padded_image() -> None:
+def test_windows_are_those_of_the_padded_image() -> None:
     torch.manual_seed(0)
-    images = torch.randn(50, 3, 8, 8)
-    windows = torch.nn.functional.pad(images, [1] * 4, mode="reflect").unfold(2, 8, 1)
-    windows = windows.unfold(3, 8, 1)  # image, channel, down, right, row, column
-    cropped = crop(images, margin=1)
-    equal = (windows == cropped[:, :, None, None]).all(dim=5).all(dim=4).all(dim=1)
-    assert equal.flatten(1).any(dim=1).all()
-    assert len(set(equal.flatten(1).int().argmax(dim=1).tolist())) == 9
+    images = torch.randint(256, (5, 3, 8, 8), dtype=torch.uint8)
+    padded = torch.nn.functional.pad(images.float(), [2] * 4, mode="reflect").byte()
+    windows = list_windows(images, 2)
+    for down in range(5):
+        for right in range(5):
+            part = padded[:, :, down : down + 8, right : right + 8]
+            assert torch.equal(windows[:, :, down, right], part)
 
 
-def test_mirror_turns_about_half_of_the_images() -> None:
+def test_a_batch_is_made_of_windows_mirrored_or_not_and_cut() -> None:
+    dataset = load_dataset("digits", FOLDER, CPU, train_limit=64)
+    dataset = replace(dataset, name="fashion_mnist")  # whose images may be mirrored
     torch.manual_seed(0)
-    images = torch.randn(400, 1, 4, 4)
-    mirrored = mirror(images)
-    turned = (mirrored == images.flip(-1)).flatten(1).all(dim=1)
-    kept = (mirrored == images).flatten(1).all(dim=1)
-    assert (turned | kept).all()
-    assert 150 < turned.sum() < 250
+    batches = TrainingBatches(dataset, 64, augment=True, cutout=3)
+    [(images, labels)] = batches
+    torch.manual_seed(0)
+    draws = batches.draw()
+    assert {len(set(part.tolist())) for part in (draws.down, draws.right)} == {3}
+    assert 16 < draws.mirrored.sum() < 48
+    windows = list_windows(dataset.train.images, 1)
+    for index, image in enumerate(images):
+        chosen = draws.order[index]
+        window = windows[chosen, :, draws.down[index], draws.right[index]]
+        window = window.flip(-1) if draws.mirrored[index] else window
+        expected = dataset.normalise(window[None])[0]
+        top, left = draws.top[index], draws.left[index]
+        expected[:, top : top + 3, left : left + 3] = 0
+        assert torch.equal(image, expected)
+        assert labels[index] == dataset.train.labels[chosen]
+
+
+def test_mirror_turns_the_chosen_images() -> None:
+    images = torch.randn(4, 1, 4, 4)
+    mirrored = mirror(images, torch.tensor([True, False, True, False]))
+    assert torch.equal(mirrored[::2], images[::2].flip(-1))
+    assert torch.equal(mirrored[1::2], images[1::2])
 
 
 @pytest.mark.parametrize(("size", "blank"), [(3, 9), (12, 64)])
 def test_cutout_blanks_one_whole_square(size: int, blank: int) -> None:
-    torch.manual_seed(0)
-    cut = cut_out(torch.ones(50, 2, 8, 8), size)
+    places = torch.arange(max(8 - size, 0) + 1)
+    cut = cut_out(torch.ones(len(places), 2, 8, 8), places, places.flip(0), size)
     assert (cut == 0).sum(dim=(2, 3)).eq(blank).all()
+    assert cut[-1, 0, -1, 0] == 0
 
 
 def test_files_in_mnists_format_are_read_packed_or_not(tmp_path: Path) -> None:
@@ -98,24 +122,70 @@ def pixel_values(count: int) -> list[int]:
     return np.arange(count * 784, dtype=np.uint8).tolist()
 
 
-def test_pickles_in_cifars_format_are_read_in_order(tmp_path: Path) -> None:
-    folder = tmp_path / "cifar-10-batches-py"
-    folder.mkdir()
+def write_cifar10(folder: Path, layout: str) -> None:
+    """Write six files of two images each, all of whose pixels are the file's number."""
+    (folder / layout).mkdir()
     names = [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]
     for number, name in enumerate(names):
-        batch = {"data": np.full((2, 3072), number, np.uint8), "labels": [number, 9]}
-        (folder / name).write_bytes(pickle.dumps(batch, protocol=2))
-    dataset = load_dataset("cifar10", tmp_path, CPU)
+        if layout == "cifar-10-batches-py":
+            batch = {"data": np.full((2, 3072), number, np.uint8), "labels": [number, 9]}
+            (folder / layout / name).write_bytes(pickle.dumps(batch, protocol=2))
+        else:
+            records = b"".join(bytes([label]) + bytes([number]) * 3072 for label in (number, 9))
+            (folder / layout / f"{name}.bin").write_bytes(records)
+
+
+@pytest.mark.parametrize("layout", ["cifar-10-batches-py", "cifar-10-batches-bin"])
+@pytest.mark.parametrize("inside", [False, True], ids=["the folder above", "their own folder"])
+def test_both_layouts_of_cifar10_are_read_in_order(
+    layout: str, inside: bool, tmp_path: Path
+) -> None:
+    write_cifar10(tmp_path, layout)
+    dataset = load_dataset("cifar10", tmp_path / layout if inside else tmp_path, CPU)
     assert dataset.train.labels.tolist() == [0, 9, 1, 9, 2, 9, 3, 9, 4, 9]
     assert dataset.train.images[:, 2, 31, 31].tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
     assert dataset.test.labels.tolist() == [5, 9]
 
 
+def test_pixels_of_the_binary_layout_are_by_colour_and_row(tmp_path: Path) -> None:
+    write_cifar10(tmp_path, "cifar-10-batches-bin")
+    pixels = np.arange(3072, dtype=np.uint16).astype(np.uint8)
+    (tmp_path / "cifar-10-batches-bin" / "test_batch.bin").write_bytes(b"\x07" + pixels.tobytes())
+    dataset = load_dataset("cifar10", tmp_path, CPU)
+    assert dataset.test.images[0].flatten().tolist() == pixels.tolist()
+    assert dataset.test.images[0, 1, 2, 3] == (1024 + 2 * 32 + 3) % 256
+
+
+def broken(folder: Path, content: bytes, layout: str = "cifar-10-batches-py") -> TrainerError:
+    """Return what is said of a data set one of whose files has this content."""
+    write_cifar10(folder, layout)
+    next((folder / layout).glob("test_batch*")).write_bytes(content)
+    with pytest.raises(TrainerError, match=f"cifar10 cannot be read from {folder}") as caught:
+        load_dataset("cifar10", folder, CPU)
+    return caught.value
+
+
 def test_a_broken_file_is_named_with_its_folder(tmp_path: Path) -> None:
-    folder = tmp_path / "cifar-10-batches-py"
-    folder.mkdir()
-    for name in [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]:
-        (folder / name).write_bytes(b"no pickle")
-    with pytest.raises(TrainerError, match=f"cifar10 cannot be read from {tmp_path}") as caught:
-        load_dataset("cifar10", tmp_path, CPU)
-    assert caught.value.hint.startswith(f"put its files into {folder}")
+    error = broken(tmp_path, b"no pickle")
+    assert error.hint.startswith(f"put its files into {tmp_path / 'cifar-10-batches-py'}")
+
+
+def test_a_binary_file_that_ends_in_an_image_is_refused(tmp_path: Path) -> None:
+    error = broken(tmp_path, b"\0" * 3072, "cifar-10-batches-bin")
+    assert "test_batch.bin does not end with a whole image" in str(error)
+
+
+def test_a_pickle_that_runs_a_program_is_refused(tmp_path: Path) -> None:
+    error = broken(tmp_path, pickle.dumps(Program(tmp_path / "ran"), protocol=2))
+    assert "system is no part of CIFAR-10" in str(error)
+    assert not (tmp_path / "ran").exists()
+
+
+class Program:
+    """What a pickle may hold: a command, run when it is read."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.system, (f"touch {self.file}",)

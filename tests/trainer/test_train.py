@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch.amp import GradScaler
 
 from tests.trainer.conftest import arguments, run_here, without_seconds
 from trainer.checkpoint import Row
 from trainer.errors import TrainerError
-from trainer.train import learning_rate_factor, prepare, train
+from trainer.train import evaluate, learning_rate_factor, prepare, train
 
 # Everything that draws random numbers or keeps a state.
 BUSY = (
@@ -52,9 +53,19 @@ def test_the_same_seed_gives_the_same_numbers() -> None:
     assert first != other
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw", "rmsprop"])
-def test_an_interrupted_run_goes_on_bit_for_bit(optimizer: str, tmp_path: Path) -> None:
-    flags = (*BUSY, "--model=cnn", f"--optimizer={optimizer}")
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        ("--model=cnn", "--optimizer=sgd"),
+        ("--model=cnn", "--optimizer=adam"),
+        ("--model=cnn", "--optimizer=adamw"),
+        ("--model=cnn", "--optimizer=rmsprop"),
+        ("--model=resnet9", "--width=4", "--optimizer=sgd", "--amp"),
+    ],
+    ids=" ".join,
+)
+def test_an_interrupted_run_goes_on_bit_for_bit(chosen: tuple[str, ...], tmp_path: Path) -> None:
+    flags = (*BUSY, *chosen)
     whole_rows, whole = run_here(*flags)
     resumed_flags = (*flags, f"--checkpoint_dir={tmp_path}")
     interrupt(resumed_flags, after_epoch=3)
@@ -90,6 +101,32 @@ def assert_equal_states(one: Any, two: Any) -> None:
             assert_equal_states(left, right)
     else:
         assert one == two
+
+
+def test_a_scaled_loss_goes_on_with_its_scale(tmp_path: Path) -> None:
+    args = arguments(*BUSY, f"--checkpoint_dir={tmp_path}")
+    dataset, progress = prepare(args)
+    progress.scaler = GradScaler("cpu", init_scale=16.0, growth_interval=10)
+    train(args, dataset, progress, lambda _: None)
+    _, resumed = prepare(args)
+    resumed.scaler = GradScaler("cpu")
+    train(args, dataset, resumed, lambda _: None)
+    assert resumed.scaler.get_scale() > 16
+    assert_equal_states(progress.state({}), resumed.state({}))
+
+
+def test_the_accuracy_is_that_of_every_test_image() -> None:
+    args = arguments("--epochs=1")
+    dataset, progress = prepare(args)
+    sizes = [len(labels) for _, labels in dataset.test.in_batches(100)]
+    assert sizes == [100, 100, 100, 60]
+    loss, accuracy = evaluate(args, dataset, progress.model)
+    with torch.no_grad():
+        logits = progress.model(dataset.normalise(dataset.test.images))
+    right = logits.argmax(dim=1) == dataset.test.labels
+    assert accuracy == pytest.approx(right.sum().item() / 360, abs=1e-6)
+    expected = torch.nn.functional.cross_entropy(logits, dataset.test.labels).item()
+    assert loss == pytest.approx(expected, rel=1e-4)
 
 
 def test_a_finished_run_is_told_again_and_not_trained_again(tmp_path: Path) -> None:
