@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from deployer.backend.server.health import Health
 from deployer.cli.options import read_config
 from deployer.cli.output.render import say, show, show_json
 from deployer.config.project import Flags, Project
@@ -131,12 +132,18 @@ def _key_command(kube: Kube) -> str:
 
 
 def _show(kube: Kube, backend: ClusterBackend, on: str, output: str) -> None:
+    from deployer.executors.kubernetes.backend.examination import describe_trouble, examine_backend
     from deployer.executors.kubernetes.backend.tunnel import build_pages_url
 
+    health = examine_backend(kube, backend)
     if output == "json":
         told = {"url": backend.url, "namespace": backend.namespace, "pod": backend.pod}
-        show_json({**told, "pages": build_pages_url(kube), "running": backend.ready})
+        pages = build_pages_url(kube)
+        show_json({**told, "pages": pages, "running": backend.ready, "health": health})
         return
-    show(f"{'running' if backend.ready else 'not ready'}: {backend.url} (for agents)")
+    words = {Health.READY: "running", Health.AWAY: "not ready"}
+    show(f"{words.get(health, str(health))}: {backend.url} (for agents)")
     show(f"pages: {build_pages_url(kube)} while this runs: deployer backend open --on {on}")
     show(f"key: {_key_command(kube)}")
+    if trouble := describe_trouble(kube, backend, health):
+        say(f"{trouble.message}\nhint: {trouble.hint}")

@@ -31,10 +31,15 @@ BROKEN: tuple[type[Exception], ...] = (*CATCHABLE, websocket.WebSocketException)
 
 
 class Forward:
-    """Listens until it is closed, or the process ends; `local_port` is taken if it is free."""
+    """Listens until it is closed, or the process ends; `local_port` is taken if it is free.
 
-    def __init__(self, kube: Kube, pod: str, port: int, local_port: int = 0) -> None:
-        self._kube, self._pod, self._port = kube, pod, port
+    Connections wait until the pod is ready, or with `patient=False` lead to it as it is.
+    """
+
+    def __init__(
+        self, kube: Kube, pod: str, port: int, local_port: int = 0, *, patient: bool = True
+    ) -> None:
+        self._kube, self._pod, self._port, self._patient = kube, pod, port, patient
         self._closed = threading.Event()
         self._listener = _listen(local_port)
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
@@ -78,14 +83,17 @@ class Forward:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline and not self._closed.is_set():
             try:
-                pod = self._kube.get(POD, self._pod)
-                if pod and find_condition(pod, "Ready"):
+                if not self._patient or self._is_ready():
                     return self._kube.open_tunnel(self._pod, self._port)
             except KubeError as error:
                 if error.status in (401, 403):
                     return None
             self._closed.wait(POLL_SECONDS)
         return None
+
+    def _is_ready(self) -> bool:
+        pod = self._kube.get(POD, self._pod)
+        return pod is not None and find_condition(pod, "Ready") is not None
 
 
 def _carry(tunnel: Any, client: socket.socket) -> None:

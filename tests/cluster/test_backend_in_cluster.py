@@ -112,7 +112,7 @@ def test_a_sweep_without_any_server_survives_its_backends_pod(
     check_both_sides(shell, path, tmp_path)
 
     status = json.loads(shell.deployer("backend", "status", *there[2:], "-o", "json").stdout)
-    assert status["running"]
+    assert (status["running"], status["health"]) == (True, "ready")
     assert status["url"] == f"http://{NAME}.{namespace}.svc:8080"
     shell.deployer("backend", "copy", "--on", "kubernetes")
     assert count_finished(shell, path, *there[:2]) == 4

@@ -41,12 +41,17 @@ def wait_until_up(kube: Kube, name: str, tell: Callable[[str], None]) -> None:
         if _is_hopeless(pod) or time.monotonic() > deadline:
             raise BackendError(
                 f"the embedded backend in namespace {kube.namespace} does not come up: {why}",
-                _choose_hint(kube, name, why),
+                choose_hint(kube, name, why),
             )
         if why not in told:
             told.add(why)
             tell(f"waiting for the embedded backend: {why}")
         time.sleep(POLL_SECONDS)
+
+
+def explain_absence(kube: Kube, name: str) -> str:
+    """Say why the backend does not serve; empty while its server starts. Raises KubeError."""
+    return _explain(kube, name, kube.get(POD, f"{name}-0"))
 
 
 def _explain(kube: Kube, name: str, pod: Manifest | None) -> str:
@@ -85,7 +90,8 @@ def _is_hopeless(pod: Manifest | None) -> bool:
     return often or waiting.get("reason") in ("ImagePullBackOff", "InvalidImageName")
 
 
-def _choose_hint(kube: Kube, name: str, why: str) -> str:
+def choose_hint(kube: Kube, name: str, why: str) -> str:
+    """Return what to do about a backend that does not come up, by what is said about it."""
     if "No module named" in why or "executable file not found" in why:
         return "backend: {image: …} in deployer.yaml: an image with Python and deployer in it"
     if "PersistentVolumeClaim" in why or "persistentvolumeclaim" in why:

@@ -16,12 +16,15 @@ from deployer.kube.port_forward import Forward
 FIRST_PORT, PORTS = 20_000, 10_000
 
 
-def open_forward(kube: Kube, backend: ClusterBackend) -> Forward:
-    """Return a port of this machine that leads to the backend; raises KubeError if we may not."""
+def open_forward(kube: Kube, backend: ClusterBackend, *, patient: bool = True) -> Forward:
+    """Return a port of this machine that leads to the backend, once it is ready if `patient`.
+
+    Raises KubeError if we may not.
+    """
     if not kube.is_allowed("get", POD, "portforward"):
         missing = [describe_right("get", POD, "portforward")]
         raise build_refusal(kube, "reached", missing, "or name a W&B server: --wandb ADDRESS")
-    return Forward(kube, backend.pod, PORT, choose_port(kube))
+    return Forward(kube, backend.pod, PORT, choose_port(kube), patient=patient)
 
 
 def choose_port(kube: Kube) -> int:

@@ -1,0 +1,52 @@
+"""How a backend in a cluster is: its pod's state, and what its server says of itself."""
+
+from __future__ import annotations
+
+from deployer.backend.server.health import Health, probe
+from deployer.errors import BackendError, KubeError
+from deployer.executors.kubernetes.backend.deployment import ClusterBackend
+from deployer.executors.kubernetes.backend.readiness import choose_hint, explain_absence
+from deployer.executors.kubernetes.backend.removal import find_data
+from deployer.executors.kubernetes.backend.tunnel import open_forward
+from deployer.kube.client import Kube
+from deployer.kube.kinds import POD
+from deployer.kube.objects import find_container_state
+
+PROBE_SECONDS = 10.0  # through the API server and the kubelet, which take their time
+FORBIDDEN = 403
+
+
+def examine_backend(kube: Kube, backend: ClusterBackend) -> Health:
+    """Ask the server how it is; where we may not, its pod's readiness says it. Raises KubeError."""
+    if not find_container_state(kube.get(POD, backend.pod) or {}, "running"):
+        return Health.AWAY
+    try:
+        forward = open_forward(kube, backend, patient=False)
+    except KubeError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return Health.READY if backend.ready else Health.AWAY
+    with forward:
+        return probe(forward.url, PROBE_SECONDS)
+
+
+def describe_trouble(kube: Kube, backend: ClusterBackend, health: Health) -> BackendError | None:
+    """Say what is wrong with a backend and what to do; None if nothing is. Raises KubeError."""
+    if health is Health.HUNG:
+        return BackendError(
+            f"the embedded backend hangs: pod {backend.pod} answers nothing",
+            f"kubectl delete pod {backend.pod} -n {backend.namespace}; another one serves its data",
+        )
+    if health is Health.DISK_FULL:
+        claim = find_data(kube)
+        return BackendError(
+            f"the disk of the embedded backend is full: PersistentVolumeClaim {claim}",
+            "enlarge it, where its storage class allows that: "
+            f"kubectl edit pvc {claim} -n {backend.namespace}",
+        )
+    if health is Health.AWAY:
+        why = explain_absence(kube, backend.name) or "its server starts"
+        return BackendError(
+            f"the embedded backend is not ready: {why}", choose_hint(kube, backend.name, why)
+        )
+    return None
