@@ -11,7 +11,15 @@ from typing import Annotated
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from deployer.config.kubernetes_parts import PATTERN_HINTS, Quantity, Toleration
+from deployer.config.kubernetes_parts import (
+    PATTERN_HINTS,
+    Image,
+    LabelKey,
+    LabelValue,
+    LongName,
+    Quantity,
+    Toleration,
+)
 from deployer.config.section import STRICT, Section, Text, Value
 
 
@@ -20,7 +28,8 @@ class BackendConfig:
     """Which image the backend runs in, what it gets, and its disk."""
 
     image: Annotated[
-        Text | None, Field(description="An image with deployer in it; left out: the agents' image.")
+        Image | None,
+        Field(description="An image with deployer in it; left out: the agents' image."),
     ] = None
     python: Annotated[
         Text | None,
@@ -30,7 +39,7 @@ class BackendConfig:
         Quantity | None, Field(description="The size of its disk, when the disk is made.")
     ] = None
     storage_class: Annotated[
-        Text | None,
+        LongName | None,
         Field(description="The StorageClass of its disk; left out: the cluster's default."),
     ] = None
     cpu: Annotated[Quantity | None, Field(description="CPU cores, request and limit.")] = None
@@ -39,7 +48,7 @@ class BackendConfig:
         Mapping[str, Value], Field(description="Environment variables of the backend.")
     ] = Field(default_factory=dict)
     node_selector: Annotated[
-        Mapping[str, Value], Field(description="Labels that its node must have.")
+        Mapping[LabelKey, LabelValue], Field(description="Labels that its node must have.")
     ] = Field(default_factory=dict)
     tolerations: Annotated[
         tuple[Toleration, ...], Field(description="Taints of nodes that it tolerates.")

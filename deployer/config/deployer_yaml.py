@@ -44,6 +44,14 @@ def read_document(folder: Path) -> Document | None:
     return parse_document(text, path.name)
 
 
+def place_of_key(document: Document | None, name: str) -> str:
+    """Name the place of a top-level key."""
+    if document is None or not isinstance(document.value, dict):
+        return f"{FILE_NAME}: {name}"
+    keys = (str(key) for key in document.value if name in (key, "on" if key is True else ""))
+    return document.place_of((next(keys, name),))
+
+
 def list_values(document: Document | None) -> Mapping[str, Any]:
     """Return the values by key; raises ConfigErrors with every complaint, also in sections."""
     value = document.value if document else None

@@ -12,6 +12,15 @@ REPOSITORY = (
     r"^(localhost|[a-zA-Z0-9-]+(\.[a-zA-Z0-9-]+)+|[a-zA-Z0-9-]+:[0-9]+)(:[0-9]+)?"
     r"(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)+$"
 )
+# [HOST[:PORT]/]NAME[:TAG][@DIGEST] as nodes read it; the grammar is that of reference/regexp.go in
+# github.com/distribution/reference.
+_DOMAIN = r"[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?"
+_NAME = r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*"
+IMAGE = (
+    rf"^({_DOMAIN}(\.{_DOMAIN})*(:[0-9]+)?/)?{_NAME}(/{_NAME})*"
+    r"(:[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?(@[A-Za-z0-9]+([-_+.][A-Za-z0-9]+)*:[0-9a-fA-F]{32,})?$"
+)
+IMAGE_HINT = "write REGISTRY/NAME:TAG, the name in small letters, or REGISTRY/NAME@sha256:DIGEST"
 DOCKER_HUB = "docker.io"
 ARTIFACT_REGISTRY = "-docker.pkg.dev"
 

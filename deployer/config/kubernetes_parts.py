@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
+from deployer.config.image_reference import IMAGE, IMAGE_HINT
 from deployer.config.section import STRICT, Text, Value
 
 CHECKPOINTS = "checkpoints"
@@ -25,8 +26,18 @@ RESERVED_VOLUMES = (
 SOURCES = ("pvc", "nfs", "empty_dir", "config_map", "secret")
 QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|[KMGTPE]i|[MGTPE])?$"
 NAME = r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+OBJECT = r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$"
 ABSOLUTE_PATH = r"^/[^:]*$"
+# https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
+_LABEL_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+LABEL_VALUE = rf"^({_LABEL_NAME})?$"
+LABEL_KEY = rf"^([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_LABEL_NAME}$"
+LABEL_LETTERS = "at most 63 letters, digits, dashes, dots and underscores, no sign first or last"
 PATTERN_HINTS = {
+    IMAGE: IMAGE_HINT,
+    LABEL_VALUE: LABEL_LETTERS,
+    LABEL_KEY: f"a name, or DOMAIN/NAME: {LABEL_LETTERS}",
+    OBJECT: "small letters, digits, dashes and dots",
     QUANTITY: "write it as Kubernetes does: 500m, 2, 4Gi",
     NAME: "small letters, digits and dashes, at most 63",
     ABSOLUTE_PATH: "write an absolute path",
@@ -44,7 +55,11 @@ def _bare_empty_dir(value: object) -> object:
 
 
 Quantity = Annotated[Value, StringConstraints(pattern=QUANTITY)]
+Image = Annotated[str, StringConstraints(pattern=IMAGE)]
 ObjectName = Annotated[str, StringConstraints(pattern=NAME)]
+LongName = Annotated[str, StringConstraints(pattern=OBJECT)]  # of what is no part of an address
+LabelKey = Annotated[str, StringConstraints(pattern=LABEL_KEY)]
+LabelValue = Annotated[Value, StringConstraints(pattern=LABEL_VALUE)]
 AbsolutePath = Annotated[str, StringConstraints(pattern=ABSOLUTE_PATH)]
 
 
@@ -54,17 +69,17 @@ class Gpu:
 
     count: Annotated[int, Field(ge=0, description="How many each agent gets; 0 for none.")] = 1
     resource: Annotated[
-        Text,
+        LabelKey,
         Field(
             description="The resource that the device plugin offers, such as nvidia.com/mig-1g.5gb."
         ),
     ] = "nvidia.com/gpu"
     product: Annotated[
-        Text | None,
+        LabelValue | None,
         Field(description="The model by its label, such as NVIDIA-A100-SXM4-40GB; left out: any."),
     ] = None
     product_label: Annotated[
-        Text, Field(description="The label of nodes that names their GPU's model.")
+        LabelKey, Field(description="The label of nodes that names their GPU's model.")
     ] = GPU_PRODUCT_LABEL
 
 
@@ -105,7 +120,7 @@ class Volume:
         Text | None, Field(description="A folder inside the volume, mounted instead of its root.")
     ] = None
     pvc: Annotated[
-        Text | None, Field(description="From an existing PersistentVolumeClaim, by name.")
+        LongName | None, Field(description="From an existing PersistentVolumeClaim, by name.")
     ] = None
     nfs: Annotated[NfsFolder | None, Field(description="From a folder of an NFS server.")] = None
     empty_dir: Annotated[
@@ -114,9 +129,11 @@ class Volume:
         Field(description="A new folder that ends with the pod."),
     ] = None
     config_map: Annotated[
-        Text | None, Field(description="From an existing ConfigMap, by name.")
+        LongName | None, Field(description="From an existing ConfigMap, by name.")
     ] = None
-    secret: Annotated[Text | None, Field(description="From an existing Secret, by name.")] = None
+    secret: Annotated[LongName | None, Field(description="From an existing Secret, by name.")] = (
+        None
+    )
 
     @property
     def path(self) -> str:
@@ -148,7 +165,7 @@ ONE_SOURCE = f"give exactly one of {', '.join(SOURCES)}"
 class SecretKey:
     """One key of an existing Secret."""
 
-    name: Annotated[Text, Field(description="The Secret.")]
+    name: Annotated[LongName, Field(description="The Secret.")]
     key: Annotated[Text, Field(description="The key in it.")]
 
 

@@ -19,6 +19,10 @@ from deployer.config.kubernetes_parts import (
     AbsolutePath,
     EmptyDir,
     Gpu,
+    Image,
+    LabelKey,
+    LabelValue,
+    LongName,
     NfsFolder,
     ObjectName,
     Quantity,
@@ -34,13 +38,13 @@ from deployer.config.section import STRICT, Section, Text, Value
 class ClusterConfig:
     """Where agents run in a cluster and what each of them gets."""
 
-    image: Annotated[Text | None, Field(description="Any image with Python and wandb.")] = None
+    image: Annotated[Image | None, Field(description="Any image with Python and wandb.")] = None
     image_pull_policy: Annotated[
         Literal["Always", "IfNotPresent", "Never"] | None,
         Field(description="When a node pulls the image."),
     ] = None
     image_pull_secrets: Annotated[
-        tuple[Text, ...], Field(description="Secrets with which nodes pull the image.")
+        tuple[LongName, ...], Field(description="Secrets with which nodes pull the image.")
     ] = ()
     python: Annotated[Text, Field(description="The Python interpreter in the image.")] = "python3"
     code: Annotated[
@@ -55,7 +59,7 @@ class ClusterConfig:
         ObjectName | None, Field(description="The namespace of agents; left out: the context's.")
     ] = None
     service_account: Annotated[
-        Text | None, Field(description="The ServiceAccount of the pods.")
+        LongName | None, Field(description="The ServiceAccount of the pods.")
     ] = None
     run_as_user: Annotated[
         Annotated[int, Field(ge=1)] | None,
@@ -78,14 +82,14 @@ class ClusterConfig:
         Field(description="Environment variables from existing Secrets."),
     ] = Field(default_factory=dict)
     node_selector: Annotated[
-        Mapping[str, Value], Field(description="Labels that a node must have.")
+        Mapping[LabelKey, LabelValue], Field(description="Labels that a node must have.")
     ] = Field(default_factory=dict)
     tolerations: Annotated[
         tuple[Toleration, ...], Field(description="Taints of nodes that agents tolerate.")
     ] = ()
-    priority_class: Annotated[Text | None, Field(description="The PriorityClass of the pods.")] = (
-        None
-    )
+    priority_class: Annotated[
+        LongName | None, Field(description="The PriorityClass of the pods.")
+    ] = None
     host_ipc: Annotated[
         bool,
         Field(
@@ -93,12 +97,12 @@ class ClusterConfig:
             "Pod Security forbids it but at the level `privileged`."
         ),
     ] = False
-    queue: Annotated[Text | None, Field(description="The LocalQueue of Kueue.")] = None
-    labels: Annotated[Mapping[str, Value], Field(description="More labels on Jobs and pods.")] = (
-        Field(default_factory=dict)
-    )
+    queue: Annotated[ObjectName | None, Field(description="The LocalQueue of Kueue.")] = None
+    labels: Annotated[
+        Mapping[LabelKey, LabelValue], Field(description="More labels on Jobs and pods.")
+    ] = Field(default_factory=dict)
     annotations: Annotated[
-        Mapping[str, Value], Field(description="More annotations on Jobs and pods.")
+        Mapping[LabelKey, Value], Field(description="More annotations on Jobs and pods.")
     ] = Field(default_factory=dict)
     generate_name: Annotated[
         bool, Field(description="Let the server complete the Jobs' names (generateName).")

@@ -6,6 +6,7 @@ embedded backend. What stands lower takes the project, and reads none of this ag
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from deployer.config.code import Code
 from deployer.config.credentials import Credentials, load_credentials
-from deployer.config.deployer_yaml import FILE_NAME, list_values, read_document
+from deployer.config.deployer_yaml import list_values, place_of_key, read_document
 from deployer.config.yaml_document import Document
 from deployer.errors import ConfigError
 
@@ -168,7 +169,7 @@ def load_project(
     values = list_values(document)
     credentials = load_credentials(environment, folder)
     given = flags.replicas if flags.replicas is not None else values.get("replicas")
-    wandb, source, explicit = _choose_server(flags, values, credentials)
+    wandb, source, explicit = _choose_server(flags, document, values, credentials)
     key, key_source = _find_key(wandb, credentials)
     # WANDB_ENTITY and WANDB_PROJECT name things on the server that the SDK is set up for.
     ours = wandb == EMBEDDED
@@ -183,7 +184,7 @@ def load_project(
         file_entity=values.get("entity"),
         file_project=values.get("project"),
         replicas=1 if given is None else given,
-        on=_choose_executor(flags.on, values, executors),
+        on=_choose_executor(flags.on, document, executors, values.get("on", LOCAL)),
         explicit_wandb=explicit,
         credentials=credentials,
         given_replicas=given,
@@ -223,12 +224,12 @@ def derive_project(program: str | None, folder: Path) -> str:
 
 
 def _choose_server(
-    flags: Flags, values: Mapping[str, Any], credentials: Credentials
+    flags: Flags, document: Document | None, values: Mapping[str, Any], credentials: Credentials
 ) -> tuple[str, str, bool]:
     if flags.wandb:
         return normalise_server(flags.wandb, "--wandb"), "--wandb", True
     if named := values.get("wandb"):
-        source = f"{FILE_NAME}: wandb"
+        source = place_of_key(document, "wandb")
         return normalise_server(named, source), source, False
     if found := credentials.base_url():
         return normalise_server(*found), found[1], False
@@ -240,8 +241,12 @@ def _find_key(wandb: str, credentials: Credentials) -> tuple[str, str]:
     return found or ("", "")
 
 
-def _choose_executor(flag: str | None, values: Mapping[str, Any], known: Collection[str]) -> str:
-    name, source = (flag, "--on") if flag else (values.get("on", LOCAL), f"{FILE_NAME}: on")
+def _choose_executor(
+    flag: str | None, document: Document | None, known: Collection[str], of_file: str
+) -> str:
+    name, place = (flag, "--on") if flag else (of_file, place_of_key(document, "on"))
     if name not in known:
-        raise ConfigError(source, f"'{name}' is not an executor", f"one of: {', '.join(known)}")
-    return str(name)
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean `{near[0]}`?" if near else f"one of: {', '.join(known)}"
+        raise ConfigError(place, f"'{name}' is not an executor", hint)
+    return name

@@ -8,8 +8,19 @@ from pathlib import Path
 import pytest
 import yaml
 
+from deployer.config.image_reference import IMAGE_HINT
 from deployer.config.json_schema import PATH, build_schema, format_schema
-from deployer.config.kubernetes_parts import EmptyDir, Gpu, NfsFolder, SecretKey, Toleration, Volume
+from deployer.config.kubernetes_parts import (
+    LABEL_KEY,
+    LABEL_LETTERS,
+    PATTERN_HINTS,
+    EmptyDir,
+    Gpu,
+    NfsFolder,
+    SecretKey,
+    Toleration,
+    Volume,
+)
 from deployer.config.kubernetes_section import ClusterConfig, parse_cluster
 from deployer.errors import ConfigErrors
 from deployer.executors.registry import list_names
@@ -108,6 +119,20 @@ PLACE = "deployer.yaml: kubernetes"
         ("{gpu: true}", "gpu: True is not a mapping", ""),
         ("{gpu: -1}", "gpu.count: input should be greater than or equal to 0", ""),
         ("{image: 3}", "image: 3 is not text", "put it in quotes"),
+        ("{image: Team/Trainer:1}", "image: 'Team/Trainer:1' is not valid", IMAGE_HINT),
+        ("{image: 'a:b:c'}", "image: 'a:b:c' is not valid", IMAGE_HINT),
+        ("{image: 'a b'}", "image: 'a b' is not valid", IMAGE_HINT),
+        ("{image: a@sha256:12}", "image: 'a@sha256:12' is not valid", IMAGE_HINT),
+        ("{labels: {team: a b}}", "labels.team: 'a b' is not valid", LABEL_LETTERS),
+        ("{labels: {team: -a}}", "labels.team: '-a' is not valid", LABEL_LETTERS),
+        (f"{{labels: {{t: {'a' * 64}}}}}", f"labels.t: '{'a' * 64}' is not valid", LABEL_LETTERS),
+        ("{labels: {a b: c}}", "labels.a b: 'a b' is not valid", PATTERN_HINTS[LABEL_KEY]),
+        ("{labels: {A/b: c}}", "labels.A/b: 'A/b' is not valid", PATTERN_HINTS[LABEL_KEY]),
+        ("{node_selector: {pool: a/b}}", "node_selector.pool: 'a/b' is not valid", LABEL_LETTERS),
+        ("{annotations: {a b: c}}", "annotations.a b: 'a b' is not valid", None),
+        ("{gpu: {product: A 100}}", "gpu.product: 'A 100' is not valid", LABEL_LETTERS),
+        ("{service_account: My_Account}", "service_account: 'My_Account' is not valid", None),
+        ("{secrets: {A: {name: a_b, key: k}}}", "secrets.A.name: 'a_b' is not valid", None),
         ("{cpu: two}", "cpu: 'two' is not valid", "write it as Kubernetes does: 500m, 2, 4Gi"),
         (
             "{memory: 4 GB}",
@@ -155,6 +180,26 @@ def test_complaints(text: str, message: str | None, hint: str | None) -> None:
     assert said[0].startswith(PLACE)
     assert message is None or said[0] == f"{PLACE}.{message}"
     assert hint is None or said[1] == hint
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "trainer",
+        "trainer:1",
+        "team/trainer:v1.2_3-rc",
+        "localhost:5000/a__b/c-d.e",
+        f"europe-docker.pkg.dev/p/r/trainer:1@sha256:{'0af' * 21}b",
+        "Registry.Example.ORG/trainer",
+    ],
+)
+def test_images_as_nodes_read_them(image: str) -> None:
+    assert parse_cluster({"image": image}).image == image
+
+
+def test_labels_as_kubernetes_takes_them() -> None:
+    labels = {"team": "", "example.org/a_b": "1.0-x", "n": 3, "long": "a" * 63}
+    assert parse_cluster({"labels": labels}).labels == {**labels, "n": "3"}
 
 
 def test_two_volumes_of_one_name_or_path() -> None:

@@ -144,8 +144,8 @@ def test_unreadable_file_and_unknown_place(tmp_path: Path) -> None:
     (tmp_path / "deployer.yaml").write_text("a: [\n")
     with pytest.raises(ConfigError, match=r"deployer.yaml:2:1: unreadable YAML"):
         load(tmp_path)
-    (tmp_path / "deployer.yaml").write_text("on: moon\n")
-    with pytest.raises(ConfigError, match=r"deployer.yaml: on: 'moon' is not an executor"):
+    (tmp_path / "deployer.yaml").write_text("replicas: 2\non: moon\n")
+    with pytest.raises(ConfigError, match=r"deployer.yaml:2: on: 'moon' is not an executor"):
         load(tmp_path)
 
 
