@@ -38,7 +38,11 @@ def bed(cluster: Cluster, namespace: str, server: Server, tmp_path: Path) -> Bed
 @pytest.mark.parametrize(
     ("section", "blocked", "said"),
     [
-        ({"image": "Not/An:Image:Name"}, Blocked.IMAGE, "InvalidImageName"),
+        (
+            {"image": "registry.invalid/none:1", "image_pull_policy": "Never"},
+            Blocked.IMAGE,
+            "ErrImageNeverPull",
+        ),
         (
             {"volumes": [{"name": "checkpoints", "pvc": "nowhere"}]},
             Blocked.MISSING_OBJECT,
