@@ -10,7 +10,7 @@
     ├── ImageError                      exit 1   an image cannot be built, pushed or loaded
     ├── BackendError                    exit 1   the embedded backend cannot start, or is not there
     ├── AgentError                      exit 1   an agent cannot be started, found or stopped
-    ├── StartFailed                     exit 3   no agent starts, and none will
+    ├── StartFailed                     exit 3   no agent starts, and none will, or none in time
     ├── SweepFailed                     exit 3   it ended without every configuration finished
     └── WatchTimeout                    exit 4   still going; safe to watch again
 
@@ -232,7 +232,7 @@ class AgentError(DeployerError):
 
 
 class StartFailed(DeployerError):
-    """No agent of a sweep has started; they stay as they are."""
+    """No agent of a sweep has started, and none will, or none in time; they stay as they are."""
 
     exit_code = ExitCode.INCOMPLETE
     code = "start-failed"

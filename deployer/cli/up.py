@@ -75,7 +75,8 @@ def up(
 ) -> None:
     """Run a sweep to its end: create or continue it, start agents, watch, rank.
 
-    Exit code 0 only if every configuration is finished, else 3. Ctrl-C detaches.
+    Exit code 0 only if every configuration is finished; 3 if agents were started and it is not; 1
+    or 2 if it was refused before that, or a server was lost. Ctrl-C detaches.
     """
     if detach and down_after:
         raise ConfigError("--down-after", "somebody has to see the end", "leave out --detach")

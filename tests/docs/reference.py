@@ -28,6 +28,11 @@ A DURATION is a number with its unit: `30s`, `90m`, `2h` or `1d`. A SWEEP is
 current folder. An EXECUTOR is where agents run: `local`, `kubernetes` or `gke`. A FILE is a
 [W&B sweep file](https://docs.wandb.ai/guides/sweeps/sweep-config-keys).
 """
+EXIT_RULE = """\
+1 and 2 say that a command did not do what it was asked, or not all of it. 3 and 4 are about a sweep
+whose agents were started: so a cluster that would never take them ends `up` with 1 if it says so
+before, and with 3 if that turns out when they should start.
+"""
 CODES = {0: "The command did what it was asked.", 130: "Ctrl-C."}
 
 
@@ -141,6 +146,7 @@ def _list_variables() -> Iterator[str]:
 
 def _list_exit_codes() -> Iterator[str]:
     yield "## Exit codes\n"
+    yield EXIT_RULE
     words: dict[int, list[str]] = {code: [text] for code, text in CODES.items()}
     for kind in list_errors():
         summary = (inspect.getdoc(kind) or "").split("\n\n")[0]
