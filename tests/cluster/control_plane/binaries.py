@@ -69,6 +69,7 @@ OTHERS = (
     Module("etcd", {"etcd": "go.etcd.io/etcd/server/v3"}),
     Module("kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}),
     Module("coredns", {"coredns": "."}),
+    Module("versitygw", {"versitygw": "github.com/versity/versitygw/cmd/versitygw"}),
 )
 
 
