@@ -1,0 +1,131 @@
+"""What an object store's refusals mean, in one line with what to do; never with a key in it.
+
+Decides on the store's error codes and on classes of exceptions. Codes: Amazon's
+https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html and those of other servers.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from deployer.errors import DataError
+from deployer.transience import is_passing
+
+WRONG_KEY = "the access key is not known there"
+CHANGED = ("the object has changed meanwhile", "type the command again")
+# Code: what it means, what to do.
+REFUSALS = {
+    "InvalidAccessKeyId": (WRONG_KEY, "check AWS_ACCESS_KEY_ID, or AWS_PROFILE"),
+    "XAdminUserNotFound": (WRONG_KEY, "check AWS_ACCESS_KEY_ID, or AWS_PROFILE"),
+    "SignatureDoesNotMatch": ("the secret key is wrong", "check AWS_SECRET_ACCESS_KEY"),
+    "NoSuchBucket": ("there is no such bucket", "make it, or correct `url:` in deployer.yaml"),
+    "AccessDenied": ("access is denied", "ask for read and write access to it"),
+    "AllAccessDisabled": ("access is denied", "ask for read and write access to it"),
+    "ExpiredToken": ("the credentials have expired", "log in again, or renew AWS_SESSION_TOKEN"),
+    "InvalidToken": ("the session token is wrong", "renew AWS_SESSION_TOKEN, or unset it"),
+    "RequestTimeTooSkewed": ("this machine's clock is wrong", "set it: timedatectl"),
+    "PermanentRedirect": ("the bucket is in another region", "export AWS_REGION=ITS_REGION"),
+    "AuthorizationHeaderMalformed": (
+        "the bucket is in another region",
+        "export AWS_REGION=ITS_REGION",
+    ),
+    "InvalidBucketName": ("no bucket can have this name", "correct `url:` in deployer.yaml"),
+    "NoSuchKey": ("the object is gone", "type the command again"),
+    "PreconditionFailed": CHANGED,
+    # HEAD has no body, and so no word but the status.
+    "301": ("the bucket is in another region", "export AWS_REGION=ITS_REGION"),
+    "403": ("access is denied", "check the credentials, and that they may read and write it"),
+    "404": ("the object is gone", "type the command again"),
+    "412": CHANGED,
+}
+NO_CREDENTIALS = (
+    "there are no credentials for it",
+    "export AWS_ACCESS_KEY_ID=… AWS_SECRET_ACCESS_KEY=…, or write ~/.aws/credentials",
+)
+NO_PROFILE = ("there is no such profile", "check AWS_PROFILE and ~/.aws/credentials")
+UNREACHABLE = ("cannot be reached", "check `endpoint_url:` and the network")
+UNTRUSTED = ("its certificate is not trusted", "export AWS_CA_BUNDLE=FILE, the authority's PEM")
+GONE = ("404", "NoSuchKey", "NoSuchUpload")
+
+
+@contextmanager
+def telling(place: str) -> Iterator[None]:
+    """Turn what the client raises about a place into a DataError."""
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:
+        found = translate(error, place)
+        if found is None:
+            raise
+        raise found from error
+
+
+def translate(error: BaseException, place: str) -> DataError | None:
+    """Return our error for one of the client's; None for what no object store says."""
+    code, status = find_code(error), find_status(error)
+    if code:
+        said, hint = REFUSALS.get(code, (f"refused: {code}", ""))
+        return DataError(f"{place}: {said}", hint, passing=is_passing(status or 400))
+    known = _translate_client(error)
+    if known is not None:
+        return DataError(f"{place}: {known[0]}", known[1], passing=known is UNREACHABLE)
+    if isinstance(error, FileNotFoundError):
+        return DataError(f"{place}: is not there", "correct `url:` in deployer.yaml")
+    if isinstance(error, PermissionError):
+        return DataError(f"{place}: access is denied", "check the credentials")
+    if isinstance(error, OSError) and error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return DataError(f"{place}: {error.strerror or error}", passing=True)
+    return None
+
+
+def find_code(error: BaseException) -> str:
+    """Return the store's word for a refusal, empty if it has said none."""
+    for one in _causes(error):
+        response = getattr(one, "response", None)
+        if isinstance(response, dict) and "Error" in response:
+            return str(response["Error"].get("Code", ""))
+    return ""
+
+
+def find_status(error: BaseException) -> int:
+    """Return the HTTP status, 0 if none came."""
+    for one in _causes(error):
+        response = getattr(one, "response", None)
+        if isinstance(response, dict):
+            return int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    return 0
+
+
+def is_gone(error: BaseException) -> bool:
+    """Tell whether there is no such object or upload."""
+    return find_code(error) in GONE
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__
+
+
+def _translate_client(error: BaseException) -> tuple[str, str] | None:
+    """Translate what the client itself finds wrong, before or without an answer."""
+    from aiohttp import ClientError as HttpError
+    from botocore import exceptions as client
+
+    if isinstance(error, client.NoCredentialsError | client.PartialCredentialsError):
+        return NO_CREDENTIALS
+    if isinstance(error, client.ProfileNotFound):
+        return NO_PROFILE
+    if isinstance(error, client.SSLError):
+        return UNTRUSTED
+    unreachable = (client.ConnectionError, client.HTTPClientError, HttpError, TimeoutError)
+    if isinstance(error, unreachable):
+        return UNREACHABLE
+    if isinstance(error, client.BotoCoreError):
+        return f"the client says {type(error).__name__}", "check AWS_… in the environment"
+    return None

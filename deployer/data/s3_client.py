@@ -1,0 +1,96 @@
+"""The S3 client, fsspec's, for one bucket: calls, and pieces of objects; refusals become ours."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+
+from deployer.data.object_failures import CHANGED, is_gone, telling
+from deployer.errors import DataError
+
+SETTINGS = {
+    "connect_timeout": 10,
+    "read_timeout": 60,
+    "retries": {"mode": "standard", "max_attempts": 2},
+    "signature_version": "s3v4",
+    # Newer checksums are not known to every server; what is sent has its MD5 with it.
+    "request_checksum_calculation": "when_required",
+    "response_checksum_validation": "when_required",
+}
+
+
+class S3Client:
+    """One bucket; `where` names it in messages.
+
+    Credentials are found as Amazon's own tools find them: environment, files, the machine's role.
+    Threads may share it. Raises DataError.
+    """
+
+    def __init__(self, bucket: str, endpoint_url: str | None, where: str) -> None:
+        self.where = where
+        self._bucket = bucket
+        try:
+            from s3fs import S3FileSystem
+        except ImportError as error:
+            hint = "pip install 'deployer[s3]'"
+            raise DataError(f"{where}: the package s3fs is not installed", hint) from error
+        self._files = S3FileSystem(
+            endpoint_url=endpoint_url,
+            config_kwargs=SETTINGS,
+            skip_instance_cache=True,
+            use_listings_cache=False,
+        )
+
+    def call(self, method: str, **arguments: Any) -> Any:
+        """Call one of the client's methods on the bucket, and return its answer."""
+        with telling(self.where):
+            return self._files.call_s3(method, Bucket=self._bucket, **arguments)
+
+    def call_if_there(self, method: str, **arguments: Any) -> Any:
+        """Call a method; None if there is no such object or upload."""
+        try:
+            return self.call(method, **arguments)
+        except DataError as error:
+            if error.__cause__ is not None and is_gone(error.__cause__):
+                return None
+            raise
+
+    def fetch(self, key: str, etag: str = "", **arguments: Any) -> Future[bytes]:
+        """Begin to get an object, or a piece of it, of one version if `etag` is given.
+
+        `await_bytes` waits for it.
+        """
+        condition = {"IfMatch": etag} if etag else {}
+
+        async def fetch() -> bytes:
+            answer = await self._files._call_s3(
+                "get_object", Bucket=self._bucket, Key=key, **condition, **arguments
+            )
+            async with answer["Body"] as body:
+                held: bytes = await body.read()
+            if etag and answer["ETag"] != etag:  # a server that knows no conditions
+                raise DataError(f"{self.where}: {CHANGED[0]}", CHANGED[1])
+            return held
+
+        return asyncio.run_coroutine_threadsafe(fetch(), self._files.loop)
+
+    def await_bytes(self, fetched: Future[bytes]) -> bytes:
+        """Return what `fetch` has got."""
+        with telling(self.where):
+            return fetched.result()
+
+    def get_if_there(self, key: str) -> bytes | None:
+        """Return what a small object holds; None if there is none."""
+        try:
+            return self.await_bytes(self.fetch(key))
+        except DataError as error:
+            if error.__cause__ is not None and is_gone(error.__cause__):
+                return None
+            raise
+
+    def close(self) -> None:
+        """Close the connections."""
+        with suppress(Exception):
+            self._files.close_session(self._files.loop, self._files._s3)
