@@ -30,6 +30,7 @@ class Ranking(StrEnum):
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
+    CHART = "chart"
 
 
 class Documents(StrEnum):

@@ -73,7 +73,7 @@ def _verify(server: Server, path: SweepPath, snapshot: Snapshot, output: str) ->
         judged = {"good": found.good, "sentence": found.sentence()}
         show_json({**vars(found), **judged, "coverage": coverage_to_plain(coverage)})
     else:
-        if output == "csv":
+        if output != "table":
             show_results(results, output)
         for sentence in (coverage.sentence(), found.sentence()):
             (show if output == "table" else say)(sentence)

@@ -41,7 +41,7 @@ def test_no_words_show_the_help(project: Project) -> None:
             ["results", "-o", "xml"],
             [
                 "error: Invalid value for '--output' / '-o': 'xml' is not one of 'table', 'json', "
-                "'csv'.",
+                "'csv', 'chart'.",
                 "hint: deployer results --help",
             ],
         ),

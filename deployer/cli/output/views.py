@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from deployer.cli.output.chart import build_chart
 from deployer.cli.output.render import (
     format_parameter,
     format_value,
@@ -74,15 +76,15 @@ def build_live_view(
 
 
 def show_results(results: Results, output: str) -> None:
-    """Put the ranking and coverage on stdout as a table, JSON or CSV."""
+    """Put the ranking on stdout as a table, JSON, CSV or a chart."""
     if output == "json":
         show_json(results_to_plain(results))
     elif output == "csv":
         columns, rows = build_ranking(results, exact=True)
         show_csv(columns, rows)
     else:
-        columns, rows = build_ranking(results, exact=False)
-        show_table(columns, rows)
+        build = build_chart if output == "chart" else partial(build_ranking, exact=False)
+        show_table(*build(results))
 
 
 def results_to_plain(results: Results) -> dict[str, Any]:
