@@ -109,7 +109,7 @@ def _time(act: Callable[[], object]) -> float:
 
 def _plan(bed: Bed, path: SweepPath) -> tuple[Plan, dict[str, str]]:
     """Plan the agents; their keys are the W&B server's business and not timed."""
-    plan = plan_agents(bed.server, bed.executor, path, AGENTS, bed.folder)
+    plan = plan_agents(bed.server, bed.executor, path, AGENTS, bed.code)
     return plan, {agent.name: "k" * 40 for agent in plan.agents}
 
 

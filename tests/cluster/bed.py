@@ -15,6 +15,7 @@ from pathlib import Path
 import yaml
 
 from deployer.backend.data_folder import read_key
+from deployer.config.code import Code
 from deployer.config.kubernetes_section import ClusterConfig, parse_cluster
 from deployer.config.project import EMBEDDED
 from deployer.executors.kubernetes.executor import KubernetesExecutor
@@ -74,6 +75,11 @@ class Bed:
     server: Server
     folder: Path
 
+    @property
+    def code(self) -> Code:
+        """Return the code of the agents: the project folder as it is."""
+        return Code(self.folder)
+
     def create_sweep(self, lrs: list[float], **fixed: float) -> SweepPath:
         """Make a grid sweep over `lr` in a project of its own."""
         parameters: dict[str, object] = {"lr": {"values": lrs}}
@@ -89,7 +95,7 @@ class Bed:
 
     def start(self, path: SweepPath, replicas: int) -> None:
         """Ensure so many agents, as `up` and `agents up` do."""
-        plan = plan_agents(self.server, self.executor, path, replicas, self.folder)
+        plan = plan_agents(self.server, self.executor, path, replicas, self.code)
         apply_plan(self.server, self.executor, plan)
 
     def results(self, path: SweepPath) -> Results:

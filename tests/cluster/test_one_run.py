@@ -30,7 +30,7 @@ def bed(cluster: Cluster, namespace: str, server: Server, tmp_path: Path) -> Bed
 
 def test_each_job_finishes_one_run_though_a_pod_is_deleted(bed: Bed) -> None:
     path = bed.create_sweep([0.1, 0.2, 0.3], seconds=6)
-    plan = plan_agents(bed.server, bed.executor, path, None, bed.folder, one_run=True)
+    plan = plan_agents(bed.server, bed.executor, path, None, bed.code, one_run=True)
     assert len(plan.agents) == 3
     apply_plan(bed.server, bed.executor, plan)
     bed.wait_for(lambda: bed.results(path).coverage.running == 3, "three runs")
@@ -46,7 +46,7 @@ def test_each_job_finishes_one_run_though_a_pod_is_deleted(bed: Bed) -> None:
     sentence = bed.results(path).coverage.sentence()
     assert sentence == "3/3 configurations finished, 0 duplicates, 0 lost, 1 healed"
     # All is done: nobody is needed any more.
-    again = plan_agents(bed.server, bed.executor, path, None, bed.folder)
+    again = plan_agents(bed.server, bed.executor, path, None, bed.code)
     assert again.agents == ()
 
 
@@ -62,7 +62,7 @@ def test_a_paused_sweep_gives_up_its_agents_and_gets_as_many_back(bed: Bed) -> N
     assert (coverage.waiting, coverage.running) == (2, 0)
 
     set_sweep_state(bed.server.client, get_sweep(bed.server.client, path), "RUNNING")
-    plan = plan_agents(bed.server, bed.executor, path, None, bed.folder)
+    plan = plan_agents(bed.server, bed.executor, path, None, bed.code)
     assert len(apply_plan(bed.server, bed.executor, plan)) == 2
     assert bed.executor.count_paused(str(path)) == 0
     bed.wait_for(lambda: bed.results(path).coverage.complete, "the end")

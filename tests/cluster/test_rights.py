@@ -128,7 +128,7 @@ def _build_idle_backend(namespace: str) -> list[Manifest]:
 
 def _check(bed: Bed) -> None:
     path = bed.create_sweep([0.1])
-    bed.executor.check(plan_agents(bed.server, bed.executor, path, 1, bed.folder))
+    bed.executor.check(plan_agents(bed.server, bed.executor, path, 1, bed.code))
 
 
 def _count_left(bed: Bed) -> tuple[int, int]:
