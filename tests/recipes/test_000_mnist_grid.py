@@ -1,0 +1,52 @@
+"""Recipe 000: a list of hyperparameter sets, an agent for each, its README run on real MNIST."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.recipes.idx import write_mnist_part
+from tests.recipes.readme import Recipe
+from tests.trainer.conftest import DATA
+
+WHO = {
+    "GIT_AUTHOR_NAME": "Tester",
+    "GIT_AUTHOR_EMAIL": "tester@example.com",
+    "GIT_COMMITTER_NAME": "Tester",
+    "GIT_COMMITTER_EMAIL": "tester@example.com",
+}
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_the_sets_of_a_file_run_as_they_stand(
+    recipe: Callable[[str], Recipe], tmp_path: Path
+) -> None:
+    copy = recipe("000-mnist-grid")
+    write_mnist_part(DATA / "mnist", tmp_path / "data")
+    said = copy.run_blocks(DEPLOYER_DATA_DIR=str(tmp_path / "data"), **WHO)
+    assert "4/4 configurations finished, 0 duplicates, 0 lost" in said
+    sets = {
+        number + 1: one["hyperparam_set"]
+        for number, one in enumerate(copy.read_yaml("hyperparams.yml"))
+    }
+    # Each line of the logs is what the script found in the file by its JOB_ID.
+    jobs = {
+        int(job): ast.literal_eval(found) for job, found in re.findall(r"job (\d): ({.*})", said)
+    }
+    assert jobs == sets
+    best = ast.literal_eval(said.splitlines()[-1])
+    assert best["parameters"] == {
+        "JOB_ID": best["parameters"]["JOB_ID"],
+        **sets[best["parameters"]["JOB_ID"]],
+    }
+    assert best["value"] > 0.8
+    commit = copy.run("git rev-parse HEAD").strip()
+    assert f"at {commit}" in said
+    exported = yaml.safe_load(copy.run("deployer sweep export sweep.yaml"))
+    assert exported == copy.read_yaml("hyperparams.yml")
