@@ -119,8 +119,9 @@ def copy(config: Project, data: Path) -> None:
 
     kube = find_target(config).open_kube()
     backend = ensure_backend(kube, config, config.on, say)
-    copy_backend(kube, backend, data)
-    say(f"copied the embedded backend of namespace {kube.namespace} to {data}")
+    copied = copy_backend(kube, backend, data)
+    where = f"namespace {kube.namespace}"
+    say(f"copied the embedded backend of {where} to {data}: {copied.describe()}")
 
 
 def _key_command(kube: Kube) -> str:

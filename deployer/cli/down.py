@@ -21,7 +21,7 @@ from deployer.cli.options import (
 )
 from deployer.cli.output.render import say
 from deployer.cli.output.views import show_ended
-from deployer.config.paths import backend_folder
+from deployer.config.paths import backend_folder, list_copies
 from deployer.config.project import EMBEDDED, Flags, Project
 from deployer.errors import CloudError, ConfigError, Refusals, collect_refusals
 from deployer.executors.registry import find_target, list_names, open_executor
@@ -131,13 +131,14 @@ def _end_there(target: Target, refusals: Refusals, *, delete_data: bool) -> tupl
 def _end_backend(delete_data: bool) -> None:
     from deployer.backend.server.daemon import stop_backend
 
-    data = backend_folder()
-    if stop_backend(data):
-        say("embedded backend stopped")
-    if not delete_data:
-        if data.exists():
-            say(f"the embedded backend's data stays in {data}")
-        return
-    shutil.rmtree(data, ignore_errors=True)
-    delete_records(lambda record: record.server == EMBEDDED and not record.backend_on)
-    say(f"deleted {data}")
+    for data in (backend_folder(), *list_copies()):
+        if stop_backend(data):
+            say("embedded backend stopped")
+        if not delete_data:
+            if data.exists():
+                say(f"the embedded backend's data stays in {data}")
+            continue
+        shutil.rmtree(data, ignore_errors=True)
+        say(f"deleted {data}")
+    if delete_data:
+        delete_records(lambda record: record.server == EMBEDDED and not record.backend_on)

@@ -153,7 +153,7 @@ def _check_results(gke: Gke, spec: ClusterSpec) -> None:
         if holds:
             raise CloudError(
                 f"{cluster.words} holds the results of its embedded backend",
-                "deployer backend copy --on gke, then deployer gke down --delete-data",
+                "deployer down --cluster copies them here first; or add --delete-data",
                 "HOLDS_RESULTS",
             )
 

@@ -40,6 +40,16 @@ def backend_folder() -> Path:
     return home() / "backend"
 
 
+def copies_folder() -> Path:
+    """Return the folder of copies of backends whose cluster is gone, one subfolder for each."""
+    return home() / "copies"
+
+
+def list_copies() -> tuple[Path, ...]:
+    """Return the data folders of such copies."""
+    return tuple(sorted(path for path in copies_folder().glob("[!.]*") if path.is_dir()))
+
+
 def agents_folder() -> Path:
     """Return the folder with one subfolder for each agent that was started on this machine."""
     return home() / "agents"

@@ -51,6 +51,7 @@ class Project:
     A sweep file's entity and project count more than `deployer.yaml`'s and less than the
     environment's, as W&B has it. `gke` is the file of the GKE cluster, or the name of one of ours.
     `known_backend_on` is where the embedded backend of a sweep that is there already is.
+    `known_data` is the data folder of one that was copied here before its cluster was deleted.
     `document` is deployer.yaml as it was when the command began. `resolved_code` is a commit, once
     it is checked out for the section `code:`.
     """
@@ -72,6 +73,7 @@ class Project:
     explicit_on: bool = False
     gke: str | None = None
     known_backend_on: str | None = None
+    known_data: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     document: Document | None = field(default=None, repr=False)
     resolved_code: Code | None = None

@@ -135,10 +135,6 @@ class Executor(ABC):
         """Do what no scheduler does for the agents listed last; return what was done."""
         return ()
 
-    def find_data(self) -> str:
-        """Return the name of a disk with results that would go with a cluster; empty if none."""
-        return ""
-
     def get_usd_per_hour(self, sweep_path: str) -> float | None:
         """Return what a sweep's agents cost; None where nobody is billed or knows it."""
         return None

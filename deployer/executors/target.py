@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deployer.config.project import Project
@@ -47,6 +48,14 @@ class HostedBackend:
     pages_url: str
     key: str = field(repr=False)
     key_source: str
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A copy of a target's embedded backend in a folder here; agents reached it at `url`."""
+
+    folder: Path
+    url: str
 
 
 class Target(ABC):
@@ -112,6 +121,13 @@ class Target(ABC):
     def open_backend(self, tell: Tell) -> HostedBackend:
         """Return the embedded backend in the target, made if there is none."""
         raise ConfigError("--on", f"{self.name} hosts no backend", "--on kubernetes or --on gke")
+
+    def save_results(self, tell: Tell) -> Saved | None:
+        """Copy what an embedded backend in the target holds to a folder here, and prove it.
+
+        None if it holds nothing. Raises DeployerError; then nothing is known to be copied.
+        """
+        return None
 
     def remove(self, tell: Tell) -> None:
         """Delete what was made for the project, as its cluster; raises CloudError."""

@@ -32,9 +32,6 @@ def check(project: Project, target: Target, request: Request, server: Server | N
         entity=project.entity_for(request.sweep.entity, viewer),
         project=project.project_for(request.sweep.project, request.sweep.program),
     )
-    if request.down_after and project.embedded and target.disposable:
-        said = "the embedded backend keeps the results in the cluster, which would be deleted"
-        raise ConfigError("--down-after", said, "leave it out, or use --wandb ADDRESS")
     if server is not None:
         check_reach(target, server.url, server.inside)
         check_draws(server, request.draws)

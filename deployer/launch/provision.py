@@ -6,12 +6,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from deployer.config.project import Project
-from deployer.errors import CloudError, ConfigError, KubeError, SweepFailed
+from deployer.errors import (
+    BackendError,
+    CloudError,
+    ConfigError,
+    DeployerError,
+    KubeError,
+    SweepFailed,
+)
 from deployer.executors.base import Executor
 from deployer.executors.registry import find_target, list_names
 from deployer.executors.target import Target, Tell
 from deployer.launch.scaling import end_agents
 from deployer.launch.stop_notice import tell_who_lasts
+from deployer.sweeps.records import remember_copy
 from deployer.wandb_api.model import SweepPath
 
 
@@ -70,33 +78,44 @@ def take_down_cluster(
 ) -> None:
     """End the agents in a cluster of ours, then delete it and all that came with it.
 
-    Refuses while agents of other sweeps than `path` work there, unless `everything` is meant, and
-    while the embedded backend's data is on one of its disks, unless `delete_data`.
-    Raises ConfigError, CloudError.
+    Refuses while agents of other sweeps than `path` work there, unless `everything` is meant. What
+    an embedded backend in it holds is copied here first, unless `delete_data`; where that cannot be
+    proven the cluster stays, and what it costs is told. Raises DeployerError.
     """
-    try:
-        executor = target.open()
+    with telling_bill(target, tell):
+        try:
+            _end_all_agents(target.open(), path, tell, everything=everything)
+        except CloudError as error:
+            tell(error.message)  # what is left of it is deleted all the same
+        except KubeError as error:
+            if not error.passing:
+                raise
+            tell(f"its agents end with the cluster: {error.message}")
         if not delete_data:
-            _check_data(executor)
-        _end_all_agents(executor, path, tell, everything=everything)
-    except CloudError as error:
-        tell(error.message)  # what is left of it is deleted all the same
-    except KubeError as error:
-        if not error.passing:
-            raise
-        tell(f"its agents end with the cluster: {error.message}")
-    target.remove(tell)
+            _save_results(target, tell)
+        target.remove(tell)
 
 
-def _check_data(executor: Executor) -> None:
-    """Refuse to delete a disk with all results on it; raises ConfigError."""
-    if claim := executor.find_data():
-        raise ConfigError(
-            "--cluster",
-            f"all sweeps of the embedded backend would go with its disk ({claim})",
-            "deployer backend copy --on gke, then "
-            "deployer down --all --cluster --delete-data --on gke",
-        )
+def _save_results(target: Target, tell: Tell) -> None:
+    """Copy the results that would go with the cluster; raises BackendError, so that it stays."""
+    try:
+        saved = target.save_results(tell)
+    except DeployerError as error:
+        silent = isinstance(error, KubeError) and error.passing
+        if not silent or target.project.embedded:
+            raise _explain_kept(error) from error
+        tell(f"whether the cluster holds results cannot be told: {error.message}")
+        return
+    if saved:
+        remember_copy(target.name, saved.url, saved.folder)
+
+
+def _explain_kept(error: DeployerError) -> BackendError:
+    return BackendError(
+        f"the cluster stays, since its results are not copied: {error.message}",
+        f"{error.hint or 'type the command again'}; then deployer down --cluster copies and "
+        "deletes, or deployer down --all --cluster --delete-data gives the results up",
+    )
 
 
 def _end_all_agents(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from deployer.config.credentials import CLOUD_URL
@@ -124,8 +125,9 @@ def _from_address(text: str, config: Project) -> Choice:
     cloud = address.netloc == "wandb.ai"
     base_url = CLOUD_URL if cloud else f"{address.scheme}://{address.netloc}"
     path = "/".join((parts[-4], parts[-3], parts[-1]))
-    record = next((r for r in load_records() if r.sweep_path == path and r.backend_on), None)
-    if record and is_loopback(base_url):  # a port that leads into a cluster
+    away = (r for r in load_records() if r.backend_on or r.data)
+    record = next((r for r in away if r.sweep_path == path), None)
+    if record and is_loopback(base_url):  # a port that leads into a cluster, or to a copy of it
         config = _config_for(record, config)
     elif not config.explicit_wandb:
         known = EMBEDDED if base_url == embedded_url() else base_url
@@ -151,8 +153,11 @@ def _backend_on(record: SweepRecord) -> str:
 def _config_for(record: SweepRecord | None, config: Project) -> Project:
     if record is None:
         return config
-    if config.explicit_wandb:
-        known = config.embedded and record.server == EMBEDDED and not config.explicit_on
-        return replace(config, known_backend_on=_backend_on(record)) if known else config
-    config = config.for_server(record.server, f"the server of {record.sweep_path}")
-    return replace(config, known_backend_on=_backend_on(record))
+    if not config.explicit_wandb:
+        config = config.for_server(record.server, f"the server of {record.sweep_path}")
+    else:
+        moved = bool(record.data) or not config.explicit_on
+        if not (config.embedded and record.server == EMBEDDED and moved):
+            return config
+    data = Path(record.data) if record.data else None
+    return replace(config, known_backend_on=_backend_on(record), known_data=data)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from deployer.config.paths import backend_folder
 from deployer.config.project import Project
+from deployer.errors import BackendError
 from deployer.executors.registry import find_target
 from deployer.executors.target import Target
 from deployer.wandb_api.client import Client
@@ -25,9 +26,12 @@ def connect(project: Project, tell: Callable[[str], None] = lambda _: None) -> S
     if project.embedded and (target := find_target(project, project.backend_on)).hosts_backend:
         return _connect_inside(target, tell)
     from deployer.backend.data_folder import KEY_FILE
-    from deployer.backend.server.daemon import read_key, start_backend
+    from deployer.backend.server.daemon import read_key, revive_backend, start_backend
 
-    backend = start_backend(backend_folder())
+    if project.known_data and not project.known_data.is_dir():
+        said = f"the copy of its backend, {project.known_data}, is gone"
+        raise BackendError(said, "bring the folder back from where you keep copies of yours")
+    backend = start_backend(project.known_data or backend_folder())
     if trouble := backend.describe_trouble():
         tell(f"warning: {trouble.message} ({trouble.hint})")
     key_file = f"{backend.data} (deployer backend)"
@@ -37,7 +41,7 @@ def connect(project: Project, tell: Callable[[str], None] = lambda _: None) -> S
         get_viewer(client),
         embedded=True,
         key_file=backend.data / KEY_FILE,
-        revive=_revive_backend,
+        revive=lambda: revive_backend(backend.data),
     )
 
 
@@ -59,12 +63,6 @@ def _is_own_backend(project: Project) -> bool:
     from deployer.backend.server.daemon import read_key
 
     return project.require_key() == read_key(backend_folder())
-
-
-def _revive_backend() -> bool:
-    from deployer.backend.server.daemon import revive_backend
-
-    return revive_backend(backend_folder())
 
 
 def embedded_url() -> str | None:

@@ -209,4 +209,6 @@ def _build_record(
 
 
 def _same(record: SweepRecord, wanted: SweepRecord) -> bool:
+    if record.data:  # its server is gone, and one at the same address knows nothing of it
+        return False
     return (record.content_hash, record.base_url) == (wanted.content_hash, wanted.base_url)

@@ -21,8 +21,9 @@ class SweepRecord:
 
     `server` is `embedded` or a base URL; `created_at`, and `continued_at` if `up` went on with it,
     are in seconds since the epoch. `on` is where its agents were started last, empty before that;
-    `backend_on` names the cluster in which the embedded backend is, empty for this machine.
-    `commit` is that of its code, if it is from git: agents that join later run the same.
+    `backend_on` names the cluster in which the embedded backend is, empty for this machine; `data`
+    is the folder that it was copied to before its cluster was deleted. `commit` is that of its
+    code, if it is from git: agents that join later run the same.
     """
 
     mutation_id: str
@@ -37,6 +38,7 @@ class SweepRecord:
     continued_at: float = 0.0
     backend_on: str = ""
     commit: str = ""
+    data: str = ""
 
 
 def load_records(folder: Path | None = None) -> tuple[SweepRecord, ...]:
@@ -72,6 +74,13 @@ def find_commit(sweep_path: str) -> str:
     """Return the commit of a sweep's code; empty where it is none, or is not known."""
     found = (r.commit for r in load_records() if r.sweep_path == sweep_path and r.commit)
     return next(found, "")
+
+
+def remember_copy(on: str, base_url: str, data: Path) -> None:
+    """Note that the sweeps of a cluster's embedded backend are in a folder of this machine now."""
+    for record in load_records():
+        if (record.backend_on, record.base_url) == (on, base_url):
+            save_record(replace(record, on="", backend_on="", data=str(data)))
 
 
 def delete_records(wanted: Callable[[SweepRecord], bool]) -> None:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import base64
 import io
+import json
+import tarfile
 import urllib.error
 import urllib.request
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from deployer.backend.data_folder import KEY_FILE
 from deployer.backend.server.daemon import backend_status
 from deployer.backend.storage.backup import adopt_copy
+from deployer.backend.storage.copy_proof import PROOF_FILE
 from deployer.errors import BackendError
 from tests.backend.client import Client, grid
 from tests.conftest import ServedBackend, serve_backend
@@ -25,6 +30,31 @@ def fetch_copy(backend: ServedBackend, key: str) -> bytes:
         return bytes(answer.read())
 
 
+def list_wrong_copies(content: bytes) -> Iterator[tuple[bytes, str]]:
+    """Yield copies that a reader of tar takes for whole, and what is said of each."""
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        entries = {one.name: archive.extractfile(one) for one in archive.getmembers()}
+        files = {name: stream.read() for name, stream in entries.items() if stream}
+    proof = files.pop(PROOF_FILE)
+    yield pack(files), "the copy was cut off"
+    yield pack({**files, "more": b"x", PROOF_FILE: proof}), "the copy of more differs"
+    key = bytes(reversed(files[KEY_FILE]))
+    yield pack({**files, KEY_FILE: key, PROOF_FILE: proof}), f"the copy of {KEY_FILE} differs"
+    sent = json.loads(proof)
+    sent["counts"]["run"] += 1
+    yield pack({**files, PROOF_FILE: json.dumps(sent).encode()}), "the copy has .*'run': 1"
+
+
+def pack(files: Mapping[str, bytes]) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return made.getvalue()
+
+
 @pytest.mark.slow
 def test_a_copy_has_every_sweep_and_run_and_a_key_of_its_own(tmp_path: Path) -> None:
     served = serve_backend(tmp_path / "from")
@@ -33,7 +63,8 @@ def test_a_copy_has_every_sweep_and_run_and_a_key_of_its_own(tmp_path: Path) -> 
         sweep = client.create_sweep(grid(lr=[1, 2]))
         client.work_once(client.create_agent(sweep), loss=0.5)
         content = fetch_copy(served, served.key)
-        adopt_copy(io.BytesIO(content), tmp_path / "to")
+        copied = adopt_copy(io.BytesIO(content), tmp_path / "to")
+        assert copied.counts == {"sweep": 1, "run": 1, "row": 1, "file": 0}
         adopt_copy(io.BytesIO(content), tmp_path / "to")  # again: nothing of its own is lost
         assert backend_status(tmp_path / "to") is None  # it was never served here
         second = serve_backend(tmp_path / "to")
@@ -51,6 +82,9 @@ def test_a_copy_has_every_sweep_and_run_and_a_key_of_its_own(tmp_path: Path) -> 
             adopt_copy(io.BytesIO(content), tmp_path / "to")
         with pytest.raises(BackendError, match="the copy was cut off"):
             adopt_copy(io.BytesIO(content[: len(content) // 2]), tmp_path / "third")
+        for wrong, said in list_wrong_copies(content):
+            with pytest.raises(BackendError, match=said):
+                adopt_copy(io.BytesIO(wrong), tmp_path / "third")
         assert not (tmp_path / "third").exists()
         with pytest.raises(BackendError, match="is being served already"):
             adopt_copy(io.BytesIO(content), tmp_path / "from")

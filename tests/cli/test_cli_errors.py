@@ -79,14 +79,6 @@ def test_no_words_show_the_help(project: Project) -> None:
             ["error: --data: is a folder of this machine", "hint: leave out --on or --data"],
         ),
         (
-            ["up", "any.yaml", "--on", "gke", "--down-after", "--wandb", "embedded"],
-            [
-                "error: --down-after: the embedded backend keeps the results in the cluster, "
-                "which would be deleted",
-                "hint: leave it out, or use --wandb ADDRESS",
-            ],
-        ),
-        (
             ["results", "a/b/c/d"],
             ["error: SWEEP: 'a/b/c/d' is not a sweep", "hint: write ENTITY/PROJECT/SWEEP_ID"],
         ),

@@ -156,20 +156,16 @@ def test_without_a_server_results_are_in_the_cluster_until_they_are_copied(
     backend = {"storage_class": namespace, "size": "1Gi", "env": SECTION["env"], "cpu": "300m"}
     settings = {"gke": "gke.yaml", "kubernetes": section, "backend": backend}
     user.write("deployer.yaml", settings)
-    ran = user.deployer("up", "sweep.yaml", "--on", "gke", "--plain")
-    assert "3/3 configurations finished" in ran.stdout
-
-    refused = user.try_deployer("down", "--cluster")
-    assert "all sweeps of the embedded backend would go with its disk" in refused.stderr
+    user.deployer("up", "sweep.yaml", "--on", "gke", "--detach")
     refused = user.try_deployer("gke", "down", "--yes")
     assert "holds the results of its embedded backend" in refused.stderr
-    user.deployer("backend", "copy", "--on", "gke")
-    user.deployer("down", "--all", "--cluster", "--delete-data", "--on", "gke")
+    ran = user.deployer("up", "sweep.yaml", "--on", "gke", "--plain", "--down-after")
+    assert "3/3 configurations finished" in ran.stdout
+    copied, _, rest = ran.stderr.partition("checksums and counts agree\n")
+    assert re.search(r"results are copied to .*: \d sweeps?, \d runs, ", copied)
+    assert "nothing of ours is left of sweeps" in rest
     assert cloud.inventory().empty
-    here = ("--wandb", "embedded", "--on", "local")
-    [sweep] = json.loads(user.deployer("sweep", "list", *here, "-o", "json").stdout)
-    copied = user.deployer("results", sweep["sweep"], *here)
-    assert "3/3 configurations finished" in copied.stdout
+    assert "3/3 configurations finished" in user.deployer("results").stdout
     user.deployer("down", "--all", "--on", "local")
     cluster.kubectl("delete", "pv", namespace, "--wait=false")
 

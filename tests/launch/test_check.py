@@ -73,11 +73,6 @@ def refuse(folder: Path, text: str, **wanted: Any) -> str:
             "nowhere: there is no such cluster specification",
         ),
         (GKE + "kubernetes: {image: x, template: no.yaml}\n", {}, "no.yaml: cannot be read"),
-        (
-            "on: gke\nwandb: embedded\nkubernetes: {image: x}\n",
-            {"down_after": True},
-            "--down-after: the embedded",
-        ),
         ("on: local\n", {"capacity_seconds": 60.0}, "--wait-for-capacity: agents on local"),
         (GKE + "entity: a/b\n", {}, "--entity: 'a/b' holds"),
     ],

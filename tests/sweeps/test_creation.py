@@ -119,6 +119,18 @@ def test_a_record_of_a_sweep_that_is_gone_is_dropped(server: Server, config: Pro
     assert make(server, config).created
 
 
+def test_a_sweep_whose_cluster_is_gone_is_not_looked_for_in_the_next(
+    server: Server, config: Project
+) -> None:
+    """A new cluster's backend has the address of the one before."""
+    make(server, config)
+    [record] = load_records(config.folder)
+    copied = replace(record, sweep_path="e/p/copied", data="/copies/gke-1")
+    save_record(copied)
+    assert make(server, config).created
+    assert copied in load_records(config.folder)
+
+
 def test_what_only_the_embedded_backend_has_goes_to_the_top_level(config: Project) -> None:
     sweep = load_sweep(config.folder / "grid.yaml")
     assert build_text(sweep, Draws()) == build_text(sweep, Draws(retries=1)) == sweep.text

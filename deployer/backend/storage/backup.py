@@ -7,6 +7,7 @@ that moment, held by hard links while they are sent.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import sqlite3
@@ -30,7 +31,9 @@ from deployer.backend.data_folder import (
 )
 from deployer.backend.db.accounts import add_key, find_caller, new_key
 from deployer.backend.db.database import DATABASE, Connection, Store, read_only
+from deployer.backend.refusal import is_full
 from deployer.backend.storage.blob_folder import INCOMING_FOLDER
+from deployer.backend.storage.copy_proof import PROOF_FILE, Copied, build_proof, check_copy
 from deployer.backend.storage.signed_urls import SIGNING_KEY_FILE
 from deployer.errors import BackendError
 
@@ -49,9 +52,13 @@ def stream_copy(folder: Path, store: Store) -> Iterator[bytes]:
         moment = Path(held)
         with store.transaction():
             _hold(folder, moment)
+        digests: dict[str, str] = {}
         for path in sorted(moment.rglob("*")):
             if path.is_file():
-                yield from _pack(path, str(path.relative_to(moment)))
+                yield from _pack(path, str(path.relative_to(moment)), digests)
+        proof = moment / PROOF_FILE
+        proof.write_bytes(build_proof(digests, moment / DATABASE))
+        yield from _pack(proof, PROOF_FILE, {})
         yield b"\0" * (2 * tarfile.BLOCKSIZE)
 
 
@@ -85,30 +92,35 @@ def _link(source: str | Path, target: str | Path) -> None:
         os.link(source, target)
 
 
-def _pack(path: Path, name: str) -> Iterator[bytes]:
+def _pack(path: Path, name: str, digests: dict[str, str]) -> Iterator[bytes]:
+    """Yield a file as an entry, and note its checksum."""
     size = path.stat().st_size
     entry = tarfile.TarInfo(name)
     entry.size, entry.mode = size, 0o600
     yield entry.tobuf(tarfile.PAX_FORMAT)
-    left = size
+    left, digest = size, hashlib.sha256()
     with path.open("rb") as stream:
         while left and (block := stream.read(min(BLOCK_BYTES, left))):
             left -= len(block)
+            digest.update(block)
             yield block
     yield b"\0" * (left + -size % tarfile.BLOCKSIZE)
+    digests[name] = digest.hexdigest()
 
 
-def adopt_copy(stream: IO[bytes], data: Path) -> None:
+def adopt_copy(stream: IO[bytes], data: Path) -> Copied:
     """Make `data` what a stream brings, under the key and the address that the folder has.
 
-    The folder changes only once everything is there. Raises BackendError if it holds sweeps or
-    runs that the copy has not, if it is being served, or if the stream is cut off.
+    The folder changes only once everything is there and equal to its proof. Raises BackendError if
+    it holds sweeps or runs that the copy has not, if it is being served, or if the stream is cut
+    off.
     """
     data.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(prefix=f".{data.name}-", dir=data.parent) as made:
         fresh = Path(made) / "fresh"
         fresh.mkdir(mode=0o700)
         _unpack(stream, fresh)
+        copied = check_copy(fresh)
         with FolderLock(data):
             own = _list_work(data) - _list_work(fresh)
             if own:
@@ -119,6 +131,7 @@ def adopt_copy(stream: IO[bytes], data: Path) -> None:
                 shutil.copy2(data / ADDRESS_FILE, fresh)
             data.rename(Path(made) / "before")
             fresh.rename(data)
+        return copied
 
 
 def _unpack(stream: IO[bytes], fresh: Path) -> None:
@@ -126,6 +139,9 @@ def _unpack(stream: IO[bytes], fresh: Path) -> None:
         with tarfile.open(fileobj=stream, mode="r|") as archive:
             archive.extractall(fresh, filter="data")
     except (tarfile.TarError, HTTPException, OSError) as error:
+        if is_full(error):
+            hint = f"make room: df -h {fresh.parent.parent}"
+            raise BackendError(f"no room for the copy: {error}", hint) from error
         raise BackendError(f"the copy was cut off: {error}", "type the command again") from error
     if not (fresh / DATABASE).exists() or not (fresh / KEY_FILE).exists():
         raise BackendError("the copy was cut off", "type the command again")

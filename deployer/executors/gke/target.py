@@ -14,7 +14,7 @@ from deployer.executors.kubernetes.gpu_drivers.installation import install_drive
 from deployer.executors.kubernetes.gpu_drivers.manifests import SYSTEM
 from deployer.executors.kubernetes.target import KubernetesTarget
 from deployer.executors.plan import Plan
-from deployer.executors.target import Limits, Tell
+from deployer.executors.target import Limits, Saved, Tell
 from deployer.gke.api.client import Gke, open_gke
 from deployer.gke.api.model import CloudCluster
 from deployer.gke.cluster.access import open_kube_of
@@ -103,6 +103,13 @@ class GkeTarget(KubernetesTarget):
         if any(choice.driver_version == "disabled" for choice in self.spec.gpus):
             # Ahead of the first node: the pool is empty until agents ask for it.
             install_drivers(open_kube_of(gke, cluster, SYSTEM), ["cos"], tell)
+
+    def save_results(self, tell: Tell) -> Saved | None:
+        """Copy what the backend in the cluster holds to a folder here; None if there is none."""
+        found = find_cluster(self._open_gke(), self.spec)
+        if found is None or not found.endpoint:  # nothing ever ran in it
+            return None
+        return super().save_results(tell)
 
     def describe_bill(self) -> str:
         """Say what the cluster costs without agents, and the command that deletes it."""

@@ -31,7 +31,6 @@ from deployer.executors.kubernetes.agent_removal import (
     longest_removal_seconds,
     remove_agents,
 )
-from deployer.executors.kubernetes.backend.removal import find_data
 from deployer.executors.kubernetes.blocked_agents import BlockedAgents
 from deployer.executors.kubernetes.blocking import Blocker
 from deployer.executors.kubernetes.concurrency import do_all
@@ -121,10 +120,6 @@ class KubernetesExecutor(Executor):
     def preview(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[object]:
         """Return the manifests of the agents in `api_keys`."""
         return self.build_manifests(plan, api_keys) if api_keys else ()
-
-    def find_data(self) -> str:
-        """Return the claim of the embedded backend's disk; empty if there is none."""
-        return find_data(self.kube) or ""
 
     def build_manifests(self, plan: Plan, api_keys: Mapping[str, str]) -> tuple[Manifest, ...]:
         """Return what `apply` would send for the agents in `api_keys`, without the Secret.

@@ -12,6 +12,7 @@ from deployer.errors import ImageError
 from deployer.executors.deadline import count_job_seconds
 from deployer.executors.kubernetes.agent_keys import name_keys
 from deployer.executors.kubernetes.backend.deployment import ensure_backend
+from deployer.executors.kubernetes.backend.download import save_backend
 from deployer.executors.kubernetes.backend.manifests import (
     KEY_SECRET,
     NAME,
@@ -24,7 +25,7 @@ from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.executors.kubernetes.manifests.build import build_manifests
 from deployer.executors.kubernetes.manifests.inputs import load_inputs
 from deployer.executors.plan import Plan
-from deployer.executors.target import HostedBackend, Limits, Target, Tell
+from deployer.executors.target import HostedBackend, Limits, Saved, Target, Tell
 from deployer.images.code_archive import warn_about_left_out
 from deployer.images.context import read_inputs
 from deployer.images.image import find_pushed, push_image
@@ -71,6 +72,10 @@ class KubernetesTarget(Target):
         reached = open_forward(kube, backend).url
         source = f"Secret {KEY_SECRET} in {backend.namespace}"
         return HostedBackend(backend.url, reached, build_pages_url(kube), backend.key, source)
+
+    def save_results(self, tell: Tell) -> Saved | None:
+        """Copy what the backend in the cluster holds to a folder here; None if there is none."""
+        return save_backend(self.open_kube(), self.project, self.name, tell)
 
     def check(self, plan: Plan, limits: Limits) -> None:
         """Refuse what manifests cannot be built from; raises ConfigError."""

@@ -1,4 +1,4 @@
-"""Brings a cluster's backend to a folder of this machine."""
+"""Brings a cluster's backend to a folder of this machine, and proves that all has come."""
 
 from __future__ import annotations
 
@@ -9,18 +9,52 @@ from pathlib import Path
 
 from deployer.backend.server.daemon import start_backend, stop_backend
 from deployer.backend.storage.backup import adopt_copy
+from deployer.backend.storage.copy_proof import Copied
+from deployer.config.paths import copies_folder
+from deployer.config.project import Project
 from deployer.errors import BackendError
-from deployer.executors.kubernetes.backend.deployment import ClusterBackend
+from deployer.executors.kubernetes.backend.deployment import (
+    SELECTOR,
+    ClusterBackend,
+    ensure_backend,
+)
 from deployer.executors.kubernetes.backend.tunnel import open_forward
+from deployer.executors.target import Saved, Tell
 from deployer.kube.client import Kube
+from deployer.kube.kinds import CLAIM
 
 TIMEOUT_SECONDS = 120.0  # the database is copied before the first byte comes
+TRIES = 3  # nobody may be there to type the command again
 
 
-def copy_backend(kube: Kube, backend: ClusterBackend, data: Path) -> None:
+def save_backend(kube: Kube, project: Project, on: str, tell: Tell) -> Saved | None:
+    """Copy a cluster's backend to a folder of its own and prove it; None if there is no data.
+
+    One that does not run is made to. Raises BackendError, KubeError.
+    """
+    claims = kube.list_objects(CLAIM, SELECTOR)
+    if not claims:
+        return None
+    backend = ensure_backend(kube, project, on, tell)
+    # A cluster that is made anew under its old name has another backend.
+    folder = copies_folder() / f"{on}-{claims[0]['metadata']['uid'][:13]}"
+    for left in reversed(range(TRIES)):
+        try:
+            copied = copy_backend(kube, backend, folder)
+            break
+        except BackendError as error:
+            if not left:
+                raise
+            tell(f"{error.message}; trying again")
+    tell(f"results are copied to {folder}: {copied.describe()}")
+    return Saved(folder, backend.url)
+
+
+def copy_backend(kube: Kube, backend: ClusterBackend, data: Path) -> Copied:
     """Make a folder what the cluster's backend holds now; a server of the folder is started again.
 
-    Raises BackendError, also if the folder has sweeps of its own.
+    Returns what was proven to be in it. Raises BackendError, also if the folder has sweeps of its
+    own.
     """
     # No proxy: the address is this machine's own.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -32,7 +66,7 @@ def copy_backend(kube: Kube, backend: ClusterBackend, data: Path) -> None:
             with opener.open(request, timeout=TIMEOUT_SECONDS) as answer:
                 served = stop_backend(data, for_good=False)
                 try:
-                    adopt_copy(answer, data)
+                    return adopt_copy(answer, data)
                 finally:
                     if served:
                         start_backend(data)

@@ -1,0 +1,135 @@
+"""A cluster goes only once its results are proven to be here; then they are read without it."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deployer.backend.server.daemon import stop_backend
+from deployer.backend.storage.backup import adopt_copy
+from deployer.config.paths import copies_folder, list_copies
+from deployer.config.project import Project
+from deployer.errors import BackendError, DeployerError, KubeError
+from deployer.executors.base import Executor
+from deployer.executors.registry import find_target
+from deployer.executors.target import Saved, Target, Tell
+from deployer.launch.provision import take_down_cluster
+from deployer.launch.resolution import choose_sweep, open_sweep, settle_executor
+from deployer.sweeps.records import SweepRecord, load_records, save_record
+from deployer.wandb_api.operations import get_sweep
+from tests.backend.client import Client, grid
+from tests.backend.test_copying import fetch_copy
+from tests.conftest import ServedBackend
+from tests.project_files import read_project
+
+URL = "http://sweep-backend.default.svc:8080"
+BILL = "the cluster costs $1 an hour: deployer down --cluster"
+
+
+class Paid(Target):
+    """A cluster without agents whose backend is one that is served here."""
+
+    disposable = True
+    hosts_backend = True
+
+    def __init__(self, project: Project, content: bytes, failure: DeployerError | None) -> None:
+        super().__init__("gke", project)
+        self.content, self.failure = content, failure
+        self.removed = False
+
+    def open(self) -> Executor:
+        return find_target(self.project, "local").open()
+
+    def describe_bill(self) -> str:
+        return BILL
+
+    def save_results(self, tell: Tell) -> Saved | None:
+        if self.failure:
+            raise self.failure
+        adopt_copy(io.BytesIO(self.content), copies_folder() / "gke-1")
+        tell("copied")
+        return Saved(copies_folder() / "gke-1", URL)
+
+    def remove(self, tell: Tell) -> None:
+        self.removed = True
+        tell("removed")
+
+
+def read_gke(folder: Path) -> Project:
+    return replace(read_project(folder), on="gke", explicit_on=False)
+
+
+def remember(path: str, folder: Path) -> SweepRecord:
+    words = (path.replace("/", "-"), path, "embedded", URL, str(folder), "grid.yaml", "hash", 1.0)
+    record = SweepRecord(*words, on="gke", backend_on="gke")
+    save_record(record)
+    return record
+
+
+@pytest.mark.slow
+def test_results_are_read_here_once_the_cluster_is_gone(
+    tmp_path: Path, backend: ServedBackend
+) -> None:
+    client = Client.of(backend, "taken")
+    sweep = client.create_sweep(grid(lr=[1]))
+    client.work_once(client.create_agent(sweep), loss=0.5)
+    path = f"{backend.entity}/taken/{sweep}"
+    remember(path, tmp_path)
+    told: list[str] = []
+    target = Paid(read_gke(tmp_path), fetch_copy(backend, backend.key), None)
+    take_down_cluster(target, None, told.append, everything=False)
+    assert target.removed
+    assert told == ["copied", "removed"]
+
+    [record] = load_records()
+    assert (record.on, record.backend_on, record.data) == ("", "", str(copies_folder() / "gke-1"))
+    assert list_copies() == (copies_folder() / "gke-1",)
+    for text in (None, sweep, path):
+        config = read_project(tmp_path)
+        assert settle_executor(text, config).on == "local"
+        server, found = open_sweep(choose_sweep(text, config))
+        info = get_sweep(server.client, found)
+        assert (str(info.path), info.state) == (path, "FINISHED")
+        assert server.url != backend.url
+    page = f"{server.url}/{backend.entity}/taken/sweeps/{sweep}"
+    assert choose_sweep(page, config).config.known_data == copies_folder() / "gke-1"
+    stop_backend(copies_folder() / "gke-1")
+    shutil.rmtree(copies_folder())
+    with pytest.raises(BackendError, match=r"the copy of its backend, .*gke-1, is gone"):
+        open_sweep(choose_sweep(sweep, config))
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [BackendError("the copy was cut off", "again"), KubeError("no answer", status=0)],
+)
+def test_a_cluster_whose_results_are_not_copied_stays(
+    tmp_path: Path, failure: DeployerError
+) -> None:
+    record = remember("e/p/s", tmp_path)
+    told: list[str] = []
+    target = Paid(read_gke(tmp_path), b"", failure)
+    with pytest.raises(BackendError) as raised:
+        take_down_cluster(target, None, told.append, everything=False)
+    assert not target.removed
+    assert raised.value.message == (
+        f"the cluster stays, since its results are not copied: {failure.message}"
+    )
+    assert "deployer down --all --cluster --delete-data gives the results up" in raised.value.hint
+    assert told == [BILL]
+    assert load_records() == (record,)
+    take_down_cluster(target, None, told.append, everything=True, delete_data=True)
+    assert target.removed
+
+
+def test_with_another_server_a_cluster_that_does_not_answer_goes(tmp_path: Path) -> None:
+    (tmp_path / "deployer.yaml").write_text("wandb: http://w.example\n")
+    told: list[str] = []
+    target = Paid(read_gke(tmp_path), b"", KubeError("no answer", status=0))
+    take_down_cluster(target, None, told.append, everything=False)
+    assert target.removed
+    assert told == ["whether the cluster holds results cannot be told: no answer", "removed"]
