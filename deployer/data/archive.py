@@ -1,0 +1,235 @@
+"""Checks and unpacks an archive: nothing leaves the folder, nothing grows without bound.
+
+A tar is read once from its begin to its end, a zip by its list; either way bytes are counted as
+they come, whatever the archive says of itself. Links become copies of files of the same archive.
+"""
+
+from __future__ import annotations
+
+import errno
+import lzma
+import posixpath
+import shutil
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from deployer.data.tree import PARTIAL_FOLDER, check_path
+from deployer.errors import DataError
+from deployer.text import format_bytes
+
+SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+CHUNK_BYTES = 1 << 20
+MOST_LINKS_IN_A_ROW = 40  # as the kernel has it
+DAMAGED = (
+    *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+    *(EOFError, NotImplementedError, ValueError),
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an archive may unpack to; real data sets stay far below.
+
+    The most that a good compressor gets out of text or masks is about a hundredth. What is small in
+    all may be anything.
+    """
+
+    ratio: int = 200
+    harmless_bytes: int = 1 << 30
+    files: int = 10_000_000
+
+    def count_allowed_bytes(self, packed_bytes: int) -> int:
+        """Return how many bytes an archive of this size may unpack to."""
+        return max(self.harmless_bytes, self.ratio * packed_bytes)
+
+
+@dataclass(frozen=True)
+class _Member:
+    path: str
+    kind: str  # file, folder, link (by the path in the archive), or else what it is
+    target: str = ""
+    open: Callable[[], IO[bytes]] | None = None
+
+
+def is_archive(name: str) -> bool:
+    """Tell whether a file's name is that of an archive."""
+    return name.lower().endswith(SUFFIXES)
+
+
+def unpack(archive: Path, folder: Path, limits: Limits | None = None) -> None:
+    """Unpack an archive into an empty folder; raises DataError, and leaves what is half done then.
+
+    Owners, modes and times are left out.
+    """
+    with _telling(archive):
+        allowed = _Allowance(archive, folder, limits or Limits())
+        list_members = _list_zip if archive.name.lower().endswith(".zip") else _list_tar
+        links = [member for member in list_members(archive) if not _place(member, folder, allowed)]
+        _copy_links(links, folder, allowed)
+
+
+class _Allowance:
+    """How much may still be unpacked."""
+
+    def __init__(self, archive: Path, folder: Path, limits: Limits) -> None:
+        self._archive = archive
+        self._limits = limits
+        self._packed_bytes = archive.stat().st_size
+        self._bytes_left = limits.count_allowed_bytes(self._packed_bytes)
+        self._files_left = limits.files
+        self._free_bytes = shutil.disk_usage(folder).free
+
+    def take(self, size_bytes: int) -> None:
+        self._bytes_left -= size_bytes
+        self._free_bytes -= size_bytes
+        if self._bytes_left < 0:
+            allowed = self._limits.count_allowed_bytes(self._packed_bytes)
+            said = f"its {format_bytes(self._packed_bytes)} unpack to more than"
+            raise _refuse(self._archive, f"{said} {format_bytes(allowed)}")
+        if self._free_bytes < 0:
+            raise OSError(errno.ENOSPC, "no space left on device", str(self._archive))
+
+    def take_file(self) -> None:
+        self._files_left -= 1
+        if self._files_left < 0:
+            raise _refuse(self._archive, f"it holds more than {self._limits.files:,} files")
+
+
+def _refuse(archive: Path, said: str) -> DataError:
+    hint = f"look into it; if it is right, unpack {archive.name} yourself and put the folder"
+    return DataError(f"{archive}: {said}", hint)
+
+
+def _place(member: _Member, folder: Path, allowed: _Allowance) -> bool:
+    """Write one member below the folder; False if it is a link, for later."""
+    allowed.take_file()
+    if member.kind == "folder":
+        return True
+    path = _check(member.path, member.path)
+    if member.kind == "link":
+        _check(member.target, member.path)
+        return False
+    if member.kind != "file" or member.open is None:
+        raise DataError(f"{member.path!r} is {member.kind}")
+    target = folder / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with member.open() as source, target.open("wb") as written:
+        while chunk := source.read(CHUNK_BYTES):
+            allowed.take(len(chunk))
+            written.write(chunk)
+    return True
+
+
+def _check(path: str, member: str) -> str:
+    """Return a path of the archive, as it is below the folder; raises DataError."""
+    try:
+        checked = check_path(path)
+    except DataError:
+        raise DataError(f"{member!r} leads out of it, or is no path of a file") from None
+    if checked.split("/")[0] == PARTIAL_FOLDER:
+        raise DataError(f"{member!r} has a name that deployer keeps for itself")
+    return checked
+
+
+def _copy_links(links: Iterable[_Member], folder: Path, allowed: _Allowance) -> None:
+    """Copy what links point at; a link to a link has its turn when that one is a file."""
+    left, rounds = list(links), 0
+    while left:
+        ready = [link for link in left if (folder / link.target).is_file()]
+        rounds += 1
+        if not ready or rounds > MOST_LINKS_IN_A_ROW:
+            raise DataError(f"{left[0].path!r} is a link to {left[0].target!r}, no file in it")
+        for link in ready:
+            source, target = folder / link.target, folder / link.path
+            allowed.take(source.stat().st_size)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if source != target:
+                shutil.copyfile(source, target)
+        left = [link for link in left if link not in ready]
+
+
+def _list_tar(archive: Path) -> Iterator[_Member]:
+    with tarfile.open(archive, "r|*") as opened:
+        for info in opened:
+            yield _read_tar_member(opened, info)
+
+
+def _read_tar_member(opened: tarfile.TarFile, info: tarfile.TarInfo) -> _Member:
+    path = _strip(info.name)
+    if info.isdir():
+        return _Member(path, "folder")
+    if info.isreg():
+        return _Member(path, "file", open=lambda: _extract(opened, info))
+    if info.islnk():  # from the archive's root
+        return _Member(path, "link", _strip(info.linkname))
+    if info.issym():
+        return _Member(path, "link", _resolve(path, info.linkname))
+    return _Member(path, "a device, a pipe or a socket")
+
+
+def _extract(opened: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
+    stream = opened.extractfile(info)
+    assert stream is not None  # a regular file
+    return stream
+
+
+def _list_zip(archive: Path) -> Iterator[_Member]:
+    with zipfile.ZipFile(archive) as opened:
+        for info in opened.infolist():
+            yield _read_zip_member(opened, info)
+
+
+def _read_zip_member(opened: zipfile.ZipFile, info: zipfile.ZipInfo) -> _Member:
+    path = _strip(info.filename)
+    if info.is_dir():
+        return _Member(path, "folder")
+    if info.flag_bits & 1:
+        return _Member(path, "encrypted")
+    mode = stat.S_IFMT(info.external_attr >> 16)
+    if mode == stat.S_IFLNK:
+        with opened.open(info) as stream:
+            return _Member(path, "link", _resolve(path, stream.read(4096).decode()))
+    if mode not in (0, stat.S_IFREG):
+        return _Member(path, "a device, a pipe or a socket")
+    return _Member(path, "file", open=lambda: opened.open(info))
+
+
+def _strip(name: str) -> str:
+    """Return a member's name without the `./` that tar puts before it."""
+    while name.startswith("./"):
+        name = name[2:]
+    return name.removesuffix("/")
+
+
+def _resolve(path: str, target: str) -> str:
+    """Return where a symbolic link leads, from the archive's root."""
+    if target.startswith("/"):
+        return target
+    return posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+
+
+@contextmanager
+def _telling(archive: Path) -> Iterator[None]:
+    """Name the archive in what is refused."""
+    try:
+        yield
+    except DataError as error:
+        if error.message.startswith(str(archive)):
+            raise
+        raise _refuse(archive, error.message) from error
+    except DAMAGED as error:
+        raise DataError(f"{archive}: is damaged, or no archive", "fetch it again") from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        said = error.strerror or "is damaged, or no archive"  # BadGzipFile has no number
+        if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST):
+            said = "one name in it is a file and a folder"
+        raise DataError(f"{archive}: {said.lower()}") from error
