@@ -1,6 +1,6 @@
-"""What an agent's pod unpacks: the supervisor as a zip file, the project's code as an archive.
+"""What a pod unpacks: supervisor and data loader as zip files, the project's code as an archive.
 
-Both are the same bytes for the same content. Needs nothing but the standard library:
+They are the same bytes for the same content. Needs nothing but the standard library:
 `python3 -m deployer.images.code_archive supervisor k8s/agent.zip` writes one for use without us.
 """
 
@@ -35,7 +35,7 @@ if sys.version_info < (3, 8):
     sys.stderr.write("ended with exit code 78: Python 3.8 or newer is needed, and %s\\n" % found)
     sys.exit(78)
 
-from agent.pod import main
+from MODULE import main
 
 sys.exit(main())
 """
@@ -43,10 +43,19 @@ sys.exit(main())
 
 def build_supervisor_zip() -> bytes:
     """Return the supervisor as a zip file that any Python from 3.8 on runs."""
-    folder = Path(__file__).parents[1] / "agent"
-    sources = {"__main__.py": MAIN.encode()}
+    return _build_zip("agent", "agent.pod")
+
+
+def build_loader_zip() -> bytes:
+    """Return the data loader as a zip file that any Python from 3.8 on runs."""
+    return _build_zip("loader", "loader.serve")
+
+
+def _build_zip(package: str, module: str) -> bytes:
+    folder = Path(__file__).parents[1] / package
+    sources = {"__main__.py": MAIN.replace("MODULE", module).encode()}
     for path in sorted(folder.rglob("*.py")):
-        sources[f"agent/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
+        sources[f"{package}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in sources.items():

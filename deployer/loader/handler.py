@@ -1,0 +1,201 @@
+"""The loader's requests: one path for each, the file's name in the query, JSON or bytes back.
+
+What takes long (a checksum, an archive) begins its answer with spaces, so that nobody in between
+takes the connection for dead; the status is then in the JSON.
+"""
+
+import hashlib
+import hmac
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Callable, Dict
+from urllib.parse import parse_qs, urlsplit
+
+from .refusal import Refusal, refuse_error
+from .tree import BLOCK_BYTES, Tree
+
+ADDRESS = "127.0.0.1"  # of the pod: reached through a port-forward alone
+SILENCE_SECONDS = 120.0  # of a client in the middle of a request
+SIGN_SECONDS = 5.0
+
+
+class LoaderServer(ThreadingHTTPServer):
+    """Serves one tree to whoever has the token of which `token_hash` is the SHA-256."""
+
+    daemon_threads = True
+
+    def __init__(self, tree: Tree, token_hash: str, port: int) -> None:
+        super().__init__((ADDRESS, port), Handler)
+        self.tree = tree
+        self.token_hash = token_hash
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers one connection, which may ask many times."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = SILENCE_SECONDS
+    disable_nagle_algorithm = True
+    server: LoaderServer
+
+    def do_GET(self) -> None:
+        """Answer what changes nothing."""
+        self._answer({"/": self._greet, "/entries": self._list, "/file": self._read})
+
+    def do_PUT(self) -> None:
+        """Take bytes."""
+        self._answer({"/partial": self._write})
+
+    def do_POST(self) -> None:
+        """Do what has no bytes."""
+        self._answer(
+            {
+                "/begin": self._begin_copy,
+                "/end": lambda: self._work(self._end_copy),
+                "/partial": self._measure,
+                "/checksum": lambda: self._work(self._hash),
+                "/finish": lambda: self._work(self._finish),
+                "/delete": self._delete,
+            }
+        )
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: names of files are nobody else's business."""
+
+    def _answer(self, actions: Dict[str, Callable[[], None]]) -> None:
+        split = urlsplit(self.path)
+        self.query = {name: values[-1] for name, values in parse_qs(split.query).items()}
+        try:
+            self._check_token()
+            if split.path not in actions:
+                raise Refusal(404, "unknown", f"{self.command} {split.path} is not served")
+            actions[split.path]()
+        except Refusal as refusal:
+            self._refuse(refusal)
+        except (BrokenPipeError, ConnectionResetError, TimeoutError):
+            self.close_connection = True
+        except OSError as error:
+            self._refuse(refuse_error(error))
+
+    def _check_token(self) -> None:
+        token = self.headers.get("Authorization", "").partition("Bearer ")[2]
+        found = hashlib.sha256(token.encode()).hexdigest()
+        if not hmac.compare_digest(found, self.server.token_hash):
+            raise Refusal(401, "token", "the token is another loader's")
+
+    def _greet(self) -> None:
+        self._send(200, {"unfinished": self.server.tree.is_unfinished()})
+
+    def _begin_copy(self) -> None:
+        self.server.tree.begin()
+        self._send(200, {})
+
+    def _end_copy(self) -> Dict[str, Any]:
+        self.server.tree.end()
+        return {}
+
+    def _list(self) -> None:
+        self._begin("application/jsonl")
+        for entry in self.server.tree.list_entries():
+            self._write_chunk(json.dumps(entry).encode() + b"\n")
+        self._write_chunk(b'{"end": true}\n')
+        self._write_chunk(b"")
+
+    def _read(self) -> None:
+        with self.server.tree.open(self._path) as file:
+            size = file.seek(0, 2)
+            left = size - file.seek(min(self._offset, size))
+            self.send_response(200)
+            self.send_header("Content-Length", str(left))
+            self.end_headers()
+            while left:
+                block = file.read(min(left, BLOCK_BYTES))
+                if not block:  # it has become shorter: the client sees that bytes are missing
+                    self.close_connection = True
+                    return
+                self.wfile.write(block)
+                left -= len(block)
+
+    def _measure(self) -> None:
+        self._send(200, {"size_bytes": self.server.tree.partial_size(self._identity)})
+
+    def _write(self) -> None:
+        size = int(self.headers.get("Content-Length", "0"))
+        there = self.server.tree.write(self._identity, self._offset, self.rfile.read1, size)
+        self._send(200, {"size_bytes": there})
+
+    def _delete(self) -> None:
+        self.server.tree.delete(self._path)
+        self._send(200, {})
+
+    def _hash(self) -> Dict[str, Any]:
+        return {"sha256": self.server.tree.hash(self._path)}
+
+    def _finish(self) -> Dict[str, Any]:
+        size = int(self.query.get("size_bytes", "0"))
+        sha256 = self.query.get("sha256", "")
+        right = self.server.tree.finish(self._path, self._identity, size, sha256)
+        return {"right": right}
+
+    @property
+    def _path(self) -> str:
+        return self.query.get("path", "")
+
+    @property
+    def _identity(self) -> str:
+        return self.query.get("identity", "")
+
+    @property
+    def _offset(self) -> int:
+        return int(self.query.get("offset", "0"))
+
+    def _work(self, act: Callable[[], Dict[str, Any]]) -> None:
+        """Answer with what `act` returns, and a sign of life as long as it runs."""
+        self._begin("application/json")
+        done = threading.Event()
+        signs = threading.Thread(target=self._give_signs, args=(done,), daemon=True)
+        signs.start()
+        try:
+            answer = {"status": 200, **act()}
+        except Refusal as refusal:
+            answer = _describe(refusal)
+        except OSError as error:
+            answer = _describe(refuse_error(error))
+        done.set()
+        signs.join()
+        self._write_chunk(json.dumps(answer).encode())
+        self._write_chunk(b"")
+
+    def _give_signs(self, done: threading.Event) -> None:
+        try:
+            while not done.wait(SIGN_SECONDS):
+                self._write_chunk(b" ")
+        except OSError:
+            pass  # nobody listens; what was begun is ended all the same
+
+    def _begin(self, kind: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+
+    def _write_chunk(self, content: bytes) -> None:
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(content), content))
+        self.wfile.flush()
+
+    def _refuse(self, refusal: Refusal) -> None:
+        self.close_connection = True  # bytes that nobody has read may stand in it
+        self._send(refusal.status, _describe(refusal))
+
+    def _send(self, status: int, content: Dict[str, Any]) -> None:
+        body = json.dumps({"status": status, **content}).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def _describe(refusal: Refusal) -> Dict[str, Any]:
+    return {"status": refusal.status, "code": refusal.code, "message": refusal.message}

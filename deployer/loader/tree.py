@@ -1,0 +1,169 @@
+"""The files below one folder: listed, read, written to a partial file, verified, then renamed.
+
+Partial files lie in a folder at the root, which is there as long as a copy is not whole.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+from typing import BinaryIO, Callable, Dict, Iterator, Optional, Union
+
+from .refusal import Refusal
+
+BLOCK_BYTES = 1 << 20
+PARTIAL_FOLDER = ".deployer-partial"
+UNUSABLE = ("", ".", "..")
+IDENTITY = re.compile("[0-9a-f]{64}")
+Entry = Dict[str, Union[str, int]]
+
+
+class Tree:
+    """Names are relative, with slashes; nothing outside `root` is read or written."""
+
+    def __init__(self, root: str) -> None:
+        self.root = os.path.realpath(root)
+        self._marks = os.path.join(self.root, PARTIAL_FOLDER)
+        self._lock: Optional[int] = None
+
+    def list_entries(self) -> Iterator[Entry]:
+        """Yield every file, in order; what is no file is left out, and so are partial ones."""
+        for folder, folders, names in os.walk(self.root):
+            folders[:] = sorted(set(folders) - ({PARTIAL_FOLDER} if folder == self.root else set()))
+            for name in sorted(names):
+                place = os.path.join(folder, name)
+                if os.path.isfile(place) and self._is_inside(os.path.realpath(place)):
+                    path = os.path.relpath(place, self.root).replace(os.sep, "/")
+                    found = os.stat(place)
+                    yield {"path": path, "size_bytes": found.st_size, "tag": str(found.st_mtime_ns)}
+
+    def open(self, path: str) -> BinaryIO:
+        """Open a file for reading."""
+        place = self.find(path)
+        if not self._is_inside(os.path.realpath(place)):
+            raise Refusal(400, "bad-path", f"{path}: a link leads out of the volume")
+        return open(place, "rb")
+
+    def hash(self, path: str) -> str:
+        """Return the SHA-256 of a file."""
+        with self.open(path) as file:
+            return hash_file(file)
+
+    def begin(self) -> None:
+        """Mark the tree as being copied to, and refuse a second copy beside this one."""
+        os.makedirs(self._marks, exist_ok=True)
+        if self._lock is None:
+            handle = os.open(self._marks, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(handle)
+                raise Refusal(423, "busy", "another copy to it is under way") from None
+            except OSError:
+                pass  # a file system without locks: two copies at once cost time, and no file
+            self._lock = handle
+
+    def end(self) -> None:
+        """Take the mark away, and with it what earlier copies have left."""
+        shutil.rmtree(self._marks, ignore_errors=True)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def is_unfinished(self) -> bool:
+        """Tell whether a copy was begun and has not come to its end."""
+        return os.path.isdir(self._marks)
+
+    def partial_size(self, identity: str) -> int:
+        """Return how many bytes of a file have come; 0 if none."""
+        try:
+            return os.path.getsize(self._partial(identity))
+        except FileNotFoundError:
+            return 0
+
+    def write(self, identity: str, offset: int, read: Callable[[int], bytes], size: int) -> int:
+        """Write `size` bytes to a partial file from `offset` on, whatever it had after that.
+
+        What has come is kept if the rest does not come. Returns how many bytes there are now.
+        """
+        there = self.partial_size(identity)
+        if offset > there:
+            raise Refusal(409, "gap", f"only {there} bytes are there")
+        os.makedirs(self._marks, exist_ok=True)
+        handle = os.open(self._partial(identity), os.O_RDWR | os.O_CREAT, 0o644)
+        with open(handle, "r+b", buffering=0) as file:
+            file.truncate(offset)
+            file.seek(offset)
+            left = size
+            while left:
+                block = read(min(left, BLOCK_BYTES))
+                if not block:
+                    break
+                _write_all(file, block)
+                left -= len(block)
+            return offset + size - left
+
+    def finish(self, path: str, identity: str, size: int, sha256: str) -> bool:
+        """Give a partial file its name if it has this size and checksum; else nothing of it stays.
+
+        Without a checksum the size alone counts. Tells which of the two it was.
+        """
+        partial, final = self._partial(identity), self.find(path)
+        with open(partial, "rb") as file:
+            right = os.fstat(file.fileno()).st_size == size
+            right = right and (not sha256 or hash_file(file) == sha256)
+            if right:
+                os.fsync(file.fileno())
+        if not right:
+            os.unlink(partial)
+            return False
+        os.makedirs(os.path.dirname(final), exist_ok=True)
+        os.replace(partial, final)
+        return True
+
+    def delete(self, path: str) -> None:
+        """Delete a file, which may be gone already, and the folders that are empty then."""
+        place = self.find(path)
+        try:
+            os.unlink(place)
+        except FileNotFoundError:
+            return
+        folder = os.path.dirname(place)
+        while folder != self.root and not os.listdir(folder):
+            os.rmdir(folder)
+            folder = os.path.dirname(folder)
+
+    def find(self, path: str) -> str:
+        """Return where a file is; refuses what would lie outside, also behind a link."""
+        parts = path.split("/")
+        if any(part in UNUSABLE or "\0" in part for part in parts) or parts[0] == PARTIAL_FOLDER:
+            raise Refusal(400, "bad-path", f"{path!r} is no path of a file in a data set")
+        folder = os.path.realpath(os.path.join(self.root, *parts[:-1]))
+        if not self._is_inside(folder):
+            raise Refusal(400, "bad-path", f"{path}: a link leads out of the volume")
+        return os.path.join(folder, parts[-1])
+
+    def _is_inside(self, place: str) -> bool:
+        return place == self.root or place.startswith(self.root.rstrip("/") + "/")
+
+    def _partial(self, identity: str) -> str:
+        if not IDENTITY.fullmatch(identity):
+            raise Refusal(400, "bad-path", f"{identity!r} names no partial file")
+        return os.path.join(self._marks, identity)
+
+
+def hash_file(file: BinaryIO) -> str:
+    """Return the SHA-256 of what is in an open file."""
+    digest = hashlib.sha256()
+    while True:
+        block = file.read(BLOCK_BYTES)
+        if not block:
+            return digest.hexdigest()
+        digest.update(block)
+
+
+def _write_all(file: BinaryIO, block: bytes) -> None:
+    view = memoryview(block)
+    while view:
+        view = view[file.write(view) :]
