@@ -1,0 +1,231 @@
+"""The life of a data loader: made, waited for, prolonged while it is used, always removed."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+
+from deployer.config.kubernetes_section import ClusterConfig
+from deployer.errors import DataError, KubeError
+from deployer.executors.kubernetes.blocking import find_blocker, list_references
+from deployer.executors.kubernetes.data.loader_client import LoaderClient
+from deployer.executors.kubernetes.data.loader_manifests import (
+    COMPONENT,
+    LEASE_SECONDS,
+    PORT,
+    LoaderTask,
+    build_loader,
+    load_loader_templates,
+)
+from deployer.executors.kubernetes.missing_objects import MissingObjects
+from deployer.executors.kubernetes.reasons import explain_pod_end, explain_waiting, newest_causes
+from deployer.executors.kubernetes.rights import Right, describe_right, find_missing
+from deployer.images.code_archive import build_loader_zip
+from deployer.kube.client import Kube
+from deployer.kube.kinds import CONFIG_MAP, EVENT, JOB, POD, Manifest
+from deployer.kube.names import LOADER_LABEL, MADE_BY_ANNOTATION, build_selector
+from deployer.kube.objects import ENDED_PHASES, find_condition
+from deployer.kube.port_forward import Forward
+
+Tell = Callable[[str], None]
+START_SECONDS = 600.0  # pulling an image and getting a disk; a node may have to be made
+POLL_SECONDS = 0.3
+TELL_SECONDS = 3.0  # what takes less needs no words
+BEAT_SECONDS = 20.0
+END_SECONDS = 30.0
+ROLE = "infra/rbac/data.yaml"
+RIGHTS: tuple[Right, ...] = (
+    *((JOB, "", verb) for verb in ("create", "list", "patch", "delete")),
+    *((POD, "", verb) for verb in ("get", "list")),
+    (CONFIG_MAP, "", "create"),
+    (POD, "portforward", "get"),
+)
+
+
+@contextmanager
+def open_loader(
+    kube: Kube, cluster: ClusterConfig, source: Manifest, where: str, tell: Tell
+) -> Iterator[LoaderClient]:
+    """Run a loader on a volume (`source`, as a pod names it) until the block ends.
+
+    Loaders of commands that were killed on this machine are removed first. `where` names the
+    volume in messages. Raises ConfigError, KubeError, DataError.
+    """
+    check_rights(kube)
+    remove_abandoned(kube)
+    mark, token = secrets.token_hex(4), secrets.token_urlsafe(32)
+    token_hash = hashlib.sha256(token.encode()).hexdigest()
+    task = LoaderTask(mark, describe_process(os.getpid()), token_hash, source)
+    settings = replace(cluster, namespace=kube.namespace)
+    job, program = build_loader(load_loader_templates(), task, settings, build_loader_zip())
+    with _running(kube, job, program, mark):
+        pod = _wait_until_running(kube, mark, where, tell)
+        with _prolonged(kube, pod), Forward(kube, pod["metadata"]["name"], PORT) as forward:
+            client = LoaderClient(forward.url, token, where)
+            client.wait_until_up()
+            yield client
+
+
+def check_rights(kube: Kube) -> None:
+    """Ask whether a loader can be run; raises KubeError naming every right that we lack."""
+    missing = find_missing(kube, RIGHTS)
+    if not missing:
+        return
+    said = ", ".join(describe_right(verb, kind, subresource) for kind, subresource, verb in missing)
+    raise KubeError(
+        f"data cannot be copied in namespace {kube.namespace}: you may not {said}",
+        f"an administrator grants these: kubectl apply -n {kube.namespace} -f {ROLE}",
+        status=403,
+        reason="Forbidden",
+    )
+
+
+def remove_abandoned(kube: Kube) -> None:
+    """Remove the loaders of this machine whose process is gone, and wait until their pods are."""
+    for job in kube.list_objects(JOB, build_selector(component=COMPONENT)):
+        metadata = job["metadata"]
+        if _is_gone((metadata.get("annotations") or {}).get(MADE_BY_ANNOTATION, "")):
+            _remove(kube, metadata["name"], metadata["labels"].get(LOADER_LABEL, ""))
+
+
+def describe_process(process_id: int) -> str:
+    """Name a process of this machine, as seen from its own namespace of process ids."""
+    try:
+        space = os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        space = 0
+    return f"{socket.gethostname()}/{space}/{process_id}"
+
+
+def _is_gone(made_by: str) -> bool:
+    process_id = made_by.rpartition("/")[2]
+    if not process_id.isdigit() or made_by != describe_process(int(process_id)):
+        return False
+    try:
+        os.kill(int(process_id), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False
+
+
+@contextmanager
+def _running(kube: Kube, job: Manifest, program: Manifest, mark: str) -> Iterator[None]:
+    """Make a Job and its ConfigMap, which belongs to it; remove both whatever happens."""
+    selector = _select(mark)
+    try:
+        made = kube.create(job, selector)["metadata"]
+        owner = {"apiVersion": JOB.api_version, "kind": JOB.kind}
+        owner |= {name: made[name] for name in ("name", "uid")}
+        program["metadata"]["ownerReferences"] = [owner]
+        kube.create_once(program)
+        yield
+    finally:
+        for one in kube.list_objects(JOB, selector):
+            _remove(kube, one["metadata"]["name"], mark)
+
+
+def _remove(kube: Kube, name: str, mark: str) -> None:
+    """Delete a Job and wait for its pod, whose volume the next one may need for itself."""
+    kube.delete(JOB, name)
+    deadline = time.monotonic() + END_SECONDS
+    while mark and kube.list_objects(POD, _select(mark)) and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+
+
+@contextmanager
+def _prolonged(kube: Kube, pod: Manifest) -> Iterator[None]:
+    """Move the end of a Job on as long as the block lasts."""
+    name = pod["metadata"]["labels"]["job-name"]
+    started = datetime.fromisoformat(pod["metadata"]["creationTimestamp"]).timestamp()
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(BEAT_SECONDS):
+            _prolong(kube, name, kube.now() - started)
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def _prolong(kube: Kube, name: str, age_seconds: float) -> None:
+    seconds = max(0, round(age_seconds)) + LEASE_SECONDS
+    with contextlib.suppress(KubeError):  # the next beat tries again
+        kube.patch(JOB, name, {"spec": {"activeDeadlineSeconds": seconds}})
+
+
+def _wait_until_running(kube: Kube, mark: str, where: str, tell: Tell) -> Manifest:
+    """Return the loader's pod once it runs; tell why it does not yet. Raises DataError."""
+    began, told, missing = time.monotonic(), {""}, MissingObjects(kube)
+    beat = began
+    while True:
+        job = next(iter(kube.list_objects(JOB, _select(mark))), None)
+        pod = next(iter(kube.list_objects(POD, _select(mark))), None)
+        if pod is not None and pod["status"].get("phase") == "Running":
+            return pod
+        now = time.monotonic()
+        if job is None or _has_ended(job, pod):
+            why = explain_pod_end(pod) if pod else "its Job was deleted"
+            raise DataError(f"{where}: the data loader ended: {why or 'it says nothing'}")
+        if now - began > TELL_SECONDS:
+            why = _explain(kube, job, pod, missing, where, now - began > START_SECONDS)
+            if why not in told:
+                told.add(why)
+                tell(f"waiting for the data loader of {where}: {why}")
+        if now - beat > BEAT_SECONDS:
+            beat = now
+            _prolong(kube, job["metadata"]["name"], now - began)
+        time.sleep(POLL_SECONDS)
+
+
+def _has_ended(job: Manifest, pod: Manifest | None) -> bool:
+    over = pod is not None and pod["status"].get("phase") in ENDED_PHASES
+    return over or find_condition(job, "Failed") is not None
+
+
+def _explain(
+    kube: Kube, job: Manifest, pod: Manifest | None, missing: MissingObjects, where: str, late: bool
+) -> str:
+    """Return what a loader waits for; raises DataError where waiting is in vain, or too long."""
+    causes = _read_causes(kube)
+    why = explain_waiting(job, pod, causes)
+    gone = missing.find(list_references(pod["spec"])) if pod else frozenset()
+    blocker = find_blocker(job, pod, causes, gone, no_such_gpu=False)
+    if blocker is not None or late:
+        said = (blocker.sentence if blocker else "") or why or "it does not start"
+        look = f"kubectl describe pods -n {kube.namespace} -l {_select(_mark_of(job))}"
+        raise DataError(f"{where}: the data loader does not start: {said}", look)
+    return why
+
+
+def _mark_of(job: Manifest) -> str:
+    """Return what tells a loader's Job from others."""
+    return str(job["metadata"]["labels"][LOADER_LABEL])
+
+
+def _read_causes(kube: Kube) -> dict[str, str]:
+    """Return warnings by object; nothing where events may not be read."""
+    try:
+        return newest_causes(kube.list_objects(EVENT, field_selector="type=Warning"))
+    except KubeError as error:
+        if error.status != 403:
+            raise
+        return {}
+
+
+def _select(mark: str) -> str:
+    return f"{build_selector(component=COMPONENT)},{LOADER_LABEL}={mark}"

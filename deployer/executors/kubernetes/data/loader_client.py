@@ -1,0 +1,192 @@
+"""The requests to a data loader, sent again after a lost connection; no decision."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from deployer.errors import DataError
+
+BLOCK_BYTES = 1 << 20
+TIMEOUT_SECONDS = 60.0  # the loader gives a sign of life every 5 seconds
+PATIENCE_SECONDS = 60.0  # with a connection that is lost again and again
+PAUSE_SECONDS = 0.3
+BROKEN = (OSError, http.client.HTTPException)
+HINT = "type the command again: it goes on where it stopped"
+
+
+class LoaderRefusal(DataError):
+    """The loader said no; `reason` is its word for why."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class LoaderClient:
+    """Asks the loader at `url`, which knows `token`; `where` names its volume in errors."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        where: str,
+        sleep: Callable[[float], None] = time.sleep,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        self._address = urlsplit(url).netloc
+        self._token = token
+        self._where = where
+        self._sleep = sleep
+        self._patience_seconds = patience_seconds
+        self._own = threading.local()  # a connection for each thread
+
+    def wait_until_up(self) -> None:
+        """Wait until the loader answers. Raises DataError."""
+        self._ask("GET", "/")
+
+    def list_entries(self) -> list[dict[str, Any]]:
+        """Return path and size of every file on the volume."""
+        return self._again(self._list)
+
+    def is_unfinished(self) -> bool:
+        """Tell whether a copy to the volume was begun and has not come to its end."""
+        return bool(self._ask("GET", "/")["unfinished"])
+
+    def begin(self) -> None:
+        """Mark the volume as being copied to."""
+        self._ask("POST", "/begin")
+
+    def end(self) -> None:
+        """Take the mark away."""
+        self._ask("POST", "/end")
+
+    def get_checksum(self, path: str) -> str | None:
+        """Return the SHA-256 of a file, computed where it lies; None if there is no such file."""
+        try:
+            return str(self._ask("POST", "/checksum", path=path)["sha256"])
+        except LoaderRefusal as refusal:
+            if refusal.reason != "missing":
+                raise
+            return None
+
+    def get_partial_size(self, identity: str) -> int:
+        """Return how many bytes of a file have come; 0 if none."""
+        return int(self._ask("POST", "/partial", identity=identity)["size_bytes"])
+
+    def write(self, identity: str, offset: int, block: bytes) -> None:
+        """Write a block of a file at `offset`; after a lost connection from where it stopped."""
+        sent: int | None = 0  # None while it is not known
+
+        def send() -> None:
+            nonlocal sent
+            if sent is None:
+                there = self._send("POST", "/partial", {"identity": identity})["size_bytes"]
+                sent = min(max(there - offset, 0), len(block))
+            start, sent = sent, None
+            query = {"identity": identity, "offset": str(offset + start)}
+            self._send("PUT", "/partial", query, block[start:])
+
+        self._again(send)
+
+    def finish(self, path: str, identity: str, size_bytes: int, sha256: str | None) -> bool:
+        """Have a partial file verified and renamed; False if it was not what was said of it."""
+        query = {"path": path, "identity": identity, "size_bytes": str(size_bytes)}
+        try:
+            return bool(self._ask("POST", "/finish", sha256=sha256 or "", **query)["right"])
+        except LoaderRefusal as refusal:
+            # A first try may have done it, and its answer was lost.
+            return refusal.reason == "missing" and self.get_checksum(path) == sha256
+
+    def delete(self, path: str) -> None:
+        """Delete a file; it may be gone already."""
+        self._ask("POST", "/delete", path=path)
+
+    def read(self, path: str, offset: int) -> Iterator[bytes]:
+        """Yield the bytes of a file from `offset` on, from where it stopped if it does."""
+        while True:
+            size = None
+            try:
+                with self._open("GET", "/file", {"path": path, "offset": str(offset)}) as answer:
+                    size = answer.length
+                    while block := answer.read(BLOCK_BYTES):
+                        offset += len(block)
+                        size -= len(block)
+                        yield block
+            except BROKEN:
+                self.close()
+            if size == 0:
+                return
+            self._sleep(PAUSE_SECONDS)
+            self.wait_until_up()
+
+    def close(self) -> None:
+        """End this thread's connection."""
+        connection = self._own.__dict__.pop("connection", None)
+        if connection is not None:
+            connection.close()
+
+    def _ask(self, method: str, what: str, **query: str) -> dict[str, Any]:
+        return self._again(lambda: self._send(method, what, query))
+
+    def _again(self, act: Callable[[], Any]) -> Any:
+        """Do it until it works, or nobody has answered for long. Raises DataError."""
+        deadline = time.monotonic() + self._patience_seconds
+        while True:
+            try:
+                return act()
+            except BROKEN as error:
+                self.close()
+                if time.monotonic() > deadline:
+                    said = f"{self._where}: the data loader does not answer: {error}"
+                    raise DataError(said, HINT) from error
+                self._sleep(PAUSE_SECONDS)
+
+    def _list(self) -> list[dict[str, Any]]:
+        with self._open("GET", "/entries", {}) as answer:
+            lines = answer.read().splitlines()
+        entries = [json.loads(line) for line in lines]
+        if not entries or not entries.pop().get("end"):
+            raise http.client.IncompleteRead(b"")
+        return entries
+
+    def _send(
+        self, method: str, what: str, query: dict[str, str], body: bytes = b""
+    ) -> dict[str, Any]:
+        with self._open(method, what, query, body) as answer:
+            try:
+                content: dict[str, Any] = json.loads(answer.read())
+            except ValueError as error:
+                raise http.client.IncompleteRead(b"") from error
+        return self._check(content)
+
+    @contextmanager
+    def _open(
+        self, method: str, what: str, query: dict[str, str], body: bytes = b""
+    ) -> Iterator[http.client.HTTPResponse]:
+        connection: http.client.HTTPConnection | None = getattr(self._own, "connection", None)
+        if connection is None:
+            connection = http.client.HTTPConnection(self._address, timeout=TIMEOUT_SECONDS)
+            self._own.connection = connection
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Length": str(len(body))}
+        connection.request(method, f"{what}?{urlencode(query)}", body, headers)
+        answer = connection.getresponse()
+        if answer.status != 200:
+            content = answer.read()
+            self.close()
+            self._check(json.loads(content or b"{}"))
+        yield answer
+        if not answer.isclosed():  # somebody stopped reading
+            self.close()
+
+    def _check(self, content: dict[str, Any]) -> dict[str, Any]:
+        if content.get("status") != 200:
+            said = content.get("message", "the data loader failed")
+            raise LoaderRefusal(f"{self._where}: {said}", str(content.get("code", "")))
+        return content

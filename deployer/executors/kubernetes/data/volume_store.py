@@ -1,0 +1,97 @@
+"""A volume in a cluster as a store of files, through its data loader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from deployer.data.store import Store
+from deployer.data.tree import Entry
+from deployer.executors.kubernetes.data.loader_client import LoaderClient
+
+BLOCK_BYTES = 4 << 20  # what is sent again after a lost connection, at most
+
+
+class VolumeStore(Store):
+    """The files of the volume that `client` reaches; `folder` is a part of it, empty for all.
+
+    `close` ends what the client needs.
+    """
+
+    parallel = 4
+
+    def __init__(self, client: LoaderClient, where: str, close: Callable[[], None]) -> None:
+        self._client = client
+        self._where = where
+        self._close = close
+
+    def describe(self) -> str:
+        """Name the volume."""
+        return self._where
+
+    def list_entries(self) -> Sequence[Entry]:
+        """Return every file; checksums are computed when they are asked for."""
+        return [
+            Entry(str(one["path"]), int(one["size_bytes"]), tag=str(one["tag"]))
+            for one in self._client.list_entries()
+        ]
+
+    def checksum(self, path: str) -> str | None:
+        """Have the loader read the file."""
+        return self._client.get_checksum(path)
+
+    def read(self, path: str, offset: int = 0) -> Iterator[bytes]:
+        """Yield the file's bytes, also across lost connections."""
+        return self._client.read(path, offset)
+
+    def partial_size(self, entry: Entry) -> int:
+        """Return the size of the partial file."""
+        return self._client.get_partial_size(entry.identity)
+
+    def write(self, entry: Entry, chunks: Iterable[bytes], offset: int = 0) -> None:
+        """Add to the partial file; a chunk that is on the volume counts, whatever comes next."""
+        if entry.size_bytes == 0:
+            self._client.write(entry.identity, 0, b"")
+        for block in _join(chunks):
+            self._client.write(entry.identity, offset, block)
+            offset += len(block)
+
+    def finish(self, entry: Entry) -> bool:
+        """Have the loader verify and rename it."""
+        return self._client.finish(entry.path, entry.identity, entry.size_bytes, entry.sha256)
+
+    def delete(self, path: str) -> None:
+        """Delete the file, and the folders above it that are empty then."""
+        self._client.delete(path)
+
+    @contextmanager
+    def copying(self) -> Iterator[None]:
+        """Mark the volume; a loader takes one copy at a time."""
+        self._client.begin()
+        yield
+        self._client.end()
+
+    def is_unfinished(self) -> bool:
+        """Tell whether the mark is there."""
+        return self._client.is_unfinished()
+
+    def delete_all(self) -> None:
+        """Delete every file, partial ones too."""
+        super().delete_all()
+        self._client.end()
+
+    def close(self) -> None:
+        """End the loader."""
+        self._close()
+
+
+def _join(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield larger blocks, each of which costs one request."""
+    block = bytearray()
+    for chunk in chunks:
+        block += chunk
+        while len(block) >= BLOCK_BYTES:
+            yield bytes(block[:BLOCK_BYTES])
+            del block[:BLOCK_BYTES]
+    if block:
+        yield bytes(block)
