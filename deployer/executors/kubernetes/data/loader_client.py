@@ -8,11 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from deployer.errors import DataError
 
+T = TypeVar("T")
 BLOCK_BYTES = 1 << 20
 TIMEOUT_SECONDS = 60.0  # the loader gives a sign of life every 5 seconds
 PATIENCE_SECONDS = 60.0  # with a connection that is lost again and again
@@ -101,8 +102,10 @@ class LoaderClient:
         try:
             return bool(self._ask("POST", "/finish", sha256=sha256 or "", **query)["right"])
         except LoaderRefusal as refusal:
+            if refusal.reason != "missing":
+                raise
             # A first try may have done it, and its answer was lost.
-            return refusal.reason == "missing" and self.get_checksum(path) == sha256
+            return self.get_checksum(path) == sha256
 
     def delete(self, path: str) -> None:
         """Delete a file; it may be gone already."""
@@ -110,21 +113,20 @@ class LoaderClient:
 
     def read(self, path: str, offset: int) -> Iterator[bytes]:
         """Yield the bytes of a file from `offset` on, from where it stopped if it does."""
-        while True:
-            size = None
+        left = -1  # not known yet
+        while left:
             try:
                 with self._open("GET", "/file", {"path": path, "offset": str(offset)}) as answer:
-                    size = answer.length
+                    left = answer.length or 0
                     while block := answer.read(BLOCK_BYTES):
                         offset += len(block)
-                        size -= len(block)
+                        left -= len(block)
                         yield block
             except BROKEN:
                 self.close()
-            if size == 0:
-                return
-            self._sleep(PAUSE_SECONDS)
-            self.wait_until_up()
+            if left:
+                self._sleep(PAUSE_SECONDS)
+                self.wait_until_up()
 
     def close(self) -> None:
         """End this thread's connection."""
@@ -135,7 +137,7 @@ class LoaderClient:
     def _ask(self, method: str, what: str, **query: str) -> dict[str, Any]:
         return self._again(lambda: self._send(method, what, query))
 
-    def _again(self, act: Callable[[], Any]) -> Any:
+    def _again(self, act: Callable[[], T]) -> T:
         """Do it until it works, or nobody has answered for long. Raises DataError."""
         deadline = time.monotonic() + self._patience_seconds
         while True:
@@ -181,9 +183,11 @@ class LoaderClient:
             content = answer.read()
             self.close()
             self._check(json.loads(content or b"{}"))
-        yield answer
-        if not answer.isclosed():  # somebody stopped reading
-            self.close()
+        try:
+            yield answer
+        finally:
+            if not answer.isclosed():  # somebody stopped reading
+                self.close()
 
     def _check(self, content: dict[str, Any]) -> dict[str, Any]:
         if content.get("status") != 200:
