@@ -23,6 +23,8 @@ MANAGED_BY = {"app.kubernetes.io/managed-by": "deployer"}
 APPLICATION = {"app.kubernetes.io/name": "wandb-sweep"}
 COMPONENT_LABEL = "app.kubernetes.io/component"
 BACKEND = "backend"  # the component that is kept when everything else goes
+DATA = "data"  # the component of claims of data sets, which only `data delete` removes
+LOADER = "data-loader"  # the component of loaders, which end by themselves
 
 # A Job's pod adds 6 characters to its name and the server up to 5 for `generateName`; a label
 # holds 63.

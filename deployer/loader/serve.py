@@ -17,6 +17,11 @@ def main() -> int:
     # Process 1 of a container ignores what it has no handler for.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     root = os.environ.get(ROOT_VARIABLE, "")
+    try:
+        os.makedirs(root, exist_ok=True)
+    except OSError as error:
+        sys.stderr.write(f"ended with exit code 78: {root}: {error.strerror}\n")
+        return 78
     if not os.access(root, os.R_OK | os.X_OK):
         sys.stderr.write(f"ended with exit code 78: user {os.getuid()} may not read {root!r}\n")
         return 78

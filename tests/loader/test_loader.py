@@ -195,7 +195,7 @@ def test_lost_connections_cost_time_and_no_byte(root: Path, tmp_path: Path) -> N
         assert line.cuts >= 10
 
 
-def test_a_loader_that_is_gone_is_named(root: Path) -> None:
+def test_a_loader_that_is_gone_is_named() -> None:
     client = LoaderClient(
         f"http://127.0.0.1:{find_port()}", TOKEN, "claim test", lambda _: None, patience_seconds=0
     )

@@ -10,19 +10,20 @@ from deployer.executors.kubernetes.agent_objects import path_of
 from deployer.executors.kubernetes.concurrency import do_all
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, SECRET, VOLUME, Kind, Manifest, kind_of
-from deployer.kube.names import BACKEND, COMPONENT_LABEL, build_selector
+from deployer.kube.names import BACKEND, COMPONENT_LABEL, DATA, LOADER, build_selector
 
 # Volumes only where deployer.yaml names NFS.
 KEPT = (CONFIG_MAP, SECRET, CLAIM, VOLUME)
+STAYING = (BACKEND, DATA, LOADER)  # the components that have commands of their own
 FORBIDDEN = 403
 
 
 def forget_objects(kube: Kube, sweep_path: str | None, busy: Collection[str]) -> None:
-    """Delete what was made for a sweep, or for all; not what `busy` sweeps use, nor the backend.
+    """Delete what was made for a sweep, or for all; not what `busy` sweeps use, nor data.
 
     What may not be looked at or deleted stays: raises KubeError naming it, once the rest is gone.
     """
-    selector = f"{build_selector(sweep_path)},{COMPONENT_LABEL}!={BACKEND}"
+    selector = f"{build_selector(sweep_path)},{COMPONENT_LABEL} notin ({', '.join(STAYING)})"
     refusals: list[KubeError] = []
     for kind in KEPT:
         try:

@@ -19,7 +19,6 @@ from deployer.errors import DataError, KubeError
 from deployer.executors.kubernetes.blocking import find_blocker, list_references
 from deployer.executors.kubernetes.data.loader_client import LoaderClient
 from deployer.executors.kubernetes.data.loader_manifests import (
-    COMPONENT,
     LEASE_SECONDS,
     PORT,
     LoaderTask,
@@ -32,7 +31,7 @@ from deployer.executors.kubernetes.rights import Right, describe_right, find_mis
 from deployer.images.code_archive import build_loader_zip
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CONFIG_MAP, EVENT, JOB, POD, Manifest
-from deployer.kube.names import LOADER_LABEL, MADE_BY_ANNOTATION, build_selector
+from deployer.kube.names import LOADER, LOADER_LABEL, MADE_BY_ANNOTATION, build_selector
 from deployer.kube.objects import ENDED_PHASES, find_condition
 from deployer.kube.port_forward import Forward
 
@@ -53,25 +52,26 @@ RIGHTS: tuple[Right, ...] = (
 
 @contextmanager
 def open_loader(
-    kube: Kube, cluster: ClusterConfig, source: Manifest, where: str, tell: Tell
+    kube: Kube, cluster: ClusterConfig, source: Manifest, where: str, tell: Tell, folder: str = ""
 ) -> Iterator[LoaderClient]:
     """Run a loader on a volume (`source`, as a pod names it) until the block ends.
 
-    Loaders of commands that were killed on this machine are removed first. `where` names the
-    volume in messages. Raises ConfigError, KubeError, DataError.
+    `folder` is a part of the volume, made if it is not there; `where` names the volume in messages.
+    Loaders of commands that were killed on this machine are removed first. Raises ConfigError,
+    KubeError, DataError.
     """
     check_rights(kube)
     remove_abandoned(kube)
     mark, token = secrets.token_hex(4), secrets.token_urlsafe(32)
     token_hash = hashlib.sha256(token.encode()).hexdigest()
-    task = LoaderTask(mark, describe_process(os.getpid()), token_hash, source)
+    task = LoaderTask(mark, describe_process(os.getpid()), token_hash, source, folder)
     settings = replace(cluster, namespace=kube.namespace)
     job, program = build_loader(load_loader_templates(), task, settings, build_loader_zip())
     with _running(kube, job, program, mark):
         pod = _wait_until_running(kube, mark, where, tell)
         with _prolonged(kube, pod), Forward(kube, pod["metadata"]["name"], PORT) as forward:
             client = LoaderClient(forward.url, token, where)
-            client.wait_until_up()
+            client.wait_until_up(lambda: _check_life(kube, mark, where))
             yield client
 
 
@@ -91,7 +91,7 @@ def check_rights(kube: Kube) -> None:
 
 def remove_abandoned(kube: Kube) -> None:
     """Remove the loaders of this machine whose process is gone, and wait until their pods are."""
-    for job in kube.list_objects(JOB, build_selector(component=COMPONENT)):
+    for job in kube.list_objects(JOB, build_selector(component=LOADER)):
         metadata = job["metadata"]
         if _is_gone((metadata.get("annotations") or {}).get(MADE_BY_ANNOTATION, "")):
             _remove(kube, metadata["name"], metadata["labels"].get(LOADER_LABEL, ""))
@@ -179,8 +179,7 @@ def _wait_until_running(kube: Kube, mark: str, where: str, tell: Tell) -> Manife
             return pod
         now = time.monotonic()
         if job is None or _has_ended(job, pod):
-            why = explain_pod_end(pod) if pod else "its Job was deleted"
-            raise DataError(f"{where}: the data loader ended: {why or 'it says nothing'}")
+            raise _build_ending(pod, where)
         if now - began > TELL_SECONDS:
             why = _explain(kube, job, pod, missing, where, now - began > START_SECONDS)
             if why not in told:
@@ -190,6 +189,18 @@ def _wait_until_running(kube: Kube, mark: str, where: str, tell: Tell) -> Manife
             beat = now
             _prolong(kube, job["metadata"]["name"], now - began)
         time.sleep(POLL_SECONDS)
+
+
+def _check_life(kube: Kube, mark: str, where: str) -> None:
+    """Raise DataError once a loader that has begun to run has ended."""
+    pod = next(iter(kube.list_objects(POD, _select(mark))), None)
+    if pod is None or pod["status"].get("phase") in ENDED_PHASES:
+        raise _build_ending(pod, where)
+
+
+def _build_ending(pod: Manifest | None, where: str) -> DataError:
+    why = explain_pod_end(pod) if pod else "its Job was deleted"
+    return DataError(f"{where}: the data loader ended: {why or 'it says nothing'}")
 
 
 def _has_ended(job: Manifest, pod: Manifest | None) -> bool:
@@ -228,4 +239,4 @@ def _read_causes(kube: Kube) -> dict[str, str]:
 
 
 def _select(mark: str) -> str:
-    return f"{build_selector(component=COMPONENT)},{LOADER_LABEL}={mark}"
+    return f"{build_selector(component=LOADER)},{LOADER_LABEL}={mark}"

@@ -16,6 +16,7 @@ from deployer.errors import DataError
 T = TypeVar("T")
 BLOCK_BYTES = 1 << 20
 TIMEOUT_SECONDS = 60.0  # the loader gives a sign of life every 5 seconds
+GREETING_SECONDS = 3.0
 PATIENCE_SECONDS = 60.0  # with a connection that is lost again and again
 PAUSE_SECONDS = 0.3
 BROKEN = (OSError, http.client.HTTPException)
@@ -48,9 +49,19 @@ class LoaderClient:
         self._patience_seconds = patience_seconds
         self._own = threading.local()  # a connection for each thread
 
-    def wait_until_up(self) -> None:
-        """Wait until the loader answers. Raises DataError."""
-        self._ask("GET", "/")
+    def wait_until_up(self, check: Callable[[], None] = lambda: None) -> None:
+        """Wait until the loader answers; `check` raises once that is in vain. Raises DataError."""
+
+        def greet() -> None:
+            try:
+                self._send("GET", "/", {}, timeout_seconds=GREETING_SECONDS)
+            except BROKEN:
+                check()
+                raise
+            finally:
+                self.close()
+
+        self._again(greet)
 
     def list_entries(self) -> list[dict[str, Any]]:
         """Return path and size of every file on the volume."""
@@ -159,9 +170,14 @@ class LoaderClient:
         return entries
 
     def _send(
-        self, method: str, what: str, query: dict[str, str], body: bytes = b""
+        self,
+        method: str,
+        what: str,
+        query: dict[str, str],
+        body: bytes = b"",
+        timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> dict[str, Any]:
-        with self._open(method, what, query, body) as answer:
+        with self._open(method, what, query, body, timeout_seconds) as answer:
             try:
                 content: dict[str, Any] = json.loads(answer.read())
             except ValueError as error:
@@ -170,11 +186,16 @@ class LoaderClient:
 
     @contextmanager
     def _open(
-        self, method: str, what: str, query: dict[str, str], body: bytes = b""
+        self,
+        method: str,
+        what: str,
+        query: dict[str, str],
+        body: bytes = b"",
+        timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> Iterator[http.client.HTTPResponse]:
         connection: http.client.HTTPConnection | None = getattr(self._own, "connection", None)
         if connection is None:
-            connection = http.client.HTTPConnection(self._address, timeout=TIMEOUT_SECONDS)
+            connection = http.client.HTTPConnection(self._address, timeout=timeout_seconds)
             self._own.connection = connection
         headers = {"Authorization": f"Bearer {self._token}", "Content-Length": str(len(body))}
         connection.request(method, f"{what}?{urlencode(query)}", body, headers)

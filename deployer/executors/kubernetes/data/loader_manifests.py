@@ -20,12 +20,19 @@ from deployer.executors.kubernetes.manifests.fields import (
     without_none,
 )
 from deployer.executors.kubernetes.manifests.templates import find_folder, load_documents
-from deployer.kube.names import LOADER_LABEL, MADE_BY_ANNOTATION, QUEUE_LABEL, build_labels
+from deployer.kube.names import (
+    LOADER,
+    LOADER_LABEL,
+    MADE_BY_ANNOTATION,
+    QUEUE_LABEL,
+    build_labels,
+)
 
-COMPONENT = "data-loader"
 PROGRAM_PATH = "/deployer/loader/loader.zip"
 PROGRAM_VOLUME = "loader"
 VOLUME = "volume"
+ROOT = "/volume"
+ROOT_VARIABLE = "DEPLOYER_LOADER_ROOT"
 TOKEN_HASH_VARIABLE = "DEPLOYER_LOADER_TOKEN_HASH"
 PORT = 8099
 LEASE_SECONDS = 120  # how long a loader outlives whoever made it
@@ -49,6 +56,7 @@ OWNED: Mapping[str, tuple[str, ...]] = {
         f"{_MAIN}.imagePullPolicy",
         f"{_MAIN}.command",
         f"{_MAIN}.env",
+        f"{_MAIN}.env[{ROOT_VARIABLE}].value",
         f"{_MAIN}.env[{TOKEN_HASH_VARIABLE}].value",
         f"{_MAIN}.volumeMounts",
         f"{_POD}.volumes",
@@ -61,7 +69,7 @@ OWNED: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class LoaderTask:
-    """One loader: `source` is its volume as a pod names it, without the name.
+    """One loader: `source` is its volume as a pod names it, `folder` a part of the volume.
 
     `mark` tells loaders apart, `made_by` is the process that needs it.
     """
@@ -70,11 +78,12 @@ class LoaderTask:
     made_by: str
     token_hash: str
     source: Manifest
+    folder: str = ""
 
     @property
     def name(self) -> str:
         """Return the name of the Job and of the ConfigMap."""
-        return f"{COMPONENT}-{self.mark}"
+        return f"{LOADER}-{self.mark}"
 
 
 def load_loader_templates() -> tuple[Manifest, ...]:
@@ -115,7 +124,7 @@ def _name_job(metadata: Manifest, task: LoaderTask, cluster: ClusterConfig) -> N
 
 
 def _label(metadata: Manifest, task: LoaderTask, cluster: ClusterConfig) -> None:
-    labels = {**cluster.labels, **build_labels(COMPONENT), LOADER_LABEL: task.mark}
+    labels = {**cluster.labels, **build_labels(LOADER), LOADER_LABEL: task.mark}
     update(metadata, "labels", labels)
     update(metadata, "annotations", {**cluster.annotations, MADE_BY_ANNOTATION: task.made_by})
 
@@ -140,5 +149,9 @@ def _set_container(container: Manifest, task: LoaderTask, cluster: ClusterConfig
         container["imagePullPolicy"] = cluster.image_pull_policy
     container["command"] = [cluster.python, PROGRAM_PATH]
     users = ({"name": name, "value": value} for name, value in cluster.env.items())
-    ours = [{"name": TOKEN_HASH_VARIABLE, "value": task.token_hash}]
+    root = "/".join(filter(None, (ROOT, task.folder)))
+    ours = [
+        {"name": ROOT_VARIABLE, "value": root},
+        {"name": TOKEN_HASH_VARIABLE, "value": task.token_hash},
+    ]
     container["env"] = merged(merged(container["env"], users), ours)

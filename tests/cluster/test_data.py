@@ -1,0 +1,146 @@
+"""Data sets in a cluster: copied through a loader pod that never stays, resumed, mounted."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployer.config.data_section import parse_data
+from deployer.config.kubernetes_section import parse_cluster
+from deployer.data.copy import copy
+from deployer.data.store import FolderStore
+from deployer.errors import DataError, KubeError
+from deployer.executors.kubernetes.data.volume_store import VolumeStore
+from deployer.executors.kubernetes.data.volumes import open_volume
+from deployer.kube.client import Kube
+from deployer.kube.kinds import CONFIG_MAP, JOB, POD
+from deployer.kube.names import LOADER, build_selector
+from tests.cluster.bed import SECTION, open_client
+from tests.cluster.cluster import Cluster
+from tests.cluster.tenants import load_rules, make_tenant
+from tests.cluster.volumes import offer_volume
+from tests.data.stores import make_tree, read_tree
+
+LOADERS = build_selector(component=LOADER)
+KILLS = 10
+PATIENCE_SECONDS = 60.0
+
+
+@pytest.fixture
+def section(cluster: Cluster, namespace: str, tmp_path: Path) -> dict[str, Any]:
+    """Return a data set whose claim will be made, in a class that has one volume."""
+    offer_volume(cluster, namespace, tmp_path / "volume")
+    claim = {"claim": "data", "size": "1Gi", "storage_class": namespace}
+    return {"path": "/data", **claim, "access_mode": "ReadWriteOnce"}
+
+
+@pytest.fixture
+def tenant(cluster: Cluster, namespace: str) -> Iterator[Path]:
+    """Return the kubeconfig of somebody with the rights for data alone, in restricted pods."""
+    yield make_tenant(cluster, namespace, rules=load_rules("data"))
+    look = open_client(cluster.kubeconfig, namespace)
+    for kind in (JOB, POD, CONFIG_MAP):  # a ConfigMap goes with its Job, a little later
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while look.list_objects(kind, LOADERS):
+            assert time.monotonic() < deadline, f"a loader's {kind.kind} stays"
+            time.sleep(0.2)
+
+
+@pytest.fixture
+def kube(tenant: Path, namespace: str) -> Kube:
+    return open_client(tenant, namespace)
+
+
+def open_data(kube: Kube, section: dict[str, Any], told: list[str] | None = None) -> VolumeStore:
+    [data] = parse_data(section)
+    tell = (told if told is not None else []).append
+    return open_volume(kube, parse_cluster(SECTION), data, Path("/"), tell)
+
+
+def test_a_tree_goes_to_a_claim_and_back(
+    kube: Kube, section: dict[str, Any], tmp_path: Path
+) -> None:
+    content = make_tree(tmp_path / "from")
+    told: list[str] = []
+    with open_data(kube, section, told) as volume:
+        assert len(kube.list_objects(POD, LOADERS)) == 1
+        copy(FolderStore(tmp_path / "from"), volume)
+        assert read_tree(volume) == content
+        copy(volume, FolderStore(tmp_path / "back"))
+    assert kube.list_objects(POD, LOADERS) == []
+    assert told[0] == f"made PersistentVolumeClaim data in namespace {kube.namespace}"
+    assert read_tree(FolderStore(tmp_path / "back")) == content
+    assert read_tree(FolderStore(tmp_path / "volume")) == content
+    with open_data(kube, {**section, "sub_path": "train"}) as part:
+        assert sorted(read_tree(part)) == ["a.bin", "b.bin", "empty"]
+
+
+def kill_puts(
+    tenant: Path, namespace: str, section: dict[str, Any], source: Path, size_bytes: int
+) -> None:
+    """Copy a folder again and again, each time until it is killed a little later."""
+    for kill in range(1, KILLS + 1):
+        words = [str(tenant), namespace, json.dumps(section), str(source)]
+        command = [sys.executable, "-m", "tests.cluster.killed_put", *words]
+        ended = subprocess.run([*command, str(kill * size_bytes // (KILLS + 1))], check=False)
+        assert ended.returncode == -signal.SIGKILL
+
+
+def test_a_put_that_is_killed_ten_times_goes_on_and_leaves_no_pod(
+    tenant: Path, kube: Kube, section: dict[str, Any], tmp_path: Path
+) -> None:
+    content = make_tree(tmp_path / "from", {"train/big.bin": 50_000_000, "labels": 10})
+    kill_puts(tenant, kube.namespace, section, tmp_path / "from", 50_000_000)
+    with open_data(kube, section) as volume:
+        assert volume.is_unfinished()
+        assert len(kube.list_objects(POD, LOADERS)) == 1  # the killed one's is gone
+        copied = copy(FolderStore(tmp_path / "from"), volume)
+        assert copied.resumed_bytes >= 40_000_000
+        assert not volume.is_unfinished()
+    assert read_tree(FolderStore(tmp_path / "volume")) == content
+
+
+@pytest.mark.full
+def test_a_gibibyte_that_is_killed_ten_times_arrives(
+    tenant: Path, kube: Kube, section: dict[str, Any], tmp_path: Path
+) -> None:
+    size_bytes = 1 << 30
+    make_tree(tmp_path / "from", {"big.bin": size_bytes})
+    kill_puts(tenant, kube.namespace, section, tmp_path / "from", size_bytes)
+    source = FolderStore(tmp_path / "from")
+    with open_data(kube, section) as volume:
+        assert copy(source, volume).resumed_bytes >= size_bytes * 8 // 10
+    assert FolderStore(tmp_path / "volume").checksum("big.bin") == source.checksum("big.bin")
+
+
+def test_why_a_loader_does_not_start_is_said(kube: Kube, section: dict[str, Any]) -> None:
+    without_size = {name: value for name, value in section.items() if name != "size"}
+    with pytest.raises(DataError, match=f"there is no claim data in namespace {kube.namespace}"):
+        open_data(kube, without_size)
+    [data] = parse_data(section)
+    cases = {
+        "the data loader ended: exit code 1": {"python": "/bin/false"},
+        "the data loader does not start: ErrImageNeverPull": {
+            **{"image": "missing.example/image:1", "image_pull_policy": "Never"}
+        },
+    }
+    for said, change in cases.items():
+        cluster = parse_cluster({**SECTION, **change})
+        with pytest.raises(DataError, match=said):
+            open_volume(kube, cluster, data, Path("/"), lambda _: None)
+
+
+def test_who_may_not_is_told_every_right(cluster: Cluster, namespace: str) -> None:
+    kube = open_client(make_tenant(cluster, namespace), namespace)
+    with pytest.raises(KubeError) as caught:
+        open_data(kube, {"path": "/data", "nfs": {"server": "nas", "path": "/export"}})
+    assert "you may not get pods/portforward" in caught.value.message
+    assert "infra/rbac/data.yaml" in caught.value.hint
