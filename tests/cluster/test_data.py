@@ -126,11 +126,10 @@ def test_why_a_loader_does_not_start_is_said(kube: Kube, section: dict[str, Any]
     with pytest.raises(DataError, match=f"there is no claim data in namespace {kube.namespace}"):
         open_data(kube, without_size)
     [data] = parse_data(section)
+    never = {"image": "missing.example/image:1", "image_pull_policy": "Never"}
     cases = {
         "the data loader ended: exit code 1": {"python": "/bin/false"},
-        "the data loader does not start: ErrImageNeverPull": {
-            **{"image": "missing.example/image:1", "image_pull_policy": "Never"}
-        },
+        "the data loader does not start: ErrImageNeverPull": never,
     }
     for said, change in cases.items():
         cluster = parse_cluster({**SECTION, **change})

@@ -30,9 +30,9 @@ def serve_folder(root: Path, port: int = 0) -> Iterator[str]:
     program = root.parent / "loader.zip"
     program.write_bytes(build_loader_zip())
     environment = {
-        "DEPLOYER_LOADER_ROOT": str(root),
-        "DEPLOYER_LOADER_PORT": str(port),
-        "DEPLOYER_LOADER_TOKEN_HASH": hashlib.sha256(TOKEN.encode()).hexdigest(),
+        "LOADER_ROOT": str(root),
+        "LOADER_PORT": str(port),
+        "LOADER_TOKEN_HASH": hashlib.sha256(TOKEN.encode()).hexdigest(),
     }
     process = subprocess.Popen([sys.executable, "-I", "-S", str(program)], env=environment)
     try:

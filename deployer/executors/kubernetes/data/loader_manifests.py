@@ -32,8 +32,8 @@ PROGRAM_PATH = "/deployer/loader/loader.zip"
 PROGRAM_VOLUME = "loader"
 VOLUME = "volume"
 ROOT = "/volume"
-ROOT_VARIABLE = "DEPLOYER_LOADER_ROOT"
-TOKEN_HASH_VARIABLE = "DEPLOYER_LOADER_TOKEN_HASH"
+ROOT_VARIABLE = "LOADER_ROOT"
+TOKEN_HASH_VARIABLE = "LOADER_TOKEN_HASH"
 PORT = 8099
 LEASE_SECONDS = 120  # how long a loader outlives whoever made it
 
@@ -58,7 +58,6 @@ OWNED: Mapping[str, tuple[str, ...]] = {
         f"{_MAIN}.env",
         f"{_MAIN}.env[{ROOT_VARIABLE}].value",
         f"{_MAIN}.env[{TOKEN_HASH_VARIABLE}].value",
-        f"{_MAIN}.volumeMounts",
         f"{_POD}.volumes",
         f"{_POD}.volumes[{PROGRAM_VOLUME}].configMap.name",
         f"{_POD}.volumes[{VOLUME}].persistentVolumeClaim.claimName",
