@@ -14,6 +14,12 @@ from typer.main import get_command
 from deployer.errors import DeployerError, ExitCode
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
+# The words of pydantic, by which Typer checks values, and ours.
+REWORDED = (
+    ("Value error, ", ""),
+    ("Input should be a valid integer, unable to parse string as an integer", "not a whole number"),
+    ("Input should be ", "has to be "),
+)
 JSON_FORMS = ("-o json", "-ojson", "--output json", "--output=json")
 
 
@@ -76,9 +82,18 @@ def _refuse(error: TyperException, words: Sequence[str]) -> int:
 
     context = getattr(error, "ctx", None)
     hint = f"{context.command_path} --help" if context else "deployer --help"
-    said = error.format_message().replace("Value error, ", "")  # pydantic's, which checks enums
-    show_error(UsageError(said, hint), as_json=wants_json(words))
+    show_error(UsageError(_word(error), hint), as_json=wants_json(words))
     return error.exit_code
+
+
+def _word(error: TyperException) -> str:
+    option = str(getattr(error, "option_name", ""))
+    if option[1:].isdigit():  # -1 looks like an option
+        return f"{option} is below zero, which no number here may be"
+    said = error.format_message()
+    for theirs, ours in REWORDED:
+        said = said.replace(theirs, ours)
+    return said
 
 
 class UsageError(DeployerError):

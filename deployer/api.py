@@ -28,6 +28,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from deployer.config.project import Flags, Project
+from deployer.errors import ConfigError
 from deployer.executors.base import Agent
 from deployer.executors.plan import Plan
 from deployer.executors.registry import open_executor
@@ -73,6 +74,7 @@ def up(
     each is read once. `tell` gets what the command would say. Raises DeployerError; what can be
     refused is refused before anything is made.
     """
+    _check_counts(replicas=replicas, run_cap=run_cap, retries=retries)
     flags = Flags(wandb=wandb, entity=entity, project=project, replicas=replicas, on=on)
     request = Request(
         Path(file),
@@ -104,6 +106,7 @@ def create_sweep(
     new: bool = True,
 ) -> str:
     """Make a sweep from a file and return its path; `new=False` continues an unfinished one."""
+    _check_counts(run_cap=run_cap, retries=retries)
     return str(
         make_sweep(
             server,
@@ -128,8 +131,10 @@ def plan(
 ) -> Plan:
     """Work out which agents make `replicas` in all, working in `folder` (the current one).
 
-    With `one_run`, an agent for each run that is left, at most `replicas`.
+    With `one_run`, an agent for each run that is left, at most `replicas`. None as in `agents up`.
+    Raises ConfigError.
     """
+    _check_counts(replicas=replicas)
     project = settle_code(_read(on=on, folder=folder), lambda _: None, sweep_path)
     executor, path = open_executor(project), _path(sweep_path)
     return planning.plan_agents(server, executor, path, replicas, project.code, one_run=one_run)
@@ -176,6 +181,18 @@ def heal(server: Server, sweep_path: str) -> Healing:
 
 def _read(wandb: str | None = None, on: str | None = None, folder: Path | None = None) -> Project:
     return read_project(Flags(wandb=wandb, on=on), folder)
+
+
+def _check_counts(**counts: int | None) -> None:
+    """Refuse by its argument's name what the command line refuses as a flag; raises ConfigError."""
+    for name, count in counts.items():
+        least = 0 if name == "retries" else 1
+        if count is None:
+            continue
+        if not isinstance(count, int) or isinstance(count, bool):
+            raise ConfigError(name, f"{count!r} is not a whole number", f"{least} or more, or None")
+        if count < least:
+            raise ConfigError(name, f"{count} is below {least}", f"{least} or more, or None")
 
 
 def _path(text: str) -> SweepPath:

@@ -20,12 +20,13 @@ from deployer.cli.options import (
 )
 from deployer.cli.output.render import say, show_json_line, show_log_line, strip_colours
 from deployer.config.project import Flags, Project
-from deployer.errors import ConfigError
+from deployer.errors import AgentError, ConfigError, DeployerError
 from deployer.executors.base import Executor
 from deployer.executors.registry import find_target
 from deployer.launch.resolution import open_sweep
 from deployer.launch.scaling import check_names
 from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.operations import get_sweep
 from deployer.watch.run_logs import follow_run, read_lost_output
 
 
@@ -78,8 +79,7 @@ def _read(
     path = find_path(sweep, config)
     names = check_names(executor, path, agents or [a.name for a in executor.list_agents(str(path))])
     if not names:
-        said = "has no agents here, and their logs go with `down`; what a run sent to the server"
-        say(f"{path} {said}: deployer agents logs {path} --run ID")
+        raise _find_why_none(config, path)
     lost = _without_log(executor, path, names) if not target.runs_here else []
     if lost:
         server, path = open_sweep(pick_sweep(sweep, config))
@@ -88,6 +88,16 @@ def _read(
         if agent.name in names and agent.state == "starting" and agent.reason:
             say(f"{agent.name} has not started: {agent.reason}")
     yield from executor.log_lines(names, follow)
+
+
+def _find_why_none(config: Project, path: SweepPath) -> DeployerError:
+    """Return why a sweep has no agents; raises WandbError if there is no such sweep."""
+    server, _ = open_sweep(pick_sweep(str(path), config))
+    get_sweep(server.client, path)
+    return AgentError(
+        f"{path} has no agents here, and their logs go with `down`",
+        f"what a run sent to the server: deployer agents logs {path} --run RUN",
+    )
 
 
 def _without_log(executor: Executor, path: SweepPath, names: list[str]) -> list[str]:

@@ -81,11 +81,14 @@ def open_sweep(choice: Choice) -> tuple[Server, SweepPath]:
     """Connect to the sweep's server and return both; raises WandbError or BackendError."""
     server = connect(choice.config)
     path = choice.path(server.viewer.entity)
-    return server, path if choice.complete else _find_anywhere(server, path)
+    if choice.complete:
+        return server, path
+    wandb = f" --wandb {choice.config.wandb}" if choice.config.explicit_wandb else ""
+    return server, _find_anywhere(server, path, f"{choice.config.on_option}{wandb}")
 
 
-def _find_anywhere(server: Server, path: SweepPath) -> SweepPath:
-    """Look for a short id in its entity's projects; the path that was guessed if it is nowhere."""
+def _find_anywhere(server: Server, path: SweepPath, options: str) -> SweepPath:
+    """Look for a short id in its entity's projects; raises WandbError if it is nowhere."""
     guessed = [path.project, *list_projects(server.client, path.entity)]
     for project in dict.fromkeys(guessed):
         found = SweepPath(path.entity, project, path.sweep_id)
@@ -96,7 +99,11 @@ def _find_anywhere(server: Server, path: SweepPath) -> SweepPath:
                 raise
         else:
             return found
-    return path
+    raise WandbError(
+        f"{server.url}: there is no sweep {path.sweep_id} in any project of {path.entity}",
+        f"deployer sweep list{options}",
+        status=404,
+    )
 
 
 def _newest(config: Project) -> Choice:

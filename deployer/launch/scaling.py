@@ -64,9 +64,8 @@ def check_names(executor: Executor, path: SweepPath, names: Sequence[str]) -> li
     known = [a.name for a in executor.list_agents(str(path))]
     for name in names:
         if name not in known:
-            raise AgentError(
-                f"{path} has no agent '{name}'", f"its agents: {', '.join(known) or 'none'}"
-            )
+            hint = f"its agents: {', '.join(known)}" if known else "deployer agents list --all"
+            raise AgentError(f"{path} has no agent '{name}'", hint)
     return list(names)
 
 

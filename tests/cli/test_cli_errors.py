@@ -36,6 +36,27 @@ def test_no_words_show_the_help(project: Project) -> None:
             ["results", "--quick"],
             ["error: No such option: --quick", "hint: deployer results --help"],
         ),
+        (
+            ["agents", "scale", "-1"],
+            [
+                "error: -1 is below zero, which no number here may be",
+                "hint: deployer agents scale --help",
+            ],
+        ),
+        (
+            ["agents", "scale", "x"],
+            [
+                "error: Invalid value for 'N': not a whole number",
+                "hint: deployer agents scale --help",
+            ],
+        ),
+        (
+            ["up", "s.yaml", "--run-cap", "0"],
+            [
+                "error: Invalid value for '--run-cap': has to be greater than or equal to 1",
+                "hint: deployer up --help",
+            ],
+        ),
         (["sweep"], ["error: Missing command.", "hint: deployer sweep --help"]),
         (
             ["results", "-o", "xml"],
@@ -202,15 +223,6 @@ def test_what_is_doubtful_in_a_file_is_said_before_anybody_is_asked(project: Pro
             warning, error, _ = fail(project, *words, code=1, WANDB_API_KEY=FOREIGN_KEY)
             assert warning.startswith("warning: grid.yaml:9: early_terminate: only type: hyperband")
             assert error.startswith(f"error: {url}: cannot be reached (")
-
-
-def test_a_missing_sweep(project: Project, backend: ServedBackend) -> None:
-    path = f"{backend.entity}/none/nothere"
-    lines = fail(project, "results", path, code=1, **backend.environment)
-    assert lines == [
-        f"error: {backend.url}: there is no sweep {path}",
-        "hint: deployer sweep list",
-    ]
 
 
 def test_seed_is_refused_where_it_has_no_use(

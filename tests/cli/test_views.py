@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from deployer import api
+from deployer.errors import ConfigError
 from tests.cli.conftest import Project
 
 
@@ -60,6 +61,8 @@ def test_the_python_api_and_logs_that_are_followed(
     server = api.connect("embedded")
     path = api.create_sweep(server, Path("grid.yaml"))
     assert api.create_sweep(server, "grid.yaml", new=False) == path
+    with pytest.raises(ConfigError, match="replicas: 0 is below 1"):
+        api.plan(server, path, replicas=0)
     planned = api.plan(server, path, replicas=2)
     assert [agent.state for agent in api.apply(server, planned)] != []
     assert api.plan(server, path, replicas=2) == planned

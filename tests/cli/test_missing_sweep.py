@@ -1,0 +1,52 @@
+"""A sweep that is not there, and one without agents: the same words from every command."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.conftest import Project
+from tests.cli.test_cli_errors import fail
+from tests.conftest import ServedBackend
+
+
+def test_a_missing_sweep(project: Project, backend: ServedBackend) -> None:
+    path = f"{backend.entity}/none/nothere"
+    lines = fail(project, "results", path, code=1, **backend.environment)
+    assert lines == [
+        f"error: {backend.url}: there is no sweep {path}",
+        "hint: deployer sweep list",
+    ]
+
+
+@pytest.mark.slow
+def test_every_command_says_that_there_is_no_such_sweep(
+    project: Project, backend: ServedBackend
+) -> None:
+    project.write_grid()
+    commands = (
+        *(("watch",), ("results",), ("heal",), ("down",), ("plan", "grid.yaml")),
+        *(("sweep", word) for word in ("show", "pause", "resume", "stop", "cancel", "export")),
+        ("sweep", "delete", "--yes"),
+        *(("agents", word) for word in ("up", "list", "down", "logs")),
+        ("agents", "drain", "--agent", "a"),
+        ("agents", "scale", "2"),
+        ("agents", "logs", "--run", "r"),
+    )
+    for words in commands:
+        *_, error, hint = fail(project, *words, "nothere", code=1, **backend.environment)
+        said = f"there is no sweep nothere in any project of {backend.entity}"
+        assert (words, error) == (words, f"error: {backend.url}: {said}")
+        assert hint == "hint: deployer sweep list"
+    project.run(*hint.removeprefix("hint: deployer ").split(), **backend.environment)
+
+
+def test_a_sweep_without_agents_has_no_logs(project: Project, backend: ServedBackend) -> None:
+    path = f"{backend.entity}/none/nothere"
+    first, _ = fail(project, "agents", "logs", path, code=1, **backend.environment)
+    assert first == f"error: {backend.url}: there is no sweep {path}"
+    project.write_grid()
+    made = project.run("sweep", "create", "grid.yaml", **backend.environment).stdout.strip()
+    assert fail(project, "agents", "logs", made, code=1, **backend.environment) == [
+        f"error: {made} has no agents here, and their logs go with `down`",
+        f"hint: what a run sent to the server: deployer agents logs {made} --run RUN",
+    ]
