@@ -137,7 +137,9 @@ def plan(
     _check_counts(replicas=replicas)
     project = settle_code(_read(on=on, folder=folder), lambda _: None, sweep_path)
     executor, path = open_executor(project), _path(sweep_path)
-    return planning.plan_agents(server, executor, path, replicas, project.code, one_run=one_run)
+    return planning.plan_agents(
+        server, executor, path, replicas, project.code, one_run=one_run, polls=project.polls
+    )
 
 
 def apply(server: Server, plan: Plan, *, on: str | None = None) -> Sequence[Agent]:

@@ -1,8 +1,9 @@
-"""The environment that a supervisor gives its `wandb agent`, and so each run."""
+"""How a supervisor starts its `wandb agent`, and the environment of it and so of each run."""
 
 import os
+import sys
 import uuid
-from typing import Dict, Mapping
+from typing import Dict, List, Mapping
 
 from .settings import (
     CHECKPOINTS_VARIABLE,
@@ -13,6 +14,7 @@ from .settings import (
     LAST_WORDS_VARIABLE,
     NAME_VARIABLE,
     OUTPUTS_VARIABLE,
+    POLLS_VARIABLE,
     START_VARIABLE,
     Settings,
 )
@@ -50,11 +52,27 @@ NOT_INHERITED = (
     DEADLINE_VARIABLE,
     KEY_FILE_VARIABLE,
     LAST_WORDS_VARIABLE,
+    POLLS_VARIABLE,
     "DEPLOYER_RUN_PROLOGUE",
     "DEPLOYER_CHECKPOINT_DIR",
     "DEPLOYER_OUTPUT_DIR",
 )
-PROLOGUE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "prologue")
+PACKAGE = os.path.dirname(os.path.abspath(__file__))
+PROLOGUE = os.path.join(PACKAGE, "prologue")
+
+
+def agent_command(settings: Settings) -> List[str]:
+    """Return the command of the agent: `wandb agent`, started by our launcher."""
+    folder, name = os.path.split(PACKAGE)  # of a zip file, maybe
+    steps = (
+        f"import sys; sys.path.insert(0, {folder!r})",
+        f"from {name}.launcher import main; del sys.path[0]; main({settings.quick})",
+    )
+    # As with the command `wandb`, files of the project must not stand in for modules.
+    safely = ["-P"] if sys.version_info >= (3, 11) else []
+    count = ["--count", str(settings.count)] if settings.count else []
+    start = [sys.executable, *safely, "-c", "\n".join(steps)]
+    return [*start, "wandb", "agent", *count, settings.sweep_path]
 
 
 def agent_environment(settings: Settings, environment: Mapping[str, str]) -> Dict[str, str]:

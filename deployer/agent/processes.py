@@ -193,7 +193,7 @@ def read_variable(process_id: int, name: str) -> str:
 def is_agent(process: Process) -> bool:
     """Tell the `wandb agent` itself from its runs and their helpers."""
     words = _read_words(process.id, "cmdline")
-    return any(words[i : i + 3] == [b"-m", b"wandb", b"agent"] for i in range(len(words)))
+    return b"-c" in words and [b"wandb", b"agent"] in (words[i : i + 2] for i in range(len(words)))
 
 
 def _read_environment(process_id: int) -> List[bytes]:

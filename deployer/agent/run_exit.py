@@ -1,22 +1,22 @@
-"""The exit status of a run, read before its agent reaps the process and keeps the status to itself.
+"""The exit status of a run, as the launcher in its agent's process tells it.
 
 A run that calls `wandb.init` tells its end to the server. Of one that dies before, the server only
 learns that it is gone: a wrong command line, a kill and a broken script then look alike. And one
 may be killed between its exit record and its own end.
 """
 
+import contextlib
+import json
 import os
-import select
 import signal
-import threading
 import time
 from dataclasses import dataclass
-from typing import Optional
+from typing import Callable, Optional
 
 from .client import Reply, ask
 from .delivery import ACTIVE, REQUEST_SECONDS, STARTED, Task, get_run, insist, stream
+from .launcher import EXIT_NAME
 from .local_runs import list_wandb_files
-from .processes import list_processes, read_exit_status
 
 # argparse's, click's and Python's own: the command line is wrong, and will be.
 USAGE_ERROR = 2
@@ -24,10 +24,6 @@ USAGE_SECONDS = 5.0  # the agent says soon that the run is gone, and then that i
 REPORT_SECONDS = 600.0  # what comes late still finds the attempt that it is about
 # Signals that a broken script does not bring upon itself, as it does a segmentation fault.
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-# A process that dies at once is found only by looking often; one that is not there by then is none
-# of ours.
-SEEKING_SECONDS = 60.0
-SEEKING_TICK_SECONDS = 0.1
 REPORT_EXIT = """
 mutation DeployerReportExit($run: String!, $ago: Float!, $code: Int, $output: String) {
   deployerReportExit(input: {
@@ -39,38 +35,33 @@ UNSTARTED = tuple(state for state in ACTIVE if state not in STARTED)
 
 
 class RunExit:
-    """Watches the process of the run that an agent began last."""
+    """How the run that an agent began last has ended; its launcher waits to be acknowledged."""
 
-    def __init__(self, agent: int) -> None:
-        self._agent = agent
-        self._process = 0
-        self._status: Optional[int] = None
-        self._begun = float("-inf")
-        self._told = False
+    def __init__(self, folder: str) -> None:
+        self._path = os.path.join(folder, EXIT_NAME)
+        self.begin()
 
     def begin(self) -> None:
         """Take note that a run begins."""
-        self._process, self._status, self._told = 0, None, False
-        self._begun = time.monotonic()
+        self._status: Optional[int] = None
+        self._told = False
 
-    def is_sought(self) -> bool:
-        """Tell whether the run has begun and its process has not been found yet."""
-        return not self._process and time.monotonic() < self._begun + SEEKING_SECONDS
-
-    def look(self) -> None:
-        """Find the run's process if it is not known, and wait for its end in the background."""
-        if not self.is_sought():
-            return
-        runs = (p.id for p in list_processes() if p.parent == self._agent and p.is_run)
-        self._process = next(runs, 0)
-        if not self._process:
-            return
-        # Older Pythons and kernels have no such handle: then nobody knows how the run ended.
+    def look(self, run_id: str) -> None:
+        """Read how the run has ended, if it has."""
         try:
-            handle = os.pidfd_open(self._process)
-        except (AttributeError, OSError):
+            with open(self._path, encoding="utf-8") as file:
+                record = json.load(file)
+        except (OSError, ValueError):
             return
-        threading.Thread(target=self._await_end, args=(self._process, handle), daemon=True).start()
+        if record["run_id"] == run_id:
+            self._status = record["status"]
+        else:
+            self.acknowledge()
+
+    def acknowledge(self) -> None:
+        """Let the agent tell the server that the run is gone."""
+        with contextlib.suppress(OSError):
+            os.remove(self._path)
 
     @property
     def exit_code(self) -> Optional[int]:
@@ -89,13 +80,6 @@ class RunExit:
         """Tell whether the run has ended by a signal from outside."""
         return self._status is not None and -self._status in FROM_OUTSIDE
 
-    def _await_end(self, process: int, handle: int) -> None:
-        select.select([handle], [], [])
-        status = read_exit_status(process)
-        os.close(handle)
-        if process == self._process:
-            self._status = status
-
 
 @dataclass(frozen=True)
 class ProcessEnd:
@@ -107,10 +91,18 @@ class ProcessEnd:
     ended_at: float
 
 
-def report_end(task: Task, end: ProcessEnd, extended: bool) -> None:
-    """Tell the server what it cannot know of an end; `extended` if it keeps more than W&B's own."""
-    if end.exit_code == USAGE_ERROR:
-        report_usage_error(task, end.run_id, USAGE_SECONDS)
+def report_end(
+    task: Task, end: ProcessEnd, extended: bool, acknowledge: Callable[[], None]
+) -> None:
+    """Tell the server what it cannot know of an end; `extended` if it keeps more than W&B's own.
+
+    `acknowledge` is called once the agent may say that the run is gone.
+    """
+    try:
+        if end.exit_code == USAGE_ERROR:
+            report_usage_error(task, end.run_id, USAGE_SECONDS)
+    finally:
+        acknowledge()
     # The SDK has told all of a run that came to `wandb.init` and to a good end.
     if not extended or (not end.exit_code and list_wandb_files(task.agents_folder, end.run_id)):
         return

@@ -32,6 +32,10 @@ KEY_FILE_VARIABLE = "DEPLOYER_KEY_FILE"
 COUNT_VARIABLE = "DEPLOYER_AGENT_COUNT"
 # When an agent leaves and interrupts its run, in seconds since the epoch, watched or not.
 DEADLINE_VARIABLE = "DEPLOYER_AGENT_DEADLINE"
+# How the agent waits for its run: until it ends, or W&B's own 5 s, which its servers' limits bear.
+POLLS_VARIABLE = "DEPLOYER_AGENT_POLLS"
+QUICK = "quick"
+STOCK = "stock"
 # A file for the last sentence: a container's termination log, which the kubelet passes on.
 LAST_WORDS_VARIABLE = "DEPLOYER_TERMINATION_LOG"
 
@@ -41,7 +45,8 @@ class Settings:
     """One supervisor's task. The key is not in here: it stays in the environment.
 
     `count` is how many runs the agent takes, 0 for no limit. At `deadline`, in seconds since the
-    epoch, it leaves as if it were asked to; infinite for never. `last_words_path` is where it
+    epoch, it leaves as if it were asked to; infinite for never. A `quick` agent sees the end of its
+    run at once, others as W&B's own within 5 s. `last_words_path` is where it
     writes why it has ended, if anywhere.
     """
 
@@ -55,6 +60,7 @@ class Settings:
     outputs: str = ""
     count: int = 0
     deadline: float = math.inf
+    quick: bool = False
     last_words_path: str = ""
     detach: bool = False
     clear: bool = False
@@ -102,6 +108,7 @@ def parse_settings(arguments: List[str], environment: Mapping[str, str]) -> Sett
         outputs=os.path.abspath(given.outputs or os.path.join(folder, os.pardir, "outputs")),
         count=given.count,
         deadline=given.deadline,
+        quick=environment.get(POLLS_VARIABLE) == QUICK,
         last_words_path=environment.get(LAST_WORDS_VARIABLE, ""),
         detach=given.detach,
         clear=given.clear,

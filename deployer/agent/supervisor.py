@@ -15,13 +15,13 @@ from .core_health import CoreWatch
 from .death_record import INTERRUPTED as ASKED
 from .death_record import DeathRecord, judge_predecessor
 from .delivery import Task, deliver_ended
-from .environment import agent_environment
+from .environment import agent_command, agent_environment
 from .exit_codes import FAILED, FINISHED, MISCONFIGURED, UNSETTLED, AgentLog, Ending, judge_ending
 from .interruption import SERVER_SECONDS, build_task, clear_leftovers, end_runs, settle_leftovers
 from .keys import Keys
 from .last_run import end_unstarted, is_settled
 from .processes import become_subreaper, list_own, send_signal, spawn
-from .run_exit import REPORT_SECONDS, SEEKING_TICK_SECONDS, ProcessEnd, RunExit, report_end
+from .run_exit import REPORT_SECONDS, ProcessEnd, RunExit, report_end
 from .run_output import RunOutput
 from .server_questions import GOODBYE_SECONDS, Questions, say_goodbye
 from .settings import KEY_VARIABLE, Settings
@@ -48,7 +48,7 @@ class Supervisor:
         self.let_go = False
         self.status = StatusFile(settings)
         self.log = AgentLog()
-        self.run_exit = RunExit(0)
+        self.run_exit = RunExit(settings.folder)
         self.output = RunOutput()
         self.death_record = DeathRecord(settings.death_record_path)
         self.predecessors_end = ""
@@ -151,11 +151,7 @@ class Supervisor:
         return self.signals.asked_to or mute or self._judge(self.signals.exit_statuses[agent])
 
     def _start_agent(self) -> int:
-        # As with the command `wandb`, files of the project must not stand in for modules.
-        safely = ["-P"] if sys.version_info >= (3, 11) else []
-        count = ["--count", str(self.settings.count)] if self.settings.count else []
-        sweep_path = self.settings.sweep_path
-        command = [sys.executable, *safely, "-m", "wandb", "agent", *count, sweep_path]
+        command = agent_command(self.settings)
         log = os.open(self.settings.log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             return spawn(command, agent_environment(self.settings, self.environment), log)
@@ -165,14 +161,13 @@ class Supervisor:
     def _follow(self, agent: int, reader: LogReader) -> Optional[Ending]:
         """Wait for the agent's end, or until we are asked to stop; tell if it has gone mute."""
         core = CoreWatch(agent, self.settings.log_path)
-        self.run_exit = RunExit(agent)
+        self.run_exit.acknowledge()  # what was left of an agent before
         while agent not in self.signals.exit_statuses and not self.signals.interrupted:
-            sought = self.log.busy and self.run_exit.is_sought()
-            self.signals.pause(SEEKING_TICK_SECONDS if sought else TICK_SECONDS)
+            self.signals.pause(TICK_SECONDS)
             self._read_log(reader)
             if self.log.busy:
                 core.reset()
-                self.run_exit.look()
+                self.run_exit.look(self.status.status.run_id or "")
                 self._report_end(reader)
             mute = core.judge(time.monotonic())
             if mute:
@@ -203,7 +198,8 @@ class Supervisor:
         task, extended = build_task(self.settings, self.keys.current), self.keys.own
         printed = self.output.read(self.environment)
         end = ProcessEnd(run_id, self.run_exit.exit_code, printed, time.monotonic())
-        self.signals.send(lambda: report_end(task, end, extended), REPORT_SECONDS)
+        acknowledge = self.run_exit.acknowledge
+        self.signals.send(lambda: report_end(task, end, extended, acknowledge), REPORT_SECONDS)
 
     def _let_go(self, agent: int) -> None:
         """Let the agent leave after its run if we are asked to drain, or if its key is rotated.

@@ -23,11 +23,12 @@ from deployer.cli.options import (
 )
 from deployer.cli.output.render import say, show_json, show_yaml
 from deployer.config.project import Flags, Project
-from deployer.executors.deadline import build_environment, find_end
+from deployer.executors.deadline import find_end
 from deployer.executors.plan import build_plan
 from deployer.executors.registry import find_target
+from deployer.launch.agent_environment import build_environment, choose_polls
 from deployer.launch.code import settle_code
-from deployer.launch.one_run_per_job import ENVIRONMENT, count_agents
+from deployer.launch.one_run_per_job import count_agents
 from deployer.launch.planning import choose_bound, plan_agents
 from deployer.launch.resolution import open_sweep
 from deployer.sweeps.sweep_file import load_sweep
@@ -93,6 +94,7 @@ def _plan_sweep(
         config.code,
         one_run=one_run,
         deadline=find_end(max_seconds, time.time()),
+        polls=config.polls,
     )
     alive = {agent.name for agent in executor.list_agents(str(path)) if agent.alive}
     key = A_NEW_KEY if server.extended else server.client.key
@@ -108,16 +110,13 @@ def _plan_file(
     bound = choose_bound(config, target, True)
     count = count_agents(expected, bound) if one_run else config.replicas
     deadline = find_end(max_seconds, now := time.time())
+    polls = config.polls or choose_polls(config.embedded)
     planned = build_plan(
         SWEEP_PATH,
         target.backend_url if config.embedded else config.wandb,
         str(config.code.folder),
         count,
-        environment=(
-            *(ENVIRONMENT if one_run else ()),
-            *build_environment(deadline),
-            *config.code.variables,
-        ),
+        environment=(*build_environment(one_run, deadline, polls), *config.code.variables),
         own_keys=config.embedded,
         deadline=deadline,
     )

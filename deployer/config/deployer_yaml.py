@@ -17,6 +17,7 @@ KEYS: dict[str, type] = {
     "project": str,
     "replicas": int,
     "on": str,
+    "polls": str,
     "kubernetes": dict,
     "gke": str,
     "image": dict,
@@ -24,6 +25,7 @@ KEYS: dict[str, type] = {
     "data": list,
     "code": dict,
 }
+CHOICES = {"polls": ("quick", "stock")}
 WORDS = {"code": ("git",)}  # that stand for a whole section
 KINDS = {str: "text", int: "a whole number", dict: "a mapping", list: "a list of mappings"}
 SECTION_KINDS = (dict, list)
@@ -86,6 +88,8 @@ def _find_problem(place: str, key: str, value: Any) -> ConfigError | None:
     kinds = SECTION_KINDS if KEYS[key] is list else KEYS[key]
     if isinstance(value, bool) or not isinstance(value, kinds):
         return ConfigError(place, f"{value!r} is not {KINDS[KEYS[key]]}")
+    if key in CHOICES and value not in CHOICES[key]:
+        return ConfigError(place, f"{value!r} is not known", f"one of: {', '.join(CHOICES[key])}")
     if isinstance(value, int) and value < 1:
         return ConfigError(place, f"{value} is below 1")
     return None

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from deployer.config.deployer_yaml import KEYS, WORDS
+from deployer.config.deployer_yaml import CHOICES, KEYS, WORDS
 from deployer.config.sections import SECTIONS
 
 PATH = Path(__file__).with_name("deployer.schema.json")
@@ -18,6 +18,8 @@ DESCRIPTIONS = {
     "project": "The project of the sweeps.",
     "replicas": "How many agents in all.",
     "on": "Where agents run.",
+    "polls": "When an agent sees that its run has ended: `quick`, at once, or `stock`, within 5 s "
+    "as `wandb agent`. Default: `quick` on the embedded backend, else `stock`.",
     "gke": "The GKE cluster: the file of its specification, or the name of one of ours.",
     "kubernetes": "The cluster, and what each agent gets there.",
     "backend": "The embedded backend where it runs in a cluster.",
@@ -41,6 +43,8 @@ def build_schema(executors: Collection[str]) -> dict[str, Any]:
         properties[key] = {**shape, "description": DESCRIPTIONS[key]}
     properties["replicas"]["minimum"] = 1
     properties["on"]["enum"] = list(executors)
+    for key, choices in CHOICES.items():
+        properties[key]["enum"] = list(choices)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "deployer.yaml",

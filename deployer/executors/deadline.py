@@ -14,11 +14,6 @@ from deployer.executors.base import Agent
 JOB_PATIENCE_SECONDS = 120.0  # the supervisor has its grace time first
 
 
-def build_environment(deadline: float | None) -> tuple[tuple[str, str], ...]:
-    """Return what an agent is told; `deadline` is in seconds since the epoch, None for never."""
-    return () if deadline is None else ((DEADLINE_VARIABLE, f"{deadline:.0f}"),)
-
-
 def find_end(max_seconds: float | None, now: float) -> float | None:
     """Return when agents that start now leave, in seconds since the epoch; None for never."""
     return None if max_seconds is None else now + max_seconds

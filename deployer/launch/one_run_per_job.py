@@ -9,8 +9,6 @@ from deployer.errors import ConfigError
 from deployer.executors.base import Agent
 from deployer.sweeps.results import Coverage
 
-ENVIRONMENT = ((COUNT_VARIABLE, "1"),)
-
 
 def takes_one_run(agent: Agent) -> bool:
     """Tell whether an agent leaves after its first run."""

@@ -130,7 +130,14 @@ def start_agents(
         tell(f"warning: {warning}")
     bound, deadline = choose_bound(project, target, one_run), find_end(max_seconds, time.time())
     plan = plan_agents(
-        server, executor, path, bound, project.code, one_run=one_run, deadline=deadline
+        server,
+        executor,
+        path,
+        bound,
+        project.code,
+        one_run=one_run,
+        deadline=deadline,
+        polls=project.polls,
     )
     if warning := warn_about_many(server, len(plan.agents)):
         tell(f"warning: {warning}")

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from deployer.agent.processes import Process, list_marked, send_signal
+from deployer.agent.settings import POLLS_VARIABLE, QUICK
 from deployer.agent.status import Status, load_status
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import RunInfo, SweepPath
@@ -242,6 +243,7 @@ class Bench:
                 "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
                 "WANDB_BASE_URL": url or self.backend.url,
                 "WANDB_API_KEY": self.backend.key if key is None else key,
+                POLLS_VARIABLE: QUICK,
                 **settings,
             },
             stdin=subprocess.DEVNULL,

@@ -162,8 +162,7 @@ def test_a_run_that_is_killed_while_it_boots_does_not_wait_for_all_others(bench:
     trainer.write_text(BOOTING + trainer.read_text())
     path = bench.create_sweep("[1.0, 2.0, 3.0]")
     supervised = bench.start_with_own_key(path)
-    # The supervisor has a thread for a run that it has seen.
-    wait_for(lambda: psutil.Process(supervised.process.pid).num_threads() > 1, "its look at a run")
+    wait_for(lambda: processes_of(supervised, "train.py"), "a run")
     [booting] = processes_of(supervised, "train.py")
     [first] = bench.runs(path)
     booting.kill()

@@ -75,7 +75,7 @@ def _kind_of(command: Sequence[str]) -> Kind:
         return "backend"
     if "-m deployer.agent" in words:
         return "supervisor"
-    if "-m wandb agent" in words:
+    if ".launcher import main" in words:
         return "agent"
     if "-m deployer up" in words:
         return "up"

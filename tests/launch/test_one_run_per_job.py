@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from deployer.agent.settings import STOCK
 from deployer.errors import ConfigError
 from deployer.executors.base import Agent
 from deployer.executors.registry import find_target
+from deployer.launch.agent_environment import build_environment
 from deployer.launch.check import warn_about_deadline
 from deployer.launch.one_run_per_job import (
-    ENVIRONMENT,
     count_agents,
     count_left,
     count_wanted,
@@ -25,7 +26,7 @@ from deployer.wandb_api.model import Attempt, RunInfo
 from deployer.watch.agent_runs import join_runs
 from tests.project_files import read_project
 
-ONE = dict(ENVIRONMENT)
+ONE = dict(build_environment(True, None, STOCK))
 
 
 def agent(name: str, state: Any = "running", code: int | None = None, one: bool = True) -> Agent:
