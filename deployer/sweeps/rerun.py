@@ -77,6 +77,14 @@ def get_whole_snapshot(server: Server, path: SweepPath) -> Snapshot:
     return merge_follow_ups(*_read_family(server, path))
 
 
+def list_family(server: Server, path: SweepPath) -> tuple[str, ...]:
+    """Return the ids of a sweep and its follow-ups, whose runs `get_whole_snapshot` shows."""
+    if server.can_requeue:
+        return (path.sweep_id,)
+    infos = list_sweeps(server.client, path.entity, path.project)
+    return (path.sweep_id, *(i.path.sweep_id for i in infos if i.description == _describe(path)))
+
+
 def merge_follow_ups(original: Snapshot, follow_ups: Sequence[Snapshot]) -> Snapshot:
     """Add the follow-ups' runs to the original's as if they were its own; pure.
 

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
+import requests
+
+from deployer.errors import WandbError
 from deployer.wandb_api import queries
-from deployer.wandb_api.client import Client
+from deployer.wandb_api.client import Client, is_loopback, translate
 from deployer.wandb_api.model import SweepPath, parse_json
 
 PER_PAGE = 100
+CHUNK_BYTES = 1 << 20
+TIMEOUT_SECONDS = (5.0, 60.0)  # to connect, and between two pieces of an answer
+PARTIAL_CONTENT = 206
 COMMITTED = "COMMITTED"
 
 
@@ -55,20 +62,58 @@ def list_artifacts(client: Client, path: SweepPath, run_id: str) -> tuple[RunArt
     return tuple(_read_artifact(client, name, newest[name]) for name in sorted(newest))
 
 
+def list_files(
+    client: Client, artifact_id: str, sums: Mapping[str, str] | None = None
+) -> tuple[ArtifactFile, ...]:
+    """Return an artifact's files with addresses made now; `sums` are known SHA-256 by path."""
+    nodes = _pages(client, queries.ARTIFACT_FILES, {"id": artifact_id}, ("artifact", "files"))
+    return tuple(_read_file(node, sums or {}) for node in nodes)
+
+
+def read_file(client: Client, url: str, offset: int = 0) -> Iterator[bytes]:
+    """Yield the bytes of a file from `offset` on; raises WandbError.
+
+    The key goes to the server itself alone, not to the store that it may refer to.
+    """
+    if not url:
+        raise WandbError(f"{client.base_url}: a file is not kept on the server itself", status=501)
+    own = urlsplit(url).netloc == urlsplit(client.base_url).netloc
+    headers = {"Range": f"bytes={offset}-"} if offset else {}
+    try:
+        with requests.Session() as session:
+            session.trust_env = not is_loopback(url)
+            session.auth = ("api", client.key) if own else _no_key
+            reply = session.get(url, headers=headers, stream=True, timeout=TIMEOUT_SECONDS)
+            with reply:
+                if not reply.ok:
+                    said = f"{client.base_url}: a file: HTTP {reply.status_code} {reply.reason}"
+                    raise WandbError(said, status=reply.status_code)
+                skipped = offset if reply.status_code != PARTIAL_CONTENT else 0
+                for chunk in reply.iter_content(CHUNK_BYTES):
+                    if new := chunk[skipped:]:
+                        yield new
+                    skipped = max(0, skipped - len(chunk))
+    except requests.RequestException as error:
+        raise translate(client.base_url, error) from error
+
+
+def _no_key(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    """Send a request as it is: without this, the session would look for a key in netrc."""
+    return request
+
+
 def _read_artifact(client: Client, name: str, node: dict[str, Any]) -> RunArtifact:
     sums = _read_sums(parse_json(node.get("metadata")).get("sha256"))
-    variables = {"id": node["id"]}
-    files = _pages(client, queries.ARTIFACT_FILES, variables, ("artifact", "files"))
     return RunArtifact(
         artifact_id=str(node["id"]),
         name=name,
         kind=str((node.get("artifactType") or {}).get("name") or ""),
         version=int(node.get("versionIndex") or 0),
-        files=tuple(_read_file(file, sums) for file in files),
+        files=list_files(client, str(node["id"]), sums),
     )
 
 
-def _read_file(node: dict[str, Any], sums: dict[str, str]) -> ArtifactFile:
+def _read_file(node: dict[str, Any], sums: Mapping[str, str]) -> ArtifactFile:
     path = str(node.get("name") or "")
     return ArtifactFile(
         path=path,

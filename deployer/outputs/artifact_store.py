@@ -1,0 +1,100 @@
+"""The files of an artifact as a store that can only be read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+
+from deployer.data.store import Store
+from deployer.data.tree import Entry, check_path
+from deployer.errors import DataError, WandbError
+from deployer.transience import PASSING_STATUSES
+from deployer.wandb_api.artifacts import ArtifactFile, RunArtifact, list_files, read_file
+from deployer.wandb_api.client import Client
+
+
+class ArtifactStore(Store):
+    """One version of an artifact. Where only MD5 is known, `read` itself compares it."""
+
+    parallel = 4
+
+    def __init__(self, client: Client, artifact: RunArtifact) -> None:
+        self._client = client
+        self._artifact = artifact
+        self._files = {check_path(file.path): file for file in artifact.files}
+
+    def describe(self) -> str:
+        """Name the artifact."""
+        return f"artifact {self._artifact.name}:v{self._artifact.version}"
+
+    def list_entries(self) -> Sequence[Entry]:
+        """Return every file."""
+        return [
+            Entry(path, file.size_bytes, file.sha256 or None, tag=file.md5)
+            for path, file in sorted(self._files.items())
+        ]
+
+    def checksum(self, path: str) -> str | None:
+        """Return the SHA-256 that the run has computed, if it did."""
+        return self._files[path].sha256 or None
+
+    def read(self, path: str, offset: int = 0) -> Iterator[bytes]:
+        """Yield a file's bytes; raises DataError at the end if their MD5 is wrong."""
+        file = self._files[path]
+        if file.sha256 or not file.md5:  # whoever writes it compares, or nobody can
+            yield from self._fetch(path, offset)
+            return
+        digest, position = hashlib.md5(usedforsecurity=False), 0
+        for chunk in self._fetch(path, 0):
+            digest.update(chunk)
+            if new := chunk[max(0, offset - position) :]:  # the others are there, and count too
+                yield new
+            position += len(chunk)
+        if digest.hexdigest() != file.md5:
+            raise DataError(f"{self}: {path} has come with other bytes", "try again", passing=True)
+
+    def _fetch(self, path: str, offset: int) -> Iterator[bytes]:
+        """Yield bytes from the file's address, or from a new one where that has expired."""
+        try:
+            yield from self._read(self._files[path], offset)
+        except _Expired:
+            files = list_files(self._client, self._artifact.artifact_id)
+            again = next((file for file in files if file.path == path), None)
+            if again is None:
+                raise DataError(f"{self}: {path} is gone") from None
+            try:
+                yield from self._read(again, offset)
+            except _Expired as error:
+                raise DataError(f"{self}: {path}: {error}") from error
+
+    def _read(self, file: ArtifactFile, offset: int) -> Iterator[bytes]:
+        try:
+            yield from read_file(self._client, file.url, offset)
+        except WandbError as error:
+            if error.status in (401, 403, 404, 410):
+                raise _Expired(error.message) from error
+            passing = error.status in PASSING_STATUSES
+            raise DataError(error.message, error.hint, passing=passing) from error
+
+    def partial_size(self, entry: Entry) -> int:
+        """Refuse: an artifact is never changed."""
+        raise self._refuse()
+
+    def write(self, entry: Entry, chunks: Iterable[bytes], offset: int = 0) -> None:
+        """Refuse: an artifact is never changed."""
+        raise self._refuse()
+
+    def finish(self, entry: Entry) -> bool:
+        """Refuse: an artifact is never changed."""
+        raise self._refuse()
+
+    def delete(self, path: str) -> None:
+        """Refuse: an artifact is never changed."""
+        raise self._refuse()
+
+    def _refuse(self) -> DataError:
+        return DataError(f"{self} cannot be changed")
+
+
+class _Expired(Exception):
+    """The server no longer takes a file's address."""

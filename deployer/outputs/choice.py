@@ -1,0 +1,65 @@
+"""Which runs' outputs are meant, and the folder that each of them gets; pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from deployer.errors import ConfigError, SweepFailed
+from deployer.sweeps.results import build_results, is_done
+from deployer.wandb_api.model import RunInfo, Snapshot
+
+LONGEST_NAME = 100
+# Letters and digits of any language, and marks that mean nothing to a shell or a file system.
+ODD = re.compile(r"[^\w.=+,@-]+")
+
+
+def choose_runs(snapshot: Snapshot, best: bool, names: Sequence[str]) -> tuple[RunInfo, ...]:
+    """Return the runs that are named by id or title, or the best one, or all that have finished.
+
+    Raises ConfigError for what is no run, SweepFailed where there is none to choose.
+    """
+    path = snapshot.sweep.path
+    if best:
+        winner = build_results(snapshot.sweep, snapshot.runs).best
+        if winner is None:
+            raise SweepFailed(f"{path} has no best run yet", f"deployer results {path}")
+        return tuple(run for run in snapshot.runs if run.run_id == winner.run_id)
+    if names:
+        found = {run.run_id: run for run in (_find(snapshot, name) for name in names)}
+        return tuple(found.values())
+    done = tuple(run for run in snapshot.runs if is_done(snapshot.sweep, run.state))
+    if not done:
+        raise SweepFailed(f"{path}: no run has finished yet", f"deployer watch {path}")
+    return done
+
+
+def _find(snapshot: Snapshot, name: str) -> RunInfo:
+    path = snapshot.sweep.path
+    by_id = [run for run in snapshot.runs if run.run_id == name]
+    found = by_id or [run for run in snapshot.runs if run.title == name]
+    if not found:
+        hint = f"deployer results {path} -o json lists them"
+        raise ConfigError("RUN", f"'{name}' is no run of {path}", hint)
+    if len(found) > 1:
+        ids = ", ".join(run.run_id for run in found)
+        raise ConfigError("RUN", f"{len(found)} runs are called '{name}'", f"name one of: {ids}")
+    return found[0]
+
+
+def name_folders(runs: Sequence[RunInfo]) -> Mapping[str, str]:
+    """Return a folder's name for each run of a sweep, by run id: its title, made safe.
+
+    Those whose titles come out alike, also where a file system ignores case, end with their ids.
+    """
+    plain = {run.run_id: _make_safe(run.title) or _make_safe(run.run_id) for run in runs}
+    counts = Counter(name.casefold() for name in plain.values())
+    return {
+        run_id: name if counts[name.casefold()] == 1 else f"{name}-{_make_safe(run_id)}"
+        for run_id, name in plain.items()
+    }
+
+
+def _make_safe(text: str) -> str:
+    return ODD.sub("_", text)[:LONGEST_NAME].strip("._-")

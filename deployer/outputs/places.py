@@ -1,0 +1,68 @@
+"""Where a sweep's runs may have left their outputs, and what of one run is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from deployer.config.paths import outputs_folder
+from deployer.data.store import FolderStore, Store
+from deployer.data.tree import check_path
+from deployer.outputs.artifact_store import ArtifactStore
+from deployer.outputs.run_store import RunStore
+from deployer.wandb_api.artifacts import RunArtifact, list_artifacts
+from deployer.wandb_api.client import Client
+from deployer.wandb_api.model import SweepPath
+
+# Below a run's own outputs, since an artifact may have files of the same names.
+ARTIFACTS_FOLDER = "wandb-artifacts"
+# What the SDK logs by itself: code, tables and history as media, the recipe of a job.
+OF_THE_SDK = ("job", "code", "run_table", "wandb-history")
+
+# The files of (sweep id, run id) in one place.
+Place = Callable[[str, str], Store]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where to look, in this order, then among the artifacts of the run, then in `last` ones.
+
+    `family` are the ids of the sweep and its follow-ups.
+    """
+
+    client: Client
+    path: SweepPath
+    family: Sequence[str]
+    first: Sequence[Place] = ()
+    last: Sequence[Place] = ()
+
+    def open_run(self, run_id: str) -> RunStore:
+        """Return all that a run has kept; the first place with any outputs of it counts."""
+        artifacts = list_artifacts(self.client, self.path, run_id)
+        own = f"run-{run_id}-output"
+        ours = [one for one in artifacts if one.name == own]
+        logged = [one for one in artifacts if one.name != own and one.kind not in OF_THE_SDK]
+        parts = {_name_folder(one): ArtifactStore(self.client, one) for one in logged}
+        outputs = (
+            self._look(self.first, run_id)
+            or next((ArtifactStore(self.client, one) for one in ours), None)
+            or self._look(self.last, run_id)
+        )
+        return RunStore({"": outputs, **parts} if outputs else {**parts})
+
+    def _look(self, places: Sequence[Place], run_id: str) -> Store | None:
+        for place in places:
+            for sweep_id in self.family:
+                store = place(sweep_id, run_id)
+                if store.list_entries():
+                    return store
+        return None
+
+
+def look_here(sweep_id: str, run_id: str) -> Store:
+    """Return what a run on this machine has written."""
+    return FolderStore(outputs_folder() / check_path(sweep_id) / check_path(run_id))
+
+
+def _name_folder(artifact: RunArtifact) -> str:
+    return f"{ARTIFACTS_FOLDER}/{artifact.name}/"

@@ -1,0 +1,63 @@
+"""All that one run has kept as one store: its outputs, and below them the artifacts it logged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from deployer.data.store import Store
+from deployer.data.tree import Entry, check_path
+from deployer.errors import DataError
+
+
+class RunStore(Store):
+    """Stores by the folder below which their files are; the first of two equal paths counts."""
+
+    def __init__(self, parts: Mapping[str, Store]) -> None:
+        self._parts = parts
+        self._places: dict[str, tuple[Store, str]] = {}
+        self.parallel = min((store.parallel for store in parts.values()), default=1)
+
+    def describe(self) -> str:
+        """Name every part."""
+        return ", ".join(store.describe() for store in self._parts.values())
+
+    def list_entries(self) -> Sequence[Entry]:
+        """Return every file of every part."""
+        found: dict[str, Entry] = {}
+        for folder, store in self._parts.items():
+            for entry in store.list_entries():
+                path = check_path(f"{folder}{entry.path}")
+                if path not in found:
+                    found[path] = replace(entry, path=path)
+                    self._places[path] = (store, entry.path)
+        return [found[path] for path in sorted(found)]
+
+    def checksum(self, path: str) -> str | None:
+        """Ask the file's own store."""
+        store, inner = self._places[path]
+        return store.checksum(inner)
+
+    def read(self, path: str, offset: int = 0) -> Iterator[bytes]:
+        """Read from the file's own store."""
+        store, inner = self._places[path]
+        return store.read(inner, offset)
+
+    def partial_size(self, entry: Entry) -> int:
+        """Refuse: what runs have kept is only read."""
+        raise self._refuse()
+
+    def write(self, entry: Entry, chunks: Iterable[bytes], offset: int = 0) -> None:
+        """Refuse: what runs have kept is only read."""
+        raise self._refuse()
+
+    def finish(self, entry: Entry) -> bool:
+        """Refuse: what runs have kept is only read."""
+        raise self._refuse()
+
+    def delete(self, path: str) -> None:
+        """Refuse: what runs have kept is only read."""
+        raise self._refuse()
+
+    def _refuse(self) -> DataError:
+        return DataError(f"{self} cannot be changed")
