@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command as build_command
 
 
 class CommandGroup(TyperGroup):
@@ -14,6 +16,40 @@ class CommandGroup(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write each command with the first paragraph of its help."""
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summarise_help(one)) for name, one in commands])
+
+
+class CommandWithOthers(TyperCommand):
+    """A command with an argument and with commands below it: `results [SWEEP]`, `results get`.
+
+    Their names are no values of that argument. A subclass gives `apps`, each with one command.
+    """
+
+    apps: ClassVar[Mapping[str, typer.Typer]] = {}
+
+    def list_commands(self, _ctx: Any) -> list[str]:
+        """Return the names of the commands below."""
+        return list(self.apps)
+
+    def get_command(self, _ctx: Any, name: str) -> Any:
+        """Return a command below; None if there is no such command."""
+        return build_command(self.apps[name]) if name in self.apps else None
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        """Read the command line: of a command below, if the first word names one."""
+        if not args or args[0] not in self.apps:
+            return super().make_context(info_name, args, parent, **extra)
+        # Not of this command: its own argument is no part of what stands before theirs.
+        outer = self.context_class(TyperGroup(name=info_name), info_name=info_name, parent=parent)
+        return self.get_command(outer, args[0]).make_context(args[0], args[1:], outer, **extra)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options, then the commands below."""
+        super().format_options(ctx, formatter)
+        commands = [(name, self.get_command(ctx, name)) for name in self.apps]
         with formatter.section("Commands"):
             formatter.write_dl([(name, summarise_help(one)) for name, one in commands])
 

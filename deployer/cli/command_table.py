@@ -19,7 +19,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "up": ("up", "Run a sweep to its end: create or continue it, start agents, watch, rank."),
     "plan": ("plan", "Print what `up` would send; contacts nothing."),
     "watch": ("watch", "Show a sweep live until it is over."),
-    "results": ("results", "Show a sweep's ranking, coverage and failures."),
+    "results": ("results", "Show a sweep's ranking, coverage and failures; copy its models."),
     "heal": ("heal", "Run what is lost or failed again."),
     "down": ("down", "End a sweep's agents and delete what was made for it; results stay."),
     "sweep": ("sweep", "Create, import, list, show, pause, resume, stop or delete sweeps."),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 import typer
 
-from deployer.cli.command_group import make_app
+from deployer.cli import results_get
+from deployer.cli.command_group import CommandWithOthers, make_app
 from deployer.cli.live_view import check_ranked, show_outcome
 from deployer.cli.options import (
     OnOption,
@@ -32,7 +34,13 @@ from deployer.wandb_api.server import Server
 app = make_app()
 
 
-@app.command()
+class ResultsCommand(CommandWithOthers):
+    """`results [SWEEP]`, and `results get`."""
+
+    apps: ClassVar[Mapping[str, typer.Typer]] = {"get": results_get.app}
+
+
+@app.command(cls=ResultsCommand)
 def results(
     sweep: SweepArgument = None,
     verify: Annotated[

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from deployer.data.store import Store
 from deployer.data.tree import Entry, check_path
 from deployer.errors import DataError, WandbError
+from deployer.outputs.read_only import ReadOnlyStore
 from deployer.transience import PASSING_STATUSES
 from deployer.wandb_api.artifacts import ArtifactFile, RunArtifact, list_files, read_file
 from deployer.wandb_api.client import Client
 
 
-class ArtifactStore(Store):
+class ArtifactStore(ReadOnlyStore):
     """One version of an artifact. Where only MD5 is known, `read` itself compares it."""
 
     parallel = 4
@@ -75,25 +75,6 @@ class ArtifactStore(Store):
                 raise _Expired(error.message) from error
             passing = error.status in PASSING_STATUSES
             raise DataError(error.message, error.hint, passing=passing) from error
-
-    def partial_size(self, entry: Entry) -> int:
-        """Refuse: an artifact is never changed."""
-        raise self._refuse()
-
-    def write(self, entry: Entry, chunks: Iterable[bytes], offset: int = 0) -> None:
-        """Refuse: an artifact is never changed."""
-        raise self._refuse()
-
-    def finish(self, entry: Entry) -> bool:
-        """Refuse: an artifact is never changed."""
-        raise self._refuse()
-
-    def delete(self, path: str) -> None:
-        """Refuse: an artifact is never changed."""
-        raise self._refuse()
-
-    def _refuse(self) -> DataError:
-        return DataError(f"{self} cannot be changed")
 
 
 class _Expired(Exception):

@@ -10,8 +10,10 @@ from deployer.data.copy import Progress, copy
 from deployer.data.store import Store
 from deployer.data.tree import Entry
 from deployer.errors import DataError
+from deployer.wandb_api.model import RunInfo
 
 MOST_NAMED = 3
+NOT_KEPT = "deployer_outputs_not_kept"  # agent/prologue/deployer_outputs.py
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,11 @@ class Gathered:
     size_bytes: int
     equal_files: int
     entries: tuple[Entry, ...]
+
+
+def find_loss(run: RunInfo) -> str:
+    """Return why a run that has ended could not keep its outputs; empty if it could."""
+    return str(run.summary.get(NOT_KEPT) or "")
 
 
 def gather(source: Store, target: Store, progress: Progress, overwrite: bool) -> Gathered:

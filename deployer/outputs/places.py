@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from deployer.config.paths import outputs_folder
+from deployer.config.project import Project
 from deployer.data.store import FolderStore, Store
 from deployer.data.tree import check_path
+from deployer.executors.registry import find_target
 from deployer.outputs.artifact_store import ArtifactStore
 from deployer.outputs.run_store import RunStore
+from deployer.sweeps.rerun import list_family
 from deployer.wandb_api.artifacts import RunArtifact, list_artifacts
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.server import Server
 
 # Below a run's own outputs, since an artifact may have files of the same names.
 ARTIFACTS_FOLDER = "wandb-artifacts"
@@ -57,6 +62,19 @@ class Places:
                 if store.list_entries():
                     return store
         return None
+
+
+@contextmanager
+def open_places(config: Project, server: Server, path: SweepPath) -> Iterator[Places]:
+    """Give the places of a sweep's outputs; what has to be opened for it is closed at the end.
+
+    A folder of this machine comes first where agents run here; otherwise what they left there
+    before they went elsewhere is the last to look at.
+    """
+    family = list_family(server, path)
+    here = find_target(config).runs_here
+    first, last = ([look_here], []) if here else ([], [look_here])
+    yield Places(server.client, path, family, first, last)
 
 
 def look_here(sweep_id: str, run_id: str) -> Store:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from deployer.data.store import Store
 from deployer.data.tree import Entry, check_path
-from deployer.errors import DataError
+from deployer.outputs.read_only import ReadOnlyStore
 
 
-class RunStore(Store):
+class RunStore(ReadOnlyStore):
     """Stores by the folder below which their files are; the first of two equal paths counts."""
 
     def __init__(self, parts: Mapping[str, Store]) -> None:
@@ -42,22 +42,3 @@ class RunStore(Store):
         """Read from the file's own store."""
         store, inner = self._places[path]
         return store.read(inner, offset)
-
-    def partial_size(self, entry: Entry) -> int:
-        """Refuse: what runs have kept is only read."""
-        raise self._refuse()
-
-    def write(self, entry: Entry, chunks: Iterable[bytes], offset: int = 0) -> None:
-        """Refuse: what runs have kept is only read."""
-        raise self._refuse()
-
-    def finish(self, entry: Entry) -> bool:
-        """Refuse: what runs have kept is only read."""
-        raise self._refuse()
-
-    def delete(self, path: str) -> None:
-        """Refuse: what runs have kept is only read."""
-        raise self._refuse()
-
-    def _refuse(self) -> DataError:
-        return DataError(f"{self} cannot be changed")

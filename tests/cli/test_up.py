@@ -92,6 +92,10 @@ def test_two_runs_to_the_end(project: Project, tmp_path: Path) -> None:
     assert json.loads(project.run("agents", "list", "-o", "json").stdout) == []
     assert f"{path}: no agents were running" in project.run("down").stderr
     assert results(project)["sweep"] == path
+    best = found["best"]["run_id"]  # type: ignore[index]
+    project.run("results", "get", "--best", "--to", "models")
+    [model] = (project.folder / "models").rglob("model")
+    assert model.read_text() == best
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from typer.core import TyperGroup
 from typer.main import get_command
 
 from deployer.cli import app
@@ -18,12 +19,12 @@ def list_commands() -> dict[Words, Any]:
 
 
 def is_group(command: Any) -> bool:
-    """Tell whether a command has commands of its own."""
-    return hasattr(command, "list_commands")
+    """Tell whether a command has commands of its own, and does nothing without them."""
+    return isinstance(command, TyperGroup)
 
 
 def _walk(command: Any, words: Words) -> Iterator[tuple[Words, Any]]:
     yield words, command
-    if is_group(command):
+    if hasattr(command, "list_commands"):
         for name in command.list_commands(None):
             yield from _walk(command.get_command(None, name), (*words, name))

@@ -1,0 +1,166 @@
+"""`deployer results get`: copies what runs have written and logged, from wherever it is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from deployer.cli.command_group import make_app
+from deployer.cli.options import (
+    OnOption,
+    Output,
+    OutputOption,
+    SweepArgument,
+    WandbOption,
+    pick_sweep,
+    read_config_of,
+)
+from deployer.cli.output.progress import follow_copy
+from deployer.cli.output.render import say, show_json, show_table
+from deployer.config.project import Flags, Project
+from deployer.data.store import FolderStore, Store
+from deployer.errors import ConfigError, SweepFailed
+from deployer.launch.resolution import open_sweep
+from deployer.outputs.choice import choose_runs, name_folders
+from deployer.outputs.gathering import Gathered, find_loss, gather
+from deployer.outputs.places import Places, open_places
+from deployer.sweeps.rerun import get_whole_snapshot
+from deployer.text import format_bytes, format_count
+from deployer.wandb_api.model import RunInfo
+
+app = make_app()
+FOLDER = "results"
+
+
+@app.command("get")
+def get_(
+    sweep: SweepArgument = None,
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="RUN", help="Runs by id or title; left out: all that have finished."
+        ),
+    ] = None,
+    best: Annotated[bool, typer.Option("--best", help="Only the best run.")] = False,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="PLACE",
+            help="A folder, or s3://BUCKET/FOLDER; left out: results/SWEEP_ID. "
+            "Each run gets a folder of its own in it.",
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace files there that have other content.")
+    ] = False,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Copy what runs have written to DEPLOYER_OUTPUT_DIR or logged as artifacts.
+
+    From wherever it is kept, also after the agents are gone. Checksums are compared, and a copy
+    that was broken off goes on. Exit code 3 where there is nothing to copy, or where a run has
+    finished that could not keep its outputs.
+    """
+    if best and runs:
+        raise ConfigError("--best", "is a run, and you name others", "leave out one of the two")
+    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
+    server, path = open_sweep(pick_sweep(sweep, config))
+    snapshot = get_whole_snapshot(server, path)
+    chosen = choose_runs(snapshot, best, runs or ())
+    folders = name_folders(snapshot.runs)
+    base = (to or f"{FOLDER}/{path.sweep_id}").rstrip("/")
+    targets = {run.run_id: f"{base}/{folders[run.run_id]}" for run in chosen}
+    with open_places(config, server, path) as places:
+        copied = _copy_runs(config, places, chosen, targets, overwrite)
+    _show(chosen, targets, copied, output)
+    _judge(str(path), chosen, copied)
+
+
+def _copy_runs(
+    config: Project,
+    places: Places,
+    runs: Sequence[RunInfo],
+    targets: Mapping[str, str],
+    overwrite: bool,
+) -> dict[str, Gathered]:
+    copied = {}
+    for run in runs:
+        with (
+            _open_target(config, targets[run.run_id]) as target,
+            follow_copy(_name(run)) as progress,
+        ):
+            copied[run.run_id] = gather(places.open_run(run.run_id), target, progress, overwrite)
+    return copied
+
+
+def _open_target(config: Project, place: str) -> Store:
+    if "://" not in place:
+        return FolderStore(config.folder / Path(place).expanduser())
+    if not place.startswith("s3://") or not place.removeprefix("s3://").split("/")[0]:
+        raise ConfigError("--to", f"{place} is no place", "a folder, or s3://BUCKET/FOLDER")
+    from deployer.data.object_store import ObjectStore
+
+    return ObjectStore(place, config.environment.get("AWS_ENDPOINT_URL"))
+
+
+def _show(
+    runs: Sequence[RunInfo],
+    targets: Mapping[str, str],
+    copied: Mapping[str, Gathered],
+    output: str,
+) -> None:
+    if output == "json":
+        plain = [_to_plain(run, targets[run.run_id], copied[run.run_id]) for run in runs]
+        show_json({"runs": plain})
+        return
+    rows = [
+        (_name(run), one.files, format_bytes(one.size_bytes), one.equal_files, targets[run.run_id])
+        for run in runs
+        if (one := copied[run.run_id]).files
+    ]
+    if rows:
+        show_table(("RUN", "FILES", "SIZE", "THERE ALREADY", "FOLDER"), rows)
+    for run in runs:
+        if not copied[run.run_id].files and not find_loss(run):
+            say(f"run {_name(run)} has no outputs")
+
+
+def _name(run: RunInfo) -> str:
+    return run.title or run.run_id
+
+
+def _to_plain(run: RunInfo, folder: str, copied: Gathered) -> dict[str, Any]:
+    files = [
+        {"path": one.path, "size_bytes": one.size_bytes, "sha256": one.sha256}
+        for one in copied.entries
+    ]
+    return {
+        "run_id": run.run_id,
+        "title": run.title,
+        "state": run.state,
+        "folder": folder if files else None,
+        "files": files,
+        "not_kept": find_loss(run) or None,
+    }
+
+
+def _judge(path: str, runs: Sequence[RunInfo], copied: Mapping[str, Gathered]) -> None:
+    """Name runs whose outputs are lost; having copied nothing is no success either."""
+    lost = [run for run in runs if find_loss(run)]
+    if lost:
+        names = ", ".join(map(_name, lost))
+        raise SweepFailed(
+            f"{path}: the outputs of {names} could not be kept: {find_loss(lost[0])}",
+            f"deployer agents logs --run {lost[0].run_id} says more",
+        )
+    if not any(one.files for one in copied.values()):
+        raise SweepFailed(
+            f"{path}: {format_count(len(runs), 'run')} and no outputs",
+            "a trainer writes its model to the folder DEPLOYER_OUTPUT_DIR, or logs an artifact",
+        )

@@ -1,0 +1,189 @@
+"""`deployer results get`: from the folder of this machine and from artifacts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from deployer.__main__ import run as run_command
+from deployer.data.tree import PARTIAL_FOLDER
+from tests.conftest import ServedBackend
+from tests.outputs.conftest import Kept, make_sweep
+
+MODEL = b"weights" * 1000
+
+
+def test_all_finished_runs_each_in_a_folder_of_its_own(
+    kept: Kept, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept.write(kept.runs[0], {"best.pt": MODEL, "deep er/ü.json": b"{}"})
+    kept.get()
+    assert kept.read() == {"first/best.pt": MODEL, "first/deep er/ü.json": b"{}"}
+    shown = capsys.readouterr()
+    assert f"results/{kept.sweep_id}/first" in shown.out
+    assert shown.err.splitlines()[-1] == "run second has no outputs"
+
+
+def test_the_best_run_or_those_that_are_named(kept: Kept) -> None:
+    for run in kept.runs:
+        kept.write(run, {"model": run.encode()})
+    kept.get("--best", "--to", "best")
+    assert kept.read("best") == {"first/model": kept.runs[0].encode()}
+    kept.get("second", kept.runs[1], "--to", "named")
+    assert kept.read("named") == {"second/model": kept.runs[1].encode()}
+
+
+def test_artifacts_come_back_the_outputs_first(kept: Kept) -> None:
+    run = kept.runs[0]
+    kept.log(run, f"run-{run}-output", {"best.pt": MODEL}, artifactTypeName="output")
+    kept.log(run, "model", {"weights": b"old"}, artifactTypeName="model")
+    kept.log(run, "model", {"weights": b"new", "in/side": b"x"}, artifactTypeName="model")
+    kept.log(run, "code-of-it", {"train.py": b"pass"}, artifactTypeName="code")
+    expected = {
+        "first/best.pt": MODEL,
+        "first/wandb-artifacts/model/weights": b"new",
+        "first/wandb-artifacts/model/in/side": b"x",
+    }
+    kept.get()
+    assert kept.read() == expected
+    kept.get()  # what is known by MD5 alone is not something else either
+    assert kept.read() == expected
+
+
+def test_json_has_the_checksum_of_each_file(kept: Kept, capsys: pytest.CaptureFixture[str]) -> None:
+    kept.write(kept.runs[0], {"best.pt": MODEL})
+    kept.get("-o", "json")
+    first, second = json.loads(capsys.readouterr().out)["runs"]
+    sha256 = hashlib.sha256(MODEL).hexdigest()
+    assert first["files"] == [{"path": "best.pt", "size_bytes": len(MODEL), "sha256": sha256}]
+    assert first["folder"] == f"results/{kept.sweep_id}/first"
+    assert (second["files"], second["folder"]) == ([], None)
+
+
+def test_nothing_is_overwritten_silently(kept: Kept, capsys: pytest.CaptureFixture[str]) -> None:
+    kept.write(kept.runs[0], {"best.pt": MODEL, "log": b"1"})
+    kept.get()
+    target = kept.folder / "results" / kept.sweep_id / "first"
+    (target / "mine").write_text("mine")
+    kept.get()
+    assert "there already" in capsys.readouterr().out.lower()
+    (target / "best.pt").write_bytes(MODEL[::-1])
+    kept.get(code=1)
+    assert capsys.readouterr().err.splitlines()[-2:] == [
+        f"error: {target}: there is something else in best.pt",
+        "hint: --to another folder, or --overwrite",
+    ]
+    assert (target / "best.pt").read_bytes() == MODEL[::-1]
+    kept.get("--overwrite")
+    assert kept.read() == {"first/best.pt": MODEL, "first/log": b"1", "first/mine": b"mine"}
+
+
+@pytest.mark.slow
+def test_a_copy_that_is_killed_goes_on(kept: Kept) -> None:
+    model = os.urandom(1 << 20) * 300
+    kept.write(kept.runs[0], {"best.pt": model})
+    target = kept.folder / "results" / kept.sweep_id / "first"
+    words = [sys.executable, "-m", "deployer", "results", "get", kept.path, "-o", "json"]
+    copying = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+    while not any(one.stat().st_size for one in target.glob(f"{PARTIAL_FOLDER}/*")):
+        assert copying.poll() is None, "it ended before it could be killed"
+        time.sleep(0.001)
+    copying.kill()
+    copying.wait()
+    assert not (target / "best.pt").exists()
+    [partial] = target.glob(f"{PARTIAL_FOLDER}/*")
+    subprocess.run(words, stdout=subprocess.DEVNULL, check=True)
+    assert kept.read() == {"first/best.pt": model}
+    assert not partial.exists()
+
+
+def test_odd_and_equal_titles(backend: ServedBackend, folder: Path) -> None:
+    titles = ["../../up", "a b/ü", "same", "Same", ".", "x" * 300]
+    kept = make_sweep(backend, folder, titles)
+    for run in kept.runs:
+        kept.write(run, {"model": run.encode()})
+    kept.get()
+    ids = kept.runs
+    assert kept.read() == {
+        "up/model": ids[0].encode(),
+        "a_b_ü/model": ids[1].encode(),
+        f"same-{ids[2]}/model": ids[2].encode(),
+        f"Same-{ids[3]}/model": ids[3].encode(),
+        f"{ids[4]}/model": ids[4].encode(),
+        f"{'x' * 100}/model": ids[5].encode(),
+    }
+
+
+def test_two_runs_of_one_title_are_told_apart_by_id(
+    backend: ServedBackend, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = make_sweep(backend, folder, ["twin", "twin"])
+    kept.write(kept.runs[0], {"model": b"0"})
+    kept.get("twin", code=2)
+    first, second = kept.runs
+    assert capsys.readouterr().err.splitlines() == [
+        "error: RUN: 2 runs are called 'twin'",
+        f"hint: name one of: {first}, {second}",
+    ]
+    kept.get(first)
+    assert kept.read() == {f"twin-{first}/model": b"0"}
+
+
+def test_a_run_that_could_not_keep_its_outputs_is_named(
+    kept: Kept, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = kept.runs
+    kept.write(second, {"model": b"2"})
+    kept.client.log(first, [{"_step": 1, "loss": 0, "deployer_outputs_not_kept": "full"}], offset=1)
+    kept.get(code=3)
+    assert kept.read() == {"second/model": b"2"}
+    assert capsys.readouterr().err.splitlines() == [
+        f"error: {kept.path}: the outputs of first could not be kept: full",
+        f"hint: deployer agents logs --run {first} says more",
+    ]
+
+
+def test_what_cannot_be_got_says_why(kept: Kept, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, code, said in (
+        ((), 3, f"{kept.path}: 2 runs and no outputs"),
+        (("third",), 2, f"RUN: 'third' is no run of {kept.path}"),
+        (("first", "--best"), 2, "--best: is a run, and you name others"),
+        (("first", "--to", "ftp://x"), 2, "--to: ftp://x/first is no place"),
+    ):
+        kept.get(*words, code=code)
+        assert f"error: {said}" in capsys.readouterr().err.splitlines()
+
+
+def test_a_sweep_without_finished_runs(
+    backend: ServedBackend, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = make_sweep(backend, folder, [])
+    kept.get(code=3)
+    assert f"error: {kept.path}: no run has finished yet" in capsys.readouterr().err
+    kept.get("--best", code=3)
+    assert f"error: {kept.path} has no best run yet" in capsys.readouterr().err
+
+
+def test_a_server_with_nothing_of_ours_gives_artifacts(
+    plain_backend: ServedBackend, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in plain_backend.environment.items():
+        monkeypatch.setenv(name, value)
+    kept = make_sweep(plain_backend, folder, ["first"])
+    kept.log(kept.runs[0], f"run-{kept.runs[0]}-output", {"best.pt": MODEL})
+    kept.get("--best")
+    assert kept.read() == {"first/best.pt": MODEL}
+
+
+def test_results_alone_is_the_ranking_still(kept: Kept, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["results", kept.path]) == 0
+    assert "2/3 configurations finished" in capsys.readouterr().out
+    assert run_command(["results", "get", "--nonsense"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == "hint: deployer results get --help"
