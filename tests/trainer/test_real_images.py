@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import pickle
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
+import torch
 
+from tests.trainer.cifar10_files import write_binary, write_pickles
 from tests.trainer.conftest import run_here
+from trainer.data import load_dataset
 
 pytestmark = [pytest.mark.data, pytest.mark.slow]
 
@@ -35,7 +35,7 @@ def test_fashion_mnist_is_learnt_from_the_sweeps_part(data_folder: Path, tmp_pat
 
 
 def test_resnet9_learns_cifar10_with_every_augmentation(data_folder: Path, tmp_path: Path) -> None:
-    write_cifar10_pickles(data_folder / "cifar10_webp", tmp_path / "cifar-10-batches-py")
+    write_pickles(data_folder / "cifar10_webp", tmp_path)
     rows, _ = run_here(
         "--dataset=cifar10",
         f"--data={tmp_path}",
@@ -48,18 +48,15 @@ def test_resnet9_learns_cifar10_with_every_augmentation(data_folder: Path, tmp_p
     assert rows[-1]["val_accuracy"] > 0.35
 
 
-def write_cifar10_pickles(sheets: Path, folder: Path) -> None:
-    """Write the first 5,000 and the last 1,000 images as the files that torchvision unpacks."""
-    folder.mkdir()
-    labels = np.fromfile(sheets / "labels.u8", np.uint8).tolist()
-    for number in range(5):
-        part = labels[1000 * number : 1000 * (number + 1)]
-        write_batch(folder / f"data_batch_{number + 1}", sheets / f"train_{number:02}.webp", part)
-    write_batch(folder / "test_batch", sheets / "test_00.webp", labels[50_000:51_000])
-
-
-def write_batch(file: Path, sheet: Path, labels: list[int]) -> None:
-    """Cut a sheet of 25 rows of 40 images into one pickle."""
-    pixels = np.asarray(Image.open(sheet).convert("RGB")).reshape(25, 32, 40, 32, 3)
-    images = pixels.transpose(0, 2, 4, 1, 3).reshape(1000, 3072)
-    file.write_bytes(pickle.dumps({"data": images, "labels": labels}, protocol=2))
+def test_both_layouts_of_cifar10_hold_the_same_images(data_folder: Path, tmp_path: Path) -> None:
+    sheets = data_folder / "cifar10_webp"
+    write_pickles(sheets, tmp_path / "py")
+    write_binary(sheets, tmp_path / "bin")
+    cpu = torch.device("cpu")
+    pickles, binary = (load_dataset("cifar10", tmp_path / name, cpu) for name in ("py", "bin"))
+    assert len(binary.train.labels) == 5000
+    for one, other in ((pickles.train, binary.train), (pickles.test, binary.test)):
+        assert torch.equal(one.images, other.images)
+        assert torch.equal(one.labels, other.labels)
+    mean = binary.normalise(binary.train.images).mean(dim=(0, 2, 3))
+    assert mean.abs().max() < 0.05  # the published statistics, so these are the real images

@@ -11,34 +11,43 @@ import pytest
 from deployer.sweeps.sweep_file import load_sweep
 from trainer.args import parse_args
 
-FILES = sorted((Path(__file__).parents[2] / "sweeps").glob("*.yaml"))
+ROOT = Path(__file__).parents[2]
+SWEEPS = ROOT / "sweeps"
+# The data set and the number of configurations of every file that starts the trainer.
+EXPECTED = {
+    "digits.yaml": ("digits", 12),
+    "fashion_mnist.yaml": ("fashion_mnist", 24),
+    "mnist.yaml": ("mnist", 12),
+    "recipes/001-cifar10/sweep.small.yaml": ("cifar10", 4),
+    "recipes/001-cifar10/sweep.yaml": ("cifar10", 16),
+}
+
+every_file = pytest.mark.parametrize("name", EXPECTED)
 
 
-def test_there_is_a_file_for_every_data_set() -> None:
-    names = [file.stem for file in FILES]
-    assert names == ["cifar10", "digits", "fashion_mnist", "mnist"]
+def test_every_file_beside_the_recipes_is_known() -> None:
+    assert {file.name for file in SWEEPS.glob("*.yaml")} <= EXPECTED.keys()
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_a_file_is_valid_and_says_what_it_starts(file: Path) -> None:
-    sweep = load_sweep(file)
-    expected = {"cifar10": 16, "digits": 12, "fashion_mnist": 24, "mnist": 12}
+@every_file
+def test_a_file_is_valid_and_says_what_it_starts(name: str) -> None:
+    sweep = load_sweep(SWEEPS / name)
     assert sweep.warnings == ()
-    assert sweep.expected == expected[file.stem]
+    assert sweep.expected == EXPECTED[name][1]
     assert sweep.command[2:] == ("-m", "trainer", "${args}")
     assert sweep.program is not None
-    assert (file.parents[1] / sweep.program).is_file()
+    assert (ROOT / sweep.program).is_file()
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_the_trainer_takes_every_value_and_loses_none(file: Path) -> None:
-    parameters = load_sweep(file).config["parameters"]
-    choices = [[(name, value) for value in values(form)] for name, form in parameters.items()]
+@every_file
+def test_the_trainer_takes_every_value_and_loses_none(name: str) -> None:
+    parameters = load_sweep(SWEEPS / name).config["parameters"]
+    choices = [[(key, value) for value in values(form)] for key, form in parameters.items()]
     seen = set()
     for configuration in product(*choices):
-        args = parse_args([f"--{name}={value}" for name, value in configuration])
+        args = parse_args([f"--{key}={value}" for key, value in configuration])
         seen.add(tuple(sorted(args.hyperparameters().items())))
-        assert args.dataset == file.stem
+        assert args.dataset == EXPECTED[name][0]
     assert len(seen) == len(list(product(*choices)))
 
 

@@ -1,0 +1,73 @@
+"""Recipe 001: the small sweep on real images, as its README has it; the plan of the large one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.recipes.readme import Recipe
+from tests.trainer.cifar10_files import write_binary, write_pickles
+
+ROOT = Path(__file__).parents[2]
+# Read here, since the shared fixture `home` clears the environment.
+DATA = Path(os.environ.get("DEPLOYER_TEST_DATA", ROOT.parent / "shared" / "data"))
+SHEETS = DATA / "cifar10_webp"
+
+
+@pytest.mark.slow
+@pytest.mark.data
+def test_on_a_cpu(recipe: Callable[[str], Recipe], tmp_path: Path, home: Path) -> None:
+    assert SHEETS.is_dir(), f"{SHEETS} is missing: set DEPLOYER_TEST_DATA"
+    copy = recipe("001-cifar10")
+    write_binary(SHEETS, copy.folder / "data")
+    said = copy.run_blocks("On a CPU")
+    assert "4/4 configurations finished, 0 duplicates, 0 lost" in said
+    assert said.count("\N{BLACK CIRCLE}") == 4
+
+    ranked = json.loads(copy.run("deployer results -o json 2>/dev/null"))["runs"]
+    assert ranked[0]["value"] > 0.3
+    write_pickles(SHEETS, tmp_path / "torchvision")
+    for run in ranked:
+        [folder] = home.rglob(f"outputs/*/{run['run_id']}")
+        metrics = json.loads((folder / "metrics.json").read_text())
+        assert metrics["last"]["val_accuracy"] == run["value"]
+        assert len(metrics["history"]) == 3
+        if run is ranked[0]:
+            found = evaluate(folder / "best.pt", tmp_path / "torchvision")
+            # A rounding of 16 bits may turn one of the 1,000 images.
+            assert found == pytest.approx(metrics["best"]["val_accuracy"], abs=0.0025)
+
+
+def evaluate(model: Path, folder: Path) -> float:
+    """Return the accuracy that the independent script measures."""
+    command = [sys.executable, "-m", "tests.recipes.evaluate", str(model), str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return float(done.stdout)
+
+
+def test_the_plan_has_the_data_to_read_and_a_folder_for_results(
+    recipe: Callable[[str], Recipe],
+) -> None:
+    copy = recipe("001-cifar10")
+    manifests = list(yaml.safe_load_all(copy.run_blocks("On a cluster")))
+    jobs = [one for one in manifests if one["kind"] == "Job"]
+    assert len(jobs) == 4
+    [container] = jobs[0]["spec"]["template"]["spec"]["containers"]
+    mounts = {
+        mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]
+    }
+    assert mounts["/deployer/checkpoints"] is False
+    assert mounts["/data"] is True
+    environment = {one["name"]: one.get("value") for one in container["env"]}
+    assert environment["DEPLOYER_DATA_DIR"] == "/data"
+    assert container["resources"]["limits"]["nvidia.com/gpu"] in (1, "1")
+    folders = {one["spec"]["nfs"]["path"] for one in manifests if one["kind"] == "PersistentVolume"}
+    assert folders == {"/srv/cifar10", "/srv/results"}
