@@ -8,13 +8,23 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench import agents, cluster, command_line, memory, quality, requests, suggestions
+from tests.bench import (
+    agents,
+    cluster,
+    command_line,
+    data_path,
+    memory,
+    quality,
+    requests,
+    suggestions,
+)
 from tests.bench.figures import Figure, render
 
 BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
     "help": command_line.bench_help,
     "first-metric": agents.bench_first_metric,
     "null-runs": agents.bench_null_runs,
+    "data-path": data_path.bench_data_path,
     "memory": memory.bench_memory,
     "requests": requests.bench_requests,
     "request-for-work": suggestions.bench_request_for_work,
