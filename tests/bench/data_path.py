@@ -1,8 +1,8 @@
 """Images per second of the trainer's data path, against torchvision's data set in a DataLoader.
 
-Both read CIFAR-10's pickles and give batches: shuffled, cropped, mirrored, normalised and cut. Nothing
-is trained. The DataLoader is counted at its best: without workers, or with one for each core.
-The images are random, which neither of the two can tell.
+Both read CIFAR-10's pickles and give batches that are shuffled, cropped, mirrored, normalised and
+cut; nothing is trained. The DataLoader is counted at its best: without workers, or with one for
+each core. The images are random, which neither of the two can tell.
 """
 
 from __future__ import annotations
