@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.backend.client import Client
 from tests.cli.conftest import Project
 from tests.conftest import FOREIGN_KEY, ServedBackend
 
@@ -258,7 +259,12 @@ def test_backend_that_never_was(project: Project) -> None:
 def test_an_ended_sweep_cannot_go_on(project: Project, backend: ServedBackend) -> None:
     project.write_grid()
     path = project.run("sweep", "create", "grid.yaml", **backend.environment).stdout.strip()
-    project.run("sweep", "cancel", path, **backend.environment)
+    entity, name, sweep_id = path.split("/")
+    client = Client(backend.url, backend.key, entity, name)
+    run = client.heartbeat(client.create_agent(sweep_id))[0]["run_id"]
+    said = project.run("sweep", "cancel", path, **backend.environment).stderr
+    asked = f"1 run asked to stop ({run}): 45 s at most, then killed: deployer watch {path}\n"
+    assert said.endswith(asked)
     lines = fail(project, "sweep", "resume", path, code=1, **backend.environment)
     assert lines[-2:] == [
         f"error: {path}: a sweep that is CANCELED cannot become RUNNING",

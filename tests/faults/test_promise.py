@@ -90,7 +90,7 @@ def test_processes_are_struck_in_the_middle_of_a_run(tmp_path: Path, names: Sequ
             assert "interrupted" not in scenario.causes, scenario.describe()
         if struck <= {f"SIGKILL-{kind}" for kind in ("trainer", "agent", "supervisor")}:
             # A kill may also hit another run, which is just beginning or ending.
-            allowed = {"finished", "signal", "never started", "lost reply"}
+            allowed = {"finished", "delivered", "signal", "never started", "lost reply"}
             assert scenario.causes <= allowed, scenario.describe()
         if struck & {f"SIGKILL-{kind}" for kind in ("trainer", "agent", "supervisor")}:
             begun = [line["step"] for line in scenario.steps.list_events("begin")]

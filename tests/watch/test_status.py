@@ -145,6 +145,12 @@ def test_status_line() -> None:
     assert paused == "0/4 finished, 2 agents and 1 elsewhere, sweep paused"
 
 
+def test_a_run_that_waits_for_its_next_attempt_is_not_called_preempted() -> None:
+    runs = (run("a", "preempted", 1),)
+    assert build_status_line(status(runs=runs), 0.0).startswith("0/4 finished, 1 to be tried again")
+    assert "1 preempted" in build_status_line(status("CANCELED", runs=runs), 0.0)
+
+
 def test_live_view_shows_a_line_for_each_agent() -> None:
     from io import StringIO
 

@@ -20,7 +20,7 @@ from deployer.cli.output.render import (
 from deployer.executors.base import Agent
 from deployer.sweeps.results import Coverage, Results, Row, build_results, list_metric_doubts
 from deployer.text import format_count, format_seconds
-from deployer.wandb_api.model import Snapshot, SweepInfo
+from deployer.wandb_api.model import ENDED_SWEEP_STATES, Snapshot, SweepInfo
 from deployer.watch.status import AgentStatus, Status
 
 if TYPE_CHECKING:
@@ -34,7 +34,10 @@ def build_status_line(status: Status, now: float, usd_per_hour: float | None = N
     coverage = status.results.coverage
     total = f"/{coverage.expected}" if coverage.expected is not None else ""
     parts = [f"{coverage.finished}{total} finished"]
-    parts += [f"{status.counts[s]} {s}" for s in STATE_ORDER if status.counts.get(s)]
+    # W&B's word for a run that waits for its next attempt, whatever ended the last one.
+    ended = status.sweep_state in ENDED_SWEEP_STATES
+    words = {} if ended else {"preempted": "to be tried again"}
+    parts += [f"{status.counts[s]} {words.get(s, s)}" for s in STATE_ORDER if status.counts.get(s)]
     parts.append(_agents_phrase(status))
     if status.best is not None:
         parts.append(f"best {_metric_phrase(status, status.best)}")
