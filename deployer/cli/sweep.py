@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from deployer.backend.scheduling.lifecycle import Patience
 from deployer.cli import sweep_files
 from deployer.cli.command_group import make_app
 from deployer.cli.confirmation import YesOption, check_can_ask, confirm
@@ -37,16 +36,14 @@ from deployer.executors.registry import open_executor
 from deployer.launch.one_run_per_job import takes_one_run
 from deployer.launch.resolution import open_sweep
 from deployer.launch.server import connect
-from deployer.launch.stop_notice import tell_who_lasts
+from deployer.launch.stop_notice import tell_which_runs_stop, tell_who_lasts
 from deployer.sweeps.creation import Draws, make_sweep
 from deployer.sweeps.records import delete_records
 from deployer.sweeps.rerun import get_whole_snapshot
-from deployer.sweeps.results import ACTIVE_STATES
-from deployer.text import format_count, format_seconds
+from deployer.text import format_count
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import (
     delete_sweep,
-    get_snapshot,
     get_sweep,
     list_projects,
     list_sweeps,
@@ -65,9 +62,6 @@ STEERABLE = {
     "FINISHED": ("RUNNING", "PAUSED", "PENDING", "FINISHED"),
     "CANCELED": ("RUNNING", "PAUSED", "PENDING", "CANCELED"),
 }
-
-
-NAMED_RUNS = 5
 
 
 @app.command()
@@ -209,7 +203,7 @@ def cancel(
 ) -> None:
     """End the sweep now and kill its runs under way."""
     server, path = _steer(sweep, read_config(Flags(wandb=wandb, on=on)), "CANCELED")
-    _say_stopping(server, path)
+    tell_which_runs_stop(server, path, say)
     _show_state(path, "CANCELED", output)
 
 
@@ -266,19 +260,6 @@ def _steer(text: str | None, config: Project, state: str) -> tuple[Server, Sweep
 def _show_state(path: SweepPath, state: str, output: str) -> None:
     if output == "json":
         show_json({"sweep": str(path), "state": state})
-
-
-def _say_stopping(server: Server, path: SweepPath) -> None:
-    """Say which runs a cancelled sweep still waits for, and how long at most."""
-    runs = get_snapshot(server.client, path).runs
-    active = [run.run_id for run in runs if run.state in ACTIVE_STATES]
-    if not active:
-        return
-    rest = len(active) - NAMED_RUNS
-    who = ", ".join(active[:NAMED_RUNS]) + (f" and {rest} more" if rest > 0 else "")
-    seconds = Patience().graceful_stop_seconds
-    then = f"{format_seconds(seconds)} at most, then killed" if server.extended else "or killed"
-    say(f"{format_count(len(active), 'run')} asked to stop ({who}): {then}: deployer watch {path}")
 
 
 def _say_held(path: SweepPath, agents: int) -> None:

@@ -1,4 +1,4 @@
-"""A notice of the agents that are still ending, and how long they may take at most."""
+"""A notice of the agents or runs that are still ending, and how long they may take at most."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from deployer.backend.scheduling.lifecycle import Patience
 from deployer.errors import DeployerError
 from deployer.executors.base import Agent, Executor
 from deployer.executors.target import Tell
-from deployer.text import format_seconds
+from deployer.sweeps.results import ACTIVE_STATES
+from deployer.text import format_count, format_seconds
+from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.operations import list_runs
+from deployer.wandb_api.server import Server
 
 SILENT_SECONDS = 3.0  # most agents end sooner
+NAMED_RUNS = 5
 
 
 @contextmanager
@@ -39,3 +45,15 @@ def _tell(executor: Executor, sweep_path: str | None, tell: Tell) -> None:
 
 def _name(agent: Agent) -> str:
     return f"{agent.name} (run {agent.run_id})" if agent.run_id else agent.name
+
+
+def tell_which_runs_stop(server: Server, path: SweepPath, tell: Tell) -> None:
+    """Tell which runs of a cancelled sweep still go on, and how long at most."""
+    runs = [run.run_id for run in list_runs(server.client, path) if run.state in ACTIVE_STATES]
+    if not runs:
+        return
+    rest = len(runs) - NAMED_RUNS
+    who = ", ".join(runs[:NAMED_RUNS]) + (f" and {rest} more" if rest > 0 else "")
+    seconds = format_seconds(Patience().graceful_stop_seconds)
+    then = f"{seconds} at most, then killed" if server.extended else "or killed by their agents"
+    tell(f"{format_count(len(runs), 'run')} asked to stop ({who}): {then}: deployer watch {path}")
