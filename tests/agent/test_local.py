@@ -170,7 +170,7 @@ def test_who_does_not_end_is_named_while_everybody_waits(bench: Bench) -> None:
     with tell_who_lasts(executor, str(path), told.append):
         executor.stop([agent.name])
     assert left(agent.name) == []
-    assert told == [f"waiting for {agent.name} (run {run.run_id}): 31 s at most, then killed"]
+    assert told == [f"waiting for {agent.name} (run {run.run_id}): 34 s at most, then killed"]
 
 
 def test_a_lost_agent_is_replaced_under_its_name(bench: Bench, executor: LocalExecutor) -> None:

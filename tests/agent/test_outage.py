@@ -95,7 +95,7 @@ def test_what_ended_unheard_is_delivered_by_the_next_supervisor(outage: Outage) 
     run = bench.read_run(path)
     assert (code, run.state, run.exit_code) == (0, "finished", 0), output
     assert run.steps == tuple(range(8))
-    assert bench.causes(path) == ["finished"]
+    assert bench.causes(path) == ["delivered"]  # nobody saw its trainer end
     assert len(bench.firsts()) == 1
 
 
