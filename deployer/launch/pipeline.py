@@ -40,6 +40,7 @@ from deployer.launch.request import Request
 from deployer.launch.server import connect
 from deployer.sweeps.creation import MadeSweep, find_unfinished, make_sweep
 from deployer.sweeps.records import remember_executor
+from deployer.sweeps.rerun import describe_missing
 from deployer.wandb_api.model import SweepInfo, SweepPath
 from deployer.wandb_api.operations import get_sweep
 from deployer.wandb_api.server import NOT_GUARANTEED, Server
@@ -241,6 +242,8 @@ def _make(project: Project, server: Server, request: Request, tell: Tell) -> Swe
     made = ask_patiently(server, make, tell)
     for warning in made.warnings:
         tell(f"warning: {warning}")
+    if made.ended and (said := describe_missing(server, made.ended)):
+        tell(said)
     tell(f"{'created' if made.created else 'continuing'} sweep {made.path}")
     tell(f"results page: {server.sweep_url(made.path)}{server.login_hint}")
     return made.path

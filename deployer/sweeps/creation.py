@@ -44,11 +44,15 @@ class Draws:
 
 @dataclass(frozen=True)
 class MadeSweep:
-    """A sweep on its server; `created` is False when an unfinished one of ours goes on."""
+    """A sweep on its server; `created` is False when an unfinished one of ours goes on.
+
+    `ended` is the newest of the same content, which a new one was made beside.
+    """
 
     path: SweepPath
     created: bool
     warnings: tuple[str, ...] = ()
+    ended: SweepPath | None = None
 
 
 def make_sweep(
@@ -85,8 +89,9 @@ def make_sweep(
     if cut_off and (path := _find_made(server, cut_off, entity, name, text)):
         save_record(replace(cut_off, sweep_path=str(path)))
         return MadeSweep(path, created=False)
+    ended = _find_newest(server, earlier) if continued else None
     made = _create(server, cut_off or wanted, entity, name, text)
-    return replace(made, warnings=_list_unsaid(sweep, made.warnings))
+    return replace(made, warnings=_list_unsaid(sweep, made.warnings), ended=ended)
 
 
 def find_unfinished(
@@ -160,6 +165,12 @@ def _find_unfinished(
         if record.sweep_path and (info := _get_known(server, record)) and not info.ended:
             return record, info
     return None
+
+
+def _find_newest(server: Server, records: Sequence[SweepRecord]) -> SweepPath | None:
+    """Return the newest sweep that is still on its server."""
+    found = (_get_known(server, record) for record in records if record.sweep_path)
+    return next((info.path for info in found if info), None)
 
 
 def _get_known(server: Server, record: SweepRecord) -> SweepInfo | None:
