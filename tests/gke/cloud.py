@@ -92,6 +92,14 @@ class Cloud:
         """Let lists over all locations say that they know nothing of these."""
         self.estate.missing_zones = zones
 
+    def set_quota(self, name: str, limit: float, usage: float = 0.0, region: str = "") -> None:
+        """Let the project have this quota, in a region or over all of them; others are large."""
+        self.estate.offers.quotas[region, name] = (limit, usage)
+
+    def set_zones(self, name: str, *zones: str) -> None:
+        """Let a machine type or an accelerator be in these zones alone."""
+        self.estate.offers.zones[name] = zones
+
     def fail(
         self, call: str, error: Fault, *, nth: int = 1, times: float = 1, at: str = ""
     ) -> None:

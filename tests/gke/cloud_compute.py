@@ -33,6 +33,10 @@ ROUTE = re.compile(
     r"/compute/v1/projects/(?P<project>[^/]+)/(?P<scope>aggregated|zones/[^/]+|regions/[^/]+)/"
     r"(?P<kind>disks|forwardingRules|targetPools|operations)(/(?P<name>[^/]+))?(?P<wait>/wait)?"
 )
+QUOTAS = re.compile(r"/compute/v1/projects/(?P<project>[^/]+)(/regions/(?P<region>[^/]+))?")
+CATALOGUE = re.compile(
+    r"/compute/v1/projects/(?P<project>[^/]+)/aggregated/(?P<kind>machineTypes|acceleratorTypes)"
+)
 
 
 class Front(ThreadingHTTPServer):
@@ -99,6 +103,8 @@ class _Request(BaseHTTPRequestHandler):
     def _compute(self, verb: str, path: str, query: Mapping[str, list[str]]) -> Mapping[str, Any]:
         if not self.server.authorised(self.headers.get("Authorization", "")):
             raise unauthenticated()
+        if (found := CATALOGUE.fullmatch(path)) or (found := QUOTAS.fullmatch(path)):
+            return self._offer(found, path, query)
         route = ROUTE.fullmatch(path)
         if route is None:
             raise not_found(path)
@@ -111,6 +117,24 @@ class _Request(BaseHTTPRequestHandler):
         return self.server.gate.enter(
             call, port, lambda fault: compute.answer(method, route, query, fault)
         )
+
+    def _offer(
+        self, found: re.Match[str], path: str, query: Mapping[str, list[str]]
+    ) -> Mapping[str, Any]:
+        """Answer what is there to be had: quotas, machine types, accelerators."""
+        offers, named = self.server.compute.estate.offers, found.groupdict()
+        if "kind" in named:
+            name, wanted = f"{named['kind']}.aggregatedList", query.get("filter", [""])[0]
+        else:
+            name = "regions.get" if named["region"] else "projects.get"
+        call = Call(name, path.removeprefix("/compute/v1/"))
+
+        def answer(_: Fault | None) -> Mapping[str, Any]:
+            if "kind" in named:
+                return offers.list_places(named["kind"], wanted)
+            return offers.list_quotas(named["region"] or "")
+
+        return self.server.gate.enter(call, self.client_address[1], answer)
 
     def _send(self, status: int, content: Mapping[str, Any]) -> None:
         encoded = json.dumps(content).encode()

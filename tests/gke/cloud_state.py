@@ -17,6 +17,7 @@ from google.cloud.compute_v1 import Disk, ForwardingRule, TargetPool
 from google.cloud.container_v1 import Cluster, MasterAuth, NodePool, Operation, OperationProgress
 
 from tests.gke.cloud_faults import Fault, busy
+from tests.gke.cloud_offers import Offers
 
 # The share of an operation's time for which it has not begun.
 WAITING = 0.2
@@ -93,6 +94,7 @@ class Estate:
     target_pools: dict[Key, TargetPool] = field(default_factory=dict)
     flights: dict[str, Flight] = field(default_factory=dict)
     missing_zones: tuple[str, ...] = ()
+    offers: Offers = field(default_factory=Offers)
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def settle(self) -> None:

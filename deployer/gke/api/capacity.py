@@ -10,6 +10,9 @@ from deployer.gke.specification.parts import region_of
 
 STOCKOUT = "GCE_STOCKOUT"
 QUOTA = "GCE_QUOTA_EXCEEDED"
+# Found by asking before anything is made; each is about its location and choice of GPUs alone.
+NOT_OFFERED = "NOT_OFFERED"
+TOO_LITTLE_QUOTA = "TOO_LITTLE_QUOTA"
 
 FIRST_WAIT_SECONDS = 2.0  # before the places are gone through again
 LONGEST_WAIT_SECONDS = 300.0  # room comes and goes within minutes
@@ -31,7 +34,10 @@ _EVERYWHERE = re.compile(r"ALL_REGIONS|project quota|globally")
 
 @dataclass(frozen=True)
 class Refusal:
-    """A refusal by Google: location, choice of GPUs, STOCKOUT or QUOTA, its sentence, a remedy."""
+    """A refusal by Google: location, choice of GPUs, STOCKOUT or QUOTA, its sentence, a remedy.
+
+    Or one that is known before: NOT_OFFERED, TOO_LITTLE_QUOTA.
+    """
 
     location: str
     reason: str

@@ -160,24 +160,26 @@ class Compute:
 
     @cached_property
     def _disks(self) -> compute_v1.DisksClient:
-        return self._open(compute_v1.DisksClient)
+        return open_compute(self._gke, compute_v1.DisksClient)
 
     @cached_property
     def _region_disks(self) -> compute_v1.RegionDisksClient:
-        return self._open(compute_v1.RegionDisksClient)
+        return open_compute(self._gke, compute_v1.RegionDisksClient)
 
     @cached_property
     def _rules(self) -> compute_v1.ForwardingRulesClient:
-        return self._open(compute_v1.ForwardingRulesClient)
+        return open_compute(self._gke, compute_v1.ForwardingRulesClient)
 
     @cached_property
     def _target_pools(self) -> compute_v1.TargetPoolsClient:
-        return self._open(compute_v1.TargetPoolsClient)
+        return open_compute(self._gke, compute_v1.TargetPoolsClient)
 
-    def _open(self, kind: Callable[..., T]) -> T:
-        address = self._gke.compute_endpoint.removesuffix("/").removesuffix("/compute/v1")
-        options = {"api_endpoint": address} if address else None
-        return kind(credentials=self._gke.credentials, client_options=options)
+
+def open_compute(gke: Gke, kind: Callable[..., T]) -> T:
+    """Return a client of one kind of thing, with the credentials and the address of `gke`."""
+    address = gke.compute_endpoint.removesuffix("/").removesuffix("/compute/v1")
+    options = {"api_endpoint": address} if address else None
+    return kind(credentials=gke.credentials, client_options=options)
 
 
 def _flatten(pages: Any) -> Iterator[Any]:

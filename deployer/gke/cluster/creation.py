@@ -18,6 +18,7 @@ from deployer.gke.api.model import USABLE, CloudCluster, CloudOperation
 from deployer.gke.api.operations import Waiter, explain_operation, settle, wait_for_operation
 from deployer.gke.api.remedies import EMPTY_POOL
 from deployer.gke.cluster.deletion import begin_removal, remove_whole
+from deployer.gke.cluster.obstacles import find_obstacles
 from deployer.gke.cluster.pools import ensure_pool, list_differences
 from deployer.gke.specification.spec import ClusterSpec
 from deployer.text import format_seconds
@@ -80,6 +81,7 @@ class _Maker:
     def __init__(self, gke: Gke, spec: ClusterSpec, waiter: Waiter) -> None:
         self.gke, self.spec, self.waiter = gke, spec, waiter
         self.refusals: list[Refusal] = []
+        self.obstacles: tuple[Refusal, ...] | None = None
         self.kept = self.left = ""
         self.choice = 0
         self.bare = False  # the cluster is made without a GPU pool, which follows
@@ -89,7 +91,7 @@ class _Maker:
     def ensure(self, patience_seconds: float) -> CloudCluster:
         deadline, passes = self.waiter.now() + patience_seconds, 1
         while True:
-            self.refusals, self.kept, self.left = [], "", ""
+            self.refusals, self.kept, self.left = [*(self.obstacles or ())], "", ""
             cluster = self._try_everywhere()
             self._clear_rest(cluster)
             if cluster is not None:
@@ -115,12 +117,29 @@ class _Maker:
             if best is not None and best.status == "PROVISIONING":
                 self._join(best)
                 continue
+            if self.obstacles is None:
+                self.refusals += self._find_obstacles()
             place = next_try(self.spec.locations, len(self.spec.gpus), self.refusals)
             if place is None:
                 return None
             location, self.choice = place
             self._clear(own, location)
             self._create(location)
+
+    def _find_obstacles(self) -> tuple[Refusal, ...]:
+        """Return what is known to be refused; raises CloudError if that is everything."""
+        self.obstacles = found = find_obstacles(self.gke, self.spec, self.waiter.tell)
+        if found and next_try(self.spec.locations, len(self.spec.gpus), found) is None:
+            said = "\n".join(dict.fromkeys(one.sentence for one in found))
+            hints = dict.fromkeys(one.hint for one in found)
+            raise CloudError(
+                f"cluster {self.spec.name} is not made, since Google would refuse it\n{said}",
+                "; ".join(hints),
+                found[-1].reason,
+            )
+        for one in found:
+            self.waiter.tell(f"left out: {one.sentence}")
+        return found
 
     def _clear(self, broken: list[CloudCluster], location: str) -> None:
         """Delete broken clusters, and wait for the one whose name is needed."""

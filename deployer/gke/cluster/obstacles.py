@@ -1,0 +1,179 @@
+"""What Google would refuse for want of quota or of machines, found before anything is made.
+
+What is not known counts as there: Google refuses it itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from deployer.errors import CloudError
+from deployer.gke.api.capacity import NOT_OFFERED, TOO_LITTLE_QUOTA, Refusal
+from deployer.gke.api.client import Gke
+from deployer.gke.api.offers import Offered, Offers, Quota
+from deployer.gke.api.remedies import QUOTAS_PAGE
+from deployer.gke.specification.gpu_rules import find_built_in
+from deployer.gke.specification.parts import (
+    DISK_TYPE,
+    GpuChoice,
+    find_disk_type,
+    is_zone,
+    region_of,
+)
+from deployer.gke.specification.spec import ClusterSpec
+
+# https://cloud.google.com/compute/resource-usage#gpu_quota. Newer kinds are not among the quotas
+# that a region lists.
+GPU_QUOTAS = {
+    "nvidia-tesla-t4": "NVIDIA_T4_GPUS",
+    "nvidia-tesla-p4": "NVIDIA_P4_GPUS",
+    "nvidia-tesla-p100": "NVIDIA_P100_GPUS",
+    "nvidia-tesla-v100": "NVIDIA_V100_GPUS",
+    "nvidia-l4": "NVIDIA_L4_GPUS",
+    "nvidia-tesla-a100": "NVIDIA_A100_GPUS",
+    "nvidia-a100-80gb": "NVIDIA_A100_80GB_GPUS",
+}
+# These machines count as CPUS; others have quotas of their own, or none.
+PLAIN_MACHINES = ("e2-", "n1-", "f1-", "g1-")
+ZONES_OF_REGION = 3  # in which GKE puts the nodes of a pool, unless told otherwise
+MOST_ZONES_TOLD = 8
+QUOTA_HINT = f"ask for more {{name}}{{where}}: {QUOTAS_PAGE}"
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What Compute Engine said: quotas of the regions and the project, machines, accelerators."""
+
+    quotas: tuple[Quota, ...] = ()
+    machine_types: Mapping[str, Offered] = field(default_factory=dict)
+    accelerators: Mapping[str, Offered] = field(default_factory=dict)
+
+
+def find_obstacles(gke: Gke, spec: ClusterSpec, tell: Callable[[str], None]) -> tuple[Refusal, ...]:
+    """Ask Compute Engine, and return what Google would refuse.
+
+    Who may not ask, or gets no answer, is told so in a line, and nothing counts as refused.
+    """
+    try:
+        offer = _ask(Offers(gke), spec)
+    except CloudError as error:
+        tell(f"quotas and machine types are not checked: {error.message}")
+        return ()
+    return list_obstacles(spec, offer, gke.project)
+
+
+def _ask(offers: Offers, spec: ClusterSpec) -> Offer:
+    regions = dict.fromkeys(region_of(location) for location in spec.locations)
+    quotas = [quota for region in regions for quota in offers.list_quotas(region)]
+    quotas += offers.list_project_quotas()
+    machines = [spec.system_pool.machine_type, *(choice.machine_type for choice in spec.gpus)]
+    listed = [name for name in machines if "custom-" not in name]
+    attached = [one.accelerator for one in spec.gpus if not find_built_in(one.machine_type)]
+    return Offer(
+        tuple(quotas),
+        offers.find_machine_types(listed) if listed else {},
+        offers.find_accelerators(attached) if attached else {},
+    )
+
+
+def list_obstacles(spec: ClusterSpec, offer: Offer, project: str) -> tuple[Refusal, ...]:
+    """Return why the specification's choices cannot be had, each in each location at most once.
+
+    What is counted is the system pool and one node with GPUs: with less, no agent works.
+    """
+    places = ((place, number) for place in spec.locations for number in range(len(spec.gpus)))
+    found = (_find_obstacle(spec, offer, project, place, number) for place, number in places)
+    return tuple(one for one in found if one)
+
+
+def _find_obstacle(
+    spec: ClusterSpec, offer: Offer, project: str, location: str, number: int
+) -> Refusal | None:
+    choice, pool = spec.gpus[number], _name_pool(spec, number)
+    zones, system = choice.zones_in(location) or (location,), spec.system_pool.machine_type
+    wanted = (
+        (system, offer.machine_types.get(system), (location,), "the system pool"),
+        (choice.machine_type, offer.machine_types.get(choice.machine_type), zones, pool),
+        (choice.accelerator, offer.accelerators.get(choice.accelerator), zones, pool),
+    )
+    for name, offered, places, whose in wanted:
+        missing = [one for one in places if offered and not _has(offered, one)]
+        if offered and missing:
+            said = f"no {name} in {' and '.join(missing)}, for {whose}"
+            return Refusal(location, NOT_OFFERED, said, _tell_zones(spec, offered, name), number)
+    return _find_small_quota(spec, offer, project, location, number)
+
+
+def _find_small_quota(
+    spec: ClusterSpec, offer: Offer, project: str, location: str, number: int
+) -> Refusal | None:
+    region = region_of(location)
+    needs = dict(_list_needs(spec, offer, location, spec.gpus[number]))
+    for quota in offer.quotas:
+        needed = needs.get(quota.name, 0)
+        available = _count_available(offer.quotas, quota)
+        if quota.region not in ("", region) or not needed or needed <= available:
+            continue
+        where = f" in {quota.region}" if quota.region else ""
+        said = (
+            f"quota {quota.name}{where}: {needed:g} needed for the system pool and a node of "
+            f"{_name_pool(spec, number)}, {max(available, 0):g} of {quota.limit:g} available"
+        )
+        hint = QUOTA_HINT.format(name=quota.name, where=where, project=project)
+        return Refusal(location, TOO_LITTLE_QUOTA, said, hint, number)
+    return None
+
+
+def _list_needs(
+    spec: ClusterSpec, offer: Offer, location: str, choice: GpuChoice
+) -> Iterator[tuple[str, float]]:
+    """Yield the quotas that the system pool and one node with GPUs need, and how much of each."""
+    system = spec.system_pool
+    nodes = system.nodes * (1 if is_zone(location) else ZONES_OF_REGION)
+    kind, interruptible = GPU_QUOTAS.get(choice.accelerator), choice.spot or choice.flex_start
+    machines = [(system.machine_type, nodes)]
+    if interruptible and kind:
+        yield f"PREEMPTIBLE_{kind}", choice.count
+    elif not choice.reservation:  # what is reserved counts as used already
+        if kind:
+            yield kind, choice.count
+            yield "GPUS_ALL_REGIONS", choice.count
+        machines.append((choice.machine_type, 1))
+    cpus = sum(
+        offer.machine_types.get(name, Offered(frozenset())).cpus * count
+        for name, count in machines
+        if name.startswith(PLAIN_MACHINES)
+    )
+    yield "CPUS", cpus
+    yield "CPUS_ALL_REGIONS", cpus
+    disks = [(system.machine_type, nodes * system.disk_gb), (choice.machine_type, choice.disk_gb)]
+    yield "SSD_TOTAL_GB", sum(size for name, size in disks if find_disk_type(name) == DISK_TYPE)
+    if not spec.private_nodes:
+        yield "IN_USE_ADDRESSES", nodes + 1
+
+
+def _count_available(quotas: Iterable[Quota], quota: Quota) -> float:
+    """Return what is left of a quota; for Spot also of the usual one, which Google may take."""
+    names = {quota.name, quota.name.removeprefix("PREEMPTIBLE_")}
+    return max(one.available for one in quotas if one.name in names and one.region == quota.region)
+
+
+def _has(offered: Offered, location: str) -> bool:
+    if is_zone(location):
+        return location in offered.zones
+    return any(region_of(zone) == location for zone in offered.zones)
+
+
+def _name_pool(spec: ClusterSpec, number: int) -> str:
+    return f"{spec.pool_names[number]} ({spec.gpus[number].accelerator})"
+
+
+def _tell_zones(spec: ClusterSpec, offered: Offered, name: str) -> str:
+    """Name zones that have it, those of the specification's regions first."""
+    if not offered.zones:
+        return f"no zone has {name}: gcloud compute machine-types list, accelerator-types list"
+    regions = {region_of(one) for one in spec.locations}
+    zones = sorted(offered.zones, key=lambda zone: (region_of(zone) not in regions, zone))
+    more = ", …" if len(zones) > MOST_ZONES_TOLD else ""
+    return f"zones that have {name}: {', '.join(zones[:MOST_ZONES_TOLD])}{more}"
