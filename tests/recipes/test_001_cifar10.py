@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,10 +13,8 @@ import yaml
 
 from tests.recipes.readme import Recipe
 from tests.trainer.cifar10_files import write_binary, write_pickles
+from tests.trainer.conftest import DATA, ROOT
 
-ROOT = Path(__file__).parents[2]
-# Read here, since the shared fixture `home` clears the environment.
-DATA = Path(os.environ.get("DEPLOYER_TEST_DATA", ROOT.parent / "shared" / "data"))
 SHEETS = DATA / "cifar10_webp"
 
 
