@@ -29,7 +29,8 @@ from deployer.executors.target import Target
 from deployer.launch.provision import find_disposable, take_down_cluster
 from deployer.launch.scaling import end_willing_agents
 from deployer.launch.stop_notice import tell_who_lasts
-from deployer.sweeps.records import delete_records, load_records
+from deployer.outputs.kept_here import delete_here
+from deployer.sweeps.records import SweepRecord, delete_records, load_records
 from deployer.wandb_api.model import SweepPath
 
 app = make_app()
@@ -42,7 +43,10 @@ def down(
         bool, typer.Option("--all", help="Every sweep's agents, and our backend.")
     ] = False,
     delete_data: Annotated[
-        bool, typer.Option("--delete-data", help="With --all: the backend's data too.")
+        bool,
+        typer.Option(
+            "--delete-data", help="With --all: the backend's data and its runs' outputs too."
+        ),
     ] = False,
     cluster: Annotated[
         bool, typer.Option("--cluster", help="The GKE cluster too, with its disks and pools.")
@@ -141,4 +145,18 @@ def _end_backend(delete_data: bool) -> None:
         shutil.rmtree(data, ignore_errors=True)
         say(f"deleted {data}")
     if delete_data:
-        delete_records(lambda record: record.server == EMBEDDED and not record.backend_on)
+        _delete_outputs()
+        delete_records(_is_kept_here)
+
+
+def _is_kept_here(record: SweepRecord) -> bool:
+    """Tell whether a sweep is known to this machine's embedded backend alone."""
+    return record.server == EMBEDDED and not record.backend_on
+
+
+def _delete_outputs() -> None:
+    """Delete what runs of this machine's backend have written; other sweeps can still be read."""
+    for record in filter(_is_kept_here, load_records()):
+        sweep_id = record.sweep_path.rpartition("/")[2]
+        if sweep_id and delete_here(sweep_id):
+            say(f"deleted the outputs of {record.sweep_path}")

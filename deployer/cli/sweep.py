@@ -37,10 +37,11 @@ from deployer.launch.one_run_per_job import takes_one_run
 from deployer.launch.resolution import open_sweep
 from deployer.launch.server import connect
 from deployer.launch.stop_notice import tell_which_runs_stop, tell_who_lasts
+from deployer.outputs.kept_here import delete_here, measure_here
 from deployer.sweeps.creation import Draws, make_sweep
 from deployer.sweeps.records import delete_records
 from deployer.sweeps.rerun import get_whole_snapshot
-from deployer.text import format_count
+from deployer.text import format_bytes, format_count
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import (
     delete_sweep,
@@ -220,6 +221,7 @@ def delete(
 ) -> None:
     """Delete a sweep for good; its runs stay in the project.
 
+    What its runs have written to DEPLOYER_OUTPUT_DIR on this machine goes with it.
     On the embedded backend alone: W&B's own servers do it on the sweep's page.
     """
     check_can_ask(yes)
@@ -230,11 +232,14 @@ def delete(
     if living := [a.name for a in open_executor(config).list_agents(str(path)) if a.alive]:
         there = f"{path}: its agents are still there: {', '.join(living)}"
         raise AgentError(there, f"deployer down {path}")
-    what = f"sweep {path} for good ({format_count(info.run_count, 'run')} of it stay)"
+    outputs = measure_here(path.sweep_id)
+    gone = f", their outputs on this machine go: {format_bytes(outputs)}" if outputs else ""
+    what = f"sweep {path} for good ({format_count(info.run_count, 'run')} of it stay{gone})"
     if not yes and not confirm(f"delete {what}?"):
         say("nothing was deleted")
         return
     delete_sweep(server.client, path)
+    delete_here(path.sweep_id)
     meant = (str(path), server.name)
     delete_records(lambda record: (record.sweep_path, record.server) == meant)
     say(f"{path} is deleted")

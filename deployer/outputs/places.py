@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from deployer.config.paths import outputs_folder
 from deployer.config.project import Project
-from deployer.data.store import FolderStore, Store
-from deployer.data.tree import check_path
+from deployer.data.store import Store
 from deployer.executors.registry import find_target
 from deployer.outputs.artifact_store import ArtifactStore
+from deployer.outputs.kept_here import open_run_here
 from deployer.outputs.run_store import RunStore
 from deployer.sweeps.rerun import list_family
 from deployer.wandb_api.artifacts import RunArtifact, list_artifacts
@@ -73,13 +72,8 @@ def open_places(config: Project, server: Server, path: SweepPath) -> Iterator[Pl
     """
     family = list_family(server, path)
     here = find_target(config).runs_here
-    first, last = ([look_here], []) if here else ([], [look_here])
+    first, last = ([open_run_here], []) if here else ([], [open_run_here])
     yield Places(server.client, path, family, first, last)
-
-
-def look_here(sweep_id: str, run_id: str) -> Store:
-    """Return what a run on this machine has written."""
-    return FolderStore(outputs_folder() / check_path(sweep_id) / check_path(run_id))
 
 
 def _name_folder(artifact: RunArtifact) -> str:

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from deployer.config.paths import outputs_folder
 from deployer.sweeps.records import SweepRecord, load_records, save_record
 from tests.backend.client import Client, grid
 from tests.cli.conftest import Project
@@ -35,11 +36,17 @@ def test_a_sweep_is_deleted_once_its_agents_are_gone(project: Project) -> None:
     assert read(project, "sweep", "list") == []
 
 
-def answer(project: Project, word: str, path: str) -> str:
+def answer(project: Project, word: str, path: str, **environment: str) -> str:
     """Say a word to the question on a terminal, after which nothing is deleted; return it."""
     ours, theirs = os.openpty()
     command = [sys.executable, "-m", "deployer", "sweep", "delete", path]
-    process = subprocess.Popen(command, cwd=project.folder, stdin=theirs, stderr=theirs)
+    process = subprocess.Popen(
+        command,
+        cwd=project.folder,
+        env={**os.environ, **environment},
+        stdin=theirs,
+        stderr=theirs,
+    )
     os.write(ours, f"{word}\n".encode())
     assert process.wait(60) == 0
     lines = os.read(ours, 4096).decode().splitlines()
@@ -69,5 +76,28 @@ def test_data_on_this_machine_goes_alone(project: Project) -> None:
     for name, on in (("here", ""), ("there", "kubernetes")):
         words = (name, f"tester/p/{name}", "embedded", "http://x", "/f", "s.yaml", "hash", 1.0)
         save_record(SweepRecord(*words, backend_on=on))
+        write_output(name)
+    project.run("down", "--all", "--on", "local")
+    assert sorted(path.name for path in outputs_folder().iterdir()) == ["here", "there"]
     project.run("down", "--all", "--delete-data", "--on", "local")
     assert [record.sweep_path for record in load_records()] == ["tester/p/there"]
+    assert [path.name for path in outputs_folder().iterdir()] == ["there"]
+
+
+def write_output(sweep_id: str) -> None:
+    """Write what a run of a sweep keeps on this machine."""
+    folder = outputs_folder() / sweep_id / "run"
+    folder.mkdir(parents=True)
+    (folder / "best.pt").write_bytes(b"12345" * 1000)
+
+
+def test_outputs_go_with_their_sweep(project: Project, backend: ServedBackend) -> None:
+    sweep = Client.of(backend, "deleting").create_sweep(grid(x=[1]))
+    for name in (sweep, "other"):
+        write_output(name)
+    path = f"{backend.entity}/deleting/{sweep}"
+    asked = answer(project, "n", path, **backend.environment)
+    goes = "0 runs of it stay, their outputs on this machine go: 5 kB"
+    assert asked == f"delete sweep {path} for good ({goes})? [y/N]"
+    project.run("sweep", "delete", path, "--yes", **backend.environment)
+    assert [one.name for one in outputs_folder().iterdir()] == ["other"]

@@ -1,0 +1,34 @@
+"""The outputs that runs keep in the state folder of this machine: found, measured, deleted."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from deployer.config.paths import outputs_folder
+from deployer.data.store import FolderStore, Store
+from deployer.data.tree import check_path
+
+
+def open_run_here(sweep_id: str, run_id: str) -> Store:
+    """Return what a run on this machine has written."""
+    return FolderStore(_folder_of(sweep_id) / check_path(run_id))
+
+
+def measure_here(sweep_id: str) -> int:
+    """Return how many bytes a sweep's runs have written on this machine."""
+    found = (path.lstat() for path in _folder_of(sweep_id).rglob("*") if path.is_file())
+    return sum(one.st_size for one in found)
+
+
+def delete_here(sweep_id: str) -> bool:
+    """Delete what a sweep's runs have written on this machine; tells whether there was a folder."""
+    folder = _folder_of(sweep_id)
+    if not folder.is_dir():
+        return False
+    shutil.rmtree(folder)
+    return True
+
+
+def _folder_of(sweep_id: str) -> Path:
+    return outputs_folder() / check_path(sweep_id)
