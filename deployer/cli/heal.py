@@ -75,6 +75,9 @@ def _describe(path: SweepPath, healing: Healing) -> str:
         said = f"{path}: what is missing runs in the follow-up {healing.sweep_path}"
     else:
         said = f"{path}: nothing to run again"
+        if healing.waiting:
+            waiting = format_count(healing.waiting, "configuration")
+            said += f"; {waiting} not run yet: deployer agents up {path} starts an agent"
     if healing.unknown:
         said += f"; {healing.unknown} were never drawn and stay missing"
     return said

@@ -34,13 +34,15 @@ class Healing:
     """What `heal` started: `sweep_path` is the sweep that runs it, the same one if it was requeued.
 
     `count` configurations will run; `unknown` ones are missing, and which they were is
-    not known. `created` tells whether this call made the follow-up.
+    not known. `created` tells whether this call made the follow-up. `waiting` ones need no healing:
+    the sweep goes on, and hands them out to the next agent.
     """
 
     sweep_path: SweepPath
     count: int
     unknown: int = 0
     created: bool = False
+    waiting: int = 0
 
 
 def heal_sweep(server: Server, path: SweepPath, retries: int | None = None) -> Healing:
@@ -52,9 +54,11 @@ def heal_sweep(server: Server, path: SweepPath, retries: int | None = None) -> H
     """
     if server.can_requeue:
         snapshot = get_snapshot(server.client, path)
-        if build_results(snapshot.sweep, snapshot.runs).coverage.complete:
+        coverage = build_results(snapshot.sweep, snapshot.runs).coverage
+        if coverage.complete:
             return Healing(path, 0)
-        return Healing(path, requeue_sweep(server.client, path, uuid.uuid4().hex, retries))
+        count = requeue_sweep(server.client, path, uuid.uuid4().hex, retries)
+        return Healing(path, count, waiting=coverage.waiting)
     if retries:
         reason = f"{server.url} gives a run that failed no other attempt"
         raise ConfigError("--retries", reason, "leave --retries out, and heal again")
@@ -66,7 +70,8 @@ def heal_sweep(server: Server, path: SweepPath, retries: int | None = None) -> H
     unknown = _count_unknown(whole, len(missing))
     if not missing:
         going = [f.sweep.path for f in follow_ups if not f.sweep.ended]
-        return Healing(going[0] if going else path, 0, unknown)
+        waiting = build_results(whole.sweep, whole.runs).coverage.waiting
+        return Healing(going[0] if going else path, 0, unknown, waiting=waiting)
     return Healing(_create(server, original.sweep, missing), len(missing), unknown, created=True)
 
 

@@ -100,6 +100,8 @@ def test_an_ended_sweep_beside_which_another_is_made_is_named(
     first = make(server, config)
     assert first.ended is None
     assert describe_missing(server, first.path) == ""
+    going = heal_sweep(server, first.path)
+    assert (going.count, going.waiting) == (0, 2)
     set_sweep_state(server.client, get_sweep(server.client, first.path), "CANCELED")
     assert make(server, config, continued=False).ended is None
     second = make(server, config, now=1.0)
