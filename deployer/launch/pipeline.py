@@ -142,7 +142,7 @@ def start_agents(
     )
     if warning := warn_about_many(server, len(plan.agents)):
         tell(f"warning: {warning}")
-    if sweep.state == "PAUSED":
+    if sweep.state == "PAUSED" and plan.agents:
         said = "is PAUSED: agents wait and hold their GPUs until"
         tell(f"{path} {said}: deployer sweep resume {path}")
     remember_executor(str(path), target.name)
