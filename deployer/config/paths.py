@@ -70,6 +70,11 @@ def code_folder() -> Path:
     return home() / "code"
 
 
+def data_folder() -> Path:
+    """Return the folder of data sets that were brought to this machine."""
+    return home() / "data"
+
+
 def sweeps_folder() -> Path:
     """Return the folder that remembers which sweep was made from which project folder."""
     return home() / "sweeps"

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from deployer.data.tree import PARTIAL_FOLDER, check_path
+from deployer.data.tree import check_path, is_own
 from deployer.errors import DataError
 from deployer.text import format_bytes
 
@@ -133,7 +133,7 @@ def _check(path: str, member: str) -> str:
         checked = check_path(path)
     except DataError:
         raise DataError(f"{member!r} leads out of it, or is no path of a file") from None
-    if checked.split("/")[0] == PARTIAL_FOLDER:
+    if is_own(checked):
         raise DataError(f"{member!r} has a name that deployer keeps for itself")
     return checked
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from deployer.data.store import Store
-from deployer.data.tree import Entry
+from deployer.data.tree import Entry, is_own
 from deployer.errors import DataError
 from deployer.text import format_bytes, format_count
 
@@ -72,7 +72,8 @@ def copy(
     Each file has its final name only when it is whole and its SHA-256 is right. A copy that is
     killed leaves its partial files, and the next one goes on with them. Raises DataError.
     """
-    wanted = source.list_entries() if entries is None else entries
+    listed = source.list_entries() if entries is None else entries
+    wanted = [entry for entry in listed if not is_own(entry.path)]
     progress = progress or Silence()
     progress.start(len(wanted), sum(entry.size_bytes for entry in wanted))
     with target.copying():

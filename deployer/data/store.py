@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from deployer.data.tree import PARTIAL_FOLDER, Entry, check_path, is_own
+from deployer.data.tree import ORIGIN_NOTE, PARTIAL_FOLDER, Entry, check_path, is_own
 from deployer.errors import DataError
 
 CHUNK_BYTES = 1 << 20
@@ -136,7 +136,7 @@ class FolderStore(Store):
             stream.seek(offset)
             while chunk := stream.read(CHUNK_BYTES):
                 yield chunk
-            if self._listed.get(path) not in (None, _tag(os.fstat(stream.fileno()))):
+            if self._listed.get(path) not in (None, build_tag(os.fstat(stream.fileno()))):
                 raise DataError(
                     f"{file} has changed while it was copied",
                     "leave the source alone, then type the command again",
@@ -208,6 +208,7 @@ class FolderStore(Store):
             self.delete(entry.path)
         with _telling(self.root), suppress(FileNotFoundError):
             shutil.rmtree(self.root / PARTIAL_FOLDER, ignore_errors=True)
+            (self.root / ORIGIN_NOTE).unlink(missing_ok=True)
             if self.root.is_dir() and not any(self.root.iterdir()):
                 self.root.rmdir()
 
@@ -223,7 +224,7 @@ class FolderStore(Store):
             if not stat.S_ISREG(found.st_mode):
                 kind = "a link to a folder" if stat.S_ISDIR(found.st_mode) else "no regular file"
                 raise DataError(f"{one.path} is {kind}", "remove it, or copy what it stands for")
-            yield Entry(path, found.st_size, tag=_tag(found))
+            yield Entry(path, found.st_size, tag=build_tag(found))
 
     def _place(self, path: str) -> Path:
         """Return where a file is; raises DataError where a link leads out of the folder."""
@@ -246,7 +247,8 @@ def _lock(handle: int, root: Path) -> None:
         return
 
 
-def _tag(found: os.stat_result) -> str:
+def build_tag(found: os.stat_result) -> str:
+    """Return what tells one version of a file from another."""
     return f"{found.st_size} {found.st_mtime_ns}"
 
 

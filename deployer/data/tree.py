@@ -10,6 +10,8 @@ from deployer.errors import DataError
 
 # What a copy that is not finished yet keeps at the root of its target, in any store.
 PARTIAL_FOLDER = ".deployer-partial"
+# At the root of a copy of a data set: what it was made from.
+ORIGIN_NOTE = ".deployer-origin.json"
 LONGEST_NAME_BYTES = 255  # of Linux's file systems
 
 
@@ -50,4 +52,4 @@ def check_path(path: str) -> str:
 
 def is_own(path: str) -> bool:
     """Tell whether a path is one of a copy's own, and none of the data."""
-    return path == PARTIAL_FOLDER or path.startswith(f"{PARTIAL_FOLDER}/")
+    return path in (PARTIAL_FOLDER, ORIGIN_NOTE) or path.startswith(f"{PARTIAL_FOLDER}/")

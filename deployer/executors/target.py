@@ -17,6 +17,8 @@ from deployer.executors.base import Executor
 from deployer.executors.plan import Plan
 
 if TYPE_CHECKING:
+    from deployer.config.data_section import DataSet
+    from deployer.data.store import Store
     from deployer.kube.client import Kube
 
 Tell = Callable[[str], None]
@@ -128,6 +130,25 @@ class Target(ABC):
         None if it holds nothing. Raises DeployerError; then nothing is known to be copied.
         """
         return None
+
+    def open_data(self, data: DataSet, tell: Tell, size_bytes: int | None = None) -> Store:
+        """Return the place where this target's runs see a data set; whoever opens it closes it.
+
+        What has to be made for it holds `size_bytes` at least. Raises DeployerError.
+        """
+        said = f"{self.name} keeps no data sets"
+        raise ConfigError("--on", said, "--on local or --on kubernetes")
+
+    def delete_data(self, data: DataSet, tell: Tell) -> None:
+        """Delete what runs see of a data set, and what was made to hold it."""
+        with self.open_data(data, tell) as store:
+            store.delete_all()
+
+    def check_data(self) -> None:
+        """Refuse data sets that runs would not find, as far as it can be told before `provision`.
+
+        Raises DeployerError.
+        """
 
     def remove(self, tell: Tell) -> None:
         """Delete what was made for the project, as its cluster; raises CloudError."""

@@ -40,6 +40,7 @@ def check(project: Project, target: Target, request: Request, server: Server | N
     url = server.url if server else target.backend_url
     draft = build_draft(project, url, server.extended if server else True)
     target.check(draft, build_limits(project, request))
+    target.check_data()
 
 
 def check_reach(target: Target, base_url: str, inside: Inside | None = None) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Project
+from tests.cli.conftest import TRAINER, Project
 from tests.conftest import ServedBackend
 
 
@@ -32,7 +32,10 @@ replicas: 1
 kubernetes: {image: "registry.example/team/trainer:1", max_time: 12h}
 image: {repository: registry.example/team/trainer}
 backend: {size: 1Gi}
+data: {path: /data, folder: held}
 """
+# Ends the trainer where the data is not.
+READ_DATA = "open(os.environ['DEPLOYER_DATA_DIR'] + '/labels.csv').close()\n"
 OPENS = """
 import os, sys
 
@@ -66,6 +69,9 @@ def test_two_runs_to_the_end(project: Project, tmp_path: Path) -> None:
     """
     project.write_grid(lrs="[2.0]")
     project.write("deployer.yaml", SECTIONS)
+    project.write("train.py", TRAINER + READ_DATA)
+    (project.folder / "held").mkdir()
+    project.write("held/labels.csv", "1")
     proxies = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
     with counting_opens(project.folder / "deployer.yaml", tmp_path) as (environment, list_opens):
         done = project.run(

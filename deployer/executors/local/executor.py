@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from deployer.agent.exit_codes import STOPPED
 from deployer.agent.settings import GRACE_SECONDS
 from deployer.config import paths
+from deployer.config.data_section import VARIABLE
 from deployer.errors import AgentError
 from deployer.executors.base import Agent, Executor
 from deployer.executors.local.agent_folder import AgentFolder, Spec, load_folder, load_folders
@@ -27,9 +28,14 @@ from deployer.executors.plan import AgentPlan, Plan
 class LocalExecutor(Executor):
     """Agents as processes of this machine, found by their folders from any shell."""
 
-    def __init__(self, grace_seconds: float = GRACE_SECONDS) -> None:
+    def __init__(
+        self,
+        grace_seconds: float = GRACE_SECONDS,
+        data_variables: Sequence[tuple[str, str]] = (),
+    ) -> None:
         self._root = paths.agents_folder()
         self._grace_seconds = grace_seconds
+        self._data_variables = dict(data_variables)
 
     def list_gpus(self) -> Sequence[str]:
         """Return the GPUs that are dealt out to agents."""
@@ -125,10 +131,18 @@ class LocalExecutor(Executor):
             base_url=plan.base_url,
             working_folder=plan.folder,
             gpus=planned.gpus,
-            environment=dict(planned.environment),
+            environment={**self._find_data(plan.sweep_path), **dict(planned.environment)},
             grace_seconds=self._grace_seconds,
             created_at=time.time(),
         )
+
+    def _find_data(self, sweep_path: str) -> dict[str, str]:
+        """Return where runs find data: as for the agents before, where deployer.yaml is not."""
+        if self._data_variables:
+            return self._data_variables
+        known = [folder.spec.environment for folder in self._folders(sweep_path)]
+        told = known[-1] if known else {}
+        return {name: value for name, value in told.items() if name.startswith(VARIABLE)}
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

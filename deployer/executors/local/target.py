@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from deployer.executors.local.executor import LocalExecutor
-from deployer.executors.target import Target
+from deployer.executors.target import Target, Tell
+
+if TYPE_CHECKING:
+    from deployer.config.data_section import DataSet
+    from deployer.data.store import Store
 
 
 class LocalTarget(Target):
@@ -13,4 +19,26 @@ class LocalTarget(Target):
 
     def open(self) -> LocalExecutor:
         """Return the executor."""
-        return LocalExecutor()
+        sets = self.project.data
+        if not sets:
+            return LocalExecutor()
+        from deployer.config.data_section import list_variables
+        from deployer.data.places import find_place
+
+        places = {data.name: str(find_place(data, self.project.folder)) for data in sets}
+        return LocalExecutor(data_variables=list_variables(sets, places))
+
+    def open_data(self, data: DataSet, tell: Tell, size_bytes: int | None = None) -> Store:
+        """Return the folder of this machine."""
+        from deployer.data.places import find_place
+        from deployer.data.store import FolderStore
+
+        return FolderStore(find_place(data, self.project.folder))
+
+    def check_data(self) -> None:
+        """Refuse a data set that is not here, or whose copy was broken off; raises DataError."""
+        if self.project.data:
+            from deployer.data.places import check_here
+
+            for data in self.project.data:
+                check_here(data, self.project.folder)

@@ -1,0 +1,168 @@
+"""`deployer data`: the data sets that runs read, as `data:` in deployer.yaml names them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deployer.cli.command_group import make_app
+from deployer.cli.confirmation import YesOption, check_can_ask, confirm
+from deployer.cli.options import Output, OutputOption, read_config
+from deployer.cli.output.progress import follow_copy
+from deployer.cli.output.render import say, show, show_json, show_table
+from deployer.config.project import Flags, Project
+from deployer.text import format_bytes
+
+if TYPE_CHECKING:
+    from deployer.launch.data_sets import Transfer
+
+app = make_app("The data sets that runs read, as `data:` in deployer.yaml names them.")
+
+NameArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="NAME", help="The data set; may be left out if there is one."),
+]
+OnOption = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="EXECUTOR",
+        envvar="DEPLOYER_ON",
+        help="Where runs are to see it: local, kubernetes or gke.",
+    ),
+]
+
+
+@app.command()
+def put(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A folder, a file, an archive, or an address: s3://BUCKET/FOLDER.",
+        ),
+    ],
+    name: NameArgument = None,
+    keep_packed: Annotated[
+        bool, typer.Option("--keep-packed", help="Put an archive as the file that it is.")
+    ] = False,
+    on: OnOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Copy data to where the data set is kept; an archive is checked and unpacked.
+
+    What is there already is left, what was broken off goes on, and nothing is deleted.
+    """
+    from deployer.launch import data_sets
+
+    project = _read(on)
+    data = data_sets.find_data(project, name)
+    with follow_copy(f"put {data.name}") as progress:
+        done = data_sets.put(project, data, source, progress, say, unpacked=not keep_packed)
+    _show(done, output)
+    if data.url or (data.folder and project.on != "local"):
+        say(f"runs see it after: deployer data preload {data.name}{project.on_option}")
+
+
+@app.command()
+def get(
+    name: NameArgument = None,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="FOLDER", help="Where to; left out: a folder named NAME."),
+    ] = None,
+    on: OnOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Copy a data set from where it is kept to a folder of this machine."""
+    from deployer.launch import data_sets
+
+    project = _read(on)
+    data = data_sets.find_data(project, name)
+    with follow_copy(f"get {data.name}") as progress:
+        _show(data_sets.get(project, data, to or Path(data.name), progress, say), output)
+
+
+@app.command()
+def preload(
+    name: NameArgument = None, on: OnOption = None, output: OutputOption = Output.TABLE
+) -> None:
+    """Bring a data set once to where runs see it; left out: each one that is kept elsewhere.
+
+    From an object store to this machine, or with --on kubernetes into the cluster. One archive is
+    unpacked.
+    """
+    from deployer.launch import data_sets
+
+    project = _read(on)
+    named = [data_sets.find_data(project, name)] if name else data_sets.find_elsewhere(project)
+    done = []
+    for data in named:
+        with follow_copy(f"preload {data.name}") as progress:
+            done.append(data_sets.bring(project, data, progress, say))
+        if output == "table":
+            _show(done[-1], output)
+    if output == "json":
+        show_json(done)
+
+
+@app.command("list")
+def list_(on: OnOption = None, output: OutputOption = Output.TABLE) -> None:
+    """List data sets, and what of them runs see."""
+    from deployer.launch import data_sets
+
+    found = list(data_sets.list_places(_read(on), say))
+    if output == "json":
+        show_json(found)
+        return
+    rows = [
+        (one.name, one.kept_in, one.place, one.files, _size(one.size_bytes), one.state)
+        for one in found
+    ]
+    if not rows:
+        say(f"there is no data set in deployer.yaml; {data_sets.EXAMPLE} makes one")
+        return
+    show_table(("data set", "kept in", "runs see it in", "files", "size", "state"), rows)
+
+
+@app.command()
+def delete(
+    name: NameArgument = None,
+    kept: Annotated[
+        bool, typer.Option("--kept", help="Also what is kept elsewhere: the object store's files.")
+    ] = False,
+    yes: YesOption = False,
+    on: OnOption = None,
+) -> None:
+    """Delete what runs see of a data set, for good where it is kept there."""
+    from deployer.launch import data_sets
+
+    project = _read(on)
+    data = data_sets.find_data(project, name)
+    check_can_ask(yes)
+    what = data_sets.describe_deletion(project, data, kept)
+    if yes or confirm(f"delete {what}?"):
+        data_sets.delete(project, data, kept, say)
+        say(f"deleted {what}")
+    else:
+        say("nothing was deleted")
+
+
+def _read(on: str | None) -> Project:
+    return read_config(Flags(on=on))
+
+
+def _size(size_bytes: int) -> str:
+    return format_bytes(size_bytes) if size_bytes else ""
+
+
+def _show(done: Transfer, output: str) -> None:
+    from deployer.data.copy import describe_copied
+
+    if output == "json":
+        show_json(done)
+        return
+    said = describe_copied(done.copied) if done.copied else "all there already"
+    show(f"{done.name}: {said}, in {done.target}")

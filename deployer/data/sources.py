@@ -1,0 +1,80 @@
+"""What a user brings: a folder, a file, an archive that is unpacked, or an address."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from deployer.config import paths
+from deployer.config.data_section import URL
+from deployer.data.archive import is_archive, unpack
+from deployer.data.object_store import ObjectStore
+from deployer.data.store import FolderStore, Store, build_tag
+from deployer.data.tree import Entry
+from deployer.errors import DataError
+
+Tell = Callable[[str], None]
+
+
+class FileStore(FolderStore):
+    """One file of this machine, as a tree in which it has the name `name`."""
+
+    def __init__(self, file: Path, name: str) -> None:
+        super().__init__(file.parent)
+        self._file = file
+        self._name = name
+
+    def describe(self) -> str:
+        """Name the file."""
+        return str(self._file)
+
+    def list_entries(self) -> Sequence[Entry]:
+        """Return the file alone."""
+        found = self._file.stat()
+        self._listed = {self._name: build_tag(found)}
+        return [Entry(self._name, found.st_size, tag=build_tag(found))]
+
+    def _place(self, path: str) -> Path:
+        return self._file if path == self._name else super()._place(path)
+
+
+@contextmanager
+def open_source(source: str, name: str, unpacked: bool, tell: Tell) -> Iterator[Store]:
+    """Open what `source` names until the block ends; an archive is unpacked if it is to be.
+
+    A single file has the name `name` in the tree, its own if that is empty. Raises DataError.
+    """
+    if URL.fullmatch(source):
+        with ObjectStore(source) as store:
+            yield store
+        return
+    path = Path(source).expanduser()
+    if path.is_dir():
+        yield FolderStore(path)
+    elif path.is_file() and unpacked and is_archive(path.name):
+        with unpacking(path, tell) as store:
+            yield store
+    elif path.is_file():
+        yield FileStore(path, name or path.name)
+    else:
+        raise DataError(f"{source}: there is no such file or folder", "a path, or s3://BUCKET/…")
+
+
+@contextmanager
+def unpacking(archive: Path, tell: Tell) -> Iterator[Store]:
+    """Unpack an archive into a folder that is there until the block ends."""
+    which = hashlib.sha256(str(archive.resolve()).encode()).hexdigest()[:16]
+    scratch = paths.data_folder() / "unpacking" / which
+    with FolderStore(scratch).copying():  # two at once would be in each other's way
+        shutil.rmtree(scratch / "files", ignore_errors=True)
+        (scratch / "files").mkdir()
+        tell(f"unpacking {archive}")
+        try:
+            unpack(archive, scratch / "files")
+            yield FolderStore(scratch / "files")
+        finally:
+            shutil.rmtree(scratch / "files", ignore_errors=True)
+    shutil.rmtree(scratch, ignore_errors=True)

@@ -1,0 +1,206 @@
+"""The data sets of a project: put where they are kept, brought to where runs see them, deleted.
+
+What has an address, or a folder of this machine, is kept there; all else where runs see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deployer.config.project import Project
+from deployer.data.copy import Copied, Progress, copy
+from deployer.data.places import find_archive, find_place, open_kept
+from deployer.data.preload import preload
+from deployer.data.sources import open_source
+from deployer.data.store import FolderStore, Store
+from deployer.errors import ConfigError, DataError
+from deployer.executors.registry import find_target
+from deployer.executors.target import Target, Tell
+
+if TYPE_CHECKING:
+    from deployer.config.data_section import DataSet
+
+EXAMPLE = "data: {path: /data, folder: data} in deployer.yaml"
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A copy that has come to its end: from where, to where; `copied` is None if all was there."""
+
+    name: str
+    origin: str
+    target: str
+    copied: Copied | None
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A data set where runs see it; `state` is `whole`, `unfinished`, `missing`, or what failed."""
+
+    name: str
+    kept_in: str
+    place: str
+    files: int
+    size_bytes: int
+    state: str
+
+
+def find_data(project: Project, name: str | None) -> DataSet:
+    """Return the data set of that name, the only one if it is left out; raises ConfigError."""
+    sets = project.data
+    if not sets:
+        raise ConfigError("deployer.yaml: data", "there is no data set", EXAMPLE)
+    if name is None:
+        if len(sets) == 1:
+            return sets[0]
+        names = ", ".join(data.name for data in sets)
+        raise ConfigError("NAME", "there are several data sets", f"name one of: {names}")
+    for data in sets:
+        if data.name == name:
+            return data
+    names = ", ".join(data.name for data in sets)
+    raise ConfigError("NAME", f"there is no data set '{name}'", f"one of: {names}")
+
+
+def put(
+    project: Project, data: DataSet, source: str, progress: Progress, tell: Tell, unpacked: bool
+) -> Transfer:
+    """Copy a folder, a file, the content of an archive or an address to where the set is kept."""
+    archive = find_archive(data)
+    with open_source(source, archive, unpacked and data.unpack and not archive, tell) as origin:
+        entries = origin.list_entries()
+        if not entries:
+            raise DataError(f"{source}: there is no file in it", "name what holds the data")
+        if archive and [entry.path for entry in entries] != [archive]:
+            said = f"data set {data.name} is the one archive {data.url}"
+            raise DataError(said, f"pack it first: deployer data put {archive} {data.name}")
+        size_bytes = sum(entry.size_bytes for entry in entries)
+        with _open_kept(project, data, tell, size_bytes) as target:
+            copied = copy(origin, target, progress, entries)
+            return Transfer(data.name, source, str(target), copied)
+
+
+def get(project: Project, data: DataSet, folder: Path, progress: Progress, tell: Tell) -> Transfer:
+    """Copy a data set from where it is kept to a folder of this machine."""
+    with _open_kept(project, data, tell) as origin:
+        archive = find_archive(data)
+        entries = [one for one in origin.list_entries() if archive in ("", one.path)]
+        if not entries:
+            raise DataError(f"data set {data.name}: there is nothing in {origin}", _hint(data))
+        target = FolderStore(folder)
+        copied = copy(origin, target, progress, entries)
+        return Transfer(data.name, str(origin), str(target), copied)
+
+
+def bring(project: Project, data: DataSet, progress: Progress, tell: Tell) -> Transfer:
+    """Bring a data set from where it is kept to where runs see it, if that is elsewhere."""
+    target = find_target(project)
+    kept = open_kept(data, project.folder)
+    if kept is None or _is_place(target, data):
+        place = "in a cluster" if data.claim or data.nfs else "on this machine"
+        said = f"data set {data.name} is kept {place}, where runs see it"
+        raise ConfigError("deployer data preload", said, _hint(data))
+    with kept:
+        size_bytes = sum(entry.size_bytes for entry in kept.list_entries())
+        with target.open_data(data, tell, size_bytes) as place_store:
+            archive = find_archive(data) if data.unpack else ""
+            copied = preload(kept, place_store, archive, progress, tell)
+            return Transfer(data.name, str(kept), str(place_store), copied)
+
+
+def find_elsewhere(project: Project) -> list[DataSet]:
+    """Return the data sets that have to be brought to where runs see them; raises ConfigError."""
+    target = find_target(project)
+    found = [
+        data
+        for data in project.data
+        if data.url or (data.folder is not None and not _is_place(target, data))
+    ]
+    if not found:
+        raise ConfigError(
+            "deployer.yaml: data",
+            "there is no data set that is kept elsewhere than where runs see it",
+            "deployer data put SOURCE NAME",
+        )
+    return found
+
+
+def list_places(project: Project, tell: Tell) -> Iterator[Listing]:
+    """Yield each data set as runs of the target see it; one that cannot be read says why."""
+    target = find_target(project)
+    for data in project.data:
+        kept_in = describe_kept(data)
+        try:
+            with target.open_data(data, tell) as place:
+                entries = place.list_entries()
+                whole = "whole" if entries else "missing"
+                yield Listing(
+                    name=data.name,
+                    kept_in=kept_in,
+                    place=str(place),
+                    files=len(entries),
+                    size_bytes=sum(entry.size_bytes for entry in entries),
+                    state="unfinished" if place.is_unfinished() else whole,
+                )
+        except DataError as error:
+            yield Listing(data.name, kept_in, "", 0, 0, error.message)
+
+
+def delete(project: Project, data: DataSet, everywhere: bool, tell: Tell) -> None:
+    """Delete what runs of the target see; with `everywhere` also what is kept elsewhere."""
+    target = find_target(project)
+    target.delete_data(data, tell)
+    kept = open_kept(data, project.folder) if everywhere else None
+    if kept is not None and not _is_place(target, data):
+        with kept:
+            _delete_kept(kept, data)
+
+
+def describe_deletion(project: Project, data: DataSet, everywhere: bool) -> str:
+    """Name what `delete` would delete."""
+    target = find_target(project)
+    seen = f"what runs on {target.name} see of data set {data.name}"
+    if _is_place(target, data):
+        return f"data set {data.name}, the folder {find_place(data, project.folder)}"
+    if data.claim or data.nfs:
+        return f"{seen}, for good"
+    return f"{seen}, and all of it in {describe_kept(data)}" if everywhere else seen
+
+
+def describe_kept(data: DataSet) -> str:
+    """Name where a data set is kept, as deployer.yaml has it."""
+    if data.nfs:
+        return f"nfs {data.nfs.server}:{data.nfs.path}"
+    value = getattr(data, data.source)
+    return str(value) if data.source == "url" else f"{data.source} {value}"
+
+
+def _delete_kept(kept: Store, data: DataSet) -> None:
+    if archive := find_archive(data):
+        kept.delete(archive)
+    else:
+        kept.delete_all()
+
+
+def _is_place(target: Target, data: DataSet) -> bool:
+    """Tell whether runs see a data set right where it is kept."""
+    return data.folder is not None and target.runs_here
+
+
+@contextmanager
+def _open_kept(
+    project: Project, data: DataSet, tell: Tell, size_bytes: int | None = None
+) -> Iterator[Store]:
+    store = open_kept(data, project.folder)
+    if store is None:
+        store = find_target(project).open_data(data, tell, size_bytes)
+    with store:
+        yield store
+
+
+def _hint(data: DataSet) -> str:
+    return f"deployer data put SOURCE {data.name}"

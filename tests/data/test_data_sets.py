@@ -1,0 +1,177 @@
+"""Data sets of a project: put, brought, listed, deleted; on this machine and in an object store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from deployer.config import paths
+from deployer.config.project import Project
+from deployer.data.copy import Silence
+from deployer.data.store import FolderStore
+from deployer.data.tree import ORIGIN_NOTE
+from deployer.errors import ConfigError, DataError, DeployerError
+from deployer.executors.registry import find_target
+from deployer.launch import data_sets
+from tests.data.archives import write_tar
+from tests.data.object_servers import BUCKET, ObjectServer
+from tests.data.stores import make_tree, read_tree
+from tests.project_files import read_project
+
+SIZES = {"train/a": 2000, "labels.csv": 30}
+QUIET = Silence()
+
+
+def read(folder: Path, data: str) -> Project:
+    folder.mkdir(exist_ok=True)
+    (folder / "deployer.yaml").write_text(f"data: {data}\n")
+    return read_project(folder)
+
+
+def put(project: Project, source: Path, name: str | None = None, unpacked: bool = True) -> str:
+    data = data_sets.find_data(project, name)
+    return data_sets.put(project, data, str(source), QUIET, print, unpacked).target
+
+
+def bring(project: Project) -> data_sets.Transfer:
+    return data_sets.bring(project, data_sets.find_data(project, None), QUIET, print)
+
+
+def list_states(project: Project) -> list[tuple[int, str]]:
+    return [(one.files, one.state) for one in data_sets.list_places(project, print)]
+
+
+def refuse(call: Callable[[], object]) -> tuple[str, str]:
+    with pytest.raises(DeployerError) as raised:
+        call()
+    return raised.value.message, raised.value.hint
+
+
+def test_a_folder_of_this_machine(tmp_path: Path) -> None:
+    project = read(tmp_path / "project", "{path: /data, folder: ../held}")
+    assert list_states(project) == [(0, "missing")]
+    content = make_tree(tmp_path / "from", SIZES)
+    assert put(project, tmp_path / "from") == str(tmp_path / "project/../held")
+    assert read_tree(FolderStore(tmp_path / "held")) == content
+    assert list_states(project) == [(2, "whole")]
+    data = data_sets.find_data(project, "data")
+    data_sets.get(project, data, tmp_path / "out", QUIET, print)
+    assert read_tree(FolderStore(tmp_path / "out")) == content
+    assert "is kept on this machine, where runs see it" in refuse(lambda: bring(project))[0]
+    data_sets.delete(project, data, False, print)
+    assert not (tmp_path / "held").exists()
+
+
+def test_what_is_in_a_cluster_has_a_folder_here_for_runs_here(tmp_path: Path) -> None:
+    project = read(tmp_path / "project", "{path: /data, claim: images}")
+    make_tree(tmp_path / "from", SIZES)
+    place = Path(put(project, tmp_path / "from"))
+    assert place.parent == paths.data_folder()
+    other = read(tmp_path / "other", "{path: /data, claim: images}")
+    assert list_states(other) == [(0, "missing")]
+
+
+def test_an_archive_is_unpacked_unless_it_is_to_be_kept(tmp_path: Path) -> None:
+    archive = write_tar(tmp_path / "set.tar.gz", {"set/a": b"1"})
+    project = read(tmp_path / "project", "{path: /data, folder: held}")
+    put(project, archive, unpacked=False)
+    put(project, archive)
+    held = FolderStore(tmp_path / "project/held")
+    assert [entry.path for entry in held.list_entries()] == ["set.tar.gz", "set/a"]
+    assert list((paths.data_folder() / "unpacking").iterdir()) == []
+    kept = read(tmp_path / "kept", "{path: /data, folder: held, unpack: false}")
+    put(kept, archive)
+    assert (tmp_path / "kept/held/set.tar.gz").is_file()
+    hostile = write_tar(tmp_path / "hostile.tar", {"../out": b"1"}, mode="w")
+    assert "leads out of it" in refuse(lambda: put(project, hostile))[0]
+
+
+def test_what_cannot_be_meant(tmp_path: Path) -> None:
+    none = read_project(tmp_path)
+    assert refuse(lambda: data_sets.find_data(none, None)) == (
+        "deployer.yaml: data: there is no data set",
+        "data: {path: /data, folder: data} in deployer.yaml",
+    )
+    two = read(tmp_path / "p", "[{path: /a, folder: a}, {name: b, path: /b, folder: b}]")
+    assert refuse(lambda: data_sets.find_data(two, None))[1] == "name one of: data, b"
+    assert refuse(lambda: data_sets.find_data(two, "c"))[1] == "one of: data, b"
+    assert "there is no such file or folder" in refuse(lambda: put(two, tmp_path / "x", "b"))[0]
+    (tmp_path / "empty").mkdir()
+    assert "there is no file in it" in refuse(lambda: put(two, tmp_path / "empty", "b"))[0]
+
+
+def test_a_run_is_refused_without_its_data(tmp_path: Path) -> None:
+    project = read(tmp_path / "project", "{path: /data, folder: held}")
+    check = find_target(project).check_data
+    said = f"data set data is not on this machine: {tmp_path / 'project/held'} is empty"
+    assert refuse(check) == (said, "deployer data put SOURCE data")
+    held = FolderStore(tmp_path / "project/held")
+    with pytest.raises(ConfigError), held.copying():
+        raise ConfigError("broken", "off")
+    assert "was broken off" in refuse(check)[0]
+    make_tree(tmp_path / "from", SIZES)
+    put(project, tmp_path / "from")
+    check()
+    away = read(tmp_path / "away", "{name: cats, path: /data, url: 's3://bucket/cats'}")
+    assert refuse(find_target(away).check_data)[1] == "deployer data preload cats"
+
+
+@pytest.mark.slow
+def test_an_object_store_is_brought_here_once(object_server: ObjectServer, tmp_path: Path) -> None:
+    address = f"s3://{BUCKET}/{tmp_path.name}/set"
+    project = read(
+        tmp_path / "project",
+        f"{{path: /data, url: '{address}', endpoint_url: {object_server.url}}}",
+    )
+    content = make_tree(tmp_path / "from", SIZES)
+    assert put(project, tmp_path / "from") == address
+    assert list_states(project) == [(0, "missing")]
+    first = bring(project)
+    assert first.copied is not None
+    assert read_tree(FolderStore(Path(first.target))) == content
+    assert list_states(project) == [(2, "whole")]
+    find_target(project).check_data()
+    assert bring(project).copied is None
+    # What is new comes, what is gone goes, what was put there by hand stays.
+    (Path(first.target) / "own").write_text("own")
+    make_tree(tmp_path / "from", {"train/b": 5})
+    put(project, tmp_path / "from")
+    store = data_sets.open_kept(project.data[0], project.folder)
+    assert store is not None
+    store.delete("labels.csv")
+    second = bring(project).copied
+    assert second is not None
+    assert (second.files, second.equal_files) == (2, 1)
+    held = {path.name for path in Path(first.target).rglob("*") if path.is_file()}
+    assert held == {"a", "b", "own", ORIGIN_NOTE}
+    data_sets.delete(project, project.data[0], True, print)
+    assert store.list_entries() == []
+    assert "there is nothing" in refuse(lambda: bring(project))[0]
+
+
+@pytest.mark.slow
+def test_an_archive_in_an_object_store_is_unpacked_once(
+    object_server: ObjectServer, tmp_path: Path
+) -> None:
+    address = f"s3://{BUCKET}/{tmp_path.name}/cats.tar.gz"
+    project = read(
+        tmp_path / "project",
+        f"{{path: /data, url: '{address}', endpoint_url: {object_server.url}}}",
+    )
+    archive = write_tar(tmp_path / "other-name.tgz", {"cats/a": b"1", "cats/b": b"2"})
+    make_tree(tmp_path / "from", SIZES)
+    assert "is the one archive" in refuse(lambda: put(project, tmp_path / "from"))[0]
+    put(project, archive)
+    brought = bring(project)
+    assert read_tree(FolderStore(Path(brought.target))) == {"cats/a": b"1", "cats/b": b"2"}
+    assert bring(project).copied is None
+    assert not any((paths.data_folder() / "archives").iterdir())
+    (Path(brought.target) / "cats/b").unlink()
+    again = bring(project).copied
+    assert again is not None
+    assert (again.files, again.equal_files) == (2, 1)
+    data_sets.delete(project, project.data[0], True, print)
+    with pytest.raises(DataError):
+        bring(project)
