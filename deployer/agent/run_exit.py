@@ -96,23 +96,26 @@ def report_end(
 ) -> None:
     """Tell the server what it cannot know of an end; `extended` if it keeps more than W&B's own.
 
-    `acknowledge` is called once the agent may say that the run is gone.
+    `acknowledge` is called once the agent may say that the run is gone: a server that has not heard
+    of its process by then takes it for one that the agent never received.
     """
-    try:
-        if end.exit_code == USAGE_ERROR:
-            report_usage_error(task, end.run_id, USAGE_SECONDS)
-    finally:
-        acknowledge()
-    # The SDK has told all of a run that came to `wandb.init` and to a good end.
-    if not extended or (not end.exit_code and list_wandb_files(task.agents_folder, end.run_id)):
-        return
 
     def report() -> Reply:
         seen = {"run": end.run_id, "code": end.exit_code, "output": end.output}
         ago = time.monotonic() - end.ended_at
         return ask(task.server, REPORT_EXIT, {**seen, "ago": ago}, REQUEST_SECONDS)
 
-    insist(report, end.ended_at + REPORT_SECONDS)
+    # The SDK has told all of a run that came to `wandb.init` and to a good end.
+    good = not end.exit_code and list_wandb_files(task.agents_folder, end.run_id)
+    missing = extended and not good
+    try:
+        if end.exit_code == USAGE_ERROR:
+            report_usage_error(task, end.run_id, USAGE_SECONDS)
+        missing = missing and report().passing
+    finally:
+        acknowledge()
+    if missing:
+        insist(report, end.ended_at + REPORT_SECONDS)
 
 
 def report_usage_error(task: Task, run_id: str, seconds: float) -> None:

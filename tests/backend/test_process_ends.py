@@ -45,6 +45,15 @@ def test_a_run_that_never_started_keeps_its_exit_code_and_its_last_words(bench: 
     assert bench.run(name).exit_code is None  # W&B's word, of an exit record that never came
 
 
+def test_what_has_ended_was_received_however_soon_its_agent_asks_again(bench: Bench) -> None:
+    agent = bench.agent(bench.sweep(), "a")
+    name = bench.beat(agent)["run_id"]
+    bench.seconds += 0.3
+    report(bench, name, 1, "no data")
+    assert bench.beat(agent)["run_id"] != name
+    assert [attempt.cause for attempt in attempts(bench, name)] == ["never started"]
+
+
 def test_a_late_report_goes_to_the_attempt_that_it_is_about(bench: Bench) -> None:
     agent = bench.agent(bench.sweep(retries=0, run_cap=1), "a")
     name = never_start(bench, agent)

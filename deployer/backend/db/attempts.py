@@ -139,6 +139,16 @@ def note_process_end(
     _doubt_end(db, attempt.run_id, attempt.number)
 
 
+def has_process_ended(db: Connection, run: Run) -> bool:
+    """Tell whether a supervisor has reported the end of the present attempt's process."""
+    found = db.execute(
+        "SELECT 1 FROM attempts WHERE run_id = ? AND number = ?"
+        " AND (process_exit_code IS NOT NULL OR output IS NOT NULL)",
+        (run.id, run.attempt),
+    )
+    return found.fetchone() is not None
+
+
 def _doubt_end(db: Connection, run_id: int, number: int) -> None:
     """Say of a finished attempt whose process did not end well that it only delivered."""
     db.execute(

@@ -9,7 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from deployer.backend.db.agents import Agent, agent_by_id
-from deployer.backend.db.attempts import assign_run, last_cause, reassign_run, repeat_attempt
+from deployer.backend.db.attempts import (
+    assign_run,
+    has_process_ended,
+    last_cause,
+    reassign_run,
+    repeat_attempt,
+)
 from deployer.backend.db.database import Connection, select, update
 from deployer.backend.db.runs import Run, change_run, list_runs
 from deployer.backend.db.sweeps import DELETED, ENDED, Sweep, sweep_by_id, update_sweep
@@ -153,6 +159,7 @@ def _next_run(backend: Backend, agent: Agent) -> list[Command]:
 def _undelivered(backend: Backend, db: Connection, agent: Agent) -> Run | None:
     for run in list_runs(db, f"reported = 0 AND started_at IS NULL AND {OWNED}", agent.id):
         quick = backend.presence.silence_seconds("run", run.id) < LOST_REPLY_SECONDS
+        quick = quick and not has_process_ended(db, run)
         if run.deliveries >= MAX_DELIVERIES or (run.deliveries and not quick):
             end_run(backend, db, run, judge_disappearance(marks_of(run), agent_is_there=True))
             continue
