@@ -50,7 +50,7 @@ class EndOfRun:
     def __init__(self, folder: str, quick: bool) -> None:
         self._path = os.path.join(folder, EXIT_NAME)
         self._quick = quick
-        self._idle_since = time.monotonic()
+        self.idle_since = time.monotonic()
 
     def __call__(self, agent: Any) -> float:
         """Wait; return how many seconds the agent shall sleep after that."""
@@ -59,9 +59,9 @@ class EndOfRun:
         if runs:
             wait_for_end(runs, STOCK_SECONDS)
             self._tell(runs)
-            self._idle_since = time.monotonic()
+            self.idle_since = time.monotonic()
         elif self._quick:
-            idle = IDLE_SHARE * (begun - self._idle_since)
+            idle = IDLE_SHARE * (begun - self.idle_since)
             return min(max(SHORTEST_SECONDS, idle), STOCK_SECONDS)
         waited = time.monotonic() - begun
         return 0.0 if self._quick else max(0.0, STOCK_SECONDS - waited)
@@ -70,7 +70,7 @@ class EndOfRun:
         """Tell the supervisor how runs have ended, and wait until it has taken note."""
         for run_id, process in runs.items():
             status = read_exit_status(process)
-            if status:
+            if status is not None:
                 write_exit(self._path, run_id, status)
                 os.kill(os.getppid(), signal.SIGCHLD)  # ends the supervisor's own waiting
                 wait_until_gone(self._path, HOLD_SECONDS)

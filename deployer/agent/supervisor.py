@@ -169,9 +169,10 @@ class Supervisor:
                 core.reset()
                 self.run_exit.look(self.status.status.run_id or "")
                 self._report_end(reader)
-            mute = core.judge(time.monotonic())
-            if mute:
-                return mute
+            else:
+                mute = core.judge(time.monotonic())
+                if mute:
+                    return mute
             self._let_go(agent)
         # A run that the interrupt caught between its start and the agent's list is not waited for.
         while self._may_run_end() and any(process.is_run for process in list_own()):

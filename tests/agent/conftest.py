@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import deployer.agent
 from deployer.agent.processes import Process, list_marked, send_signal
 from deployer.agent.settings import POLLS_VARIABLE, QUICK
 from deployer.agent.status import Status, load_status
@@ -216,6 +217,7 @@ class Bench:
         grace: float = 20.0,
         folder: str = "",
         enter: Path | None = None,
+        python: Path = Path(sys.executable),
         **settings: str,
     ) -> Supervised:
         """Start a supervisor in the foreground; `settings` are added to its environment.
@@ -224,7 +226,7 @@ class Bench:
         """
         name = folder or f"agent-{len(self.started) + 1}"
         agent_folder = self.folder / "agents" / name
-        command = [sys.executable, "-P", "-m", "deployer.agent", str(sweep_path)]
+        command = [str(python), "-m", "deployer.agent", str(sweep_path)]
         if enter:
             command = ["sh", "-c", f'echo $$ > {enter}; exec "$@"', "sh", *command]
         process = subprocess.Popen(
@@ -240,7 +242,9 @@ class Bench:
             cwd=self.folder,
             env={
                 **os.environ,
-                "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+                "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
+                "PYTHONSAFEPATH": "1",
+                "PYTHONPATH": str(Path(deployer.agent.__file__).parents[2]),
                 "WANDB_BASE_URL": url or self.backend.url,
                 "WANDB_API_KEY": self.backend.key if key is None else key,
                 POLLS_VARIABLE: QUICK,

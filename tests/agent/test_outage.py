@@ -86,7 +86,7 @@ def test_what_ended_unheard_is_delivered_by_the_next_supervisor(outage: Outage) 
     outage.begin()
     # It waits in `finish` for the server when the machine dies.
     trainer = processes_of(supervised, "train.py")
-    wait_for(lambda: int((bench.folder / "step").read_text()) == 7, "the last step")
+    bench.wait_for_step(7)
     assert trainer
     wait_for(lambda: _exit_is_on_disk(supervised.folder), "the exit record")
     kill_everything(supervised)

@@ -1,0 +1,93 @@
+"""The launcher of `wandb agent`: it sees the end of a run at once, and asks seldom without work."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from deployer.agent.launcher import EXIT_NAME, STOCK_SECONDS, EndOfRun
+from deployer.agent.run_exit import RunExit
+from tests.agent.conftest import Bench, wait_for
+from tests.contract.sdks import python_with
+
+
+@dataclass
+class Running:
+    """What wandb's agent keeps of a run: here, a process of our own."""
+
+    _popen: subprocess.Popen[bytes]
+
+
+@dataclass
+class Runs:
+    """What the launcher reads of wandb's agent."""
+
+    _run_processes: dict[str, Running] = field(default_factory=dict)
+
+
+def start(code: str) -> Running:
+    return Running(subprocess.Popen([sys.executable, "-I", "-S", "-c", code]))
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code", "killed"),
+    [
+        ("", 0, False),
+        ("raise SystemExit(7)", 7, False),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 137, True),
+    ],
+)
+def test_the_agent_waits_until_the_supervisor_knows_how_its_run_ended(
+    tmp_path: Path, code: str, exit_code: int, killed: bool
+) -> None:
+    runs = Runs({"run-1": start(code)})
+    waiting = threading.Thread(target=EndOfRun(str(tmp_path), True), args=(runs,))
+    waiting.start()
+    exit_file = tmp_path / EXIT_NAME
+    wait_for(exit_file.exists, "the exit file")
+    seen = RunExit(str(tmp_path))
+    seen.look("run-1")
+    assert (seen.exit_code, seen.killed) == (exit_code, killed)
+    assert waiting.is_alive()
+    seen.acknowledge()
+    waiting.join()
+
+
+def test_what_an_earlier_run_left_is_not_taken_for_the_present_one(tmp_path: Path) -> None:
+    (tmp_path / EXIT_NAME).write_text(json.dumps({"run_id": "run-1", "status": 2}))
+    seen = RunExit(str(tmp_path))
+    seen.look("run-2")
+    assert seen.exit_code is None
+    assert not (tmp_path / EXIT_NAME).exists()
+
+
+def test_an_agent_without_work_asks_less_and_less(tmp_path: Path) -> None:
+    wait = EndOfRun(str(tmp_path), True)
+    first = wait(Runs())
+    wait.idle_since -= 8.0
+    second = wait(Runs())
+    wait.idle_since -= 3600.0
+    assert 0 < first < 1 < second < 3
+    assert wait(Runs()) == STOCK_SECONDS
+
+
+def test_an_agent_that_is_not_quick_waits_as_the_stock_one(tmp_path: Path) -> None:
+    wait = EndOfRun(str(tmp_path), False)
+    assert STOCK_SECONDS - 1 < wait(Runs()) <= STOCK_SECONDS
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("version", ["0.22.3", "0.26.1"])
+def test_an_older_wandb_is_launched_quickly(bench: Bench, version: str) -> None:
+    path = bench.create_sweep("[1.0, 2.0]")
+    supervised = bench.start(path, python=python_with(version))
+    code, output = supervised.wait()
+    assert code == 0, output
+    assert "no Agent.POLL_INTERVAL" not in output
+    assert [run.state for run in bench.runs(path)] == ["finished", "finished"]
