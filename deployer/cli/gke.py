@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +14,7 @@ from deployer.cli.options import CapacityOption, Output, OutputOption, read_conf
 from deployer.cli.output.render import say, show, show_json, show_table, show_yaml
 from deployer.config.project import Flags, Project
 from deployer.errors import CloudError, KubeError
+from deployer.launch.environment import read_environment
 
 if TYPE_CHECKING:
     from deployer.gke.api.client import Gke
@@ -86,7 +86,7 @@ def credentials(spec: SpecArgument = None) -> None:
     gke = _open(chosen)
     cluster = _find(gke, chosen)
     open_kube_of(gke, cluster, None)
-    path = find_kubeconfig(os.environ)
+    path = find_kubeconfig(read_environment())
     context = write_kubeconfig(cluster, gke.project, path)
     say(f"{path}: context {context} is now the current one; kubectl needs {PLUGIN}")
     show(context)
@@ -168,7 +168,7 @@ def _load(spec: str | None, config: Project) -> ClusterSpec:
 def _open(spec: ClusterSpec) -> Gke:
     from deployer.gke.api.client import open_gke
 
-    return open_gke(spec.project, os.environ)
+    return open_gke(spec.project, read_environment())
 
 
 def _find(gke: Gke, spec: ClusterSpec) -> CloudCluster:

@@ -56,7 +56,7 @@ def build(
     from deployer.images.image import build_image
 
     settings, project = _read(builder, variant, repository)
-    built = build_image(settings, project.folder, say, rebuild=rebuild)
+    built = build_image(settings, project.folder, project.environment, say, rebuild=rebuild)
     _show(built, built.reference, output)
 
 
@@ -88,7 +88,7 @@ def save(
     from deployer.images.image_file import save_image
 
     settings, project = _read(builder, variant, repository)
-    saved = save_image(settings, project.folder, file, say)
+    saved = save_image(settings, project.folder, file, project.environment, say)
     size = format_bytes(saved.size_bytes)
     _show(saved, f"{saved.path}: {saved.reference}, {size}, {saved.digest}", output)
 

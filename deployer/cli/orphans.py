@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +13,7 @@ from deployer.cli.confirmation import YesOption, can_ask, confirm
 from deployer.cli.options import Output, OutputOption, read_duration
 from deployer.cli.output.render import say, show, show_json, show_table
 from deployer.errors import CloudError, ConfigError, KubeError
+from deployer.launch.environment import read_environment
 
 if TYPE_CHECKING:
     from deployer.executors.gke.orphans import Remains
@@ -75,7 +75,7 @@ def _open_gke(project: str | None, needed: bool) -> Gke | None:
     from deployer.gke.api.client import open_gke
 
     try:
-        return open_gke(project, os.environ)
+        return open_gke(project, read_environment())
     except CloudError as error:
         if needed or project:
             raise
@@ -88,7 +88,7 @@ def _open_kube() -> Kube | None:
     from deployer.kube.client import open_kube
 
     try:
-        return open_kube()
+        return open_kube(environment=read_environment())
     except ConfigError:
         return None
 

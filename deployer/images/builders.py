@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -70,9 +69,10 @@ class Login:
 
 @dataclass(frozen=True)
 class Builder:
-    """One tool, by the name of its program."""
+    """One tool, by the name of its program, and the environment in which it runs."""
 
     name: str
+    environment: Mapping[str, str] = field(repr=False)
 
     def build(self, build: Build, tell: Tell) -> None:
         """Build and tag an image; tell each step. Raises ImageError with the tool's last lines."""
@@ -130,7 +130,11 @@ class Builder:
 
     def _ask(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [self.name, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL
+            [self.name, *words],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            env=self.environment,
         )
 
     def _run(
@@ -138,7 +142,7 @@ class Builder:
         what: str,
         words: Sequence[str],
         tell: Tell,
-        environment: Mapping[str, str] | None = None,
+        more: Mapping[str, str] | None = None,
         host: str = "",
     ) -> None:
         """Run to the end; tell its steps; raise ImageError with its last lines if it fails.
@@ -154,7 +158,7 @@ class Builder:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            env={**os.environ, "DOCKER_BUILDKIT": "1", **(environment or {})},
+            env={**self.environment, "DOCKER_BUILDKIT": "1", **(more or {})},
         ) as process:
             assert process.stdout is not None
             for line in process.stdout:
@@ -165,13 +169,13 @@ class Builder:
             raise build_tool_failure(what, list(kept), host, self.name == "docker")
 
 
-def choose_builder(wanted: str | None) -> Builder:
-    """Return the tool that was asked for, else the first that works. Raises ImageError."""
+def choose_builder(wanted: str | None, environment: Mapping[str, str]) -> Builder:
+    """Return the tool that was asked for, else the first on PATH that works. Raises ImageError."""
     problems = []
     for name in (wanted,) if wanted else BUILDERS:
-        problem = _probe(name)
+        problem = _probe(name, environment)
         if not problem:
-            return Builder(name)
+            return Builder(name, environment)
         problems.append(f"{name}: {problem}")
     if wanted:
         hint = f"install or start {wanted}, or leave --builder out"
@@ -179,9 +183,9 @@ def choose_builder(wanted: str | None) -> Builder:
     raise ImageError(f"nothing here builds images ({'; '.join(problems)})", INSTALL)
 
 
-def _probe(name: str) -> str:
+def _probe(name: str, environment: Mapping[str, str]) -> str:
     """Return why a tool does not work; empty if it does."""
-    if not shutil.which(name):
+    if not shutil.which(name, path=environment.get("PATH")):
         return "not installed"
     try:
         done = subprocess.run(
@@ -190,6 +194,7 @@ def _probe(name: str) -> str:
             text=True,
             stdin=subprocess.DEVNULL,
             timeout=PROBE_SECONDS,
+            env=environment,
         )
     except subprocess.TimeoutExpired:
         return f"no answer in {PROBE_SECONDS} s"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
@@ -53,8 +52,8 @@ class BuiltImage:
 def build_image(
     settings: ImageConfig,
     folder: Path,
+    environment: Mapping[str, str],
     tell: Tell,
-    environment: Mapping[str, str] | None = None,
     *,
     rebuild: bool = False,
 ) -> BuiltImage:
@@ -64,9 +63,9 @@ def build_image(
     Raises ConfigError, ImageError.
     """
     inputs = read_inputs(settings, folder)
-    builder = choose_builder(settings.builder)
+    builder = choose_builder(settings.builder, environment)
     reference = f"{settings.repository or _name_after(folder)}:{inputs.tag}"
-    bases = _find_bases(settings, inputs, environment or os.environ, tell)
+    bases = _find_bases(settings, inputs, environment, tell)
     return _build(settings, _Plan(inputs, reference, bases, rebuild), builder, tell)
 
 
@@ -97,7 +96,7 @@ def push_image(
         return f"{registry.repository}@{there.digest}"
     for base in changed:
         tell(f"{reference} was built on an older {base}: it is built anew")
-    builder = choose_builder(settings.builder)
+    builder = choose_builder(settings.builder, environment)
     registry.check_push()
     _build(settings, _Plan(inputs, reference, bases, rebuild), builder, tell)
     began = time.monotonic()
@@ -188,7 +187,7 @@ def _build(settings: ImageConfig, plan: _Plan, builder: Builder, tell: Tell) -> 
             settings.platform,
             settings.arguments,
             _list_labels(inputs, reference, plan.bases),
-            _write_secrets(inputs.dockerfile, scratch),
+            _write_secrets(inputs.dockerfile, scratch, builder.environment),
             pull=bool(plan.bases) and set(plan.bases) == set(_list_bases(settings, inputs)),
             anew=plan.rebuild,
         )
@@ -216,18 +215,20 @@ def _list_labels(inputs: Inputs, reference: str, bases: Mapping[str, str]) -> di
     return labels
 
 
-def _write_secrets(dockerfile: Path, scratch: Path) -> dict[str, Path]:
+def _write_secrets(
+    dockerfile: Path, scratch: Path, environment: Mapping[str, str]
+) -> dict[str, Path]:
     """Write how this machine reaches package indexes, for a Dockerfile that asks for it."""
     if "--mount=type=secret" not in dockerfile.read_text(encoding="utf-8"):
         return {}
     secrets: dict[str, Path] = {}
-    given = {name: os.environ[name] for name in INDEX_VARIABLES if os.environ.get(name)}
+    given = {name: environment[name] for name in INDEX_VARIABLES if environment.get(name)}
     if given:
         secrets["index"] = scratch / "index"
         secrets["index"].touch(0o600)
         lines = (f"export {name}={shlex.quote(value)}\n" for name, value in given.items())
         secrets["index"].write_text("".join(lines))
-    authority = next((os.environ[name] for name in AUTHORITIES if os.environ.get(name)), "")
+    authority = next((environment[name] for name in AUTHORITIES if environment.get(name)), "")
     if authority:
         secrets["ca"] = Path(authority)
     return secrets

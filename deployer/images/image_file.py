@@ -36,7 +36,9 @@ class LoadedImage:
     uploaded_bytes: int
 
 
-def save_image(settings: ImageConfig, folder: Path, path: Path, tell: Tell) -> SavedImage:
+def save_image(
+    settings: ImageConfig, folder: Path, path: Path, environment: Mapping[str, str], tell: Tell
+) -> SavedImage:
     """Write the project's image to a file that `load_image`, docker and podman read.
 
     Builds it if needed. An older file is replaced once the new one is whole. Raises ConfigError,
@@ -44,12 +46,12 @@ def save_image(settings: ImageConfig, folder: Path, path: Path, tell: Tell) -> S
     """
     if not path.parent.is_dir():
         raise ConfigError(str(path), f"there is no folder {path.parent}")
-    built = build_image(settings, folder, tell)
+    built = build_image(settings, folder, environment, tell)
     unfinished = path.with_name(f"{path.name}.partial")
     unfinished.unlink(missing_ok=True)
     try:
         tell(f"saving {built.reference}")
-        Builder(built.builder).save(built.reference, unfinished, tell)
+        Builder(built.builder, environment).save(built.reference, unfinished, tell)
         archive = read_archive(unfinished)
         unfinished.replace(path)
     finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -29,13 +28,14 @@ MERGE_PATCH = "application/merge-patch+json"
 def open_kube(
     context: str | None = None,
     namespace: str | None = None,
-    environment: Mapping[str, str] | None = None,
+    *,
+    environment: Mapping[str, str],
 ) -> Kube:
     """Return a client of a cluster: the kubeconfig's context and namespace unless others are given.
 
     Contacts nothing. Raises ConfigError.
     """
-    return Kube(load_access(context, namespace, environment or os.environ))
+    return Kube(load_access(context, namespace, environment))
 
 
 class Kube:

@@ -9,9 +9,14 @@ from deployer.config.project import Flags, Project, load_project
 from deployer.executors.registry import list_names
 
 
+def read_environment() -> dict[str, str]:
+    """Return this process's environment as it is now."""
+    return dict(os.environ)
+
+
 def read_project(flags: Flags, folder: Path | None = None) -> Project:
     """Read flags, environment and deployer.yaml once; `folder` is the current one if left out.
 
     Raises ConfigError, or ConfigErrors with every complaint about the file.
     """
-    return load_project(flags, dict(os.environ), (folder or Path.cwd()).absolute(), list_names())
+    return load_project(flags, read_environment(), (folder or Path.cwd()).absolute(), list_names())

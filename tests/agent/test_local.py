@@ -63,7 +63,7 @@ def supervisors_of(sweep_path: str) -> set[int]:
 @pytest.fixture
 def executor(bench: Bench) -> Iterator[LocalExecutor]:
     """Give the place of this test's own home; its agents end with the test."""
-    found = LocalExecutor(grace_seconds=20.0)
+    found = LocalExecutor(os.environ, grace_seconds=20.0)
     yield found
     bench.release()
     found.stop([agent.name for agent in found.list_agents()])
@@ -79,7 +79,7 @@ def test_agents_run_a_sweep_to_its_end_and_are_found_from_another_shell(
     assert all(agent.alive for agent in agents)
     question = (
         "from deployer.executors.local.executor import LocalExecutor; "
-        "print([agent.name for agent in LocalExecutor().list_agents()])"
+        "print([agent.name for agent in LocalExecutor({}).list_agents()])"
     )
     seen = subprocess.check_output([sys.executable, "-c", question], text=True)
     assert seen.strip() == str(names)
@@ -162,7 +162,7 @@ def test_stop_after_a_killed_supervisor_ends_agent_and_run(
 
 def test_who_does_not_end_is_named_while_everybody_waits(bench: Bench) -> None:
     path = bench.create_sweep("[1.0]", wait="yes", deaf="yes")
-    executor = LocalExecutor(grace_seconds=1.0)
+    executor = LocalExecutor(os.environ, grace_seconds=1.0)
     [agent] = executor.apply(*build(bench, path))
     bench.wait_for_work()
     [run] = bench.runs(path)

@@ -202,7 +202,7 @@ def test_a_waiting_up_lets_down_take_everything(project: Project) -> None:
         return up, [agent["name"] for agent in busy]
 
     up, names = start()
-    executor = LocalExecutor()
+    executor = LocalExecutor(os.environ)
     executor.dismiss(names)
     assert executor.stop(names) == names
     _, err = up.communicate(timeout=60)

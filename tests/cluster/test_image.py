@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,7 +73,7 @@ def test_second_push_does_nothing(
     assert TOLD[-1].endswith("the registry has it already")
     log = registry.read_log()
     assert log.count('"PUT ') + log.count('"POST ') == writes
-    assert build_image(settings, project, TOLD.append).seconds == 0.0
+    assert build_image(settings, project, os.environ, TOLD.append).seconds == 0.0
     assert PASSWORD not in "".join(TOLD)
 
 
@@ -92,7 +93,7 @@ def test_code_change_pushes_less_than_a_mebibyte(
 
 @pytest.mark.usefixtures("pushed")
 def test_what_is_inside(workshop: Workshop, project: Path, settings: ImageConfig) -> None:
-    image = build_image(settings, project, TOLD.append).reference
+    image = build_image(settings, project, os.environ, TOLD.append).reference
     assert workshop.run(image, "id", "-u") == "1000"
     code = (
         "import deployer, deployer.agent, deployer.backend.server.app, trainer, wandb, sys; "
@@ -120,7 +121,7 @@ def test_failed_builds(tmp_path: Path) -> None:
     def fail(text: str) -> ImageError:
         dockerfile.write_text(text)
         with pytest.raises(ImageError) as raised:
-            build_image(ImageConfig(builder="buildah"), tmp_path, TOLD.append)
+            build_image(ImageConfig(builder="buildah"), tmp_path, os.environ, TOLD.append)
         return raised.value
 
     broken = fail(f"FROM {BASE}\nRUN echo 'error: train.py has no main' && false\n")
@@ -140,7 +141,7 @@ def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         storage.write_text(f'[storage]\ndriver = "vfs"\n{places}')
         monkeypatch.setenv("CONTAINERS_STORAGE_CONF", str(storage))
         with pytest.raises(ImageError, match="no space left on device") as raised:
-            build_image(ImageConfig(builder="buildah"), tmp_path, TOLD.append)
+            build_image(ImageConfig(builder="buildah"), tmp_path, os.environ, TOLD.append)
     assert raised.value.hint.startswith("free some: docker system prune")
 
 
@@ -152,7 +153,7 @@ def test_carried_to_a_cluster_without_any_other_registry(
     settings: ImageConfig,
     tmp_path: Path,
 ) -> None:
-    saved = save_image(settings, project, tmp_path / "trainer.tar", TOLD.append)
+    saved = save_image(settings, project, tmp_path / "trainer.tar", os.environ, TOLD.append)
     with serve_registry(tmp_path / "site", cluster.host) as site:
         there = ImageConfig(repository=f"{site.address}/site/trainer")
         loaded = load_image(saved.path, there, site.environment, TOLD.append)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def _write_program(folder: Path, name: str, text: str) -> None:
 
 def test_nothing_builds(programs: Path) -> None:
     with pytest.raises(ImageError) as raised:
-        choose_builder(None)
+        choose_builder(None, os.environ)
     assert raised.value.message == (
         "nothing here builds images "
         "(docker: not installed; podman: not installed; buildah: not installed)"
@@ -52,9 +53,9 @@ def test_nothing_builds(programs: Path) -> None:
     assert raised.value.hint.startswith("install docker, podman or buildah: ")
     _write_program(programs, "docker", DEAD_DOCKER)
     with pytest.raises(ImageError, match="docker: Cannot connect to the Docker daemon"):
-        choose_builder(None)
+        choose_builder(None, os.environ)
     with pytest.raises(ImageError, match="docker does not work: Cannot connect") as raised:
-        choose_builder("docker")
+        choose_builder("docker", os.environ)
     assert raised.value.hint == "install or start docker, or leave --builder out"
 
 
@@ -62,17 +63,17 @@ def test_the_first_that_works(programs: Path) -> None:
     log = programs.parent / "log"
     _write_program(programs, "docker", DEAD_DOCKER)
     _write_program(programs, "buildah", RECORDER.format(log=log))
-    assert choose_builder(None).name == "buildah"
+    assert choose_builder(None, os.environ).name == "buildah"
     _write_program(programs, "podman", RECORDER.format(log=log))
-    assert choose_builder(None).name == "podman"
-    assert choose_builder("buildah").name == "buildah"
+    assert choose_builder(None, os.environ).name == "podman"
+    assert choose_builder("buildah", os.environ).name == "buildah"
 
 
 @pytest.mark.parametrize("name", ["docker", "podman", "buildah"])
 def test_no_password_is_an_argument(programs: Path, name: str) -> None:
     log = programs.parent / "log"
     _write_program(programs, name, RECORDER.format(log=log))
-    builder = choose_builder(name)
+    builder = choose_builder(name, os.environ)
     login = Credentials("carol", "s3cret", "the test")
     with write_auth_file(login, "r.example", {"HOME": str(programs)}) as folder:
         builder.push("r.example/x:1", Login(folder, programs), "r.example", lambda _: None)
@@ -102,7 +103,7 @@ def test_how_a_build_is_told(
     monkeypatch.setenv("UV_DEFAULT_INDEX", "https://user:hidden@index.example/simple")
     monkeypatch.setenv("SSL_CERT_FILE", "/etc/authorities.pem")
     settings = ImageConfig(build_args={"BASE": "python:3"}, builder="docker")
-    built = build_image(settings, project, lambda _: None)
+    built = build_image(settings, project, os.environ, lambda _: None)
     assert (built.size_bytes, built.builder) == (4000, "docker")
     build = next(line for line in log.read_text().splitlines() if " build " in line)
     assert "--platform linux/amd64 --build-arg=BASE=python:3 " in build
@@ -114,12 +115,12 @@ def test_how_a_build_is_told(
     tag = built.reference.rpartition(":")[2]
     config = {"Labels": {"org.opencontainers.image.version": tag}}
     Path(f"{log}.labels").write_text(json.dumps([{"Config": config}]))
-    assert build_image(settings, project, lambda _: None).seconds == 0.0
-    build_image(settings, project, lambda _: None, rebuild=True)
+    assert build_image(settings, project, os.environ, lambda _: None).seconds == 0.0
+    build_image(settings, project, os.environ, lambda _: None, rebuild=True)
     assert "--no-cache" in log.read_text()
     Path(f"{log}.labels").write_text(json.dumps([{"Config": {"Labels": None}}]))
     told: list[str] = []
-    build_image(settings, project, told.append)
+    build_image(settings, project, os.environ, told.append)
     assert told[0] == f"{built.reference} is there and not ours: it is built anew"
 
 

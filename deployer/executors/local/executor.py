@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -26,20 +26,25 @@ from deployer.executors.plan import AgentPlan, Plan
 
 
 class LocalExecutor(Executor):
-    """Agents as processes of this machine, found by their folders from any shell."""
+    """Agents as processes of this machine, found by their folders from any shell.
+
+    They inherit `environment`; `data_variables` say where data sets are.
+    """
 
     def __init__(
         self,
+        environment: Mapping[str, str],
         grace_seconds: float = GRACE_SECONDS,
         data_variables: Sequence[tuple[str, str]] = (),
     ) -> None:
         self._root = paths.agents_folder()
+        self._environment = environment
         self._grace_seconds = grace_seconds
         self._data_variables = dict(data_variables)
 
     def list_gpus(self) -> Sequence[str]:
         """Return the GPUs that are dealt out to agents."""
-        return list_gpus(os.environ)
+        return list_gpus(self._environment)
 
     def check(self, plan: Plan) -> None:
         """Refuse a system other than Linux; raises AgentError."""
@@ -80,7 +85,8 @@ class LocalExecutor(Executor):
         for folder in folders:
             signal_supervisor(folder, signal.SIGTERM)
         with ThreadPoolExecutor(max_workers=max(1, len(folders))) as pool:
-            were_alive = list(pool.map(end_agent, folders))
+            ended = pool.map(lambda folder: end_agent(folder, self._environment), folders)
+            were_alive = list(ended)
         return [f.spec.name for f, was_alive in zip(folders, were_alive, strict=True) if was_alive]
 
     def longest_stop_seconds(self, names: Sequence[str]) -> float:
@@ -113,7 +119,7 @@ class LocalExecutor(Executor):
             raise AgentError(f"agent {folder.spec.name} has just ended", "type the command again")
         # What a predecessor left, the new supervisor clears away itself: it has the newer key.
         folder.save_spec()
-        start_supervisor(folder, key, os.environ)
+        start_supervisor(folder, key, self._environment)
 
     def _folders(self, sweep_path: str | None) -> list[AgentFolder]:
         return [f for f in load_folders(self._root) if sweep_path in (None, f.spec.sweep_path)]

@@ -21,12 +21,13 @@ class LocalTarget(Target):
         """Return the executor."""
         sets = self.project.data
         if not sets:
-            return LocalExecutor()
+            return LocalExecutor(self.project.environment)
         from deployer.config.data_section import list_variables
         from deployer.data.places import find_place
 
         places = {data.name: str(find_place(data, self.project.folder)) for data in sets}
-        return LocalExecutor(data_variables=list_variables(sets, places))
+        variables = list_variables(sets, places)
+        return LocalExecutor(self.project.environment, data_variables=variables)
 
     def open_data(self, data: DataSet, tell: Tell, size_bytes: int | None = None) -> Store:
         """Return the folder of this machine."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 
 from deployer.agent.interruption import SERVER_SECONDS
 from deployer.agent.processes import KILL_SECONDS, TERMINATE_SECONDS, read_variable, send_signal
@@ -28,8 +28,8 @@ def signal_supervisor(folder: AgentFolder, number: signal.Signals) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def end_agent(folder: AgentFolder) -> bool:
-    """Wait for a supervisor that was told to stop, then end what is left.
+def end_agent(folder: AgentFolder, environment: Mapping[str, str]) -> bool:
+    """Wait for a supervisor that was told to stop, then end what is left in `environment`.
 
     Returns whether anything was alive; raises AgentError if something outlasts SIGKILL.
     """
@@ -39,7 +39,7 @@ def end_agent(folder: AgentFolder) -> bool:
         if time.monotonic() > deadline:
             signal_supervisor(folder, signal.SIGKILL)
         time.sleep(POLL_SECONDS)
-    return end_leftovers(folder) or was_supervised
+    return end_leftovers(folder, environment) or was_supervised
 
 
 def longest_end_seconds(folder: AgentFolder) -> float:
@@ -48,7 +48,7 @@ def longest_end_seconds(folder: AgentFolder) -> float:
     return folder.spec.grace_seconds + ours
 
 
-def end_leftovers(folder: AgentFolder) -> bool:
+def end_leftovers(folder: AgentFolder, environment: Mapping[str, str]) -> bool:
     """End what a supervisor left behind when it was killed; returns whether there was anything.
 
     Its runs are handed out again, by the word of the key that its processes still carry.
@@ -65,7 +65,7 @@ def end_leftovers(folder: AgentFolder) -> bool:
         [*command, *executor, "--grace-seconds", str(spec.grace_seconds)],
         stdin=subprocess.DEVNULL,
         cwd=folder.path,
-        env={**os.environ, "WANDB_BASE_URL": spec.base_url, "WANDB_API_KEY": "".join(keys[:1])},
+        env={**environment, "WANDB_BASE_URL": spec.base_url, "WANDB_API_KEY": "".join(keys[:1])},
         check=False,
     )
     if left := folder.processes():
