@@ -43,7 +43,7 @@ LINT := $(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && $(BIN
 	{ said=$$($(BIN)/lint-imports --no-logo) || { echo "$$said"; exit 1; }; }
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-kubernetes check test test-kubernetes test-full root bench format clean
+.PHONY: help setup demo demo-kubernetes check test test-kubernetes test-full root bench docs format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -96,6 +96,9 @@ test-full: root $(SETUP) ## repeated faults, older SDKs, an older Kubernetes: ab
 
 bench: $(SETUP) ## benchmarks: ratios within one run
 	@$(BIN)/python -m tests.bench
+
+docs: $(SETUP) ## build the documentation as a site in .site/
+	@$(BIN)/zensical build --strict
 
 format: $(SETUP) ## format and mend what lint can mend
 	@$(BIN)/ruff check --fix --quiet
