@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -185,7 +186,7 @@ def choose_builder(wanted: str | None, environment: Mapping[str, str]) -> Builde
 
 def _probe(name: str, environment: Mapping[str, str]) -> str:
     """Return why a tool does not work; empty if it does."""
-    if not shutil.which(name, path=environment.get("PATH")):
+    if not shutil.which(name, path=environment.get("PATH", os.defpath)):
         return "not installed"
     try:
         done = subprocess.run(

@@ -60,7 +60,7 @@ def settings(registry: RunningRegistry) -> ImageConfig:
 
 @pytest.fixture(scope="module")
 def pushed(project: Path, settings: ImageConfig, registry: RunningRegistry) -> str:
-    return push_image(settings, project, registry.environment, TOLD.append)
+    return push_image(settings, project, {**os.environ, **registry.environment}, TOLD.append)
 
 
 def test_second_push_does_nothing(
@@ -69,7 +69,9 @@ def test_second_push_does_nothing(
     assert pushed.startswith(f"{settings.repository}@sha256:")
     assert find_pushed(settings, project, registry.environment) == pushed
     writes = registry.read_log().count('"PUT ') + registry.read_log().count('"POST ')
-    assert push_image(settings, project, registry.environment, TOLD.append) == pushed
+    assert (
+        push_image(settings, project, {**os.environ, **registry.environment}, TOLD.append) == pushed
+    )
     assert TOLD[-1].endswith("the registry has it already")
     log = registry.read_log()
     assert log.count('"PUT ') + log.count('"POST ') == writes
@@ -83,7 +85,7 @@ def test_code_change_pushes_less_than_a_mebibyte(
     before = registry.count_stored_bytes()
     with (project / "deployer/executors/plan.py").open("a") as code:
         code.write("\n# A line more.\n")
-    changed = push_image(settings, project, registry.environment, TOLD.append)
+    changed = push_image(settings, project, {**os.environ, **registry.environment}, TOLD.append)
     assert changed != pushed
     uploaded = registry.count_stored_bytes() - before
     assert 0 < uploaded < MEBIBYTE, f"{uploaded:,} bytes"
