@@ -1,4 +1,4 @@
-"""The SQLite file: one module a table.
+"""The SQLite file, with one module for each table.
 
-It must not decide, or know HTTP.
+Nothing here decides anything or knows HTTP. Times, `now` among them, are seconds since the epoch.
 """

@@ -1,4 +1,4 @@
-"""Users and their keys. A key is random and long, so one SHA-256 of it is kept and nothing else."""
+"""Users and their keys. Keys are long and random, so that a plain SHA-256 is all that is stored."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def hash_key(key: str) -> str:
 
 
 def create_user(db: Connection, name: str, key: str, now: float) -> User:
-    """Add a user with one key, or bring one back who was removed, with all that they made.
+    """Add a user with one key, or restore a removed one with everything they made.
 
     Raise ValueError for a bad or taken name, or a short key.
     """
@@ -74,7 +74,7 @@ def create_user(db: Connection, name: str, key: str, now: float) -> User:
 
 
 def remove_user(db: Connection, name: str, owner: str) -> None:
-    """Take a user's name and keys away; what they made stays, and nobody sees it.
+    """Take a user's name and keys away; what they made stays, invisible to everyone.
 
     Raise ValueError for an unknown user and for the backend's `owner`.
     """
@@ -88,12 +88,12 @@ def remove_user(db: Connection, name: str, owner: str) -> None:
 
 
 def list_users(db: Connection) -> list[User]:
-    """Return everybody who ever was here, first to last."""
+    """Return every user there has ever been, oldest first."""
     return select(db, User, "users ORDER BY id")
 
 
 def list_present_users(db: Connection) -> list[User]:
-    """Return everybody who has a key, first to last."""
+    """Return the users who have a key, oldest first."""
     return select(db, User, f"users WHERE {PRESENT} ORDER BY id")
 
 

@@ -30,7 +30,7 @@ class Agent:
 
 
 def create_agent(db: Connection, caller: Caller, sweep: Sweep, host: str, now: float) -> Agent:
-    """Add an agent; a repeated request leaves a ghost, which never holds a run."""
+    """Add an agent; a repeated request adds another one, which never gets a run."""
     row_id = insert(
         db,
         "agents",

@@ -42,7 +42,7 @@ def list_collection_aliases(db: Connection, collection: Collection) -> list[Alia
 
 
 def set_aliases(db: Connection, row: Artifact, aliases: Iterable[str]) -> None:
-    """Let aliases point to a version; one that another version has moves here."""
+    """Point aliases at a version; those of another version move to this one."""
     db.executemany(
         "INSERT INTO artifact_aliases (collection_id, artifact_id, alias) VALUES (?, ?, ?)"
         " ON CONFLICT (collection_id, alias) DO UPDATE SET artifact_id = excluded.artifact_id",
@@ -59,7 +59,7 @@ def remove_aliases(db: Connection, row: Artifact, aliases: Iterable[str]) -> Non
 
 
 def remove_artifact(db: Connection, row: Artifact) -> None:
-    """Delete a version; `latest`, if it was this one's, points to the newest that is left."""
+    """Delete a version; if it was `latest`, the newest that is left becomes so."""
     delete_artifact(db, row)
     newest = latest_version(db, collection_by_id(db, row.collection_id))
     if newest:

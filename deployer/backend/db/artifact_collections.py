@@ -1,6 +1,6 @@
 """Collections of artifacts: a name and a type in a project, under which versions are numbered.
 
-A type is what its collections say; it exists as long as one of them does.
+A type is made with its first collection, and stays when its last one is deleted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Collection:
 
     @property
     def tag_names(self) -> list[str]:
-        """Return the collection's own tags, in the order of their adding."""
+        """Return the collection's own tags, in the order in which they were added."""
         names: list[str] = json.loads(self.tags)
         return names
 
@@ -71,7 +71,7 @@ def collection_by_id(db: Connection, collection_id: int) -> Collection:
 
 
 def find_by_client_id(db: Connection, client_id: str) -> Collection | None:
-    """Return the collection that a client made under an id of its own."""
+    """Return the collection that a client made under its own id."""
     return select_one(db, Collection, "artifact_collections WHERE client_id = ?", client_id)
 
 
@@ -106,7 +106,7 @@ def type_of(db: Connection, row: Collection) -> ArtifactType | None:
 def ensure_collection(
     db: Connection, project: Project, name: str, type_name: str, client_id: str | None, now: float
 ) -> Collection:
-    """Return a collection and make it if it is not there; refuse another type with 400."""
+    """Return a collection, made if there is none; refuse another type with 400."""
     found = find_collection(db, project, check_label("name", name))
     if found is None:
         columns = {"type": check_label("type", type_name), "client_id": client_id}
@@ -137,13 +137,13 @@ def rename_collection(
 
 
 def change_tags(tags: Iterable[str], add: Iterable[str], remove: Iterable[str]) -> str:
-    """Return tags as they are stored, with some added and some gone."""
+    """Return tags as a JSON list, with some added and some removed."""
     gone = set(remove)
     return json.dumps([tag for tag in dict.fromkeys([*tags, *add]) if tag not in gone])
 
 
 def take_version(db: Connection, row: Collection) -> int:
-    """Return the number of the collection's next version; none is ever given twice."""
+    """Return the number of the collection's next version; no number is given twice."""
     number = collection_by_id(db, row.id).next_version
     update(db, "artifact_collections", row.id, next_version=number + 1)
     return number

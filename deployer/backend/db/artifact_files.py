@@ -1,7 +1,7 @@
 """Files of artifacts: promised one by one while a version is pending, listed by its manifest after.
 
-A promise is kept at once if the server has the bytes already. It holds them, so that nothing that
-was counted on is deleted before the commit.
+If the server has the bytes already, the promised file gets them at once and keeps them from being
+deleted before the commit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from deployer.backend.refusal import Refusal, not_found
 class ArtifactFile:
     """A file of a version; without a `blob_id` its bytes are missing, or a `reference` tells where.
 
-    `digest` is base64 MD5, or whatever the reference's own side calls a digest.
+    `digest` is base64 MD5, or whatever the referenced store uses as one.
     """
 
     id: int
@@ -41,7 +41,7 @@ class ArtifactFile:
 def promise_artifact_file(db: Connection, row: Artifact, name: str, md5: str) -> ArtifactFile:
     """Return the row of a file that is about to come, with its bytes if they are here already.
 
-    Refuse with 400 a file that a committed version has not.
+    Refuse with 400 a file that a committed version lacks.
     """
     found = find_artifact_file(db, row, check_name(name))
     if row.committed:
@@ -87,12 +87,12 @@ def list_artifact_files(db: Connection, row: Artifact) -> list[ArtifactFile]:
 
 
 def set_artifact_content(db: Connection, file: ArtifactFile, blob: Blob) -> None:
-    """Let a promised file have these bytes."""
+    """Attach these bytes to a promised file."""
     update(db, "artifact_files", file.id, blob_id=blob.id)
 
 
 def write_entries(db: Connection, row: Artifact, entries: Sequence[Entry]) -> None:
-    """Replace promises by what the manifest lists; refuse with 400 if bytes of it are missing."""
+    """Replace promises by what the manifest lists; refuse with 400 if any bytes are missing."""
     values = []
     missing = []
     for entry in entries:

@@ -27,7 +27,7 @@ class Entry:
 
 
 def parse_manifest(content: bytes) -> Document:
-    """Return a manifest; refuse with 400 what is none."""
+    """Parse a manifest; refuse with 400 what is not one."""
     try:
         document = json.loads(content)
         contents = document["contents"]

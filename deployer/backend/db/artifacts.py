@@ -90,19 +90,19 @@ def find_same(db: Connection, collection: Collection, digest: str) -> Artifact |
 
 
 def find_pending(db: Connection, collection: Collection, digest: str) -> Artifact | None:
-    """Return a version of the same content that is on its way."""
+    """Return a pending version of the same content."""
     tail = "artifacts WHERE collection_id = ? AND digest = ? AND version IS NULL ORDER BY id"
     return select_one(db, Artifact, tail, collection.id, digest)
 
 
 def find_begun(db: Connection, collection: Collection, client_id: str | None) -> Artifact | None:
-    """Return what the same client object began or logged: its request may come twice."""
+    """Return the version that a client's object began or logged, as a repeated request asks for."""
     tail = "artifacts WHERE collection_id = ? AND client_id = ?"
     return select_one(db, Artifact, tail, collection.id, client_id) if client_id else None
 
 
 def find_by_client_id(db: Connection, client_id: str) -> Artifact | None:
-    """Return the version that a client made under an id of its own."""
+    """Return the version that a client made under its own id."""
     return select_one(db, Artifact, "artifacts WHERE client_id = ? ORDER BY id DESC", client_id)
 
 
@@ -143,13 +143,13 @@ def delete_artifact(db: Connection, row: Artifact) -> None:
 
 
 def delete_abandoned(db: Connection, now: float) -> None:
-    """Delete versions that were begun and never came to their end."""
+    """Delete versions that have been pending for PENDING_SECONDS without a change."""
     last = now - PENDING_SECONDS
     db.execute("DELETE FROM artifacts WHERE version IS NULL AND updated_at < ?", (last,))
 
 
 def record_role(db: Connection, run: Run, row: Artifact, role: Role) -> None:
-    """Note that a run made or used a version; twice changes nothing."""
+    """Note that a run made or used a version; noting it again changes nothing."""
     db.execute(
         "INSERT OR IGNORE INTO artifact_runs (run_id, artifact_id, role) VALUES (?, ?, ?)",
         (run.id, row.id, role),
@@ -166,7 +166,7 @@ def list_artifacts_of(db: Connection, run: Run, role: Role) -> list[Artifact]:
 
 
 def list_makers(db: Connection, row: Artifact) -> list[Run]:
-    """Return the runs that logged a version: the first, and those that logged the same."""
+    """Return the runs that logged a version: the first, and those that logged the same content."""
     return _list_runs(db, row, "output")
 
 

@@ -22,7 +22,7 @@ class Attempt:
     """One time that a run was handed out; `cause` says why it ended, None while it lasts.
 
     `exit_code` came with the run's exit record, `process_exit_code` is what its supervisor saw.
-    `output` is what it printed last, if its supervisor said.
+    `output` is what it printed last, if its supervisor reported it.
     """
 
     run_id: int
@@ -37,14 +37,14 @@ class Attempt:
 
     @property
     def known_exit_code(self) -> int | None:
-        """Return how the process ended; None if nobody knows, as of one that was only delivered."""
+        """Return the process's exit code; None if unknown, as where only rows were delivered."""
         if self.process_exit_code is not None or self.cause == DELIVERED:
             return self.process_exit_code
         return self.exit_code
 
 
 def list_attempts(db: Connection, run: Run) -> list[Attempt]:
-    """Return a run's attempts, first to last."""
+    """Return a run's attempts, oldest first."""
     return select(db, Attempt, "attempts WHERE run_id = ? ORDER BY number", [run.id])
 
 
@@ -95,7 +95,7 @@ def reassign_run(db: Connection, run: Run, agent: Agent, now: float) -> Run:
 
 
 def repeat_attempt(db: Connection, run: Run, cause: str, now: float) -> Run:
-    """Count what was sent to the same agent once more as another attempt."""
+    """Count a run that was sent to the same agent again as another attempt."""
     settle_attempt(db, run, cause, None, now)
     number = run.attempt + 1
     _begin(db, run.id, number, run.agent_id, now)
@@ -103,7 +103,7 @@ def repeat_attempt(db: Connection, run: Run, cause: str, now: float) -> Run:
 
 
 def settle_attempt(db: Connection, run: Run, cause: str, exit_code: int | None, now: float) -> None:
-    """Write down how the run's present attempt ended; the first word stays."""
+    """Record how the run's current attempt ended, unless that is recorded already."""
     db.execute(
         "UPDATE attempts SET ended_at = ?, cause = ?, exit_code = ?"
         " WHERE run_id = ? AND number = ? AND ended_at IS NULL",
@@ -113,7 +113,7 @@ def settle_attempt(db: Connection, run: Run, cause: str, exit_code: int | None, 
 
 
 def find_attempt(db: Connection, run: Run, agent_name: str, moment: float) -> Attempt | None:
-    """Return the attempt of a run that the agent of that name was at."""
+    """Return the attempt at a run that the agent of that name was working on at `moment`."""
     return select_one(
         db,
         Attempt,
@@ -130,7 +130,7 @@ def find_attempt(db: Connection, run: Run, agent_name: str, moment: float) -> At
 def note_process_end(
     db: Connection, attempt: Attempt, exit_code: int | None, output: str | None
 ) -> None:
-    """Keep what a supervisor saw of an attempt's process; the first word stays."""
+    """Record how an attempt's process ended, unless a supervisor has reported that already."""
     db.execute(
         "UPDATE attempts SET process_exit_code = COALESCE(process_exit_code, ?),"
         " output = COALESCE(output, ?) WHERE run_id = ? AND number = ?",
@@ -140,7 +140,7 @@ def note_process_end(
 
 
 def has_process_ended(db: Connection, run: Run) -> bool:
-    """Tell whether a supervisor has reported the end of the present attempt's process."""
+    """Tell whether a supervisor has reported the end of the current attempt's process."""
     found = db.execute(
         "SELECT 1 FROM attempts WHERE run_id = ? AND number = ?"
         " AND (process_exit_code IS NOT NULL OR output IS NOT NULL)",
@@ -150,7 +150,7 @@ def has_process_ended(db: Connection, run: Run) -> bool:
 
 
 def _doubt_end(db: Connection, run_id: int, number: int) -> None:
-    """Say of a finished attempt whose process did not end well that it only delivered."""
+    """Mark a finished attempt whose process ended badly as one that only delivered its rows."""
     db.execute(
         "UPDATE attempts SET cause = ? WHERE run_id = ? AND number = ? AND cause = ?"
         " AND process_exit_code != 0",
@@ -159,7 +159,7 @@ def _doubt_end(db: Connection, run_id: int, number: int) -> None:
 
 
 def last_cause(db: Connection, run: Run) -> str | None:
-    """Return why the run's present attempt ended, None while it lasts."""
+    """Return why the run's current attempt ended, None while it lasts."""
     found = db.execute(
         "SELECT cause FROM attempts WHERE run_id = ? AND number = ?", (run.id, run.attempt)
     ).fetchone()
@@ -167,7 +167,7 @@ def last_cause(db: Connection, run: Run) -> str | None:
 
 
 def reopen_attempt(db: Connection, run: Run) -> None:
-    """Take back that the run's present attempt has ended."""
+    """Undo the end of the run's current attempt."""
     db.execute(
         "UPDATE attempts SET ended_at = NULL, cause = NULL WHERE run_id = ? AND number = ?",
         (run.id, run.attempt),

@@ -18,7 +18,7 @@ class Blob:
 
 
 def find_blob(db: Connection, user_id: int, md5: str) -> Blob | None:
-    """Return a user's blob of this content; never another user's, who only knows its digest."""
+    """Return a user's blob of this content, never another user's: a digest gives no access."""
     return select_one(db, Blob, "blobs WHERE user_id = ? AND md5 = ?", user_id, md5)
 
 

@@ -1,9 +1,9 @@
 """The database file: one connection, one lock, every change in one `BEGIN IMMEDIATE` transaction.
 
-Only who holds the folder for itself, as a server does, brings an older file up to date: under a
-running server of an older version its tables would change. A newer file is refused.
+Only a process that holds the folder's lock, as a server does, brings an older file up to date: else
+tables would change under a running server of an older version. A newer file is refused.
 Other modules get the open connection from `Store.transaction()` and write their own SQL; none
-opens the file by itself. A read is a transaction too: what a request sees never changes under it.
+opens the file by itself. Reads are transactions too, so that a request sees one state throughout.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Store:
     """The backend's SQLite file in WAL mode."""
 
     def __init__(self, path: Path, *, migrating: bool = False) -> None:
-        """Open the file. Raise BackendError if it is of another version, but for `migrating`."""
+        """Open the file; an older one is brought up to date if `migrating`. Raise BackendError."""
         self.path = path
         self._full_at: float | None = None
         self._lock = threading.RLock()
@@ -82,7 +82,7 @@ class Store:
 
     @property
     def full(self) -> bool:
-        """Tell whether a write has found no room a moment ago."""
+        """Tell whether a recent write found the disk full."""
         return self._full_at is not None and time.monotonic() - self._full_at < FULL_SECONDS
 
     def close(self) -> None:
@@ -102,7 +102,7 @@ def read_only(path: Path) -> Iterator[Connection]:
 
 
 def check_schema(folder: Path, version: int, migrating: bool = False) -> None:
-    """Raise BackendError for a version that is not ours; an older one may be `migrating`."""
+    """Raise BackendError for a version other than ours; an older one passes if `migrating`."""
     if version > SCHEMA:
         raise BackendError(
             f"{folder} was written by a newer deployer (schema {version}, this one's is {SCHEMA})",

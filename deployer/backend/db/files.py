@@ -14,7 +14,7 @@ LONGEST_NAME = 1024
 
 @dataclass(frozen=True)
 class File:
-    """A run's file; one that was promised and never came has no `blob_id`."""
+    """A run's file; one that was promised and not uploaded has no `blob_id`."""
 
     id: int
     run_id: int
@@ -45,7 +45,7 @@ def check_name(name: str) -> str:
 
 
 def promise_file(db: Connection, run_id: int, name: str) -> File:
-    """Return the row of a file that is about to come; asking again gives the same."""
+    """Return the row of a file that is about to come, the same one if asked again."""
     tail = "files WHERE run_id = ? AND name = ?"
     found = select_one(db, File, tail, run_id, check_name(name))
     if found:
@@ -54,7 +54,7 @@ def promise_file(db: Connection, run_id: int, name: str) -> File:
 
 
 def file_by_id(db: Connection, file_id: int) -> File:
-    """Return a file, promised or here; refuse with 404 if there is none."""
+    """Return a file, promised or uploaded; refuse with 404 if there is none."""
     file = select_one(db, File, "files WHERE id = ?", file_id)
     if file is None:
         raise not_found("file")
@@ -62,22 +62,22 @@ def file_by_id(db: Connection, file_id: int) -> File:
 
 
 def find_file(db: Connection, run_id: int, name: str) -> File | None:
-    """Return a file that has come."""
+    """Return an uploaded file."""
     tail = "files WHERE run_id = ? AND name = ? AND blob_id IS NOT NULL"
     return select_one(db, File, tail, run_id, name)
 
 
 def list_files(db: Connection, run_id: int) -> list[File]:
-    """Return the files that have come, by name."""
+    """Return the uploaded files, by name."""
     tail = "files WHERE run_id = ? AND blob_id IS NOT NULL ORDER BY name"
     return select(db, File, tail, [run_id])
 
 
 def set_content(db: Connection, file: File, blob: Blob, now: float) -> None:
-    """Let a file have these bytes."""
+    """Attach these bytes to a file."""
     update(db, "run_files", file.id, blob_id=blob.id, uploaded_at=now)
 
 
 def delete_file(db: Connection, file_id: int) -> None:
-    """Delete a file; its bytes go once nothing else has them."""
+    """Delete a file; its bytes are deleted once nothing else uses them."""
     delete(db, "run_files", file_id)

@@ -1,7 +1,7 @@
 """A run's history when another process writes it: whether its rows follow or replace what is there.
 
-A process that does not resume names the run by its short id alone. Its first row decides: a part of
-a resumed run goes on at a later step, and whoever took the id again begins before it.
+A process that does not resume names the run by its short id alone. Its first row decides: at a
+later step it continues a resumed run, else it is another run under the same id.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from deployer.backend.db.runs import Run, change_run
 
 
 def write_history(db: Connection, run: Run, offset: int, texts: Sequence[str]) -> Run:
-    """Write rows at an offset of the stream, after what is there is kept or replaced."""
+    """Write rows at an offset of the stream, once older rows are kept or cleared."""
     run = _decided(db, run, offset, texts)
     early = max(0, run.first_offset - offset)  # of the process before, whose rows were replaced
     write_lines(db, run.id, "history", offset + early - run.first_offset, texts[early:])

@@ -49,7 +49,7 @@ def count_lines(db: Connection, run_id: int, stream: Stream) -> int:
 def read_lines(
     db: Connection, run_id: int, stream: Stream, start: int = 0, limit: int = -1
 ) -> list[tuple[int, str]]:
-    """Return up to `limit` (number, text) from line `start` on; -1 is all."""
+    """Return up to `limit` pairs (number, text) from line `start` on; a limit of -1 means all."""
     rows = db.execute(
         "SELECT number, text FROM lines WHERE run_id = ? AND stream = ? AND number >= ?"
         " ORDER BY number LIMIT ?",
@@ -59,7 +59,7 @@ def read_lines(
 
 
 def last_lines(db: Connection, run_id: int, stream: Stream, limit: int) -> list[tuple[int, str]]:
-    """Return the last `limit` (number, text), in order."""
+    """Return the last `limit` pairs (number, text), in order."""
     rows = db.execute(
         "SELECT number, text FROM lines WHERE run_id = ? AND stream = ?"
         " ORDER BY number DESC LIMIT ?",
@@ -87,7 +87,7 @@ def parse_row(text: str) -> dict[str, Any] | None:
 
 
 def flatten(row: dict[str, Any]) -> dict[str, Any]:
-    """Bring nested values to the top (`{"val": {"loss": 1}}` is `val.loss`), media as they are."""
+    """Flatten nested values (`{"val": {"loss": 1}}` is `val.loss`); media stay as they are."""
     if not any(isinstance(value, dict) for value in row.values()):
         return row
     flat: dict[str, Any] = {}

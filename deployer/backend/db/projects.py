@@ -43,7 +43,7 @@ def get_project(db: Connection, caller: Caller, entity: str | None, name: str | 
 def ensure_project(
     db: Connection, caller: Caller, entity: str | None, name: str | None, now: float
 ) -> Project:
-    """Return a project and make it if it is not there; refuse another user's entity with 403."""
+    """Return a project, made if there is none; refuse another user's entity with 403."""
     if entity and entity != caller.user.name:
         raise Refusal(403, f"permission denied: entity {entity} is not {caller.user.name}'s")
     project = find_project(db, caller, entity, name)

@@ -20,14 +20,14 @@ ACTIVE = ("pending", "running", "preempting")
 class Run:
     """A run as it is stored; `config` and `summary` are JSON text that may hold bare NaN.
 
-    `queued` is 1 while the run waits to be handed out again. `announced` is why a supervisor said
-    that it ends this attempt, whatever the exit code will be. `forgiven` counts the
-    failures that no longer count, since somebody healed the sweep. `deliveries` counts how
-    often this attempt was sent to its agent; `reported` is 1 once the agent named it as alive;
+    `queued` is 1 while the run waits to be handed out again. `announced` is the reason that a
+    supervisor gave for ending this attempt, whatever its exit code will be. `forgiven` counts the
+    failures that no longer count, since somebody healed the sweep. `deliveries` counts how often
+    this attempt was sent to its agent; `reported` is 1 once the agent named it as alive;
     `started_at` is None until the trainer's first `wandb.init`. `vanished_at` is when the agent
-    stopped naming it without an exit record. `undecided_lines` of history were there when a process
-    began that did not say whether it goes on with them; `first_offset` is the offset in its stream
-    of line 0.
+    stopped naming it without an exit record. `undecided_lines` is how many lines of history there
+    were when a process began that did not say whether it continues them; `first_offset` is the
+    offset of line 0 in its stream.
     """
 
     id: int
@@ -74,7 +74,7 @@ class Run:
 
     @property
     def at_work(self) -> bool:
-        """Tell whether its process has called `wandb.init` and nobody knows of its end."""
+        """Tell whether its process has called `wandb.init` and is not known to have ended."""
         return self.active and self.started_at is not None
 
     @property
@@ -84,7 +84,7 @@ class Run:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Return the values of its parameters; of a run that no sweep made, its configuration's."""
+        """Return its parameters' values, or its configuration if no sweep made it."""
         if self.args is not None:
             return self.assigned_args
         config = json.loads(self.config)
@@ -105,7 +105,7 @@ def insert_enqueued(
     display_name: str | None,
     now: float,
 ) -> Run:
-    """Create a run that waits for its first attempt; without an ordinal it counts for nothing."""
+    """Create a queued run; one without an ordinal is none of the sweep's configurations."""
     return insert_assigned(db, sweep, ordinal, args, display_name, now, queued=1, attempt=0)
 
 
@@ -141,7 +141,7 @@ def insert_run(db: Connection, now: float, **columns: Any) -> Run:
 
 
 def _free_number(db: Connection, sweep: Sweep, ordinal: int | None) -> int:
-    """Return the number in a run's name: its ordinal unless another run is called so."""
+    """Return the number in a run's name: its ordinal, unless another run has that name."""
     names = "SELECT name FROM runs WHERE project_id = ? AND name = ?"
     number = ordinal
     if number is None:
@@ -172,7 +172,7 @@ def run_by_id(db: Connection, run_id: int) -> Run:
 
 
 def has_run(db: Connection, run_id: int) -> bool:
-    """Tell whether a run is there, whosever it is."""
+    """Tell whether there is such a run, whoever owns it."""
     return db.execute("SELECT 1 FROM runs WHERE id = ?", (run_id,)).fetchone() is not None
 
 

@@ -31,7 +31,7 @@ ENDED = ("FINISHED", "CANCELED", DELETED)
 class Sweep:
     """A sweep; `expected` is the number of configurations, None for an endless one.
 
-    `healed_retries` count instead of the sweep file's since somebody healed it. `stop_reason` says
+    `healed_retries` replace the sweep file's once somebody has healed it. `stop_reason` says
     why the server itself stopped it before its end.
     """
 
@@ -64,7 +64,7 @@ class Sweep:
 
     @property
     def metric_name(self) -> str | None:
-        """Return what is optimised, if anything."""
+        """Return the metric's name, None without one."""
         return metric_name(self.settings)
 
     @property
@@ -98,7 +98,7 @@ class Sweep:
 
 @lru_cache(maxsize=256)
 def parse_config(text: str) -> dict[str, Any]:
-    """Return a sweep's YAML as a mapping; refuse with 400 what is none."""
+    """Parse a sweep's YAML to a mapping; refuse with 400 anything else."""
     try:
         config = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -115,7 +115,7 @@ def has_local_scheduler(settings: dict[str, Any]) -> bool:
 
 
 def _expected(settings: dict[str, Any]) -> int | None:
-    """Return how many configurations the server hands out; a local scheduler ends its sweep."""
+    """Return how many configurations the server hands out; None if a local scheduler decides."""
     return None if has_local_scheduler(settings) else expected_count(settings)
 
 
@@ -180,7 +180,7 @@ def _short_id(db: Connection, project: Project) -> str:
 
 
 def update_sweep(db: Connection, sweep: Sweep, now: float, **changes: Any) -> Sweep:
-    """Set columns of a sweep; a new `config` also renews what follows from it."""
+    """Set columns of a sweep; a new `config` also updates what is derived from it."""
     if "config" in changes:
         changes["expected"] = _expected(parse_config(changes["config"]))
         changes["healed_retries"] = None

@@ -1,4 +1,4 @@
-"""Users of a backend, added by its own user: where nobody else reaches its folder, in a cluster."""
+"""Users, managed by the backend's own user over HTTP: in a cluster nobody reaches its folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ mutation = MutationType()
 
 @mutation.field("deployerAddUser")
 def resolve_add_user(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Add a user with one key; asking twice changes nothing more."""
+    """Add a user with one key; a repeated request changes nothing."""
 
     def add(db: Connection, _: str) -> None:
         known = find_caller(db, input["key"])
@@ -37,7 +37,7 @@ def resolve_add_user(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any
 
 @mutation.field("deployerAddUserKey")
 def resolve_add_user_key(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Give a user one more key, or this one alone; the backend's own has his from elsewhere."""
+    """Give a user another key, or replace all by it; not the backend's own user."""
     name, key, only = input["name"], input["key"], bool(input.get("only"))
 
     def add(db: Connection, owner: str) -> None:
@@ -62,7 +62,7 @@ def resolve_users(_: Any, info: Info) -> list[str]:
 
 
 def _as_owner(info: Info, act: Callable[[Connection, str], None]) -> dict[str, Any]:
-    """Do what the user whose key lies in the folder alone may do."""
+    """Do what only the backend's own user may do, whose key lies in its folder."""
     request = info.context
     with transaction(info) as db:
         owner = find_caller(db, read_key(request.backend.folder))

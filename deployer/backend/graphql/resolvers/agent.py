@@ -1,4 +1,4 @@
-"""Agents: their fields, and the heartbeat by which they get their work."""
+"""Agents: their fields, and the heartbeat that hands them work."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def resolve_heartbeat(_: Any, info: Info, input: dict[str, Any]) -> dict[str, An
 
 
 def check_owner(db: Connection, caller: Caller, row: Agent) -> None:
-    """Refuse an agent of another user with 404, and one of another agent's key with 403."""
+    """Refuse another user's agent with 404, and with 403 an agent other than the key's own."""
     sweep = sweep_by_id(db, row.sweep_id)
     if not owns_project(db, caller, sweep.project_id):
         raise not_found("agent")

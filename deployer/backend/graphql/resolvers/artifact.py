@@ -82,7 +82,7 @@ def resolve_artifact(_: Any, info: Info, id: str) -> Artifact | None:
 
 @query.field("clientIDMapping")
 def resolve_client_id(_: Any, info: Info, client_id: str) -> dict[str, str] | None:
-    """Return our id of what a client named by an id of its own, since it may refer to it so."""
+    """Return our id of an artifact that a client refers to by its own id."""
     with transaction(info) as db:
         made = find_artifact_by_client_id(db, client_id)
         if made:
@@ -210,7 +210,7 @@ def resolve_files_by_entries(
 def _file_page(
     info: Info, row: Artifact, found: list[ArtifactFile], after: str | None, first: int | None
 ) -> dict[str, Any]:
-    """Return a page; addresses are signed for its files alone."""
+    """Return one page of files, whose addresses are signed."""
     page = ordered_connection(found, by_name(), after, first)
     for edge in page["edges"]:
         edge["node"] = artifact_file_node(info.context, edge["node"], row)
@@ -219,7 +219,7 @@ def _file_page(
 
 @artifact.field("artifactMemberships")
 def resolve_memberships(row: Artifact, _: Info, **__: Any) -> dict[str, Any]:
-    """Return the one collection that it is in: nothing is linked here."""
+    """Return the one collection that it is in: there are no links here."""
     return connection([row])
 
 

@@ -1,4 +1,4 @@
-"""Using an artifact, changing what is said about it, deleting it."""
+"""Using an artifact, changing its metadata, deleting it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def resolve_delete_aliases(_: Any, info: Info, input: dict[str, Any]) -> dict[st
 
 
 def _aliases(db: Connection, row: Artifact, input: dict[str, Any]) -> list[str]:
-    """Return the named aliases; refuse with 400 those of another collection: a link has them."""
+    """Return the named aliases; refuse with 400 those of another collection: they are links."""
     own = collection_by_id(db, row.collection_id).name
     if any(part["artifact_collection_name"] != own for part in input["aliases"]):
         raise Refusal(400, f"artifact is in the collection {own} alone")
@@ -91,7 +91,7 @@ def _aliases(db: Connection, row: Artifact, input: dict[str, Any]) -> list[str]:
 
 @mutation.field("deleteArtifact")
 def resolve_delete(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Delete a version; one that has aliases only if they are meant to go too."""
+    """Delete a version; one with aliases only if the request deletes these, too."""
     with transaction(info) as db:
         row = writable_artifact(info, db, input["artifact_id"])
         aliases = [found.alias for found in list_aliases(db, row)]

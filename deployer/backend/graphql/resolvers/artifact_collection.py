@@ -47,7 +47,7 @@ sequence = ObjectType("ArtifactSequence")
 
 @dataclass(frozen=True)
 class Deleted:
-    """What is told of a collection that is gone."""
+    """What the reply says of a deleted collection."""
 
     collection: Collection
 
@@ -93,7 +93,7 @@ def _collection_page(
 
 @project.field("artifactType")
 def resolve_artifact_type(row: Project, info: Info, name: str) -> ArtifactType | None:
-    """Find a type; of one that is not there, the collections can be asked and are none."""
+    """Find a type; one that does not exist has no collections, and is no error."""
     with transaction(info) as db:
         found = find_type(db, row, name)
     if found is None and _asked_fields(info) == {"artifactCollections"}:
@@ -102,7 +102,7 @@ def resolve_artifact_type(row: Project, info: Info, name: str) -> ArtifactType |
 
 
 def _asked_fields(info: Info) -> set[str]:
-    """Return the fields that are asked of what a resolver returns, but for its kind."""
+    """Return the fields that the query asks of a resolver's result, without `__typename`."""
     asked = info.field_nodes[0].selection_set
     nodes = asked.selections if asked else ()
     return {node.name.value for node in nodes if isinstance(node, FieldNode)} - {"__typename"}

@@ -1,4 +1,4 @@
-"""Changing collections of artifacts: names, types, tags, and their end."""
+"""Changing collections of artifacts: name, type, tags; deleting them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ mutation = MutationType()
 
 
 def check_not_agent(caller: Caller) -> None:
-    """Refuse with 403 an agent's key, which is good for its own runs."""
+    """Refuse with 403 an agent's key, which is good for its own runs alone."""
     if caller.sweep_id is not None:
         raise Refusal(403, "an agent's key cannot change artifacts of others")
 

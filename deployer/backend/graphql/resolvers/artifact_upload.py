@@ -43,13 +43,13 @@ INHERITED_TTL = -1  # W&B's word for "as the collection has it"
 
 
 def check_no_ttl(seconds: int | None) -> None:
-    """Refuse with 400 an artifact that is meant to delete itself."""
+    """Refuse with 400 a time to live in seconds, after which W&B would delete the artifact."""
     if seconds not in (None, INHERITED_TTL, NO_TTL):
         raise Refusal(400, "artifacts are kept until they are deleted: this server has no TTL")
 
 
 def writable_artifact(info: Info, db: Connection, text: str) -> Artifact:
-    """Return a version by its opaque id; refuse with 403 an agent's key whose runs made it not."""
+    """Return a version by its opaque id; refuse with 403 an agent's key if no run of it made it."""
     caller = info.context.caller
     row = own_artifact(db, caller, text)
     if caller.sweep_id is None or any(may_write(db, caller, run) for run in list_makers(db, row)):
@@ -113,7 +113,7 @@ def _same(
 ) -> Artifact | None:
     """Return the version of this content, or this request's own from before its lost reply.
 
-    One that is on its way is shared: whoever sends it first commits it for all.
+    A pending one is shared: whoever completes it first commits it for all.
     """
     begun = find_begun(db, collection, input.get("client_id"))
     if begun:
@@ -185,7 +185,7 @@ def _expect_manifest(
 
 @mutation.field("createArtifactFiles")
 def resolve_create_files(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Promise files; one whose bytes are here already gets no address to send it to."""
+    """Promise files; one whose bytes are here already gets no address for its upload."""
     request = info.context
     rows: dict[str, Artifact] = {}
     nodes = []

@@ -56,7 +56,7 @@ def _adopt(db: Connection, caller: Caller, key: str, now: float) -> None:
 
 @mutation.field("deployerRequeue")
 def resolve_requeue(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Hand out again what failed; asking twice changes nothing more."""
+    """Hand out again what failed; a repeated request changes nothing."""
     if info.context.caller.sweep_id is not None:
         raise Refusal(403, "an agent's key cannot change sweeps")
     with transaction(info) as db:

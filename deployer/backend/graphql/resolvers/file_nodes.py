@@ -29,13 +29,13 @@ file_type.set_alias("md5", "md5")  # by its own rule the library would look for 
 
 
 def signed_url(request: Request, action: Action, target: Target) -> str:
-    """Return an address at which the client reaches us, good for this and for a while."""
+    """Return an address at which the client reaches us, good for this action and a limited time."""
     backend = request.backend
     return request.base_url + backend.signer.path(action, target, backend.now())
 
 
 def upload_url(request: Request, file: File) -> str:
-    """Return where a run's file is to be sent."""
+    """Return the address for the upload of a run's file."""
     return signed_url(request, "upload", Target(RUN_FILES, file.id))
 
 
@@ -81,7 +81,7 @@ def artifact_file_node(request: Request, file: ArtifactFile, row: Artifact) -> N
 
 
 def promised_file_node(request: Request, file: ArtifactFile, row: Artifact) -> Node:
-    """Return a file that is to be sent; without an address, its bytes are here already."""
+    """Return a promised file; it has no address if its bytes are here already."""
     address = signed_url(request, "upload", Target(ARTIFACT_FILES, file.id))
     return {
         "id": encode_id("ArtifactFile", file.id),
@@ -95,12 +95,12 @@ def promised_file_node(request: Request, file: ArtifactFile, row: Artifact) -> N
 
 
 def storage_path(file: ArtifactFile) -> str:
-    """Return W&B's name for where a file is kept: told to clients, used for nothing."""
+    """Return W&B's name for where a file is kept, which clients show and nobody uses."""
     return f"wandb_artifacts/{file.artifact_id}/{file.id}"
 
 
 def manifest_node(request: Request, row: Artifact) -> Node:
-    """Return an artifact's manifest and its file, to be sent or to be fetched."""
+    """Return an artifact's manifest with its file, for upload or download."""
     name = "wandb_manifest.json"
     fetched = signed_url(request, "download", Target(MANIFESTS, row.id, name))
     file: Node = {

@@ -89,7 +89,7 @@ def _stop(spec: dict[str, Any]) -> int | None:
 
 
 def _finite(line: dict[str, Any]) -> dict[str, Any]:
-    """Write NaN and infinities as W&B's texts, since this reply is strict JSON."""
+    """Replace NaN and infinities by W&B's strings, since this reply is strict JSON."""
     return {key: _finite_value(value) for key, value in line.items()}
 
 
@@ -130,7 +130,7 @@ def resolve_history_keys(row: Run, info: Info) -> dict[str, Any]:
 
 
 def _previous(value: Any) -> Any:
-    """Return the value that was logged last, as far as it is a plain one."""
+    """Return the value that was logged last if it is text or a number, else W&B's -1."""
     return _finite_value(value) if isinstance(value, str | int | float) else -1
 
 

@@ -65,9 +65,9 @@ def resolve_upsert_bucket(_: Any, info: Info, input: dict[str, Any]) -> dict[str
 
 
 def _resumed(info: Info, db: Connection, row: Run) -> Run:
-    """Set a run going again, or leave it as it is if this is only its process that renames it.
+    """Resume a run; it stays as it is if its own process only renames it.
 
-    An agent's process takes none back that waits for the next agent by now.
+    An agent's process cannot take back a run that waits for the next agent by now.
     """
     taken = row.queued and info.context.caller.sweep_id is not None
     if row.at_work or taken:
@@ -76,9 +76,9 @@ def _resumed(info: Info, db: Connection, row: Run) -> Run:
 
 
 def _tells_its_process(input: dict[str, Any]) -> bool:
-    """Tell a run's own process, at its start and when it renames its run.
+    """Tell whether the run's own process asks, as it starts or renames its run.
 
-    Its other calls bring its configuration alone, and the public API names neither.
+    Its later requests have the configuration alone; the public API sends neither field.
     """
     return bool(input.get("host") or input.get("job_program"))
 
@@ -118,11 +118,11 @@ def _joined(db: Connection, project: Project, row: Run, sweep_name: str) -> Run:
 
 
 def _started(backend: Backend, db: Connection, row: Run, input: dict[str, Any]) -> Run:
-    """Set a run going anew if this is the first call of its process, which does not resume.
+    """Start a run anew at the first request of a process that does not resume it.
 
-    Who resumes a run, and who renames it later, names it by our id. What an agent was handed begins
-    anew. Else `wandb sync` may be at the next part of a resumed run, or somebody took an id again:
-    the first row of history tells, and until then it stays.
+    A process that resumes a run, or renames it later, names it by our id. A run from a sweep begins
+    without history. Any other may be the next part of a resumed run, which `wandb sync` sends, or
+    another run under the same id: the first row of history tells, and until then the old one stays.
     """
     if not _tells_its_process(input) and row.state != "pending":
         return row
@@ -135,7 +135,7 @@ def _started(backend: Backend, db: Connection, row: Run, input: dict[str, Any]) 
 
 
 def _going(backend: Backend, db: Connection, row: Run) -> Run:
-    """Note that a run's process works on it, whatever became of the one before."""
+    """Note that a process works on the run, however the one before ended."""
     if not row.active:
         row = change_run(db, row, preempting=0, announced=None, stop_requested_at=None)
         if row.args is None:
@@ -189,7 +189,7 @@ def resolve_stop_run(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any
 
 @mutation.field("updateRunState")
 def resolve_update_run_state(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Settle a run by hand; like W&B, only one that no sweep hands out."""
+    """Set a run's state by hand; as on W&B, not that of a sweep's run."""
     backend = info.context.backend
     with transaction(info) as db:
         row = _own_run(info, db, input["id"])
@@ -209,7 +209,7 @@ def resolve_rewind_run(_: Any, __: Info, **___: Any) -> dict[str, Any]:
 
 @mutation.field("deleteRun")
 def resolve_delete_run(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Delete a run for good; a sweep's configuration becomes free and is handed out anew.
+    """Delete a run for good; a sweep's configuration is handed out again.
 
     Deleting it again changes nothing.
     """

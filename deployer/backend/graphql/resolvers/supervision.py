@@ -41,7 +41,7 @@ def resolve_leave(_: Any, info: Info, **__: Any) -> dict[str, Any]:
 
 
 def _agent_of(caller: Caller) -> tuple[int, str]:
-    """Return whose key it is; refuse a user's, and one of an agent that was started again."""
+    """Return the agent whose key it is; refuse a user's key, and that of an agent started again."""
     if caller.sweep_id is None or caller.agent_name is None:
         raise Refusal(403, "only the supervisor of an agent tells what has become of it")
     check_newest(caller)

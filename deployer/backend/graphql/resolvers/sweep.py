@@ -51,7 +51,7 @@ def resolve_upsert_sweep(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
 
 
 def _with_prior_runs(db: Connection, row: Sweep, input: dict[str, Any]) -> list[str]:
-    """Add the runs that `--prior_run` names, and say which of them have another sweep."""
+    """Add the runs that `--prior_run` names, and report those that belong to another sweep."""
     if not input.get("prior_runs_filters"):
         return []
     project = project_by_id(db, row.project_id)
@@ -63,7 +63,7 @@ def _with_prior_runs(db: Connection, row: Sweep, input: dict[str, Any]) -> list[
 
 @mutation.field("enqueueSweepRun")
 def resolve_enqueue(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
-    """Take a run that a scheduler outside, or a person, has chosen."""
+    """Enqueue a run that an external scheduler or a person has chosen."""
     backend = info.context.backend
     if info.context.caller.sweep_id is not None:
         raise Refusal(403, "an agent's key cannot change sweeps")
@@ -217,7 +217,7 @@ def resolve_prior_runs(
     first: int | None = None,
     order: str | None = None,
 ) -> dict[str, Any]:
-    """List the runs that were there before the sweep, which `--prior_run` made its own."""
+    """List the runs from before the sweep that `--prior_run` added to it."""
     with transaction(info) as db:
         prior = [run for run in _runs(db, row) if run.created_at < row.created_at]
         return _run_page(db, row, prior, filters, after, first, order)

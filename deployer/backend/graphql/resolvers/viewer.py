@@ -72,7 +72,7 @@ def resolve_teams(row: User, _: Info) -> dict[str, Any]:
 
 @user.field("apiKeys")
 def resolve_api_keys(row: User, info: Info) -> dict[str, Any]:
-    """Name a user's keys, of which the server knows no more than that they are there."""
+    """List a user's keys by number: the server stores nothing of them but hashes."""
     with transaction(info) as db:
         numbers = list_key_ids(db, row)
     keys = [{"id": encode_id("ApiKey", n), "name": f"key {n}", "description": ""} for n in numbers]

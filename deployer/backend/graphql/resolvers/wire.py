@@ -34,7 +34,7 @@ def encode_id(kind: str, row_id: int) -> str:
 def decode_id(kind: str, text: str) -> int:
     """Return the row of an opaque id; refuse with 404 one of another kind.
 
-    The plain form is what an agent holds that joined before ids were base64.
+    Agents that joined before ids were base64 still send the plain form.
     """
     with contextlib.suppress(ValueError):
         text = text if ":" in text else base64.b64decode(text, validate=True).decode()
@@ -52,7 +52,7 @@ def iso_time(seconds: float | None) -> str | None:
 
 
 def tag_nodes(kind: str, names: Sequence[str]) -> list[dict[str, str]]:
-    """Return tags as W&B's type `Tag`; `kind` tells one thing's from another's."""
+    """Return tags as W&B's type `Tag`; `kind` keeps those of different things apart."""
     return [{"id": encode_id(kind, number), "name": name} for number, name in enumerate(names)]
 
 

@@ -1,7 +1,7 @@
 """Bayesian search: Optuna's Gaussian process as it is; needs the extra `bayes`.
 
-The study is built again from the runs at each suggestion; what is kept is the sampler, which goes
-on from the kernel that it fitted last. Without it, as after a restart, the next fit starts afresh.
+The study is built again from the runs at each suggestion. Only the sampler is kept: its next fit
+starts from the kernel that it fitted last, or from scratch after a restart.
 Choices and small integers are searched as such, other numbers as u in [0, 1], mapped by their
 quantile function as W&B's own engine does.
 """
@@ -46,7 +46,7 @@ def missing_extra() -> str | None:
 class _Step:
     """A suggestion's space and index, and the sampler before and after it was made.
 
-    A suggestion that is made again, since more is known by now, begins where it began before.
+    A suggestion that is made again with newer results starts from the same sampler as before.
     """
 
     space: Space
@@ -69,7 +69,7 @@ def suggest_bayes(
     """Return the configuration with the highest expected improvement, as plain values.
 
     Runs that have not ended count as pending; a run that does not fit the space is skipped with
-    a line in the log. The same suggestions made in the same order are the same again.
+    a line in the log. The same suggestions in the same order give the same configurations.
     """
     import optuna
 
@@ -116,8 +116,8 @@ def outcomes(runs: Sequence[SearchRun], goal: str, impute: str = "worst") -> lis
     """Return one finite value for each run, the smallest the best.
 
     Runs that failed, lack the metric or diverged get a finite value of an ended run: the worst,
-    or with W&B's `impute` the best or the latest; 0 if there is none. Those of running ones mean
-    nothing.
+    or with W&B's `impute` the best or the latest; 0 if there is none. The values of
+    running ones mean nothing.
     """
     sign = -1.0 if goal == "maximize" else 1.0
     values = [
@@ -136,9 +136,10 @@ def outcomes(runs: Sequence[SearchRun], goal: str, impute: str = "worst") -> lis
 
 
 def modelled(runs: Sequence[SearchRun], values: Sequence[float]) -> list[tuple[SearchRun, float]]:
-    """Return the runs that the model is given, with their values: not more than it can bear.
+    """Return the runs that the model is fitted to, with their values.
 
-    These are all that have not ended, of the others the better half and an even choice of the rest.
+    These are all runs that have not ended, and at most LARGEST_MODEL that have: half of them the
+    best, half evenly spaced among the rest.
     """
     pairs = list(zip(runs, values, strict=True))
     ended = sorted((pair for pair in pairs if pair[0].ended), key=lambda pair: pair[1])

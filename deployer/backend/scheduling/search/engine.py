@@ -1,7 +1,7 @@
 """The search as the server uses it: draws at once, models in a process of their own.
 
-A model takes up to a second of one core and a torch of memory: the server must go on answering
-meanwhile, and must survive the process being killed.
+A model takes up to a second of one core, and PyTorch's memory: the server has to go on answering
+meanwhile, and to survive when that process is killed.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _new_pool() -> ProcessPoolExecutor:
 
 
 def _prepare_process() -> None:
-    """Take one thread, leave Ctrl-C to the server, and never outlive it."""
+    """Use one thread, ignore Ctrl-C, which the server handles, and end with the server."""
     os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()

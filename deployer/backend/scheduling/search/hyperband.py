@@ -31,8 +31,8 @@ def runs_to_stop(config: Mapping[str, Any], runs: Sequence[WrittenRun]) -> list[
     """Return the ids of running runs that are worse than the rest at the last band they reached.
 
     An iteration is one logged finite value of the metric, not a step or an epoch. Without
-    `strict` a run's best value counts, with it the value at the band. No `early_terminate`, or
-    one that is not understood, stops nothing.
+    `strict` a run's best value so far is compared, with it the value at the band. Without
+    `early_terminate`, or with one that is not understood, nothing is stopped.
     """
     settings = config.get("early_terminate")
     if not isinstance(settings, Mapping) or settings.get("type") != "hyperband":

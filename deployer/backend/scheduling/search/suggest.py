@@ -1,6 +1,6 @@
 """The next configuration of a sweep, from its configuration, a seed, its runs and an index.
 
-Grid points and draws follow from the arguments alone; a model also goes on from the last one.
+Grid points and draws depend on the arguments alone; a model also continues from its last fit.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def suggest(
 ) -> dict[str, Any] | None:
     """Return the configuration at `index` (0, 1, …) as plain values, None when a grid is done.
 
-    The order of the names is W&B's. `runs` matter to bayes alone. `run_cap` is the caller's.
+    The order of the names is W&B's. `runs` matter to bayes alone. The caller applies `run_cap`.
     Raise SearchError for a sweep that cannot be searched.
     """
     problems = refusals(config)
@@ -58,7 +58,7 @@ def suggest(
 
 
 def needs_model(config: Mapping[str, Any], runs: Sequence[SearchRun]) -> bool:
-    """Tell whether the next suggestion is more than a draw: bayes after its first runs."""
+    """Tell whether the next suggestion comes from a model: bayes, after its first runs."""
     if config.get("method") != "bayes" or len(runs) < STARTUP_RUNS:
         return False
     return sum(run.ended for run in runs) >= FEWEST_OUTCOMES
@@ -73,7 +73,7 @@ def random_point(space: Space, seed: str, index: int) -> dict[str, Any]:
 def refusals(config: Mapping[str, Any]) -> list[str]:
     """Return every reason why a sweep cannot be searched; none if it can.
 
-    Whether the extra `bayes` is installed is another question: `engine.bayes_available`.
+    `engine.bayes_available` says whether the extra `bayes` is installed.
     """
     method = config.get("method")
     space, problems = parse_parameters(config.get("parameters", {}))
