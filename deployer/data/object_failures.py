@@ -45,6 +45,12 @@ NO_CREDENTIALS = (
     "export AWS_ACCESS_KEY_ID=… AWS_SECRET_ACCESS_KEY=…, or write ~/.aws/credentials",
 )
 NO_PROFILE = ("there is no such profile", "check AWS_PROFILE and ~/.aws/credentials")
+GOOGLE_HINT = "gcloud auth application-default login, or GOOGLE_APPLICATION_CREDENTIALS=FILE"
+GOOGLE_REFUSALS = {
+    401: ("the credentials are not valid", GOOGLE_HINT),
+    403: ("access is denied", "ask for read and write access to it"),
+    404: ("there is no such bucket", "make it, or correct `url:` in deployer.yaml"),
+}
 UNREACHABLE = ("cannot be reached", "check `endpoint_url:` and the network")
 UNTRUSTED = ("its certificate is not trusted", "export AWS_CA_BUNDLE=FILE, the authority's PEM")
 GONE = ("404", "NoSuchKey", "NoSuchUpload")
@@ -70,7 +76,7 @@ def translate(error: BaseException, place: str) -> DataError | None:
     if code:
         said, hint = REFUSALS.get(code, (f"refused: {code}", ""))
         return DataError(f"{place}: {said}", hint, passing=is_passing(status or 400))
-    known = _translate_client(error)
+    known = _translate_client(error) or _translate_google(error)
     if known is not None:
         return DataError(f"{place}: {known[0]}", known[1], passing=known is UNREACHABLE)
     if isinstance(error, FileNotFoundError):
@@ -112,19 +118,35 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         found = found.__cause__
 
 
+def _translate_google(error: BaseException) -> tuple[str, str] | None:
+    """Translate what Google's client says; its refusals have the HTTP status as their code."""
+    from google.auth.exceptions import GoogleAuthError
+
+    if isinstance(error, GoogleAuthError):
+        return "there are no credentials for it that Google takes", GOOGLE_HINT
+    code = getattr(error, "code", None)
+    if isinstance(code, int):
+        return GOOGLE_REFUSALS.get(code, (f"refused: HTTP status {code}", ""))
+    return None
+
+
 def _translate_client(error: BaseException) -> tuple[str, str] | None:
     """Translate what the client itself finds wrong, before or without an answer."""
     from aiohttp import ClientError as HttpError
-    from botocore import exceptions as client
 
+    if isinstance(error, HttpError | TimeoutError):
+        return UNREACHABLE
+    try:
+        from botocore import exceptions as client
+    except ImportError:  # Google's client alone is installed
+        return None
     if isinstance(error, client.NoCredentialsError | client.PartialCredentialsError):
         return NO_CREDENTIALS
     if isinstance(error, client.ProfileNotFound):
         return NO_PROFILE
     if isinstance(error, client.SSLError):
         return UNTRUSTED
-    unreachable = (client.ConnectionError, client.HTTPClientError, HttpError, TimeoutError)
-    if isinstance(error, unreachable):
+    if isinstance(error, client.ConnectionError | client.HTTPClientError):
         return UNREACHABLE
     if isinstance(error, client.BotoCoreError):
         return f"the client says {type(error).__name__}", "check AWS_… in the environment"

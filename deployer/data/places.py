@@ -7,8 +7,8 @@ from pathlib import Path
 
 from deployer.config import paths
 from deployer.config.data_section import DataSet
+from deployer.data.addresses import open_address
 from deployer.data.archive import is_archive
-from deployer.data.object_store import ObjectStore
 from deployer.data.store import FolderStore, Store
 from deployer.errors import DataError
 
@@ -29,7 +29,7 @@ def find_place(data: DataSet, folder: Path) -> Path:
 def open_kept(data: DataSet, folder: Path) -> Store | None:
     """Return where a data set is kept outside of any cluster; None if it is in one."""
     if data.url:
-        return ObjectStore(find_root(data), data.endpoint_url)
+        return open_address(find_root(data), data.endpoint_url)
     if data.folder is not None:
         return FolderStore(find_place(data, folder))
     return None

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from deployer.config import paths
 from deployer.config.data_section import URL
+from deployer.data.addresses import open_address
 from deployer.data.archive import is_archive, unpack
-from deployer.data.object_store import ObjectStore
 from deployer.data.store import FolderStore, Store, build_tag
 from deployer.data.tree import Entry
 from deployer.errors import DataError
@@ -48,7 +48,7 @@ def open_source(source: str, name: str, unpacked: bool, tell: Tell) -> Iterator[
     A single file has the name `name` in the tree, its own if that is empty. Raises DataError.
     """
     if URL.fullmatch(source):
-        with ObjectStore(source) as store:
+        with open_address(source) as store:
             yield store
         return
     path = Path(source).expanduser()

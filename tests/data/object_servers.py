@@ -98,3 +98,18 @@ def _await_port(port: int, process: subprocess.Popen[bytes]) -> None:
                 return
         time.sleep(0.05)
     raise AssertionError(f"the server does not listen after {READY_SECONDS} s")
+
+
+@contextmanager
+def serve_gcs() -> Iterator[str]:
+    """Serve an emulator of Google Cloud Storage, with the bucket in memory; yield its address."""
+    code = "import sys; from gcp_storage_emulator.server import create_server as make; "
+    code += "make('127.0.0.1', int(sys.argv[1]), in_memory=True, default_bucket=sys.argv[2]).run()"
+    port = find_port()
+    process = subprocess.Popen([sys.executable, "-c", code, str(port), BUCKET])
+    try:
+        _await_port(port, process)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait(20)

@@ -1,0 +1,16 @@
+"""The store at an address: s3:// and gs://."""
+
+from __future__ import annotations
+
+from deployer.data.store import Store
+
+
+def open_address(url: str, endpoint_url: str | None = None) -> Store:
+    """Return the store at an address, without contacting it; raises DataError."""
+    if url.startswith("gs://"):
+        from deployer.data.gcs_store import GcsStore
+
+        return GcsStore(url, endpoint_url)
+    from deployer.data.object_store import ObjectStore
+
+    return ObjectStore(url, endpoint_url)

@@ -1,0 +1,159 @@
+"""A folder of Google Cloud Storage. An upload that is broken off begins anew, file by file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from threading import Lock
+from typing import Any
+
+from deployer.data.object_failures import telling
+from deployer.data.store import Store
+from deployer.data.tree import PARTIAL_FOLDER, Entry, check_path, is_own
+from deployer.errors import DataError
+
+PIECE_BYTES = 8 << 20  # of one request; Google takes multiples of 256 KiB
+MARK = f"{PARTIAL_FOLDER}/copying"
+CHECKSUM = "sha256"
+
+
+class GcsStore(Store):
+    """The objects below an address such as gs://BUCKET/FOLDER; each has its checksum beside it.
+
+    Credentials are found as Google's own tools find them.
+    """
+
+    parallel = 4
+
+    def __init__(self, url: str, endpoint_url: str | None = None) -> None:
+        self._url = url
+        self._root = url.split("://", 1)[1].rstrip("/")
+        self._where = f"{url} at {endpoint_url}" if endpoint_url else url
+        self._files = _open_client(endpoint_url, self._where)
+        self._open: dict[str, tuple[Any, str, int]] = {}
+        self._lock = Lock()
+
+    def describe(self) -> str:
+        """Name the address."""
+        return self._url
+
+    def list_entries(self) -> Sequence[Entry]:
+        """Return every object below the address; refuses names that no file can have."""
+        found = [entry for entry in self._list(self._root) if not is_own(entry.path)]
+        for entry in found:
+            check_path(entry.path)
+        return sorted(found, key=lambda entry: entry.path)
+
+    def checksum(self, path: str) -> str | None:
+        """Return the checksum that was kept with the object when it was put there."""
+        with telling(self._where):
+            try:
+                found = self._files.info(self._place(path))
+            except FileNotFoundError:
+                return None
+        held = (found.get("metadata") or {}).get(CHECKSUM)
+        return str(held) if held else None
+
+    def read(self, path: str, offset: int = 0) -> Iterator[bytes]:
+        """Yield an object's bytes."""
+        with telling(self._where):
+            size_bytes = int(self._files.info(self._place(path))["size"])
+        for begin in range(offset, size_bytes, PIECE_BYTES):
+            with telling(self._where):
+                end = min(begin + PIECE_BYTES, size_bytes)
+                held: bytes = self._files.cat_file(self._place(path), begin, end)
+            yield held
+
+    def partial_size(self, entry: Entry) -> int:
+        """Return 0: an upload belongs to the process that has begun it."""
+        return 0
+
+    def write(self, entry: Entry, chunks: Iterable[bytes], offset: int = 0) -> None:
+        """Upload the object; nobody sees it before `finish`."""
+        metadata = {CHECKSUM: entry.sha256} if entry.sha256 else {}
+        content, size_bytes = hashlib.sha256(), 0
+        with telling(self._where):
+            upload = self._files.open(
+                self._place(entry.path),
+                "wb",
+                block_size=PIECE_BYTES,
+                autocommit=False,
+                metadata=metadata,
+            )
+        for chunk in chunks:
+            content.update(chunk)
+            size_bytes += len(chunk)
+            with telling(self._where):
+                upload.write(chunk)
+        with self._lock:
+            self._open[entry.identity] = (upload, content.hexdigest(), size_bytes)
+
+    def finish(self, entry: Entry) -> bool:
+        """Let the object appear, if every byte was sent and the checksum is right."""
+        with self._lock:
+            found = self._open.pop(entry.identity, None)
+        if found is None:
+            return False
+        upload, sha256, size_bytes = found
+        right = size_bytes == entry.size_bytes and entry.sha256 in (None, sha256)
+        with telling(self._where):
+            if not right:
+                with suppress(Exception):  # what is left of it ends by itself after a week
+                    upload.discard()
+                return False
+            upload.close()
+            upload.commit()
+        return True
+
+    def delete(self, path: str) -> None:
+        """Delete the object."""
+        with telling(self._where), suppress(FileNotFoundError):
+            self._files.rm_file(self._place(path))
+
+    @contextmanager
+    def copying(self) -> Iterator[None]:
+        """Keep an object as the mark."""
+        with telling(self._where):
+            self._files.pipe_file(self._place(MARK), b"")
+        yield
+        self.delete(MARK)
+
+    def is_unfinished(self) -> bool:
+        """Tell whether there is a mark."""
+        return any(entry.path == MARK for entry in self._list(self._root))
+
+    def delete_all(self) -> None:
+        """Delete every object."""
+        super().delete_all()
+        self.delete(MARK)
+
+    def close(self) -> None:
+        """Close the connections."""
+        with suppress(Exception):
+            self._files.close_session(self._files.loop, self._files.session)
+
+    def _place(self, path: str) -> str:
+        return f"{self._root}/{path}"
+
+    def _list(self, folder: str) -> Iterator[Entry]:
+        with telling(self._where):
+            self._files.invalidate_cache()
+            found = self._files.find(folder, detail=True)
+        for name, one in found.items():
+            path = name.removeprefix(f"{self._root}/")
+            if one["type"] == "file" and path != name:
+                sha256 = (one.get("metadata") or {}).get(CHECKSUM)
+                yield Entry(path, int(one["size"]), sha256, tag=str(one["generation"]))
+
+
+def _open_client(endpoint_url: str | None, where: str) -> Any:
+    try:
+        # Not the package's own class, which asks over gRPC what kind each bucket is.
+        from gcsfs.core import GCSFileSystem
+    except ImportError as error:
+        hint = "pip install 'deployer[gcs]'"
+        raise DataError(f"{where}: the package gcsfs is not installed", hint) from error
+    return GCSFileSystem(
+        endpoint_url=endpoint_url, skip_instance_cache=True, use_listings_cache=False
+    )
