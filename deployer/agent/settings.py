@@ -24,6 +24,7 @@ OUTPUTS_VARIABLE = "DEPLOYER_OUTPUT_ROOT"
 # artifact of the run; or the address of a folder in an object store.
 KEEP_VARIABLE = "DEPLOYER_OUTPUT_KEEP"
 KEPT_BY_WANDB = "wandb"
+ENDPOINT_VARIABLE = "DEPLOYER_OUTPUT_ENDPOINT"  # of that object store, unless it is Amazon's
 START_VARIABLE = "DEPLOYER_AGENT_START"
 KEY_VARIABLE = "WANDB_API_KEY"
 # A file with the same key, which may be rotated while the supervisor lives.

@@ -92,10 +92,11 @@ def _copy_runs(
     copied = {}
     for run in runs:
         with (
+            places.open_run(run.run_id) as source,
             _open_target(config, targets[run.run_id]) as target,
             follow_copy(_name(run)) as progress,
         ):
-            copied[run.run_id] = gather(places.open_run(run.run_id), target, progress, overwrite)
+            copied[run.run_id] = gather(source, target, progress, overwrite)
     return copied
 
 
@@ -106,7 +107,8 @@ def _open_target(config: Project, place: str) -> Store:
         raise ConfigError("--to", f"{place} is no place", "a folder, or s3://BUCKET/FOLDER")
     from deployer.data.object_store import ObjectStore
 
-    return ObjectStore(place, config.environment.get("AWS_ENDPOINT_URL"))
+    endpoint = config.environment.get("AWS_ENDPOINT_URL") or config.outputs.endpoint_url
+    return ObjectStore(place, endpoint)
 
 
 def _show(

@@ -38,7 +38,7 @@ ENDPOINT = re.compile(r"https?://[^/@\s?#]+(/[^@\s?#]*)?")
 VARIABLE = "DEPLOYER_DATA_DIR"
 
 
-def _check_url(value: str) -> str:
+def check_url(value: str) -> str:
     """Refuse what is no address, without repeating what may hold a key."""
     if not URL.fullmatch(value):
         hint = "write s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; keys never stand in a file"
@@ -48,7 +48,8 @@ def _check_url(value: str) -> str:
     return value.rstrip("/")
 
 
-def _check_endpoint(value: str) -> str:
+def check_endpoint(value: str) -> str:
+    """Refuse what is no address of a server, without repeating what may hold a key."""
     if not ENDPOINT.fullmatch(value):
         hint = "write it such as http://minio.example:9000; keys never stand in a file"
         raise PydanticCustomError("url", "is no address of a server", {"hint": hint})
@@ -68,7 +69,7 @@ class DataSet:
     claim: Annotated[ObjectName | None, Field(description="In a PersistentVolumeClaim.")] = None
     nfs: Annotated[NfsFolder | None, Field(description="In a folder of an NFS server.")] = None
     url: Annotated[
-        Annotated[Text, AfterValidator(_check_url)] | None,
+        Annotated[Text, AfterValidator(check_url)] | None,
         Field(
             description="In an object store: s3://BUCKET/FOLDER or gs://BUCKET/FOLDER, "
             "or the address of one archive."
@@ -89,7 +90,7 @@ class DataSet:
     ] = None
     sub_path: Annotated[Text | None, Field(description="A folder inside the claim.")] = None
     endpoint_url: Annotated[
-        Annotated[Text, AfterValidator(_check_endpoint)] | None,
+        Annotated[Text, AfterValidator(check_endpoint)] | None,
         Field(description="The object store's server; left out: Amazon's, Google's."),
     ] = None
     secret: Annotated[

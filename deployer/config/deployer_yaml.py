@@ -24,6 +24,7 @@ KEYS: dict[str, type] = {
     "backend": dict,
     "data": list,
     "code": dict,
+    "outputs": dict,
 }
 CHOICES = {"polls": ("quick", "stock")}
 WORDS = {"code": ("git",)}  # that stand for a whole section

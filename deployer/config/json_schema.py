@@ -25,6 +25,7 @@ DESCRIPTIONS = {
     "backend": "The embedded backend where it runs in a cluster.",
     "data": "Data sets: a list; one mapping is a list of one. The first is `DEPLOYER_DATA_DIR`.",
     "code": "The code that agents run: left out, this folder as it is; `git`, its commit.",
+    "outputs": "Where the files are kept that runs write to `DEPLOYER_OUTPUT_DIR`.",
     "image": "An image that `up` builds and pushes; agents run in it.",
 }
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from deployer.config.data_section import DataSet
     from deployer.config.image_section import ImageConfig
     from deployer.config.kubernetes_section import ClusterConfig
+    from deployer.config.outputs_section import OutputsConfig
 
 EMBEDDED = "embedded"
 LOCAL = "local"  # where agents run if nobody says where
@@ -132,6 +133,13 @@ class Project:
     def data(self) -> tuple[DataSet, ...]:
         """The section `data:`; nothing without one."""
         from deployer.config.data_section import SECTION
+
+        return SECTION.read(self.document)
+
+    @cached_property
+    def outputs(self) -> OutputsConfig:
+        """The section `outputs:`; the defaults without one."""
+        from deployer.config.outputs_section import SECTION
 
         return SECTION.read(self.document)
 

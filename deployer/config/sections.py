@@ -10,6 +10,7 @@ from deployer.config import (
     data_section,
     image_section,
     kubernetes_section,
+    outputs_section,
 )
 from deployer.config.section import Section
 
@@ -21,5 +22,6 @@ SECTIONS: dict[str, Section[Any]] = {
         backend_section.SECTION,
         data_section.SECTION,
         code_section.SECTION,
+        outputs_section.SECTION,
     )
 }

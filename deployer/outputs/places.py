@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from deployer.config.outputs_section import OutputsConfig
 from deployer.config.project import Project
 from deployer.data.store import Store
 from deployer.executors.registry import find_target
@@ -60,6 +61,7 @@ class Places:
                 store = place(sweep_id, run_id)
                 if store.list_entries():
                     return store
+                store.close()
         return None
 
 
@@ -71,9 +73,23 @@ def open_places(config: Project, server: Server, path: SweepPath) -> Iterator[Pl
     before they went elsewhere is the last to look at.
     """
     family = list_family(server, path)
-    here = find_target(config).runs_here
-    first, last = ([open_run_here], []) if here else ([], [open_run_here])
+    objects = _find_objects(config.outputs)
+    here = [open_run_here]
+    first, last = ([*here, *objects], []) if find_target(config).runs_here else (objects, here)
     yield Places(server.client, path, family, first, last)
+
+
+def _find_objects(outputs: OutputsConfig) -> list[Place]:
+    """Return the object store of deployer.yaml, if it names one."""
+    if outputs.url is None:
+        return []
+
+    def open_run(sweep_id: str, run_id: str) -> Store:
+        from deployer.data.object_store import ObjectStore
+
+        return ObjectStore(f"{outputs.url}/{sweep_id}/{run_id}", outputs.endpoint_url)
+
+    return [open_run]
 
 
 def _name_folder(artifact: RunArtifact) -> str:

@@ -33,6 +33,11 @@ class RunStore(ReadOnlyStore):
                     self._places[path] = (store, entry.path)
         return [found[path] for path in sorted(found)]
 
+    def close(self) -> None:
+        """Close every part."""
+        for store in self._parts.values():
+            store.close()
+
     def checksum(self, path: str) -> str | None:
         """Ask the file's own store."""
         store, inner = self._places[path]

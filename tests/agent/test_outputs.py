@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from deployer.agent.environment import PROLOGUE
+from deployer.outputs.gathering import find_loss
 from deployer.wandb_api.artifacts import list_artifacts
 from tests.agent.conftest import Bench, wait_for
+from tests.data.object_servers import BUCKET, serve_nanio
 
 WRITER = """
 import os, pathlib, time
@@ -115,6 +117,32 @@ def test_outputs_are_an_artifact_by_the_end_of_the_run(bench: Bench, script: str
         "best.pt": hashlib.sha256(b"weights").hexdigest(),
         "deep er/ü.json": hashlib.sha256(b"{}").hexdigest(),
     }
+
+
+@pytest.mark.slow
+def test_outputs_are_objects_by_the_end_of_the_run(bench: Bench, tmp_path: Path) -> None:
+    (bench.folder / "train.py").write_text(FINISHED)
+    path = bench.create_sweep()
+    with serve_nanio(tmp_path / "objects") as server:
+        told = {**server.environment, "DEPLOYER_OUTPUT_ENDPOINT": server.url}
+        bench.start_with_own_key(path, DEPLOYER_OUTPUT_KEEP=f"s3://{BUCKET}/kept", **told).wait()
+        [run] = bench.runs(path)
+        kept = server.folder / "kept" / path.sweep_id / run.run_id
+        assert (kept / "best.pt").read_bytes() == b"weights"
+        assert (kept / "deep er" / "ü.json").read_text() == "{}"
+
+
+@pytest.mark.slow
+def test_a_run_whose_outputs_are_lost_finishes_and_names_them(bench: Bench) -> None:
+    (bench.folder / "train.py").write_text(WRITER)
+    path = bench.create_sweep()
+    told = {"DEPLOYER_OUTPUT_KEEP": "s3://nowhere", "AWS_ACCESS_KEY_ID": ""}
+    _, log = bench.start_with_own_key(path, **told).wait()
+    [run] = bench.runs(path)
+    said = f"OSError: s3://nowhere/{path.sweep_id}/{run.run_id}: there are no credentials: "
+    assert f"deployer: the outputs of run {run.run_id} could not be kept: {said}" in log
+    assert run.state == "finished"
+    assert find_loss(run).startswith(said)
 
 
 @pytest.mark.slow

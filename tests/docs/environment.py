@@ -32,6 +32,9 @@ AGENTS = {
     "sending while the server is away.",
     "DEPLOYER_CHECKPOINT_ROOT": "The folder of all runs' checkpoint folders.",
     "DEPLOYER_OUTPUT_ROOT": "The folder of all runs' folders for outputs.",
+    "DEPLOYER_OUTPUT_ENDPOINT": "The object store for outputs, as `outputs.endpoint_url`.",
+    "DEPLOYER_OUTPUT_KEY_ID": "Its access key, from `outputs.secret`; else AWS_ACCESS_KEY_ID.",
+    "DEPLOYER_OUTPUT_KEY": "Its secret key, from `outputs.secret`; else AWS_SECRET_ACCESS_KEY.",
     "DEPLOYER_OUTPUT_KEEP": "Where outputs are sent when a run ends: `wandb` for an artifact, an "
     "address in an object store; empty where their folder is kept.",
     "DEPLOYER_KEY_FILE": "A file with the W&B key, which may be rotated.",

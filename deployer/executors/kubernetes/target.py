@@ -22,6 +22,7 @@ from deployer.executors.kubernetes.backend.manifests import (
 )
 from deployer.executors.kubernetes.backend.tunnel import build_pages_url, open_forward
 from deployer.executors.kubernetes.data.mounts import add_data
+from deployer.executors.kubernetes.data.outputs import add_outputs
 from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.executors.kubernetes.manifests.build import build_manifests
 from deployer.executors.kubernetes.manifests.inputs import load_inputs
@@ -59,8 +60,10 @@ class KubernetesTarget(Target):
 
     @property
     def section(self) -> ClusterConfig:
-        """Return what agents get: the section `kubernetes:`, and the data sets of `data:`."""
-        return add_data(self.project.kubernetes, self.project.data, self.project.folder)
+        """Return what agents get: the section `kubernetes:`, `data:` and `outputs:` for them."""
+        project = self.project
+        cluster = add_data(project.kubernetes, project.data, project.folder)
+        return add_outputs(cluster, project.outputs)
 
     def open_kube(self, namespace: str | None = None) -> Kube:
         """Return the client of the cluster; a namespace counts more than deployer.yaml's."""

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from deployer.agent.exit_codes import STOPPED
-from deployer.agent.settings import GRACE_SECONDS
+from deployer.agent.settings import ENDPOINT_VARIABLE, GRACE_SECONDS, KEEP_VARIABLE
 from deployer.config import paths
 from deployer.config.data_section import VARIABLE
 from deployer.errors import AgentError
@@ -28,19 +28,20 @@ from deployer.executors.plan import AgentPlan, Plan
 class LocalExecutor(Executor):
     """Agents as processes of this machine, found by their folders from any shell.
 
-    They inherit `environment`; `data_variables` say where data sets are.
+    They inherit `environment`; `variables` are what deployer.yaml tells runs: where data is, where
+    outputs go.
     """
 
     def __init__(
         self,
         environment: Mapping[str, str],
         grace_seconds: float = GRACE_SECONDS,
-        data_variables: Sequence[tuple[str, str]] = (),
+        variables: Sequence[tuple[str, str]] = (),
     ) -> None:
         self._root = paths.agents_folder()
         self._environment = environment
         self._grace_seconds = grace_seconds
-        self._data_variables = dict(data_variables)
+        self._variables = dict(variables)
 
     def list_gpus(self) -> Sequence[str]:
         """Return the GPUs that are dealt out to agents."""
@@ -137,18 +138,19 @@ class LocalExecutor(Executor):
             base_url=plan.base_url,
             working_folder=plan.folder,
             gpus=planned.gpus,
-            environment={**self._find_data(plan.sweep_path), **dict(planned.environment)},
+            environment={**self._find_variables(plan.sweep_path), **dict(planned.environment)},
             grace_seconds=self._grace_seconds,
             created_at=time.time(),
         )
 
-    def _find_data(self, sweep_path: str) -> dict[str, str]:
-        """Return where runs find data: as for the agents before, where deployer.yaml is not."""
-        if self._data_variables:
-            return self._data_variables
+    def _find_variables(self, sweep_path: str) -> dict[str, str]:
+        """Return what runs are told: as the agents before, where deployer.yaml is not."""
+        if self._variables:
+            return self._variables
         known = [folder.spec.environment for folder in self._folders(sweep_path)]
         told = known[-1] if known else {}
-        return {name: value for name, value in told.items() if name.startswith(VARIABLE)}
+        ours = (VARIABLE, KEEP_VARIABLE, ENDPOINT_VARIABLE)
+        return {name: value for name, value in told.items() if name.startswith(ours)}
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

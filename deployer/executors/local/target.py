@@ -20,14 +20,15 @@ class LocalTarget(Target):
     def open(self) -> LocalExecutor:
         """Return the executor."""
         sets = self.project.data
+        outputs = self.project.outputs.environment
         if not sets:
-            return LocalExecutor(self.project.environment)
+            return LocalExecutor(self.project.environment, variables=outputs)
         from deployer.config.data_section import list_variables
         from deployer.data.places import find_place
 
         places = {data.name: str(find_place(data, self.project.folder)) for data in sets}
-        variables = list_variables(sets, places)
-        return LocalExecutor(self.project.environment, data_variables=variables)
+        variables = (*list_variables(sets, places), *outputs)
+        return LocalExecutor(self.project.environment, variables=variables)
 
     def open_data(self, data: DataSet, tell: Tell, size_bytes: int | None = None) -> Store:
         """Return the folder of this machine."""

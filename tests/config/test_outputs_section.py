@@ -1,0 +1,47 @@
+"""The section `outputs:`, and what runs are told by it."""
+
+from __future__ import annotations
+
+import pytest
+
+from deployer.agent.settings import ENDPOINT_VARIABLE, KEEP_VARIABLE
+from deployer.config.kubernetes_section import ClusterConfig
+from deployer.config.outputs_section import SECTION
+from deployer.errors import ConfigErrors
+from deployer.executors.kubernetes.data.outputs import add_outputs
+
+
+def test_agents_are_told_the_address_and_get_the_credentials_from_a_secret() -> None:
+    found = SECTION.parse(
+        {"url": "s3://models/sweeps/", "endpoint_url": "http://minio:9000", "secret": "store"}
+    )
+    cluster = add_outputs(ClusterConfig(image="x", env={"A": "1"}), found)
+    assert dict(cluster.env) == {
+        KEEP_VARIABLE: "s3://models/sweeps",
+        ENDPOINT_VARIABLE: "http://minio:9000",
+        "A": "1",
+    }
+    assert {name: (one.name, one.key) for name, one in cluster.secrets.items()} == {
+        "DEPLOYER_OUTPUT_KEY_ID": ("store", "AWS_ACCESS_KEY_ID"),
+        "DEPLOYER_OUTPUT_KEY": ("store", "AWS_SECRET_ACCESS_KEY"),
+    }
+
+
+def test_nothing_is_told_without_a_section() -> None:
+    cluster = ClusterConfig(image="x")
+    assert add_outputs(cluster, SECTION.parse(None)) == cluster
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ({"url": "gs://models"}, "outputs.url: is no address in an S3 store"),
+        ({"url": "models"}, "outputs.url: is no address of an object store"),
+        ({"secret": "store"}, "outputs: secret: belongs to url, and there is none"),
+        ({"url": "s3://a", "endpoint_url": "minio"}, "endpoint_url: is no address of a server"),
+    ],
+)
+def test_complaints(section: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigErrors) as caught:
+        SECTION.parse(section)
+    assert said in caught.value.message
