@@ -42,7 +42,8 @@ def plan(spec: SpecArgument = None) -> None:
     chosen = _load(spec, config)
     _say_prices(chosen, config, sources=True)
     calls = describe_plan(chosen)
-    show_yaml({"call": call, "parent": parent, "message": sent} for call, parent, sent in calls)
+    shown = [{"call": call, "parent": parent, "message": sent} for call, parent, sent in calls]
+    show_yaml([*shown, *_plan_timer(chosen)])
 
 
 @app.command()
@@ -52,7 +53,7 @@ def up(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Create the cluster, or complete it; changes nothing if it is complete."""
-    from deployer.executors.gke.target import telling_interruption
+    from deployer.executors.gke.target import set_timer, telling_interruption
     from deployer.gke.cluster.creation import ensure_cluster
     from deployer.gke.pricing.estimate import load_prices
     from deployer.gke.pricing.sentences import describe_fallback
@@ -65,6 +66,8 @@ def up(
         cluster = ensure_cluster(gke, chosen, wait_seconds=wait_for_capacity or 0.0, tell=say)
     prices = load_prices(config.folder)
     for line in describe_fallback(chosen, cluster.location, cluster.pool_names, prices):
+        say(line)
+    for line in set_timer(gke, chosen, cluster) if chosen.delete_when_idle else ():
         say(line)
     _show_cluster(gke, cluster, output)
 
@@ -133,6 +136,20 @@ def list_(spec: SpecArgument = None, output: OutputOption = Output.TABLE) -> Non
         [name.replace("_at", "").upper() for name in names],
         [[row[name] for name in names] for row in rows],
     )
+
+
+def _plan_timer(spec: ClusterSpec) -> list[dict[str, object]]:
+    """Return what the timer would be, and say which right it has to be given."""
+    from deployer.executors.gke.timer import build_timer, describe_grant
+    from deployer.gke.api.messages import ANY_PROJECT
+
+    project = spec.project or ANY_PROJECT
+    manifests = build_timer(spec, project, spec.locations[0], 0.0)
+    if manifests:
+        say("the timer that deletes the idle cluster needs one right, which you give it once:")
+        for command in describe_grant(spec, project):
+            say(f"  {command}")
+    return [{"call": "apply", "parent": f"cluster {spec.name}", "message": m} for m in manifests]
 
 
 def _check_results(gke: Gke, spec: ClusterSpec) -> None:

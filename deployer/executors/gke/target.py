@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 
 from deployer.config.kubernetes_section import ClusterConfig
-from deployer.errors import CloudError
+from deployer.errors import CloudError, KubeError
 from deployer.executors.gke.executor import GkeExecutor
+from deployer.executors.gke.timer import NAMESPACE, ensure_timer
 from deployer.executors.kubernetes.gpu_drivers.installation import install_drivers
 from deployer.executors.kubernetes.gpu_drivers.manifests import SYSTEM
 from deployer.executors.kubernetes.target import KubernetesTarget
@@ -100,6 +102,8 @@ class GkeTarget(KubernetesTarget):
         place, pools = cluster.location, cluster.pool_names
         for line in describe_fallback(self.spec, place, pools, self.prices, limits.agents, hours):
             tell(line)
+        for line in set_timer(gke, self.spec, cluster):
+            tell(line)
         if any(choice.driver_version == "disabled" for choice in self.spec.gpus):
             # Ahead of the first node: the pool is empty until agents ask for it.
             install_drivers(open_kube_of(gke, cluster, SYSTEM), ["cos"], tell)
@@ -141,6 +145,20 @@ def remove_with_proof(gke: Gke, spec: ClusterSpec, tell: Tell) -> Inventory:
         left = remove_cluster(gke, spec, tell)
     tell(f"nothing of ours is left of {spec.name}: no cluster, no disk, no load balancer")
     return left
+
+
+def set_timer(gke: Gke, spec: ClusterSpec, cluster: CloudCluster) -> Sequence[str]:
+    """Let an idle cluster end by itself or no longer, as specified; return what is to be said.
+
+    A timer that cannot be set is told, and stops nothing.
+    """
+    try:
+        kube = open_kube_of(gke, cluster, NAMESPACE)
+        return ensure_timer(kube, spec, gke.project, cluster.location, time.time())
+    except KubeError as error:
+        if spec.delete_when_idle is None:
+            return ()
+        return (f"the timer that deletes the idle cluster is not set: {error.message}",)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from pydantic import (
 from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
-from deployer.config.durations import Duration
+from deployer.config.durations import Duration, at_least
 from deployer.config.paths import find_packaged
 from deployer.config.problems import Shape, list_problems, write_json
 from deployer.config.section import STRICT
@@ -69,7 +69,8 @@ class ClusterSpec:
     """A GKE cluster: where, its system pool, and the GPUs in the order in which they are tried.
 
     Without a project it is that of the credentials. `locations` are zones or regions, the first
-    one preferred.
+    one preferred. With `delete_when_idle` a timer in the cluster deletes it, if it is given the
+    right to.
     """
 
     name: Annotated[str, StringConstraints(pattern=CLUSTER_NAME)]
@@ -85,6 +86,7 @@ class ClusterSpec:
     service_account: Annotated[str, StringConstraints(pattern=SERVICE_ACCOUNT)] | None = None
     image_streaming: bool = False
     max_node_time: Duration | None = None
+    delete_when_idle: Annotated[Duration, at_least(600)] | None = None
     network: Network = "default"
     subnetwork: Network | None = None
     private_nodes: bool = False
