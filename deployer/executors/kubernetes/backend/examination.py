@@ -35,7 +35,7 @@ def describe_trouble(kube: Kube, backend: ClusterBackend, health: Health) -> Bac
     if health is Health.HUNG:
         return BackendError(
             f"the embedded backend hangs: pod {backend.pod} answers nothing",
-            f"kubectl delete pod {backend.pod} -n {backend.namespace}; another one serves its data",
+            f"replace it, its data stays: kubectl delete pod {backend.pod} -n {backend.namespace}",
         )
     if health is Health.DISK_FULL:
         claim = find_data(kube)
