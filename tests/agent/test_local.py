@@ -21,7 +21,7 @@ from deployer.executors.local.executor import LocalExecutor
 from deployer.executors.plan import Plan, build_plan
 from deployer.launch.stop_notice import tell_who_lasts
 from deployer.wandb_api.model import SweepPath
-from deployer.wandb_api.operations import get_sweep
+from deployer.wandb_api.operations import create_agent_keys, get_sweep, list_agents
 from tests.agent.conftest import Bench, wait_for
 
 pytestmark = pytest.mark.slow
@@ -146,7 +146,9 @@ def test_stop_after_a_killed_supervisor_ends_agent_and_run(
     bench: Bench, executor: LocalExecutor
 ) -> None:
     path = bench.create_sweep("[1.0, 2.0]", wait="yes")
-    [agent] = executor.apply(*build(bench, path))
+    plan, _ = build(bench, path)
+    names = tuple(agent.name for agent in plan.agents)
+    [agent] = executor.apply(plan, create_agent_keys(bench.client, path, names, "once"))
     bench.wait_for_work()
     kill_supervisor(executor, agent.name)
     [lost] = executor.list_agents()
@@ -158,6 +160,7 @@ def test_stop_after_a_killed_supervisor_ends_agent_and_run(
     assert executor.stop([agent.name]) == [agent.name]
     assert left(agent.name) == []
     assert [(run.state, run.exit_code) for run in bench.runs(path)] == [("preempted", 1)]
+    assert [there.state for there in list_agents(bench.client, path)] == ["FINISHED"]
 
 
 def test_who_does_not_end_is_named_while_everybody_waits(bench: Bench) -> None:
