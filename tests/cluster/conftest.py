@@ -8,11 +8,15 @@ import re
 import uuid
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cluster.cluster import Cluster, join_cluster, start_cluster
 from tests.cluster.describe import describe_namespace
+
+if TYPE_CHECKING:
+    from tests.gke.cloud import Cloud
 
 CLUSTERS = {"cluster", "make_cluster"}
 
@@ -75,6 +79,24 @@ def namespace(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]
     name = make_namespace(cluster, request.node.name)
     yield name
     delete_namespace(cluster, name)
+
+
+@pytest.fixture
+def cloud(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Cloud]:
+    """Serve a cloud whose clusters are the test cluster, to which its token is good, too."""
+    from tests.gke.cloud import serve_cloud  # Google's clients take seconds to import
+
+    folder = tmp_path / "cloud"
+    folder.mkdir()
+    cluster.kubectl("create", "serviceaccount", "user", "-n", namespace)
+    who = f"--serviceaccount={namespace}:user"
+    cluster.kubectl("create", "clusterrolebinding", namespace, "--clusterrole=cluster-admin", who)
+    token = cluster.kubectl("create", "token", "user", "-n", namespace).strip()
+    ca = (cluster.folder.path / "pki/ca.crt").read_bytes()
+    with serve_cloud(folder) as served:
+        served.connect_kubernetes(cluster.server, ca, token)
+        yield served
+    cluster.kubectl("delete", "clusterrolebinding", namespace)
 
 
 def make_namespace(cluster: Cluster, test: str) -> str:

@@ -19,7 +19,7 @@ from tests.cluster.bed import SECTION, TRAINER, serve_for_pods
 from tests.cluster.cluster import Cluster
 from tests.cluster.shell import Shell, open_shell
 from tests.cluster.volumes import offer_volume
-from tests.gke.cloud import Cloud, serve_cloud
+from tests.gke.cloud import Cloud
 
 pytestmark = pytest.mark.usefixtures("real_gpus")
 PROJECT = Path(__file__).parents[2]
@@ -37,22 +37,6 @@ SWEEP = {
     "metric": {"name": "loss", "goal": "minimize"},
     "parameters": {"lr": {"values": [0.1, 0.2, 0.3]}},
 }
-
-
-@pytest.fixture
-def cloud(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Cloud]:
-    """Serve a cloud whose clusters are the test cluster, to which its token is good, too."""
-    folder = tmp_path / "cloud"
-    folder.mkdir()
-    cluster.kubectl("create", "serviceaccount", "user", "-n", namespace)
-    who = f"--serviceaccount={namespace}:user"
-    cluster.kubectl("create", "clusterrolebinding", namespace, "--clusterrole=cluster-admin", who)
-    token = cluster.kubectl("create", "token", "user", "-n", namespace).strip()
-    ca = (cluster.folder.path / "pki/ca.crt").read_bytes()
-    with serve_cloud(folder) as served:
-        served.connect_kubernetes(cluster.server, ca, token)
-        yield served
-    cluster.kubectl("delete", "clusterrolebinding", namespace)
 
 
 @pytest.fixture

@@ -1,0 +1,36 @@
+"""Recipe 002: what can be seen without a cloud; tests/cluster/test_recipe_002.py runs all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import yaml
+
+from tests.recipes.readme import Recipe
+
+
+def test_its_cluster_is_planned_with_its_price(recipe: Callable[[str], Recipe]) -> None:
+    copy = recipe("002-wandb-gke")
+    [block] = copy.blocks
+    said = copy.run(block.commands.splitlines()[0], GOOGLE_CLOUD_PROJECT="my-project")
+    assert "pytorch-training-cluster" in said
+    assert "accelerator_type: nvidia-tesla-p100" in said
+    assert "an hour for 4 x nvidia-tesla-p100" in said
+    assert "price unknown" not in said
+
+
+def test_its_agents_get_a_gpu_and_the_key_from_the_secret(
+    recipe: Callable[[str], Recipe],
+) -> None:
+    copy = recipe("002-wandb-gke")
+    settings = copy.read_yaml("deployer.yaml")
+    # What is built is known by its hash, for which a registry is asked.
+    settings["kubernetes"]["image"] = f"{settings.pop('image')['repository']}:1"
+    copy.write_yaml("deployer.yaml", settings)
+    said = copy.run("deployer plan sweep.yaml --replicas 4 --on kubernetes 2>/dev/null")
+    jobs = [one for one in yaml.safe_load_all(said) if one["kind"] == "Job"]
+    assert len(jobs) == 4
+    [container] = jobs[0]["spec"]["template"]["spec"]["containers"]
+    assert int(container["resources"]["limits"]["nvidia.com/gpu"]) == 1
+    [key] = [one for one in container["env"] if one["name"] == "WANDB_API_KEY"]
+    assert key["valueFrom"]["secretKeyRef"]["name"].startswith("wandb-secret")
