@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
+import pytest
 import yaml
 
+from tests.conftest import FOREIGN_KEY
 from tests.recipes.readme import Recipe
 
 
@@ -27,10 +30,21 @@ def test_its_agents_get_a_gpu_and_the_key_from_the_secret(
     # What is built is known by its hash, for which a registry is asked.
     settings["kubernetes"]["image"] = f"{settings.pop('image')['repository']}:1"
     copy.write_yaml("deployer.yaml", settings)
-    said = copy.run("deployer plan sweep.yaml --replicas 4 --on kubernetes 2>/dev/null")
+    account = {"WANDB_BASE_URL": "https://api.wandb.ai", "WANDB_API_KEY": FOREIGN_KEY}
+    plan = "deployer plan sweep.yaml --replicas 4 --on kubernetes 2>/dev/null"
+    said = copy.run(plan, **account)
     jobs = [one for one in yaml.safe_load_all(said) if one["kind"] == "Job"]
     assert len(jobs) == 4
     [container] = jobs[0]["spec"]["template"]["spec"]["containers"]
     assert int(container["resources"]["limits"]["nvidia.com/gpu"]) == 1
     [key] = [one for one in container["env"] if one["name"] == "WANDB_API_KEY"]
-    assert key["valueFrom"]["secretKeyRef"]["name"].startswith("wandb-secret")
+    assert key["valueFrom"]["secretKeyRef"]["name"] == "wandb-secret"
+
+
+@pytest.mark.slow
+def test_its_trainer_learns(recipe: Callable[[str], Recipe]) -> None:
+    command = "python train/trainer.py --learning_rate=0.05 --optimizer=sgd"
+    said = recipe("002-wandb-gke").run(command, WANDB_MODE="offline")
+    accuracies = [float(found) for found in re.findall(r"^epoch .* val_accuracy (.*)$", said, re.M)]
+    assert len(accuracies) == 10
+    assert max(accuracies) > 0.9
