@@ -14,9 +14,10 @@ from deployer.data.addresses import open_address
 from deployer.data.archive import is_archive, unpack
 from deployer.data.store import FolderStore, Store, build_tag
 from deployer.data.tree import Entry
-from deployer.errors import DataError
+from deployer.errors import ConfigError, DataError
 
 Tell = Callable[[str], None]
+ADDRESS_HINT = "s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; keys come from the environment"
 
 
 class FileStore(FolderStore):
@@ -51,6 +52,8 @@ def open_source(source: str, name: str, unpacked: bool, tell: Tell) -> Iterator[
         with open_address(source) as store:
             yield store
         return
+    if "://" in source:  # not repeated: it may hold a key
+        raise ConfigError("SOURCE", "is no address of an object store", ADDRESS_HINT)
     path = Path(source).expanduser()
     if path.is_dir():
         yield FolderStore(path)
@@ -68,6 +71,7 @@ def unpacking(archive: Path, tell: Tell) -> Iterator[Store]:
     """Unpack an archive into a folder that is there until the block ends."""
     which = hashlib.sha256(str(archive.resolve()).encode()).hexdigest()[:16]
     scratch = paths.data_folder() / "unpacking" / which
+    remove_abandoned(scratch.parent)
     with FolderStore(scratch).copying():  # two at once would be in each other's way
         shutil.rmtree(scratch / "files", ignore_errors=True)
         (scratch / "files").mkdir()
@@ -78,3 +82,10 @@ def unpacking(archive: Path, tell: Tell) -> Iterator[Store]:
         finally:
             shutil.rmtree(scratch / "files", ignore_errors=True)
     shutil.rmtree(scratch, ignore_errors=True)
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove what commands that were killed have unpacked there."""
+    for scratch in folder.iterdir() if folder.is_dir() else ():
+        if not FolderStore(scratch).is_locked():
+            shutil.rmtree(scratch, ignore_errors=True)

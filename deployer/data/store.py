@@ -117,7 +117,7 @@ class FolderStore(Store):
     def list_entries(self) -> Sequence[Entry]:
         """Return every file; refuses devices, pipes, and links that lead nowhere or to folders."""
         with _telling(self.root):
-            if not self.root.exists():
+            if not self._exists():
                 return []
             found = sorted(self._walk(self.root), key=lambda entry: entry.path)
         self._listed = {entry.path: entry.tag for entry in found}
@@ -188,6 +188,7 @@ class FolderStore(Store):
         """Keep the folder of partial files as the mark, locked against a second copy."""
         marks = self.root / PARTIAL_FOLDER
         with _telling(self.root):
+            self._exists()
             marks.mkdir(parents=True, exist_ok=True)
             handle = os.open(marks, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -195,6 +196,20 @@ class FolderStore(Store):
             yield
             with _telling(self.root):
                 shutil.rmtree(marks)
+        finally:
+            os.close(handle)
+
+    def is_locked(self) -> bool:
+        """Tell whether somebody copies to the folder just now."""
+        try:
+            handle = os.open(self.root / PARTIAL_FOLDER, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return False
+        except BlockingIOError:
+            return True
         finally:
             os.close(handle)
 
@@ -211,6 +226,15 @@ class FolderStore(Store):
             (self.root / ORIGIN_NOTE).unlink(missing_ok=True)
             if self.root.is_dir() and not any(self.root.iterdir()):
                 self.root.rmdir()
+
+    def _exists(self) -> bool:
+        """Tell whether there is a folder; raises DataError if it is a file."""
+        for place in (self.root, *self.root.parents):
+            if place.exists():
+                if not place.is_dir():
+                    raise DataError(f"{place} is no folder", "name another one")
+                return place == self.root
+        return False
 
     def _walk(self, folder: Path) -> Iterator[Entry]:
         for one in os.scandir(folder):

@@ -15,7 +15,7 @@ from deployer.config.project import Project
 from deployer.data.copy import Copied, Progress, copy
 from deployer.data.places import find_archive, find_place, open_kept
 from deployer.data.preload import preload
-from deployer.data.sources import open_source
+from deployer.data.sources import FileStore, open_source
 from deployer.data.store import FolderStore, Store
 from deployer.errors import ConfigError, DataError
 from deployer.executors.registry import find_target
@@ -80,6 +80,7 @@ def put(
             raise DataError(said, f"pack it first: deployer data put {archive} {data.name}")
         size_bytes = sum(entry.size_bytes for entry in entries)
         with _open_kept(project, data, tell, size_bytes) as target:
+            check_apart(origin, target)
             copied = copy(origin, target, progress, entries)
             return Transfer(data.name, source, str(target), copied)
 
@@ -88,6 +89,7 @@ def get(project: Project, data: DataSet, folder: Path, progress: Progress, tell:
     """Copy a data set from where it is kept to a folder of this machine."""
     with _open_kept(project, data, tell) as origin:
         archive = find_archive(data)
+        check_whole(origin, data.name)
         entries = [one for one in origin.list_entries() if archive in ("", one.path)]
         if not entries:
             raise DataError(f"data set {data.name}: there is nothing in {origin}", _hint(data))
@@ -105,6 +107,7 @@ def bring(project: Project, data: DataSet, progress: Progress, tell: Tell) -> Tr
         said = f"data set {data.name} is kept {place}, where runs see it"
         raise ConfigError("deployer data preload", said, _hint(data))
     with kept:
+        check_whole(kept, data.name)
         size_bytes = sum(entry.size_bytes for entry in kept.list_entries())
         with target.open_data(data, tell, size_bytes) as place_store:
             archive = find_archive(data) if data.unpack else ""
@@ -158,6 +161,22 @@ def delete(project: Project, data: DataSet, everywhere: bool, tell: Tell) -> Non
     if kept is not None and not _is_place(target, data):
         with kept:
             _delete_kept(kept, data)
+
+
+def check_whole(store: Store, name: str) -> None:
+    """Refuse to copy from where a copy has not come to its end; raises DataError."""
+    if store.is_unfinished():
+        said = f"data set {name}: a copy to {store} is under way, or was broken off"
+        raise DataError(said, f"deployer data put SOURCE {name}, with the same SOURCE")
+
+
+def check_apart(source: Store, target: Store) -> None:
+    """Refuse a folder inside the one that is copied to it; raises DataError."""
+    if isinstance(source, FolderStore) and isinstance(target, FolderStore):
+        inside, outer = target.root.resolve(), source.root.resolve()
+        if not isinstance(source, FileStore) and inside != outer and inside.is_relative_to(outer):
+            said = f"{target} lies inside {source}, and would be copied into itself"
+            raise DataError(said, "put a folder beside it, or choose another `folder:`")
 
 
 def describe_deletion(project: Project, data: DataSet, everywhere: bool) -> str:

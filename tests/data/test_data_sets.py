@@ -175,3 +175,42 @@ def test_an_archive_in_an_object_store_is_unpacked_once(
     data_sets.delete(project, project.data[0], True, print)
     with pytest.raises(DataError):
         bring(project)
+
+
+def test_places_that_make_no_sense(tmp_path: Path) -> None:
+    project = read(tmp_path / "project", "{path: /data, folder: held}")
+    make_tree(tmp_path / "project", {"a": 1})
+    said, hint = refuse(lambda: put(project, tmp_path / "project"))
+    assert "lies inside" in said
+    assert hint.startswith("put a folder beside it")
+    under_a_file = read(tmp_path / "project", "{path: /data, folder: a/b}")
+    assert refuse(lambda: put(under_a_file, tmp_path / "project/deployer.yaml")) == (
+        f"{tmp_path / 'project/a'} is no folder",
+        "name another one",
+    )
+    key = "s3://AKIA:hidden@bucket/x"
+    data = project.data[0]
+    said, hint = refuse(lambda: data_sets.put(project, data, key, QUIET, print, True))
+    assert "hidden" not in said + hint
+
+
+def test_what_killed_commands_have_unpacked_is_removed_by_the_next(tmp_path: Path) -> None:
+    left, held = (paths.data_folder() / "unpacking" / name for name in ("left", "held"))
+    make_tree(left, {"files/a": 1, ".deployer-partial/x": 1})
+    project = read(tmp_path / "project", "{path: /data, folder: held}")
+    with FolderStore(held).copying():
+        put(project, write_tar(tmp_path / "set.tar.gz", {"set/a": b"1"}))
+        assert held.is_dir()
+    assert not left.exists()
+
+
+def test_a_copy_that_was_broken_off_is_not_handed_on(tmp_path: Path) -> None:
+    project = read(tmp_path / "project", "{path: /data, folder: held}")
+    make_tree(tmp_path / "project/held", SIZES)
+    held = FolderStore(tmp_path / "project/held")
+    with pytest.raises(ConfigError), held.copying():
+        raise ConfigError("broken", "off")
+    data = project.data[0]
+    said, hint = refuse(lambda: data_sets.get(project, data, tmp_path / "out", QUIET, print))
+    assert said == f"data set data: a copy to {held} is under way, or was broken off"
+    assert hint == "deployer data put SOURCE data, with the same SOURCE"
