@@ -10,6 +10,7 @@ from deployer.config.code import Code
 from deployer.config.code_section import SECTION, CodeConfig
 from deployer.errors import ConfigError
 from deployer.images.git import (
+    FETCHED_HEAD,
     WHOLE_COMMIT,
     ensure_checkout,
     fetch_mirror,
@@ -38,12 +39,13 @@ def resolve_code(
         repository, origin = local, get_remote(local, environment)
         found = find_commit(local, environment, commit or config.revision)
     else:
-        repository, origin = _mirror_of(config.git), config.git
-        found = _fetch_commit(config.git, repository, commit or config.revision, environment)
+        wanted = commit or config.revision
+        repository, origin = ensure_mirror(config.git, wanted, environment), config.git
+        found = find_commit(repository, environment, FETCHED_HEAD if wanted == "HEAD" else wanted)
     if found is None:
         said = f"'{commit or config.revision}' is no revision of {config.git}"
         raise ConfigError(SECTION.place_of(("revision",)), said, "a branch, a tag or a commit")
-    target = paths.code_folder() / f"{_name(str(repository))}-{found[:SHORT]}"
+    target = paths.code_folder() / f"{name_checkouts(str(repository))}-{found[:SHORT]}"
     ensure_checkout(repository, found, target, origin or str(repository), environment)
     inside = target / _find_folder(config, folder, local)
     if not inside.is_dir():
@@ -85,23 +87,19 @@ def _find_folder(config: CodeConfig, folder: Path, root: Path | None) -> Path:
     return folder.resolve().relative_to(root.resolve()) if config.own and root else Path()
 
 
-def _fetch_commit(
-    url: str, mirror: Path, revision: str, environment: Mapping[str, str]
-) -> str | None:
-    """Return a revision's commit; what is known already is not fetched again."""
+def ensure_mirror(url: str, revision: str, environment: Mapping[str, str]) -> Path:
+    """Return a copy of a repository elsewhere, up to date unless it has the commit already.
+
+    Raises DeployerError if it cannot be reached.
+    """
+    mirror = paths.code_folder() / f"{name_checkouts(url)}.git"
     known = WHOLE_COMMIT.fullmatch(revision) and mirror.is_dir()
-    if known and (found := find_commit(mirror, environment, revision)):
-        return found
-    fetch_mirror(url, mirror, environment)
-    wanted = "refs/deployer/head" if revision == "HEAD" else revision
-    return find_commit(mirror, environment, wanted)
+    if not known or not find_commit(mirror, environment, revision):
+        fetch_mirror(url, mirror, environment)
+    return mirror
 
 
-def _mirror_of(url: str) -> Path:
-    return paths.code_folder() / f"{_name(url)}.git"
-
-
-def _name(address: str) -> str:
+def name_checkouts(address: str) -> str:
     """Return a folder's name for a repository: its last word, and a hash of the whole."""
     last = address.rstrip("/").removesuffix(".git").rpartition("/")[2]
     return f"{build_name(last) or 'code'}-{build_hash(address.encode())}"

@@ -26,6 +26,9 @@ BIGGEST_SHOWN = 5
 LEFT_OUT_SHOWN = 3
 # 2 January 1980: the first day that is in every time zone one that a zip file can hold.
 TIME = 315619200
+# A lock file says what ran, and is written beside its sweep: it is no part of what runs.
+LOCK_END = ".lock.yaml"
+LOCK_MARK = b"# Written by `deployer up`"
 NEVER_PACKED = ("__pycache__", "node_modules", "wandb")
 # The first lines are for any Python at all: an image may have one that cannot even read the rest.
 MAIN = """import sys
@@ -97,13 +100,24 @@ def list_files(folder: Path) -> list[str]:
     else:
         names = [path.relative_to(folder).as_posix() for path in _walk(folder)]
     # A submodule is a folder: its files are no part of this repository.
-    return sorted(name for name in names if not (folder / name).is_dir())
+    kept = (name for name in names if not (folder / name).is_dir())
+    return sorted(name for name in kept if not is_lock_file(folder / name))
 
 
 def list_left_out(folder: Path) -> list[str]:
     """Return files that git neither tracks nor ignores: perhaps they were forgotten."""
-    tracked = _ask_git(folder, "--cached")
-    return (_ask_git(folder, "--others", "--exclude-standard") or []) if tracked else []
+    if not _ask_git(folder, "--cached"):
+        return []
+    names = _ask_git(folder, "--others", "--exclude-standard") or []
+    return [name for name in names if not is_lock_file(folder / name)]
+
+
+def is_lock_file(path: Path) -> bool:
+    """Tell whether a file is what `up` writes beside a sweep."""
+    if not path.name.endswith(LOCK_END) or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(LOCK_MARK)) == LOCK_MARK
 
 
 def warn_about_left_out(folder: Path) -> str:

@@ -13,29 +13,29 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from deployer.config.redaction import CREDENTIALS
 from deployer.errors import ConfigError, DeployerError
 
 # A repository that a hook or a shell has chosen is not the one that is meant.
 NOT_INHERITED = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
-CREDENTIALS = re.compile(r"(?<=//)[^/@\s]+@")
 WHOLE_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-REFS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", "+HEAD:refs/deployer/head")
+FETCHED_HEAD = "refs/deployer/head"
+REFS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", f"+HEAD:{FETCHED_HEAD}")
+WHO = ("-c", "user.name=deployer", "-c", "user.email=deployer@localhost", "-c", "commit.gpgsign=0")
 
 
-def run_git(folder: Path, environment: Mapping[str, str], *words: str) -> bytes:
+def run_git(folder: Path, environment: Mapping[str, str], *words: str, text: bytes = b"") -> bytes:
     """Run git in a folder and return what it printed; raises DeployerError in git's own words."""
-    done = try_git(folder, environment, *words)
+    done = try_git(folder, environment, *words, text=text)
     if done.returncode:
-        lines = CREDENTIALS.sub("", done.stderr.decode(errors="replace")).strip().splitlines()
-        said = next((one for one in lines if one.startswith(("fatal:", "error:"))), "")
-        said = said or (lines[-1] if lines else f"exit code {done.returncode}")
-        command = CREDENTIALS.sub("", f"git {words[0]}")
-        raise DeployerError(f"{command} in {folder}: {said}", f"cd {folder} && git status")
+        command = next(word for word in words if word[0] != "-" and "=" not in word)
+        said = f"git {command} in {folder}: {_find_reason(done)}"
+        raise DeployerError(said, f"cd {folder} && git status")
     return done.stdout
 
 
 def try_git(
-    folder: Path, environment: Mapping[str, str], *words: str
+    folder: Path, environment: Mapping[str, str], *words: str, text: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
     """Run git in a folder, whatever comes of it; raises ConfigError where there is no git."""
     kept = {name: value for name, value in environment.items() if name not in NOT_INHERITED}
@@ -44,7 +44,7 @@ def try_git(
             ["git", *words],
             cwd=folder,
             env={**kept, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"},
-            stdin=subprocess.DEVNULL,
+            input=text,
             capture_output=True,
             check=False,
         )
@@ -78,22 +78,28 @@ def fetch_mirror(url: str, mirror: Path, environment: Mapping[str, str]) -> None
         run_git(mirror, environment, "init", "--quiet", "--bare")
     done = try_git(mirror, environment, "fetch", "--quiet", "--prune", "--", url, *REFS)
     if done.returncode:
-        lines = CREDENTIALS.sub("", done.stderr.decode(errors="replace")).strip().splitlines()
-        said = lines[-1] if lines else f"exit code {done.returncode}"
-        raise DeployerError(f"{url}: git cannot fetch it: {said}", f"git ls-remote {url}")
+        said = f"{url}: git cannot fetch it: {_find_reason(done)}"
+        raise DeployerError(said, f"git ls-remote {url}")
 
 
 def ensure_checkout(
-    repository: Path, commit: str, target: Path, origin: str, environment: Mapping[str, str]
+    repository: Path,
+    commit: str,
+    target: Path,
+    origin: str,
+    environment: Mapping[str, str],
+    *,
+    diff: bytes = b"",
 ) -> None:
     """Make a checkout of a commit that is in a repository here, or mend the one that is there.
 
-    It is there as a whole or not at all, also while two commands make it.
+    It is there as a whole or not at all, also while two commands make it. A `diff` is a commit of
+    its own on top.
     """
     if target.is_dir() and find_root(target, environment) == target.resolve():
-        clean = try_git(target, environment, "diff", "--quiet", commit, "--")
-        if clean.returncode:  # a run has written to a file of the commit
-            run_git(target, environment, "checkout", "--quiet", "--force", "--detach", commit)
+        if try_git(target, environment, "diff", "--quiet", "HEAD", "--").returncode:
+            # A run has written to a file of the commit.
+            run_git(target, environment, "checkout", "--quiet", "--force", "HEAD", "--", ".")
         return
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = Path(tempfile.mkdtemp(prefix=".", dir=target.parent))
@@ -102,6 +108,10 @@ def ensure_checkout(
         run_git(target.parent, environment, *words)
         run_git(draft, environment, "remote", "set-url", "origin", origin)
         run_git(draft, environment, "checkout", "--quiet", "--detach", commit)
+        if diff:
+            run_git(draft, environment, "apply", "--index", "--whitespace=nowarn", "-", text=diff)
+            said = "Changes that were not committed"
+            run_git(draft, environment, *WHO, "commit", "--quiet", "--no-verify", "-m", said)
         if not target.is_dir():
             draft.rename(target)
     except OSError as error:
@@ -109,3 +119,10 @@ def ensure_checkout(
             raise DeployerError(f"{target}: {error.strerror}", "export DEPLOYER_HOME=…") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _find_reason(done: subprocess.CompletedProcess[bytes]) -> str:
+    """Return git's own words without credentials: the first that say what failed."""
+    lines = CREDENTIALS.sub("", done.stderr.decode(errors="replace")).strip().splitlines()
+    said = [line for line in lines if line.startswith(("fatal:", "error:"))]
+    return (said or lines[-1:] or [f"exit code {done.returncode}"])[0]

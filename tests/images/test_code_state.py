@@ -1,0 +1,111 @@
+"""The state of code that ran, and having it again; with the real git."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deployer.config import paths
+from deployer.config.code import Code
+from deployer.errors import ConfigError
+from deployer.images.code_archive import LOCK_MARK, list_files, list_left_out
+from deployer.images.code_state import MOST_DIFF_BYTES, CodeState, read_state, restore_code
+from tests.git import commit_all, git
+
+ENVIRONMENT = dict(os.environ)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "repository" / "project"
+    folder.mkdir(parents=True)
+    (folder / "main.py").write_text("lr = 1\n")
+    (folder.parent / "lib.py").write_text("one\n")
+    (folder / "old.py").touch()
+    commit_all(folder.parent)
+    return folder
+
+
+def read(folder: Path) -> CodeState:
+    return read_state(Code(folder), ENVIRONMENT)
+
+
+def restore(state: CodeState, folder: Path) -> Code:
+    return restore_code(state, folder, ENVIRONMENT)
+
+
+def test_unchanged_code_is_the_folder_itself(project: Path) -> None:
+    state = read(project)
+    assert (state.folder, state.diff, state.checksum) == ("project", "", "")
+    assert restore(state, project) == Code(project)
+    assert not paths.code_folder().exists()
+
+
+def test_the_commit_and_what_was_changed_since_are_had_again(project: Path) -> None:
+    (project / "main.py").write_text("lr = 2  # ä, trailing space \n")
+    (project.parent / "lib.py").write_bytes(b"\x00\x01binary")
+    (project / "old.py").unlink()
+    state = read(project)
+    assert "lr = 2" in state.diff
+    commit_all(project.parent)
+    (project / "main.py").write_text("lr = 3\n")
+    for _ in range(2):
+        code = restore(state, project)
+        assert (code.folder / "main.py").read_text() == "lr = 2  # ä, trailing space \n"
+        assert (code.folder.parent / "lib.py").read_bytes() == b"\x00\x01binary"
+        assert not (code.folder / "old.py").exists()
+        assert code.commit == state.commit
+        (code.folder / "main.py").write_text("a run wrote here\n")  # mended the second time
+    assert (project / "main.py").read_text() == "lr = 3\n"
+
+
+def test_a_commit_is_fetched_from_its_repository(project: Path, tmp_path: Path) -> None:
+    url = f"file://{project.parent}"
+    git(project, "remote", "add", "origin", url.replace("//", "//me:token@"))
+    state = read(project)
+    assert state.repository == url
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    code = restore(state, elsewhere)
+    assert (code.folder / "main.py").read_text() == "lr = 1\n"
+    with pytest.raises(ConfigError, match=f"{url} does not have it"):
+        restore(replace(state, commit="a" * 40), elsewhere)
+    with pytest.raises(ConfigError, match=f"{elsewhere} does not have it"):
+        restore(replace(state, repository=""), elsewhere)
+
+
+def test_a_diff_that_is_large_or_holds_a_secret_is_left_out(project: Path) -> None:
+    (project / "main.py").write_text("x\n" * MOST_DIFF_BYTES)
+    assert read(project).left_out == "was more than 256 KiB"
+    (project / "main.py").write_text("api_key = 'abcdef123456'\n")
+    state = read(project)
+    assert (state.diff, state.left_out) == ("", "held what looks like a secret (api_key)")
+    with pytest.raises(ConfigError, match="is not known: it held what looks like") as raised:
+        restore(state, project)
+    assert raised.value.hint
+
+
+def test_code_without_git_is_known_by_its_files(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text("lr = 1\n")
+    state = read(tmp_path)
+    assert len(state.checksum) == 64
+    assert restore(state, tmp_path) == Code(tmp_path)
+    (tmp_path / "main.py").write_text("lr = 2\n")
+    with pytest.raises(ConfigError, match="its files are not those that ran"):
+        restore(state, tmp_path)
+
+
+def test_a_lock_file_is_no_part_of_the_code(project: Path) -> None:
+    state = read(project)
+    lock = project / "sweep.lock.yaml"
+    lock.write_bytes(LOCK_MARK + b": 1\n")
+    assert list_left_out(project) == []
+    commit_all(project.parent)
+    assert list_files(project) == ["main.py", "old.py"]
+    lock.write_bytes(LOCK_MARK + b": 2\n")
+    assert read(project).diff == state.diff == ""
+    (project / "environment.lock.yaml").write_text("a user's own\n")
+    assert list_left_out(project) == ["environment.lock.yaml"]
