@@ -37,6 +37,7 @@ from deployer.launch import pipeline, planning
 from deployer.launch import server as launch_server
 from deployer.launch.code import settle_code
 from deployer.launch.environment import read_project
+from deployer.launch.lock.file import name_lock
 from deployer.launch.pipeline import Launch
 from deployer.launch.request import Request
 from deployer.sweeps.creation import Draws, make_sweep
@@ -65,6 +66,7 @@ def up(
     one_run: bool = False,
     max_seconds: float | None = None,
     capacity_seconds: float = 0.0,
+    lock: bool = True,
     folder: Path | None = None,
     tell: Tell = lambda _: None,
 ) -> Launch:
@@ -84,6 +86,7 @@ def up(
         one_run=one_run,
         max_seconds=max_seconds,
         capacity_seconds=capacity_seconds,
+        lock=name_lock(Path(file)) if lock else None,
     )
     return pipeline.up(read_project(flags, folder), request, tell)
 

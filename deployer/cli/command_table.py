@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "watch": ("watch", "Show a sweep live until it is over."),
     "results": ("results", "Show a sweep's ranking, coverage and failures; copy its models."),
     "heal": ("heal", "Run what is lost or failed again."),
+    "reproduce": ("reproduce", "Run a configuration again as it ran, and compare its metric."),
     "down": ("down", "End a sweep's agents and delete what was made for it; results stay."),
     "sweep": ("sweep", "Create, import, list, show, pause, resume, stop or delete sweeps."),
     "agents": ("agents", "Start, list, scale, drain, follow or end agents."),

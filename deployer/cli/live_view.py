@@ -48,7 +48,7 @@ def follow_and_report(
     Agents that die are replaced. Raises SweepFailed unless all configurations finished,
     WatchTimeout; StartFailed if no agent has started after `start_seconds`, or none can.
     """
-    last = _follow(launch, plain or output == "json", timeout_seconds, start_seconds)
+    last = follow(launch, plain or output == "json", timeout_seconds, start_seconds)
     server, executor, path = launch.server, launch.executor, launch.path
     _report(server, executor, path, launch.expected, output, out_of_time=last.out_of_time)
 
@@ -62,8 +62,11 @@ def say_what_begins_later(launch: Launch) -> None:
         say(f"each takes one run; {rest} start while the sweep is watched: deployer watch {path}")
 
 
-def _follow(
-    launch: Launch, plain: bool, timeout_seconds: float | None, start_seconds: float | None
+def follow(
+    launch: Launch,
+    plain: bool,
+    timeout_seconds: float | None = None,
+    start_seconds: float | None = None,
 ) -> Status:
     """Show the sweep until it is over and return its last status; Ctrl-C only stops showing.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -31,6 +32,7 @@ from deployer.cli.output.render import say, show_json
 from deployer.config.project import Flags
 from deployer.errors import ConfigError
 from deployer.launch import pipeline
+from deployer.launch.lock.file import name_lock
 from deployer.launch.pipeline import Launch
 from deployer.launch.provision import closing
 from deployer.launch.request import Request
@@ -44,6 +46,13 @@ DetachOption = Annotated[bool, typer.Option("--detach", help="Return once the ag
 NewOption = Annotated[
     bool, typer.Option("--new", help="Create a new sweep even if there is an unfinished one.")
 ]
+LockOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--lock", metavar="PATH", help="Where the lock file is written; left out: beside FILE."
+    ),
+]
+NoLockOption = Annotated[bool, typer.Option("--no-lock", help="Write no lock file.")]
 DownAfterOption = Annotated[
     bool,
     typer.Option(
@@ -67,6 +76,8 @@ def up(
     start_timeout: StartTimeoutOption = None,
     down_after: DownAfterOption = False,
     wait_for_capacity: CapacityOption = None,
+    lock: LockOption = None,
+    no_lock: NoLockOption = False,
     on: OnOption = None,
     wandb: WandbOption = None,
     entity: EntityOption = None,
@@ -90,6 +101,7 @@ def up(
         max_seconds=max_time,
         capacity_seconds=wait_for_capacity or 0.0,
         down_after=down_after,
+        lock=None if no_lock else lock or name_lock(file),
     )
     launch = pipeline.up(config, request, say)
     if detach:

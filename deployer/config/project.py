@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from deployer.config.code import Code
 from deployer.config.credentials import Credentials, load_credentials
-from deployer.config.deployer_yaml import list_values, place_of_key, read_document
+from deployer.config.deployer_yaml import FILE_NAME, list_values, place_of_key, read_document
 from deployer.config.yaml_document import Document
 from deployer.errors import ConfigError
 
@@ -142,6 +142,13 @@ class Project:
         from deployer.config.outputs_section import SECTION
 
         return SECTION.read(self.document)
+
+    def with_image(self, image: str) -> Project:
+        """Return the same config for agents in this image, whatever deployer.yaml names."""
+        document = self.document or Document(FILE_NAME, None, {}, {}, (), ())
+        value = document.value or {}
+        value = {**value, "kubernetes": {**(value.get("kubernetes") or {}), "image": image}}
+        return replace(self, document=replace(document, value=value))
 
     def for_server(self, wandb: str, source: str) -> Project:
         """Return the same config for another server: the one where a sweep was made."""

@@ -6,7 +6,7 @@ An executor is what `open` returns. A new one overrides what differs; see `regis
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,6 +60,19 @@ class Saved:
     url: str
 
 
+@dataclass(frozen=True)
+class Surroundings:
+    """What agents work with, as far as it is known from here; empty where an image says it.
+
+    `packages` maps names to versions; `gpus` are in nvidia-smi's words, the driver's version too.
+    """
+
+    python: str = ""
+    packages: Mapping[str, str] = field(default_factory=dict)
+    driver: str = ""
+    gpus: tuple[str, ...] = ()
+
+
 class Target(ABC):
     """One name of `--on` for one project; the defaults suit an executor that needs no preparation.
 
@@ -111,6 +124,10 @@ class Target(ABC):
     def queued_seconds(self) -> float | None:
         """Return after how long an agent ends, the wait for its start included."""
         return None
+
+    def read_surroundings(self) -> Surroundings:
+        """Return which Python, packages and driver agents will have."""
+        return Surroundings()
 
     def describe_bill(self) -> str:
         """Say what goes on costing without agents, and how to end it; empty if nothing does."""

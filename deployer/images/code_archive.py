@@ -114,7 +114,12 @@ def list_left_out(folder: Path) -> list[str]:
 
 def is_lock_file(path: Path) -> bool:
     """Tell whether a file is what `up` writes beside a sweep."""
-    if not path.name.endswith(LOCK_END) or not path.is_file():
+    return path.name.endswith(LOCK_END) and begins_as_lock_file(path)
+
+
+def begins_as_lock_file(path: Path) -> bool:
+    """Tell whether a file, whatever its name, begins as a lock file does."""
+    if not path.is_file():
         return False
     with path.open("rb") as file:
         return file.read(len(LOCK_MARK)) == LOCK_MARK

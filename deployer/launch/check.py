@@ -9,6 +9,7 @@ from typing import Any
 from deployer.config.project import Project
 from deployer.errors import ConfigError
 from deployer.executors.target import Limits, Target
+from deployer.launch.lock.file import check_place
 from deployer.launch.one_run_per_job import count_agents
 from deployer.launch.planning import build_draft, choose_bound
 from deployer.launch.request import Request
@@ -27,6 +28,7 @@ def check(project: Project, target: Target, request: Request, server: Server | N
     Raises ConfigError.
     """
     check_program_here(target, request.sweep.config, project.code.folder, str(request.file))
+    check_place(request.lock)
     viewer = server.viewer.entity if server else ""
     check_names(
         entity=project.entity_for(request.sweep.entity, viewer),

@@ -14,6 +14,7 @@ from pathlib import Path
 from deployer.config.project import Project
 from deployer.executors.base import Agent, Executor
 from deployer.executors.deadline import find_end
+from deployer.executors.plan import Plan
 from deployer.executors.registry import find_target, list_names
 from deployer.executors.target import Target, Tell
 from deployer.launch.backend_revival import ask_patiently
@@ -26,6 +27,7 @@ from deployer.launch.check import (
     warn_about_many,
 )
 from deployer.launch.code import settle_code
+from deployer.launch.lock.writing import Planned, write_lock
 from deployer.launch.one_run_per_job import count_wanted, takes_one_run
 from deployer.launch.planning import (
     AgentStarter,
@@ -118,11 +120,12 @@ def start_agents(
     one_run: bool = False,
     max_seconds: float | None = None,
     expected: int | None = None,
+    before: Callable[[Plan], None] = lambda _: None,
 ) -> Launch:
     """Start agents until there are as many as the project says; tell what is doubtful about it.
 
     With `one_run`, or where the sweep's agents are so already, each takes one run. They leave after
-    `max_seconds`.
+    `max_seconds`. `before` is called with the plan before it is carried out.
     """
     target, path = find_target(project), sweep.path
     check_reach(target, server.url, server.inside)
@@ -146,6 +149,7 @@ def start_agents(
         said = "is PAUSED: agents wait and hold their GPUs until"
         tell(f"{path} {said}: deployer sweep resume {path}")
     remember_executor(str(path), target.name)
+    before(plan)
     agents = tuple(apply_plan(server, executor, plan))
     given = None if any(map(takes_one_run, agents)) else project.given_replicas
     wanted = given or len(agents)
@@ -258,6 +262,10 @@ def _start_patiently(
     request: Request,
     tell: Tell,
 ) -> Launch:
+    def record(plan: Plan) -> None:
+        target = find_target(project)
+        write_lock(Planned(project, request, server, target, executor, path, plan), tell)
+
     def start() -> Launch:
         return start_agents(
             project,
@@ -268,6 +276,7 @@ def _start_patiently(
             one_run=request.one_run,
             max_seconds=request.max_seconds,
             expected=request.sweep.expected,
+            before=record,
         )
 
     return ask_patiently(server, start, tell)

@@ -15,7 +15,7 @@ class Request:
 
     `continued` goes on with an unfinished sweep of the same content; `one_run` is an agent for each
     run; `capacity_seconds` is how long to ask again where all is out of stock; with `down_after`
-    everything that was made is deleted after the end.
+    everything that was made is deleted after the end. `lock` is where the lock file is written.
     """
 
     file: Path
@@ -26,3 +26,4 @@ class Request:
     max_seconds: float | None = None
     capacity_seconds: float = 0.0
     down_after: bool = False
+    lock: Path | None = None

@@ -65,7 +65,7 @@ os.execvp(words[0], words)
 _ARGUMENTS = re.compile(r"\$(\{args\w*\})")
 _PYTHON = re.compile(r"(.*/)?python[0-9.]*")
 # What decides which configurations there are; everything else of a sweep is kept.
-_SEARCH_KEYS = (
+SEARCH_KEYS = (
     *("method", "parameters", "command", "early_terminate", "run_cap"),
     *("controller", "scheduler", "seed", "retries", "name", "description"),
 )
@@ -82,7 +82,7 @@ def build_list_config(
     A configuration is {top name: value or nested mapping}, as the agent passes it to the trainer.
     The command of a sweep that is such a list already stays as it is.
     """
-    kept = {key: value for key, value in config.items() if key not in _SEARCH_KEYS}
+    kept = {key: value for key, value in config.items() if key not in SEARCH_KEYS}
     command = list(config.get("command") or DEFAULT_COMMAND)
     values = [dict(c) for c in configurations]
     if parameter := find_list_parameter(config):

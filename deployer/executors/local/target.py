@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deployer.executors.local.executor import LocalExecutor
-from deployer.executors.target import Target, Tell
+from deployer.executors.local.surroundings import read_surroundings
+from deployer.executors.target import Surroundings, Target, Tell
 
 if TYPE_CHECKING:
     from deployer.config.data_section import DataSet
@@ -44,3 +45,7 @@ class LocalTarget(Target):
 
             for data in self.project.data:
                 check_here(data, self.project.folder)
+
+    def read_surroundings(self) -> Surroundings:
+        """Return the Python that runs the trainer, its packages, and the driver of the GPUs."""
+        return read_surroundings(self.project.environment)

@@ -1,0 +1,52 @@
+"""What agents on this machine work with: Python, packages, driver; asked, never imported."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from deployer.executors.local.supervisors import PROBE_SECONDS, find_path
+from deployer.executors.target import Surroundings
+
+ASK_PYTHON = """
+import importlib.metadata, json, platform
+found = {d.metadata["Name"]: d.version for d in importlib.metadata.distributions()}
+packages = {name: version for name, version in found.items() if name}
+print(json.dumps([platform.python_version(), dict(sorted(packages.items()))]))
+"""
+ASK_DRIVER = ("--query-gpu=driver_version,name", "--format=csv,noheader")
+
+
+def read_surroundings(environment: Mapping[str, str]) -> Surroundings:
+    """Return the Python that runs the trainer, its packages, and the driver of the GPUs."""
+    path = find_path(environment)
+    said = _ask("python", ["-c", ASK_PYTHON], path, environment)
+    version, packages = json.loads(said) if said else ("", {})
+    told = _ask("nvidia-smi", ASK_DRIVER, path, environment)
+    rows = [line.split(", ", 1) for line in told.splitlines()]
+    gpus = [row for row in rows if len(row) == 2]
+    return Surroundings(
+        version, packages, gpus[0][0] if gpus else "", tuple(name for _, name in gpus)
+    )
+
+
+def _ask(program: str, words: Sequence[str], path: str, environment: Mapping[str, str]) -> str:
+    """Return what a program prints; empty if it is not there or fails."""
+    command = shutil.which(program, path=path)
+    if command is None:
+        return ""
+    try:
+        answer = subprocess.run(
+            [command, *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env={**environment, "PATH": path},
+            timeout=PROBE_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return answer.stdout.strip() if answer.returncode == 0 else ""

@@ -1,0 +1,175 @@
+"""Runs one configuration again as its lock file has it, and judges what comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from deployer.config.project import Project
+from deployer.errors import ConfigError, DeployerError, SweepFailed
+from deployer.executors.registry import find_target
+from deployer.executors.target import Tell
+from deployer.images.code_archive import begins_as_lock_file
+from deployer.images.code_state import restore_code
+from deployer.launch.lock.content import DataState, Lock
+from deployer.launch.lock.file import find_kept, load_lock, name_lock
+from deployer.launch.lock.writing import list_data
+from deployer.launch.request import Request
+from deployer.launch.resolution import Choice, choose_sweep, open_sweep
+from deployer.sweeps.records import load_records
+from deployer.sweeps.repeats import Judgement, build_repeat_config, judge_repeats
+from deployer.sweeps.rerun import get_whole_snapshot
+from deployer.sweeps.results import Row, build_results
+from deployer.sweeps.sweep_file import dump_config, parse_sweep
+from deployer.wandb_api.model import Snapshot
+
+BEST = "best"
+REPEATS = 3
+SHOWN_PACKAGES = 3
+
+
+@dataclass(frozen=True)
+class Again:
+    """A run that is about to be repeated: the project as it was then, and the sweep to make."""
+
+    project: Project
+    request: Request
+    row: Row
+    metric: str
+
+
+def prepare_again(
+    project: Project, run: str, text: str | None, tolerance: float | None, tell: Tell
+) -> Again:
+    """Find a run and its lock file, and have its code and image again; checks the data.
+
+    `run` is a run's id or `best`; `text` means a sweep or a lock file. One run if a tolerance is
+    given, else three. Raises ConfigError where something cannot be as it was.
+    """
+    choice, snapshot, lock = _find(project, text)
+    row = _find_row(snapshot, run)
+    metric = snapshot.sweep.metric_name
+    if metric is None or row.value is None:
+        said = f"run {row.run_id} has no metric to compare"
+        raise ConfigError(run, said, f"deployer results {lock.sweep}")
+    project = _restore(choice.config, project, lock, tell)
+    _check_data(project, lock)
+    for line in _list_differences(project, lock):
+        tell(f"warning: {line}")
+    config = _build_config(snapshot, row, REPEATS if tolerance is None else 1)
+    sweep = parse_sweep(dump_config(config), f"the repeat of {row.run_id}")
+    place = Path(lock.file).with_name(f"{row.run_id}-again.yaml")
+    return Again(project, Request(place, sweep, continued=False), row, metric)
+
+
+def judge_again(again: Again, snapshot: Snapshot, tolerance: float | None) -> Judgement:
+    """Compare the repeats with the run; raises SweepFailed if not all of them have the metric."""
+    results = build_results(snapshot.sweep, snapshot.runs)
+    values = [row.value for row in results.rows if row.rank is not None]
+    found = [value for value in values if value is not None]
+    if len(found) < (again.request.sweep.run_cap or 1) or again.row.value is None:
+        said = f"{len(found)} of {again.request.sweep.run_cap} repeats have {again.metric}"
+        raise SweepFailed(f"{results.sweep_path}: {said}", f"deployer results {results.sweep_path}")
+    return judge_repeats(again.row.value, found, tolerance)
+
+
+def _find(project: Project, text: str | None) -> tuple[Choice, Snapshot, Lock]:
+    """Return the sweep that is meant and its lock file."""
+    given = _load_given(text) if text else None
+    text = text or _find_newest(project)
+    if given and not project.explicit_wandb:
+        project = project.for_server(given.server, f"{text}: server")
+    choice = choose_sweep(given.sweep if given else text, project)
+    server, path = open_sweep(choice)
+    kept = find_kept(str(path), server.name)
+    if given is None and kept is None:
+        hint = "name its lock file: deployer reproduce best SWEEP.lock.yaml"
+        raise ConfigError(str(path), "there is no lock file of this sweep here", hint)
+    lock = given or load_lock(kept or Path())
+    return choice, get_whole_snapshot(server, path), lock
+
+
+def _load_given(text: str) -> Lock | None:
+    """Return a lock file that was named, itself or by its sweep's file; None for no file."""
+    path = Path(text)
+    places = [one for one in (path, name_lock(path)) if begins_as_lock_file(one)]
+    if places:
+        return load_lock(places[0])
+    if path.is_file():
+        raise ConfigError(text, "is no lock file, and has none beside it", f"deployer up {text}")
+    return None
+
+
+def _find_newest(project: Project) -> str | None:
+    """Return the newest sweep made from this folder that has a lock file, as repeats have not."""
+    made = (record for record in load_records(project.folder) if record.sweep_path)
+    return next((r.sweep_path for r in made if find_kept(r.sweep_path, r.server)), None)
+
+
+def _find_row(snapshot: Snapshot, run: str) -> Row:
+    results = build_results(snapshot.sweep, snapshot.runs)
+    if run == BEST and results.best:
+        return results.best
+    named = next((row for row in results.rows if run in (row.run_id, row.title)), None)
+    if named is None:
+        said = "no run has finished with its metric" if run == BEST else "the sweep has no such run"
+        raise ConfigError(run, said, f"deployer results {snapshot.sweep.path}")
+    return named
+
+
+def _restore(found: Project, asked: Project, lock: Lock, tell: Tell) -> Project:
+    """Return the project with executor, code and image as they were."""
+    on = asked.on if asked.explicit_on else lock.on
+    project = replace(found, on=on, replicas=asked.replicas, given_replicas=asked.given_replicas)
+    if lock.image and not find_target(project).runs_here:
+        project = project.with_image(lock.image)
+        if "@sha256:" not in lock.image:
+            tell(f"warning: {lock.image} has no digest: it may be another image by now")
+    if not find_target(project).has_folder:
+        return project
+    code = restore_code(lock.code, project.folder, project.environment)
+    if code.folder != project.folder:
+        tell(f"code: commit {code.commit}, as it was, in {code.folder}")
+    return replace(project, resolved_code=code)
+
+
+def _check_data(project: Project, lock: Lock) -> None:
+    """Refuse data that is not what it was, where that is known; raises ConfigError."""
+    now = {one.name: one for one in list_data(project, find_target(project))}
+    for then in lock.data:
+        found = now.get(then.name, DataState(then.name, ""))
+        if then.sha256 and found.sha256 != then.sha256:
+            said = f"is not what it was: {found.files} files, {then.files} then"
+            raise ConfigError(f"data set {then.name}", said, f"deployer data put {then.name}")
+
+
+def _list_differences(project: Project, lock: Lock) -> list[str]:
+    """Say which packages and which driver are others now."""
+    now, then = find_target(project).read_surroundings(), lock.surroundings
+    if not now.python or not then.python:
+        return []
+    named = {**then.packages, "Python": then.python, "driver": then.driver}
+    present = {**now.packages, "Python": now.python, "driver": now.driver}
+    changed = [
+        f"{name} {present.get(name) or 'missing'} ({version} then)"
+        for name, version in named.items()
+        if version != present.get(name, "")
+    ]
+    if not changed:
+        return []
+    more = f" and {len(changed) - SHOWN_PACKAGES} more" if len(changed) > SHOWN_PACKAGES else ""
+    return [f"not as it was: {', '.join(changed[:SHOWN_PACKAGES])}{more}"]
+
+
+def _build_config(snapshot: Snapshot, row: Row, count: int) -> dict[str, Any]:
+    run = next(run for run in snapshot.runs if run.run_id == row.run_id)
+    sweep = snapshot.sweep
+    try:
+        config = build_repeat_config(
+            sweep.config, run.config, count, f"{sweep.title} again", f"run {row.run_id} again"
+        )
+    except KeyError as error:
+        said = f"the run does not say its parameter {error}"
+        raise DeployerError(f"{row.run_id}: {said}", f"deployer results {sweep.path}") from error
+    return {**config, "entity": sweep.path.entity, "project": sweep.path.project}

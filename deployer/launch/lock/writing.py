@@ -1,0 +1,113 @@
+"""Writes a sweep's lock file before its agents start."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from deployer.config.data_section import DataSet
+from deployer.config.project import Project
+from deployer.errors import DeployerError
+from deployer.executors.base import Executor
+from deployer.executors.plan import Plan
+from deployer.executors.target import Target, Tell
+from deployer.images.code_state import read_state
+from deployer.launch.lock.content import DataState, Lock, dump_lock, find_image, list_manifests
+from deployer.launch.lock.file import find_kept, keep_lock, load_lock, write_whole
+from deployer.launch.request import Request
+from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.server import Server
+
+# Larger data sets are known by their files' names and sizes: reading them would take minutes.
+MOST_READ_BYTES = 2 << 30
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A sweep that is there, and the agents that are about to start."""
+
+    project: Project
+    request: Request
+    server: Server
+    target: Target
+    executor: Executor
+    path: SweepPath
+    plan: Plan
+
+
+def write_lock(planned: Planned, tell: Tell) -> None:
+    """Write the lock file that is asked for; a sweep that goes on keeps its first one.
+
+    What it held of another sweep stays in the state folder. Trouble is told, and stops nothing.
+    """
+    place, path = planned.request.lock, str(planned.path)
+    if place is None:
+        return
+    try:
+        text = _find_text(planned)
+        if place.exists() and (other := load_lock(place).sweep) != path:
+            tell(f"{place} was {other}'s: deployer reproduce best {other} still knows it")
+        write_whole(place, text)
+    except (DeployerError, OSError) as error:
+        tell(f"warning: no lock file {place}: {error}")
+    else:
+        tell(f"lock file: {place}")
+
+
+def describe_data(data: DataSet, folder: Path, *, runs_here: bool) -> DataState:
+    """Return a data set's address, and what is in it where it is on this machine.
+
+    `folder` has deployer.yaml; with `runs_here`, runs see a copy on this machine.
+    """
+    nfs = f"{data.nfs.server}:{data.nfs.path}" if data.nfs else ""
+    address = data.folder or data.claim or data.url or nfs
+    if not runs_here and data.folder is None:
+        return DataState(data.name, address)
+    from deployer.data.places import find_place
+    from deployer.data.store import FolderStore
+
+    store = FolderStore(find_place(data, folder))
+    entries = store.list_entries()
+    size = sum(entry.size_bytes for entry in entries)
+    digest = hashlib.sha256()
+    for entry in entries:
+        content = store.checksum(entry.path) if size <= MOST_READ_BYTES else entry.size_bytes
+        digest.update(f"{entry.path}\0{content}\0".encode())
+    return DataState(data.name, address, len(entries), size, digest.hexdigest())
+
+
+def list_data(project: Project, target: Target) -> tuple[DataState, ...]:
+    """Return what is known of the data sets that a project's runs see."""
+    here = target.runs_here
+    return tuple(describe_data(one, project.folder, runs_here=here) for one in project.data)
+
+
+def _find_text(planned: Planned) -> str:
+    """Return the lock file that the sweep has already, else a new one, which is kept, too."""
+    path, server = str(planned.path), planned.server
+    if kept := find_kept(path, server.name):
+        return kept.read_text(encoding="utf-8")
+    text = dump_lock(_build(planned))
+    keep_lock(text, path, server.name)
+    return text
+
+
+def _build(planned: Planned) -> Lock:
+    project, request, server = planned.project, planned.request, planned.server
+    key = "" if server.extended else server.client.key  # the name of its Secret follows from it
+    keys = {agent.name: key for agent in planned.plan.agents}
+    manifests = list_manifests(planned.executor.preview(planned.plan, keys))
+    return Lock(
+        sweep=str(planned.path),
+        server=server.name,
+        file=str(request.file),
+        on=planned.target.name,
+        config=request.sweep.config,
+        seeds=request.draws.keys,
+        code=read_state(project.code, project.environment),
+        image=find_image(manifests),
+        surroundings=planned.target.read_surroundings(),
+        data=list_data(project, planned.target),
+        manifests=manifests,
+    )

@@ -1,0 +1,60 @@
+"""`deployer reproduce`: the lock file of `up`, and a run that comes to the same, or does not."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from tests.cli.conftest import Project
+from tests.git import commit_all
+
+TRAINER = """
+import argparse, os
+import wandb
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+with wandb.init() as run:
+    run.log({"loss": parser.parse_args().lr + float(os.environ.get("NOISE", "0"))})
+"""
+SWEEP = """
+program: train.py
+project: proj
+method: grid
+metric: {name: loss, goal: minimize}
+parameters: {lr: {values: [1.0, 2.0]}}
+"""
+
+
+@pytest.mark.slow
+def test_a_run_is_repeated_with_the_code_that_ran(project: Project) -> None:
+    project.write("train.py", TRAINER)
+    project.write("sweep.yaml", SWEEP)
+    commit = commit_all(project.folder)
+    project.write("train.py", TRAINER.replace(".lr +", ".lr * 3 +"))
+    assert "lock file: sweep.lock.yaml" in project.run("up", "sweep.yaml").stderr
+    lock = yaml.safe_load((project.folder / "sweep.lock.yaml").read_text())
+    assert lock["code"]["commit"] == commit
+    assert '+    run.log({"loss": parser.parse_args().lr * 3' in lock["code"]["diff"]
+    assert lock["surroundings"]["packages"]["wandb"]
+
+    project.write("train.py", "raise SystemExit('another script by now')\n")
+    done = project.run("reproduce", "best", "sweep.yaml", "--replicas", "2")
+    assert "again 3, 3, 3: 0 apart, 0 allowed" in done.stdout
+    assert f"code: commit {commit}, as it was" in done.stderr
+    # The sweep of repeats has no lock file: the newest that has one is meant.
+    words = ("reproduce", "best", "--tolerance", "0.5", "-o", "json")
+    failed = project.run(*words, NOISE="0.75", code=3)
+    found = json.loads(failed.stdout)
+    assert (found["repeats"], found["distance"], found["within"]) == ([3.75], 0.75, False)
+    assert "is not reproduced: loss 3 of run" in failed.stderr
+
+    assert (
+        "is no lock file, and has none"
+        in project.run("reproduce", "best", "train.py", code=2).stderr
+    )
+    project.write("mine.yaml", "mine: 1\n")
+    refused = project.run("up", "sweep.yaml", "--lock", "mine.yaml", code=2)
+    assert "mine.yaml: there is such a file, and it is no lock file" in refused.stderr

@@ -1,0 +1,154 @@
+"""Lock files: what is in them, what never is, and what is no lock file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deployer.config.data_section import DataSet
+from deployer.errors import ConfigError
+from deployer.executors.plan import build_plan
+from deployer.executors.target import Surroundings
+from deployer.images.code_state import CodeState
+from deployer.launch.lock.content import (
+    DataState,
+    Lock,
+    dump_lock,
+    find_image,
+    list_manifests,
+    parse_lock,
+)
+from deployer.launch.lock.file import (
+    check_place,
+    find_kept,
+    keep_lock,
+    load_lock,
+    name_lock,
+    write_whole,
+)
+from deployer.launch.lock.writing import describe_data
+from tests.executors.profiles import build_profile
+
+SECRET = "hunter22-and-more"
+LOCK = Lock(
+    sweep="team/digits/ab12cd34",
+    server="embedded",
+    file="sweeps/digits.yaml",
+    on="kubernetes",
+    config={"method": "grid", "parameters": {"lr": {"values": [0.1, 1e-05]}}},
+    seeds={"seed": 3},
+    code=CodeState("sub", "c" * 40, "https://host/x.git", "diff --git a b\n+ä \n", ""),
+    image="registry.example/x@sha256:1",
+    surroundings=Surroundings("3.11.7", {"google-auth": "2.1", "torch": "2.0"}, "550.1", ("H200",)),
+    data=(DataState("mnist", "data", 4, 100, "d" * 64),),
+    manifests=({"kind": "Job"},),
+)
+
+
+def test_what_is_written_is_read_again() -> None:
+    assert parse_lock(dump_lock(LOCK), "x.lock.yaml") == LOCK
+    assert dump_lock(LOCK) == dump_lock(replace(LOCK))
+
+
+def test_no_secret_gets_in_from_anywhere() -> None:
+    job = {
+        "kind": "Job",
+        "metadata": {"annotations": {"team/api-token": SECRET}},
+        "spec": {
+            "template": {
+                "spec": {
+                    "containers": [
+                        {
+                            "args": ["--password", SECRET, f"--api-key={SECRET}"],
+                            "env": [
+                                {"name": "HF_TOKEN", "value": SECRET},
+                                {
+                                    "name": "WANDB_API_KEY",
+                                    "valueFrom": {"secretKeyRef": {"name": "s", "key": "secret"}},
+                                },
+                            ],
+                        }
+                    ]
+                }
+            }
+        },
+    }
+    secret = {"kind": "Secret", "stringData": {"x": SECRET}}
+    config = {
+        "command": ["python", "train.py", f"--token={SECRET}", "${args}"],
+        "parameters": {"wandb_key": {"value": SECRET}, "num_tokens": {"value": 512}},
+    }
+    lock = replace(
+        LOCK,
+        server=f"https://me:{SECRET}@wandb.example",
+        config=config,
+        manifests=list_manifests([secret, job]),
+    )
+    text = dump_lock(lock)
+    assert SECRET not in text
+    [written] = yaml.safe_load(text)["manifests"]
+    environment = written["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert environment[1]["valueFrom"] == {"secretKeyRef": {"name": "s", "key": "secret"}}
+    assert yaml.safe_load(text)["config"]["parameters"]["num_tokens"] == {"value": 512}
+
+
+def test_manifests_are_those_of_one_agent_with_packed_files_by_their_hash() -> None:
+    found = list_manifests([*build_profile("plain"), *build_profile("plain")])
+    assert [one["kind"] for one in found].count("Job") == 1
+    packed = [one["binaryData"] for one in found if "binaryData" in one]
+    assert packed
+    assert all(text.startswith("sha256:") for one in packed for text in one.values())
+    assert find_image(found) == "trainer:1"
+    local = build_plan("a/b/c", "http://x", "/project", 2)
+    assert list_manifests([local])[0]["folder"] == "/project"
+    assert find_image(list_manifests([local])) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("method: grid\n", "is no lock file"),
+        ("- 1\n", "is no lock file"),
+        ("version: 99\n", "was written by another version of deployer"),
+        ("version: 1\nsweep: a\n", "is no whole lock file: 'surroundings'"),
+    ],
+)
+def test_other_files_are_refused(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.lock.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as raised:
+        load_lock(path)
+    assert raised.value.message == f"{path}: {said}"
+    assert raised.value.hint
+    with pytest.raises(ConfigError, match="there is such a file, and it is no lock file"):
+        check_place(path)
+
+
+def test_a_lock_file_lies_beside_its_sweep_and_a_copy_in_the_state_folder(tmp_path: Path) -> None:
+    place = name_lock(tmp_path / "digits.yaml")
+    assert place == tmp_path / "digits.lock.yaml"
+    check_place(place)
+    write_whole(place, dump_lock(LOCK))
+    check_place(place)
+    assert [path.name for path in tmp_path.glob("*digits*")] == ["digits.lock.yaml"]
+    keep_lock("kept", LOCK.sweep, "embedded")
+    kept = find_kept(LOCK.sweep, "embedded")
+    assert kept is not None
+    assert kept.read_text() == "kept"
+    assert find_kept(LOCK.sweep, "https://other.example") is None
+
+
+def test_a_folder_of_data_is_known_by_what_is_in_it(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "x.bin").write_bytes(b"one")
+    data = DataSet(name="mnist", path="/data", folder="data")
+    first = describe_data(data, tmp_path, runs_here=False)
+    assert (first.files, first.size_bytes, len(first.sha256)) == (1, 3, 64)
+    (tmp_path / "data" / "x.bin").write_bytes(b"two")
+    assert describe_data(data, tmp_path, runs_here=False).sha256 != first.sha256
+    elsewhere = DataSet(name="mnist", path="/data", claim="datasets")
+    assert describe_data(elsewhere, tmp_path, runs_here=False) == DataState("mnist", "datasets")
+    assert describe_data(elsewhere, tmp_path, runs_here=True).files == 0
