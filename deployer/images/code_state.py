@@ -9,6 +9,7 @@ from pathlib import Path
 
 from deployer.config import paths
 from deployer.config.code import Code
+from deployer.config.deployer_yaml import FILE_NAME
 from deployer.config.redaction import find_secret
 from deployer.errors import ConfigError, DeployerError
 from deployer.images.code import SHORT, ensure_mirror, name_checkouts
@@ -103,8 +104,11 @@ def _find_repository(state: CodeState, folder: Path, environment: Mapping[str, s
 
 
 def _hash_files(folder: Path) -> str:
+    """Return the checksum of what runs may read; deployer.yaml is ours, and has been read."""
     digest = hashlib.sha256()
     for name in list_files(folder):
+        if name == FILE_NAME:
+            continue
         path = folder / name
         if path.is_symlink() or not path.is_file():
             continue
