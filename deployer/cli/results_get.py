@@ -76,7 +76,7 @@ def get_(
     folders = name_folders(snapshot.runs)
     base = (to or f"{FOLDER}/{path.sweep_id}").rstrip("/")
     targets = {run.run_id: f"{base}/{folders[run.run_id]}" for run in chosen}
-    with open_places(config, server, path) as places:
+    with open_places(config, server, path, say) as places:
         copied = _copy_runs(config, places, chosen, targets, overwrite)
     _show(chosen, targets, copied, output)
     _judge(str(path), chosen, copied)

@@ -161,6 +161,14 @@ class Target(ABC):
         with self.open_data(data, tell) as store:
             store.delete_all()
 
+    def open_outputs(self, tell: Tell) -> Store | None:
+        """Return the place on which runs of this target keep outputs, by SWEEP_ID/RUN_ID.
+
+        None where they are kept in no place of its own: in the state folder of this machine, in an
+        object store, as artifacts. Whoever opens it closes it. Raises DeployerError.
+        """
+        return None
+
     def check_data(self) -> None:
         """Refuse data sets that runs would not find, as far as it can be told before `provision`.
 

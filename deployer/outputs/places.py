@@ -13,6 +13,7 @@ from deployer.executors.registry import find_target
 from deployer.outputs.artifact_store import ArtifactStore
 from deployer.outputs.kept_here import open_run_here
 from deployer.outputs.run_store import RunStore
+from deployer.outputs.shared_volume import SharedVolume
 from deployer.sweeps.rerun import list_family
 from deployer.wandb_api.artifacts import RunArtifact, list_artifacts
 from deployer.wandb_api.client import Client
@@ -66,17 +67,21 @@ class Places:
 
 
 @contextmanager
-def open_places(config: Project, server: Server, path: SweepPath) -> Iterator[Places]:
+def open_places(
+    config: Project, server: Server, path: SweepPath, tell: Callable[[str], None]
+) -> Iterator[Places]:
     """Give the places of a sweep's outputs; what has to be opened for it is closed at the end.
 
     A folder of this machine comes first where agents run here; otherwise what they left there
-    before they went elsewhere is the last to look at.
+    before they went elsewhere is the last to look at, after the volume of a cluster.
     """
     family = list_family(server, path)
-    objects = _find_objects(config.outputs)
-    here = [open_run_here]
-    first, last = ([*here, *objects], []) if find_target(config).runs_here else (objects, here)
-    yield Places(server.client, path, family, first, last)
+    objects, target = _find_objects(config.outputs), find_target(config)
+    if target.runs_here:
+        yield Places(server.client, path, family, [open_run_here, *objects])
+        return
+    with SharedVolume(lambda: target.open_outputs(tell)) as volume:
+        yield Places(server.client, path, family, objects, [volume.open_run, open_run_here])
 
 
 def _find_objects(outputs: OutputsConfig) -> list[Place]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from deployer.config.kubernetes_section import ClusterConfig
 from deployer.config.project import Project
+from deployer.data.store import Store
 from deployer.errors import ImageError
 from deployer.executors.deadline import count_job_seconds
 from deployer.executors.kubernetes.agent_keys import name_keys
@@ -22,10 +23,11 @@ from deployer.executors.kubernetes.backend.manifests import (
 )
 from deployer.executors.kubernetes.backend.tunnel import build_pages_url, open_forward
 from deployer.executors.kubernetes.data.mounts import add_data
-from deployer.executors.kubernetes.data.outputs import add_outputs
+from deployer.executors.kubernetes.data.outputs import add_outputs, find_outputs
 from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.executors.kubernetes.manifests.build import build_manifests
 from deployer.executors.kubernetes.manifests.inputs import load_inputs
+from deployer.executors.kubernetes.manifests.templates import load_templates
 from deployer.executors.plan import Plan
 from deployer.executors.target import HostedBackend, Limits, Saved, Target, Tell
 from deployer.images.code_archive import warn_about_left_out
@@ -80,6 +82,13 @@ class KubernetesTarget(Target):
     def save_results(self, tell: Tell) -> Saved | None:
         """Copy what the backend in the cluster holds to a folder here; None if there is none."""
         return save_backend(self.open_kube(), self.project, self.name, tell)
+
+    def open_outputs(self, tell: Tell) -> Store | None:
+        """Return the volume of checkpoints, if it outlives pods, behind a loader pod."""
+        section = self.project.kubernetes
+        template = self.project.folder / section.template if section.template else None
+        volume = find_outputs(section, load_templates(template))
+        return self.open_data(volume, tell) if volume else None
 
     def check(self, plan: Plan, limits: Limits) -> None:
         """Refuse what manifests cannot be built from; raises ConfigError."""
