@@ -22,7 +22,7 @@ from tests.gke.cloud import Cloud
 from tests.recipes.readme import copy_recipe
 
 AGENTS = 4
-RUNS = 5
+RUNS = 4
 TRAINER = """
 import argparse
 import wandb

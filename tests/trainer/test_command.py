@@ -64,6 +64,23 @@ def test_the_compiler_is_still_there_for_who_needs_it(tmp_path: Path) -> None:
     assert run_python(program, tmp_path) == "1.0\n"
 
 
+@pytest.mark.full
+def test_a_compiled_run_learns_the_same_and_its_checkpoint_fits_either(tmp_path: Path) -> None:
+    flags = ["--no_wandb", "--device=cpu", "--epochs=2", "--train_limit=320"]
+    assert main([*flags, f"--checkpoint_dir={tmp_path / 'plain'}"]) == 0
+    folders = {name: f"--{name}_dir={tmp_path / 'compiled'}" for name in ("checkpoint", "output")}
+    process = start_trainer(*flags, "--compile", *folders.values())
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    plain, compiled = (
+        torch.load(tmp_path / name / "checkpoint.pt") for name in ("plain", "compiled")
+    )
+    assert plain["model"].keys() == compiled["model"].keys()
+    for one, other in zip(plain["history"], compiled["history"], strict=True):
+        assert one["val_loss"] == pytest.approx(other["val_loss"], rel=1e-3)
+    assert main([*flags, folders["checkpoint"]]) == 0  # what is done is told, and fits
+
+
 def run_python(program: str, folder: Path) -> str:
     """Run a program in a process of its own and return what it printed."""
     finished = subprocess.run(
