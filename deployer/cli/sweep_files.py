@@ -65,14 +65,12 @@ def import_(
         say(f"warning: {said}: cp {file} . in the folder of deployer.yaml")
     if metric is None:
         say("warning: nothing ranks the runs: --metric NAME, or add metric: to the sweep")
-    counted = format_count(len(found.sets), "set")
-    description = f"{counted} of {file.name}"
     script = program or _find_program(here)
-    text = dump_config(build_sweep_config(found, script, metric, goal.value, description))
+    text = dump_config(build_sweep_config(found, file.name, script, metric, goal.value))
     parse_sweep(text, str(file))  # what cannot run is refused before it is written
     _write(text, to, force)
     if to:
-        say(f"{counted} in {to}: deployer up {to}")
+        say(f"{format_count(len(found.sets), 'set')} in {to}: deployer up {to}")
 
 
 def export(

@@ -14,6 +14,7 @@ from deployer.launch.one_run_per_job import count_agents
 from deployer.launch.planning import build_draft, choose_bound
 from deployer.launch.request import Request
 from deployer.sweeps.creation import check_draws, check_names
+from deployer.sweeps.hyperparameter_sets import check_file
 from deployer.sweeps.program import check_program
 from deployer.text import format_seconds
 from deployer.wandb_api.client import is_loopback
@@ -70,12 +71,13 @@ def build_limits(project: Project, request: Request) -> Limits:
 
 
 def check_program_here(target: Target, config: Mapping[str, Any], folder: Path, place: str) -> None:
-    """Refuse a program that the agents would not find, where they have this folder's code.
+    """Refuse a program, or a file of sets, that is not as the sweep says in the agents' code.
 
     Raises ConfigError.
     """
     if target.has_folder:
         check_program(config, folder, place)
+        check_file(config, folder, place)
 
 
 def warn_about_many(server: Server, replicas: int) -> str:

@@ -30,8 +30,11 @@ from deployer.sweeps.configuration_list import (
 )
 from deployer.sweeps.configurations import configuration_key
 from deployer.sweeps.parameters.parse import parse_parameters
+from deployer.text import format_count
 
 KEY = "hyperparam_set"
+# In the command of a sweep whose script reads the file itself: which one.
+FILE_VARIABLE = "HYPERPARAMETERS_FILE"
 EXAMPLE = "write a list, each item such as - {lr: 0.1, batch_size: 32}"
 # A cell that reads otherwise, such as 007 or 1_000, is text.
 WORDS: Mapping[str, bool] = {"true": True, "false": False}
@@ -81,13 +84,15 @@ def parse_sets(text: str, place: str) -> HyperparameterSets:
 
 
 def build_sweep_config(
-    found: HyperparameterSets, program: str, metric: str | None, goal: str, description: str
+    found: HyperparameterSets, file: str, program: str, metric: str | None, goal: str
 ) -> dict[str, Any]:
-    """Return a sweep that runs exactly these sets, with each one's number as `JOB_ID`.
+    """Return a sweep that runs exactly the sets of `file`, with each one's number as `JOB_ID`.
 
     A script that reads the file itself gets no flags; the values are in `wandb.config` either way.
     """
-    words = ("${env}", JOB_ID_MACRO, "${interpreter}", "${program}")
+    description = f"{format_count(len(found.sets), 'set')} of {file}"
+    read = (f"{FILE_VARIABLE}={file}",) if found.wrapped else ()
+    words = ("${env}", JOB_ID_MACRO, *read, "${interpreter}", "${program}")
     values = [{JOB_ID: number, **one} for number, one in enumerate(found.sets, start=1)]
     return {
         "description": description,
@@ -114,6 +119,32 @@ def list_sets(config: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
     space, _ = parse_parameters(config.get("parameters"))
     points = (space.grid_point(number) for number in range(space.grid_size or 0))
     return [dict(point) for point in points if point is not None]
+
+
+def check_file(config: Mapping[str, Any], folder: Path, place: str) -> None:
+    """Refuse a sweep whose runs would read other sets in `folder` than it shows for them.
+
+    That is where the file is not there, or was edited since. Raises ConfigError.
+    """
+    words = map(str, config.get("command") or ())
+    name = next((w.partition("=")[2] for w in words if w.startswith(f"{FILE_VARIABLE}=")), "")
+    if not name:
+        return
+    again = f"deployer sweep import {name} --to {place} --force, with the options of the first time"
+    if not (folder / name).is_file():
+        said = f"runs read {name}, and there is none in {folder}"
+        raise ConfigError(place, said, f"copy it there; code from git: git add {name}, commit")
+    sets = dict(enumerate(load_sets(folder / name).sets, start=1))
+    if any(sets.get(number) != one for number, one in _list_numbered(config)):
+        raise ConfigError(place, f"its sets are not those of {name}", again)
+
+
+def _list_numbered(config: Mapping[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the sets of a sweep with their numbers: all, those that are healed, or a single one."""
+    form = (config.get("parameters") or {}).get(PARAMETER) or {}
+    for value in form.get("values") or [form.get("value")]:
+        if isinstance(value, Mapping) and JOB_ID in value:
+            yield value[JOB_ID], {key: v for key, v in value.items() if key != JOB_ID}
 
 
 def dump_sets(sets: Sequence[Mapping[str, Any]]) -> str:

@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 
 from deployer.errors import ConfigError, ConfigErrors
-from deployer.sweeps.configuration_list import JOB_ID, PARAMETER
+from deployer.sweeps.configuration_list import JOB_ID, PARAMETER, build_list_config
 from deployer.sweeps.hyperparameter_sets import (
     HyperparameterSets,
     build_sweep_config,
+    check_file,
     dump_sets,
     list_sets,
     load_sets,
     parse_sets,
 )
+from deployer.sweeps.repeats import build_repeat_config
 from deployer.sweeps.sweep_file import dump_config, parse_sweep
 from tests.sweeps.test_configuration_list import run_as_agent
 
@@ -120,7 +122,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 def test_the_sweep_runs_exactly_these_sets_and_gives_them_back(wrapped: bool) -> None:
     twice = (*SETS, SETS[0])
     config = build_sweep_config(
-        HyperparameterSets(twice, wrapped), "main.py", "acc", "maximize", "why"
+        HyperparameterSets(twice, wrapped), "sets.yml", "main.py", "acc", "maximize"
     )
     sweep = parse_sweep(dump_config(config), "sweep.yaml")
     assert (sweep.expected, sweep.metric_goal, sweep.warnings) == (3, "maximize", ())
@@ -133,11 +135,47 @@ def test_a_script_gets_its_number_and_flags_only_if_it_reads_no_file(tmp_path: P
     (tmp_path / "main.py").write_text(show)
     for wrapped, flags in ((True, []), (False, ["--lr=0.2", "--batch_size=64"])):
         found = HyperparameterSets(SETS, wrapped)
-        config = build_sweep_config(found, str(tmp_path / "main.py"), None, "minimize", "")
+        config = build_sweep_config(found, "sets.yml", str(tmp_path / "main.py"), None, "minimize")
         value = config["parameters"][PARAMETER]["values"][1]
         command = [config["program"] if w == "${program}" else w for w in config["command"]]
         assert run_as_agent(command, tmp_path, {PARAMETER: {"value": value}}) == ["2", *flags]
         assert value[JOB_ID] == 2
+
+
+def test_a_file_that_is_missing_or_was_edited_is_refused_before_runs_read_it(
+    tmp_path: Path,
+) -> None:
+    found = HyperparameterSets(SETS, wrapped=True)
+    config = build_sweep_config(found, "sets.yml", "main.py", None, "minimize")
+    with pytest.raises(ConfigError, match=r"runs read sets.yml, and there is none in"):
+        check_file(config, tmp_path, "sweep.yaml")
+    (tmp_path / "sets.yml").write_text(dump_sets(SETS))
+    check_file(config, tmp_path, "sweep.yaml")
+    (tmp_path / "sets.yml").write_text(dump_sets(SETS[::-1]))
+    with pytest.raises(ConfigError, match=r"sweep.yaml: its sets are not those of sets.yml"):
+        check_file(config, tmp_path, "sweep.yaml")
+    plain = build_sweep_config(
+        HyperparameterSets(SETS, wrapped=False), "sets.csv", "main.py", None, "minimize"
+    )
+    check_file(plain, tmp_path, "sweep.yaml")  # flags say all
+
+
+def test_a_healed_set_keeps_its_number(tmp_path: Path) -> None:
+    config = build_sweep_config(
+        HyperparameterSets(SETS, wrapped=True), "sets.yml", "main.py", None, "minimize"
+    )
+    missing = [{PARAMETER: config["parameters"][PARAMETER]["values"][1]}]
+    healed = build_list_config(config, missing, "name", "why")
+    assert healed["parameters"][PARAMETER]["values"] == [{JOB_ID: 2, **SETS[1]}]
+    assert healed["command"] == config["command"]
+    (tmp_path / "sets.yml").write_text(dump_sets(SETS))
+    check_file(healed, tmp_path, "the follow-up")
+    again = build_repeat_config(config, missing[0], 3, "name", "why")
+    check_file(again, tmp_path, "the repeat")
+    (tmp_path / "sets.yml").write_text(dump_sets(SETS[:1]))
+    for one in (healed, again):
+        with pytest.raises(ConfigError, match=r"its sets are not those of sets.yml"):
+            check_file(one, tmp_path, "x")
 
 
 def test_any_grid_is_a_list_and_a_random_sweep_is_none() -> None:
