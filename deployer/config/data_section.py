@@ -24,13 +24,14 @@ from deployer.config.section import STRICT, Section, Text
 from deployer.config.yaml_document import Document
 
 SOURCES = ("claim", "nfs", "url", "folder")
-OPTIONS = {  # which source each of the other keys belongs to
-    "size": "claim",
-    "storage_class": "claim",
-    "access_mode": "claim",
-    "sub_path": "claim",
-    "endpoint_url": "url",
-    "secret": "url",
+BROUGHT = ("claim", "url", "folder")  # what runs in a cluster see in a claim
+OPTIONS = {  # which sources each of the other keys belongs to
+    "size": BROUGHT,
+    "storage_class": BROUGHT,
+    "access_mode": BROUGHT,
+    "sub_path": ("claim",),
+    "endpoint_url": ("url",),
+    "secret": ("url",),
 }
 URL = re.compile(r"(s3|gs)://[^/@:\s]+(/[^?#\s]*)?")
 ENDPOINT = re.compile(r"https?://[^/@\s?#]+(/[^@\s?#]*)?")
@@ -79,7 +80,8 @@ class DataSet:
         Text | None, Field(description="In a folder of this machine, relative to deployer.yaml.")
     ] = None
     size: Annotated[
-        Quantity | None, Field(description="How large the claim is, if it is to be made.")
+        Quantity | None,
+        Field(description="How large the claim is, if it is to be made; left out: as needed."),
     ] = None
     storage_class: Annotated[
         Text | None, Field(description="The claim's StorageClass; left out: the default.")
@@ -116,9 +118,10 @@ class DataSet:
         if len(given) != 1:
             said = f"is in {' and '.join(given)}" if given else "has no place"
             _refuse(said, f"give exactly one of {', '.join(SOURCES)}")
-        for option, source in OPTIONS.items():
-            if getattr(self, option) is not None and source != given[0]:
-                _refuse(f"{option}: belongs to {source}, and this is a {given[0]}", "remove it")
+        for option, sources in OPTIONS.items():
+            if getattr(self, option) is not None and given[0] not in sources:
+                owner = " or ".join(sources)
+                _refuse(f"{option}: belongs to {owner}, and this is a {given[0]}", "remove it")
         if f"{self.path}/".startswith("/deployer/"):
             _refuse("path: folders in /deployer are deployer's own", "choose another")
         if self.path.strip("/") == "" or ".." in self.path.split("/"):

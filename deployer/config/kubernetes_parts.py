@@ -85,10 +85,17 @@ class Gpu:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class NfsFolder:
-    """A folder of an NFS server; it comes as a PersistentVolume and a claim on it."""
+    """A folder of an NFS server; it comes as a PersistentVolume and a claim on it, or `inline`."""
 
     server: Annotated[Text, Field(description="The host name or address of the NFS server.")]
     path: Annotated[AbsolutePath, Field(description="The exported folder.")]
+    inline: Annotated[
+        bool,
+        Field(
+            description="Mount it in the pod itself, which takes no right to make a "
+            "PersistentVolume; Pod Security forbids it at the level `restricted`."
+        ),
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -24,6 +24,7 @@ class LoaderServer(ThreadingHTTPServer):
     """Serves one tree to whoever has the token of which `token_hash` is the SHA-256."""
 
     daemon_threads = True
+    request_queue_size = 64
 
     def __init__(self, tree: Tree, token_hash: str, port: int) -> None:
         super().__init__((ADDRESS, port), Handler)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 from collections.abc import Iterator
@@ -16,8 +15,9 @@ from deployer.images.image import build_image, find_pushed, push_image
 from deployer.images.image_file import load_image, save_image
 from tests.cluster.cluster import Cluster
 from tests.cluster.pods import build_pod
+from tests.cluster.site_registry import PULL_SECRET, make_pull_secret, trust_registry
 from tests.faults.disk import small_disk
-from tests.images.registry import PASSWORD, USER, RunningRegistry, serve_registry
+from tests.images.registry import PASSWORD, RunningRegistry, serve_registry
 from tests.images.workshop import BASE, Workshop, open_workshop
 
 pytestmark = [pytest.mark.slow, pytest.mark.kube]
@@ -163,34 +163,16 @@ def test_carried_to_a_cluster_without_any_other_registry(
         assert loaded.uploaded_bytes == loaded.size_bytes
         assert load_image(saved.path, there, site.environment, TOLD.append).uploaded_bytes == 0
 
-        trust = cluster.nodes[0].folder / "registries" / site.address
-        trust.mkdir()
-        (trust / "hosts.toml").write_text(
-            f'server = "https://{site.address}"\nca = "{site.ca}"\n'
-            f'[host."https://{site.address}"]\n  capabilities = ["pull", "resolve"]\n'
-            f'  ca = "{site.ca}"\n'
-        )
-        cluster.create(_build_pull_secret(site), namespace)
+        trust_registry(cluster, site)
+        make_pull_secret(cluster, namespace, site)
         command = ["python3", "-c", "import deployer, os; print(deployer.__file__, os.getuid())"]
         pod = build_pod("trainer", command)
         pod["spec"]["containers"][0]["image"] = loaded.reference
         pod["spec"]["containers"][0]["securityContext"]["readOnlyRootFilesystem"] = True
-        pod["spec"]["imagePullSecrets"] = [{"name": "site"}]
+        pod["spec"]["imagePullSecrets"] = [{"name": PULL_SECRET}]
         cluster.create(pod, namespace)
         cluster.wait_for("pod/trainer", "jsonpath=.status.phase=Succeeded", namespace)
     log = cluster.kubectl("logs", "trainer", "-n", namespace)
     assert log == "/opt/code/deployer/__init__.py 1000\n"
     found = cluster.kubectl("get", "pod", "trainer", "-n", namespace, "-o", "json")
     assert json.loads(found)["status"]["containerStatuses"][0]["imageID"] == loaded.reference
-
-
-def _build_pull_secret(site: RunningRegistry) -> dict[str, object]:
-    pair = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-    login = json.dumps({"auths": {site.address: {"auth": pair}}})
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": "kubernetes.io/dockerconfigjson",
-        "metadata": {"name": "site"},
-        "stringData": {".dockerconfigjson": login},
-    }

@@ -41,8 +41,8 @@ def offer_volume(cluster: Cluster, name: str, folder: Path) -> None:
         if parent.name.startswith(("pytest-", "test_")):
             parent.chmod(0o755)
     spec = {
-        "accessModes": ["ReadWriteOnce"],
-        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce", "ReadWriteMany"],
+        "capacity": {"storage": "4Gi"},
         "storageClassName": name,
         "hostPath": {"path": str(folder)},
     }

@@ -87,8 +87,8 @@ def test_runs_are_told_where_the_first_is_and_each_by_name() -> None:
         ),
         ("{path: /d, clam: a}", "data.clam: unknown key", "did you mean `claim`?"),
         (
-            "{path: /d, url: 's3://b', size: 1Gi}",
-            "data: size: belongs to claim, and this is a url",
+            "{path: /d, url: 's3://b', sub_path: a}",
+            "data: sub_path: belongs to claim, and this is a url",
             "remove it",
         ),
         (

@@ -38,10 +38,10 @@ def find_fault(line: str) -> str:
     """Return what is wrong with a command, empty if every word and flag exists."""
     words = re.split("[,…]", line)[0].split()[1:]
     known: tuple[str, ...] = ()
-    while words and is_group(COMMANDS[known]):
-        if (*known, words[0]) not in COMMANDS:
-            return f"{line}: there is no command {words[0]}"
+    while words and (*known, words[0]) in COMMANDS:
         known = (*known, words.pop(0))
+    if words and is_group(COMMANDS[known]):
+        return f"{line}: there is no command {words[0]}"
     flags = [word.split("=")[0] for word in words if re.match(r"--?[a-z]", word)]
     missing = [flag for flag in flags if flag not in list_flags(COMMANDS[known])]
     return f"{line}: there is no flag {missing[0]}" if missing else ""

@@ -34,6 +34,7 @@ DATA = """
 - {name: mnist, path: /data/mnist, nfs: {server: nas.example, path: /export/mnist}}
 - {name: cats, path: /data/cats, url: "s3://datasets/cats.zip", secret: minio}
 - {name: own, path: /data/own, folder: files, read_only: false}
+- {name: old, path: /data/old, nfs: {server: nas.example, path: /export/old, inline: true}}
 """
 TASK = LoaderTask(
     "12ab", "me/0/1", "0" * 64, {"persistentVolumeClaim": {"claimName": "cifar10"}}, "images"
@@ -83,7 +84,7 @@ def test_a_claims_marked_lines_are_the_owned_ones() -> None:
 
 
 def test_what_is_brought_to_the_cluster_has_a_claim_of_its_own() -> None:
-    _, _, cats, own = parse_data(yaml.safe_load(DATA))
+    _, _, cats, own, _ = parse_data(yaml.safe_load(DATA))
     names = {name_claim(one, FOLDER) for one in (cats, own, replace(cats, url="s3://other"))}
     names |= {name_claim(cats, FOLDER), name_claim(own, FOLDER), name_claim(own, Path("/other"))}
     assert len(names) == 4

@@ -6,16 +6,19 @@ import gzip
 import struct
 from pathlib import Path
 
-RAW = Path("MNIST", "raw")
 PARTS = {"train": 4000, "t10k": 1000}  # images of each
 
 
-def write_mnist_part(source: Path, target: Path) -> None:
-    """Write the first images and labels of the data set in `source` into a folder."""
-    (target / RAW).mkdir(parents=True)
+def write_mnist_part(source: Path, target: Path, name: str = "MNIST") -> None:
+    """Write the first images and labels of the data set in `source` into a folder.
+
+    `name` is torchvision's: MNIST, or FashionMNIST, which has the same layout.
+    """
+    raw = Path(name, "raw")
+    (target / raw).mkdir(parents=True)
     for part, count in PARTS.items():
         for kind, header, size in (("images-idx3", 16, 28 * 28), ("labels-idx1", 8, 1)):
-            name = RAW / f"{part}-{kind}-ubyte"
-            content = gzip.decompress((source / f"{name}.gz").read_bytes())
+            file = raw / f"{part}-{kind}-ubyte"
+            content = gzip.decompress((source / f"{file}.gz").read_bytes())
             counted = content[:4] + struct.pack(">I", count) + content[8:header]
-            (target / name).write_bytes(counted + content[header : header + count * size])
+            (target / file).write_bytes(counted + content[header : header + count * size])

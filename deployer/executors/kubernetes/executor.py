@@ -34,6 +34,8 @@ from deployer.executors.kubernetes.agent_removal import (
 from deployer.executors.kubernetes.blocked_agents import BlockedAgents
 from deployer.executors.kubernetes.blocking import Blocker
 from deployer.executors.kubernetes.concurrency import do_all
+from deployer.executors.kubernetes.data.claims import check_claims
+from deployer.executors.kubernetes.data.mounts import list_claims
 from deployer.executors.kubernetes.forgetting import forget_objects
 from deployer.executors.kubernetes.gpu_products import GpuProducts, GpuShortages
 from deployer.executors.kubernetes.logs import follow_agents
@@ -75,6 +77,7 @@ class KubernetesExecutor(Executor):
         self._shortages = GpuShortages(kube)
         self._blocked = BlockedAgents(kube, self._shortages, self.grows)
         self._builder = ManifestBuilder(kube, cluster, folder, find_pushed)
+        self._data_claims = list_claims(cluster)
         self._sleep = sleep
         self._seen: Sequence[AgentObjects] = ()
         self._looked: tuple[float, tuple[AgentObjects, ...]] = (float("-inf"), ())
@@ -85,6 +88,7 @@ class KubernetesExecutor(Executor):
         Raises ConfigError, KubeError.
         """
         check_rights(self.kube)
+        check_claims(self.kube, self._data_claims)
         manifests = self.build_manifests(plan, {plan.agents[0].name: ""})
         check_admission(self.kube, next(one for one in manifests if kind_of(one) == JOB))
 

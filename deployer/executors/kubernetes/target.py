@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from deployer.config.data_section import DataSet
 from deployer.config.kubernetes_section import ClusterConfig
 from deployer.config.project import Project
 from deployer.data.store import Store
@@ -22,8 +23,10 @@ from deployer.executors.kubernetes.backend.manifests import (
     load_backend_templates,
 )
 from deployer.executors.kubernetes.backend.tunnel import build_pages_url, open_forward
-from deployer.executors.kubernetes.data.mounts import add_data
+from deployer.executors.kubernetes.data.claims import delete_claim
+from deployer.executors.kubernetes.data.mounts import add_data, name_claim
 from deployer.executors.kubernetes.data.outputs import add_outputs, find_outputs
+from deployer.executors.kubernetes.data.volumes import open_volume
 from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.executors.kubernetes.manifests.build import build_manifests
 from deployer.executors.kubernetes.manifests.inputs import load_inputs
@@ -90,6 +93,19 @@ class KubernetesTarget(Target):
         volume = find_outputs(section, load_templates(template))
         return self.open_data(volume, tell) if volume else None
 
+    def open_data(self, data: DataSet, tell: Tell, size_bytes: int | None = None) -> Store:
+        """Return a data set's volume, behind a loader pod that ends when the store is closed."""
+        kube, folder = self.open_kube(), self.project.folder
+        return open_volume(kube, self._find_loader_image(), data, folder, tell, size_bytes)
+
+    def delete_data(self, data: DataSet, tell: Tell) -> None:
+        """Delete the claim if we made it, else what is in the volume."""
+        kube, claim = self.open_kube(), name_claim(data, self.project.folder)
+        if data.nfs or not delete_claim(kube, claim):
+            super().delete_data(data, tell)
+        else:
+            tell(f"deleted PersistentVolumeClaim {claim} in namespace {kube.namespace}")
+
     def check(self, plan: Plan, limits: Limits) -> None:
         """Refuse what manifests cannot be built from; raises ConfigError."""
         super().check(plan, limits)
@@ -141,6 +157,11 @@ class KubernetesTarget(Target):
     def has_folder(self) -> bool:
         """Tell whether agents work on an archive of this folder."""
         return self.project.kubernetes.code == "archive"
+
+    def _find_loader_image(self) -> ClusterConfig:
+        """Return the section with the agents' image; raises ImageError if none was pushed."""
+        section = self.project.kubernetes
+        return section if section.image or not self.pushed else self._with_image(self.pushed())
 
     def _with_image(self, image: str) -> ClusterConfig:
         """Return the section with an image, if `image:` builds one and none is named."""

@@ -5,14 +5,21 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 from deployer.config.data_section import DataSet
-from deployer.errors import DataError
+from deployer.data.archive import is_archive
+from deployer.errors import DataError, KubeError
 from deployer.executors.kubernetes.manifests.fields import Manifest, set_namespace, update
 from deployer.executors.kubernetes.manifests.templates import find_folder, load_documents
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM
 from deployer.kube.names import DATA, build_labels
 
+GIBIBYTE = 1 << 30
+SPARE = 1.2
+UNPACKED = 5  # text and arrays; images hardly grow, and what is asked for is not yet used
 OWNED = (
     "metadata.name",
     "metadata.namespace",
@@ -40,19 +47,48 @@ def build_claim(name: str, namespace: str | None, data: DataSet, size: str) -> M
     return claim
 
 
-def ensure_claim(kube: Kube, name: str, data: DataSet, size: str | None) -> bool:
+def ensure_claim(kube: Kube, name: str, data: DataSet, size_bytes: int | None) -> bool:
     """Make the claim unless it is there; tell whether it was made.
 
     Raises DataError if it is missing and nobody says how large it is to be; KubeError.
     """
     if kube.get(CLAIM, name) is not None:
         return False
+    size = data.size or (count_size(data, size_bytes) if size_bytes is not None else None)
     if size is None:
+        verb = "put SOURCE" if data.claim else "preload"
         raise DataError(
-            f"there is no claim {name} in namespace {kube.namespace}",
-            f"size: 10Gi in the data set {data.name} of deployer.yaml makes it",
+            f"there is no PersistentVolumeClaim {name} in namespace {kube.namespace}",
+            f"deployer data {verb} {data.name} makes it",
         )
     return kube.create_once(build_claim(name, kube.namespace, data, size))
+
+
+def check_claims(kube: Kube, claims: Mapping[str, str]) -> None:
+    """Refuse agents whose data sets (by claim) have no claim; raises DataError, KubeError.
+
+    What we may not look at is taken to be there.
+    """
+    for claim, name in claims.items():
+        try:
+            missing = kube.get(CLAIM, claim) is None
+        except KubeError as error:
+            if error.status != 403:
+                raise
+            continue
+        if missing:
+            raise DataError(
+                f"data set {name}: there is no PersistentVolumeClaim {claim} "
+                f"in namespace {kube.namespace}",
+                f"deployer data put SOURCE {name}, or preload {name}, with --on kubernetes",
+            )
+
+
+def count_size(data: DataSet, size_bytes: int) -> str:
+    """Return how large a claim is that holds so many bytes, with room for file systems' own."""
+    packed = data.unpack and is_archive(data.url or "")
+    wanted = size_bytes * (UNPACKED if packed else SPARE)
+    return f"{max(1, math.ceil(wanted / GIBIBYTE))}Gi"
 
 
 def delete_claim(kube: Kube, name: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -150,13 +151,14 @@ class LoaderClient:
 
     def _again(self, act: Callable[[], T]) -> T:
         """Do it until it works, or nobody has answered for long. Raises DataError."""
-        deadline = time.monotonic() + self._patience_seconds
+        deadline = math.inf  # from the first failure on
         while True:
             try:
                 return act()
             except BROKEN as error:
                 self.close()
-                if time.monotonic() > deadline:
+                deadline = min(deadline, time.monotonic() + self._patience_seconds)
+                if time.monotonic() >= deadline:
                     said = f"{self._where}: the data loader does not answer: {error}"
                     raise DataError(said, HINT) from error
                 self._sleep(PAUSE_SECONDS)

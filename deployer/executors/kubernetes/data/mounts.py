@@ -47,6 +47,12 @@ def add_data(cluster: ClusterConfig, sets: Sequence[DataSet], folder: Path) -> C
     return replace(cluster, volumes=(*cluster.volumes, *volumes), env=env)
 
 
+def list_claims(cluster: ClusterConfig) -> dict[str, str]:
+    """Return the data sets that `add_data` has added, by their claims."""
+    ours = [one for one in cluster.volumes if one.name.startswith(f"{PREFIX}-")]
+    return {one.pvc: one.name.removeprefix(f"{PREFIX}-") for one in ours if one.pvc}
+
+
 def _build_volume(data: DataSet, folder: Path) -> Volume:
     return Volume(
         name=f"{PREFIX}-{data.name}"[:63].rstrip("-"),

@@ -7,13 +7,17 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from deployer.config.data_section import DataSet
+from deployer.config.kubernetes_parts import NfsFolder
 from deployer.config.kubernetes_section import ClusterConfig
 from deployer.executors.kubernetes.data.claims import ensure_claim
 from deployer.executors.kubernetes.data.loader import open_loader
-from deployer.executors.kubernetes.data.mounts import name_claim
+from deployer.executors.kubernetes.data.mounts import PREFIX, name_claim
 from deployer.executors.kubernetes.data.volume_store import VolumeStore
+from deployer.executors.kubernetes.manifests.build import build_nfs
 from deployer.executors.kubernetes.manifests.fields import Manifest
+from deployer.executors.kubernetes.manifests.templates import load_templates
 from deployer.kube.client import Kube
+from deployer.kube.names import build_hash, build_name
 
 Tell = Callable[[str], None]
 
@@ -24,23 +28,36 @@ def open_volume(
     data: DataSet,
     folder: Path,
     tell: Tell,
-    size: str | None = None,
+    size_bytes: int | None = None,
 ) -> VolumeStore:
     """Return the volume of a data set; its loader runs until the store is closed.
 
-    A claim that is missing is made as large as the data set, or `size`, says. Raises ConfigError,
-    KubeError, DataError.
+    A claim that is missing is made as large as the data set says, or for `size_bytes`. Raises
+    ConfigError, KubeError, DataError.
     """
     if data.nfs:
-        where = f"nfs {data.nfs.server}:{data.nfs.path}"
-        source: Manifest = {"nfs": {"server": data.nfs.server, "path": data.nfs.path}}
+        where, source = f"nfs {data.nfs.server}:{data.nfs.path}", _find_nfs(kube, data, data.nfs)
     else:
         claim = name_claim(data, folder)
         where, source = f"claim {claim}", {"persistentVolumeClaim": {"claimName": claim}}
-        if ensure_claim(kube, claim, data, data.size or size):
+        if ensure_claim(kube, claim, data, size_bytes):
             tell(f"made PersistentVolumeClaim {claim} in namespace {kube.namespace}")
     with ExitStack() as stack:
         client = stack.enter_context(
             open_loader(kube, cluster, source, where, tell, data.sub_path or "")
         )
         return VolumeStore(client, where, stack.pop_all().close)
+
+
+def _find_nfs(kube: Kube, data: DataSet, nfs: NfsFolder) -> Manifest:
+    """Return an NFS folder as a pod's volume; a claim on it, made once, unless it is inline.
+
+    `down --all` deletes the claim and its PersistentVolume.
+    """
+    if nfs.inline:
+        return {"nfs": {"server": nfs.server, "path": nfs.path}}
+    told_apart = build_hash(*(part.encode() for part in (kube.namespace, nfs.server, nfs.path)))
+    name = build_name(f"{PREFIX}-{data.name}-{told_apart}")
+    for manifest in build_nfs(load_templates(), name, nfs, "", kube.namespace):
+        kube.create_once(manifest)
+    return {"persistentVolumeClaim": {"claimName": name}}

@@ -46,9 +46,9 @@ def build_manifests(
     if code is not None:
         maps += build_code_maps(templates.code, code, *where)
     supervisor_name, *code_names = (one["metadata"]["name"] for one in maps)
-    folders = [(volume, volume.nfs) for volume in cluster.volumes if volume.nfs]
+    folders = [(v, v.nfs) for v in cluster.volumes if v.nfs and not v.nfs.inline]
     claims = {volume.name: _name_claim(volume, nfs, plan, cluster) for volume, nfs in folders}
-    volumes = [_build_nfs(templates, claims[v.name], nfs, plan, cluster) for v, nfs in folders]
+    volumes = [build_nfs(templates, claims[v.name], nfs, *where) for v, nfs in folders]
     tasks = (
         AgentTask(
             name=agent.name,
@@ -83,20 +83,21 @@ def build_secret(
     return secret
 
 
+def build_nfs(
+    templates: Templates, name: str, nfs: NfsFolder, sweep_path: str, namespace: str | None
+) -> tuple[Manifest, Manifest]:
+    """Return a PersistentVolume for a folder of an NFS server, and the claim on it."""
+    volume, claim = copy.deepcopy(templates.volume), copy.deepcopy(templates.claim)
+    set_metadata(volume, name, "volume", sweep_path, None)
+    set_metadata(claim, name, "volume", sweep_path, namespace)
+    volume["spec"]["claimRef"] = {"namespace": namespace or "default", "name": name}
+    volume["spec"]["nfs"] = {"server": nfs.server, "path": nfs.path}
+    claim["spec"]["volumeName"] = name
+    return volume, claim
+
+
 def _name_claim(volume: Volume, nfs: NfsFolder, plan: Plan, cluster: ClusterConfig) -> str:
     """Name a claim and its PersistentVolume, which shares its names with the whole cluster."""
     parts = (cluster.namespace or "", plan.sweep_path, nfs.server, nfs.path)
     told_apart = build_hash(*(part.encode() for part in parts))
     return build_name(f"{sweep_id(plan.sweep_path)}-{volume.name}-{told_apart}")
-
-
-def _build_nfs(
-    templates: Templates, name: str, nfs: NfsFolder, plan: Plan, cluster: ClusterConfig
-) -> tuple[Manifest, Manifest]:
-    volume, claim = copy.deepcopy(templates.volume), copy.deepcopy(templates.claim)
-    set_metadata(volume, name, "volume", plan.sweep_path, None)
-    set_metadata(claim, name, "volume", plan.sweep_path, cluster.namespace)
-    volume["spec"]["claimRef"] = {"namespace": cluster.namespace or "default", "name": name}
-    volume["spec"]["nfs"] = {"server": nfs.server, "path": nfs.path}
-    claim["spec"]["volumeName"] = name
-    return volume, claim

@@ -68,6 +68,8 @@ def _build_volume(volume: Volume, claims: Mapping[str, str]) -> Manifest:
     source: Manifest
     if claim := volume.pvc or claims.get(volume.name):
         source = {"persistentVolumeClaim": {"claimName": claim}}
+    elif volume.nfs:
+        source = {"nfs": {"server": volume.nfs.server, "path": volume.nfs.path}}
     elif volume.config_map:
         source = {"configMap": {"name": volume.config_map}}
     elif volume.secret:
