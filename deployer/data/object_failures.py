@@ -51,7 +51,7 @@ GOOGLE_REFUSALS = {
     403: ("access is denied", "ask for read and write access to it"),
     404: ("there is no such bucket", "make it, or correct `url:` in deployer.yaml"),
 }
-UNREACHABLE = ("cannot be reached", "check `endpoint_url:` and the network")
+UNREACHABLE = ("cannot be reached", "check `endpoint_url:` or AWS_ENDPOINT_URL, and the network")
 UNTRUSTED = ("its certificate is not trusted", "export AWS_CA_BUNDLE=FILE, the authority's PEM")
 GONE = ("404", "NoSuchKey", "NoSuchUpload")
 

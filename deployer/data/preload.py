@@ -17,10 +17,8 @@ from deployer.data.copy import Copied, Progress, copy
 from deployer.data.sources import unpacking
 from deployer.data.store import FolderStore, Store
 from deployer.data.tree import ORIGIN_NOTE, Entry
-from deployer.errors import DataError
 
 Tell = Callable[[str], None]
-PUT_HINT = "deployer data put SOURCE"
 
 
 @dataclass(frozen=True)
@@ -33,15 +31,17 @@ class Note:
 
 
 def preload(
-    origin: Store, place: Store, archive: str, progress: Progress, tell: Tell
+    origin: Store,
+    found: Sequence[Entry],
+    place: Store,
+    archive: str,
+    progress: Progress,
+    tell: Tell,
 ) -> Copied | None:
-    """Copy `origin` to `place`; `archive` names the one file to be unpacked, if any.
+    """Copy what was found in `origin` to `place`; `archive` names the file to be unpacked, if any.
 
     None if all is there already. Raises DataError.
     """
-    found = [entry for entry in origin.list_entries() if archive in ("", entry.path)]
-    if not found:
-        raise DataError(f"{origin}/{archive}".rstrip("/") + ": there is nothing", PUT_HINT)
     known = read_note(place)
     wanted = Note(str(origin), {entry.path: entry.tag for entry in found})
     if _is_there(place, known, wanted):

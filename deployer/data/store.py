@@ -151,7 +151,7 @@ class FolderStore(Store):
     def write(self, entry: Entry, chunks: Iterable[bytes], offset: int = 0) -> None:
         """Add to the partial file; it is on the disk when this returns."""
         partial = self._partial(entry)
-        with _telling(partial):
+        with _telling(self.root):
             partial.parent.mkdir(parents=True, exist_ok=True)
             with partial.open("r+b" if offset else "wb") as stream:
                 stream.truncate(offset)
@@ -294,5 +294,5 @@ def _telling(place: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise
+            raise OSError(error.errno, error.strerror, str(place)) from error
         raise DataError(f"{error.filename or place}: {error.strerror or error}") from error

@@ -41,6 +41,8 @@ class Uploads:
 
     def find_size(self, entry: Entry) -> int:
         """Return how many bytes of this content the server has, whole parts only."""
+        if entry.size_bytes <= choose_part_bytes(entry.size_bytes):
+            return 0
         upload_id = self._find_upload(entry)
         parts = self._list_parts(entry, upload_id) if upload_id else []
         return sum(part.size_bytes for part in parts)

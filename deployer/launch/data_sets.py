@@ -5,7 +5,7 @@ What has an address, or a folder of this machine, is kept there; all else where 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from deployer.data.places import find_archive, find_place, open_kept
 from deployer.data.preload import preload
 from deployer.data.sources import FileStore, open_source
 from deployer.data.store import FolderStore, Store
+from deployer.data.tree import Entry
 from deployer.errors import ConfigError, DataError
 from deployer.executors.registry import find_target
 from deployer.executors.target import Target, Tell
@@ -88,13 +89,8 @@ def put(
 def get(project: Project, data: DataSet, folder: Path, progress: Progress, tell: Tell) -> Transfer:
     """Copy a data set from where it is kept to a folder of this machine."""
     with _open_kept(project, data, tell) as origin:
-        archive = find_archive(data)
-        check_whole(origin, data.name)
-        entries = [one for one in origin.list_entries() if archive in ("", one.path)]
-        if not entries:
-            raise DataError(f"data set {data.name}: there is nothing in {origin}", _hint(data))
         target = FolderStore(folder)
-        copied = copy(origin, target, progress, entries)
+        copied = copy(origin, target, progress, _list_kept(origin, data))
         return Transfer(data.name, str(origin), str(target), copied)
 
 
@@ -107,11 +103,11 @@ def bring(project: Project, data: DataSet, progress: Progress, tell: Tell) -> Tr
         said = f"data set {data.name} is kept {place}, where runs see it"
         raise ConfigError("deployer data preload", said, _hint(data))
     with kept:
-        check_whole(kept, data.name)
-        size_bytes = sum(entry.size_bytes for entry in kept.list_entries())
+        found = _list_kept(kept, data)
+        size_bytes = sum(entry.size_bytes for entry in found)
         with target.open_data(data, tell, size_bytes) as place_store:
             archive = find_archive(data) if data.unpack else ""
-            copied = preload(kept, place_store, archive, progress, tell)
+            copied = preload(kept, found, place_store, archive, progress, tell)
             return Transfer(data.name, str(kept), str(place_store), copied)
 
 
@@ -161,6 +157,18 @@ def delete(project: Project, data: DataSet, everywhere: bool, tell: Tell) -> Non
     if kept is not None and not _is_place(target, data):
         with kept:
             _delete_kept(kept, data)
+
+
+def _list_kept(kept: Store, data: DataSet) -> Sequence[Entry]:
+    """Return a data set's files where it is kept; refuses nothing, and half of it."""
+    check_whole(kept, data.name)
+    archive = find_archive(data)
+    found = [entry for entry in kept.list_entries() if archive in ("", entry.path)]
+    if not found:
+        raise DataError(
+            f"data set {data.name}: there is nothing in {data.url or kept}", _hint(data)
+        )
+    return found
 
 
 def check_whole(store: Store, name: str) -> None:

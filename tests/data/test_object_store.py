@@ -160,7 +160,7 @@ def test_without_credentials_and_without_a_server(
 ) -> None:
     with pytest.raises(DataError, match="cannot be reached") as raised:
         ObjectStore(f"s3://{BUCKET}", "http://127.0.0.1:9").list_entries()
-    assert raised.value.hint == "check `endpoint_url:` and the network"
+    assert raised.value.hint == "check `endpoint_url:` or AWS_ENDPOINT_URL, and the network"
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with pytest.raises(DataError, match="there are no credentials for it"):
