@@ -66,7 +66,8 @@ def test_the_compiler_is_still_there_for_who_needs_it(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_a_compiled_run_learns_the_same_and_its_checkpoint_fits_either(tmp_path: Path) -> None:
-    flags = ["--no_wandb", "--device=cpu", "--epochs=2", "--train_limit=320"]
+    # Not adam: its first steps are of the same size however small, and so turn with a rounding.
+    flags = ["--no_wandb", "--device=cpu", "--epochs=2", "--train_limit=320", "--optimizer=sgd"]
     assert main([*flags, f"--checkpoint_dir={tmp_path / 'plain'}"]) == 0
     folders = {name: f"--{name}_dir={tmp_path / 'compiled'}" for name in ("checkpoint", "output")}
     process = start_trainer(*flags, "--compile", *folders.values())
