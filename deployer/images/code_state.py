@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,7 +39,8 @@ class CodeState:
 
 def read_state(code: Code, environment: Mapping[str, str]) -> CodeState:
     """Return the state of the code that agents are about to run."""
-    root = find_root(code.folder, environment)
+    has_git = shutil.which("git", path=environment.get("PATH"))
+    root = find_root(code.folder, environment) if has_git else None
     commit = find_commit(root, environment, "HEAD") if root else None
     if root is None or commit is None:
         return CodeState(checksum=_hash_files(code.folder))

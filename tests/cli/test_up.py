@@ -128,8 +128,13 @@ def test_up_again_continues_and_new_makes_another(project: Project) -> None:
     assert first["sweep"] == path
     again = json.loads(project.run("up", "grid.yaml", "--detach", "-o", "json").stdout)
     assert (again["sweep"], len(again["agents"])) == (path, 1)
-    other = json.loads(project.run("up", "grid.yaml", "--new", "--detach", "-o", "json").stdout)
+    lock = project.folder / "grid.lock.yaml"
+    assert f"\nsweep: {path}\n" in lock.read_text()
+    made = project.run("up", "grid.yaml", "--new", "--detach", "-o", "json")
+    other = json.loads(made.stdout)
     assert other["sweep"] != path
+    assert f"grid.lock.yaml was {path}'s: deployer reproduce best {path}" in made.stderr
+    assert f"\nsweep: {other['sweep']}\n" in lock.read_text()
     project.write_grid(lrs="[3.0]")
     edited = json.loads(project.run("up", "grid.yaml", "--detach", "-o", "json").stdout)
     assert edited["sweep"] not in (path, other["sweep"])

@@ -80,6 +80,8 @@ def _find(project: Project, text: str | None) -> tuple[Choice, Snapshot, Lock]:
     text = text or _find_newest(project)
     if given and not project.explicit_wandb:
         project = project.for_server(given.server, f"{text}: server")
+    if given and not project.explicit_on:
+        project = replace(project, on=given.on)  # where its embedded backend is, if it has one
     choice = choose_sweep(given.sweep if given else text, project)
     server, path = open_sweep(choice)
     kept = find_kept(str(path), server.name)
