@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 import deployer.loader
-from deployer.data.copy import copy
+from deployer.data.copy import Silence, copy
+from deployer.data.preload import preload
 from deployer.data.store import FolderStore
 from deployer.data.tree import PARTIAL_FOLDER, Entry
 from deployer.errors import DataError
@@ -76,6 +77,19 @@ def test_a_volume_and_a_folder_keep_the_same_partial_files(
     copied = copy(FolderStore(tmp_path / "from"), volume)
     assert copied.resumed_bytes == 1_000_000
     assert (root / "big").read_bytes() == content
+
+
+def test_what_is_brought_to_a_volume_is_brought_once(
+    volume: VolumeStore, root: Path, tmp_path: Path
+) -> None:
+    make_tree(tmp_path / "from", {"a": 10, "b": 0})
+    origin = FolderStore(tmp_path / "from")
+    found = origin.list_entries()
+    assert preload(origin, found, volume, "", Silence(), print) is not None
+    assert preload(origin, found, volume, "", Silence(), print) is None
+    assert [entry.path for entry in volume.list_entries()] == ["a", "b"]
+    volume.delete_all()
+    assert list(root.iterdir()) == []
 
 
 def test_what_is_not_what_was_said_gets_no_name(volume: VolumeStore, root: Path) -> None:

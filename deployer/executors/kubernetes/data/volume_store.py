@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from deployer.data.store import Store
-from deployer.data.tree import Entry
+from deployer.data.tree import ORIGIN_NOTE, Entry, is_own
 from deployer.executors.kubernetes.data.loader_client import LoaderClient
 
 BLOCK_BYTES = 4 << 20  # what is sent again after a lost connection, at most
@@ -34,6 +34,7 @@ class VolumeStore(Store):
         return [
             Entry(str(one["path"]), int(one["size_bytes"]), tag=str(one["tag"]))
             for one in self._client.list_entries()
+            if not is_own(str(one["path"]))
         ]
 
     def checksum(self, path: str) -> str | None:
@@ -78,6 +79,7 @@ class VolumeStore(Store):
     def delete_all(self) -> None:
         """Delete every file, partial ones too."""
         super().delete_all()
+        self._client.delete(ORIGIN_NOTE)
         self._client.end()
 
     def close(self) -> None:
