@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -66,8 +67,21 @@ def test_shell_commands(number: int, project: Path, is_short: bool) -> None:
     if is_short and "sweep cancel" not in SHELL_BLOCKS[number]:
         shorten(project)
     done = run(["bash", "-euo", "pipefail", "-c", SHELL_BLOCKS[number]], project)
+    ranked = run(["deployer", "results", "-o", "json"], project)
     run(["deployer", "down", "--all"], project)
     assert done.returncode == 0, done.stdout + done.stderr
+    if "results get" in SHELL_BLOCKS[number]:
+        check_best_model(project, json.loads(ranked.stdout)["best"]["value"])
+
+
+def check_best_model(project: Path, logged: float) -> None:
+    """Compare the model that was copied with what its run has logged."""
+    [model] = (project / "results").rglob("best.pt")
+    metrics = json.loads(model.with_name("metrics.json").read_text())
+    assert metrics["last"]["val_accuracy"] == logged
+    command = [sys.executable, "-m", "tests.cli.digits_accuracy", str(model)]
+    found = float(run(command, ROOT).stdout)
+    assert found == pytest.approx(metrics["best"]["val_accuracy"], abs=1 / 360)
 
 
 @short
