@@ -9,8 +9,13 @@ import deployer
 
 PACKAGE = Path(deployer.__file__).parent
 READS = re.compile(r"\bos\.(environb?\b|getenv)")
-# Programs of their own: the supervisor, the loader of data in a pod, the backend's process.
-PROGRAMS = ("agent/", "loader/", "backend/server/foreground.py")
+# Programs of their own: the supervisor, pods' data loader and idle timer, the backend's process.
+PROGRAMS = (
+    "agent/",
+    "loader/",
+    "executors/gke/idle_timer.py",
+    "backend/server/foreground.py",
+)
 READERS = {
     "launch/environment.py": "the one place that reads it for commands and the Python API",
     "config/paths.py": "the state folder, which also programs without a project look for",
