@@ -13,7 +13,7 @@ from deployer.data.tree import Entry, is_own
 from deployer.errors import DataError
 from deployer.text import format_bytes, format_count
 
-# A connection that breaks costs what was on its way; this many in a row are no accident.
+# A connection that breaks costs what was on its way; this often without a byte is no accident.
 ATTEMPTS = 5
 FIRST_WAIT_SECONDS = 0.5
 
@@ -125,25 +125,29 @@ class _Errand:
         self._there = there
         self._progress = progress
         self._sleep = sleep
+        self._offsets: dict[str, int] = {}
         self.stopped = False
 
     def run(self, entry: Entry) -> _Done:
-        """Copy one file, and again after failures that may pass."""
-        for attempt in range(1, ATTEMPTS + 1):
+        """Copy one file, and again after failures that may pass; only those in vain are counted."""
+        in_vain = reached = 0
+        while True:
             try:
                 return self._try(entry)
             except DataError as error:
-                if not error.passing or attempt == ATTEMPTS:
+                began_at = self._offsets.get(entry.path, 0)
+                in_vain = 1 if began_at > reached else in_vain + 1
+                reached = max(reached, began_at)
+                if not error.passing or in_vain == ATTEMPTS:
                     raise
-                self._sleep(FIRST_WAIT_SECONDS * 2**attempt)
-        raise AssertionError("the last attempt returns or raises")
+                self._sleep(FIRST_WAIT_SECONDS * 2**in_vain)
 
     def _try(self, entry: Entry) -> _Done:
         known = replace(entry, sha256=entry.sha256 or self._source.checksum(entry.path))
         if self._is_there(known):
             self._progress.advance(entry.size_bytes)
             return _Done(known, equal=True)
-        offset = self._target.partial_size(known)
+        offset = self._offsets[entry.path] = self._target.partial_size(known)
         if self._send(known, offset):
             return _Done(known, resumed_bytes=offset)
         if self._send(known, 0):  # what was there already was wrong
