@@ -22,6 +22,7 @@ from deployer.config.project import Flags
 from deployer.errors import SweepFailed
 from deployer.launch import pipeline
 from deployer.launch.lock.reproduction import Again, judge_again, prepare_again
+from deployer.launch.provision import closing
 from deployer.sweeps.repeats import Judgement
 from deployer.wandb_api.operations import get_snapshot
 
@@ -62,7 +63,8 @@ def reproduce(
     config = read_config(Flags(wandb=wandb, replicas=replicas, on=on))
     again = prepare_again(config, run, sweep, tolerance, say)
     launch = pipeline.up(again.project, again.request, say)
-    follow(launch, plain or output == "json")
+    with closing(launch.target, launch.executor, launch.path, False, say):
+        follow(launch, plain or output == "json")
     snapshot = get_snapshot(launch.server.client, launch.path)
     judgement = judge_again(again, snapshot, tolerance)
     sentence = _describe(again, judgement)
@@ -72,7 +74,8 @@ def reproduce(
     else:
         show(sentence)
     if not judgement.within:
-        raise SweepFailed(f"run {again.row.run_id} is not reproduced: {sentence}", "")
+        said = f"run {again.row.run_id} is not reproduced: {sentence}"
+        raise SweepFailed(said, f"deployer results {launch.path}")
 
 
 def _describe(again: Again, judgement: Judgement) -> str:

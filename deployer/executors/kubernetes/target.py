@@ -31,8 +31,9 @@ from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.executors.kubernetes.manifests.build import build_manifests
 from deployer.executors.kubernetes.manifests.inputs import load_inputs
 from deployer.executors.kubernetes.manifests.templates import load_templates
+from deployer.executors.kubernetes.surroundings import read_surroundings
 from deployer.executors.plan import Plan
-from deployer.executors.target import HostedBackend, Limits, Saved, Target, Tell
+from deployer.executors.target import HostedBackend, Limits, Saved, Surroundings, Target, Tell
 from deployer.images.code_archive import warn_about_left_out
 from deployer.images.context import read_inputs
 from deployer.images.image import find_pushed, push_image
@@ -120,6 +121,10 @@ class KubernetesTarget(Target):
     def preview(self, plan: Plan, now: float, tell: Tell) -> Sequence[object]:
         """Return the manifests; contacts nothing but the registry of `image:`."""
         return self._build(plan, self._with_image(self._name_image(tell)), now)
+
+    def read_surroundings(self) -> Surroundings:
+        """Return the GPUs and drivers of the nodes; the image has the packages."""
+        return read_surroundings(self.open_kube())
 
     @property
     def backend_url(self) -> str:

@@ -148,9 +148,10 @@ def _check_data(project: Project, lock: Lock) -> None:
 
 def _list_differences(project: Project, lock: Lock) -> list[str]:
     """Say which packages and which driver are others now."""
-    now, then = find_target(project).read_surroundings(), lock.surroundings
-    if not now.python or not then.python:
-        return []
+    then = lock.surroundings
+    if not then.python:
+        return []  # the image has them
+    now = find_target(project).read_surroundings()
     named = {**then.packages, "Python": then.python, "driver": then.driver}
     present = {**now.packages, "Python": now.python, "driver": now.driver}
     changed = [
