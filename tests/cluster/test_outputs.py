@@ -9,7 +9,8 @@ from deployer.kube.names import build_selector
 from tests.cluster.bed import SECTION, open_client, serve_for_pods
 from tests.cluster.cluster import Cluster
 from tests.cluster.shell import Shell, open_shell
-from tests.cluster.tenants import make_tenant
+from tests.cluster.tenants import load_rules, make_tenant
+from tests.cluster.volumes import make_volume
 
 TRAINER = """
 import argparse, os, pathlib
@@ -52,4 +53,21 @@ def test_without_a_volume_they_are_artifacts(
     with serve_for_pods(cluster, tmp_path / "backend") as server:
         shell = open_shell(tmp_path / "project", kubeconfig, server)
         shell.write("deployer.yaml", {"on": "kubernetes", "kubernetes": SECTION})
+        assert get_models(shell, kubeconfig, namespace) == ["weights of 0.1"]
+
+
+def test_on_a_volume_they_stay_and_a_loader_reads_them(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    kubeconfig = make_tenant(cluster, namespace, rules=[*load_rules(), *load_rules("data")])
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    folder.chmod(0o777)
+    for parent in list(folder.parents)[:-2]:
+        parent.chmod(0o755)
+    make_volume(cluster, namespace, "checkpoints", folder)
+    section = {**SECTION, "volumes": [{"name": "checkpoints", "pvc": "checkpoints"}]}
+    with serve_for_pods(cluster, tmp_path / "backend") as server:
+        shell = open_shell(tmp_path / "project", kubeconfig, server)
+        shell.write("deployer.yaml", {"on": "kubernetes", "kubernetes": section})
         assert get_models(shell, kubeconfig, namespace) == ["weights of 0.1"]
