@@ -19,7 +19,7 @@ from deployer.wandb_api.model import SweepPath, parse_json
 PER_PAGE = 100
 CHUNK_BYTES = 1 << 20
 TIMEOUT_SECONDS = (5.0, 60.0)  # to connect, and between two pieces of an answer
-PARTIAL_CONTENT = 206
+PARTIAL_CONTENT, NOTHING_MORE = 206, 416
 COMMITTED = "COMMITTED"
 
 
@@ -85,6 +85,8 @@ def read_file(client: Client, url: str, offset: int = 0) -> Iterator[bytes]:
             session.auth = ("api", client.key) if own else _no_key
             reply = session.get(url, headers=headers, stream=True, timeout=TIMEOUT_SECONDS)
             with reply:
+                if offset and reply.status_code == NOTHING_MORE:
+                    return
                 if not reply.ok:
                     said = f"{client.base_url}: a file: HTTP {reply.status_code} {reply.reason}"
                     raise WandbError(said, status=reply.status_code)

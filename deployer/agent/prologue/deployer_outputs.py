@@ -82,9 +82,12 @@ def add_hook(module: Any) -> None:
     set_hooks = module.Run._set_teardown_hooks
 
     def set_more_hooks(run: Any, hooks: Any) -> None:
+        owner = os.getpid()
+
         def keep_once() -> None:
             atexit.unregister(keep_once)
-            keep(run)
+            if os.getpid() == owner:  # not in a fork, which ends while the run goes on
+                keep(run)
 
         set_hooks(run, [*hooks, module.TeardownHook(keep_once, module.TeardownStage.EARLY)])
         # A run without `finish` is ended by the SDK's own exit handler, which is older than ours.
