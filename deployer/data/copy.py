@@ -66,11 +66,13 @@ def copy(
     progress: Progress | None = None,
     entries: Sequence[Entry] | None = None,
     sleep: Callable[[float], None] = time.sleep,
+    note: Callable[[Entry], None] | None = None,
 ) -> Copied:
     """Copy `entries` (all of the source, if left out) to the same paths; nothing is deleted.
 
     Each file has its final name only when it is whole and its SHA-256 is right. A copy that is
-    killed leaves its partial files, and the next one goes on with them. Raises DataError.
+    killed leaves its partial files, and the next one goes on with them. `note` is told each file
+    that is there, from several threads. Raises DataError.
     """
     listed = source.list_entries() if entries is None else entries
     wanted = [entry for entry in listed if not is_own(entry.path)]
@@ -78,7 +80,7 @@ def copy(
     progress.start(len(wanted), sum(entry.size_bytes for entry in wanted))
     with target.copying():
         there = {entry.path: entry for entry in target.list_entries()}
-        errand = _Errand(source, target, there, progress, sleep)
+        errand = _Errand(source, target, there, progress, sleep, note)
         threads = max(1, min(source.parallel, target.parallel, len(wanted)))
         if threads == 1:
             done = [errand.run(entry) for entry in wanted]
@@ -119,12 +121,14 @@ class _Errand:
         there: dict[str, Entry],
         progress: Progress,
         sleep: Callable[[float], None],
+        note: Callable[[Entry], None] | None,
     ) -> None:
         self._source = source
         self._target = target
         self._there = there
         self._progress = progress
         self._sleep = sleep
+        self._note = note
         self._offsets: dict[str, int] = {}
         self.stopped = False
 
@@ -133,7 +137,10 @@ class _Errand:
         in_vain = reached = 0
         while True:
             try:
-                return self._try(entry)
+                done = self._try(entry)
+                if self._note:
+                    self._note(entry)
+                return done
             except DataError as error:
                 began_at = self._offsets.get(entry.path, 0)
                 in_vain = 1 if began_at > reached else in_vain + 1

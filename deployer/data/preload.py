@@ -11,6 +11,7 @@ import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from threading import Lock
 
 from deployer.config import paths
 from deployer.data.copy import Copied, Progress, copy
@@ -19,6 +20,9 @@ from deployer.data.store import FolderStore, Store
 from deployer.data.tree import ORIGIN_NOTE, Entry
 
 Tell = Callable[[str], None]
+# How much may have to be fetched again after a kill.
+NOTED_FILES = 500
+NOTED_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -80,18 +84,20 @@ def _bring(
     wanted: Note,
     progress: Progress,
 ) -> Copied:
-    known = known or Note(str(origin))
+    if known is None or known.origin != wanted.origin:
+        known = Note(wanted.origin)
     there = {entry.path: entry.size_bytes for entry in place.list_entries()}
     new = [
         entry
         for entry in found
         if known.tags.get(entry.path) != entry.tag or there.get(entry.path) != entry.size_bytes
     ]
-    copied = copy(origin, place, progress, new)
+    copied = copy(origin, place, progress, new, note=_Notebook(place, known))
     made = {entry.path: entry.size_bytes for entry in found}
     for path in known.made.keys() - made.keys():
         place.delete(path)
-    _write_note(place, replace(wanted, made=made))
+    with place.copying():
+        _write_note(place, replace(wanted, made=made))
     return replace(
         copied,
         files=len(found),
@@ -103,14 +109,41 @@ def _bring(
 def _write_note(place: Store, note: Note) -> None:
     held = json.dumps(vars(note)).encode()
     entry = Entry(ORIGIN_NOTE, len(held), hashlib.sha256(held).hexdigest())
-    with place.copying():
-        place.write(entry, [held])
-        place.finish(entry)
+    place.write(entry, [held])
+    place.finish(entry)
+
+
+class _Notebook:
+    """Writes the note every now and then, so that a copy that is killed is not begun anew.
+
+    Objects that others have put into a store have no checksum by which it could be told.
+    """
+
+    def __init__(self, place: Store, known: Note) -> None:
+        self._place = place
+        self._origin = known.origin
+        self._tags, self._made = dict(known.tags), dict(known.made)
+        self._files = self._size_bytes = 0
+        self._lock = Lock()
+
+    def __call__(self, entry: Entry) -> None:
+        """Note a file that has come."""
+        with self._lock:
+            self._tags[entry.path] = entry.tag
+            self._made[entry.path] = entry.size_bytes
+            self._files += 1
+            self._size_bytes += entry.size_bytes
+            if self._files >= NOTED_FILES or self._size_bytes >= NOTED_BYTES:
+                self._files = self._size_bytes = 0
+                _write_note(self._place, Note(self._origin, self._tags, self._made))
 
 
 def _fetch(origin: Store, archive: Entry, progress: Progress) -> FolderStore:
     """Copy an archive to this machine; one that was broken off goes on."""
     which = hashlib.sha256(f"{origin}\0{archive.identity}".encode()).hexdigest()[:16]
     packed = FolderStore(paths.data_folder() / "archives" / which)
+    sizes = {entry.path: entry.size_bytes for entry in packed.list_entries()}
+    if sizes == {archive.path: archive.size_bytes} and not packed.is_unfinished():
+        return packed
     copy(origin, packed, progress, [archive])
     return packed
