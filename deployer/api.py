@@ -73,8 +73,8 @@ def up(
     """Create or continue a sweep and start its agents, as `deployer up FILE --detach` does.
 
     What is left out is as the environment and deployer.yaml in `folder` (the current one) have it;
-    each is read once. `tell` gets what the command would say. Raises DeployerError; what can be
-    refused is refused before anything is made.
+    each is read once. `lock` writes the lock file; `tell` gets what the command would say.
+    Raises DeployerError; what can be refused is refused before anything is made.
     """
     _check_counts(replicas=replicas, run_cap=run_cap, retries=retries)
     flags = Flags(wandb=wandb, entity=entity, project=project, replicas=replicas, on=on)

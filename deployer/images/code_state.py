@@ -19,6 +19,7 @@ from deployer.images.git import ensure_checkout, find_commit, find_root, get_rem
 from deployer.kube.names import build_hash
 
 MOST_DIFF_BYTES = 256 * 1024
+MOST_FILES_BYTES = 64 << 20  # a folder without git may hold data sets, too
 RUN_IT_AGAIN = "git checkout what ran, or run the sweep again: deployer up"
 
 
@@ -43,7 +44,7 @@ def read_state(code: Code, environment: Mapping[str, str]) -> CodeState:
     root = find_root(code.folder, environment) if has_git else None
     commit = find_commit(root, environment, "HEAD") if root else None
     if root is None or commit is None:
-        return CodeState(checksum=_hash_files(code.folder))
+        return _read_files(code.folder)
     inside = code.folder.resolve().relative_to(root.resolve()).as_posix()
     diff, left_out = _read_diff(root, environment)
     repository = code.repository if code.commit else get_remote(root, environment)
@@ -59,7 +60,7 @@ def restore_code(state: CodeState, folder: Path, environment: Mapping[str, str])
     if now == state and not state.left_out:
         return Code(folder)
     if not state.commit:
-        said = "its files are not those that ran, and there was no git repository"
+        said = "its files are not those that ran, as far as is known without git"
         raise ConfigError(str(folder), said, "git init, git add, git commit, then deployer up")
     if state.left_out:
         said = f"what was changed since {state.commit[:SHORT]} is not known: it {state.left_out}"
@@ -105,15 +106,14 @@ def _find_repository(state: CodeState, folder: Path, environment: Mapping[str, s
     raise ConfigError(f"commit {state.commit[:SHORT]}", reason, "git fetch where it was made")
 
 
-def _hash_files(folder: Path) -> str:
+def _read_files(folder: Path) -> CodeState:
     """Return the checksum of what runs may read; deployer.yaml is ours, and has been read."""
+    files = {name: folder / name for name in list_files(folder) if name != FILE_NAME}
+    files = {name: path for name, path in files.items() if path.is_file()}
+    if sum(path.stat().st_size for path in files.values()) > MOST_FILES_BYTES:
+        return CodeState(left_out=f"was more than {MOST_FILES_BYTES >> 20} MiB without git")
     digest = hashlib.sha256()
-    for name in list_files(folder):
-        if name == FILE_NAME:
-            continue
-        path = folder / name
-        if path.is_symlink() or not path.is_file():
-            continue
+    for name, path in files.items():
         with path.open("rb") as file:
             digest.update(f"{name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\0".encode())
-    return digest.hexdigest()
+    return CodeState(checksum=digest.hexdigest())

@@ -12,7 +12,13 @@ from deployer.config import paths
 from deployer.config.code import Code
 from deployer.errors import ConfigError
 from deployer.images.code_archive import LOCK_MARK, list_files, list_left_out
-from deployer.images.code_state import MOST_DIFF_BYTES, CodeState, read_state, restore_code
+from deployer.images.code_state import (
+    MOST_DIFF_BYTES,
+    MOST_FILES_BYTES,
+    CodeState,
+    read_state,
+    restore_code,
+)
 from tests.git import commit_all, git
 
 ENVIRONMENT = dict(os.environ)
@@ -96,6 +102,12 @@ def test_code_without_git_is_known_by_its_files(tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text("lr = 2\n")
     with pytest.raises(ConfigError, match="its files are not those that ran"):
         restore(state, tmp_path)
+    with (tmp_path / "images.bin").open("wb") as sparse:
+        sparse.truncate(MOST_FILES_BYTES)
+    large = read(tmp_path)
+    assert large.left_out == "was more than 64 MiB without git"
+    with pytest.raises(ConfigError, match="its files are not those that ran"):
+        restore(large, tmp_path)
 
 
 def test_a_lock_file_is_no_part_of_the_code(project: Path) -> None:

@@ -20,7 +20,7 @@ from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.server import Server
 
 # Larger data sets are known by their files' names and sizes: reading them would take minutes.
-MOST_READ_BYTES = 2 << 30
+MOST_READ_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def write_lock(planned: Planned, tell: Tell) -> None:
     if place is None:
         return
     try:
-        text = _find_text(planned)
+        text = _find_text(planned, tell)
         if place.exists() and (other := load_lock(place).sweep) != path:
             tell(f"{place} was {other}'s: deployer reproduce best {other} still knows it")
         write_whole(place, text)
@@ -83,12 +83,15 @@ def list_data(project: Project, target: Target) -> tuple[DataState, ...]:
     return tuple(describe_data(one, project.folder, runs_here=here) for one in project.data)
 
 
-def _find_text(planned: Planned) -> str:
+def _find_text(planned: Planned, tell: Tell) -> str:
     """Return the lock file that the sweep has already, else a new one, which is kept, too."""
     path, server = str(planned.path), planned.server
     if kept := find_kept(path, server.name):
         return kept.read_text(encoding="utf-8")
-    text = dump_lock(_build(planned))
+    lock = _build(planned)
+    if lock.code.left_out:
+        tell(f"warning: the lock file lacks what is not in git: it {lock.code.left_out}")
+    text = dump_lock(lock)
     keep_lock(text, path, server.name)
     return text
 
