@@ -121,7 +121,7 @@ class GcsStore(Store):
 
     def is_unfinished(self) -> bool:
         """Tell whether there is a mark."""
-        return any(entry.path == MARK for entry in self._list(self._root))
+        return any(True for _ in self._list(self._place(PARTIAL_FOLDER)))
 
     def delete_all(self) -> None:
         """Delete every object."""

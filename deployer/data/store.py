@@ -225,7 +225,8 @@ class FolderStore(Store):
             shutil.rmtree(self.root / PARTIAL_FOLDER, ignore_errors=True)
             (self.root / ORIGIN_NOTE).unlink(missing_ok=True)
             if self.root.is_dir() and not any(self.root.iterdir()):
-                self.root.rmdir()
+                with suppress(OSError):  # a link or a mounted disk stays
+                    self.root.rmdir()
 
     def _exists(self) -> bool:
         """Tell whether there is a folder; raises DataError if it is a file."""

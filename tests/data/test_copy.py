@@ -202,3 +202,7 @@ def test_deleting_all_leaves_nothing_of_a_copy(tmp_path: Path) -> None:
     assert len(target.list_entries()) == 3
     target.delete_all()
     assert not (tmp_path / "to").exists()
+    make_tree(tmp_path / "real", {"a": 1})
+    (tmp_path / "to").symlink_to(tmp_path / "real")
+    target.delete_all()
+    assert list((tmp_path / "to").iterdir()) == []
