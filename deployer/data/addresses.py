@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from deployer.data.store import Store
 
 
-def open_address(url: str, endpoint_url: str | None = None) -> Store:
-    """Return the store at an address, without contacting it; raises DataError."""
+def open_address(
+    url: str, endpoint_url: str | None = None, credentials: Mapping[str, str] | None = None
+) -> Store:
+    """Return the store at an address, without contacting it; raises DataError.
+
+    `credentials` are for s3:// alone, by the names of Amazon's variables.
+    """
     if url.startswith("gs://"):
         from deployer.data.gcs_store import GcsStore
 
         return GcsStore(url, endpoint_url)
     from deployer.data.object_store import ObjectStore
 
-    return ObjectStore(url, endpoint_url)
+    return ObjectStore(url, endpoint_url, credentials)

@@ -26,12 +26,17 @@ class ObjectStore(Store):
 
     parallel = 8
 
-    def __init__(self, url: str, endpoint_url: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        endpoint_url: str | None = None,
+        credentials: Mapping[str, str] | None = None,
+    ) -> None:
         self._url = url
         bucket, _, folder = url.split("://", 1)[1].partition("/")
         self._prefix = f"{folder.rstrip('/')}/" if folder else ""
         where = f"{url} at {endpoint_url}" if endpoint_url else url
-        self._client = S3Client(bucket, endpoint_url, where)
+        self._client = S3Client(bucket, endpoint_url, where, credentials)
         self._listed: dict[str, Entry] = {}
         self._uploads = Uploads(self._client, self._prefix)
 

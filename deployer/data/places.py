@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 from deployer.config import paths
@@ -26,10 +27,15 @@ def find_place(data: DataSet, folder: Path) -> Path:
     return paths.data_folder() / f"{data.name}-{told_apart}"
 
 
-def open_kept(data: DataSet, folder: Path) -> Store | None:
-    """Return where a data set is kept outside of any cluster; None if it is in one."""
+def open_kept(
+    data: DataSet, folder: Path, credentials: Mapping[str, str] | None = None
+) -> Store | None:
+    """Return where a data set is kept outside of any cluster; None if it is in one.
+
+    `credentials` are for an object store, in place of this machine's own.
+    """
     if data.url:
-        return open_address(find_root(data), data.endpoint_url)
+        return open_address(find_root(data), data.endpoint_url, credentials)
     if data.folder is not None:
         return FolderStore(find_place(data, folder))
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
@@ -24,11 +25,18 @@ SETTINGS = {
 class S3Client:
     """One bucket; `where` names it in messages.
 
-    Credentials are found as Amazon's own tools find them: environment, files, the machine's role.
-    Threads may share it. Raises DataError.
+    `credentials` are by the names of Amazon's variables; without them they are found as Amazon's
+    own tools find them: environment, files, the machine's role. Threads may share it. Raises
+    DataError.
     """
 
-    def __init__(self, bucket: str, endpoint_url: str | None, where: str) -> None:
+    def __init__(
+        self,
+        bucket: str,
+        endpoint_url: str | None,
+        where: str,
+        credentials: Mapping[str, str] | None = None,
+    ) -> None:
         self.where = where
         self._bucket = bucket
         try:
@@ -36,7 +44,11 @@ class S3Client:
         except ImportError as error:
             hint = "pip install 'deployer[s3]'"
             raise DataError(f"{where}: the package s3fs is not installed", hint) from error
+        given = credentials or {}
         self._files = S3FileSystem(
+            key=given.get("AWS_ACCESS_KEY_ID"),
+            secret=given.get("AWS_SECRET_ACCESS_KEY"),
+            token=given.get("AWS_SESSION_TOKEN"),
             endpoint_url=endpoint_url,
             config_kwargs=SETTINGS,
             skip_instance_cache=True,

@@ -161,6 +161,10 @@ class Target(ABC):
         with self.open_data(data, tell) as store:
             store.delete_all()
 
+    def read_credentials(self, data: DataSet) -> Mapping[str, str] | None:
+        """Return what a data set's Secret holds; None where this machine's credentials count."""
+        return None
+
     def open_outputs(self, tell: Tell) -> Store | None:
         """Return the place on which runs of this target keep outputs, by SWEEP_ID/RUN_ID.
 

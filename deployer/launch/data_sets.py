@@ -97,7 +97,7 @@ def get(project: Project, data: DataSet, folder: Path, progress: Progress, tell:
 def bring(project: Project, data: DataSet, progress: Progress, tell: Tell) -> Transfer:
     """Bring a data set from where it is kept to where runs see it, if that is elsewhere."""
     target = find_target(project)
-    kept = open_kept(data, project.folder)
+    kept = open_kept(data, project.folder, target.read_credentials(data))
     if kept is None or _is_place(target, data):
         place = "in a cluster" if data.claim or data.nfs else "on this machine"
         said = f"data set {data.name} is kept {place}, where runs see it"
@@ -153,7 +153,8 @@ def delete(project: Project, data: DataSet, everywhere: bool, tell: Tell) -> Non
     """Delete what runs of the target see; with `everywhere` also what is kept elsewhere."""
     target = find_target(project)
     target.delete_data(data, tell)
-    kept = open_kept(data, project.folder) if everywhere else None
+    credentials = target.read_credentials(data)
+    kept = open_kept(data, project.folder, credentials) if everywhere else None
     if kept is not None and not _is_place(target, data):
         with kept:
             _delete_kept(kept, data)
@@ -222,9 +223,10 @@ def _is_place(target: Target, data: DataSet) -> bool:
 def _open_kept(
     project: Project, data: DataSet, tell: Tell, size_bytes: int | None = None
 ) -> Iterator[Store]:
-    store = open_kept(data, project.folder)
+    target = find_target(project)
+    store = open_kept(data, project.folder, target.read_credentials(data))
     if store is None:
-        store = find_target(project).open_data(data, tell, size_bytes)
+        store = target.open_data(data, tell, size_bytes)
     with store:
         yield store
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,15 +22,18 @@ from deployer.errors import DataError, KubeError
 from deployer.executors.kubernetes.data.volume_store import VolumeStore
 from deployer.executors.kubernetes.data.volumes import open_volume
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CONFIG_MAP, JOB, POD
-from deployer.kube.names import LOADER, build_selector
+from deployer.kube.kinds import CLAIM, CONFIG_MAP, JOB, POD
+from deployer.kube.names import DATA, LOADER, build_selector
 from tests.cluster.bed import SECTION, open_client
 from tests.cluster.cluster import Cluster
+from tests.cluster.shell import Shell
 from tests.cluster.tenants import load_rules, make_tenant
 from tests.cluster.volumes import offer_volume
+from tests.data.object_servers import BUCKET, serve_nanio
 from tests.data.stores import make_tree, read_tree
 
 LOADERS = build_selector(component=LOADER)
+SECRET_KEY = "AWS_SECRET_ACCESS_KEY"
 KILLS = 10
 PATIENCE_SECONDS = 60.0
 
@@ -119,6 +123,42 @@ def test_a_gibibyte_that_is_killed_ten_times_arrives(
     with open_data(kube, section) as volume:
         assert copy(source, volume).resumed_bytes >= size_bytes * 8 // 10
     assert FolderStore(tmp_path / "volume").checksum("big.bin") == source.checksum("big.bin")
+
+
+def test_an_archive_in_a_store_is_brought_once_with_the_keys_of_a_secret(
+    cluster: Cluster, namespace: str, section: dict[str, Any], tmp_path: Path
+) -> None:
+    kube = open_client(cluster.kubeconfig, namespace)
+    with serve_nanio(tmp_path / "s3") as store:
+        address = {"url": f"s3://{BUCKET}/files.zip", "endpoint_url": store.url, "secret": "minio"}
+        data = {name: value for name, value in section.items() if name not in ("claim", "size")}
+        (tmp_path / "project").mkdir()
+        shell = Shell(tmp_path / "project", {"KUBECONFIG": str(cluster.kubeconfig)})
+        shell.write(
+            "deployer.yaml",
+            {
+                "on": "kubernetes",
+                "data": {**data, **address},
+                "kubernetes": {**SECTION, "namespace": namespace},
+            },
+        )
+        refused = shell.try_deployer("data", "preload").stderr
+        assert f"there is no Secret minio in namespace {namespace}" in refused
+        keys = {name: store.environment[name] for name in ("AWS_ACCESS_KEY_ID", SECRET_KEY)}
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "minio"}}
+        cluster.create({**secret, "stringData": keys}, namespace)
+        with zipfile.ZipFile(tmp_path / "files.zip", "w") as archive:
+            archive.writestr("train/a.txt", "a")
+            archive.writestr("b.txt", "bb")
+        shell.deployer("data", "put", str(tmp_path / "files.zip"))
+        assert "2 files" in shell.deployer("data", "preload").stdout
+        assert "all there already" in shell.deployer("data", "preload").stdout
+    assert (tmp_path / "volume/train/a.txt").read_text() == "a"
+    assert len(kube.list_objects(CLAIM, build_selector(component=DATA))) == 1
+    shell.deployer("down", "--all")
+    assert len(kube.list_objects(CLAIM, build_selector(component=DATA))) == 1
+    shell.deployer("data", "delete", "--yes")
+    assert kube.list_objects(CLAIM) == []
 
 
 def test_why_a_loader_does_not_start_is_said(kube: Kube, section: dict[str, Any]) -> None:

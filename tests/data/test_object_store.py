@@ -128,6 +128,15 @@ def test_an_object_that_is_replaced_while_it_is_read_is_an_error(
     assert raised.value.message.endswith("the object has changed meanwhile")
 
 
+def test_given_credentials_count_more_than_the_environment(
+    object_server: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = dict(object_server.environment)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    with ObjectStore(f"s3://{BUCKET}/{tmp_path.name}", object_server.url, given) as opened:
+        assert opened.list_entries() == []
+
+
 @pytest.mark.parametrize(
     ("variables", "bucket", "said", "hint"),
     [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from deployer.executors.kubernetes.backend.tunnel import build_pages_url, open_f
 from deployer.executors.kubernetes.data.claims import delete_claim
 from deployer.executors.kubernetes.data.mounts import add_data, name_claim
 from deployer.executors.kubernetes.data.outputs import add_outputs, find_outputs
+from deployer.executors.kubernetes.data.store_secret import read_secret
 from deployer.executors.kubernetes.data.volumes import open_volume
 from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.executors.kubernetes.manifests.build import build_manifests
@@ -86,6 +87,10 @@ class KubernetesTarget(Target):
     def save_results(self, tell: Tell) -> Saved | None:
         """Copy what the backend in the cluster holds to a folder here; None if there is none."""
         return save_backend(self.open_kube(), self.project, self.name, tell)
+
+    def read_credentials(self, data: DataSet) -> Mapping[str, str] | None:
+        """Return what the data set's Secret holds; raises DataError if there is none."""
+        return read_secret(self.open_kube(), data.secret) if data.secret else None
 
     def open_outputs(self, tell: Tell) -> Store | None:
         """Return the volume of checkpoints, if it outlives pods, behind a loader pod."""

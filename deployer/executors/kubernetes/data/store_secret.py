@@ -1,0 +1,22 @@
+"""The Secret with an object store's credentials."""
+
+from __future__ import annotations
+
+import base64
+
+from deployer.errors import DataError
+from deployer.kube.client import Kube
+from deployer.kube.kinds import SECRET
+
+
+def read_secret(kube: Kube, name: str) -> dict[str, str]:
+    """Return the variables in a Secret; raises DataError if there is none, KubeError."""
+    found = kube.get(SECRET, name)
+    if found is None:
+        keys = "--from-env-file=FILE with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        raise DataError(
+            f"there is no Secret {name} in namespace {kube.namespace}",
+            f"kubectl create secret generic {name} -n {kube.namespace} {keys}",
+        )
+    encoded = found.get("data") or {}
+    return {key: base64.b64decode(value).decode().strip() for key, value in encoded.items()}
