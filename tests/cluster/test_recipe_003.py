@@ -15,7 +15,7 @@ from torchvision.transforms import ToTensor
 
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, JOB, POD, SECRET
 from deployer.kube.names import build_selector
-from tests.cluster.bed import SECTION, open_client, serve_for_pods
+from tests.cluster.bed import SECTION, open_client, serve_for_pods, wait_for
 from tests.cluster.cluster import Cluster
 from tests.cluster.shell import enter_shell
 from tests.cluster.tenants import load_rules, make_tenant
@@ -86,4 +86,4 @@ def test_three_seeds_as_a_tenant(cluster: Cluster, namespace: str, tmp_path: Pat
     assert accuracy == pytest.approx(best, abs=1e-6)
     kube = open_client(cluster.kubeconfig, namespace)
     for kind in (JOB, POD, CONFIG_MAP, SECRET, CLAIM):
-        assert kube.list_objects(kind, build_selector()) == []
+        wait_for(lambda kind=kind: not kube.list_objects(kind, build_selector()), kind.kind)

@@ -14,7 +14,7 @@ from PIL import Image
 
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, JOB, POD
 from deployer.kube.names import build_selector
-from tests.cluster.bed import SECTION, open_client, serve_for_pods
+from tests.cluster.bed import SECTION, open_client, serve_for_pods, wait_for
 from tests.cluster.cluster import Cluster
 from tests.cluster.control_plane.image import build_image
 from tests.cluster.control_plane.packages import find_runtime
@@ -85,8 +85,10 @@ def test_what_is_carried_to_a_site(cluster: Cluster, namespace: str, tmp_path: P
     assert pulled, "the pods' image did not come from the registry"
     [numbers] = (recipe.folder / "model").rglob("classification.json")
     assert json.loads(numbers.read_text())["accuracy"] == pytest.approx(best["value"])
-    stored = sorted(path.name for path in (tmp_path / "s3/training").rglob("classification.*"))
+    stored = sorted(
+        path.name for path in (tmp_path / "s3/training/classification").rglob("*") if path.is_file()
+    )
     assert stored == [*["classification.json"] * 2, *["classification.pth"] * 2]
     kube = open_client(cluster.kubeconfig, namespace)
     for kind in (JOB, POD, CONFIG_MAP, CLAIM):
-        assert kube.list_objects(kind, build_selector()) == []
+        wait_for(lambda kind=kind: not kube.list_objects(kind, build_selector()), kind.kind)
