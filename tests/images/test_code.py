@@ -136,6 +136,19 @@ def test_odd_sections_are_refused_without_their_token(section: object, said: str
     assert "token" not in raised.value.message
 
 
+def test_a_token_of_gits_own_settings_is_in_no_message(tmp_path: Path) -> None:
+    settings = {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "url.http://me:hunter22@127.0.0.1:9/.insteadOf",
+        "GIT_CONFIG_VALUE_0": "https://host.example/",
+    }
+    config = CodeConfig(git="https://host.example/x.git")
+    with pytest.raises(DeployerError, match="git cannot fetch it") as raised:
+        resolve_code(config, tmp_path, {**os.environ, **settings})
+    assert "127.0.0.1:9" in raised.value.message
+    assert "hunter22" not in f"{raised.value.message} {raised.value.hint}"
+
+
 def test_one_word_is_the_own_repository() -> None:
     assert SECTION.parse("git") == CodeConfig(git=".")
     assert SECTION.parse(None) == CodeConfig()
