@@ -20,7 +20,9 @@ from deployer.cli.options import (
 )
 from deployer.cli.output.progress import follow_copy
 from deployer.cli.output.render import say, show_json, show_table
+from deployer.config.data_section import URL
 from deployer.config.project import Flags, Project
+from deployer.data.addresses import open_address
 from deployer.data.store import FolderStore, Store
 from deployer.errors import ConfigError, SweepFailed
 from deployer.launch.resolution import open_sweep
@@ -50,7 +52,7 @@ def get_(
         typer.Option(
             "--to",
             metavar="PLACE",
-            help="A folder, or s3://BUCKET/FOLDER; left out: results/SWEEP_ID. "
+            help="A folder, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; left out: results/SWEEP_ID. "
             "Each run gets a folder of its own in it.",
         ),
     ] = None,
@@ -103,12 +105,12 @@ def _copy_runs(
 def _open_target(config: Project, place: str) -> Store:
     if "://" not in place:
         return FolderStore(config.folder / Path(place).expanduser())
-    if not place.startswith("s3://") or not place.removeprefix("s3://").split("/")[0]:
-        raise ConfigError("--to", f"{place} is no place", "a folder, or s3://BUCKET/FOLDER")
-    from deployer.data.object_store import ObjectStore
-
-    endpoint = config.environment.get("AWS_ENDPOINT_URL") or config.outputs.endpoint_url
-    return ObjectStore(place, endpoint)
+    if not URL.fullmatch(place):  # not repeated: it may hold a key
+        hint = "a folder, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; keys are in the environment"
+        raise ConfigError("--to", "is no address of an object store", hint)
+    of_file = config.outputs.endpoint_url
+    endpoint = config.environment.get("AWS_ENDPOINT_URL") or of_file
+    return open_address(place, endpoint if place.startswith("s3://") else None)
 
 
 def _show(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from deployer.config.outputs_section import OutputsConfig
 from deployer.config.project import Project
+from deployer.data.addresses import open_address
 from deployer.data.store import Store
 from deployer.executors.registry import find_target
 from deployer.outputs.artifact_store import ArtifactStore
@@ -90,9 +91,7 @@ def _find_objects(outputs: OutputsConfig) -> list[Place]:
         return []
 
     def open_run(sweep_id: str, run_id: str) -> Store:
-        from deployer.data.object_store import ObjectStore
-
-        return ObjectStore(f"{outputs.url}/{sweep_id}/{run_id}", outputs.endpoint_url)
+        return open_address(f"{outputs.url}/{sweep_id}/{run_id}", outputs.endpoint_url)
 
     return [open_run]
 

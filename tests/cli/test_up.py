@@ -18,6 +18,7 @@ import pytest
 
 from tests.cli.conftest import TRAINER, Project
 from tests.conftest import ServedBackend
+from tests.data.object_servers import BUCKET, serve_nanio
 
 
 def results(project: Project, *words: str, **environment: str) -> dict[str, object]:
@@ -68,16 +69,19 @@ def test_two_runs_to_the_end(project: Project, tmp_path: Path) -> None:
     deployer.yaml is opened once, by whichever process.
     """
     project.write_grid(lrs="[2.0]")
-    project.write("deployer.yaml", SECTIONS)
     project.write("train.py", TRAINER + READ_DATA)
     (project.folder / "held").mkdir()
     project.write("held/labels.csv", "1")
     proxies = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
-    with counting_opens(project.folder / "deployer.yaml", tmp_path) as (environment, list_opens):
-        done = project.run(
-            "up", "grid.yaml", "--replicas", "2", "--plain", **proxies, **environment
-        )
-        assert list_opens() == ["deployer/__main__.py"]
+    file = project.folder / "deployer.yaml"
+    with serve_nanio(tmp_path / "objects") as store:
+        outputs = f"outputs: {{url: s3://{BUCKET}/kept, endpoint_url: '{store.url}'}}\n"
+        project.write("deployer.yaml", SECTIONS + outputs)
+        with counting_opens(file, tmp_path) as (environment, list_opens):
+            told = {**proxies, **environment, **store.environment}
+            done = project.run("up", "grid.yaml", "--replicas", "2", "--plain", **told)
+            assert list_opens() == ["deployer/__main__.py"]
+        sent = [path.read_text() for path in store.folder.glob("kept/*/*/model")]
     assert "using embedded W&B backend http://127.0.0.1:" in done.stderr
     assert "2/2 configurations finished, 0 duplicates, 0 lost" in done.stdout
     assert "loss=0.666667 with" in done.stdout
@@ -98,6 +102,7 @@ def test_two_runs_to_the_end(project: Project, tmp_path: Path) -> None:
     assert json.loads(project.run("agents", "list", "-o", "json").stdout) == []
     assert f"{path}: no agents were running" in project.run("down").stderr
     assert results(project)["sweep"] == path
+    assert sorted(sent) == sorted(row["run_id"] for row in rows)
     best = found["best"]["run_id"]  # type: ignore[index]
     project.run("results", "get", "--best", "--to", "models")
     [model] = (project.folder / "models").rglob("model")

@@ -155,7 +155,8 @@ def test_what_cannot_be_got_says_why(kept: Kept, capsys: pytest.CaptureFixture[s
         ((), 3, f"{kept.path}: 2 runs and no outputs"),
         (("third",), 2, f"RUN: 'third' is no run of {kept.path}"),
         (("first", "--best"), 2, "--best: is a run, and you name others"),
-        (("first", "--to", "ftp://x"), 2, "--to: ftp://x/first is no place"),
+        (("first", "--to", "ftp://x"), 2, "--to: is no address of an object store"),
+        (("first", "--to", "s3://key:secret@x"), 2, "--to: is no address of an object store"),
     ):
         kept.get(*words, code=code)
         assert f"error: {said}" in capsys.readouterr().err.splitlines()
