@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from deployer.config.paths import outputs_folder
 from deployer.data.store import FolderStore, Store
-from deployer.data.tree import check_path
+from deployer.data.tree import Entry, check_path
+
+
+class RunFolder(FolderStore):
+    """A run's own folder. Links to folders, or to nothing, are left out, as where it is sent."""
+
+    def list_entries(self) -> Sequence[Entry]:
+        """Return every file."""
+        return sorted(self._find_files(), key=lambda entry: entry.path)
+
+    def _find_files(self) -> Iterator[Entry]:
+        for inner, _, names in os.walk(self.root):
+            for file in (Path(inner, name) for name in names):
+                if file.is_file():
+                    path = check_path(file.relative_to(self.root).as_posix())
+                    found = file.stat()
+                    yield Entry(path, found.st_size, tag=f"{found.st_mtime_ns}")
 
 
 def open_run_here(sweep_id: str, run_id: str) -> Store:
     """Return what a run on this machine has written."""
-    return FolderStore(_folder_of(sweep_id) / check_path(run_id))
+    return RunFolder(_folder_of(sweep_id) / check_path(run_id))
 
 
 def measure_here(sweep_id: str) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from deployer.__main__ import run as run_command
+from deployer.config.paths import outputs_folder
 from deployer.data.tree import PARTIAL_FOLDER
 from tests.conftest import ServedBackend
 from tests.outputs.conftest import Kept, make_sweep
@@ -29,6 +30,16 @@ def test_all_finished_runs_each_in_a_folder_of_its_own(
     shown = capsys.readouterr()
     assert f"results/{kept.sweep_id}/first" in shown.out
     assert shown.err.splitlines()[-1] == "run second has no outputs"
+
+
+def test_links_to_files_are_followed_alone(kept: Kept) -> None:
+    kept.write(kept.runs[0], {"deep/model-9.pt": MODEL})
+    folder = outputs_folder() / kept.sweep_id / kept.runs[0]
+    (folder / "best.pt").symlink_to("deep/model-9.pt")
+    (folder / "latest").symlink_to("deep")
+    (folder / "gone").symlink_to("nowhere")
+    kept.get("first")
+    assert kept.read() == {"first/deep/model-9.pt": MODEL, "first/best.pt": MODEL}
 
 
 def test_the_best_run_or_those_that_are_named(kept: Kept) -> None:
