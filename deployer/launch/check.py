@@ -9,12 +9,12 @@ from typing import Any
 from deployer.config.project import Project
 from deployer.errors import ConfigError
 from deployer.executors.target import Limits, Target
-from deployer.launch.lock.file import check_place
+from deployer.launch.lock.file import check_lock_place
 from deployer.launch.one_run_per_job import count_agents
 from deployer.launch.planning import build_draft, choose_bound
 from deployer.launch.request import Request
 from deployer.sweeps.creation import check_draws, check_names
-from deployer.sweeps.hyperparameter_sets import check_file
+from deployer.sweeps.hyperparameter_sets import check_sets_file
 from deployer.sweeps.program import check_program
 from deployer.text import format_seconds
 from deployer.wandb_api.client import is_loopback
@@ -29,7 +29,7 @@ def check(project: Project, target: Target, request: Request, server: Server | N
     Raises ConfigError.
     """
     check_program_here(target, request.sweep.config, project.code.folder, str(request.file))
-    check_place(request.lock)
+    check_lock_place(request.lock)
     viewer = server.viewer.entity if server else ""
     check_names(
         entity=project.entity_for(request.sweep.entity, viewer),
@@ -77,7 +77,7 @@ def check_program_here(target: Target, config: Mapping[str, Any], folder: Path, 
     """
     if target.has_folder:
         check_program(config, folder, place)
-        check_file(config, folder, place)
+        check_sets_file(config, folder, place)
 
 
 def warn_about_many(server: Server, replicas: int) -> str:

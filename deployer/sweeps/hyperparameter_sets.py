@@ -121,7 +121,7 @@ def list_sets(config: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
     return [dict(point) for point in points if point is not None]
 
 
-def check_file(config: Mapping[str, Any], folder: Path, place: str) -> None:
+def check_sets_file(config: Mapping[str, Any], folder: Path, place: str) -> None:
     """Refuse a sweep whose runs would read other sets in `folder` than it shows for them.
 
     That is where the file is not there, or was edited since. Raises ConfigError.

@@ -18,6 +18,8 @@ TRAINERS = {
     "DEPLOYER_OUTPUT_DIR": "The run's folder for its model and other results, which are kept.",
     "DEPLOYER_DATA_DIR": "The folder of the first data set in `data:`; each has one by its name, "
     "too, as `DEPLOYER_DATA_DIR_MNIST`.",
+    "JOB_ID": "The number of the run's hyperparameter set, from 1, in a sweep of `sweep import`.",
+    "WANDB_GIT_COMMIT, WANDB_GIT_REMOTE_URL": "The commit of `code:` and its repository.",
 }
 AGENTS = {
     "DEPLOYER_AGENT": "The agent's name.",

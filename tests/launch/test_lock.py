@@ -22,7 +22,7 @@ from deployer.launch.lock.content import (
     parse_lock,
 )
 from deployer.launch.lock.file import (
-    check_place,
+    check_lock_place,
     find_kept,
     keep_lock,
     load_lock,
@@ -124,15 +124,15 @@ def test_other_files_are_refused(text: str, said: str, tmp_path: Path) -> None:
     assert raised.value.message == f"{path}: {said}"
     assert raised.value.hint
     with pytest.raises(ConfigError, match="there is such a file, and it is no lock file"):
-        check_place(path)
+        check_lock_place(path)
 
 
 def test_a_lock_file_lies_beside_its_sweep_and_a_copy_in_the_state_folder(tmp_path: Path) -> None:
     place = name_lock(tmp_path / "digits.yaml")
     assert place == tmp_path / "digits.lock.yaml"
-    check_place(place)
+    check_lock_place(place)
     write_whole(place, dump_lock(LOCK))
-    check_place(place)
+    check_lock_place(place)
     assert [path.name for path in tmp_path.glob("*digits*")] == ["digits.lock.yaml"]
     keep_lock("kept", LOCK.sweep, "embedded")
     kept = find_kept(LOCK.sweep, "embedded")

@@ -12,7 +12,7 @@ from deployer.sweeps.configuration_list import JOB_ID, PARAMETER, build_list_con
 from deployer.sweeps.hyperparameter_sets import (
     HyperparameterSets,
     build_sweep_config,
-    check_file,
+    check_sets_file,
     dump_sets,
     list_sets,
     load_sets,
@@ -148,16 +148,16 @@ def test_a_file_that_is_missing_or_was_edited_is_refused_before_runs_read_it(
     found = HyperparameterSets(SETS, wrapped=True)
     config = build_sweep_config(found, "sets.yml", "main.py", None, "minimize")
     with pytest.raises(ConfigError, match=r"runs read sets.yml, and there is none in"):
-        check_file(config, tmp_path, "sweep.yaml")
+        check_sets_file(config, tmp_path, "sweep.yaml")
     (tmp_path / "sets.yml").write_text(dump_sets(SETS))
-    check_file(config, tmp_path, "sweep.yaml")
+    check_sets_file(config, tmp_path, "sweep.yaml")
     (tmp_path / "sets.yml").write_text(dump_sets(SETS[::-1]))
     with pytest.raises(ConfigError, match=r"sweep.yaml: its sets are not those of sets.yml"):
-        check_file(config, tmp_path, "sweep.yaml")
+        check_sets_file(config, tmp_path, "sweep.yaml")
     plain = build_sweep_config(
         HyperparameterSets(SETS, wrapped=False), "sets.csv", "main.py", None, "minimize"
     )
-    check_file(plain, tmp_path, "sweep.yaml")  # flags say all
+    check_sets_file(plain, tmp_path, "sweep.yaml")  # flags say all
 
 
 def test_a_healed_set_keeps_its_number(tmp_path: Path) -> None:
@@ -169,13 +169,13 @@ def test_a_healed_set_keeps_its_number(tmp_path: Path) -> None:
     assert healed["parameters"][PARAMETER]["values"] == [{JOB_ID: 2, **SETS[1]}]
     assert healed["command"] == config["command"]
     (tmp_path / "sets.yml").write_text(dump_sets(SETS))
-    check_file(healed, tmp_path, "the follow-up")
+    check_sets_file(healed, tmp_path, "the follow-up")
     again = build_repeat_config(config, missing[0], 3, "name", "why")
-    check_file(again, tmp_path, "the repeat")
+    check_sets_file(again, tmp_path, "the repeat")
     (tmp_path / "sets.yml").write_text(dump_sets(SETS[:1]))
     for one in (healed, again):
         with pytest.raises(ConfigError, match=r"its sets are not those of sets.yml"):
-            check_file(one, tmp_path, "x")
+            check_sets_file(one, tmp_path, "x")
 
 
 def test_any_grid_is_a_list_and_a_random_sweep_is_none() -> None:

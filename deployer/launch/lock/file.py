@@ -17,7 +17,7 @@ def name_lock(file: Path) -> Path:
     return file.with_name(f"{file.stem}{LOCK_END}")
 
 
-def check_place(place: Path | None) -> None:
+def check_lock_place(place: Path | None) -> None:
     """Refuse to write over what is no lock file of ours; raises ConfigError."""
     if place is not None and place.exists() and not begins_as_lock_file(place):
         said = "there is such a file, and it is no lock file"
