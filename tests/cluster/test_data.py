@@ -66,7 +66,7 @@ def kube(tenant: Path, namespace: str) -> Kube:
 def open_data(kube: Kube, section: dict[str, Any], told: list[str] | None = None) -> VolumeStore:
     [data] = parse_data(section)
     tell = (told if told is not None else []).append
-    return open_volume(kube, parse_cluster(SECTION), data, Path("/"), tell)
+    return open_volume(kube, parse_cluster(SECTION), data, Path("/"), tell, size_bytes=1)
 
 
 def test_a_tree_goes_to_a_claim_and_back(
@@ -162,10 +162,10 @@ def test_an_archive_in_a_store_is_brought_once_with_the_keys_of_a_secret(
 
 
 def test_why_a_loader_does_not_start_is_said(kube: Kube, section: dict[str, Any]) -> None:
-    without_size = {name: value for name, value in section.items() if name != "size"}
-    with pytest.raises(DataError, match=f"there is no claim data in namespace {kube.namespace}"):
-        open_data(kube, without_size)
     [data] = parse_data(section)
+    missing = f"there is no PersistentVolumeClaim data in namespace {kube.namespace}"
+    with pytest.raises(DataError, match=missing):
+        open_volume(kube, parse_cluster(SECTION), data, Path("/"), lambda _: None)
     never = {"image": "missing.example/image:1", "image_pull_policy": "Never"}
     cases = {
         "the data loader ended: exit code 1": {"python": "/bin/false"},
@@ -174,7 +174,7 @@ def test_why_a_loader_does_not_start_is_said(kube: Kube, section: dict[str, Any]
     for said, change in cases.items():
         cluster = parse_cluster({**SECTION, **change})
         with pytest.raises(DataError, match=said):
-            open_volume(kube, cluster, data, Path("/"), lambda _: None)
+            open_volume(kube, cluster, data, Path("/"), lambda _: None, size_bytes=1)
 
 
 def test_who_may_not_is_told_every_right(cluster: Cluster, namespace: str) -> None:

@@ -13,7 +13,7 @@ from deployer.config.data_section import parse_data
 from deployer.config.kubernetes_section import ClusterConfig, parse_cluster
 from deployer.errors import ConfigError
 from deployer.executors.kubernetes.data import claims, loader_manifests
-from deployer.executors.kubernetes.data.claims import build_claim
+from deployer.executors.kubernetes.data.claims import build_claim, count_size
 from deployer.executors.kubernetes.data.loader import RIGHTS
 from deployer.executors.kubernetes.data.loader_manifests import (
     LoaderTask,
@@ -81,6 +81,14 @@ def test_a_claims_marked_lines_are_the_owned_ones() -> None:
     assert {find_owner(path, claims.OWNED) for path in differences} == set(claims.OWNED)
     [plain] = parse_data({"path": "/data", "claim": "mine"})
     assert "storageClassName" not in build_claim("mine", None, plain, "2Gi")["spec"]
+
+
+def test_a_claim_is_as_large_as_what_is_brought_needs() -> None:
+    claim, _, archive, own, _ = parse_data(yaml.safe_load(DATA))
+    assert count_size(own, 1) == "1Gi"
+    assert count_size(claim, 10 << 30) == "12Gi"
+    assert count_size(archive, 10 << 30) == "50Gi"  # unpacked it may be much more
+    assert count_size(replace(archive, unpack=False), 10 << 30) == "12Gi"
 
 
 def test_what_is_brought_to_the_cluster_has_a_claim_of_its_own() -> None:

@@ -50,17 +50,17 @@ def build_claim(name: str, namespace: str | None, data: DataSet, size: str) -> M
 def ensure_claim(kube: Kube, name: str, data: DataSet, size_bytes: int | None) -> bool:
     """Make the claim unless it is there; tell whether it was made.
 
-    Raises DataError if it is missing and nobody says how large it is to be; KubeError.
+    Raises DataError if it is missing and nothing is to be put there (None); KubeError.
     """
     if kube.get(CLAIM, name) is not None:
         return False
-    size = data.size or (count_size(data, size_bytes) if size_bytes is not None else None)
-    if size is None:
+    if size_bytes is None:
         verb = "put SOURCE" if data.claim else "preload"
         raise DataError(
             f"there is no PersistentVolumeClaim {name} in namespace {kube.namespace}",
             f"deployer data {verb} {data.name} makes it",
         )
+    size = data.size or count_size(data, size_bytes)
     return kube.create_once(build_claim(name, kube.namespace, data, size))
 
 

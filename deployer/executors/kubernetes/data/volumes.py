@@ -32,8 +32,8 @@ def open_volume(
 ) -> VolumeStore:
     """Return the volume of a data set; its loader runs until the store is closed.
 
-    A claim that is missing is made as large as the data set says, or for `size_bytes`. Raises
-    ConfigError, KubeError, DataError.
+    A claim that is missing is made as large as the data set says, or for `size_bytes`; none is made
+    where that is None. Raises ConfigError, KubeError, DataError.
     """
     if data.nfs:
         where, source = f"nfs {data.nfs.server}:{data.nfs.path}", _find_nfs(kube, data, data.nfs)
