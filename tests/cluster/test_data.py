@@ -19,6 +19,7 @@ from deployer.config.kubernetes_section import parse_cluster
 from deployer.data.copy import copy
 from deployer.data.store import FolderStore
 from deployer.errors import DataError, KubeError
+from deployer.executors.kubernetes.data.loader_manifests import LEASE_SECONDS
 from deployer.executors.kubernetes.data.volume_store import VolumeStore
 from deployer.executors.kubernetes.data.volumes import open_volume
 from deployer.kube.client import Kube
@@ -88,10 +89,15 @@ def test_a_tree_goes_to_a_claim_and_back(
 
 
 def kill_puts(
-    tenant: Path, namespace: str, section: dict[str, Any], source: Path, size_bytes: int
+    tenant: Path,
+    namespace: str,
+    section: dict[str, Any],
+    source: Path,
+    size_bytes: int,
+    kills: int = KILLS,
 ) -> None:
     """Copy a folder again and again, each time until it is killed a little later."""
-    for kill in range(1, KILLS + 1):
+    for kill in range(1, kills + 1):
         words = [str(tenant), namespace, json.dumps(section), str(source)]
         command = [sys.executable, "-m", "tests.cluster.killed_put", *words]
         ended = subprocess.run([*command, str(kill * size_bytes // (KILLS + 1))], check=False)
@@ -123,6 +129,19 @@ def test_a_gibibyte_that_is_killed_ten_times_arrives(
     with open_data(kube, section) as volume:
         assert copy(source, volume).resumed_bytes >= size_bytes * 8 // 10
     assert FolderStore(tmp_path / "volume").checksum("big.bin") == source.checksum("big.bin")
+
+
+@pytest.mark.full
+def test_a_loader_that_nobody_comes_back_to_ends_by_itself(
+    tenant: Path, kube: Kube, section: dict[str, Any], tmp_path: Path
+) -> None:
+    make_tree(tmp_path / "from", {"big.bin": 30_000_000})
+    kill_puts(tenant, kube.namespace, section, tmp_path / "from", 30_000_000, kills=1)
+    assert len(kube.list_objects(POD, LOADERS)) == 1
+    deadline = time.monotonic() + LEASE_SECONDS + 2 * PATIENCE_SECONDS
+    while kube.list_objects(JOB, LOADERS):
+        assert time.monotonic() < deadline, "nobody ends it"
+        time.sleep(1)
 
 
 def test_an_archive_in_a_store_is_brought_once_with_the_keys_of_a_secret(
