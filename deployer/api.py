@@ -35,6 +35,7 @@ from deployer.executors.registry import open_executor
 from deployer.executors.target import Tell
 from deployer.launch import pipeline, planning
 from deployer.launch import server as launch_server
+from deployer.launch.agent_environment import choose_pace
 from deployer.launch.code import settle_code
 from deployer.launch.environment import read_project
 from deployer.launch.lock.file import name_lock
@@ -141,7 +142,13 @@ def plan(
     project = settle_code(_read(on=on, folder=folder), lambda _: None, sweep_path)
     executor, path = open_executor(project), _path(sweep_path)
     return planning.plan_agents(
-        server, executor, path, replicas, project.code, one_run=one_run, polls=project.polls
+        server,
+        executor,
+        path,
+        replicas,
+        project.code,
+        one_run=one_run,
+        pace=choose_pace(project, server.extended),
     )
 
 

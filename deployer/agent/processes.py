@@ -22,6 +22,7 @@ class Process(NamedTuple):
     """One line of the process table."""
 
     id: int
+    name: str
     state: str
     parent: int
     group: int
@@ -31,6 +32,11 @@ class Process(NamedTuple):
     def ended(self) -> bool:
         """Tell a process that only waits to be reaped."""
         return self.state in "ZX"
+
+    @property
+    def is_stand_in(self) -> bool:
+        """Tell the stand-in of a warm run, which passes on every signal."""
+        return self.name == "warm-python"
 
     @property
     def is_run(self) -> bool:
@@ -93,8 +99,10 @@ def read_process(process_id: int) -> Optional[Process]:
     except OSError:
         return None
     # The second field is the program's name in brackets, which may hold blanks and brackets.
-    state, parent, group, session = text.rpartition(")")[2].split()[:4]
-    return Process(process_id, state, int(parent), int(group), int(session))
+    head, _, rest = text.rpartition(")")
+    state, parent, group, session = rest.split()[:4]
+    name = head.partition("(")[2]
+    return Process(process_id, name, state, int(parent), int(group), int(session))
 
 
 def read_exit_status(process_id: int) -> Optional[int]:
@@ -220,7 +228,7 @@ def end_processes(find: Callable[[], Sequence[Process]], grace_seconds: float) -
 
     def interrupt(processes: Sequence[Process]) -> None:
         for process in processes:
-            if process.is_run and process.id not in interrupted:
+            if process.is_run and not process.is_stand_in and process.id not in interrupted:
                 interrupted.add(process.id)
                 send_signal(-process.group, signal.SIGINT)
 

@@ -36,6 +36,8 @@ DEADLINE_VARIABLE = "DEPLOYER_AGENT_DEADLINE"
 # How the agent waits for its run: until it ends, or W&B's own 5 s, which its servers' limits bear.
 POLLS_VARIABLE = "DEPLOYER_AGENT_POLLS"
 QUICK = "quick"
+# With 1, runs are forked from a parent that has imported what they import.
+WARM_VARIABLE = "DEPLOYER_AGENT_WARM"
 STOCK = "stock"
 # A file for the last sentence: a container's termination log, which the kubelet passes on.
 LAST_WORDS_VARIABLE = "DEPLOYER_TERMINATION_LOG"
@@ -47,8 +49,8 @@ class Settings:
 
     `count` is how many runs the agent takes, 0 for no limit. At `deadline`, in seconds since the
     epoch, it leaves as if it were asked to; infinite for never. A `quick` agent sees the end of its
-    run at once, others as W&B's own within 5 s. `last_words_path` is where it
-    writes why it has ended, if anywhere.
+    run at once, others as W&B's own within 5 s; runs of a `warm` one are forked. `last_words_path`
+    is where it writes why it has ended, if anywhere.
     """
 
     sweep_path: str
@@ -62,6 +64,7 @@ class Settings:
     count: int = 0
     deadline: float = math.inf
     quick: bool = False
+    warm: bool = False
     last_words_path: str = ""
     detach: bool = False
     clear: bool = False
@@ -109,6 +112,7 @@ def parse_settings(arguments: List[str], environment: Mapping[str, str]) -> Sett
         outputs=os.path.abspath(given.outputs or os.path.join(folder, os.pardir, "outputs")),
         count=given.count,
         deadline=given.deadline,
+        warm=environment.get(WARM_VARIABLE) == "1",
         quick=environment.get(POLLS_VARIABLE) == QUICK,
         last_words_path=environment.get(LAST_WORDS_VARIABLE, ""),
         detach=given.detach,

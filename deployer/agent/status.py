@@ -22,7 +22,10 @@ BLOCK_BYTES = 4096
 
 @dataclass(frozen=True)
 class Status:
-    """A supervisor's state: starting, running, draining, stopping or ended; times since epoch."""
+    """A supervisor's state: starting, running, draining, stopping or ended; times since epoch.
+
+    `run_start` is how its last run was started: `warm`, or `cold` and why.
+    """
 
     state: str
     process_id: int
@@ -34,6 +37,7 @@ class Status:
     exit_code: Optional[int] = None
     reason: str = ""
     drained: bool = False
+    run_start: str = ""
 
 
 class StatusFile:

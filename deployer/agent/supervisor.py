@@ -27,6 +27,7 @@ from .server_questions import GOODBYE_SECONDS, Questions, say_goodbye
 from .settings import KEY_VARIABLE, Settings
 from .signals import DRAINED, TICK_SECONDS, Signals
 from .status import StatusFile, leave_last_words
+from .warm_parent import WarmParent
 
 DELIVERY_SECONDS = 7 * 86400.0  # as long as the SDK itself would try
 
@@ -47,6 +48,7 @@ class Supervisor:
         self.leaving = False
         self.let_go = False
         self.status = StatusFile(settings)
+        self.warm_parent = WarmParent(settings)
         self.log = AgentLog()
         self.run_exit = RunExit(settings.folder)
         self.output = RunOutput()
@@ -154,7 +156,8 @@ class Supervisor:
         command = agent_command(self.settings)
         log = os.open(self.settings.log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            return spawn(command, agent_environment(self.settings, self.environment), log)
+            environment = agent_environment(self.settings, self.environment)
+            return spawn(command, self.warm_parent.lead(environment), log)
         finally:
             os.close(log)
 
@@ -164,6 +167,7 @@ class Supervisor:
         self.run_exit.acknowledge()  # what was left of an agent before
         while agent not in self.signals.exit_statuses and not self.signals.interrupted:
             self.signals.pause(TICK_SECONDS)
+            self.warm_parent.tend(self.signals.exit_statuses)
             self._read_log(reader)
             if self.log.busy:
                 core.reset()
@@ -222,6 +226,7 @@ class Supervisor:
         if self.signals.interrupted:
             self.status.change(state="stopping")
         self.leaving = True
+        self.warm_parent.let_go()
         self.signals.call_off()
         task = build_task(self.settings, self.keys.current)
         run_id = self.status.status.run_id
@@ -274,7 +279,8 @@ class Supervisor:
             self._deliver(self.log.last_run_id)
         sweep_id = self.settings.sweep_path.rpartition("/")[2]
         run_id = newest_run(self.settings.folder, sweep_id) if self.log.busy else None
-        self.status.change(run_id=run_id, runs_ended=self.log.runs_ended)
+        start = self.warm_parent.read_start()
+        self.status.change(run_id=run_id, runs_ended=self.log.runs_ended, run_start=start)
 
     def _deliver(self, run_id: str) -> None:
         """See that the server hears of a run's end, which a run gives up after a time-out."""

@@ -12,6 +12,7 @@ from deployer.cli.command_group import make_app
 from deployer.cli.live_view import say_what_begins_later
 from deployer.cli.logs import logs
 from deployer.cli.options import (
+    ColdOption,
     MaxTimeOption,
     OneRunOption,
     OnOption,
@@ -44,6 +45,7 @@ def up(
     sweep: SweepArgument = None,
     replicas: ReplicasOption = None,
     one_run_per_job: OneRunOption = False,
+    cold: ColdOption = False,
     max_time: MaxTimeOption = None,
     on: OnOption = None,
     wandb: WandbOption = None,
@@ -53,7 +55,7 @@ def up(
 
     Without a number, as many as `sweep pause --release` ended. A sweep that has ended needs none.
     """
-    config = read_config_of(sweep, Flags(wandb=wandb, replicas=replicas, on=on))
+    config = read_config_of(sweep, Flags(wandb=wandb, replicas=replicas, on=on, cold=cold))
     _start(config, sweep, output, one_run_per_job, max_time)
 
 

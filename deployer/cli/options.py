@@ -103,6 +103,13 @@ OneRunOption = Annotated[
         "--replicas limits how many work at a time.",
     ),
 ]
+ColdOption = Annotated[
+    bool,
+    typer.Option(
+        "--cold",
+        help="Start a new Python for each run instead of forking one that has imported modules.",
+    ),
+]
 MaxTimeOption = Annotated[
     float | None,
     typer.Option(

@@ -9,6 +9,7 @@ import typer
 
 from deployer.cli.command_group import make_app
 from deployer.cli.options import (
+    ColdOption,
     Documents,
     DocumentsOption,
     FileArgument,
@@ -26,7 +27,7 @@ from deployer.config.project import Flags, Project
 from deployer.executors.deadline import find_end
 from deployer.executors.plan import build_plan
 from deployer.executors.registry import find_target
-from deployer.launch.agent_environment import build_environment, choose_polls
+from deployer.launch.agent_environment import build_environment, choose_pace
 from deployer.launch.code import settle_code
 from deployer.launch.one_run_per_job import count_agents
 from deployer.launch.planning import choose_bound, plan_agents
@@ -50,6 +51,7 @@ def plan(
     replicas: ReplicasOption = None,
     run_cap: RunCapOption = None,
     one_run_per_job: OneRunOption = False,
+    cold: ColdOption = False,
     max_time: MaxTimeOption = None,
     on: OnOption = None,
     wandb: WandbOption = None,
@@ -63,7 +65,7 @@ def plan(
     Send them with `kubectl apply --server-side -f -`, or `kubectl create` where the server names
     Jobs.
     """
-    config = settle_code(read_config(Flags(wandb=wandb, replicas=replicas, on=on)), say)
+    config = settle_code(read_config(Flags(wandb=wandb, replicas=replicas, on=on, cold=cold)), say)
     read = load_sweep(file, run_cap)
     for warning in (*read.warnings, find_target(config).warn_about_code()):
         if warning:
@@ -94,7 +96,7 @@ def _plan_sweep(
         config.code,
         one_run=one_run,
         deadline=find_end(max_seconds, time.time()),
-        polls=config.polls,
+        pace=choose_pace(config, server.extended),
     )
     alive = {agent.name for agent in executor.list_agents(str(path)) if agent.alive}
     key = A_NEW_KEY if server.extended else server.client.key
@@ -110,13 +112,13 @@ def _plan_file(
     bound = choose_bound(config, target, True)
     count = count_agents(expected, bound) if one_run else config.replicas
     deadline = find_end(max_seconds, now := time.time())
-    polls = config.polls or choose_polls(config.embedded)
+    pace = choose_pace(config, config.embedded)
     planned = build_plan(
         SWEEP_PATH,
         target.backend_url if config.embedded else config.wandb,
         str(config.code.folder),
         count,
-        environment=(*build_environment(one_run, deadline, polls), *config.code.variables),
+        environment=(*build_environment(one_run, deadline, pace), *config.code.variables),
         own_keys=config.embedded,
         deadline=deadline,
     )

@@ -11,6 +11,7 @@ from deployer.cli.command_group import make_app
 from deployer.cli.live_view import follow_and_report, say_what_begins_later
 from deployer.cli.options import (
     CapacityOption,
+    ColdOption,
     EntityOption,
     FileArgument,
     MaxTimeOption,
@@ -72,6 +73,7 @@ def up(
     seed: SeedOption = None,
     retries: RetriesOption = None,
     one_run_per_job: OneRunOption = False,
+    cold: ColdOption = False,
     max_time: MaxTimeOption = None,
     start_timeout: StartTimeoutOption = None,
     down_after: DownAfterOption = False,
@@ -91,7 +93,7 @@ def up(
     """
     if detach and down_after:
         raise ConfigError("--down-after", "somebody has to see the end", "leave out --detach")
-    config = read_config(Flags(wandb, entity, project, replicas, on))
+    config = read_config(Flags(wandb, entity, project, replicas, on, cold))
     request = Request(
         file,
         load_sweep(file, run_cap),

@@ -18,6 +18,7 @@ KEYS: dict[str, type] = {
     "replicas": int,
     "on": str,
     "polls": str,
+    "warm": bool,
     "kubernetes": dict,
     "gke": str,
     "image": dict,
@@ -28,7 +29,13 @@ KEYS: dict[str, type] = {
 }
 CHOICES = {"polls": ("quick", "stock")}
 WORDS = {"code": ("git",)}  # that stand for a whole section
-KINDS = {str: "text", int: "a whole number", dict: "a mapping", list: "a list of mappings"}
+KINDS = {
+    str: "text",
+    int: "a whole number",
+    bool: "true or false",
+    dict: "a mapping",
+    list: "a list of mappings",
+}
 SECTION_KINDS = (dict, list)
 
 
@@ -87,11 +94,11 @@ def _find_problem(place: str, key: str, value: Any) -> ConfigError | None:
         return None
     # One mapping stands for a list of one.
     kinds = SECTION_KINDS if KEYS[key] is list else KEYS[key]
-    if isinstance(value, bool) or not isinstance(value, kinds):
+    if isinstance(value, bool) != (kinds is bool) or not isinstance(value, kinds):
         return ConfigError(place, f"{value!r} is not {KINDS[KEYS[key]]}")
     if key in CHOICES and value not in CHOICES[key]:
         return ConfigError(place, f"{value!r} is not known", f"one of: {', '.join(CHOICES[key])}")
-    if isinstance(value, int) and value < 1:
+    if isinstance(value, int) and kinds is int and value < 1:
         return ConfigError(place, f"{value} is below 1")
     return None
 

@@ -11,7 +11,7 @@ from deployer.config.deployer_yaml import CHOICES, KEYS, WORDS
 from deployer.config.sections import SECTIONS
 
 PATH = Path(__file__).with_name("deployer.schema.json")
-TYPES = {str: "string", int: "integer"}
+TYPES = {str: "string", int: "integer", bool: "boolean"}
 DESCRIPTIONS = {
     "wandb": "`embedded`, or the address of a W&B server.",
     "entity": "Whose sweeps: a user or a team.",
@@ -20,6 +20,7 @@ DESCRIPTIONS = {
     "on": "Where agents run.",
     "polls": "When an agent sees that its run has ended: `quick`, at once, or `stock`, within 5 s "
     "as `wandb agent`. Default: `quick` on the embedded backend, else `stock`.",
+    "warm": "Fork each run from a process that has imported what runs import; default: yes.",
     "gke": "The GKE cluster: the file of its specification, or the name of one of ours.",
     "kubernetes": "The cluster, and what each agent gets there.",
     "backend": "The embedded backend where it runs in a cluster.",

@@ -40,6 +40,7 @@ class Flags:
     project: str | None = None
     replicas: int | None = None
     on: str | None = None
+    cold: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Project:
     number and `replicas` is the default; `explicit_on` tells whether it was given.
     A sweep file's entity and project count more than `deployer.yaml`'s and less than the
     environment's, as W&B has it. `gke` is the file of the GKE cluster, or the name of one of ours.
-    `polls` is how agents wait for their runs, None as the server bears it.
+    `polls` is how agents wait for their runs, None as the server bears it; `warm` ones fork them.
     `known_backend_on` is where the embedded backend of a sweep that is there already is.
     `known_data` is the data folder of one that was copied here before its cluster was deleted.
     `document` is deployer.yaml as it was when the command began. `resolved_code` is a commit, once
@@ -75,6 +76,7 @@ class Project:
     explicit_on: bool = False
     gke: str | None = None
     polls: str | None = None
+    warm: bool = True
     known_backend_on: str | None = None
     known_data: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -210,6 +212,7 @@ def load_project(
         explicit_on=bool(flags.on or "on" in values),
         gke=values.get("gke"),
         polls=values.get("polls"),
+        warm=values.get("warm", True) and not flags.cold,
         environment=environment,
         document=document,
     )

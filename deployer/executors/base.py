@@ -45,6 +45,7 @@ class Agent:
     is handed out again, 78 bad key or missing sweep, 143 asked to stop.
     `ending` and `waiting` are what is decided by; `reason` is for people.
     `blocked` is why it cannot start whatever is waited for; then `reason` says it in words.
+    `run_start` is how its last run was started, `warm`, or `cold` and why, if the executor knows.
     `folder` is the project folder it works in, if the executor knows; only a cluster has `pod` and
     `node`. `started_at` and `ended_at` are seconds since the epoch.
     """
@@ -66,6 +67,7 @@ class Agent:
     folder: str = ""
     restarts: int = 0
     process_id: int | None = None
+    run_start: str = ""
     environment: dict[str, str] = field(default_factory=dict)
     dismissed: bool = False
 

@@ -17,6 +17,7 @@ from deployer.executors.deadline import find_end
 from deployer.executors.plan import Plan
 from deployer.executors.registry import find_target, list_names
 from deployer.executors.target import Target, Tell
+from deployer.launch.agent_environment import choose_pace
 from deployer.launch.backend_revival import ask_patiently
 from deployer.launch.check import (
     build_limits,
@@ -141,7 +142,7 @@ def start_agents(
         project.code,
         one_run=one_run,
         deadline=deadline,
-        polls=project.polls,
+        pace=choose_pace(project, server.extended),
     )
     if warning := warn_about_many(server, len(plan.agents)):
         tell(f"warning: {warning}")

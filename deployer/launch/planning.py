@@ -15,7 +15,7 @@ from deployer.executors.base import Agent, Executor
 from deployer.executors.deadline import find_deadline
 from deployer.executors.plan import Plan, build_plan
 from deployer.executors.target import Target
-from deployer.launch.agent_environment import build_environment, choose_polls, find_polls
+from deployer.launch.agent_environment import Pace, build_environment, find_pace
 from deployer.launch.one_run_per_job import (
     count_agents,
     count_left,
@@ -62,14 +62,14 @@ def plan_agents(
     *,
     one_run: bool = False,
     deadline: float | None = None,
-    polls: str | None = None,
+    pace: Pace | None = None,
 ) -> Plan:
     """Work out which agents make `replicas` in all: those that stay, and new ones with this code.
 
     With `one_run`, or where the sweep's agents are so already, each takes one run, and there are as
     many as configurations are left, at most `replicas`. Else None means as many as were released,
     or one. New ones leave at `deadline`, in seconds since the epoch, or with those that are there.
-    `polls` is how they wait for their runs, None as the server bears it. Raises ConfigError.
+    `pace` is that of those that are there if it is None. Raises ConfigError.
     """
     agents = executor.list_agents(str(path))
     one_run = one_run or any(map(takes_one_run, agents))
@@ -89,7 +89,7 @@ def plan_agents(
         code,
         one_run=one_run,
         deadline=deadline,
-        polls=polls or choose_polls(server.extended),
+        pace=pace or find_pace(agents),
     )
 
 
@@ -117,7 +117,7 @@ def plan_replacement(
         _find_code(agents, folder),
         one_run=any(map(takes_one_run, agents)),
         deadline=find_deadline(agents),
-        polls=find_polls(agents) or choose_polls(server.extended),
+        pace=find_pace(agents),
         avoided=avoided,
         avoided_nodes=avoided_nodes,
     )
@@ -159,7 +159,7 @@ def _plan(
     *,
     one_run: bool,
     deadline: float | None,
-    polls: str,
+    pace: Pace,
     avoided: Sequence[str] = (),
     avoided_nodes: Sequence[str] = (),
 ) -> Plan:
@@ -172,7 +172,7 @@ def _plan(
         existing=[a.name for a in agents if stays(a)],
         leaving=[*leaving, *list_used_names(agents), *avoided],
         gpus=executor.list_gpus(),
-        environment=(*build_environment(one_run, deadline, polls), *code.variables),
+        environment=(*build_environment(one_run, deadline, pace), *code.variables),
         avoided_nodes=avoided_nodes,
         own_keys=server.extended,
         deadline=deadline,

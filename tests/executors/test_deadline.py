@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from deployer.agent.settings import STOCK
 from deployer.config.kubernetes_section import parse_cluster
 from deployer.executors.base import Agent, AgentState
 from deployer.executors.deadline import find_deadline
 from deployer.executors.kubernetes.manifests.build import build_manifests
 from deployer.executors.kubernetes.manifests.templates import load_templates
 from deployer.executors.plan import build_plan
-from deployer.launch.agent_environment import build_environment
+from deployer.launch.agent_environment import Pace, build_environment
 
 
 def agent(state: AgentState, deadline: float | None) -> Agent:
     return Agent(
-        "a", "e/p/s", state, 0.0, environment=dict(build_environment(False, deadline, STOCK))
+        "a", "e/p/s", state, 0.0, environment=dict(build_environment(False, deadline, Pace()))
     )
 
 

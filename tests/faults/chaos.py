@@ -14,7 +14,15 @@ import psutil
 
 from tests.faults.processes import Found, Kind, find_processes
 
-KINDS: tuple[Kind, ...] = ("trainer", "wandb-core", "agent", "supervisor", "backend")
+KINDS: tuple[Kind, ...] = (
+    "trainer",
+    "stand-in",
+    "warm-parent",
+    "wandb-core",
+    "agent",
+    "supervisor",
+    "backend",
+)
 LONGEST_PAUSE_SECONDS = 3.0  # of a process that SIGSTOP holds; shorter than any waiting time
 POLL_SECONDS = 0.1
 

@@ -8,14 +8,23 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import psutil
 
-Kind = Literal["trainer", "wandb-core", "agent", "supervisor", "backend", "up", "other"]
+Kind = Literal[
+    "trainer",
+    "stand-in",
+    "warm-parent",
+    "wandb-core",
+    "agent",
+    "supervisor",
+    "backend",
+    "up",
+    "other",
+]
 
 END_SECONDS = 20.0
 POLL_SECONDS = 0.1
@@ -44,7 +53,7 @@ def find_processes(state_folder: Path) -> list[Found]:
         with contextlib.suppress(psutil.Error):
             ours = process.environ().get("DEPLOYER_HOME") == str(state_folder)
             if ours and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(Found(_kind_of(process.cmdline()), process))
+                found.append(Found(_kind_of(process), process))
     supervisors = {one.process.pid for one in found if one.kind == "supervisor"}
     judged = [Found("other", one.process) if _is_fork(one, supervisors) else one for one in found]
     return sorted(judged, key=lambda one: (one.kind, one.process.pid))
@@ -65,7 +74,8 @@ def kill_all(state_folder: Path) -> None:
             one.process.kill()
 
 
-def _kind_of(command: Sequence[str]) -> Kind:
+def _kind_of(process: psutil.Process) -> Kind:
+    command = process.cmdline()
     words = " ".join(command)
     if not command:
         return "other"
@@ -75,6 +85,10 @@ def _kind_of(command: Sequence[str]) -> Kind:
         return "backend"
     if "-m deployer.agent" in words:
         return "supervisor"
+    if "/forking.py " in words:
+        return "warm-parent" if os.getsid(process.pid) == process.pid else "trainer"
+    if "-IS" in command:
+        return "stand-in"
     if ".launcher import main" in words:
         return "agent"
     if "-m deployer up" in words:

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from deployer.agent.settings import STOCK
 from deployer.errors import ConfigError
 from deployer.executors.base import Agent
 from deployer.executors.registry import find_target
-from deployer.launch.agent_environment import build_environment
+from deployer.launch.agent_environment import Pace, build_environment
 from deployer.launch.check import warn_about_deadline
 from deployer.launch.one_run_per_job import (
     count_agents,
@@ -26,7 +25,7 @@ from deployer.wandb_api.model import Attempt, RunInfo
 from deployer.watch.agent_runs import join_runs
 from tests.project_files import read_project
 
-ONE = dict(build_environment(True, None, STOCK))
+ONE = dict(build_environment(True, None, Pace()))
 
 
 def agent(name: str, state: Any = "running", code: int | None = None, one: bool = True) -> Agent:

@@ -54,6 +54,15 @@ def empty(folder: str) -> None:
             os.unlink(entry.path)
 
 
+def attach() -> None:
+    """Have the SDK's runs of this process keep their outputs."""
+    runs = sys.modules.get(MODULE_OF_RUNS)  # a warm run finds it imported
+    if runs:
+        add_hook(runs)
+    else:
+        sys.meta_path.insert(0, RunFinder())
+
+
 class RunFinder:
     """Waits on `sys.meta_path` for the SDK's module of runs, then leaves."""
 

@@ -113,13 +113,25 @@ def run_next() -> None:
 
 
 NEEDED = ("WANDB_RUN_ID", "WANDB_SWEEP_ID", "DEPLOYER_CHECKPOINT_ROOT", "DEPLOYER_AGENT_FOLDER")
-if all(map(os.environ.get, NEEDED)):
-    if os.environ.get(MARK) != os.environ["WANDB_RUN_ID"]:
+
+
+def begin() -> None:
+    """Prepare the run, if this is a process of one; the warm parent's forks call it themselves."""
+    environment = os.environ
+    if not all(map(environment.get, NEEDED)):
+        return
+    imports = environment.pop("DEPLOYER_WARM_IMPORTS", "")
+    if environment.get(MARK) != environment["WANDB_RUN_ID"]:
         try:
             prepare_run()
         except Exception as error:
             sys.stderr.write(f"deployer: the run's checkpoint folder is not ready: {error!r}\n")
+        if imports:
+            __import__("deployer_imports").learn(imports)
     # In each process of the run: whichever calls `wandb.init` is the one that ends it.
-    if os.environ.get("DEPLOYER_OUTPUT_KEEP") and os.environ.get("DEPLOYER_OUTPUT_DIR"):
-        sys.meta_path.insert(0, __import__("deployer_outputs").RunFinder())
+    if environment.get("DEPLOYER_OUTPUT_KEEP") and environment.get("DEPLOYER_OUTPUT_DIR"):
+        __import__("deployer_outputs").attach()
+
+
+begin()
 run_next()

@@ -117,6 +117,7 @@ class AgentFolder:
             reason=reason,
             run_id=status.run_id if status and state != "lost" else None,
             gpu=",".join(self.spec.gpus),
+            run_start=status.run_start if status else "",
             node=platform.node(),
             folder=self.spec.working_folder,
             process_id=status.process_id if status and alive else None,

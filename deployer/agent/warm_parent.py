@@ -1,0 +1,158 @@
+"""Keeps an agent's warm parent, and puts the stand-in for `python` on the agent's PATH."""
+
+import contextlib
+import os
+import pkgutil
+import shutil
+import zlib
+from typing import Container, Dict, Mapping, Optional
+
+from .processes import RESTORED_SIGNALS
+from .settings import Settings
+
+IMPORTS_VARIABLE = "DEPLOYER_WARM_IMPORTS"
+# What an import of torch takes, and as much again.
+NEEDED_BYTES = 1 << 30
+# A parent that is killed is started again, but not for ever.
+MOST_STARTS = 10
+# Of a pod's own control group, version 2 and 1.
+GROUP_LIMITS = (
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    (
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+    ),
+)
+SHEBANG_BYTES = 127  # Linux before 5.1
+# Where a path cannot stand behind `#!`: a shell script whose first line Python takes for a string.
+SHELL_START = "#!/bin/sh\n''''exec '{python}' -IS \"$0\" \"$@\" #'''\n"
+
+
+class WarmParent:
+    """The process from which an agent's runs are forked, once there is a list of their imports."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._environment: Dict[str, str] = {}
+        self._python = ""
+        self._list_path = ""
+        self._process = 0
+        self._lifeline = -1
+        self._starts = 0
+
+    def lead(self, environment: Mapping[str, str]) -> Dict[str, str]:
+        """Return the environment of an agent whose `python` is the stand-in, if one can be."""
+        self._environment = dict(environment)
+        path = environment.get("PATH", os.defpath)
+        self._python = (shutil.which("python", path=path) or "") if self._can_be else ""
+        if not self._python:
+            return self._environment
+        self.let_go()  # of what an earlier supervisor has left
+        place = zlib.crc32(f"{self._python} {os.getcwd()}".encode())
+        self._list_path = os.path.join(self._settings.agents_folder, f"imports-{place:08x}.json")
+        folder = os.path.join(self._settings.folder, "bin")
+        try:
+            os.makedirs(folder, exist_ok=True)
+            write_script(os.path.join(folder, "python"), self._python, "stand_in.py")
+            write_script(self._program, self._python, "forking.py")
+        except OSError:
+            self._python = ""
+            return self._environment
+        path = os.pathsep.join([folder, path])
+        return {**self._environment, "PATH": path, IMPORTS_VARIABLE: self._list_path}
+
+    def tend(self, ended: Container[int]) -> None:
+        """Start the parent if there is none and can be one; `ended` are processes that are not.
+
+        It imports for seconds, and serves then.
+        """
+        if self._process in ended:
+            self.let_go()
+        if self._process or not self._python or self._starts >= MOST_STARTS:
+            return
+        if os.path.exists(self._list_path) and count_free_bytes() >= NEEDED_BYTES:
+            self._starts += 1
+            with contextlib.suppress(OSError, NotImplementedError):
+                self._start()
+
+    def read_start(self) -> str:
+        """Return how the last run was started: `warm`, or `cold` and why; empty if not known."""
+        try:
+            path = os.path.join(self._settings.folder, "start")
+            with open(path, encoding="utf-8") as file:
+                return file.read()
+        except OSError:
+            return ""
+
+    def let_go(self) -> None:
+        """Let the parent end, at once if it has no run."""
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+        self._process, self._lifeline = 0, -1
+        with contextlib.suppress(OSError):
+            os.unlink(self._starting)
+
+    @property
+    def _can_be(self) -> bool:
+        # An agent that takes one run would import for that one alone.
+        return self._settings.warm and self._settings.count != 1
+
+    @property
+    def _starting(self) -> str:
+        return os.path.join(self._settings.folder, "warm.starting")
+
+    @property
+    def _program(self) -> str:
+        return os.path.join(self._settings.folder, "forking.py")
+
+    def _start(self) -> None:
+        with open(self._starting, "w", encoding="utf-8"):
+            pass
+        reader, self._lifeline = os.pipe()
+        log = os.open(self._settings.log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            self._process = os.posix_spawn(
+                self._python,
+                ["python", self._program, self._settings.folder, self._list_path],
+                self._environment,
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, reader, 0),
+                    (os.POSIX_SPAWN_DUP2, log, 1),
+                    (os.POSIX_SPAWN_DUP2, log, 2),
+                ],
+                setsid=True,  # so that nobody takes it for a run
+                setsigmask=[],
+                setsigdef=RESTORED_SIGNALS,
+            )
+        finally:
+            os.close(reader)
+            os.close(log)
+
+
+def write_script(path: str, python: str, name: str) -> None:
+    """Write one of our scripts, to be executed by a Python without any package."""
+    line = f"#!{python} -IS\n"
+    if len(line) > SHEBANG_BYTES or " " in python:
+        line = SHELL_START.format(python=python)
+    source = pkgutil.get_data(__package__ or "", f"warm/{name}") or b""
+    with open(path, "wb") as file:
+        file.write(line.encode() + source)
+    os.chmod(path, 0o700)
+
+
+def count_free_bytes() -> int:
+    """Return how much memory there is for one more process: of the machine, and of the group."""
+    limits = [read_rest(*paths) for paths in GROUP_LIMITS]
+    with contextlib.suppress(OSError), open("/proc/meminfo", encoding="utf-8") as file:
+        values = dict(line.split(":") for line in file)
+        limits.append(int(values["MemAvailable"].split()[0]) << 10)
+    return min((limit for limit in limits if limit is not None), default=0)
+
+
+def read_rest(limit_path: str, used_path: str) -> Optional[int]:
+    """Return what is left of a control group's limit; None without one."""
+    try:
+        with open(limit_path, encoding="utf-8") as limit, open(used_path, encoding="utf-8") as used:
+            return int(limit.read()) - int(used.read())
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,97 @@
+"""Warm runs of real sweeps: delivered, stopped, killed, and never done twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import psutil
+import pytest
+
+from deployer.agent.settings import WARM_VARIABLE
+from deployer.wandb_api.model import SweepPath
+from tests.agent.conftest import Bench, Supervised, wait_for
+
+pytestmark = pytest.mark.slow
+
+WARM = {WARM_VARIABLE: "1"}
+
+
+def learn(bench: Bench) -> None:
+    """Leave the list of what the stepping trainer imports, by one cold run."""
+    path = bench.create_stepping_sweep(steps=1, pause=0.0)
+    assert bench.start_with_own_key(path, folder="learner", **WARM).wait()[0] == 0
+    (bench.folder / "step").unlink()
+    (bench.folder / "trace.jsonl").unlink()
+
+
+def start_warm(bench: Bench, steps: int = 20) -> tuple[SweepPath, Supervised]:
+    """Start a sweep of one run, which is warm, and wait until it is in the middle."""
+    learn(bench)
+    path = bench.create_stepping_sweep(steps=steps)
+    supervised = bench.start_with_own_key(path, **WARM)
+    bench.wait_for_step(2)
+    assert (supervised.folder / "start").read_text() == "warm"
+    return path, supervised
+
+
+def find_process(supervised: Supervised, kind: str) -> psutil.Process:
+    """Return the process of the agent that is of this kind."""
+    for process in supervised.left():
+        found = psutil.Process(process.id)
+        forked = "forking.py" in " ".join(found.cmdline())
+        kinds = {
+            "stand-in": process.is_stand_in,
+            "parent": forked and process.session == process.id,
+            "run": forked and process.session != process.id,
+        }
+        if kinds[kind]:
+            return found
+    raise AssertionError(f"there is no {kind}")
+
+
+def test_all_runs_but_the_first_are_warm(bench: Bench) -> None:
+    path = bench.create_sweep("[1.0, 2.0, 3.0, 4.0]")
+    supervised = bench.start_with_own_key(path, **WARM)
+    code, output = supervised.wait()
+    assert code == 0, output
+    assert [run.state for run in bench.runs(path)] == ["finished"] * 4
+    assert sorted(run.summary["loss"] for run in bench.runs(path)) == [1.0, 2.0, 3.0, 4.0]
+    assert supervised.status
+    assert supervised.status.run_start == "warm"
+    assert supervised.left() == []
+
+
+@pytest.mark.parametrize("kind", ["run", "stand-in", "parent"])
+def test_a_kill_loses_and_doubles_nothing(bench: Bench, kind: str) -> None:
+    path, supervised = start_warm(bench)
+    find_process(supervised, kind).kill()
+    code, output = supervised.wait()
+    assert code == 0, output
+    assert bench.read_run(path).steps == tuple(range(20))
+    assert bench.causes(path) == ["signal", "finished"]
+    assert len(bench.firsts()) == 2
+    assert supervised.left() == []
+
+
+def test_a_stop_interrupts_once_and_delivers_all(bench: Bench) -> None:
+    path, supervised = start_warm(bench, steps=1000)
+    supervised.process.send_signal(signal.SIGTERM)
+    code, output = supervised.wait()
+    assert code == 143, output
+    assert output.count("KeyboardInterrupt") == 1
+    assert supervised.left() == []
+    [run] = bench.runs(path)
+    assert run.state == "preempted"
+    steps = bench.read_run(path).steps
+    assert steps == tuple(range(len(steps)))
+    assert len(steps) == int((bench.folder / "step").read_text()) + 1
+
+
+def test_what_a_killed_supervisor_left_is_cleared(bench: Bench) -> None:
+    path, supervised = start_warm(bench)
+    os.kill(supervised.process.pid, signal.SIGKILL)
+    code, output = bench.start_with_own_key(path, folder=supervised.folder.name, **WARM).wait()
+    assert code == 0, output
+    assert bench.read_run(path).steps == tuple(range(20))
+    wait_for(lambda: supervised.left() == [], "the end of what was left")
