@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -123,7 +124,10 @@ def test_a_gibibyte_that_is_killed_ten_times_arrives(
     tenant: Path, kube: Kube, section: dict[str, Any], tmp_path: Path
 ) -> None:
     size_bytes = 1 << 30
-    make_tree(tmp_path / "from", {"big.bin": size_bytes})
+    (tmp_path / "from").mkdir()
+    with (tmp_path / "from/big.bin").open("wb") as file:
+        for _ in range(size_bytes >> 20):
+            file.write(os.urandom(1 << 20))
     kill_puts(tenant, kube.namespace, section, tmp_path / "from", size_bytes)
     source = FolderStore(tmp_path / "from")
     with open_data(kube, section) as volume:
