@@ -202,7 +202,11 @@ def test_why_a_loader_does_not_start_is_said(kube: Kube, section: dict[str, Any]
 
 def test_who_may_not_is_told_every_right(cluster: Cluster, namespace: str) -> None:
     kube = open_client(make_tenant(cluster, namespace), namespace)
+    nfs: dict[str, Any] = {"server": "nas.example", "path": "/export"}
+    with pytest.raises(KubeError, match="PersistentVolume") as caught:
+        open_data(kube, {"path": "/data", "nfs": nfs})
+    assert "inline: true" in caught.value.hint
     with pytest.raises(KubeError) as caught:
-        open_data(kube, {"path": "/data", "nfs": {"server": "nas", "path": "/export"}})
+        open_data(kube, {"path": "/data", "nfs": {**nfs, "inline": True}})
     assert "you may not get pods/portforward" in caught.value.message
     assert "infra/rbac/data.yaml" in caught.value.hint

@@ -9,6 +9,7 @@ from pathlib import Path
 from deployer.config.data_section import DataSet
 from deployer.config.kubernetes_parts import NfsFolder
 from deployer.config.kubernetes_section import ClusterConfig
+from deployer.errors import KubeError
 from deployer.executors.kubernetes.data.claims import ensure_claim
 from deployer.executors.kubernetes.data.loader import open_loader
 from deployer.executors.kubernetes.data.mounts import PREFIX, name_claim
@@ -20,6 +21,8 @@ from deployer.kube.client import Kube
 from deployer.kube.names import build_hash, build_name
 
 Tell = Callable[[str], None]
+FORBIDDEN = 403
+INLINE_HINT = "nfs: {…, inline: true} in deployer.yaml, or ask an administrator for a claim"
 
 
 def open_volume(
@@ -59,5 +62,10 @@ def _find_nfs(kube: Kube, data: DataSet, nfs: NfsFolder) -> Manifest:
     told_apart = build_hash(*(part.encode() for part in (kube.namespace, nfs.server, nfs.path)))
     name = build_name(f"{PREFIX}-{data.name}-{told_apart}")
     for manifest in build_nfs(load_templates(), name, nfs, "", kube.namespace):
-        kube.create_once(manifest)
+        try:
+            kube.create_once(manifest)
+        except KubeError as error:
+            if error.status == FORBIDDEN:
+                error.hint = INLINE_HINT
+            raise
     return {"persistentVolumeClaim": {"claimName": name}}
