@@ -39,6 +39,7 @@ class WarmParent:
         self._process = 0
         self._lifeline = -1
         self._starts = 0
+        self._listed_at = 0
 
     def lead(self, environment: Mapping[str, str]) -> Dict[str, str]:
         """Return the environment of an agent whose `python` is the stand-in, if one can be."""
@@ -49,12 +50,11 @@ class WarmParent:
             return self._environment
         self.let_go()  # of what an earlier supervisor has left
         place = zlib.crc32(f"{self._python} {os.getcwd()}".encode())
-        self._list_path = os.path.join(self._settings.agents_folder, f"imports-{place:08x}.json")
+        self._list_path = os.path.join(self._settings.agents_folder, f"imports-{place:08x}")
         folder = os.path.join(self._settings.folder, "bin")
         try:
             os.makedirs(folder, exist_ok=True)
-            write_script(os.path.join(folder, "python"), self._python, "stand_in.py")
-            write_script(self._program, self._python, "forking.py")
+            write_stand_in(os.path.join(folder, "python"), self._python)
         except OSError:
             self._python = ""
             return self._environment
@@ -68,10 +68,13 @@ class WarmParent:
         """
         if self._process in ended:
             self.let_go()
-        if self._process or not self._python or self._starts >= MOST_STARTS:
+        listed_at = read_time(self._list_path) if self._python else 0
+        if listed_at == (self._listed_at if self._process else 0) or self._starts >= MOST_STARTS:
             return
-        if os.path.exists(self._list_path) and count_free_bytes() >= NEEDED_BYTES:
+        self.let_go()  # a run has imported more
+        if count_free_bytes() >= NEEDED_BYTES:
             self._starts += 1
+            self._listed_at = listed_at
             with contextlib.suppress(OSError, NotImplementedError):
                 self._start()
 
@@ -101,10 +104,6 @@ class WarmParent:
     def _starting(self) -> str:
         return os.path.join(self._settings.folder, "warm.starting")
 
-    @property
-    def _program(self) -> str:
-        return os.path.join(self._settings.folder, "forking.py")
-
     def _start(self) -> None:
         with open(self._starting, "w", encoding="utf-8"):
             pass
@@ -113,7 +112,7 @@ class WarmParent:
         try:
             self._process = os.posix_spawn(
                 self._python,
-                ["python", self._program, self._settings.folder, self._list_path],
+                ["python", "-c", build_code(self._settings.folder, self._list_path)],
                 self._environment,
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, reader, 0),
@@ -129,15 +128,45 @@ class WarmParent:
             os.close(log)
 
 
-def write_script(path: str, python: str, name: str) -> None:
-    """Write one of our scripts, to be executed by a Python without any package."""
+def build_code(folder: str, list_path: str) -> str:
+    """Return the parent's program, whose frame is the only one below that of a run."""
+    package_folder, package = os.path.split(os.path.dirname(os.path.abspath(__file__)))
+    lines = (
+        "import sys",
+        "at_start = frozenset(sys.modules)",
+        f"sys.path[:] = [{package_folder!r}, *filter(None, sys.path)]",
+        f"from {package}.warm.forking import prepare_run",
+        f"from {package}.warm.program import hide_our_frames",
+        "del sys.path[0]",
+        f"program = prepare_run(at_start, {folder!r}, {list_path!r})",
+        "try:",
+        "    program()",
+        "except SystemExit:",
+        "    raise",
+        "except BaseException:",
+        "    hide_our_frames()",
+        "    raise",
+    )
+    return "\n".join(lines)
+
+
+def write_stand_in(path: str, python: str) -> None:
+    """Write the stand-in's script, to be executed by a Python without any package."""
     line = f"#!{python} -IS\n"
     if len(line) > SHEBANG_BYTES or " " in python:
         line = SHELL_START.format(python=python)
-    source = pkgutil.get_data(__package__ or "", f"warm/{name}") or b""
+    source = pkgutil.get_data(__package__ or "", "warm/stand_in.py") or b""
     with open(path, "wb") as file:
         file.write(line.encode() + source)
     os.chmod(path, 0o700)
+
+
+def read_time(path: str) -> int:
+    """Return when a file was changed last, in nanoseconds; 0 if there is none."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def count_free_bytes() -> int:

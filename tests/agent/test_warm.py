@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -81,7 +80,7 @@ def build_starts(tmp_path: Path, modules: list[str]) -> Starts:
     parent = WarmParent(settings)
     os.chdir(project)
     led = parent.lead(agents)
-    Path(led["DEPLOYER_WARM_IMPORTS"]).write_text(json.dumps({"modules": modules}))
+    Path(led["DEPLOYER_WARM_IMPORTS"]).write_text("\n".join(modules))
     run = {
         "WANDB_RUN_ID": "run1",
         "WANDB_SWEEP_ID": "sweep",

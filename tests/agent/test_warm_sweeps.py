@@ -39,7 +39,7 @@ def find_process(supervised: Supervised, kind: str) -> psutil.Process:
     """Return the process of the agent that is of this kind."""
     for process in supervised.left():
         found = psutil.Process(process.id)
-        forked = "forking.py" in " ".join(found.cmdline())
+        forked = "warm.forking" in " ".join(found.cmdline())
         kinds = {
             "stand-in": process.is_stand_in,
             "parent": forked and process.session == process.id,

@@ -85,7 +85,7 @@ def _kind_of(process: psutil.Process) -> Kind:
         return "backend"
     if "-m deployer.agent" in words:
         return "supervisor"
-    if "/forking.py " in words:
+    if ".warm.forking import" in words:
         return "warm-parent" if os.getsid(process.pid) == process.pid else "trainer"
     if "-IS" in command:
         return "stand-in"

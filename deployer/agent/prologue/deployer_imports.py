@@ -1,25 +1,29 @@
-"""Leaves word of what a run imports, so that the next runs find it imported."""
+"""Leaves word of what runs import, so that the next ones find it imported.
+
+It imports nothing itself: a module that the project hides by one of its own must not be there.
+"""
 
 import atexit
-import json
 import os
 import sys
-from typing import Any, List
 
 OURS = ("__main__", "sitecustomize", "usercustomize", "deployer_imports", "deployer_outputs")
 
 
 def learn(path: str) -> None:
-    """Write the list at the end of this process, unless there is one by then."""
+    """Add to the list, at the end of this process, what is not there."""
     process = os.getpid()
 
     def write() -> None:
-        # A fork of this process has its exit handlers, too.
-        if os.getpid() != process or os.path.exists(path):
+        if os.getpid() != process:
+            return  # a fork of this process has its exit handlers, too
+        known = read_list(path)
+        more = [name for name in list_modules() if name not in set(known)]
+        if not more:
             return
         try:
             with open(f"{path}.{process}", "w", encoding="utf-8") as file:
-                json.dump({"modules": list_modules()}, file)
+                file.write("\n".join([*known, *more]))
             os.replace(f"{path}.{process}", path)
         except OSError:
             pass
@@ -27,7 +31,16 @@ def learn(path: str) -> None:
     atexit.register(write)
 
 
-def list_modules() -> List[str]:
+def read_list(path: str) -> "list[str]":
+    """Return the modules on a list, one a line; none if there is no list."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read().split()
+    except OSError:
+        return []
+
+
+def list_modules() -> "list[str]":
     """Return the modules of installed packages and of Python itself, in the order of imports."""
     python = os.path.dirname(os.__file__) + os.sep
     found = [(name, find_origin(module)) for name, module in list(sys.modules.items())]
@@ -38,7 +51,7 @@ def list_modules() -> List[str]:
     ]
 
 
-def find_origin(module: Any) -> str:
+def find_origin(module: object) -> str:
     """Return the file that a module is from, empty if it is from none."""
     spec = getattr(module, "__spec__", None)
     return str(getattr(spec, "origin", None) or "")

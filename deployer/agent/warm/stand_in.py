@@ -23,7 +23,6 @@ SOCKET = "warm.sock"
 STARTING = "warm.starting"  # there while the parent imports, which this run would do no sooner
 STARTING_SECONDS = 60.0
 TICK_SECONDS = 0.02
-LIST = "DEPLOYER_WARM_IMPORTS"
 COMMAND_NAME = "warm-python"  # what it is called in the process table
 LAUNCHER = b".launcher import main"
 SO_LENGTH = _struct.Struct("=I")
@@ -38,6 +37,7 @@ def main() -> None:
     reason = find_reason(arguments, environment)
     if reason:
         start_cold(arguments, environment, reason)
+    wait_for_parent()
     numbers = [getattr(_signal, name) for name in FORWARDED]
     waiting = _signal.pthread_sigmask(_signal.SIG_BLOCK, numbers)
     task = describe(arguments, environment, waiting)
@@ -54,8 +54,7 @@ def main() -> None:
 
 
 def restore(environment: "Environment") -> "Environment":
-    """Return the environment that the run would have without us."""
-    environment.pop(LIST, None)
+    """Return the environment that the run would have without us, but for the list of imports."""
     ours = os.path.join(FOLDER, "bin")
     path = environment.get("PATH", "").split(os.pathsep)
     environment["PATH"] = os.pathsep.join(entry for entry in path if entry != ours)
@@ -92,8 +91,6 @@ def start_cold(arguments: "List[str]", environment: "Environment", reason: str) 
     """Become the Python that would have been started without us."""
     if environment.get("WANDB_RUN_ID") and reason != "not the run's first program":
         note(f"cold: {reason}")
-    if not os.path.exists(find_list()):
-        environment[LIST] = find_list()  # the run leaves word of what it imports
     for folder in environment["PATH"].split(os.pathsep):
         try:
             os.execve(os.path.join(folder, "python"), ["python", *arguments], environment)
@@ -101,11 +98,6 @@ def start_cold(arguments: "List[str]", environment: "Environment", reason: str) 
             continue
     sys.stderr.write("python: no such program\n")
     os._exit(127)
-
-
-def find_list() -> str:
-    """Return the path of the list of imports; empty if there is none to be made."""
-    return os.environ.get(LIST, "")
 
 
 def note(start: str) -> None:
@@ -148,7 +140,6 @@ def list_ignored() -> "List[int]":
 
 def ask(task: "Dict[str, Any]") -> "Tuple[_socket.socket, int]":
     """Send the task to the parent; return the connection and the run's process id."""
-    wait_for_parent()
     place = os.open(FOLDER, os.O_RDONLY)
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     # By way of /proc, since an address holds 107 bytes at most.
