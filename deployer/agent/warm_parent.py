@@ -75,8 +75,10 @@ class WarmParent:
         if count_free_bytes() >= NEEDED_BYTES:
             self._starts += 1
             self._listed_at = listed_at
-            with contextlib.suppress(OSError, NotImplementedError):
+            try:
                 self._start()
+            except (OSError, NotImplementedError):
+                self.let_go()
 
     def read_start(self) -> str:
         """Return how the last run was started: `warm`, or `cold` and why; empty if not known."""

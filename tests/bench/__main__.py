@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
     "help": command_line.bench_help,
     "first-metric": agents.bench_first_metric,
     "null-runs": agents.bench_null_runs,
+    "torch-runs": agents.bench_torch_runs,
     "data-path": data_path.bench_data_path,
     "memory": memory.bench_memory,
     "requests": requests.bench_requests,

@@ -63,14 +63,19 @@ def _first_metric_by_hand(bed: Bed) -> float:
 def bench_null_runs(folder: Path) -> list[Figure]:
     """Time a sweep of runs that do nothing, from its creation to FINISHED, with two agents."""
     with make_bed(folder, NULL_SWEEP) as bed:
-        figure = compare(
-            f"{NULL_RUNS} null runs, 2 agents / 2 stock agents",
-            1.05,
-            1,
-            lambda: _null_runs_of_up(bed),
-            lambda: _null_runs_by_hand(bed),
-        )
-    return [figure]
+        return [_compare_null_runs(bed, f"{NULL_RUNS} null runs, 2 agents / 2 stock agents", 0.12)]
+
+
+def bench_torch_runs(folder: Path) -> list[Figure]:
+    """Time the same with a trainer that imports torch and does nothing with it."""
+    with make_bed(folder, NULL_SWEEP) as bed:
+        trainer = folder / "train.py"
+        trainer.write_text(f"import torch\n{trainer.read_text()}")
+        return [_compare_null_runs(bed, f"{NULL_RUNS} runs that import torch / stock", 0.15)]
+
+
+def _compare_null_runs(bed: Bed, name: str, goal: float) -> Figure:
+    return compare(name, goal, 1, lambda: _null_runs_of_up(bed), lambda: _null_runs_by_hand(bed))
 
 
 def _null_runs_of_up(bed: Bed) -> float:
