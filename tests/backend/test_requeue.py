@@ -137,6 +137,16 @@ def test_supervised_idle_agents_leave_while_others_are_busy(bench: Bench) -> Non
     assert bench.beat(bench.agent(sweep))["type"] == "wait"
 
 
+def test_idle_agents_stay_while_a_run_is_being_interrupted(bench: Bench) -> None:
+    sweep = bench.sweep()
+    names = [bench.take(bench.agent(sweep, f"a-{n}")) for n in range(3)]
+    bench.send(names[0], preempting=True, deployerInterrupted=True)
+    idle = bench.agent(sweep, "idle")
+    assert bench.beat(idle)["type"] == "wait"
+    bench.send(names[0], complete=True, exitcode=143)
+    assert bench.beat(idle)["run_id"] == names[0]
+
+
 def test_a_successor_takes_over_and_the_orphan_is_refused(bench: Bench) -> None:
     sweep = bench.sweep()
     old = bench.agent(sweep, "a-1")

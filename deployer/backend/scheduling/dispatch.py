@@ -217,18 +217,21 @@ def _deliver(backend: Backend, db: Connection, sweep: Sweep, run: Run) -> list[C
 def _wait_or_leave(backend: Backend, db: Connection, sweep: Sweep, agent: Agent) -> list[Command]:
     """Send an agent home if its sweep is over, or if busy ones can take what may come back.
 
-    One that nobody looks after stays to the end: nobody would replace the busy ones.
+    One that nobody looks after stays to the end: nobody would replace the busy ones. While a run is
+    being interrupted all stay, since it comes back in a moment, and its agent may be leaving.
     """
     if finish_if_complete(backend, db, sweep).ended:
         return _leave(backend, db, agent)
     if sweep.local_scheduler:
         return []
-    return (
-        _leave(backend, db, agent) if agent.supervised and _others_busy(backend, db, agent) else []
-    )
+    busy = _list_busy(backend, db, agent)
+    if not agent.supervised or not busy or any(run.state == "preempting" for run in busy):
+        return []
+    return _leave(backend, db, agent)
 
 
-def _others_busy(backend: Backend, db: Connection, agent: Agent) -> bool:
+def _list_busy(backend: Backend, db: Connection, agent: Agent) -> list[Run]:
+    """Return the runs of a sweep's other agents, of those that are there."""
     busy = list_runs(
         db,
         "sweep_id = ? AND agent_id != ? AND state IN ('pending', 'running', 'preempting')"
@@ -237,5 +240,5 @@ def _others_busy(backend: Backend, db: Connection, agent: Agent) -> bool:
         agent.id,
     )
     patience = backend.patience.silence_seconds
-    silences = [backend.presence.silence_seconds("agent", run.agent_id or 0) for run in busy]
-    return any(silence < patience for silence in silences)
+    presence = backend.presence
+    return [r for r in busy if presence.silence_seconds("agent", r.agent_id or 0) < patience]
