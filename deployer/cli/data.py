@@ -13,6 +13,7 @@ from deployer.cli.options import Output, OutputOption, read_config
 from deployer.cli.output.progress import follow_copy
 from deployer.cli.output.render import say, show, show_json, show_table
 from deployer.config.project import Flags, Project
+from deployer.errors import ConfigError
 from deployer.text import format_bytes
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ def get(
     """Copy a data set from where it is kept to a folder of this machine."""
     from deployer.launch import data_sets
 
+    if str(to).startswith(("s3:/", "gs:/")):
+        raise ConfigError("--to", f"{to} is no folder", "deployer data get --to FOLDER")
     project = _read(on)
     data = data_sets.find_data(project, name)
     with follow_copy(f"get {data.name}") as progress:
@@ -141,6 +144,7 @@ def delete(
 
     project = _read(on)
     data = data_sets.find_data(project, name)
+    data_sets.check_deletable(project, data, kept)
     check_can_ask(yes)
     what = data_sets.describe_deletion(project, data, kept)
     if yes or confirm(f"delete {what}?"):

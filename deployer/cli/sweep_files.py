@@ -112,7 +112,8 @@ def _find_program(folder: Path) -> str:
     if len(scripts) == 1:
         return scripts[0]
     said = f"there is no {USUAL_PROGRAM} in {folder}"
-    raise ConfigError("--program", said, f"one of: {', '.join(scripts) or 'write a script first'}")
+    hint = f"--program with one of: {', '.join(scripts)}" if scripts else "write a script first"
+    raise ConfigError("--program", said, hint)
 
 
 def _write(text: str, to: Path | None, force: bool) -> None:
@@ -120,6 +121,10 @@ def _write(text: str, to: Path | None, force: bool) -> None:
     if to is None:
         show(text.rstrip("\n"))
         return
-    if to.exists() and not force and to.read_text(encoding="utf-8") != text:
-        raise ConfigError(str(to), "there is such a file already", "--force overwrites it")
-    to.write_text(text, encoding="utf-8")
+    try:
+        if to.exists() and not force and to.read_text(encoding="utf-8") != text:
+            raise ConfigError(str(to), "there is such a file already", "--force overwrites it")
+        to.write_text(text, encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        said = getattr(error, "strerror", "") or "is no text"
+        raise ConfigError(str(to), f"cannot be written: {said}", "name another file") from error

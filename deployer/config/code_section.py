@@ -6,7 +6,7 @@ import re
 from pathlib import PurePosixPath
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
@@ -62,6 +62,14 @@ class CodeConfig:
             "and that of deployer.yaml in its own repository."
         ),
     ] = None
+
+    @model_validator(mode="after")
+    def _check(self) -> CodeConfig:
+        if self.git is None and (self.revision != "HEAD" or self.folder is not None):
+            hint = "add `git: .` for this folder's own repository, or an address"
+            said = "revision and folder belong to git, which is missing"
+            raise PydanticCustomError("code", "{said}", {"said": said, "hint": hint})
+        return self
 
     @property
     def own(self) -> bool:

@@ -20,7 +20,7 @@ DESCRIPTIONS = {
     "on": "Where agents run.",
     "polls": "When an agent sees that its run has ended: `quick`, at once, or `stock`, within 5 s "
     "as `wandb agent`. Default: `quick` on the embedded backend, else `stock`.",
-    "warm": "Fork each run from a process that has imported what runs import; default: yes.",
+    "warm": "Fork each run from a process that has imported what runs import; default: no.",
     "gke": "The GKE cluster: the file of its specification, or the name of one of ours.",
     "kubernetes": "The cluster, and what each agent gets there.",
     "backend": "The embedded backend where it runs in a cluster.",

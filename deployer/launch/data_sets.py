@@ -188,6 +188,20 @@ def check_apart(source: Store, target: Store) -> None:
             raise DataError(said, "put a folder beside it, or choose another `folder:`")
 
 
+def check_deletable(project: Project, data: DataSet, everywhere: bool) -> None:
+    """Refuse to delete a folder that holds more than a data set, or a link; raises DataError."""
+    if data.folder is None or not (everywhere or find_target(project).runs_here):
+        return
+    place = Path(find_place(data, project.folder))
+    more = (project.folder, Path(project.environment.get("HOME") or "/"))
+    if any(one.resolve().is_relative_to(place.resolve()) for one in more):
+        said = f"data set {data.name}: {place} holds more than the data set"
+        raise DataError(said, f"delete what you mean yourself, or give {data.name} another folder")
+    if place.is_symlink():
+        said = f"data set {data.name}: {place} is a link to {place.resolve()}"
+        raise DataError(said, "delete the link or its target yourself")
+
+
 def describe_deletion(project: Project, data: DataSet, everywhere: bool) -> str:
     """Name what `delete` would delete."""
     target = find_target(project)

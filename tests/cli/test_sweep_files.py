@@ -19,6 +19,8 @@ def test_a_file_of_sets_becomes_a_sweep_and_comes_back(project: Project) -> None
     project.run(*words)  # the same again is no other file
     refused = project.run(*words, "--goal", "maximize", code=2).stderr
     assert "sweep.yaml: there is such a file already" in refused
+    nowhere = project.run(*words[:-1], "nowhere/sweep.yaml", code=2).stderr
+    assert "error: nowhere/sweep.yaml: cannot be written: No such file or directory" in nowhere
     assert "--force overwrites it" in refused
 
 

@@ -214,3 +214,12 @@ def test_a_copy_that_was_broken_off_is_not_handed_on(tmp_path: Path) -> None:
     said, hint = refuse(lambda: data_sets.get(project, data, tmp_path / "out", QUIET, print))
     assert said == f"data set data: a copy to {held} is under way, or was broken off"
     assert hint == "deployer data put SOURCE data, with the same SOURCE"
+
+
+@pytest.mark.parametrize("folder", [".", "..", "/", "linked"])
+def test_a_folder_with_more_than_the_data_set_is_not_deleted(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "linked").symlink_to(tmp_path / "elsewhere")
+    project = read(tmp_path, f"{{path: /data/x, folder: {folder}}}")
+    with pytest.raises(DataError, match=r"holds more than|is a link to"):
+        data_sets.check_deletable(project, project.data[0], False)

@@ -16,8 +16,6 @@ from tests.faults.processes import Found, Kind, find_processes
 
 KINDS: tuple[Kind, ...] = (
     "trainer",
-    "stand-in",
-    "warm-parent",
     "wandb-core",
     "agent",
     "supervisor",

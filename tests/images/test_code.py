@@ -126,6 +126,7 @@ def test_what_is_not_there_is_refused(repository: Path, tmp_path: Path) -> None:
         ({"git": ".", "folder": "../x"}, "code.folder: is no folder of the repository"),
         ({"git": ".", "folder": "/x"}, "code.folder: is no folder of the repository"),
         ({"git": ".", "branch": "x"}, "code.branch: unknown key"),
+        ({"revision": "main"}, "code: revision and folder belong to git, which is missing"),
         ("svn", "code: 'svn' is not a mapping"),
     ],
 )
