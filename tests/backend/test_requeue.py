@@ -140,6 +140,8 @@ def test_supervised_idle_agents_leave_while_others_are_busy(bench: Bench) -> Non
 def test_idle_agents_stay_while_a_run_is_being_interrupted(bench: Bench) -> None:
     sweep = bench.sweep()
     names = [bench.take(bench.agent(sweep, f"a-{n}")) for n in range(3)]
+    bench.send(names[1], preempting=True)  # a trainer says so of itself, perhaps hours before
+    assert bench.beat(bench.agent(sweep, "early"))["type"] == "exit"
     bench.send(names[0], preempting=True, deployerInterrupted=True)
     idle = bench.agent(sweep, "idle")
     assert bench.beat(idle)["type"] == "wait"

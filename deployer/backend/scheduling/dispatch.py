@@ -217,15 +217,15 @@ def _deliver(backend: Backend, db: Connection, sweep: Sweep, run: Run) -> list[C
 def _wait_or_leave(backend: Backend, db: Connection, sweep: Sweep, agent: Agent) -> list[Command]:
     """Send an agent home if its sweep is over, or if busy ones can take what may come back.
 
-    One that nobody looks after stays to the end: nobody would replace the busy ones. While a run is
-    being interrupted all stay, since it comes back in a moment, and its agent may be leaving.
+    One that nobody looks after stays to the end: nobody would replace the busy ones. While a
+    supervisor interrupts a run all stay: it comes back in a moment, and its agent may be leaving.
     """
     if finish_if_complete(backend, db, sweep).ended:
         return _leave(backend, db, agent)
     if sweep.local_scheduler:
         return []
     busy = _list_busy(backend, db, agent)
-    if not agent.supervised or not busy or any(run.state == "preempting" for run in busy):
+    if not agent.supervised or not busy or any(run.announced for run in busy):
         return []
     return _leave(backend, db, agent)
 
