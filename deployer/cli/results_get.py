@@ -20,6 +20,7 @@ from deployer.cli.options import (
 )
 from deployer.cli.output.progress import follow_copy
 from deployer.cli.output.render import say, show_json, show_table
+from deployer.config import paths
 from deployer.config.data_section import URL
 from deployer.config.project import Flags, Project
 from deployer.data.addresses import open_address
@@ -34,7 +35,6 @@ from deployer.text import format_bytes, format_count
 from deployer.wandb_api.model import RunInfo
 
 app = make_app()
-FOLDER = "results"
 
 
 @app.command("get")
@@ -76,7 +76,7 @@ def get_(
     snapshot = get_whole_snapshot(server, path)
     chosen = choose_runs(snapshot, best, runs or ())
     folders = name_folders(snapshot.runs)
-    base = (to or f"{FOLDER}/{path.sweep_id}").rstrip("/")
+    base = (to or f"{paths.RESULTS}/{path.sweep_id}").rstrip("/")
     targets = {run.run_id: f"{base}/{folders[run.run_id]}" for run in chosen}
     with open_places(config, server, path, say) as places:
         copied = _copy_runs(config, places, chosen, targets, overwrite)

@@ -9,6 +9,9 @@ import platformdirs
 
 from deployer.errors import ConfigError
 
+# Where `results get` copies to in a project, which is no part of its code.
+RESULTS = "results"
+
 
 def home() -> Path:
     """Return the state folder (`DEPLOYER_HOME`, else the platform's), made with mode 0700.

@@ -108,7 +108,8 @@ def _find_repository(state: CodeState, folder: Path, environment: Mapping[str, s
 
 def _read_files(folder: Path) -> CodeState:
     """Return the checksum of what runs may read; deployer.yaml is ours, and has been read."""
-    files = {name: folder / name for name in list_files(folder) if name != FILE_NAME}
+    names = [name for name in list_files(folder) if not name.startswith(f"{paths.RESULTS}/")]
+    files = {name: folder / name for name in names if name != FILE_NAME}
     files = {name: path for name, path in files.items() if path.is_file()}
     if sum(path.stat().st_size for path in files.values()) > MOST_FILES_BYTES:
         return CodeState(left_out=f"was more than {MOST_FILES_BYTES >> 20} MiB without git")

@@ -98,6 +98,8 @@ def test_code_without_git_is_known_by_its_files(tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text("lr = 1\n")
     state = read(tmp_path)
     assert len(state.checksum) == 64
+    (tmp_path / "results" / "ab12").mkdir(parents=True)
+    (tmp_path / "results" / "ab12" / "best.pt").write_text("copied by `results get`")
     assert restore(state, tmp_path) == Code(tmp_path)
     (tmp_path / "main.py").write_text("lr = 2\n")
     with pytest.raises(ConfigError, match="its files are not those that ran"):
