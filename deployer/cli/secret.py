@@ -34,7 +34,7 @@ def create(
     wandb: WandbOption = None,
 ) -> None:
     """Make the Secret from stdin, environment or netrc, or check the one that is there."""
-    from deployer.executors.kubernetes.key_secret import create_secret, get_key
+    from deployer.executors.kubernetes.keys.key_secret import create_secret, get_key
 
     config = _read_config(wandb, on)
     kube = open_client(config, context, namespace)
@@ -54,7 +54,7 @@ def rotate(
     wandb: WandbOption = None,
 ) -> None:
     """Replace the key; agents at work use the new one from their next run on."""
-    from deployer.executors.kubernetes.key_rotation import rotate_secret
+    from deployer.executors.kubernetes.keys.key_rotation import rotate_secret
 
     config = _read_config(wandb, on)
     kube = open_client(config, context, namespace)
@@ -75,7 +75,7 @@ def show_(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show the Secret without its key."""
-    from deployer.executors.kubernetes.key_secret import describe_secret
+    from deployer.executors.kubernetes.keys.key_secret import describe_secret
 
     found = describe_secret(open_client(read_config(Flags(on=on)), context, namespace))
     if output == "json":
@@ -90,7 +90,7 @@ def delete(
     context: ContextOption = None, namespace: NamespaceOption = None, on: ClusterOption = None
 ) -> None:
     """Delete the Secret if `deployer` made it."""
-    from deployer.executors.kubernetes.key_secret import delete_secret
+    from deployer.executors.kubernetes.keys.key_secret import delete_secret
 
     kube = open_client(read_config(Flags(on=on)), context, namespace)
     done = "deleted" if delete_secret(kube) else "not there"

@@ -1,9 +1,10 @@
-"""Reads objects: conditions, the state of containers, requests; pure."""
+"""Reads objects: conditions, the state of containers, requests, times; pure."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 ENDED_PHASES = ("Succeeded", "Failed")
@@ -49,6 +50,16 @@ def count_requests(pod: Object) -> Counter[str]:
     for container in spec.get("initContainers") or ():
         total |= _count_one(container)
     return total
+
+
+def created_at(item: Object) -> float:
+    """Return when an object was created, in seconds since the epoch."""
+    return parse_time(item["metadata"]["creationTimestamp"])
+
+
+def parse_time(text: str) -> float:
+    """Parse the API's time stamps into seconds since the epoch."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
 def _count_one(container: Mapping[str, Any]) -> Counter[str]:

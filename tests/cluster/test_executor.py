@@ -13,7 +13,7 @@ import yaml
 from deployer.config.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.errors import KubeError
 from deployer.executors.base import Ending
-from deployer.executors.kubernetes.gpu_products import GpuProducts
+from deployer.executors.kubernetes.agents.gpu_products import GpuProducts
 from deployer.kube.kinds import POD
 from deployer.kube.names import build_selector
 from deployer.launch.scaling import end_agents

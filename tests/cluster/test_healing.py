@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from deployer.executors.kubernetes.agent_objects import LOST_SECONDS, group_objects, judge_state
+from deployer.executors.kubernetes.agents.agent_objects import (
+    LOST_SECONDS,
+    group_objects,
+    judge_state,
+)
 from deployer.kube.kinds import POD
 from deployer.kube.names import SWEEP_PATH_ANNOTATION as PATH
 from deployer.kube.names import build_labels, build_selector

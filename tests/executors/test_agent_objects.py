@@ -8,14 +8,14 @@ import pytest
 
 from deployer.errors import KubeError
 from deployer.executors.base import Ending, Waiting
-from deployer.executors.kubernetes.admission import build_pod, is_refusal, may_fit_later
-from deployer.executors.kubernetes.agent_objects import (
+from deployer.executors.kubernetes.agents.agent_objects import (
     DRAIN_ANNOTATION,
     build_agent,
     group_objects,
     needs_waiting_reason,
 )
-from deployer.executors.kubernetes.reasons import newest_causes
+from deployer.executors.kubernetes.waiting.admission import build_pod, is_refusal, may_fit_later
+from deployer.executors.kubernetes.waiting.reasons import newest_causes
 from deployer.kube.names import AGENT_LABEL, SWEEP_PATH_ANNOTATION, build_labels
 
 SWEEP = "me/project/abc"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from deployer.executors.base import Blocked
-from deployer.executors.kubernetes.blocking import Reference, find_blocker, list_references
 from deployer.executors.kubernetes.gpu_drivers.shortage import has_no_such_gpu
+from deployer.executors.kubernetes.waiting.blocking import Reference, find_blocker, list_references
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, SECRET
 from tests.executors.gpu_drivers.objects import build_node, build_pod, summarise_one
 from tests.executors.test_agent_objects import (

@@ -11,9 +11,8 @@ from deployer.config.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.config.kubernetes_section import ClusterConfig
 from deployer.errors import AgentError, KubeError, collect_refusals
 from deployer.executors.base import Agent, Executor
-from deployer.executors.kubernetes.admission import check_admission
-from deployer.executors.kubernetes.agent_keys import KeyStore, store_keys
-from deployer.executors.kubernetes.agent_objects import (
+from deployer.executors.kubernetes.agents.agent_logs import follow_agents
+from deployer.executors.kubernetes.agents.agent_objects import (
     DRAIN_ANNOTATION,
     AgentObjects,
     annotations_of,
@@ -26,23 +25,25 @@ from deployer.executors.kubernetes.agent_objects import (
     node_of,
     path_of,
 )
-from deployer.executors.kubernetes.agent_removal import (
+from deployer.executors.kubernetes.agents.agent_removal import (
     free_lost_pods,
     longest_removal_seconds,
     remove_agents,
 )
-from deployer.executors.kubernetes.blocked_agents import BlockedAgents
-from deployer.executors.kubernetes.blocking import Blocker
+from deployer.executors.kubernetes.agents.forgetting import forget_objects
+from deployer.executors.kubernetes.agents.gpu_products import GpuProducts
+from deployer.executors.kubernetes.agents.paused_replicas import note_paused, read_paused
 from deployer.executors.kubernetes.concurrency import do_all
 from deployer.executors.kubernetes.data.claims import check_claims
 from deployer.executors.kubernetes.data.mounts import list_claims
-from deployer.executors.kubernetes.forgetting import forget_objects
-from deployer.executors.kubernetes.gpu_products import GpuProducts, GpuShortages
-from deployer.executors.kubernetes.logs import follow_agents
+from deployer.executors.kubernetes.keys.agent_keys import KeyStore, store_keys
 from deployer.executors.kubernetes.manifest_builder import ManifestBuilder
-from deployer.executors.kubernetes.paused_replicas import note_paused, read_paused
-from deployer.executors.kubernetes.reasons import newest_causes
 from deployer.executors.kubernetes.rights import check_rights
+from deployer.executors.kubernetes.waiting.admission import check_admission
+from deployer.executors.kubernetes.waiting.blocked_agents import BlockedAgents
+from deployer.executors.kubernetes.waiting.blocking import Blocker
+from deployer.executors.kubernetes.waiting.gpu_shortages import GpuShortages
+from deployer.executors.kubernetes.waiting.reasons import newest_causes
 from deployer.executors.plan import Plan
 from deployer.kube.client import Kube
 from deployer.kube.kinds import EVENT, JOB, POD, Manifest, kind_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from deployer.config.kubernetes_section import ClusterConfig
 from deployer.executors.deadline import count_job_seconds
-from deployer.executors.kubernetes.agent_objects import created_at, path_of
+from deployer.executors.kubernetes.agents.agent_objects import path_of
 from deployer.executors.kubernetes.manifests.build import build_manifests
 from deployer.executors.kubernetes.manifests.config_maps import read_code_maps
 from deployer.executors.kubernetes.manifests.job import find_container
@@ -18,6 +18,7 @@ from deployer.images.code_archive import build_code_archive, build_supervisor_zi
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CONFIG_MAP, JOB, Manifest
 from deployer.kube.names import build_selector
+from deployer.kube.objects import created_at
 
 CODE = "code"
 

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.agent_objects import (
+from deployer.executors.kubernetes.agents.agent_objects import (
     annotations_of,
     build_agent,
-    created_at,
     group_objects,
     path_of,
 )
@@ -27,6 +26,7 @@ from deployer.kube.kinds import (
     kind_of,
 )
 from deployer.kube.names import RELEASED_ANNOTATION, build_selector
+from deployer.kube.objects import created_at
 
 # Volumes hold results and checkpoints, so they stay.
 KEPT_KINDS = (CONFIG_MAP, SECRET)

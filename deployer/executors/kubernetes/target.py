@@ -12,7 +12,6 @@ from deployer.config.project import Project
 from deployer.data.store import Store
 from deployer.errors import ImageError
 from deployer.executors.deadline import count_job_seconds
-from deployer.executors.kubernetes.agent_keys import name_keys
 from deployer.executors.kubernetes.backend.deployment import ensure_backend
 from deployer.executors.kubernetes.backend.download import save_backend
 from deployer.executors.kubernetes.backend.manifests import (
@@ -29,6 +28,7 @@ from deployer.executors.kubernetes.data.outputs import add_outputs, find_outputs
 from deployer.executors.kubernetes.data.store_secret import read_secret
 from deployer.executors.kubernetes.data.volumes import open_volume
 from deployer.executors.kubernetes.executor import KubernetesExecutor
+from deployer.executors.kubernetes.keys.agent_keys import name_keys
 from deployer.executors.kubernetes.manifests.build import build_manifests
 from deployer.executors.kubernetes.manifests.inputs import load_inputs
 from deployer.executors.kubernetes.manifests.templates import load_templates

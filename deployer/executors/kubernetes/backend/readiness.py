@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from deployer.errors import BackendError, KubeError
-from deployer.executors.kubernetes.reasons import explain_waiting, newest_causes
+from deployer.executors.kubernetes.waiting.reasons import explain_waiting, newest_causes
 from deployer.kube.client import Kube
 from deployer.kube.kinds import EVENT, POD, STATEFUL_SET, Manifest
 from deployer.kube.objects import find_condition, find_container_state

@@ -16,7 +16,7 @@ from datetime import datetime
 
 from deployer.config.kubernetes_section import ClusterConfig
 from deployer.errors import DataError, KubeError
-from deployer.executors.kubernetes.blocking import find_blocker, list_references
+from deployer.executors.kubernetes.agents.agent_endings import explain_pod_end
 from deployer.executors.kubernetes.data.loader_client import LoaderClient
 from deployer.executors.kubernetes.data.loader_manifests import (
     LEASE_SECONDS,
@@ -25,9 +25,10 @@ from deployer.executors.kubernetes.data.loader_manifests import (
     build_loader,
     load_loader_templates,
 )
-from deployer.executors.kubernetes.missing_objects import MissingObjects
-from deployer.executors.kubernetes.reasons import explain_pod_end, explain_waiting, newest_causes
 from deployer.executors.kubernetes.rights import Right, describe_right, find_missing
+from deployer.executors.kubernetes.waiting.blocking import find_blocker, list_references
+from deployer.executors.kubernetes.waiting.missing_objects import MissingObjects
+from deployer.executors.kubernetes.waiting.reasons import explain_waiting, newest_causes
 from deployer.images.code_archive import build_loader_zip
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CONFIG_MAP, EVENT, JOB, POD, Manifest

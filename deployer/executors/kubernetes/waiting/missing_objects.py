@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.blocking import Reference
+from deployer.executors.kubernetes.waiting.blocking import Reference
 from deployer.kube.client import Kube
 
 LOOK_LIFE_SECONDS = 15.0

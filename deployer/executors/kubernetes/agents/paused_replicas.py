@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deployer.executors.kubernetes.agent_objects import annotations_of, path_of
+from deployer.executors.kubernetes.agents.agent_objects import annotations_of, path_of
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CONFIG_MAP, Manifest
 from deployer.kube.names import RELEASED_ANNOTATION, build_selector

@@ -7,7 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.agent_objects import AgentObjects, is_lost, name_of, path_of
+from deployer.executors.kubernetes.agents.agent_objects import (
+    AgentObjects,
+    is_lost,
+    name_of,
+    path_of,
+)
 from deployer.executors.kubernetes.concurrency import do_all
 from deployer.kube.client import Kube
 from deployer.kube.kinds import JOB, POD, Manifest, kind_of

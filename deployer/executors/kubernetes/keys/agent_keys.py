@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.key_secret import (
+from deployer.executors.kubernetes.keys.key_secret import (
     WANDB_SECRET,
     WANDB_SECRET_KEY,
     create_secret,

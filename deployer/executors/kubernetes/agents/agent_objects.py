@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from deployer.config.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.executors.base import Agent, AgentState, Ending
-from deployer.executors.kubernetes.reasons import (
-    explain_ending,
+from deployer.executors.kubernetes.agents.agent_endings import explain_ending, explain_pod_end
+from deployer.executors.kubernetes.waiting.reasons import (
     explain_waiting,
     judge_waiting,
     without_pod_names,
 )
 from deployer.kube.names import AGENT_LABEL, PREFIX, SWEEP_PATH_ANNOTATION
-from deployer.kube.objects import ENDED_PHASES, find_condition, find_container_state
+from deployer.kube.objects import (
+    ENDED_PHASES,
+    created_at,
+    find_condition,
+    find_container_state,
+    parse_time,
+)
 
 Manifest = Mapping[str, Any]
 
@@ -178,16 +183,6 @@ def node_of(pod: Manifest) -> str:
     return str((pod.get("spec") or {}).get("nodeName") or "")
 
 
-def created_at(item: Manifest) -> float:
-    """Return when an object was created, in seconds since the epoch."""
-    return parse_time(item["metadata"]["creationTimestamp"])
-
-
-def parse_time(text: str) -> float:
-    """Parse the API's time stamps into seconds since the epoch."""
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
-
-
 def _newest(jobs: Sequence[Manifest]) -> Manifest | None:
     """Return the Job that counts: the newest one that is not being deleted."""
     staying = [job for job in jobs if not job["metadata"].get("deletionTimestamp")]
@@ -227,7 +222,9 @@ def _explain(objects: AgentObjects, state: AgentState, causes: Mapping[str, str]
         # The kubelet keeps last words of a pod that failed only.
         return explain_ending(job, pod) or (Ending.DRAINED if _was_drained(objects) else "")
     if state == "starting" and job is not None:
-        return without_pod_names(explain_waiting(job, pod, causes), job)
+        ended = explain_pod_end(pod) if pod and pod["status"].get("phase") in ENDED_PHASES else ""
+        said = "; ".join(filter(None, (ended, explain_waiting(job, pod, causes))))
+        return without_pod_names(said, job)
     if state in ("running", "draining") and pod is not None:
         ready = find_condition(pod, "Ready", "False")
         silent = ready is not None and find_container_state(pod, "running") is not None

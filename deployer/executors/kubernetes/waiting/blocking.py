@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from deployer.executors.base import Blocked
-from deployer.executors.kubernetes.admission import is_refused_for_good
+from deployer.executors.kubernetes.waiting.admission import is_refused_for_good
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, SECRET, Kind
 from deployer.kube.objects import find_condition, find_container_state
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.concurrency import do_all
-from deployer.executors.kubernetes.key_secret import (
+from deployer.executors.kubernetes.keys.key_secret import (
     BASE_URL_ANNOTATION,
     WANDB_SECRET,
     WANDB_SECRET_KEY,

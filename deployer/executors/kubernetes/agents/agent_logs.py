@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.agent_objects import AgentObjects
+from deployer.executors.kubernetes.agents.agent_objects import AgentObjects
 from deployer.kube.client import Kube
 from deployer.kube.logs import follow_log, read_log
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.agent_keys import name_secret
-from deployer.executors.kubernetes.agent_objects import path_of
+from deployer.executors.kubernetes.agents.agent_objects import path_of
 from deployer.executors.kubernetes.concurrency import do_all
+from deployer.executors.kubernetes.keys.agent_keys import name_secret
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, SECRET, VOLUME, Kind, Manifest, kind_of
 from deployer.kube.names import BACKEND, COMPONENT_LABEL, DATA, LOADER, build_selector

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.agent_objects import AgentObjects, created_at
-from deployer.executors.kubernetes.blocking import Blocker, find_blocker, list_references
-from deployer.executors.kubernetes.gpu_products import GpuShortages
-from deployer.executors.kubernetes.missing_objects import MissingObjects
+from deployer.executors.kubernetes.agents.agent_objects import AgentObjects
+from deployer.executors.kubernetes.waiting.blocking import Blocker, find_blocker, list_references
+from deployer.executors.kubernetes.waiting.gpu_shortages import GpuShortages
+from deployer.executors.kubernetes.waiting.missing_objects import MissingObjects
 from deployer.kube.client import Kube
 from deployer.kube.kinds import EVENT
+from deployer.kube.objects import created_at
 
 Manifest = Mapping[str, Any]
 # Most pods have started by then, and cost nothing.

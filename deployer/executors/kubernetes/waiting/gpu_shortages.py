@@ -1,44 +1,18 @@
-"""What GPUs nodes have, and why pods that wait get none of them."""
+"""Why pods that wait get no GPU."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from deployer.errors import KubeError
 from deployer.executors.kubernetes.gpu_drivers.shortage import explain_no_gpu, has_no_such_gpu
 from deployer.executors.kubernetes.gpu_drivers.survey import Survey, survey_cluster
 from deployer.kube.client import Kube
-from deployer.kube.kinds import NODE
 from deployer.kube.objects import count_requests, find_condition
 
 Manifest = Mapping[str, Any]
 SURVEY_LIFE_SECONDS = 15.0  # a look at all nodes and pods costs a large cluster something
-
-
-class GpuProducts:
-    """GPU products by node, read once and again only when a node is new."""
-
-    def __init__(self, kube: Kube, label: str) -> None:
-        self._kube = kube
-        self._label = label
-        self._known: dict[str, str] = {}
-
-    def read(self, nodes: Set[str]) -> Mapping[str, str]:
-        """Return the products; nothing of a node that has none, or where nodes may not be read."""
-        if not nodes <= self._known.keys():
-            self._known.update(dict.fromkeys(nodes, ""), **self._list())
-        return self._known
-
-    def _list(self) -> dict[str, str]:
-        try:
-            found = self._kube.list_objects(NODE, self._label)
-        except KubeError as error:
-            if error.status != 403:
-                raise
-            return {}
-        return {node["metadata"]["name"]: node["metadata"]["labels"][self._label] for node in found}
 
 
 class GpuShortages:

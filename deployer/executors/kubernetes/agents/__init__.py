@@ -1,0 +1,1 @@
+"""Agents as Jobs and pods: reading them, their logs, their removal, what is left of them."""

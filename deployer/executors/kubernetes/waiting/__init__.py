@@ -1,0 +1,1 @@
+"""Why an agent's pod does not run: in one line, with a remedy, and whether it passes."""
