@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,13 +14,16 @@ from deployer.cli.output.render import say, show
 from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError
 from deployer.launch.resolution import open_sweep
-from deployer.sweeps.hyperparameter_sets import build_sweep_config, dump_sets, list_sets, load_sets
+from deployer.sweeps.hyperparameter_sets import build_sweep_config, is_wrapped, list_sets
 from deployer.sweeps.rerun import list_handed_out
+from deployer.sweeps.set_files import JSON, TABLES, YAML, dump_sets, load_sets
 from deployer.sweeps.sweep_file import dump_config, load_sweep, parse_sweep
 from deployer.text import format_count
 from deployer.wandb_api.operations import get_snapshot
 
 USUAL_PROGRAM = "main.py"
+STDOUT = Path("-")
+FORMATS = ("yaml", "yml", "json", "csv", "tsv", "table")  # what `-o` means elsewhere
 
 
 class Goal(StrEnum):
@@ -56,6 +60,7 @@ def import_(
     Each run has its set's number, from 1, in JOB_ID. Under `hyperparam_set`, the script reads the
     file itself; the sets of a plain list become flags. The values are in wandb.config, too.
     """
+    to = _check_to(to, file, YAML)
     found = load_sets(file)
     for warning in found.warnings:
         say(f"warning: {warning}")
@@ -63,7 +68,9 @@ def import_(
     if found.wrapped and file.resolve().parent != here.resolve():
         said = f"runs look for {file.name} in their working folder"
         say(f"warning: {said}: cp {file} . in the folder of deployer.yaml")
-    if metric is None:
+    if found.wrapped:
+        say(f"runs get no flags: the script reads its set in {file.name}, by JOB_ID from 1")
+    if not metric:
         say("warning: nothing ranks the runs: --metric NAME, or add metric: to the sweep")
     script = program or _find_program(here)
     text = dump_config(build_sweep_config(found, file.name, script, metric, goal.value))
@@ -84,24 +91,46 @@ def export(
 ) -> None:
     """Write the configurations of a sweep as a file of hyperparameter sets.
 
-    Of random and bayes, those that were drawn so far: a SWEEP, not its file.
+    In the form of the end of its name: .yaml, .json, .csv or .tsv. Of random and bayes, those that
+    were drawn so far: a SWEEP, not its file.
     """
-    if Path(sweep).is_file():
-        sets = list_sets(load_sweep(sweep).config, sweep)
+    is_file = Path(sweep).is_file() or Path(sweep).suffix in YAML
+    to = _check_to(to, Path(sweep) if is_file else None, (*YAML, *JSON, *TABLES))
+    if is_file:
+        config = load_sweep(sweep).config
+        sets = list_sets(config, sweep)
     else:
-        sets = _read_sets(sweep, read_config(Flags(wandb=wandb, on=on)))
-    _write(dump_sets(sets), to, force)
+        sets, config = _read_sets(sweep, read_config(Flags(wandb=wandb, on=on)))
+    _write(dump_sets(sets, str(to or ""), is_wrapped(config)), to, force)
     if to:
         say(f"{format_count(len(sets), 'set')} in {to}")
 
 
-def _read_sets(sweep: str, config: Project) -> list[dict[str, object]]:
-    """Return a grid's configurations, or those that another sweep has drawn."""
-    server, path = open_sweep(pick_sweep(sweep, config))
+def _read_sets(sweep: str, project: Project) -> tuple[list[dict[str, object]], dict[str, Any]]:
+    """Return a grid's configurations, or those that another sweep has drawn; and the sweep's."""
+    server, path = open_sweep(pick_sweep(sweep, project))
     snapshot = get_snapshot(server.client, path)
+    config = snapshot.sweep.config
     if snapshot.sweep.method == "grid":
-        return list_sets(snapshot.sweep.config, str(path))
-    return list_handed_out(snapshot)
+        return list_sets(config, str(path)), config
+    sets = list_handed_out(snapshot)
+    if not sets:
+        raise ConfigError(str(path), "no configuration was drawn yet", f"deployer watch {path}")
+    return sets, config
+
+
+def _check_to(to: Path | None, source: Path | None, endings: Sequence[str]) -> Path | None:
+    """Return the file to write; raises ConfigError for one that is read, or of another kind."""
+    if to is None or to == STDOUT:
+        return None
+    if source and to.exists() and source.exists() and to.samefile(source):
+        raise ConfigError("--to", f"{to} is the file that is read", "name another one")
+    if str(to) in FORMATS:
+        raise ConfigError("--to", f"'{to}' is no file's name", f"such as --to sets{endings[0]}")
+    if to.suffix and to.suffix.lower() not in endings:
+        said = f"{to} does not end as what is written does"
+        raise ConfigError("--to", said, f"end it in {' or '.join(endings)}")
+    return to
 
 
 def _find_program(folder: Path) -> str:

@@ -86,8 +86,8 @@ def parse_sweep(text: str, place: str, run_cap: int | None = None) -> Sweep:
     return _build(config, warnings)
 
 
-def dump_config(config: dict[str, Any]) -> str:
-    """Return a configuration as YAML that every reader understands alike.
+def dump_config(config: dict[str, Any] | list[Any]) -> str:
+    """Return a configuration, or a list, as YAML that every reader understands alike.
 
     Texts that some YAML version takes for a number ('008', '1e-5') are quoted; those of several
     lines, such as a program, stay readable.

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 import yaml
 
+from deployer.__main__ import run as run_command
 from tests.cli.conftest import Project
 
 SETS = "- hyperparam_set: {lr: 1.0}\n- hyperparam_set: {lr: 2.0}\n"
@@ -34,3 +38,42 @@ def test_what_is_missing_is_said(project: Project) -> None:
     assert "runs look for hyperparams.yml in their working folder" in done.stderr
     assert "nothing ranks the runs: --metric NAME" in done.stderr
     assert len(yaml.safe_load(done.stdout)["parameters"]["configuration"]["values"]) == 2
+
+
+def test_files_are_written_in_the_form_of_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("main.py").touch()
+    Path("sets.csv").write_text("sep=;\nlr;layers\n0,5;1\n1;2\n")
+    assert run_command(["sweep", "import", "sets.csv", "-o", "sweep.yaml"]) == 0
+    made = yaml.safe_load(Path("sweep.yaml").read_text())
+    for name in ("again.csv", "again.json", "again.yml"):
+        assert run_command(["sweep", "export", "sweep.yaml", "-o", name]) == 0
+        capsys.readouterr()
+        assert run_command(["sweep", "import", name]) == 0
+        sweep = yaml.safe_load(capsys.readouterr().out)
+        assert (sweep["parameters"], sweep["command"]) == (made["parameters"], made["command"])
+    assert Path("again.csv").read_text() == "lr,layers\n0.5,1\n1,2\n"
+    assert run_command(["sweep", "export", "sweep.yaml", "-o", "-"]) == 0
+    assert capsys.readouterr().out.startswith("- lr: 0.5")
+
+
+def test_what_is_read_is_never_written_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("sets.yaml").write_text("- {lr: 1.0}\n")
+    Path("link.yaml").symlink_to("sets.yaml")
+    for to, said in (
+        ("sets.yaml", "--to: sets.yaml is the file that is read"),
+        ("link.yaml", "--to: link.yaml is the file that is read"),
+        ("sweep.json", "--to: sweep.json does not end as what is written does"),
+        ("json", "--to: 'json' is no file's name"),
+    ):
+        assert run_command(["sweep", "import", "sets.yaml", "--to", to, "--force"]) == 2
+        first, second = capsys.readouterr().err.splitlines()
+        assert (first, second[:6]) == (f"error: {said}", "hint: ")
+    assert Path("sets.yaml").read_text() == "- {lr: 1.0}\n"
+    assert run_command(["sweep", "export", "none.yaml"]) == 2
+    assert "none.yaml: cannot be read: no such file" in capsys.readouterr().err

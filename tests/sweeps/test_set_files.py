@@ -1,0 +1,181 @@
+"""Files of hyperparameter sets: what is read, refused and doubted, and what is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployer.errors import ConfigError, ConfigErrors
+from deployer.sweeps.set_files import HyperparameterSets, dump_sets, load_sets, parse_sets
+
+SETS: tuple[dict[str, Any], ...] = ({"lr": 0.1, "batch_size": 32}, {"lr": 0.2, "batch_size": 64})
+FORMS = {
+    "wrapped.yml": dump_sets(SETS),
+    "plain.yaml": "- {lr: 0.1, batch_size: 32}\n- {lr: 0.2, batch_size: 64}\n",
+    "plain.json": '[{"lr": 0.1, "batch_size": 32},\n\t{"lr": 0.2, "batch_size": 64}]',
+    "wrapped.json": '[{"hyperparam_set": {"lr": 0.1, "batch_size": 32}},'
+    ' {"hyperparam_set": {"lr": 0.2, "batch_size": 64}}]',
+    "table.csv": "lr, batch_size\n0.1, 32\n\n2e-1,64\n",
+    "excel.csv": "lr;batch_size;;\r\n0.1;32;;\r\n0.2;64;;\r\n;;;\r\n",
+    "named.CSV": "sep=;\nlr;batch_size\n.1;32\n.2;64\n",
+    "tabs.tsv": '"lr"\tbatch_size\n0.1\t32\n0.2\t"64"\n',
+}
+REFUSED = {
+    "a.yml": ("", "a.yml: there is no set in it"),
+    "b.yml": ("[]", "b.yml: there is no set in it"),
+    "c.yml": ("lr: 0.1", "c.yml: a mapping, not a list of sets"),
+    "d.yml": ("just words", "d.yml: a text, not a list of sets"),
+    "e.yml": ("- {lr: 1}\n- 3\n", "e.yml:2: [1]: 3 is not a mapping"),
+    "f.yml": (
+        "- hyperparam_set: {lr: 1}\n- {lr: 2}\n",
+        "f.yml:2: [1]: a set without hyperparam_set",
+    ),
+    "g.yml": ("- hyperparam_set: {}\n", "g.yml:1: [0].hyperparam_set: an empty set"),
+    "h.yml": ("- hyperparam_set:\n", "h.yml:1: [0].hyperparam_set: an empty set"),
+    "i.yml": (
+        "- lr: 1\n- lr:\n    deep: 2\n",
+        "i.yml:2: [1].lr: a value inside a value",
+    ),
+    "j.yml": ("- sizes: [1, 2]\n", "j.yml:1: [0].sizes: a value inside a value"),
+    "k.yml": ("- day: 2026-01-02\n", "k.yml:1: [0].day: 2026-01-02 cannot be sent"),
+    "l.yml": ("- lr: .nan\n", "l.yml:1: [0].lr: nan cannot be sent"),
+    "m.yml": ("- JOB_ID: 3\n", "m.yml:1: [0].JOB_ID: is the number of the set itself"),
+    "n.yml": ("- 3: 3\n", "n.yml:1: [0].3: 3 is not a name"),
+    "o.yml": ("- &a [*a]\n", "o.yml: an anchor contains itself"),
+    "p.yml": ("- {lr: 1\n", "p.yml:2:1: unreadable YAML: a mapping without its end"),
+    "a.json": ('[\n{"lr": 1}', "a.json:2:10: unreadable JSON: Expecting ',' delimiter"),
+    "b.json": ('[{"lr": NaN}]', "b.json:1: [0].lr: nan cannot be sent"),
+    "q.yml": ("- {lr: 1, lr: 2}\n", "q.yml:1: [0].lr: is written twice"),
+    "r.yml": ('- {"": 1}\n', "r.yml:1: [0].: a name without a letter"),
+    "s.yml": ("- {--lr: 1}\n", "s.yml:1: [0].--lr: '--lr' cannot be the name of a flag"),
+    "t.yml": ("- {a b: 1}\n", "t.yml:1: [0].a b: 'a b' cannot be the name of a flag"),
+    "u.yml": ("- {a=b: 1}\n", "u.yml:1: [0].a=b: 'a=b' cannot be the name of a flag"),
+    "v.yml": ("- configuration: 3\n", "v.yml:1: [0].configuration: is the name of the whole set"),
+    "w.yml": ('- lr: "\\0"\n', "w.yml:1: [0].lr: a text with the character NUL"),
+    "x.yml": ("lr,batch\n1,2\n", "x.yml: a text, not a list of sets"),
+    "y.yml": ("- hyperparam_set: 0\n", "y.yml:1: [0].hyperparam_set: 0 is not a mapping"),
+    "z.yml": (
+        '- hyperparam_set: {"a\\tb": 0}\n',
+        "z.yml:1: [0].hyperparam_set.a\tb: 'a\\tb' cannot be the name of a flag",
+    ),
+    "c.json": ('[\n{"lr": 1,\n\t"lr": 2}]', "c.json:3: [0].lr: is written twice"),
+    "d.json": (
+        f"[{'9' * 5000}]",
+        "d.json: unreadable JSON: Exceeds the limit (4300 digits) for "
+        "integer string conversion: value has 5000 digits; use "
+        "sys.set_int_max_str_digits() to increase the limit",
+    ),
+    "e.json": ("[" * 100_000, "e.json: unreadable JSON: nested too deeply"),
+    "a.csv": ("lr\n", "a.csv:1: a header, and no set below it"),
+    "e.csv": ("", "e.csv: there is nothing in it"),
+    "f.csv": (" \n,,\n", "f.csv: there is nothing in it"),
+    "g.csv": ("a;b\n1;2\n3\n", "g.csv:3: 1 cell, and the header names 2"),
+    "h.csv": ("a;b,c\n1;2\n", "h.csv:1: the header has commas and semicolons"),
+    "i.csv": ('a,b\n1,"2\n3,4\n', "i.csv:2: unreadable from here on: unexpected end of data"),
+    "j.csv": ('a,b\n"x\ny",2\n,\n1,2,3\n', "j.csv:5: 3 cells, and the header names 2"),
+    "k.csv": ("lr,1e999\n1e999,2\n", "k.csv:2: [0].lr: inf cannot be sent"),
+    "l.csv": ("sep=;\na;b\n1;2;3\n", "l.csv:3: 3 cells, and the header names 2"),
+    "m.csv": ("a|b\t--c\n1\t2\n", "m.csv:2: [0].--c: '--c' cannot be the name of a flag"),
+    "b.csv": ("lr,b\n1,2\n1,2,3\n", "b.csv:3: 3 cells, and the header names 2"),
+    "c.csv": ("lr,lr\n1,2\n", "c.csv:1: the column 'lr' is there twice"),
+    "d.csv": ("lr,\n1,2\n", "d.csv:1: a column has no name"),
+}
+
+
+@pytest.mark.parametrize("place", FORMS)
+def test_each_form_is_read_alike(place: str) -> None:
+    found = parse_sets(FORMS[place], place)
+    assert found == HyperparameterSets(SETS, place.startswith("wrapped"))
+
+
+@pytest.mark.parametrize("place", REFUSED)
+def test_odd_files_are_refused_with_place_and_hint(place: str) -> None:
+    text, said = REFUSED[place]
+    with pytest.raises(ConfigError) as raised:
+        parse_sets(text, place)
+    error = raised.value
+    errors = error.errors if isinstance(error, ConfigErrors) else (error,)
+    assert [one.message for one in errors] == [said]
+    assert all(one.hint for one in errors)
+
+
+def test_every_complaint_is_raised_at_once() -> None:
+    with pytest.raises(ConfigErrors) as raised:
+        parse_sets("- {}\n- {lr: [1]}\n- 5\n", "x.yml")
+    assert len(raised.value.errors) == 3
+
+
+def test_what_is_doubtful_is_a_warning() -> None:
+    text = (
+        "- hyperparam_set: {lr: 1e-5, on: 1}\n"
+        "- {hyperparam_set: {lr: 2}, comment: mine}\n"
+        "- hyperparam_set: {lr: 2}\n"
+    )
+    with pytest.raises(ConfigErrors):
+        parse_sets(text, "x.yml")  # `on` is no name
+    found = parse_sets(text.replace(", on: 1", ""), "x.yml")
+    assert [said.partition(" (")[0] for said in found.warnings] == [
+        "x.yml:1: [0].hyperparam_set.lr: '1e-5' is text, not a number",
+        "x.yml:2: [1].comment: is not in hyperparam_set and left out",
+        "x.yml:3: [2]: set 3 is the same as set 2; both run",
+    ]
+    assert parse_sets("- {a: 1, b: 2}\n- {a: 1, bb: 2}\n", "x.yml").warnings == (
+        "x.yml:1: [0]: has no bb, as other sets have: the script's own default counts",
+    )
+
+
+def test_cells_of_a_table() -> None:
+    text = '\ufeffa,b,c,d,e\n007,1_000,TRUE,"x, y",-.5\n,,,,9\n'
+    found = parse_sets(text.lstrip("\ufeff"), "x.csv").sets
+    assert found == ({"a": "007", "b": "1_000", "c": True, "d": "x, y", "e": -0.5}, {"e": 9})
+    comma = parse_sets("lr;b;c\n0,1;1;x,1\n1,5e-3;2;1.000,5\n", "x.csv")
+    assert comma.sets == ({"lr": 0.1, "b": 1, "c": "x,1"}, {"lr": 0.0015, "b": 2, "c": "1.000,5"})
+    assert comma.warnings == (
+        "x.csv:2: [0].lr: 0,1 is read as 0.1, and others likewise (write a decimal point)",
+    )
+    long = "9" * 5000
+    assert parse_sets(f"a\n{long}\n", "x.csv").sets == ({"a": long},)
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: no such file"):
+        load_sets(tmp_path / "none.yml")
+    (tmp_path / "binary.yml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="not a text file in UTF-8"):
+        load_sets(tmp_path / "binary.yml")
+    (tmp_path / "excel.csv").write_bytes(b"\xef\xbb\xbflr\r\n1\r\n")
+    assert load_sets(tmp_path / "excel.csv").sets == ({"lr": 1},)
+    (tmp_path / "unicode.tsv").write_bytes("lr\tname\r\n1\tä\r\n".encode("utf-16"))
+    assert load_sets(tmp_path / "unicode.tsv").sets == ({"lr": 1, "name": "ä"},)
+
+
+def test_the_script_reads_the_names_of_its_sets_itself() -> None:
+    sets = parse_sets("- hyperparam_set: {learning rate: 1, --x: 2}\n", "x.yml").sets
+    assert sets == ({"learning rate": 1, "--x": 2},)
+
+
+@pytest.mark.parametrize("value", ["5", "true", "", " x", None, [1]])
+def test_a_table_refuses_what_it_would_give_back_otherwise(value: object) -> None:
+    sets = [{"lr": 1e-05, "odd": value}]
+    with pytest.raises(ConfigError, match="a table cannot hold odd: ") as raised:
+        dump_sets(sets, "x.csv")
+    assert raised.value.hint
+    for name in ("x.json", "x.yaml") if value != [1] else ():
+        assert parse_sets(dump_sets(sets, name), name).sets == tuple(sets)
+
+
+def test_a_decimal_comma_is_text_between_commas_alone() -> None:
+    sets = ({"lr": 1e-05, "odd": "0,5", "zeros": "007"},)
+    assert parse_sets(dump_sets(sets, "x.csv"), "x.csv").sets == sets
+    with pytest.raises(ConfigError, match=r"x\.tsv: a table cannot hold odd: '0,5'"):
+        dump_sets(sets, "x.tsv")
+
+
+def test_a_table_keeps_numbers_texts_and_missing_keys() -> None:
+    sets = ({"a": 1e22, "b": 'x, "y"\nz'}, {"a": True, "c": -5}, {"c": 10**30})
+    for name in ("x.csv", "x.tsv"):
+        found = parse_sets(dump_sets(sets, name), name).sets
+        assert found == sets
+        assert [type(one["a"]) for one in found[:2]] == [float, bool]
