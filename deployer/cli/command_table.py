@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "up": ("up", "Run a sweep to its end: create or continue it, start agents, watch, rank."),
     "plan": ("plan", "Print what `up` would send; contacts nothing."),
+    "doctor": ("doctor", "Check everything that `up` needs, and say how to mend it."),
     "watch": ("watch", "Show a sweep live until it is over."),
     "results": ("results", "Show a sweep's ranking, coverage and failures; copy its models."),
     "heal": ("heal", "Run what is lost or failed again."),

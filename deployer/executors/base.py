@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
+from deployer.executors.findings import Check, run_checks
 from deployer.executors.plan import Plan
 
 
@@ -116,6 +117,11 @@ class Executor(ABC):
 
     def check(self, plan: Plan) -> None:
         """Ask whether the plan's agents would be taken; raises what forbids it."""
+        run_checks(self.list_checks(plan))
+
+    def list_checks(self, plan: Plan) -> Sequence[Check]:
+        """Return the questions of `check`, in their order; none where all is taken."""
+        return ()
 
     def preview(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[object]:
         """Return what `apply` would send for the agents in `api_keys`."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from deployer.config.project import Project
 from deployer.errors import ConfigError
 from deployer.executors.base import Executor
+from deployer.executors.findings import Finding, examine_all
 from deployer.executors.plan import Plan
 
 if TYPE_CHECKING:
@@ -73,6 +74,20 @@ class Surroundings:
     gpus: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Demand:
+    """What a target is examined for: so many agents, the first of them in `plan`.
+
+    `script` is the program of their runs, if it is known and here. With `deep`, what can be told
+    only by a pod is asked by one.
+    """
+
+    plan: Plan
+    agents: int = 1
+    script: Path | None = None
+    deep: bool = False
+
+
 class Target(ABC):
     """One name of `--on` for one project; the defaults suit an executor that needs no preparation.
 
@@ -98,6 +113,14 @@ class Target(ABC):
         if limits.capacity_seconds:
             said = f"agents on {self.name} have no cluster to be made"
             raise ConfigError("--wait-for-capacity", said, "leave it out, or use --on gke")
+
+    def examine(self, demand: Demand) -> Sequence[Finding]:
+        """Return what is right and wrong with the place, leaving nothing behind."""
+        return examine_all([one.question() for one in self.open().list_checks(demand.plan)])
+
+    def mend(self, finding: Finding, tell: Tell) -> bool:
+        """Mend what is wrong where that is safe; tell what was done, and return whether it was."""
+        return False
 
     def provision(self, limits: Limits, tell: Tell) -> None:
         """Make what agents need before they start: their image, their cluster."""

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from deployer.config.project import Project
 from deployer.errors import ConfigError
+from deployer.executors.findings import Check, run_checks
 from deployer.executors.target import Limits, Target
 from deployer.launch.lock.file import check_lock_place
 from deployer.launch.one_run_per_job import count_agents
 from deployer.launch.planning import build_draft, choose_bound
 from deployer.launch.request import Request
-from deployer.sweeps.creation import check_draws, check_names
+from deployer.sweeps.creation import Draws, check_draws, check_names
 from deployer.sweeps.hyperparameter_sets import check_sets_file
 from deployer.sweeps.program import check_program
 from deployer.text import format_seconds
@@ -28,22 +29,74 @@ def check(project: Project, target: Target, request: Request, server: Server | N
 
     Raises ConfigError.
     """
-    check_program_here(target, request.sweep.config, project.code.folder, str(request.file))
-    check_lock_place(request.lock)
+    run_checks(list_checks(project, target, request, server))
+
+
+def list_checks(
+    project: Project, target: Target, request: Request, server: Server | None
+) -> Sequence[Check]:
+    """Return what `up` asks before it makes anything, in its order."""
+    config, file = request.sweep.config, str(request.file)
+    bound = choose_bound(project, target, True)
+    return (
+        Check(
+            "program",
+            file,
+            lambda: check_program_here(target, config, project.code.folder, file),
+            "its program is there",
+        ),
+        Check("lock", file, lambda: check_lock_place(request.lock), "a lock file can be written"),
+        Check("names", file, lambda: _check_names(project, request, server), "its names are valid"),
+        *list_server_checks(target, server, request),
+        Check(
+            "runs",
+            file,
+            lambda: request.one_run and count_agents(request.sweep.expected, bound),
+            "its runs can be counted",
+        ),
+        *list_target_checks(project, target, build_limits(project, request), server),
+    )
+
+
+def list_server_checks(
+    target: Target, server: Server | None, request: Request | None = None
+) -> Sequence[Check]:
+    """Return what depends on the server: whether agents reach it, and what it can draw."""
+    if server is None:
+        return ()
+    draws = request.draws if request else Draws()
+    return (
+        Check(
+            "reach",
+            server.url,
+            lambda: check_reach(target, server.url, server.inside),
+            "its address is none of this machine's alone, or agents run here",
+        ),
+        Check("draws", server.url, lambda: check_draws(server, draws), "it has the wanted draws"),
+    )
+
+
+def list_target_checks(
+    project: Project, target: Target, limits: Limits, server: Server | None = None
+) -> Sequence[Check]:
+    """Return what depends on where agents run: their settings, and the data sets of this machine.
+
+    Contacts nothing.
+    """
+    url = server.url if server else target.backend_url
+    draft = build_draft(project, url, server.extended if server else True)
+    return (
+        Check("settings", target.name, lambda: target.check(draft, limits), "the settings fit"),
+        Check("data", target.name, target.check_data, "the data sets are there"),
+    )
+
+
+def _check_names(project: Project, request: Request, server: Server | None) -> None:
     viewer = server.viewer.entity if server else ""
     check_names(
         entity=project.entity_for(request.sweep.entity, viewer),
         project=project.project_for(request.sweep.project, request.sweep.program),
     )
-    if server is not None:
-        check_reach(target, server.url, server.inside)
-        check_draws(server, request.draws)
-    if request.one_run:
-        count_agents(request.sweep.expected, choose_bound(project, target, True))
-    url = server.url if server else target.backend_url
-    draft = build_draft(project, url, server.extended if server else True)
-    target.check(draft, build_limits(project, request))
-    target.check_data()
 
 
 def check_reach(target: Target, base_url: str, inside: Inside | None = None) -> None:

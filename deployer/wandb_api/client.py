@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import json
+import time
+from email.utils import parsedate_to_datetime
 from functools import cached_property
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -64,6 +67,8 @@ class Client:
         self.base_url = base_url.rstrip("/")
         self.key = key
         self.key_source = key_source
+        # The server's clock against ours, as of its last answer; None if it told no time.
+        self.ahead_seconds: float | None = None
         self.session = requests.Session()
         self.session.auth = ("api", key)
         self.session.headers["User-Agent"] = f"deployer/{__version__}"
@@ -85,7 +90,9 @@ class Client:
             self.session.mount(scheme, self._patient if repeatable else self._careful)
         question = {"query": query, "variables": variables or {}}
         try:
-            return self._data(self._post(question, WHOLE_TRIES if repeatable else 1))
+            answer = self._post(question, WHOLE_TRIES if repeatable else 1)
+            self._read_clock(answer)
+            return self._data(answer)
         except http.RequestException as error:
             raise translate(self.base_url, error) from error
 
@@ -113,6 +120,11 @@ class Client:
                 raise
             return frozenset()
         return frozenset(str(f["name"]) for f in found.get("fields") or ())
+
+    def _read_clock(self, answer: requests.Response) -> None:
+        if said := answer.headers.get("Date"):
+            with contextlib.suppress(ValueError):
+                self.ahead_seconds = parsedate_to_datetime(said).timestamp() - time.time()
 
     def _data(self, response: requests.Response) -> dict[str, Any]:
         """Return the reply's `data`, or raise what the server said."""

@@ -11,6 +11,7 @@ from deployer.config.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.config.kubernetes_section import ClusterConfig
 from deployer.errors import AgentError, KubeError, collect_refusals
 from deployer.executors.base import Agent, Executor
+from deployer.executors.findings import Check
 from deployer.executors.kubernetes.agents.agent_logs import follow_agents
 from deployer.executors.kubernetes.agents.agent_objects import (
     DRAIN_ANNOTATION,
@@ -83,13 +84,19 @@ class KubernetesExecutor(Executor):
         self._seen: Sequence[AgentObjects] = ()
         self._looked: tuple[float, tuple[AgentObjects, ...]] = (float("-inf"), ())
 
-    def check(self, plan: Plan) -> None:
-        """Ask the cluster, by a dry run, whether it would take the plan's first agent.
+    def list_checks(self, plan: Plan) -> Sequence[Check]:
+        """Return what is asked of the cluster before anything is made; the last is a dry run."""
+        where = f"namespace {self.kube.namespace}"
+        return (
+            Check("rights", where, lambda: check_rights(self.kube), "agents may run there"),
+            Check("data", where, self._check_claims, "the data sets are there"),
+            Check("admission", where, lambda: self._check_admission(plan), "agents are admitted"),
+        )
 
-        Raises ConfigError, KubeError.
-        """
-        check_rights(self.kube)
+    def _check_claims(self) -> None:
         check_claims(self.kube, self._data_claims)
+
+    def _check_admission(self, plan: Plan) -> None:
         manifests = self.build_manifests(plan, {plan.agents[0].name: ""})
         check_admission(self.kube, next(one for one in manifests if kind_of(one) == JOB))
 

@@ -18,6 +18,7 @@ from deployer.config import paths
 from deployer.config.data_section import VARIABLE
 from deployer.errors import AgentError
 from deployer.executors.base import Agent, Executor
+from deployer.executors.findings import Check
 from deployer.executors.local.agent_folder import AgentFolder, Spec, load_folder, load_folders
 from deployer.executors.local.logs import follow_lines
 from deployer.executors.local.supervisors import list_gpus, start_supervisor
@@ -47,13 +48,9 @@ class LocalExecutor(Executor):
         """Return the GPUs that are dealt out to agents."""
         return list_gpus(self._environment)
 
-    def check(self, plan: Plan) -> None:
-        """Refuse a system other than Linux; raises AgentError."""
-        if not sys.platform.startswith("linux"):
-            raise AgentError(
-                f"agents on this machine need Linux, this is {sys.platform}",
-                "run them in a cluster: --on kubernetes",
-            )
+    def list_checks(self, plan: Plan) -> Sequence[Check]:
+        """Return the question whether this system can run supervisors."""
+        return (Check("system", sys.platform, _check_system, "agents can run on this system"),)
 
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
         """Start the plan's agents that are not alive yet; `api_keys` maps agent name to key."""
@@ -162,3 +159,12 @@ class LocalExecutor(Executor):
             yield
         finally:
             os.close(handle)
+
+
+def _check_system() -> None:
+    """Refuse a system other than Linux; raises AgentError."""
+    if not sys.platform.startswith("linux"):
+        raise AgentError(
+            f"agents on this machine need Linux, this is {sys.platform}",
+            "run them in a cluster: --on kubernetes",
+        )

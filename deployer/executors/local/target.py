@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from deployer.executors.findings import Finding, examine_all
+from deployer.executors.local.examination import list_python_questions
 from deployer.executors.local.executor import LocalExecutor
 from deployer.executors.local.surroundings import read_surroundings
-from deployer.executors.target import Surroundings, Target, Tell
+from deployer.executors.target import Demand, Surroundings, Target, Tell
 
 if TYPE_CHECKING:
     from deployer.config.data_section import DataSet
@@ -45,6 +48,12 @@ class LocalTarget(Target):
 
             for data in self.project.data:
                 check_here(data, self.project.folder)
+
+    def examine(self, demand: Demand) -> Sequence[Finding]:
+        """Return what is right and wrong with this system and the Python of its runs."""
+        environment = self.project.environment
+        system = [one.question() for one in self.open().list_checks(demand.plan)]
+        return examine_all([*system, *list_python_questions(environment, demand.script)])
 
     def read_surroundings(self) -> Surroundings:
         """Return the Python that runs the trainer, its packages, and the driver of the GPUs."""

@@ -1,0 +1,75 @@
+"""`deployer doctor`: everything that `up` needs, checked, with what to do about what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deployer.cli.command_group import make_app
+from deployer.cli.options import (
+    OneRunOption,
+    OnOption,
+    Output,
+    OutputOption,
+    ReplicasOption,
+    RunCapOption,
+    WandbOption,
+    read_config,
+)
+from deployer.cli.output.findings import show_findings
+from deployer.cli.output.render import say, show_json
+from deployer.config.project import Flags
+from deployer.errors import ExitCode
+from deployer.launch.code import settle_code
+from deployer.launch.doctor import diagnose, mend
+from deployer.launch.request import Request
+from deployer.sweeps.sweep_file import load_sweep
+
+app = make_app()
+
+
+@app.command()
+def doctor(
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="FILE", help="A sweep file that shall run; left out: any."),
+    ] = None,
+    replicas: ReplicasOption = None,
+    fix: Annotated[
+        bool,
+        typer.Option("--fix", help="Make what is missing where that is safe, and say so."),
+    ] = False,
+    deep: Annotated[
+        bool,
+        typer.Option(
+            "--deep", help="Also ask from inside: a pod without a GPU, gone after two minutes."
+        ),
+    ] = False,
+    run_cap: RunCapOption = None,
+    one_run_per_job: OneRunOption = False,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Check everything that `up` needs, and say how to mend it; changes nothing.
+
+    Exit code 0 if nothing is wrong, 1 if something is. What one may not look at, and what passes
+    with time, is no fault.
+    """
+    config = settle_code(read_config(Flags(wandb=wandb, replicas=replicas, on=on)), say)
+    request = None
+    if file is not None:
+        request = Request(file, load_sweep(file, run_cap), one_run=one_run_per_job)
+        for warning in request.sweep.warnings:
+            say(f"warning: {warning}")
+    findings = diagnose(config, request, deep=deep)
+    if fix and mend(config, findings, say):
+        findings = diagnose(config, request, deep=deep)
+    if output == "json":
+        show_json({"findings": findings})
+    else:
+        show_findings(findings)
+    if any(one.wrong for one in findings):
+        raise typer.Exit(ExitCode.REFUSED)

@@ -1,0 +1,212 @@
+"""What runs on this machine have: Python, modules, torch and its GPUs, room on the disk.
+
+The interpreter is asked in a process of its own: nothing of it is imported here.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deployer.executors.findings import Finding, Question, right, unknown, wrong
+from deployer.executors.local.supervisors import PROBE_SECONDS, find_path, list_gpus
+from deployer.text import format_count
+
+VENV = "python3 -m venv .venv && . .venv/bin/activate"
+OLDEST_PYTHON = (3, 8)  # what the supervisor runs on
+OLDEST_WANDB = (0, 22, 3)  # the oldest that the supervisor is tested with
+ASK_PYTHON = """
+import importlib.metadata, importlib.util, json, sys
+def there(name):
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+try:
+    wandb = importlib.metadata.version("wandb")
+except importlib.metadata.PackageNotFoundError:
+    wandb = ""
+missing = [name for name in sys.argv[1:] if not there(name)]
+print(json.dumps([list(sys.version_info[:3]), wandb, missing]))
+"""
+ASK_TORCH = """
+import importlib.util, json
+version, gpus, failure = "", 0, ""
+if importlib.util.find_spec("torch"):
+    try:
+        import torch
+        version, gpus = torch.__version__, torch.cuda.device_count()
+    except Exception as error:
+        failure = str(error)
+print(json.dumps([version, gpus, failure]))
+"""
+TORCH_SECONDS = 60.0  # a cold disk reads its libraries slowly
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """What the `python` of the runs says of itself; `missing` modules were asked for."""
+
+    path: str
+    version: tuple[int, ...]
+    wandb: str
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Torch:
+    """What its torch says; `gpus` it sees, `failure` is why it cannot be imported."""
+
+    version: str = ""
+    gpus: int = 0
+    failure: str = ""
+
+
+def list_python_questions(
+    environment: Mapping[str, str], script: Path | None
+) -> tuple[Question, ...]:
+    """Return what the interpreter of the runs is asked; `script` is their program, if known.
+
+    torch is left alone if the script does not import it: that takes seconds.
+    """
+    path = find_path(environment)
+    python = shutil.which("python", path=path) or ""
+    modules = list_imports(script)
+    asker = _Asker(python, {**environment, "PATH": path})
+    questions = [Question("python", "python", lambda: examine_python(asker, modules))]
+    if script is None or "torch" in modules:
+        questions.append(Question("torch", "torch", lambda: examine_torch(asker, environment)))
+    return tuple(questions)
+
+
+@dataclass(frozen=True)
+class _Asker:
+    """Asks an interpreter in a process of its own."""
+
+    python: str
+    environment: Mapping[str, str]
+
+    def ask(self, code: str, words: Sequence[str] = (), seconds: float = PROBE_SECONDS) -> Any:
+        """Return what a program prints as JSON; None if it prints nothing in time."""
+        try:
+            answer = subprocess.run(
+                [self.python, "-c", code, *words],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                env=dict(self.environment),
+                timeout=seconds,
+                check=True,
+            )
+            return json.loads(answer.stdout.splitlines()[-1])
+        except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+            return None
+
+
+def examine_python(asker: _Asker, modules: Sequence[str]) -> Iterator[Finding]:
+    """Ask for its version, wandb and the script's modules."""
+    said = asker.ask(ASK_PYTHON, modules) if asker.python else None
+    if said is None:
+        none = "there is no `python` on PATH that answers, and runs need one"
+        yield wrong("python", "python", none, VENV)
+        return
+    version, wandb, missing = said
+    yield from judge_python(Interpreter(asker.python, tuple(version), wandb, tuple(missing)))
+
+
+def examine_torch(asker: _Asker, environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Ask for its torch, and whether that sees the GPUs of this machine."""
+    said = asker.ask(ASK_TORCH, seconds=TORCH_SECONDS) if asker.python else None
+    if said is None:
+        yield unknown("torch", "torch", f"did not say in {TORCH_SECONDS:.0f} s what it sees")
+        return
+    yield judge_torch(Torch(*said), asker.python, len(list_gpus(environment)))
+
+
+def judge_python(found: Interpreter) -> Iterator[Finding]:
+    """Say what an interpreter lacks; pure."""
+    yield _judge_python(found)
+    if found.missing:
+        names = ", ".join(found.missing)
+        said = f"{found.path} has no module {names}, which the script imports"
+        install = f"{found.path} -m pip install {' '.join(found.missing)}"
+        yield wrong("modules", "the script's modules", said, install)
+
+
+def _judge_python(found: Interpreter) -> Finding:
+    version = ".".join(map(str, found.version))
+    subject = f"python {version}"
+    if found.version[:2] < OLDEST_PYTHON:
+        said = f"{found.path} is older than Python 3.8"
+        return wrong("python", subject, said, VENV)
+    install = f"{found.path} -m pip install 'wandb>={'.'.join(map(str, OLDEST_WANDB))}'"
+    if not found.wandb:
+        return wrong("python", subject, f"{found.path} has no wandb", install)
+    if _parse(found.wandb) < OLDEST_WANDB:
+        return wrong("python", subject, f"{found.path} has wandb {found.wandb}: too old", install)
+    return right("python", subject, f"{found.path}, wandb {found.wandb}")
+
+
+def judge_torch(found: Torch, python: str, gpus: int) -> Finding:
+    """Say whether torch works and sees the GPUs of a machine that has so many; pure."""
+    subject = f"torch {found.version}".strip()
+    again = f"{python} -m pip install --force-reinstall torch"
+    if found.failure:
+        return wrong("torch", subject, f"cannot be imported: {found.failure}", again)
+    if not found.version:
+        return unknown("torch", subject, "is not installed, which only matters to what imports it")
+    if gpus and not found.gpus:
+        here = format_count(gpus, "GPU")
+        return wrong("gpu", subject, f"this machine has {here}, and torch sees none", again)
+    if not gpus:
+        return right("gpu", subject, "this machine has no GPU: runs share its cores")
+    return right("gpu", subject, f"sees {format_count(found.gpus, 'GPU')} of {gpus}")
+
+
+def list_imports(script: Path | None) -> tuple[str, ...]:
+    """Return the modules that a script, and what is beside it, import at their top.
+
+    What is beside it is left out.
+    """
+    names: dict[str, None] = {}
+    waiting, seen = [script] if script else [], set[Path]()
+    while waiting:
+        file = waiting.pop()
+        seen.add(file)
+        for name in _read_imports(file):
+            own = _find_beside(file.parent, name)
+            if not own:
+                names[name] = None
+            waiting += [one for one in own if one not in seen]
+    return tuple(names)
+
+
+def _read_imports(script: Path) -> list[str]:
+    try:
+        tree = ast.parse(script.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return []
+    return [name for node in tree.body for name in _imported(node)]
+
+
+def _imported(node: ast.stmt) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name.partition(".")[0] for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        yield node.module.partition(".")[0]
+
+
+def _find_beside(folder: Path, name: str) -> list[Path]:
+    """Return the files of a module beside a script; its first file alone for a package."""
+    files = (folder / f"{name}.py", folder / name / "__init__.py", folder / name)
+    return [one for one in files if one.exists()][:1]
+
+
+def _parse(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:3] if part.isdigit())
