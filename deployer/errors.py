@@ -199,14 +199,18 @@ class CloudError(DeployerError):
 class DataError(DeployerError):
     """Data cannot be listed, read, copied, checked or unpacked where it is.
 
-    `passing`: it may go well in a moment, as after a connection that broke.
+    `passing`: it may go well in a moment, as after a connection that broke. `missing`: there is no
+    such place yet.
     """
 
     code = "data"
 
-    def __init__(self, message: str, hint: str = "", passing: bool = False) -> None:
+    def __init__(
+        self, message: str, hint: str = "", passing: bool = False, missing: bool = False
+    ) -> None:
         super().__init__(message, hint)
         self.passing = passing
+        self.missing = missing
 
 
 class ImageError(DeployerError):

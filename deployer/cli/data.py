@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,17 +14,20 @@ from deployer.cli.options import Output, OutputOption, read_config
 from deployer.cli.output.progress import follow_copy
 from deployer.cli.output.render import say, show, show_json, show_table
 from deployer.config.project import Flags, Project
-from deployer.errors import ConfigError
+from deployer.errors import ConfigError, collect_refusals
 from deployer.text import format_bytes
 
 if TYPE_CHECKING:
-    from deployer.launch.data_sets import Transfer
+    from deployer.launch.data_sets import Listing, Transfer
 
 app = make_app("The data sets that runs read, as `data:` in deployer.yaml names them.")
 
 NameArgument = Annotated[
     str | None,
     typer.Argument(metavar="NAME", help="The data set; may be left out if there is one."),
+]
+OverwriteOption = Annotated[
+    bool, typer.Option("--overwrite", help="Replace files there that have other content.")
 ]
 OnOption = Annotated[
     str | None,
@@ -49,19 +53,23 @@ def put(
     keep_packed: Annotated[
         bool, typer.Option("--keep-packed", help="Put an archive as the file that it is.")
     ] = False,
+    overwrite: OverwriteOption = False,
     on: OnOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Copy data to where the data set is kept; an archive is checked and unpacked.
 
-    What is there already is left, what was broken off goes on, and nothing is deleted.
+    What is equal there is left, what was broken off goes on, and nothing is deleted. Nothing is
+    copied where a file has other content, unless --overwrite says so.
     """
     from deployer.launch import data_sets
 
     project = _read(on)
     data = data_sets.find_data(project, name)
     with follow_copy(f"put {data.name}") as progress:
-        done = data_sets.put(project, data, source, progress, say, unpacked=not keep_packed)
+        done = data_sets.put(
+            project, data, source, progress, say, unpacked=not keep_packed, overwrite=overwrite
+        )
     _show(done, output)
     if data.url or (data.folder and project.on != "local"):
         say(f"runs see it after: deployer data preload {data.name}{project.on_option}")
@@ -71,21 +79,29 @@ def put(
 def get(
     name: NameArgument = None,
     to: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--to", metavar="FOLDER", help="Where to; left out: a folder named NAME."),
     ] = None,
+    overwrite: OverwriteOption = False,
     on: OnOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Copy a data set from where it is kept to a folder of this machine."""
+    """Copy a data set from where it is kept to a folder of this machine.
+
+    Files that are equal there are left; without --overwrite nothing is copied where one has other
+    content.
+    """
     from deployer.launch import data_sets
 
-    if str(to).startswith(("s3:/", "gs:/")):
-        raise ConfigError("--to", f"{to} is no folder", "deployer data get --to FOLDER")
+    if to is not None and ("://" in to or not to.strip()):
+        said = "is no folder" if to.strip() else "is empty"
+        raise ConfigError("--to", said, "deployer data get --to FOLDER")
     project = _read(on)
     data = data_sets.find_data(project, name)
+    folder = Path(to or data.name).expanduser()
     with follow_copy(f"get {data.name}") as progress:
-        _show(data_sets.get(project, data, to or Path(data.name), progress, say), output)
+        done = data_sets.get(project, data, folder, progress, say, overwrite=overwrite)
+    _show(done, output)
 
 
 @app.command()
@@ -102,30 +118,37 @@ def preload(
     project = _read(on)
     named = [data_sets.find_data(project, name)] if name else data_sets.find_elsewhere(project)
     done = []
-    for data in named:
-        with follow_copy(f"preload {data.name}") as progress:
-            done.append(data_sets.bring(project, data, progress, say))
-        if output == "table":
-            _show(done[-1], output)
-    if output == "json":
-        show_json(done)
+    with collect_refusals() as refusals:
+        for data in named:
+            with refusals.noted(), follow_copy(f"preload {data.name}") as progress:
+                done.append(data_sets.bring(project, data, progress, say))
+                if output == "table":
+                    _show(done[-1], output)
+        if output == "json":
+            show_json(done)
 
 
 @app.command("list")
 def list_(on: OnOption = None, output: OutputOption = Output.TABLE) -> None:
-    """List data sets, and what of them runs see."""
+    """List data sets, and what of them runs see; exit code 1 where one cannot be read."""
     from deployer.launch import data_sets
 
-    found = list(data_sets.list_places(_read(on), say))
+    with collect_refusals() as refusals:
+        _show_list(list(data_sets.list_places(_read(on), say, refusals)), output)
+
+
+def _show_list(found: Sequence[Listing], output: str) -> None:
     if output == "json":
         show_json(found)
         return
+    from deployer.launch.data_sets import EXAMPLE
+
     rows = [
         (one.name, one.kept_in, one.place, one.files, _size(one.size_bytes), one.state)
         for one in found
     ]
     if not rows:
-        say(f"there is no data set in deployer.yaml; {data_sets.EXAMPLE} makes one")
+        say(f"there is no data set in deployer.yaml; {EXAMPLE} makes one")
         return
     show_table(("data set", "kept in", "runs see it in", "files", "size", "state"), rows)
 
@@ -140,15 +163,15 @@ def delete(
     on: OnOption = None,
 ) -> None:
     """Delete what runs see of a data set, for good where it is kept there."""
-    from deployer.launch import data_sets
+    from deployer.launch import data_deletion, data_sets
 
     project = _read(on)
     data = data_sets.find_data(project, name)
-    data_sets.check_deletable(project, data, kept)
+    data_deletion.check_deletable(project, data, kept)
     check_can_ask(yes)
-    what = data_sets.describe_deletion(project, data, kept)
+    what = data_deletion.describe_deletion(project, data, kept)
     if yes or confirm(f"delete {what}?"):
-        data_sets.delete(project, data, kept, say)
+        data_deletion.delete(project, data, kept, say)
         say(f"deleted {what}")
     else:
         say("nothing was deleted")

@@ -24,7 +24,8 @@ from deployer.config import paths
 from deployer.config.data_section import URL
 from deployer.config.project import Flags, Project
 from deployer.data.addresses import open_address
-from deployer.data.store import FolderStore, Store
+from deployer.data.folder_store import FolderStore
+from deployer.data.store import Store
 from deployer.errors import ConfigError, SweepFailed
 from deployer.launch.resolution import open_sweep
 from deployer.outputs.choice import choose_runs, name_folders

@@ -5,14 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
+from deployer.data.compare import (
+    Compared,
+    add_checksums,
+    compare,
+    cut_batches,
+    refuse_other,
+)
 from deployer.data.store import Store
 from deployer.data.tree import Entry, is_own
 from deployer.errors import DataError
 from deployer.text import format_bytes, format_count
 
+T = TypeVar("T")
 # A connection that breaks costs what was on its way; this often without a byte is no accident.
 ATTEMPTS = 5
 FIRST_WAIT_SECONDS = 0.5
@@ -42,8 +50,9 @@ class Silence:
 class Copied:
     """What a copy has found and done.
 
-    `files` and `size_bytes` are the whole tree; `equal_files` were there already; `resumed_bytes`
-    were there of files that an earlier copy had not finished. `entries` have their checksums.
+    `files` and `size_bytes` are the whole tree; `equal_files` were there already, `replaced_files`
+    with other content; `resumed_bytes` were there of files that an earlier copy had not finished.
+    `entries` have their checksums.
     """
 
     files: int
@@ -51,12 +60,12 @@ class Copied:
     equal_files: int
     resumed_bytes: int
     entries: tuple[Entry, ...]
+    replaced_files: int = 0
 
 
 @dataclass(frozen=True)
 class _Done:
     entry: Entry
-    equal: bool = False
     resumed_bytes: int = 0
 
 
@@ -67,44 +76,37 @@ def copy(
     entries: Sequence[Entry] | None = None,
     sleep: Callable[[float], None] = time.sleep,
     note: Callable[[Entry], None] | None = None,
+    overwrite: bool = True,
 ) -> Copied:
     """Copy `entries` (all of the source, if left out) to the same paths; nothing is deleted.
 
     Each file has its final name only when it is whole and its SHA-256 is right. A copy that is
     killed leaves its partial files, and the next one goes on with them. `note` is told each file
-    that is there, from several threads. Raises DataError.
+    that is there, from several threads. Without `overwrite` nothing is copied where a file has
+    other content in the target. Raises DataError.
     """
     listed = source.list_entries() if entries is None else entries
     wanted = [entry for entry in listed if not is_own(entry.path)]
     progress = progress or Silence()
     progress.start(len(wanted), sum(entry.size_bytes for entry in wanted))
-    with target.copying():
-        there = {entry.path: entry for entry in target.list_entries()}
-        errand = _Errand(source, target, there, progress, sleep, note)
-        threads = max(1, min(source.parallel, target.parallel, len(wanted)))
-        if threads == 1:
-            done = [errand.run(entry) for entry in wanted]
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                done = _gather(pool, errand, wanted)
+    errand = _Errand(source, target, progress, sleep, note)
+    found = errand.compare(wanted, thorough=not overwrite)
+    if found.other and not overwrite:
+        raise refuse_other(target, sorted(found.other))
+    left = [found.left[entry.path] for entry in wanted if entry.path in found.left]
+    done: list[_Done] = []
+    if left or target.is_unfinished():
+        with target.copying():
+            done = errand.send(left)
+    sent = {one.entry.path: one.entry for one in done}
     return Copied(
-        files=len(done),
-        size_bytes=sum(one.entry.size_bytes for one in done),
-        equal_files=sum(one.equal for one in done),
+        files=len(wanted),
+        size_bytes=sum(entry.size_bytes for entry in wanted),
+        equal_files=len(found.equal),
         resumed_bytes=sum(one.resumed_bytes for one in done),
-        entries=tuple(one.entry for one in done),
+        entries=tuple(sent.get(one.path) or found.equal[one.path] for one in wanted),
+        replaced_files=len(found.other),
     )
-
-
-def _gather(pool: ThreadPoolExecutor, errand: _Errand, wanted: Sequence[Entry]) -> list[_Done]:
-    """Return what became of each file; after a failure, or Ctrl-C, no other one is begun."""
-    futures = [pool.submit(errand.run, entry) for entry in wanted]
-    try:
-        return [future.result() for future in futures]
-    except BaseException:
-        errand.stopped = True
-        pool.shutdown(wait=False, cancel_futures=True)
-        raise
 
 
 class _Stopped(Exception):
@@ -112,37 +114,81 @@ class _Stopped(Exception):
 
 
 class _Errand:
-    """One copy's two stores, and what the target had when it began."""
+    """One copy's two stores."""
 
     def __init__(
         self,
         source: Store,
         target: Store,
-        there: dict[str, Entry],
         progress: Progress,
         sleep: Callable[[float], None],
         note: Callable[[Entry], None] | None,
     ) -> None:
         self._source = source
         self._target = target
-        self._there = there
         self._progress = progress
         self._sleep = sleep
-        self._note = note
+        self._note = note or (lambda _: None)
         self._offsets: dict[str, int] = {}
         self.stopped = False
 
-    def run(self, entry: Entry) -> _Done:
+    def compare(self, wanted: Sequence[Entry], thorough: bool) -> Compared:
+        """Tell what is there already; each such file is noted."""
+        advance = self._progress.advance
+        found = compare(self._source, self._target, wanted, thorough, advance, self._patiently)
+        for entry in found.equal.values():
+            self._note(entry)
+        return found
+
+    def send(self, entries: Sequence[Entry]) -> list[_Done]:
+        """Copy files; after a failure, or Ctrl-C, no other one is begun."""
+        batches = list(cut_batches(entries, self._source.batches or self._target.batches))
+        threads = max(1, min(self._source.parallel, self._target.parallel, len(batches)))
+        if threads == 1:
+            return [one for batch in batches for one in self._run(batch)]
+        with ThreadPoolExecutor(threads) as pool:
+            futures = [pool.submit(self._run, batch) for batch in batches]
+            try:
+                return [one for future in futures for one in future.result()]
+            except BaseException:
+                self.stopped = True
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _run(self, batch: Sequence[Entry]) -> list[_Done]:
+        done = self._send_together(batch) if len(batch) > 1 else {}
+        for path in done:
+            self._progress.advance(done[path].size_bytes)
+            self._note(done[path])
+        return [_Done(done[one.path]) if one.path in done else self._send(one) for one in batch]
+
+    def _send_together(self, batch: Sequence[Entry]) -> dict[str, Entry]:
+        """Copy small files at once; return those that have arrived, the others go one by one."""
+        known = add_checksums(self._source, batch)
+        try:
+            right = self._target.write_many(self._source.read_many(known))
+        except DataError as error:
+            if not error.passing:
+                raise
+            return {}
+        if self.stopped:
+            raise _Stopped
+        return {entry.path: entry for entry in known if entry.path in right}
+
+    def _send(self, entry: Entry) -> _Done:
         """Copy one file, and again after failures that may pass; only those in vain are counted."""
+        done = self._patiently(lambda: self._try(entry), lambda: self._offsets.get(entry.path, 0))
+        self._note(entry)
+        return done
+
+    def _patiently(self, act: Callable[[], T], reach: Callable[[], int] = lambda: 0) -> T:
+        """Do it until it works, or has failed too often without reaching further."""
         in_vain = reached = 0
         while True:
             try:
-                done = self._try(entry)
-                if self._note:
-                    self._note(entry)
-                return done
+                return act()
             except DataError as error:
-                began_at = self._offsets.get(entry.path, 0)
+                began_at = reach()
                 in_vain = 1 if began_at > reached else in_vain + 1
                 reached = max(reached, began_at)
                 if not error.passing or in_vain == ATTEMPTS:
@@ -150,27 +196,18 @@ class _Errand:
                 self._sleep(FIRST_WAIT_SECONDS * 2**in_vain)
 
     def _try(self, entry: Entry) -> _Done:
-        known = replace(entry, sha256=entry.sha256 or self._source.checksum(entry.path))
-        if self._is_there(known):
-            self._progress.advance(entry.size_bytes)
-            return _Done(known, equal=True)
+        [known] = add_checksums(self._source, [entry])
         offset = self._offsets[entry.path] = self._target.partial_size(known)
-        if self._send(known, offset):
+        if self._transfer(known, offset):
             return _Done(known, resumed_bytes=offset)
-        if self._send(known, 0):  # what was there already was wrong
+        if self._transfer(known, 0):  # what was there already was wrong
             return _Done(known)
         raise DataError(
             f"{self._source}: {entry.path} is not what it was when the copy began",
             "leave the source alone, then type the command again",
         )
 
-    def _is_there(self, entry: Entry) -> bool:
-        there = self._there.get(entry.path)
-        if there is None or there.size_bytes != entry.size_bytes or entry.sha256 is None:
-            return False
-        return entry.sha256 == (there.sha256 or self._target.checksum(entry.path))
-
-    def _send(self, entry: Entry, offset: int) -> bool:
+    def _transfer(self, entry: Entry, offset: int) -> bool:
         """Send a file from `offset` on; False if the target has something else then."""
         counted = _Counted(self, self._progress, self._source.read(entry.path, offset))
         self._progress.advance(offset)
@@ -209,6 +246,8 @@ def describe_copied(copied: Copied) -> str:
     parts = [f"{format_count(copied.files, 'file')}, {format_bytes(copied.size_bytes)}"]
     if copied.equal_files:
         parts.append(f"{copied.equal_files} there already")
+    if copied.replaced_files:
+        parts.append(f"{copied.replaced_files} replaced")
     if copied.resumed_bytes:
         parts.append(f"went on after {format_bytes(copied.resumed_bytes)}")
     return ", ".join(parts)

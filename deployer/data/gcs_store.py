@@ -123,10 +123,12 @@ class GcsStore(Store):
         """Tell whether there is a mark."""
         return any(True for _ in self._list(self._place(PARTIAL_FOLDER)))
 
-    def delete_all(self) -> None:
+    def delete_all(self) -> bool:
         """Delete every object."""
-        super().delete_all()
+        unfinished = self.is_unfinished()
+        found = super().delete_all()
         self.delete(MARK)
+        return unfinished or found
 
     def close(self) -> None:
         """Close the connections."""

@@ -94,12 +94,14 @@ class ObjectStore(Store):
         """Tell whether there is a mark."""
         return bool(self._list(PARTIAL_FOLDER + "/"))
 
-    def delete_all(self) -> None:
+    def delete_all(self) -> bool:
         """Delete every object, and every upload that has not ended."""
+        unfinished = self.is_unfinished()
         paths = [entry.path for entry in self.list_entries()]
         with ThreadPoolExecutor(self.parallel) as pool:
             list(pool.map(self.delete, paths))
         self._drop_uploads()
+        return unfinished or bool(paths)
 
     def close(self) -> None:
         """Close the connections."""

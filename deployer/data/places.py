@@ -10,7 +10,8 @@ from deployer.config import paths
 from deployer.config.data_section import DataSet
 from deployer.data.addresses import open_address
 from deployer.data.archive import is_archive
-from deployer.data.store import FolderStore, Store
+from deployer.data.folder_store import FolderStore
+from deployer.data.store import Store
 from deployer.errors import DataError
 
 

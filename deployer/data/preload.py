@@ -15,8 +15,9 @@ from threading import Lock
 
 from deployer.config import paths
 from deployer.data.copy import Copied, Progress, copy
+from deployer.data.folder_store import FolderStore
 from deployer.data.sources import unpacking
-from deployer.data.store import FolderStore, Store
+from deployer.data.store import Store
 from deployer.data.tree import ORIGIN_NOTE, Entry
 
 Tell = Callable[[str], None]

@@ -12,11 +12,13 @@ from deployer.config import paths
 from deployer.config.data_section import URL
 from deployer.data.addresses import open_address
 from deployer.data.archive import is_archive, unpack
-from deployer.data.store import FolderStore, Store, build_tag
+from deployer.data.folder_store import FolderStore, build_tag
+from deployer.data.store import Store
 from deployer.data.tree import Entry
 from deployer.errors import ConfigError, DataError
 
 Tell = Callable[[str], None]
+SOURCE_HINT = "name a folder, a file, an archive, or s3://BUCKET/FOLDER"
 ADDRESS_HINT = "s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; keys come from the environment"
 
 
@@ -48,6 +50,8 @@ def open_source(source: str, name: str, unpacked: bool, tell: Tell) -> Iterator[
 
     A single file has the name `name` in the tree, its own if that is empty. Raises DataError.
     """
+    if not source.strip():
+        raise ConfigError("SOURCE", "is empty", SOURCE_HINT)
     if URL.fullmatch(source):
         with open_address(source) as store:
             yield store
@@ -63,7 +67,7 @@ def open_source(source: str, name: str, unpacked: bool, tell: Tell) -> Iterator[
     elif path.is_file():
         yield FileStore(path, name or path.name)
     else:
-        raise DataError(f"{source}: there is no such file or folder", "a path, or s3://BUCKET/…")
+        raise DataError(f"{source}: there is no such file or folder", SOURCE_HINT)
 
 
 @contextmanager

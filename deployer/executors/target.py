@@ -179,10 +179,13 @@ class Target(ABC):
         said = f"{self.name} keeps no data sets"
         raise ConfigError("--on", said, "--on local or --on kubernetes")
 
-    def delete_data(self, data: DataSet, tell: Tell) -> None:
-        """Delete what runs see of a data set, and what was made to hold it."""
+    def delete_data(self, data: DataSet, tell: Tell) -> bool:
+        """Delete what runs see of a data set, and what was made to hold it.
+
+        Tells whether there was anything. Raises DeployerError.
+        """
         with self.open_data(data, tell) as store:
-            store.delete_all()
+            return store.delete_all()
 
     def read_credentials(self, data: DataSet) -> Mapping[str, str] | None:
         """Return what a data set's Secret holds; None where this machine's credentials count."""

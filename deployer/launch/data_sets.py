@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 from deployer.config.project import Project
 from deployer.data.copy import Copied, Progress, copy
-from deployer.data.places import find_archive, find_place, open_kept
+from deployer.data.folder_store import FolderStore
+from deployer.data.places import find_archive, open_kept
 from deployer.data.preload import preload
 from deployer.data.sources import FileStore, open_source
-from deployer.data.store import FolderStore, Store
+from deployer.data.store import Store
 from deployer.data.tree import Entry
-from deployer.errors import ConfigError, DataError
+from deployer.errors import ConfigError, DataError, Refusals
 from deployer.executors.registry import find_target
 from deployer.executors.target import Target, Tell
 
@@ -68,9 +69,18 @@ def find_data(project: Project, name: str | None) -> DataSet:
 
 
 def put(
-    project: Project, data: DataSet, source: str, progress: Progress, tell: Tell, unpacked: bool
+    project: Project,
+    data: DataSet,
+    source: str,
+    progress: Progress,
+    tell: Tell,
+    unpacked: bool,
+    overwrite: bool = False,
 ) -> Transfer:
-    """Copy a folder, a file, the content of an archive or an address to where the set is kept."""
+    """Copy a folder, a file, the content of an archive or an address to where the set is kept.
+
+    Files with other content there are lost with `overwrite` alone. Raises DeployerError.
+    """
     archive = find_archive(data)
     with open_source(source, archive, unpacked and data.unpack and not archive, tell) as origin:
         entries = origin.list_entries()
@@ -82,15 +92,24 @@ def put(
         size_bytes = sum(entry.size_bytes for entry in entries)
         with _open_kept(project, data, tell, size_bytes) as target:
             check_apart(origin, target)
-            copied = copy(origin, target, progress, entries)
+            copied = copy(origin, target, progress, entries, overwrite=overwrite)
             return Transfer(data.name, source, str(target), copied)
 
 
-def get(project: Project, data: DataSet, folder: Path, progress: Progress, tell: Tell) -> Transfer:
-    """Copy a data set from where it is kept to a folder of this machine."""
+def get(
+    project: Project,
+    data: DataSet,
+    folder: Path,
+    progress: Progress,
+    tell: Tell,
+    overwrite: bool = False,
+) -> Transfer:
+    """Copy a data set from where it is kept to a folder of this machine; see `put`."""
     with _open_kept(project, data, tell) as origin:
         target = FolderStore(folder)
-        copied = copy(origin, target, progress, _list_kept(origin, data))
+        check_apart(origin, target)
+        kept = _list_kept(origin, data)
+        copied = copy(origin, target, progress, kept, overwrite=overwrite)
         return Transfer(data.name, str(origin), str(target), copied)
 
 
@@ -98,7 +117,7 @@ def bring(project: Project, data: DataSet, progress: Progress, tell: Tell) -> Tr
     """Bring a data set from where it is kept to where runs see it, if that is elsewhere."""
     target = find_target(project)
     kept = open_kept(data, project.folder, target.read_credentials(data))
-    if kept is None or _is_place(target, data):
+    if kept is None or is_place(target, data):
         place = "in a cluster" if data.claim or data.nfs else "on this machine"
         said = f"data set {data.name} is kept {place}, where runs see it"
         raise ConfigError("deployer data preload", said, _hint(data))
@@ -117,7 +136,7 @@ def find_elsewhere(project: Project) -> list[DataSet]:
     found = [
         data
         for data in project.data
-        if data.url or (data.folder is not None and not _is_place(target, data))
+        if data.url or (data.folder is not None and not is_place(target, data))
     ]
     if not found:
         raise ConfigError(
@@ -128,8 +147,11 @@ def find_elsewhere(project: Project) -> list[DataSet]:
     return found
 
 
-def list_places(project: Project, tell: Tell) -> Iterator[Listing]:
-    """Yield each data set as runs of the target see it; one that cannot be read says why."""
+def list_places(project: Project, tell: Tell, refusals: Refusals) -> Iterator[Listing]:
+    """Yield each data set as runs of the target see it; one that cannot be read says why.
+
+    Its error is noted in `refusals`.
+    """
     target = find_target(project)
     for data in project.data:
         kept_in = describe_kept(data)
@@ -146,18 +168,11 @@ def list_places(project: Project, tell: Tell) -> Iterator[Listing]:
                     state="unfinished" if place.is_unfinished() else whole,
                 )
         except DataError as error:
-            yield Listing(data.name, kept_in, "", 0, 0, error.message)
-
-
-def delete(project: Project, data: DataSet, everywhere: bool, tell: Tell) -> None:
-    """Delete what runs of the target see; with `everywhere` also what is kept elsewhere."""
-    target = find_target(project)
-    target.delete_data(data, tell)
-    credentials = target.read_credentials(data)
-    kept = open_kept(data, project.folder, credentials) if everywhere else None
-    if kept is not None and not _is_place(target, data):
-        with kept:
-            _delete_kept(kept, data)
+            if not error.missing:
+                with refusals.noted():
+                    raise
+            state = "missing" if error.missing else error.message
+            yield Listing(data.name, kept_in, "", 0, 0, state)
 
 
 def _list_kept(kept: Store, data: DataSet) -> Sequence[Entry]:
@@ -185,32 +200,7 @@ def check_apart(source: Store, target: Store) -> None:
         inside, outer = target.root.resolve(), source.root.resolve()
         if not isinstance(source, FileStore) and inside != outer and inside.is_relative_to(outer):
             said = f"{target} lies inside {source}, and would be copied into itself"
-            raise DataError(said, "put a folder beside it, or choose another `folder:`")
-
-
-def check_deletable(project: Project, data: DataSet, everywhere: bool) -> None:
-    """Refuse to delete a folder that holds more than a data set, or a link; raises DataError."""
-    if data.folder is None or not (everywhere or find_target(project).runs_here):
-        return
-    place = Path(find_place(data, project.folder))
-    more = (project.folder, Path(project.environment.get("HOME") or "/"))
-    if any(one.resolve().is_relative_to(place.resolve()) for one in more):
-        said = f"data set {data.name}: {place} holds more than the data set"
-        raise DataError(said, f"delete what you mean yourself, or give {data.name} another folder")
-    if place.is_symlink():
-        said = f"data set {data.name}: {place} is a link to {place.resolve()}"
-        raise DataError(said, "delete the link or its target yourself")
-
-
-def describe_deletion(project: Project, data: DataSet, everywhere: bool) -> str:
-    """Name what `delete` would delete."""
-    target = find_target(project)
-    seen = f"what runs on {target.name} see of data set {data.name}"
-    if _is_place(target, data):
-        return f"data set {data.name}, the folder {find_place(data, project.folder)}"
-    if data.claim or data.nfs:
-        return f"{seen}, for good"
-    return f"{seen}, and all of it in {describe_kept(data)}" if everywhere else seen
+            raise DataError(said, "choose a folder beside it")
 
 
 def describe_kept(data: DataSet) -> str:
@@ -221,14 +211,7 @@ def describe_kept(data: DataSet) -> str:
     return str(value) if data.source == "url" else f"{data.source} {value}"
 
 
-def _delete_kept(kept: Store, data: DataSet) -> None:
-    if archive := find_archive(data):
-        kept.delete(archive)
-    else:
-        kept.delete_all()
-
-
-def _is_place(target: Target, data: DataSet) -> bool:
+def is_place(target: Target, data: DataSet) -> bool:
     """Tell whether runs see a data set right where it is kept."""
     return data.folder is not None and target.runs_here
 

@@ -58,6 +58,7 @@ class Handler(BaseHTTPRequestHandler):
                 "/checksum": lambda: self._work(self._hash),
                 "/finish": lambda: self._work(self._finish),
                 "/delete": self._delete,
+                "/clear": lambda: self._work(self._clear),
             }
         )
 
@@ -129,6 +130,9 @@ class Handler(BaseHTTPRequestHandler):
     def _delete(self) -> None:
         self.server.tree.delete(self._path)
         self._send(200, {})
+
+    def _clear(self) -> Dict[str, Any]:
+        return {"found": self.server.tree.clear()}
 
     def _hash(self) -> Dict[str, Any]:
         return {"sha256": self.server.tree.hash(self._path)}

@@ -3,6 +3,7 @@
 Partial files lie in a folder at the root, which is there as long as a copy is not whole.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -133,6 +134,24 @@ class Tree:
         while folder != self.root and not os.listdir(folder):
             os.rmdir(folder)
             folder = os.path.dirname(folder)
+
+    def clear(self) -> bool:
+        """Delete everything, links as such; tell whether there was any file.
+
+        A folder that is not empty then, or that may not be removed, as a disk's lost+found, stays.
+        """
+        found = False
+        for folder, folders, names in os.walk(self.root, topdown=False):
+            for name in folders + names:
+                place = os.path.join(folder, name)
+                if os.path.isdir(place) and not os.path.islink(place):
+                    with contextlib.suppress(OSError):
+                        os.rmdir(place)
+                else:
+                    os.unlink(place)
+                    found = True
+        self.end()
+        return found
 
     def find(self, path: str) -> str:
         """Return where a file is; refuses what would lie outside, also behind a link."""

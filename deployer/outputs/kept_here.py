@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from deployer.config.paths import outputs_folder
-from deployer.data.store import FolderStore, Store
+from deployer.data.folder_store import FolderStore
+from deployer.data.store import Store
 from deployer.data.tree import Entry, check_path
 
 

@@ -45,10 +45,22 @@ def test_from_an_archive_to_a_folder_and_back(project: Project, tmp_path: Path) 
     assert (listed["place"], listed["files"], listed["state"]) == (str(held), 2, "whole")
     project.run("data", "get", "--to", "out")
     assert (project.folder / "out/set/a").read_bytes() == FILES["set/a"]
+    (project.folder / "out/set/a").write_text("own")
+    refused = project.run("data", "get", "--to", "out", code=1)
+    assert refused.stderr.splitlines()[0].endswith("out: 1 file there with other content: set/a")
+    assert (project.folder / "out/set/a").read_text() == "own"
+    done = project.run("data", "get", "--to", "out", "--overwrite")
+    assert done.stdout == "data: 2 files, 5 kB, 1 there already, 1 replaced, in out\n"
+    assert project.run("data", "get", "--to", "", code=2).stderr.startswith("error: --to: is empty")
     refused = project.run("data", "delete", code=2)
     assert "--yes: is missing" in refused.stderr
     project.run("data", "delete", "--yes")
     assert not held.exists()
+    refused = project.run("data", "delete", code=1)
+    assert refused.stderr.splitlines()[0].endswith("nothing was deleted")
+    held.touch()
+    listed = project.run("data", "list", code=1)
+    assert (listed.stdout.count("is no folder"), listed.stderr.count("is no folder")) == (1, 1)
 
 
 @pytest.mark.slow

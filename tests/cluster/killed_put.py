@@ -12,7 +12,7 @@ from pathlib import Path
 from deployer.config.data_section import parse_data
 from deployer.config.kubernetes_section import parse_cluster
 from deployer.data.copy import copy
-from deployer.data.store import FolderStore
+from deployer.data.folder_store import FolderStore
 from deployer.executors.kubernetes.data.volumes import open_volume
 from tests.cluster.bed import SECTION, open_client
 from tests.data.killed_copy import Death

@@ -18,7 +18,7 @@ import pytest
 from deployer.config.data_section import parse_data
 from deployer.config.kubernetes_section import parse_cluster
 from deployer.data.copy import copy
-from deployer.data.store import FolderStore
+from deployer.data.folder_store import FolderStore
 from deployer.errors import DataError, KubeError
 from deployer.executors.kubernetes.data.loader_manifests import LEASE_SECONDS
 from deployer.executors.kubernetes.data.volume_store import VolumeStore

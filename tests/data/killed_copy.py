@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 from deployer.data.copy import Silence, copy
+from deployer.data.folder_store import FolderStore
 from deployer.data.object_store import ObjectStore
-from deployer.data.store import FolderStore, Store
+from deployer.data.store import Store
 
 
 class Death(Silence):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deployer.data.archive import Limits, is_archive, unpack
-from deployer.data.store import FolderStore
+from deployer.data.folder_store import FolderStore
 from deployer.errors import DataError
 from tests.data.archives import build_special, write_tar, write_zip
 from tests.data.stores import read_tree

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from deployer.data.copy import Silence, copy, describe_copied
-from deployer.data.store import FolderStore
+from deployer.data.folder_store import FolderStore
 from deployer.data.tree import PARTIAL_FOLDER
 from deployer.errors import DataError
 from tests.data.stores import TREE, make_tree, read_tree
@@ -80,6 +80,35 @@ def test_a_file_that_differs_is_replaced_also_if_it_is_as_long(tmp_path: Path) -
     copy(FolderStore(tmp_path / "from"), FolderStore(tmp_path / "to"))
     assert (tmp_path / "to/a").read_bytes() == content["a"]
     assert (tmp_path / "to/other").exists()  # a copy deletes nothing
+
+
+def test_other_content_is_replaced_only_if_that_is_said(tmp_path: Path) -> None:
+    theirs = make_tree(tmp_path / "to", dict.fromkeys("abcdef", 10), seed=2)
+    content = make_tree(tmp_path / "from", {**dict.fromkeys("abcde", 10), "e": 11, "new": 5})
+    (tmp_path / "to/a").write_bytes(content["a"])
+    source, target = FolderStore(tmp_path / "from"), FolderStore(tmp_path / "to")
+    with pytest.raises(DataError) as raised:
+        copy(source, target, overwrite=False)
+    assert raised.value.message == f"{target}: 4 files there with other content: b, c, d, …"
+    assert raised.value.hint.startswith("--overwrite ")
+    assert read_tree(target) == {**theirs, "a": content["a"]}
+    assert not target.is_unfinished()
+    copied = copy(source, target)
+    assert (copied.equal_files, copied.replaced_files) == (1, 4)
+    assert describe_copied(copied).endswith(", 1 there already, 4 replaced")
+    assert read_tree(target) == {**content, "f": theirs["f"]}
+
+
+def test_a_copy_that_goes_on_overwrites_nothing(tmp_path: Path) -> None:
+    content = make_tree(tmp_path / "from", {"a": 10, "b": 3_000_000})
+    target = FolderStore(tmp_path / "to")
+    with pytest.raises(DataError, match="given up"):
+        copy(Breaking(tmp_path / "from"), target, sleep=_give_up)
+    assert target.is_unfinished()
+    copied = copy(FolderStore(tmp_path / "from"), target, overwrite=False)
+    assert copied.resumed_bytes >= Breaking.piece
+    assert copied.replaced_files == 0
+    assert read_tree(target) == content
 
 
 @pytest.mark.slow
@@ -178,9 +207,10 @@ def test_the_names_that_a_file_system_has_arrive(tmp_path: Path) -> None:
         copy(FolderStore(tmp_path / "from"), FolderStore(tmp_path / "to"))
 
 
-def test_links_to_files_are_copied_and_folders_behind_links_never_written(tmp_path: Path) -> None:
+def test_links_inside_are_copied_and_folders_behind_links_never_written(tmp_path: Path) -> None:
     make_tree(tmp_path, {"elsewhere/blob": 5, "from/a": 5, "from/out/b": 3})
-    (tmp_path / "from/link").symlink_to(tmp_path / "elsewhere/blob")
+    (tmp_path / "from/link").symlink_to(tmp_path / "from/out/b")
+    (tmp_path / "from/inner").symlink_to("out")
     target = FolderStore(tmp_path / "to")
     (tmp_path / "to").mkdir()
     (tmp_path / "to/out").symlink_to(tmp_path / "elsewhere")
@@ -190,7 +220,30 @@ def test_links_to_files_are_copied_and_folders_behind_links_never_written(tmp_pa
     (tmp_path / "to/out").unlink()
     copy(FolderStore(tmp_path / "from"), target)
     assert not (tmp_path / "to/link").is_symlink()
-    assert {entry.path for entry in target.list_entries()} == {"a", "link", "out/b"}
+    assert {entry.path for entry in target.list_entries()} == {"a", "inner/b", "link", "out/b"}
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("elsewhere", "is a link that leads out of"),
+        ("elsewhere/secret", "is a link that leads out of"),
+        ("from/none", "which is not there"),
+        ("from", "a folder that it lies in"),
+    ],
+)
+def test_links_that_cannot_be_copied(tmp_path: Path, target: str, said: str) -> None:
+    make_tree(tmp_path, {"elsewhere/secret": 5, "from/a": 5})
+    (tmp_path / "from/link").symlink_to(tmp_path / target)
+    with pytest.raises(DataError) as raised:
+        copy(FolderStore(tmp_path / "from"), FolderStore(tmp_path / "to"))
+    assert raised.value.message.startswith(f"{tmp_path / 'from/link'} is a link ")
+    assert said in raised.value.message
+    assert raised.value.hint
+    assert not (tmp_path / "to").exists()
+    assert FolderStore(tmp_path / "from").delete_all()
+    assert (tmp_path / "elsewhere/secret").exists()
+    assert not FolderStore(tmp_path / "from").delete_all()
 
 
 def test_deleting_all_leaves_nothing_of_a_copy(tmp_path: Path) -> None:

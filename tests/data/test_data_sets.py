@@ -10,11 +10,11 @@ import pytest
 from deployer.config import paths
 from deployer.config.project import Project
 from deployer.data.copy import Silence
-from deployer.data.store import FolderStore
+from deployer.data.folder_store import FolderStore
 from deployer.data.tree import ORIGIN_NOTE
-from deployer.errors import ConfigError, DataError, DeployerError
+from deployer.errors import ConfigError, DataError, DeployerError, SeveralErrors, collect_refusals
 from deployer.executors.registry import find_target
-from deployer.launch import data_sets
+from deployer.launch import data_deletion, data_sets
 from tests.data.archives import write_tar
 from tests.data.object_servers import BUCKET, ObjectServer
 from tests.data.stores import make_tree, read_tree
@@ -40,7 +40,9 @@ def bring(project: Project) -> data_sets.Transfer:
 
 
 def list_states(project: Project) -> list[tuple[int, str]]:
-    return [(one.files, one.state) for one in data_sets.list_places(project, print)]
+    with collect_refusals() as refusals:
+        found = list(data_sets.list_places(project, print, refusals))
+    return [(one.files, one.state) for one in found]
 
 
 def refuse(call: Callable[[], object]) -> tuple[str, str]:
@@ -60,8 +62,13 @@ def test_a_folder_of_this_machine(tmp_path: Path) -> None:
     data_sets.get(project, data, tmp_path / "out", QUIET, print)
     assert read_tree(FolderStore(tmp_path / "out")) == content
     assert "is kept on this machine, where runs see it" in refuse(lambda: bring(project))[0]
-    data_sets.delete(project, data, False, print)
+    data_deletion.delete(project, data, False, print)
     assert not (tmp_path / "held").exists()
+    gone = "data set data is not there where runs on local see it: nothing was deleted"
+    for act in (data_deletion.check_deletable, lambda *of: data_deletion.delete(*of, print)):
+        said, hint = refuse(lambda act=act: act(project, data, False))  # type: ignore[misc]
+        assert said == gone
+        assert hint.startswith("deployer data list")
 
 
 def test_what_is_in_a_cluster_has_a_folder_here_for_runs_here(tmp_path: Path) -> None:
@@ -114,6 +121,13 @@ def test_a_run_is_refused_without_its_data(tmp_path: Path) -> None:
     make_tree(tmp_path / "from", SIZES)
     put(project, tmp_path / "from")
     check()
+    two = read(tmp_path / "two", "[{path: /a, folder: a}, {name: b, path: /b, folder: b}]")
+    with pytest.raises(SeveralErrors) as raised:
+        find_target(two).check_data()
+    assert [part.message.partition(" is ")[0] for part in raised.value.parts] == [
+        "data set data",
+        "data set b",
+    ]
     away = read(tmp_path / "away", "{name: cats, path: /data, url: 's3://bucket/cats'}")
     assert refuse(find_target(away).check_data)[1] == "deployer data preload cats"
 
@@ -146,7 +160,7 @@ def test_an_object_store_is_brought_here_once(object_server: ObjectServer, tmp_p
     assert (second.files, second.equal_files) == (2, 1)
     held = {path.name for path in Path(first.target).rglob("*") if path.is_file()}
     assert held == {"a", "b", "own", ORIGIN_NOTE}
-    data_sets.delete(project, project.data[0], True, print)
+    data_deletion.delete(project, project.data[0], True, print)
     assert store.list_entries() == []
     assert "there is nothing" in refuse(lambda: bring(project))[0]
 
@@ -172,7 +186,7 @@ def test_an_archive_in_an_object_store_is_unpacked_once(
     again = bring(project).copied
     assert again is not None
     assert (again.files, again.equal_files) == (2, 1)
-    data_sets.delete(project, project.data[0], True, print)
+    data_deletion.delete(project, project.data[0], True, print)
     with pytest.raises(DataError):
         bring(project)
 
@@ -182,7 +196,14 @@ def test_places_that_make_no_sense(tmp_path: Path) -> None:
     make_tree(tmp_path / "project", {"a": 1})
     said, hint = refuse(lambda: put(project, tmp_path / "project"))
     assert "lies inside" in said
-    assert hint.startswith("put a folder beside it")
+    assert hint == "choose a folder beside it"
+    make_tree(tmp_path / "held", {"a": 1})
+    around = read(tmp_path / "around", "{path: /data, folder: ../held}")
+    inside = tmp_path / "held/copy"
+    data = around.data[0]
+    assert "lies inside" in refuse(lambda: data_sets.get(around, data, inside, QUIET, print))[0]
+    said, _ = refuse(lambda: data_sets.put(project, data, "", QUIET, print, True))
+    assert said == "SOURCE: is empty"
     under_a_file = read(tmp_path / "project", "{path: /data, folder: a/b}")
     assert refuse(lambda: put(under_a_file, tmp_path / "project/deployer.yaml")) == (
         f"{tmp_path / 'project/a'} is no folder",
@@ -222,4 +243,13 @@ def test_a_folder_with_more_than_the_data_set_is_not_deleted(tmp_path: Path, fol
     (tmp_path / "linked").symlink_to(tmp_path / "elsewhere")
     project = read(tmp_path, f"{{path: /data/x, folder: {folder}}}")
     with pytest.raises(DataError, match=r"holds more than|is a link to"):
-        data_sets.check_deletable(project, project.data[0], False)
+        data_deletion.check_deletable(project, project.data[0], False)
+
+
+def test_a_data_set_that_cannot_be_read_is_an_error_after_the_list(tmp_path: Path) -> None:
+    project = read(tmp_path, "[{path: /a, folder: deployer.yaml}, {name: b, path: /b, folder: b}]")
+    with pytest.raises(DataError, match="is no folder"):
+        list_states(project)
+    with pytest.raises(DataError), collect_refusals() as refusals:
+        found = list(data_sets.list_places(project, print, refusals))
+    assert [one.state for one in found] == [f"{tmp_path / 'deployer.yaml'} is no folder", "missing"]

@@ -9,8 +9,8 @@ import pytest
 
 from deployer.data.addresses import open_address
 from deployer.data.copy import copy
+from deployer.data.folder_store import FolderStore
 from deployer.data.gcs_store import PIECE_BYTES
-from deployer.data.store import FolderStore
 from deployer.errors import DataError
 from tests.data.object_servers import BUCKET, serve_gcs
 from tests.data.stores import make_tree, read_tree

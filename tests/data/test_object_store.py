@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from deployer.data.copy import copy
+from deployer.data.folder_store import FolderStore
 from deployer.data.object_store import ObjectStore
-from deployer.data.store import FolderStore
 from deployer.data.tree import PARTIAL_FOLDER
 from deployer.data.uploads import LEAST_PART_BYTES, choose_part_bytes
 from deployer.errors import DataError

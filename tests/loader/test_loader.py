@@ -16,8 +16,8 @@ import pytest
 
 import deployer.loader
 from deployer.data.copy import Silence, copy
+from deployer.data.folder_store import FolderStore
 from deployer.data.preload import preload
-from deployer.data.store import FolderStore
 from deployer.data.tree import PARTIAL_FOLDER, Entry
 from deployer.errors import DataError
 from deployer.executors.kubernetes.data.loader_client import LoaderClient, LoaderRefusal

@@ -88,8 +88,8 @@ def test_nothing_is_overwritten_silently(kept: Kept, capsys: pytest.CaptureFixtu
     (target / "best.pt").write_bytes(MODEL[::-1])
     kept.get(code=1)
     assert capsys.readouterr().err.splitlines()[-2:] == [
-        f"error: {target}: there is something else in best.pt",
-        "hint: --to another folder, or --overwrite",
+        f"error: {target}: 1 file there with other content: best.pt",
+        "hint: --overwrite replaces what is there; or choose another place",
     ]
     assert (target / "best.pt").read_bytes() == MODEL[::-1]
     kept.get("--overwrite")

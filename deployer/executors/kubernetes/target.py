@@ -104,13 +104,13 @@ class KubernetesTarget(Target):
         kube, folder = self.open_kube(), self.project.folder
         return open_volume(kube, self._find_loader_image(), data, folder, tell, size_bytes)
 
-    def delete_data(self, data: DataSet, tell: Tell) -> None:
+    def delete_data(self, data: DataSet, tell: Tell) -> bool:
         """Delete the claim if we made it, else what is in the volume."""
         kube, claim = self.open_kube(), name_claim(data, self.project.folder)
         if data.nfs or not delete_claim(kube, claim):
-            super().delete_data(data, tell)
-        else:
-            tell(f"deleted PersistentVolumeClaim {claim} in namespace {kube.namespace}")
+            return super().delete_data(data, tell)
+        tell(f"deleted PersistentVolumeClaim {claim} in namespace {kube.namespace}")
+        return True
 
     def check(self, plan: Plan, limits: Limits) -> None:
         """Refuse what manifests cannot be built from; raises ConfigError."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from deployer.errors import collect_refusals
 from deployer.executors.findings import Finding, examine_all
 from deployer.executors.local.examination import list_python_questions
 from deployer.executors.local.executor import LocalExecutor
@@ -36,18 +37,21 @@ class LocalTarget(Target):
 
     def open_data(self, data: DataSet, tell: Tell, size_bytes: int | None = None) -> Store:
         """Return the folder of this machine."""
+        from deployer.data.folder_store import FolderStore
         from deployer.data.places import find_place
-        from deployer.data.store import FolderStore
 
-        return FolderStore(find_place(data, self.project.folder))
+        # Runs may follow every link: nothing is copied to where a link would be lost.
+        return FolderStore(find_place(data, self.project.folder), links_out=True)
 
     def check_data(self) -> None:
-        """Refuse a data set that is not here, or whose copy was broken off; raises DataError."""
+        """Refuse data sets that are not here, or not whole; raises DeployerError."""
         if self.project.data:
             from deployer.data.places import check_here
 
-            for data in self.project.data:
-                check_here(data, self.project.folder)
+            with collect_refusals() as refusals:
+                for data in self.project.data:
+                    with refusals.noted():
+                        check_here(data, self.project.folder)
 
     def examine(self, demand: Demand) -> Sequence[Finding]:
         """Return what is right and wrong with this system and the Python of its runs."""

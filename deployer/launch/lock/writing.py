@@ -64,10 +64,10 @@ def describe_data(data: DataSet, folder: Path, *, runs_here: bool) -> DataState:
     address = data.folder or data.claim or data.url or nfs
     if not runs_here and data.folder is None:
         return DataState(data.name, address)
+    from deployer.data.folder_store import FolderStore
     from deployer.data.places import find_place
-    from deployer.data.store import FolderStore
 
-    store = FolderStore(find_place(data, folder))
+    store = FolderStore(find_place(data, folder), links_out=True)
     entries = store.list_entries()
     size = sum(entry.size_bytes for entry in entries)
     digest = hashlib.sha256()

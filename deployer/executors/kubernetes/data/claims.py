@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from deployer.config.data_section import DataSet
 from deployer.data.archive import is_archive
-from deployer.errors import DataError, KubeError
+from deployer.errors import DataError, KubeError, collect_refusals
 from deployer.executors.kubernetes.manifests.fields import Manifest, set_namespace, update
 from deployer.executors.kubernetes.manifests.templates import find_folder, load_documents
 from deployer.kube.client import Kube
@@ -59,29 +59,35 @@ def ensure_claim(kube: Kube, name: str, data: DataSet, size_bytes: int | None) -
         raise DataError(
             f"there is no PersistentVolumeClaim {name} in namespace {kube.namespace}",
             f"deployer data {verb} {data.name} makes it",
+            missing=True,
         )
     size = data.size or count_size(data, size_bytes)
     return kube.create_once(build_claim(name, kube.namespace, data, size))
 
 
 def check_claims(kube: Kube, claims: Mapping[str, str]) -> None:
-    """Refuse agents whose data sets (by claim) have no claim; raises DataError, KubeError.
+    """Refuse agents whose data sets (by claim) have no claim, naming each of them.
 
-    What we may not look at is taken to be there.
+    What we may not look at is taken to be there. Raises DeployerError.
     """
-    for claim, name in claims.items():
-        try:
-            missing = kube.get(CLAIM, claim) is None
-        except KubeError as error:
-            if error.status != 403:
-                raise
-            continue
-        if missing:
-            raise DataError(
-                f"data set {name}: there is no PersistentVolumeClaim {claim} "
-                f"in namespace {kube.namespace}",
-                f"deployer data put SOURCE {name}, or preload {name}, with --on kubernetes",
-            )
+    with collect_refusals() as refusals:
+        for claim, name in claims.items():
+            if _is_missing(kube, claim):
+                with refusals.noted():
+                    raise DataError(
+                        f"data set {name}: there is no PersistentVolumeClaim {claim} "
+                        f"in namespace {kube.namespace}",
+                        f"deployer data put SOURCE {name}, or preload {name}, with --on kubernetes",
+                    )
+
+
+def _is_missing(kube: Kube, claim: str) -> bool:
+    try:
+        return kube.get(CLAIM, claim) is None
+    except KubeError as error:
+        if error.status != 403:
+            raise
+        return False
 
 
 def count_size(data: DataSet, size_bytes: int) -> str:

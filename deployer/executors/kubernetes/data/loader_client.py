@@ -123,6 +123,10 @@ class LoaderClient:
         """Delete a file; it may be gone already."""
         self._ask("POST", "/delete", path=path)
 
+    def clear(self) -> bool:
+        """Delete everything on the volume; tell whether there was any file."""
+        return bool(self._ask("POST", "/clear")["found"])
+
     def read(self, path: str, offset: int) -> Iterator[bytes]:
         """Yield the bytes of a file from `offset` on, from where it stopped if it does."""
         left = -1  # not known yet

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from deployer.data.store import Store
-from deployer.data.tree import ORIGIN_NOTE, Entry, is_own
+from deployer.data.tree import Entry, is_own
 from deployer.executors.kubernetes.data.loader_client import LoaderClient
 
 BLOCK_BYTES = 4 << 20  # what is sent again after a lost connection, at most
@@ -76,11 +76,9 @@ class VolumeStore(Store):
         """Tell whether the mark is there."""
         return self._client.is_unfinished()
 
-    def delete_all(self) -> None:
-        """Delete every file, partial ones too."""
-        super().delete_all()
-        self._client.delete(ORIGIN_NOTE)
-        self._client.end()
+    def delete_all(self) -> bool:
+        """Have the loader delete everything, partial files too."""
+        return self._client.clear()
 
     def close(self) -> None:
         """End the loader."""

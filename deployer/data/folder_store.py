@@ -1,0 +1,248 @@
+"""A folder of this machine as a store."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from deployer.data.store import Store
+from deployer.data.tree import PARTIAL_FOLDER, Entry, check_path, is_own
+from deployer.errors import DataError
+
+CHUNK_BYTES = 1 << 20
+
+
+class FolderStore(Store):
+    """A folder of this machine; it is made when the first file is written.
+
+    Links are followed where they stay inside, and with `links_out` wherever they lead. What is
+    unfinished lies in a folder of its own, which is there as long as a copy is not whole.
+    """
+
+    parallel = 4
+
+    def __init__(self, root: Path, links_out: bool = False) -> None:
+        self.root = root
+        self._links_out = links_out
+        self._listed: dict[str, str] = {}
+
+    def describe(self) -> str:
+        """Name the folder."""
+        return str(self.root)
+
+    def list_entries(self) -> Sequence[Entry]:
+        """Return every file; refuses devices, pipes, and links that lead nowhere or out."""
+        with _telling(self.root):
+            if not self._exists():
+                return []
+            above = (os.path.realpath(self.root),)
+            found = sorted(self._walk(self.root, above), key=lambda entry: entry.path)
+        self._listed = {entry.path: entry.tag for entry in found}
+        return found
+
+    def checksum(self, path: str) -> str | None:
+        """Read the file and return its SHA-256."""
+        file = self._find(path)
+        with _telling(file):
+            return _hash_file(file) if file.is_file() else None
+
+    def read(self, path: str, offset: int = 0) -> Iterator[bytes]:
+        """Yield the file's bytes; refuses one that has changed since it was listed."""
+        file = self._find(path)
+        with _telling(file), file.open("rb") as stream:
+            stream.seek(offset)
+            while chunk := stream.read(CHUNK_BYTES):
+                yield chunk
+            if self._listed.get(path) not in (None, build_tag(os.fstat(stream.fileno()))):
+                raise DataError(
+                    f"{file} has changed while it was copied",
+                    "leave the source alone, then type the command again",
+                )
+
+    def partial_size(self, entry: Entry) -> int:
+        """Return the size of the partial file."""
+        partial = self._partial(entry)
+        with _telling(partial):
+            return partial.stat().st_size if partial.is_file() else 0
+
+    def write(self, entry: Entry, chunks: Iterable[bytes], offset: int = 0) -> None:
+        """Add to the partial file; it is on the disk when this returns."""
+        partial = self._partial(entry)
+        with _telling(self.root):
+            partial.parent.mkdir(parents=True, exist_ok=True)
+            with partial.open("r+b" if offset else "wb") as stream:
+                stream.truncate(offset)
+                stream.seek(offset)
+                for chunk in chunks:
+                    stream.write(chunk)
+                stream.flush()
+                os.fsync(stream.fileno())
+
+    def finish(self, entry: Entry) -> bool:
+        """Read the partial file again, then rename it."""
+        partial, file = self._partial(entry), self._place(entry.path)
+        with _telling(file):
+            if not _is_what(partial, entry):
+                partial.unlink(missing_ok=True)
+                return False
+            file.parent.mkdir(parents=True, exist_ok=True)
+            partial.replace(file)
+            return True
+
+    def delete(self, path: str) -> None:
+        """Delete the file, and the folders above it that are empty then."""
+        file = self._place(path)
+        with _telling(file):
+            file.unlink(missing_ok=True)
+            for folder in file.parents:
+                if folder == self.root or not folder.is_relative_to(self.root):
+                    return
+                with suppress(FileNotFoundError, OSError):
+                    folder.rmdir()
+
+    @contextmanager
+    def copying(self) -> Iterator[None]:
+        """Keep the folder of partial files as the mark, locked against a second copy."""
+        marks = self.root / PARTIAL_FOLDER
+        with _telling(self.root):
+            self._exists()
+            marks.mkdir(parents=True, exist_ok=True)
+            handle = os.open(marks, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            _lock(handle, self.root)
+            yield
+            with _telling(self.root):
+                shutil.rmtree(marks)
+        finally:
+            os.close(handle)
+
+    def is_locked(self) -> bool:
+        """Tell whether somebody copies to the folder just now."""
+        try:
+            handle = os.open(self.root / PARTIAL_FOLDER, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return False
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(handle)
+
+    def is_unfinished(self) -> bool:
+        """Tell whether the folder of partial files is there."""
+        return (self.root / PARTIAL_FOLDER).is_dir()
+
+    def delete_all(self) -> bool:
+        """Delete everything in the folder, links as such, and the folder; tell whether it was."""
+        with _telling(self.root):
+            if not self._exists():
+                return False
+            for folder, folders, names in os.walk(self.root, topdown=False):
+                for place in (Path(folder, name) for name in (*folders, *names)):
+                    if place.is_dir() and not place.is_symlink():
+                        place.rmdir()
+                    else:
+                        place.unlink(missing_ok=True)
+            with suppress(OSError):  # a link or a mounted disk stays
+                self.root.rmdir()
+        return True
+
+    def _exists(self) -> bool:
+        """Tell whether there is a folder; raises DataError if it is a file."""
+        for place in (self.root, *self.root.parents):
+            if place.exists():
+                if not place.is_dir():
+                    raise DataError(f"{place} is no folder", "name another one")
+                return place == self.root
+        return False
+
+    def _walk(self, folder: Path, above: tuple[str, ...]) -> Iterator[Entry]:
+        """Yield the files below a folder; `above` are where it and those around it really are."""
+        for one in os.scandir(folder):
+            path = check_path(os.path.relpath(one.path, self.root))
+            if is_own(path):
+                continue
+            if one.is_symlink():
+                self._check_link(one.path, above)
+            if one.is_dir():
+                yield from self._walk(Path(one.path), (*above, os.path.realpath(one.path)))
+                continue
+            found = os.stat(one.path)
+            if not stat.S_ISREG(found.st_mode):
+                raise DataError(f"{one.path} is no regular file", "remove it")
+            yield Entry(path, found.st_size, tag=build_tag(found))
+
+    def _check_link(self, link: str, above: tuple[str, ...]) -> None:
+        """Refuse a link that cannot be copied as what it leads to; raises DataError."""
+        end = os.path.realpath(link)
+        said = ""
+        if not os.path.exists(end):
+            said = f"to {end}, which is not there"
+        elif end in above:
+            said = f"to {end}, a folder that it lies in"
+        elif not self._links_out and not Path(end).is_relative_to(above[0]):
+            said = f"that leads out of {self.root}, to {end}"
+        if said:
+            hint = "put what it stands for in its place, or remove it"
+            raise DataError(f"{link} is a link {said}", hint)
+
+    def _find(self, path: str) -> Path:
+        """Return where a file is read; raises DataError where a link leads out of the folder."""
+        return self.root / check_path(path) if self._links_out else self._place(path)
+
+    def _place(self, path: str) -> Path:
+        """Return where a file is; raises DataError where a link leads out of the folder."""
+        file = self.root / check_path(path)
+        # The file itself may be a link: it is read, and replaced or deleted as such.
+        if not file.parent.resolve().is_relative_to(self.root.resolve()):
+            said = f"{file} lies outside of {self.root}: a folder above it is a link"
+            raise DataError(said, "put a folder in the link's place, or choose another one")
+        return file
+
+    def _partial(self, entry: Entry) -> Path:
+        return self.root / PARTIAL_FOLDER / entry.identity
+
+
+def _lock(handle: int, root: Path) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise DataError(f"{root}: another copy to it is under way", "wait for its end") from error
+    except OSError:  # a file system without locks: two copies at once cost time, and no file
+        return
+
+
+def build_tag(found: os.stat_result) -> str:
+    """Return what tells one version of a file from another."""
+    return f"{found.st_size} {found.st_mtime_ns}"
+
+
+def _is_what(file: Path, entry: Entry) -> bool:
+    if not file.is_file() or file.stat().st_size != entry.size_bytes:
+        return False
+    return entry.sha256 is None or _hash_file(file) == entry.sha256
+
+
+def _hash_file(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@contextmanager
+def _telling(place: Path) -> Iterator[None]:
+    """Turn what the system says about a file into our error; a full disk stays what it is."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise OSError(error.errno, error.strerror, str(place)) from error
+        raise DataError(f"{error.filename or place}: {error.strerror or error}") from error
