@@ -16,6 +16,7 @@ import time
 from typing import Any, Dict, Mapping, Optional
 
 from .settings import FOLDER_VARIABLE
+from .warm.core_wait import PORT_FILE_MODULE, look_sooner
 
 STOCK_SECONDS = 5.0
 # An agent without work asks again after a quarter of the time that it has waited: a run that is
@@ -35,6 +36,9 @@ def main(quick: bool) -> None:
     sys.argv = sys.argv[1:]  # after `-c`: `wandb agent ...`
     from wandb import wandb_agent
 
+    with contextlib.suppress(ImportError):
+        __import__(PORT_FILE_MODULE)  # as the agent does when it first asks its server
+        look_sooner()
     agent = getattr(wandb_agent, "Agent", None)
     if hasattr(agent, "POLL_INTERVAL"):
         wait = EndOfRun(os.environ[FOLDER_VARIABLE], quick)

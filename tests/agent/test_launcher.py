@@ -82,6 +82,23 @@ def test_an_agent_that_is_not_quick_waits_as_the_stock_one(tmp_path: Path) -> No
     assert STOCK_SECONDS - 1 < wait(Runs()) <= STOCK_SECONDS
 
 
+LOOKS = """
+import wandb.sdk.lib.service.service_port_file as waiting
+from deployer.agent.warm.core_wait import look_sooner, sleep_shortly
+look_sooner()
+print(waiting._SLEEP is sleep_shortly)
+"""
+
+
+def see_looks(python: str | Path) -> str:
+    code = f"import sys; sys.path.append({str(Path.cwd())!r})\n{LOOKS}"
+    return subprocess.check_output([python, "-c", code], text=True).strip()
+
+
+def test_the_sdk_looks_soon_whether_its_core_listens() -> None:
+    assert see_looks(sys.executable) == "True"
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("version", ["0.22.3", "0.26.1"])
 def test_an_older_wandb_is_launched_quickly(bench: Bench, version: str) -> None:
@@ -91,3 +108,4 @@ def test_an_older_wandb_is_launched_quickly(bench: Bench, version: str) -> None:
     assert code == 0, output
     assert "no Agent.POLL_INTERVAL" not in output
     assert [run.state for run in bench.runs(path)] == ["finished", "finished"]
+    assert see_looks(python_with(version)) == "True"

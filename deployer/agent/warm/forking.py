@@ -15,6 +15,7 @@ import struct
 import sys
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
+from .core_wait import look_sooner
 from .imports import Arguments, find_shadowed, import_modules, list_packages, read_list, write_list
 from .program import Task, become, build_program, find_place
 
@@ -40,6 +41,7 @@ def prepare_run(at_start: FrozenSet[str], folder: str, path: str) -> Callable[[]
     if found:
         write_list(f"{path}.unfit", [*unfit, found])
         start_again()
+    look_sooner()
     sys.argv = [""]
     forget_ourselves()
     gc.collect()
