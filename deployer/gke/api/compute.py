@@ -84,10 +84,10 @@ class Compute:
         return tuple(
             CloudDisk(
                 name=disk.name,
-                location=_last(disk.zone or disk.region),
+                location=last_part(disk.zone or disk.region),
                 size_gb=disk.size_gb,
                 labels=dict(disk.labels),
-                users=tuple(_last(user) for user in disk.users),
+                users=tuple(last_part(user) for user in disk.users),
                 created_at=disk.creation_timestamp,
             )
             for disk in found
@@ -99,10 +99,10 @@ class Compute:
         return tuple(
             ForwardingRule(
                 name=rule.name,
-                region=_last(rule.region),
+                region=last_part(rule.region),
                 description=rule.description,
                 labels=dict(rule.labels),
-                target_pool=_last(rule.target) if "/targetPools/" in rule.target else "",
+                target_pool=last_part(rule.target) if "/targetPools/" in rule.target else "",
                 created_at=rule.creation_timestamp,
             )
             for rule in found
@@ -113,7 +113,9 @@ class Compute:
         """Return the target pools of all regions, anybody's."""
         found = self._list("target pools", self._target_pools, {"project": self._gke.project})
         return tuple(
-            TargetPool(pool.name, _last(pool.region), tuple(_last(one) for one in pool.instances))
+            TargetPool(
+                pool.name, last_part(pool.region), tuple(last_part(one) for one in pool.instances)
+            )
             for pool in found
         )
 
@@ -140,13 +142,7 @@ class Compute:
         self._delete(f"target pool {pool.name}", pool.region, self._target_pools, request)
 
     def _list(self, what: str, client: Any, request: Mapping[str, Any]) -> list[Any]:
-        attempt = Attempt(f"cannot list {what}", self._gke.project, api=API)
-
-        def send() -> list[Any]:
-            pages = client.aggregated_list(request=request, retry=None, timeout=TIMEOUT_SECONDS)
-            return list(_flatten(pages))
-
-        return self._gke.read(send, attempt)
+        return [one for _, one in list_everywhere(self._gke, what, client, request)]
 
     def _delete(self, what: str, location: str, client: Any, request: Mapping[str, Any]) -> None:
         words = f"cannot delete {what} in {location}"
@@ -182,14 +178,29 @@ def open_compute(gke: Gke, kind: Callable[..., T]) -> T:
     return kind(credentials=gke.credentials, client_options=options)
 
 
-def _flatten(pages: Any) -> Iterator[Any]:
-    """Yield what an aggregated list holds: pairs of a scope and its one list of things."""
-    for _, scope in pages:
-        fields = type(scope).meta.fields
-        for name in ("disks", "forwarding_rules", "target_pools"):
-            if name in fields:
-                yield from getattr(scope, name)
+def list_everywhere(
+    gke: Gke, what: str, client: Any, request: Mapping[str, Any]
+) -> list[tuple[str, Any]]:
+    """Return all things that a client lists, each with its scope, such as `zones/us-east1-b`.
+
+    Raises CloudError.
+    """
+
+    def send() -> list[tuple[str, Any]]:
+        pages = client.aggregated_list(request=request, retry=None, timeout=TIMEOUT_SECONDS)
+        return list(_flatten(pages))
+
+    return gke.read(send, Attempt(f"cannot list {what}", gke.project, api=API))
 
 
-def _last(address: str) -> str:
+def last_part(address: str) -> str:
+    """Return the name at the end of an address or a scope."""
     return address.rpartition("/")[2]
+
+
+def _flatten(pages: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what an aggregated list holds: pairs of a scope and its one list of things."""
+    for scope, listed in pages:
+        [name] = {*type(listed).meta.fields} - {"warning"}
+        for one in getattr(listed, name):
+            yield scope, one

@@ -11,7 +11,13 @@ from dataclasses import dataclass, field
 from deployer.errors import CloudError
 from deployer.gke.api.capacity import NOT_OFFERED, TOO_LITTLE_QUOTA, Refusal
 from deployer.gke.api.client import Gke
-from deployer.gke.api.offers import Offered, Offers, Quota
+from deployer.gke.api.offers import (
+    Offered,
+    Quota,
+    find_accelerators,
+    find_machine_types,
+    list_quotas,
+)
 from deployer.gke.api.remedies import QUOTAS_PAGE
 from deployer.gke.specification.gpu_rules import find_built_in
 from deployer.gke.specification.parts import (
@@ -56,24 +62,21 @@ def find_obstacles(gke: Gke, spec: ClusterSpec, tell: Callable[[str], None]) -> 
     Who may not ask, or gets no answer, is told so in a line, and nothing counts as refused.
     """
     try:
-        offer = _ask(Offers(gke), spec)
+        offer = _ask(gke, spec)
     except CloudError as error:
         tell(f"quotas and machine types are not checked: {error.message}")
         return ()
     return list_obstacles(spec, offer, gke.project)
 
 
-def _ask(offers: Offers, spec: ClusterSpec) -> Offer:
+def _ask(gke: Gke, spec: ClusterSpec) -> Offer:
     regions = dict.fromkeys(region_of(location) for location in spec.locations)
-    quotas = [quota for region in regions for quota in offers.list_quotas(region)]
-    quotas += offers.list_project_quotas()
     machines = [spec.system_pool.machine_type, *(choice.machine_type for choice in spec.gpus)]
-    listed = [name for name in machines if "custom-" not in name]
     attached = [one.accelerator for one in spec.gpus if not find_built_in(one.machine_type)]
     return Offer(
-        tuple(quotas),
-        offers.find_machine_types(listed) if listed else {},
-        offers.find_accelerators(attached) if attached else {},
+        list_quotas(gke, regions),
+        find_machine_types(gke, [name for name in machines if "custom-" not in name]),
+        find_accelerators(gke, attached),
     )
 
 
