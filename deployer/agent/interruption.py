@@ -67,7 +67,7 @@ def end_runs(
 
     Before, since a trainer may exit with 0 when it is interrupted; after, since one that had to be
     killed cannot speak for itself. `known` are the runs that the agent's folder or log names;
-    `cause` is one of `death`. Returns whether all processes are gone.
+    `cause` is one of `death_record`'s. Returns whether all processes are gone.
     """
     if any(process.is_run for process in find()):
         run_task(lambda: mark_runs(task, known, cause, SERVER_SECONDS), SERVER_SECONDS)

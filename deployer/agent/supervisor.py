@@ -14,22 +14,19 @@ from .client import Server
 from .core_health import CoreWatch
 from .death_record import INTERRUPTED as ASKED
 from .death_record import DeathRecord, judge_predecessor
-from .delivery import Task, deliver_ended
+from .delivery import Task
 from .environment import agent_command, agent_environment
 from .exit_codes import FAILED, FINISHED, MISCONFIGURED, UNSETTLED, AgentLog, Ending, judge_ending
 from .interruption import SERVER_SECONDS, build_task, clear_leftovers, end_runs, settle_leftovers
 from .keys import Keys
 from .last_run import end_unstarted, is_settled
 from .processes import become_subreaper, list_own, send_signal, spawn
-from .run_exit import REPORT_SECONDS, ProcessEnd, RunExit, report_end
-from .run_output import RunOutput
+from .run_ends import RunEnds
 from .server_questions import GOODBYE_SECONDS, Questions, say_goodbye
 from .settings import KEY_VARIABLE, Settings
 from .signals import DRAINED, TICK_SECONDS, Signals
 from .status import StatusFile, leave_last_words
 from .warm_parent import WarmParent
-
-DELIVERY_SECONDS = 7 * 86400.0  # as long as the SDK itself would try
 
 RUN_SETTLED = Ending(FINISHED, "it has taken its last run")
 RUN_RETURNED = Ending(UNSETTLED, "its run is handed out again")
@@ -50,8 +47,7 @@ class Supervisor:
         self.status = StatusFile(settings)
         self.warm_parent = WarmParent(settings)
         self.log = AgentLog()
-        self.run_exit = RunExit(settings.folder)
-        self.output = RunOutput()
+        self.run_ends = RunEnds(settings, environment, self.keys, self.signals)
         self.death_record = DeathRecord(settings.death_record_path)
         self.predecessors_end = ""
 
@@ -164,14 +160,14 @@ class Supervisor:
     def _follow(self, agent: int, reader: LogReader) -> Optional[Ending]:
         """Wait for the agent's end, or until we are asked to stop; tell if it has gone mute."""
         core = CoreWatch(agent, self.settings.log_path)
-        self.run_exit.acknowledge()  # what was left of an agent before
+        self.run_ends.exit.acknowledge()  # what was left of an agent before
         while agent not in self.signals.exit_statuses and not self.signals.interrupted:
             self.signals.pause(TICK_SECONDS)
             self.warm_parent.tend(self.signals.exit_statuses)
             self._read_log(reader)
             if self.log.busy:
                 core.reset()
-                self.run_exit.look(self.status.status.run_id or "")
+                self.run_ends.exit.look(self.status.status.run_id or "")
                 self._report_end(reader)
             else:
                 mute = core.judge(time.monotonic())
@@ -192,19 +188,10 @@ class Supervisor:
         if self._has_run_ended():
             self._read_log(reader)  # all that it has printed, perhaps the next run's start
         if self._has_run_ended():
-            self._tell_end(self.status.status.run_id)
+            self.run_ends.tell_exit(self.status.status.run_id)
 
     def _has_run_ended(self) -> bool:
-        return self.run_exit.exit_code is not None or self.log.start_failed
-
-    def _tell_end(self, run_id: Optional[str]) -> None:
-        if not run_id or not self.run_exit.tell():
-            return
-        task, extended = build_task(self.settings, self.keys.current), self.keys.own
-        printed = self.output.read(self.environment)
-        end = ProcessEnd(run_id, self.run_exit.exit_code, printed, time.monotonic())
-        acknowledge = self.run_exit.acknowledge
-        self.signals.send(lambda: report_end(task, end, extended, acknowledge), REPORT_SECONDS)
+        return self.run_ends.exit.exit_code is not None or self.log.start_failed
 
     def _let_go(self, agent: int) -> None:
         """Let the agent leave after its run if we are asked to drain, or if its key is rotated.
@@ -258,7 +245,7 @@ class Supervisor:
     def _read_log(self, reader: LogReader) -> None:
         self.death_record.look()
         for line in reader.read_lines():
-            self.output.add(line)
+            self.run_ends.output.add(line)
             if self.log.read_line(line):
                 self._note_run()
 
@@ -272,24 +259,15 @@ class Supervisor:
     def _note_run(self) -> None:
         """Say which run goes on; see that the server hears of one that has ended."""
         if self.log.busy:
-            self.run_exit.begin()
-            self.output.begin()
+            self.run_ends.begin()
         elif not self.leaving:
-            self._tell_end(self.log.last_run_id)
-            self._deliver(self.log.last_run_id)
+            self.run_ends.tell_exit(self.log.last_run_id)
+            cause = "" if self.log.told_to_stop_run else self.death_record.judge()
+            self.run_ends.deliver(self.log.last_run_id, cause)
         sweep_id = self.settings.sweep_path.rpartition("/")[2]
         run_id = newest_run(self.settings.folder, sweep_id) if self.log.busy else None
         start = self.warm_parent.read_start()
         self.status.change(run_id=run_id, runs_ended=self.log.runs_ended, run_start=start)
-
-    def _deliver(self, run_id: str) -> None:
-        """See that the server hears of a run's end, which a run gives up after a time-out."""
-        task = build_task(self.settings, self.keys.current)
-        cause = "" if self.log.told_to_stop_run else self.death_record.judge()
-        killed = self.run_exit.killed
-        self.signals.send(
-            lambda: deliver_ended(task, run_id, DELIVERY_SECONDS, cause, killed), DELIVERY_SECONDS
-        )
 
     def _say_waiting(self, reason: str) -> None:
         if self.status.status.reason != reason:
