@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from deployer.config import paths
@@ -19,7 +19,11 @@ from deployer.images.git import ensure_checkout, find_commit, find_root, get_rem
 from deployer.kube.names import build_hash
 
 MOST_DIFF_BYTES = 256 * 1024
-MOST_FILES_BYTES = 64 << 20  # a folder without git may hold data sets, too
+# A folder without git may hold data sets, too; each file is a line of the lock file.
+MOST_FILES_BYTES = 64 << 20
+MOST_FILES = 2000
+DIGITS = 16  # of a file's SHA-256: it is told from another version, and no attacker is meant
+MOST_SHOWN = 3
 RUN_IT_AGAIN = "git checkout what ran, or run the sweep again: deployer up"
 
 
@@ -27,7 +31,7 @@ RUN_IT_AGAIN = "git checkout what ran, or run the sweep again: deployer up"
 class CodeState:
     """What ran: a commit of `repository`, in its folder `folder`, with `diff` of tracked files.
 
-    `left_out` says why the diff is not here. `checksum` is that of all files where git is not used.
+    Without git, `files` are the checksums of what was there. `left_out` says why there is neither.
     """
 
     folder: str = ""
@@ -35,33 +39,38 @@ class CodeState:
     repository: str = ""
     diff: str = ""
     left_out: str = ""
-    checksum: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_state(code: Code, environment: Mapping[str, str]) -> CodeState:
-    """Return the state of the code that agents are about to run."""
+def read_state(code: Code, environment: Mapping[str, str], apart: Sequence[Path] = ()) -> CodeState:
+    """Return the state of the code that agents are about to run.
+
+    What lies in `apart` is no part of it: data sets, deployer's own files.
+    """
     has_git = shutil.which("git", path=environment.get("PATH"))
     root = find_root(code.folder, environment) if has_git else None
     commit = find_commit(root, environment, "HEAD") if root else None
     if root is None or commit is None:
-        return _read_files(code.folder)
+        return _read_files(code.folder, apart)
     inside = code.folder.resolve().relative_to(root.resolve()).as_posix()
-    diff, left_out = _read_diff(root, environment)
+    diff, left_out = _read_diff(root, environment, apart)
     repository = code.repository if code.commit else get_remote(root, environment)
     return CodeState("" if inside == "." else inside, commit, repository, diff, left_out)
 
 
-def restore_code(state: CodeState, folder: Path, environment: Mapping[str, str]) -> Code:
+def restore_code(
+    state: CodeState, folder: Path, environment: Mapping[str, str], apart: Sequence[Path] = ()
+) -> Code:
     """Return the code of a state: the project's folder if it is in it, else a checkout of it.
 
     Raises ConfigError where that cannot be had again.
     """
-    now = replace(read_state(Code(folder), environment), repository=state.repository)
+    if not state.commit:
+        _check_files(state, folder)
+        return Code(folder)
+    now = replace(read_state(Code(folder), environment, apart), repository=state.repository)
     if now == state and not state.left_out:
         return Code(folder)
-    if not state.commit:
-        said = "its files are not those that ran, as far as is known without git"
-        raise ConfigError(str(folder), said, "git init, git add, git commit, then deployer up")
     if state.left_out:
         said = f"what was changed since {state.commit[:SHORT]} is not known: it {state.left_out}"
         raise ConfigError(str(folder), said, RUN_IT_AGAIN)
@@ -73,10 +82,13 @@ def restore_code(state: CodeState, folder: Path, environment: Mapping[str, str])
     return Code(target / state.folder, state.commit, state.repository)
 
 
-def _read_diff(root: Path, environment: Mapping[str, str]) -> tuple[str, str]:
+def _read_diff(
+    root: Path, environment: Mapping[str, str], apart: Sequence[Path]
+) -> tuple[str, str]:
     """Return the diff of tracked files, and why it is left out."""
-    words = ("diff", "--binary", "--no-color", "--no-ext-diff", "HEAD", "--")
-    content = run_git(root, environment, *words, ".", f":(exclude,glob)**/*{LOCK_END}")
+    words = ("diff", "--binary", "--no-color", "--no-ext-diff", "HEAD", "--", ".")
+    others = [f":(exclude,literal){name}" for name in _list_inside(root, apart)]
+    content = run_git(root, environment, *words, f":(exclude,glob)**/*{LOCK_END}", *others)
     if len(content) > MOST_DIFF_BYTES:
         return "", f"was more than {MOST_DIFF_BYTES // 1024} KiB"
     try:
@@ -106,15 +118,51 @@ def _find_repository(state: CodeState, folder: Path, environment: Mapping[str, s
     raise ConfigError(f"commit {state.commit[:SHORT]}", reason, "git fetch where it was made")
 
 
-def _read_files(folder: Path) -> CodeState:
-    """Return the checksum of what runs may read; deployer.yaml is ours, and has been read."""
-    names = [name for name in list_files(folder) if not name.startswith(f"{paths.RESULTS}/")]
-    files = {name: folder / name for name in names if name != FILE_NAME}
-    files = {name: path for name, path in files.items() if path.is_file()}
+def _read_files(folder: Path, apart: Sequence[Path]) -> CodeState:
+    """Return the checksums of what runs may read; deployer.yaml is ours, and has been read."""
+    others = (FILE_NAME, paths.RESULTS, *_list_inside(folder, apart))
+    names = [name for name in list_files(folder) if not _is_in(name, others)]
+    files = {name: folder / name for name in names if (folder / name).is_file()}
+    if len(files) > MOST_FILES:
+        return CodeState(left_out=f"was more than {MOST_FILES:,} files without git")
     if sum(path.stat().st_size for path in files.values()) > MOST_FILES_BYTES:
         return CodeState(left_out=f"was more than {MOST_FILES_BYTES >> 20} MiB without git")
-    digest = hashlib.sha256()
-    for name, path in files.items():
-        with path.open("rb") as file:
-            digest.update(f"{name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\0".encode())
-    return CodeState(checksum=digest.hexdigest())
+    return CodeState(files={name: _hash_file(path) for name, path in files.items()})
+
+
+def _check_files(state: CodeState, folder: Path) -> None:
+    """Refuse files that are not as they were; others that are there by now are no matter.
+
+    Raises ConfigError.
+    """
+    if state.left_out:
+        said = f"the code that ran is not known: it {state.left_out}"
+        hint = "name the data in `data:` of deployer.yaml, or git init and commit; deployer up"
+        raise ConfigError(str(folder), said, hint)
+    other = [
+        f"{name} is {'another' if (folder / name).is_file() else 'gone'}"
+        for name, checksum in state.files.items()
+        if not (folder / name).is_file() or _hash_file(folder / name) != checksum
+    ]
+    if other:
+        more = f", and {len(other) - MOST_SHOWN} more" if len(other) > MOST_SHOWN else ""
+        said = f"not as it ran: {', '.join(other[:MOST_SHOWN])}{more}"
+        hint = "put it back as it was; what runs write belongs in DEPLOYER_OUTPUT_DIR"
+        raise ConfigError(str(folder), said, hint)
+
+
+def _list_inside(folder: Path, apart: Sequence[Path]) -> Iterator[str]:
+    """Yield those of some paths that lie in a folder, relative to it."""
+    root = folder.resolve()
+    for path in (one.resolve() for one in apart):
+        if path != root and path.is_relative_to(root):
+            yield path.relative_to(root).as_posix()
+
+
+def _is_in(name: str, others: Sequence[str]) -> bool:
+    return any(name == other or name.startswith(f"{other}/") for other in others)
+
+
+def _hash_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:DIGITS]

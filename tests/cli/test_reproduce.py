@@ -51,10 +51,6 @@ def test_a_run_is_repeated_with_the_code_that_ran(project: Project) -> None:
     assert (found["repeats"], found["distance"], found["within"]) == ([3.75], 0.75, False)
     assert "is not reproduced: loss 3 of run" in failed.stderr
 
-    assert (
-        "is no lock file, and has none"
-        in project.run("reproduce", "best", "train.py", code=2).stderr
-    )
     project.write("mine.yaml", "mine: 1\n")
     refused = project.run("up", "sweep.yaml", "--lock", "mine.yaml", code=2)
     assert "mine.yaml: there is such a file, and it is no lock file" in refused.stderr

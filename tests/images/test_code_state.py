@@ -14,6 +14,7 @@ from deployer.errors import ConfigError
 from deployer.images.code_archive import LOCK_MARK, list_files, list_left_out
 from deployer.images.code_state import (
     MOST_DIFF_BYTES,
+    MOST_FILES,
     MOST_FILES_BYTES,
     CodeState,
     read_state,
@@ -45,7 +46,7 @@ def restore(state: CodeState, folder: Path) -> Code:
 
 def test_unchanged_code_is_the_folder_itself(project: Path) -> None:
     state = read(project)
-    assert (state.folder, state.diff, state.checksum) == ("project", "", "")
+    assert (state.folder, state.diff, state.files) == ("project", "", {})
     assert restore(state, project) == Code(project)
     assert not paths.code_folder().exists()
 
@@ -96,20 +97,51 @@ def test_a_diff_that_is_large_or_holds_a_secret_is_left_out(project: Path) -> No
 
 def test_code_without_git_is_known_by_its_files(tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text("lr = 1\n")
+    (tmp_path / "lib.py").touch()
     state = read(tmp_path)
-    assert len(state.checksum) == 64
+    assert sorted(state.files) == ["lib.py", "main.py"]
     (tmp_path / "results" / "ab12").mkdir(parents=True)
     (tmp_path / "results" / "ab12" / "best.pt").write_text("copied by `results get`")
+    assert read(tmp_path) == state
+    (tmp_path / "checkpoint.pt").write_text("written by a run")
     assert restore(state, tmp_path) == Code(tmp_path)
     (tmp_path / "main.py").write_text("lr = 2\n")
-    with pytest.raises(ConfigError, match="its files are not those that ran"):
+    (tmp_path / "lib.py").unlink()
+    with pytest.raises(ConfigError, match=r"lib\.py is gone, main\.py is another") as raised:
         restore(state, tmp_path)
+    assert raised.value.hint
+    commit_all(tmp_path)  # git comes too late, and is no obstacle
+    (tmp_path / "main.py").write_text("lr = 1\n")
+    (tmp_path / "lib.py").touch()
+    assert restore(state, tmp_path) == Code(tmp_path)
+
+
+def test_a_folder_without_git_that_is_too_large_says_so(tmp_path: Path) -> None:
     with (tmp_path / "images.bin").open("wb") as sparse:
-        sparse.truncate(MOST_FILES_BYTES)
+        sparse.truncate(MOST_FILES_BYTES + 1)
     large = read(tmp_path)
     assert large.left_out == "was more than 64 MiB without git"
-    with pytest.raises(ConfigError, match="its files are not those that ran"):
+    with pytest.raises(ConfigError, match="is not known: it was more than 64 MiB") as raised:
         restore(large, tmp_path)
+    assert "`data:` of deployer.yaml" in raised.value.hint
+    (tmp_path / "images.bin").unlink()
+    for number in range(MOST_FILES + 1):
+        (tmp_path / f"{number}").touch()
+    assert read(tmp_path).left_out == "was more than 2,000 files without git"
+
+
+def test_data_sets_are_no_part_of_the_code(project: Path, tmp_path: Path) -> None:
+    for folder in (project, tmp_path):
+        (folder / "data").mkdir()
+        (folder / "data" / "x.bin").write_text("one")
+    commit_all(project)
+    for folder in (project, tmp_path):
+        apart = (folder / "data", folder, tmp_path.parent)
+        before = read_state(Code(folder), ENVIRONMENT, apart)
+        assert not any(name.startswith("data") for name in before.files)
+        (folder / "data" / "x.bin").write_text("two")
+        assert restore_code(before, folder, ENVIRONMENT, apart) == Code(folder)
+        assert read_state(Code(folder), ENVIRONMENT) != before
 
 
 def test_a_lock_file_is_no_part_of_the_code(project: Path) -> None:

@@ -43,9 +43,11 @@ LOCK = Lock(
     code=CodeState("sub", "c" * 40, "https://host/x.git", "diff --git a b\n+ä \n", ""),
     image="registry.example/x@sha256:1",
     surroundings=Surroundings("3.11.7", {"google-auth": "2.1", "torch": "2.0"}, "550.1", ("H200",)),
-    data=(DataState("mnist", "data", 4, 100, "d" * 64),),
+    data=(DataState("mnist", "data", 1, 100, "d" * 64, {"api_token.txt": "d" * 16}),),
     manifests=({"kind": "Job"},),
 )
+WHOLE = dump_lock(LOCK)
+MARK = "# Written by `deployer up`\n"
 
 
 def test_what_is_written_is_read_again() -> None:
@@ -110,21 +112,41 @@ def test_manifests_are_those_of_one_agent_with_packed_files_by_their_hash() -> N
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("method: grid\n", "is no lock file"),
-        ("- 1\n", "is no lock file"),
-        ("version: 99\n", "was written by another version of deployer"),
-        ("version: 1\nsweep: a\n", "is no whole lock file: 'surroundings'"),
+        ("method: grid\n", "is no lock file of deployer"),
+        (f"{MARK}version: 1\n", "is cut off: the line ... at its end is missing"),
+        (f"{MARK}version: 99\n...\n", "was written by a newer deployer: version 99"),
+        (WHOLE.replace(": kubernetes", ": 3"), "a broken lock file: 3 is not text"),
+        (WHOLE.replace("server: embedded\n", ""), "a broken lock file: is missing"),
+        (
+            WHOLE.replace("  seed:", "  - seed:"),
+            "a broken lock file: [{'seed': 3}] is not a mapping",
+        ),
+        (WHOLE.replace("file: ", "file: ["), "a broken lock file: unreadable YAML: a list "),
+        (f"{MARK}- 1\n...\n", "a broken lock file: "),
     ],
 )
-def test_other_files_are_refused(text: str, said: str, tmp_path: Path) -> None:
+def test_other_and_broken_files_are_refused(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "x.lock.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError) as raised:
         load_lock(path)
-    assert raised.value.message == f"{path}: {said}"
-    assert raised.value.hint
+    assert raised.value.message.startswith(f"{path}:")
+    assert said in raised.value.message
+    ours = text.startswith(MARK.rstrip("\n")) and "version: 99" not in text
+    assert ("git checkout the file" in raised.value.hint) == ours
+    assert (f"deployer reproduce best {LOCK.sweep}," in raised.value.hint) == (LOCK.sweep in text)
+
+
+def test_no_place_for_a_lock_file_is_one_of_something_else(tmp_path: Path) -> None:
+    path = tmp_path / "x.lock.yaml"
+    path.write_text("version: 1\n")
     with pytest.raises(ConfigError, match="there is such a file, and it is no lock file"):
         check_lock_place(path)
+    path.write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match="is broken: it is no text"):
+        load_lock(path)
+    with pytest.raises(ConfigError, match="cannot be read: no such file"):
+        load_lock(tmp_path / "none.lock.yaml")
 
 
 def test_a_lock_file_lies_beside_its_sweep_and_a_copy_in_the_state_folder(tmp_path: Path) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
+from deployer.config.problems import Shape, list_problems
 from deployer.config.redaction import STRUCTURE, redact
 from deployer.config.yaml_document import parse_document
 from deployer.errors import ConfigError
@@ -17,18 +21,25 @@ from deployer.images.code_state import CodeState
 from deployer.sweeps.sweep_file import dump_config
 
 VERSION = 1
+END = "..."  # YAML's end of a document: a file without it was cut off
+FIRST_LINE = re.compile(rf"{LOCK_MARK.decode()}: what (\S+/\S+/\S+) ran")
+OTHER = "name a sweep, or the file SWEEP.lock.yaml that `deployer up` wrote beside it"
 AGENT = "agent"  # the container of a pod that has several
 
 
 @dataclass(frozen=True)
 class DataState:
-    """A data set as it was: `sha256` of all its files, empty where that was not read."""
+    """A data set as it was: `sha256` of all its files, empty where that was not read.
+
+    `listed` has each file's checksum, or its size in a large data set; none of one of many files.
+    """
 
     name: str
     place: str
     files: int = 0
     size_bytes: int = 0
     sha256: str = ""
+    listed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -57,35 +68,55 @@ def dump_lock(lock: Lock) -> str:
     # By way of JSON: tuples become lists, and nothing is an alias of something else.
     plain = json.loads(json.dumps(asdict(lock)))
     manifests = redact(plain.pop("manifests"), STRUCTURE)
-    # Packages may be called google-auth; the diff was searched for secrets when it was read.
+    # Packages may be called google-auth, and files token.py; the diff was searched for secrets
+    # when it was read.
     kept = {name: plain.pop(name) for name in ("surroundings", "code")}
     kept["code"] = {name: value for name, value in kept["code"].items() if value}
+    files = [one.pop("listed") for one in plain["data"]]
     content = {"version": VERSION, **redact(plain), **kept, "manifests": manifests}
+    for one, listed in zip(content["data"], files, strict=True):
+        one.update({"listed": listed} if listed else {})
     header = f"{LOCK_MARK.decode()}: what {lock.sweep} ran. To run its best again:\n"
-    return f"{header}#   deployer reproduce best THIS_FILE\n{dump_config(content)}"
+    return f"{header}#   deployer reproduce best THIS_FILE\n{dump_config(content)}{END}\n"
 
 
 def parse_lock(text: str, place: str) -> Lock:
     """Read the text of a lock file; raises ConfigError where it is none that we know."""
-    value = parse_document(text, place).value
-    hint = "name a sweep, or the file SWEEP.lock.yaml that `deployer up` wrote beside it"
-    if not isinstance(value, dict) or "version" not in value:
-        raise ConfigError(place, "is no lock file", hint)
-    if value.pop("version") != VERSION:
-        raise ConfigError(place, "was written by another version of deployer", hint)
+    if not text.startswith(LOCK_MARK.decode()):
+        raise ConfigError(place, "is no lock file of deployer", OTHER)
+    if not text.rstrip().endswith(f"\n{END}"):
+        said = f"is cut off: the line {END} at its end is missing"
+        raise ConfigError(place, said, _hint_at_copy(text))
     try:
-        around = value["surroundings"]
-        return Lock(
-            **{
-                **value,
-                "code": CodeState(**value["code"]),
-                "surroundings": Surroundings(**{**around, "gpus": tuple(around["gpus"])}),
-                "data": tuple(DataState(**one) for one in value["data"]),
-                "manifests": tuple(value["manifests"]),
-            }
-        )
-    except (TypeError, KeyError) as error:
-        raise ConfigError(place, f"is no whole lock file: {error}", hint) from error
+        document = parse_document(text, place)
+    except ConfigError as error:
+        raise _say_broken(error, text) from error
+    value = document.value
+    version = value.get("version") if isinstance(value, dict) else None
+    if isinstance(version, int) and version > VERSION:
+        said = f"was written by a newer deployer: version {version}"
+        raise ConfigError(place, said, "pip install --upgrade deployer")
+    try:
+        return TypeAdapter(Lock).validate_python(value)
+    except ValidationError as error:
+        wrong = list_problems(error, Shape(Lock, {}, {}), document.place_of)[0]
+        raise _say_broken(wrong, text) from error
+
+
+def find_sweep(text: str) -> str:
+    """Return the sweep that a lock file's first line names, whatever has become of the rest."""
+    found = FIRST_LINE.match(text)
+    return found[1] if found else ""
+
+
+def _say_broken(error: ConfigError, text: str) -> ConfigError:
+    said = error.message.removeprefix(f"{error.place}: ")
+    return ConfigError(error.place, f"a broken lock file: {said}", _hint_at_copy(text))
+
+
+def _hint_at_copy(text: str) -> str:
+    own = f"deployer reproduce best {find_sweep(text)}, by this machine's own copy"
+    return f"{own}; or git checkout the file" if find_sweep(text) else "git checkout the file"
 
 
 def list_manifests(documents: Sequence[object]) -> tuple[Mapping[str, Any], ...]:

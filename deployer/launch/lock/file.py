@@ -14,7 +14,7 @@ from deployer.launch.lock.content import Lock, parse_lock
 
 def name_lock(file: Path) -> Path:
     """Return the lock file of a sweep's file: `sweep.lock.yaml` of `sweep.yaml`."""
-    return file.with_name(f"{file.stem}{LOCK_END}")
+    return file.parent / f"{file.stem}{LOCK_END}"
 
 
 def check_lock_place(place: Path | None) -> None:
@@ -28,8 +28,11 @@ def load_lock(path: Path) -> Lock:
     """Read a lock file; raises ConfigError."""
     try:
         return parse_lock(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(str(path), f"cannot be read: {error}", "name a lock file") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(path), "is broken: it is no text", "git checkout the file") from error
+    except OSError as error:
+        said = f"cannot be read: {(error.strerror or str(error)).lower()}"
+        raise ConfigError(str(path), said, f"ls -l {path}") from error
 
 
 def find_kept(sweep_path: str, server: str) -> Path | None:

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from deployer.config.project import Project
-from deployer.errors import ConfigError, DeployerError, SweepFailed
-from deployer.executors.registry import find_target
+from deployer.errors import ConfigError, DeployerError, SweepFailed, WandbError
+from deployer.executors.registry import find_target, list_names
 from deployer.executors.target import Tell
-from deployer.images.code_archive import begins_as_lock_file
+from deployer.images.code_archive import LOCK_END, begins_as_lock_file
 from deployer.images.code_state import restore_code
-from deployer.launch.lock.content import DataState, Lock
+from deployer.launch.lock.content import OTHER, DataState, Lock
 from deployer.launch.lock.file import find_kept, load_lock, name_lock
-from deployer.launch.lock.writing import list_data
+from deployer.launch.lock.writing import list_apart, list_data
 from deployer.launch.request import Request
 from deployer.launch.resolution import Choice, choose_sweep, open_sweep
 from deployer.sweeps.records import load_records
@@ -22,11 +22,13 @@ from deployer.sweeps.repeats import Judgement, build_repeat_config, judge_repeat
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import Row, build_results
 from deployer.sweeps.sweep_file import dump_config, parse_sweep
+from deployer.text import format_count
 from deployer.wandb_api.model import Snapshot
 
 BEST = "best"
 REPEATS = 3
 SHOWN_PACKAGES = 3
+ENDINGS = (".yaml", ".yml")  # of what is a file's name and never a sweep's
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,9 @@ def _find(project: Project, text: str | None) -> tuple[Choice, Snapshot, Lock]:
     if given and not project.explicit_wandb:
         project = project.for_server(given.server, f"{text}: server")
     if given and not project.explicit_on:
+        if given.on not in list_names():
+            hint = f"--on with one of: {', '.join(list_names())}"
+            raise ConfigError(f"{text}: on", f"'{given.on}' is not an executor", hint)
         project = replace(project, on=given.on)  # where its embedded backend is, if it has one
     choice = choose_sweep(given.sweep if given else text, project)
     server, path = open_sweep(choice)
@@ -89,7 +94,14 @@ def _find(project: Project, text: str | None) -> tuple[Choice, Snapshot, Lock]:
         hint = "name its lock file: deployer reproduce best SWEEP.lock.yaml"
         raise ConfigError(str(path), "there is no lock file of this sweep here", hint)
     lock = given or load_lock(kept or Path())
-    return choice, get_whole_snapshot(server, path), lock
+    try:
+        return choice, get_whole_snapshot(server, path), lock
+    except WandbError as error:
+        if given is None or error.status != 404:
+            raise
+        said = f"its sweep {path} is not on {server.url}, nor the value to compare with"
+        hint = f"--wandb SERVER, if it is elsewhere; deployer up {lock.file} runs it anew"
+        raise ConfigError(str(text), said, hint) from error
 
 
 def _load_given(text: str) -> Lock | None:
@@ -98,9 +110,25 @@ def _load_given(text: str) -> Lock | None:
     places = [one for one in (path, name_lock(path)) if begins_as_lock_file(one)]
     if places:
         return load_lock(places[0])
-    if path.is_file():
-        raise ConfigError(text, "is no lock file, and has none beside it", f"deployer up {text}")
-    return None
+    if path.suffix not in ENDINGS and not path.exists():
+        return None
+    if not path.is_file():
+        said = "is a folder" if path.is_dir() else "there is no such file"
+        raise ConfigError(text, said, OTHER)
+    if path.suffix not in ENDINGS or path.name.endswith(LOCK_END):
+        raise ConfigError(text, "is no lock file of deployer", OTHER)
+    own = _find_own(path)
+    if own is None:
+        hint = f"{OTHER}; deployer up {text} runs the sweep, and writes one"
+        raise ConfigError(text, "has no lock file beside it", hint)
+    return load_lock(own)
+
+
+def _find_own(file: Path) -> Path | None:
+    """Return this machine's copy for the newest sweep made from a file that has one."""
+    of_file = (r for r in load_records() if Path(r.folder, r.file).resolve() == file.resolve())
+    kept = (find_kept(r.sweep_path, r.server) for r in of_file if r.sweep_path)
+    return next((one for one in kept if one), None)
 
 
 def _find_newest(project: Project) -> str | None:
@@ -113,11 +141,15 @@ def _find_row(snapshot: Snapshot, run: str) -> Row:
     results = build_results(snapshot.sweep, snapshot.runs)
     if run == BEST and results.best:
         return results.best
-    named = next((row for row in results.rows if run in (row.run_id, row.title)), None)
-    if named is None:
+    by_id = [row for row in results.rows if row.run_id == run]
+    named = by_id or [row for row in results.rows if row.title == run]
+    if not named:
         said = "no run has finished with its metric" if run == BEST else "the sweep has no such run"
         raise ConfigError(run, said, f"deployer results {snapshot.sweep.path}")
-    return named
+    if len(named) > 1:
+        ids = ", ".join(row.run_id for row in named)
+        raise ConfigError(run, f"{len(named)} runs have this title", f"name one of: {ids}")
+    return named[0]
 
 
 def _restore(found: Project, asked: Project, lock: Lock, tell: Tell) -> Project:
@@ -130,7 +162,8 @@ def _restore(found: Project, asked: Project, lock: Lock, tell: Tell) -> Project:
             tell(f"warning: {lock.image} has no digest: it may be another image by now")
     if not find_target(project).has_folder:
         return project
-    code = restore_code(lock.code, project.folder, project.environment)
+    apart = list_apart(project, Path(lock.file))
+    code = restore_code(lock.code, project.folder, project.environment, apart)
     if code.folder != project.folder:
         tell(f"code: commit {code.commit}, as it was, in {code.folder}")
     return replace(project, resolved_code=code)
@@ -138,12 +171,32 @@ def _restore(found: Project, asked: Project, lock: Lock, tell: Tell) -> Project:
 
 def _check_data(project: Project, lock: Lock) -> None:
     """Refuse data that is not what it was, where that is known; raises ConfigError."""
+    sets = {one.name: one for one in project.data}
     now = {one.name: one for one in list_data(project, find_target(project))}
     for then in lock.data:
-        found = now.get(then.name, DataState(then.name, ""))
+        found = now.get(then.name)
+        place = f"data set {then.name}"
+        if found is None:
+            said = "is not in deployer.yaml, and was when it ran"
+            raise ConfigError(place, said, f"put it back into `data:` ({then.place})")
         if then.sha256 and found.sha256 != then.sha256:
-            said = f"is not what it was: {found.files} files, {then.files} then"
-            raise ConfigError(f"data set {then.name}", said, f"deployer data put {then.name}")
+            said = f"is not what it was: {_describe_change(then, found)}"
+            again = f"put it back in {then.place}, or deployer data put {then.name} SOURCE"
+            preload = f"deployer data preload {then.name}"
+            raise ConfigError(place, said, preload if sets[then.name].url else again)
+
+
+def _describe_change(then: DataState, now: DataState) -> str:
+    """Name the first file that differs, where files have lines of their own; else say how many."""
+    for name in sorted({**then.listed, **now.listed}) if then.listed and now.listed else ():
+        if name not in now.listed:
+            return f"{name} is gone"
+        if name not in then.listed:
+            return f"{name} is new"
+        if now.listed[name] != then.listed[name]:
+            return f"{name} is another"
+    sizes = [f"{format_count(one.files, 'file')}, {one.size_bytes:,} bytes" for one in (now, then)]
+    return f"{sizes[0]} ({sizes[1]} then)"
 
 
 def _list_differences(project: Project, lock: Lock) -> list[str]:

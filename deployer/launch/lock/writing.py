@@ -6,21 +6,30 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from deployer.config import paths
 from deployer.config.data_section import DataSet
 from deployer.config.project import Project
 from deployer.errors import DeployerError
 from deployer.executors.base import Executor
 from deployer.executors.plan import Plan
 from deployer.executors.target import Target, Tell
-from deployer.images.code_state import read_state
-from deployer.launch.lock.content import DataState, Lock, dump_lock, find_image, list_manifests
-from deployer.launch.lock.file import find_kept, keep_lock, load_lock, write_whole
+from deployer.images.code_state import DIGITS, read_state
+from deployer.launch.lock.content import (
+    DataState,
+    Lock,
+    dump_lock,
+    find_image,
+    find_sweep,
+    list_manifests,
+)
+from deployer.launch.lock.file import find_kept, keep_lock, write_whole
 from deployer.launch.request import Request
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.server import Server
 
 # Larger data sets are known by their files' names and sizes: reading them would take minutes.
 MOST_READ_BYTES = 1 << 30
+MOST_LISTED = 200  # the files of a larger one have no lines of their own in the lock file
 
 
 @dataclass(frozen=True)
@@ -46,7 +55,8 @@ def write_lock(planned: Planned, tell: Tell) -> None:
         return
     try:
         text = _find_text(planned, tell)
-        if place.exists() and (other := load_lock(place).sweep) != path:
+        there = place.read_text(encoding="utf-8", errors="replace") if place.exists() else ""
+        if (other := find_sweep(there)) not in ("", path):
             tell(f"{place} was {other}'s: deployer reproduce best {other} still knows it")
         write_whole(place, text)
     except (DeployerError, OSError) as error:
@@ -71,10 +81,22 @@ def describe_data(data: DataSet, folder: Path, *, runs_here: bool) -> DataState:
     entries = store.list_entries()
     size = sum(entry.size_bytes for entry in entries)
     digest = hashlib.sha256()
+    listed: dict[str, str] = {}
     for entry in entries:
         content = store.checksum(entry.path) if size <= MOST_READ_BYTES else entry.size_bytes
         digest.update(f"{entry.path}\0{content}\0".encode())
-    return DataState(data.name, address, len(entries), size, digest.hexdigest())
+        listed[entry.path] = str(content)[:DIGITS]
+    named = listed if len(entries) <= MOST_LISTED else {}
+    return DataState(data.name, address, len(entries), size, digest.hexdigest(), named)
+
+
+def list_apart(project: Project, file: Path) -> tuple[Path, ...]:
+    """Return what may lie in the project's folder and is no part of its code.
+
+    Data sets are known by themselves, the sweep is in the lock file, and the state folder is ours.
+    """
+    folders = [Path(one.folder).expanduser() for one in project.data if one.folder is not None]
+    return (*(project.folder / one for one in folders), project.folder / file, paths.home())
 
 
 def list_data(project: Project, target: Target) -> tuple[DataState, ...]:
@@ -90,7 +112,8 @@ def _find_text(planned: Planned, tell: Tell) -> str:
         return kept.read_text(encoding="utf-8")
     lock = _build(planned)
     if lock.code.left_out:
-        tell(f"warning: the lock file lacks what is not in git: it {lock.code.left_out}")
+        what = "what is not in git" if lock.code.commit else "the code"
+        tell(f"warning: the lock file lacks {what}: it {lock.code.left_out}")
     text = dump_lock(lock)
     keep_lock(text, path, server.name)
     return text
@@ -108,7 +131,7 @@ def _build(planned: Planned) -> Lock:
         on=planned.target.name,
         config=request.sweep.config,
         seeds=request.draws.keys,
-        code=read_state(project.code, project.environment),
+        code=read_state(project.code, project.environment, list_apart(project, request.file)),
         image=find_image(manifests),
         surroundings=planned.target.read_surroundings(),
         data=list_data(project, planned.target),
