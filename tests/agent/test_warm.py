@@ -19,7 +19,15 @@ from deployer.agent.warm_parent import WarmParent
 from tests.agent.conftest import wait_for
 
 PROGRAMS = yaml.safe_load(Path(__file__).with_name("warm_programs.yaml").read_text())
-MODULES = ["argparse", "json", "logging", "multiprocessing.pool", "inspect", "numpy"]
+MODULES = [
+    "argparse",
+    "json",
+    "logging",
+    "multiprocessing.pool",
+    "inspect",
+    "importlib.metadata",
+    "numpy",
+]
 # What an agent does to start a run; the comment makes it one for the stand-in.
 STARTER = """
 # .launcher import main

@@ -17,6 +17,7 @@ from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tup
 
 from .core_wait import look_sooner
 from .imports import Arguments, find_shadowed, import_modules, list_packages, read_list, write_list
+from .package_metadata import keep_metadata
 from .program import Task, become, build_program, find_place
 
 SOCKET = "warm.sock"
@@ -42,6 +43,7 @@ def prepare_run(at_start: FrozenSet[str], folder: str, path: str) -> Callable[[]
         write_list(f"{path}.unfit", [*unfit, found])
         start_again()
     look_sooner()
+    keep_metadata([folder for folder, _ in packages])
     sys.argv = [""]
     forget_ourselves()
     gc.collect()
