@@ -21,7 +21,7 @@ import sys
 import tempfile
 import venv
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -45,6 +45,8 @@ class Module:
     folder: str
     programs: dict[str, str]
     versioned: bool = False  # Kubernetes reports v0.0.0-master unless its linker is told
+    # A folder of the module, kept beside its program; not part of what tells caches apart.
+    sources: str = field(default="", repr=False)
 
     @property
     def source(self) -> Path:
@@ -68,6 +70,7 @@ def kubernetes(version: str = "kubernetes") -> Module:
 OTHERS = (
     Module("etcd", {"etcd": "go.etcd.io/etcd/server/v3"}),
     Module("kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}),
+    Module("kueue", {"kueue": "sigs.k8s.io/kueue/cmd/kueue"}, sources="config/components"),
     Module("coredns", {"coredns": "."}),
     Module("versitygw", {"versitygw": "github.com/versity/versitygw/cmd/versitygw"}),
 )
@@ -147,7 +150,24 @@ def _compile(module: Module, folder: Path) -> None:
         command = [*build, "-o", str(folder / name), package]
         progress.begin(name)
         _run_build(command, module, environment, progress)
+    if module.sources:
+        _copy_sources(module, go, environment, folder)
     folder.chmod(0o755)
+
+
+def _copy_sources(module: Module, go: str, environment: Mapping[str, str], folder: Path) -> None:
+    """Copy a folder of the one program's module out of Go's cache, whose files are read-only."""
+    [package] = module.programs.values()
+    root = subprocess.check_output(
+        [go, "list", "-f", "{{.Module.Dir}}", package],
+        cwd=module.source,
+        env=environment,
+        text=True,
+    )
+    for file in (Path(root.strip()) / module.sources).rglob("*.yaml"):
+        target = folder / file.relative_to(root.strip())
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, target)
 
 
 def _list_packages(
