@@ -16,6 +16,7 @@ from deployer.cli.options import (
     SweepArgument,
     WandbOption,
     pick_sweep,
+    read_config,
     read_config_of,
 )
 from deployer.cli.output.progress import follow_copy
@@ -28,9 +29,10 @@ from deployer.data.folder_store import FolderStore
 from deployer.data.store import Store
 from deployer.errors import ConfigError, SweepFailed
 from deployer.launch.resolution import open_sweep
-from deployer.outputs.choice import choose_runs, name_folders
+from deployer.outputs.choice import choose_runs, is_run, name_folders, name_runs
 from deployer.outputs.gathering import Gathered, find_loss, gather
 from deployer.outputs.places import Places, open_places
+from deployer.sweeps.records import load_records
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.text import format_bytes, format_count
 from deployer.wandb_api.model import RunInfo
@@ -44,7 +46,9 @@ def get_(
     runs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="RUN", help="Runs by id or title; left out: all that have finished."
+            metavar="RUN",
+            help="Runs by id or title, of the newest sweep also without SWEEP; "
+            "left out: all that have finished.",
         ),
     ] = None,
     best: Annotated[bool, typer.Option("--best", help="Only the best run.")] = False,
@@ -70,36 +74,54 @@ def get_(
     that was broken off goes on. Exit code 3 where there is nothing to copy, or where a run has
     finished that could not keep its outputs.
     """
+    flags = Flags(wandb=wandb, on=on)
+    if sweep and _is_run_of_newest(sweep, flags):
+        runs, sweep = [sweep, *(runs or ())], None
+    if sweep == "best":
+        raise ConfigError("SWEEP", "'best' is no sweep", "deployer results get --best")
     if best and runs:
         raise ConfigError("--best", "is a run, and you name others", "leave out one of the two")
-    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
+    config = read_config_of(sweep, flags)
     server, path = open_sweep(pick_sweep(sweep, config))
     snapshot = get_whole_snapshot(server, path)
     chosen = choose_runs(snapshot, best, runs or ())
-    folders = name_folders(snapshot.runs)
+    folders, names = name_folders(snapshot.runs), name_runs(snapshot.runs)
     base = (to or f"{paths.RESULTS}/{path.sweep_id}").rstrip("/")
     targets = {run.run_id: f"{base}/{folders[run.run_id]}" for run in chosen}
     with open_places(config, server, path, say) as places:
-        copied = _copy_runs(config, places, chosen, targets, overwrite)
-    _show(chosen, targets, copied, output)
-    _judge(str(path), chosen, copied)
+        copied = _copy_runs(config, places, names, targets, overwrite)
+    _show(chosen, names, targets, copied, output)
+    _judge(str(path), chosen, names, copied)
+
+
+def _is_run_of_newest(word: str, flags: Flags) -> bool:
+    """Tell whether the first word names a run of the sweep that is meant without one.
+
+    A sweep of ours that is called so counts more.
+    """
+    config = read_config(flags)
+    records = load_records(config.folder)
+    if "/" in word or not records or any(r.sweep_path.endswith(f"/{word}") for r in load_records()):
+        return False
+    server, path = open_sweep(pick_sweep(None, config))
+    return is_run(get_whole_snapshot(server, path), word)
 
 
 def _copy_runs(
     config: Project,
     places: Places,
-    runs: Sequence[RunInfo],
+    names: Mapping[str, str],
     targets: Mapping[str, str],
     overwrite: bool,
 ) -> dict[str, Gathered]:
     copied = {}
-    for run in runs:
+    for run_id, place in targets.items():
         with (
-            places.open_run(run.run_id) as source,
-            _open_target(config, targets[run.run_id]) as target,
-            follow_copy(_name(run)) as progress,
+            places.open_run(run_id) as source,
+            _open_target(config, place) as target,
+            follow_copy(names[run_id]) as progress,
         ):
-            copied[run.run_id] = gather(source, target, progress, overwrite)
+            copied[run_id] = gather(source, target, progress, overwrite)
     return copied
 
 
@@ -116,6 +138,7 @@ def _open_target(config: Project, place: str) -> Store:
 
 def _show(
     runs: Sequence[RunInfo],
+    names: Mapping[str, str],
     targets: Mapping[str, str],
     copied: Mapping[str, Gathered],
     output: str,
@@ -125,19 +148,15 @@ def _show(
         show_json({"runs": plain})
         return
     rows = [
-        (_name(run), one.files, format_bytes(one.size_bytes), one.equal_files, targets[run.run_id])
-        for run in runs
-        if (one := copied[run.run_id]).files
+        (names[key], one.files, format_bytes(one.size_bytes), one.equal_files, targets[key])
+        for key, one in copied.items()
+        if one.files
     ]
     if rows:
         show_table(("RUN", "FILES", "SIZE", "THERE ALREADY", "FOLDER"), rows)
     for run in runs:
         if not copied[run.run_id].files and not find_loss(run):
-            say(f"run {_name(run)} has no outputs")
-
-
-def _name(run: RunInfo) -> str:
-    return run.title or run.run_id
+            say(f"run {names[run.run_id]} has no outputs")
 
 
 def _to_plain(run: RunInfo, folder: str, copied: Gathered) -> dict[str, Any]:
@@ -155,13 +174,18 @@ def _to_plain(run: RunInfo, folder: str, copied: Gathered) -> dict[str, Any]:
     }
 
 
-def _judge(path: str, runs: Sequence[RunInfo], copied: Mapping[str, Gathered]) -> None:
+def _judge(
+    path: str,
+    runs: Sequence[RunInfo],
+    names: Mapping[str, str],
+    copied: Mapping[str, Gathered],
+) -> None:
     """Name runs whose outputs are lost; having copied nothing is no success either."""
     lost = [run for run in runs if find_loss(run)]
     if lost:
-        names = ", ".join(map(_name, lost))
+        listed = ", ".join(names[run.run_id] for run in lost)
         raise SweepFailed(
-            f"{path}: the outputs of {names} could not be kept: {find_loss(lost[0])}",
+            f"{path}: the outputs of {listed} could not be kept: {find_loss(lost[0])}",
             f"deployer agents logs --run {lost[0].run_id} says more",
         )
     if not any(one.files for one in copied.values()):

@@ -40,12 +40,29 @@ def _find(snapshot: Snapshot, name: str) -> RunInfo:
     by_id = [run for run in snapshot.runs if run.run_id == name]
     found = by_id or [run for run in snapshot.runs if run.title == name]
     if not found:
-        hint = f"deployer results {path} -o json lists them"
+        hint = "the best one: --best" if name == "best" else f"deployer results {path} -o json"
         raise ConfigError("RUN", f"'{name}' is no run of {path}", hint)
     if len(found) > 1:
         ids = ", ".join(run.run_id for run in found)
         raise ConfigError("RUN", f"{len(found)} runs are called '{name}'", f"name one of: {ids}")
     return found[0]
+
+
+def name_runs(runs: Sequence[RunInfo]) -> Mapping[str, str]:
+    """Return how each run of a sweep is shown, by run id: its title; with its id if others have it.
+
+    One without a title has its id alone.
+    """
+    counts = Counter(run.title for run in runs)
+    return {
+        run.run_id: run.title if counts[run.title] == 1 else f"{run.title} ({run.run_id})".strip()
+        for run in runs
+    } | {run.run_id: run.run_id for run in runs if not run.title}
+
+
+def is_run(snapshot: Snapshot, name: str) -> bool:
+    """Tell whether a word is the id or the title of a run."""
+    return any(name in (run.run_id, run.title) for run in snapshot.runs)
 
 
 def name_folders(runs: Sequence[RunInfo]) -> Mapping[str, str]:

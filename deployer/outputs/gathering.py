@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, replace
 
 from deployer.data.copy import Progress, copy
 from deployer.data.store import Store
@@ -33,4 +34,17 @@ def gather(source: Store, target: Store, progress: Progress, overwrite: bool) ->
     A copy that was broken off goes on where it was.
     """
     copied = copy(source, target, progress, overwrite=overwrite)
-    return Gathered(copied.files, copied.size_bytes, copied.equal_files, copied.entries)
+    # Of an artifact that a trainer has logged only MD5 is known before it is here.
+    entries = (one if one.sha256 else _read_checksum(target, one) for one in copied.entries)
+    return Gathered(copied.files, copied.size_bytes, copied.equal_files, tuple(entries))
+
+
+def _read_checksum(target: Store, entry: Entry) -> Entry:
+    """Return an entry with the checksum of what is in the target, reading it if need be."""
+    known = target.checksum(entry.path)
+    if known is None:
+        digest = hashlib.sha256()
+        for chunk in target.read(entry.path):
+            digest.update(chunk)
+        known = digest.hexdigest()
+    return replace(entry, sha256=known)

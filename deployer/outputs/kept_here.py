@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from deployer.config.paths import outputs_folder
@@ -14,7 +14,10 @@ from deployer.data.tree import Entry, check_path
 
 
 class RunFolder(FolderStore):
-    """A run's own folder. Links to folders, or to nothing, are left out, as where it is sent."""
+    """A run's own folder. Links to files are followed, also out of it, as where it is sent.
+
+    Links to folders, or to nothing, are left out.
+    """
 
     def list_entries(self) -> Sequence[Entry]:
         """Return every file."""
@@ -28,10 +31,28 @@ class RunFolder(FolderStore):
                     found = file.stat()
                     yield Entry(path, found.st_size, tag=f"{found.st_mtime_ns}")
 
+    def describe_links(self) -> Iterator[str]:
+        """Say which links were followed out of the folder, and which are left out."""
+        root = self.root.resolve()
+        for inner, folders, names in os.walk(self.root):
+            for link in (Path(inner, name) for name in (*folders, *names)):
+                path, leads_to = link.relative_to(self.root), link.resolve()
+                if not link.is_symlink():
+                    continue
+                if not link.is_file():
+                    what = "a folder" if link.is_dir() else "nothing"
+                    yield f"{path} is left out: it is a link to {what} ({os.readlink(link)})"
+                elif not leads_to.is_relative_to(root):
+                    yield f"{path} is a copy of {leads_to}, to which it is a link"
 
-def open_run_here(sweep_id: str, run_id: str) -> Store:
-    """Return what a run on this machine has written."""
-    return RunFolder(_folder_of(sweep_id) / check_path(run_id))
+
+def open_run_here(sweep_id: str, run_id: str, tell: Callable[[str], None] | None = None) -> Store:
+    """Return what a run on this machine has written; `tell` learns what becomes of its links."""
+    found = RunFolder(_folder_of(sweep_id) / check_path(run_id))
+    if tell:
+        for line in found.describe_links():
+            tell(f"run {run_id}: {line}")
+    return found
 
 
 def measure_here(sweep_id: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from deployer.config.outputs_section import OutputsConfig
 from deployer.config.project import Project
@@ -77,12 +78,13 @@ def open_places(
     before they went elsewhere is the last to look at, after the volume of a cluster.
     """
     family = list_family(server, path)
+    here = partial(open_run_here, tell=tell)
     objects, target = _find_objects(config.outputs), find_target(config)
     if target.runs_here:
-        yield Places(server.client, path, family, [open_run_here, *objects])
+        yield Places(server.client, path, family, [here, *objects])
         return
     with SharedVolume(lambda: target.open_outputs(tell)) as volume:
-        yield Places(server.client, path, family, objects, [volume.open_run, open_run_here])
+        yield Places(server.client, path, family, objects, [volume.open_run, here])
 
 
 def _find_objects(outputs: OutputsConfig) -> list[Place]:

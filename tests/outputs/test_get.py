@@ -15,6 +15,7 @@ import pytest
 from deployer.__main__ import run as run_command
 from deployer.config.paths import outputs_folder
 from deployer.data.tree import PARTIAL_FOLDER
+from deployer.sweeps.records import SweepRecord, save_record
 from tests.conftest import ServedBackend
 from tests.outputs.conftest import Kept, make_sweep
 
@@ -32,14 +33,29 @@ def test_all_finished_runs_each_in_a_folder_of_its_own(
     assert shown.err.splitlines()[-1] == "run second has no outputs"
 
 
-def test_links_to_files_are_followed_alone(kept: Kept) -> None:
+def test_links_to_files_are_followed_alone_and_said(
+    kept: Kept, capsys: pytest.CaptureFixture[str]
+) -> None:
     kept.write(kept.runs[0], {"deep/model-9.pt": MODEL})
     folder = outputs_folder() / kept.sweep_id / kept.runs[0]
     (folder / "best.pt").symlink_to("deep/model-9.pt")
     (folder / "latest").symlink_to("deep")
     (folder / "gone").symlink_to("nowhere")
+    (folder / "deep" / "epoch.pt").symlink_to(kept.folder / "epoch.pt")
+    (kept.folder / "epoch.pt").write_bytes(b"9")
     kept.get("first")
-    assert kept.read() == {"first/deep/model-9.pt": MODEL, "first/best.pt": MODEL}
+    assert kept.read() == {
+        "first/deep/model-9.pt": MODEL,
+        "first/best.pt": MODEL,
+        "first/deep/epoch.pt": b"9",
+    }
+    said = capsys.readouterr().err.splitlines()
+    run = f"run {kept.runs[0]}"
+    assert [line for line in said if line.startswith("run")] == [
+        f"{run}: latest is left out: it is a link to a folder (deep)",
+        f"{run}: gone is left out: it is a link to nothing (nowhere)",
+        f"{run}: deep/epoch.pt is a copy of {kept.folder / 'epoch.pt'}, to which it is a link",
+    ]
 
 
 def test_the_best_run_or_those_that_are_named(kept: Kept) -> None:
@@ -51,7 +67,9 @@ def test_the_best_run_or_those_that_are_named(kept: Kept) -> None:
     assert kept.read("named") == {"second/model": kept.runs[1].encode()}
 
 
-def test_artifacts_come_back_the_outputs_first(kept: Kept) -> None:
+def test_artifacts_come_back_the_outputs_first(
+    kept: Kept, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = kept.runs[0]
     kept.log(run, f"run-{run}-output", {"best.pt": MODEL}, artifactTypeName="output")
     kept.log(run, "model", {"weights": b"old"}, artifactTypeName="model")
@@ -62,10 +80,14 @@ def test_artifacts_come_back_the_outputs_first(kept: Kept) -> None:
         "first/wandb-artifacts/model/weights": b"new",
         "first/wandb-artifacts/model/in/side": b"x",
     }
-    kept.get()
-    assert kept.read() == expected
-    kept.get()  # what is known by MD5 alone is not something else either
-    assert kept.read() == expected
+    for _ in range(2):  # what is known by MD5 alone is not something else the second time
+        capsys.readouterr()
+        kept.get("-o", "json")
+        assert kept.read() == expected
+        files = json.loads(capsys.readouterr().out)["runs"][0]["files"]
+        assert {f"first/{one['path']}": one["sha256"] for one in files} == {
+            path: hashlib.sha256(content).hexdigest() for path, content in expected.items()
+        }
 
 
 def test_json_has_the_checksum_of_each_file(kept: Kept, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,6 +167,32 @@ def test_two_runs_of_one_title_are_told_apart_by_id(
     ]
     kept.get(first)
     assert kept.read() == {f"twin-{first}/model": b"0"}
+    assert f"twin ({first})" in capsys.readouterr().out
+    kept.get(second, code=3)
+    assert f"run twin ({second}) has no outputs" in capsys.readouterr().err
+
+
+def test_a_run_of_the_newest_sweep_needs_no_sweep(
+    kept: Kept, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["results", "get", "first"]) != 0  # no sweep was made from this folder
+    for number, (sweep, file) in enumerate(((kept.path, "a.yaml"), ("a/b/second", "b.yaml"))):
+        record = SweepRecord(
+            f"m{number}", sweep, kept.client.url, "", str(kept.folder), file, "", 2.0 - number
+        )
+        save_record(record)
+    kept.write(kept.runs[0], {"model": b"0"})
+    assert run_command(["results", "get", "first"]) == 0
+    assert run_command(["results", "get", kept.runs[0], "first", "--to", "twice"]) == 0
+    assert kept.read() == kept.read("twice") == {"first/model": b"0"}
+    capsys.readouterr()
+    for word, said in (
+        ("second", "there is no sweep a/b/second"),  # a sweep's id counts more than a title
+        ("best", "'best' is no sweep"),
+        ("third", "there is no sweep third"),
+    ):
+        assert run_command(["results", "get", word]) != 0
+        assert said in capsys.readouterr().err
 
 
 def test_a_run_that_could_not_keep_its_outputs_is_named(
