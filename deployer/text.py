@@ -46,7 +46,7 @@ def parse_duration(text: str) -> float:
 
 def format_bytes(count: int) -> str:
     """Return a size in words: `812 kB`, `3.4 GB`."""
-    for unit, size in (("GB", 10**9), ("MB", 10**6)):
+    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6)):
         if count >= size:
             return f"{count / size:.3g} {unit}"
     return f"{max(1, round(count / 1000))} kB"

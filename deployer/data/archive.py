@@ -24,6 +24,8 @@ from deployer.data.tree import check_path, is_own
 from deployer.errors import DataError
 from deployer.text import format_bytes
 
+# What is put as the file that it is, though people may expect another thing.
+NOT_UNPACKED = (".tar.zst", ".tzst", ".tar.lz4", ".tar.lzma", ".tar.br", ".tar.z", ".7z", ".rar")
 SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 CHUNK_BYTES = 1 << 20
 MOST_LINKS_IN_A_ROW = 40  # as the kernel has it
@@ -42,12 +44,17 @@ class Limits:
     """
 
     ratio: int = 200
-    harmless_bytes: int = 1 << 30
+    harmless_bytes: int = 100_000_000
+    most_bytes: int = 2_000_000_000_000
     files: int = 10_000_000
 
     def count_allowed_bytes(self, packed_bytes: int) -> int:
         """Return how many bytes an archive of this size may unpack to."""
-        return max(self.harmless_bytes, self.ratio * packed_bytes)
+        return min(self.most_bytes, max(self.harmless_bytes, self.ratio * packed_bytes))
+
+    def __str__(self) -> str:
+        least, most = format_bytes(self.harmless_bytes), format_bytes(self.most_bytes)
+        return f"{self.ratio} times its size, {least} at least and {most} at most"
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,13 @@ class _Member:
 def is_archive(name: str) -> bool:
     """Tell whether a file's name is that of an archive."""
     return name.lower().endswith(SUFFIXES)
+
+
+def warn_if_not_unpacked(name: str) -> str:
+    """Say that an archive of this name is of a kind that is not unpacked; empty if it is none."""
+    if not name.lower().endswith(NOT_UNPACKED):
+        return ""
+    return f"{name} is put as the file that it is: what is unpacked are {', '.join(SUFFIXES)}"
 
 
 def unpack(archive: Path, folder: Path, limits: Limits | None = None) -> None:
@@ -92,7 +106,8 @@ class _Allowance:
         if self._bytes_left < 0:
             allowed = self._limits.count_allowed_bytes(self._packed_bytes)
             said = f"its {format_bytes(self._packed_bytes)} unpack to more than"
-            raise _refuse(self._archive, f"{said} {format_bytes(allowed)}")
+            bound = f"{format_bytes(allowed)}; allowed are {self._limits}"
+            raise _refuse(self._archive, f"{said} {bound}")
         if self._free_bytes < 0:
             raise OSError(errno.ENOSPC, "no space left on device", str(self._archive))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from deployer.config import paths
 from deployer.config.data_section import URL
 from deployer.data.addresses import open_address
-from deployer.data.archive import is_archive, unpack
+from deployer.data.archive import is_archive, unpack, warn_if_not_unpacked
 from deployer.data.folder_store import FolderStore, build_tag
 from deployer.data.store import Store
 from deployer.data.tree import Entry
@@ -65,6 +65,8 @@ def open_source(source: str, name: str, unpacked: bool, tell: Tell) -> Iterator[
         with unpacking(path, tell) as store:
             yield store
     elif path.is_file():
+        if unpacked and (warning := warn_if_not_unpacked(path.name)):
+            tell(warning)
         yield FileStore(path, name or path.name)
     else:
         raise DataError(f"{source}: there is no such file or folder", SOURCE_HINT)

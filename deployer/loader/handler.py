@@ -9,7 +9,7 @@ import hmac
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Optional
 from urllib.parse import parse_qs, urlsplit
 
 from .refusal import Refusal, refuse_error
@@ -46,16 +46,18 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         """Take bytes."""
-        self._answer({"/partial": self._write})
+        self._answer({"/partial": self._write, "/files": self._write_many})
 
     def do_POST(self) -> None:
-        """Do what has no bytes."""
+        """Do what a name or a list of names tells."""
         self._answer(
             {
                 "/begin": self._begin_copy,
                 "/end": lambda: self._work(self._end_copy),
                 "/partial": self._measure,
                 "/checksum": lambda: self._work(self._hash),
+                "/checksums": self._hash_many,
+                "/files": self._read_many,
                 "/finish": lambda: self._work(self._finish),
                 "/delete": self._delete,
                 "/clear": lambda: self._work(self._clear),
@@ -123,9 +125,50 @@ class Handler(BaseHTTPRequestHandler):
         self._send(200, {"size_bytes": self.server.tree.partial_size(self._identity)})
 
     def _write(self) -> None:
-        size = int(self.headers.get("Content-Length", "0"))
+        size = self._body_bytes
         there = self.server.tree.write(self._identity, self._offset, self.rfile.read1, size)
         self._send(200, {"size_bytes": there})
+
+    def _write_many(self) -> None:
+        """Take small files: a line of JSON that names them, then their bytes one after another."""
+        listed = self._read_json(self._head_bytes)
+        right = []
+        for one in listed:
+            held = self._read_whole(int(one["size_bytes"]))
+            if self.server.tree.place(str(one["path"]), str(one["sha256"]), held):
+                right.append(one["path"])
+        self._send(200, {"right": right})
+
+    def _hash_many(self) -> None:
+        paths = self._read_json(self._body_bytes)
+        self._work(lambda: {"sha256": [self._try_hash(str(path)) for path in paths]})
+
+    def _try_hash(self, path: str) -> Optional[str]:
+        try:
+            return self.server.tree.hash(path)
+        except FileNotFoundError:
+            return None
+
+    def _read_many(self) -> None:
+        """Answer with the bytes of files one after another, their sizes in a line before them."""
+        held = []
+        for path in self._read_json(self._body_bytes):
+            with self.server.tree.open(str(path)) as file:
+                held.append(file.read())
+        head = json.dumps([len(one) for one in held]).encode() + b"\n"
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(head) + sum(map(len, held))))
+        self.end_headers()
+        self.wfile.write(head + b"".join(held))
+
+    def _read_json(self, size: int) -> Any:
+        return json.loads(self._read_whole(size))
+
+    def _read_whole(self, size: int) -> bytes:
+        held = self.rfile.read(size)
+        if len(held) < size:
+            raise ConnectionResetError
+        return held
 
     def _delete(self) -> None:
         self.server.tree.delete(self._path)
@@ -150,6 +193,14 @@ class Handler(BaseHTTPRequestHandler):
     @property
     def _identity(self) -> str:
         return self.query.get("identity", "")
+
+    @property
+    def _body_bytes(self) -> int:
+        return int(self.headers.get("Content-Length", "0"))
+
+    @property
+    def _head_bytes(self) -> int:
+        return int(self.query.get("head_bytes", "0"))
 
     @property
     def _offset(self) -> int:

@@ -27,6 +27,7 @@ class Tree:
         self.root = os.path.realpath(root)
         self._marks = os.path.join(self.root, PARTIAL_FOLDER)
         self._lock: Optional[int] = None
+        self._unsynced = False
 
     def list_entries(self) -> Iterator[Entry]:
         """Yield every file, in order; what is no file is left out, and so are partial ones."""
@@ -67,6 +68,9 @@ class Tree:
 
     def end(self) -> None:
         """Take the mark away, and with it what earlier copies have left."""
+        if self._unsynced:
+            os.sync()
+            self._unsynced = False
         shutil.rmtree(self._marks, ignore_errors=True)
         if self._lock is not None:
             os.close(self._lock)
@@ -121,6 +125,24 @@ class Tree:
             return False
         os.makedirs(os.path.dirname(final), exist_ok=True)
         os.replace(partial, final)
+        return True
+
+    def place(self, path: str, sha256: str, held: bytes) -> bool:
+        """Write a small file whole if it has this checksum, or none is known; tell whether it had.
+
+        `end` sees to it that it is on the disk.
+        """
+        digest = hashlib.sha256(held).hexdigest()
+        if sha256 and digest != sha256:
+            return False
+        final = self.find(path)
+        os.makedirs(self._marks, exist_ok=True)
+        partial = self._partial(hashlib.sha256(path.encode()).hexdigest())
+        with open(partial, "wb") as file:
+            file.write(held)
+        os.makedirs(os.path.dirname(final), exist_ok=True)
+        os.replace(partial, final)
+        self._unsynced = True
         return True
 
     def delete(self, path: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import tarfile
 from pathlib import Path
 
@@ -110,11 +111,40 @@ def test_a_link_is_never_written_through(tmp_path: Path) -> None:
 def test_a_bomb_is_stopped_by_the_bytes_that_come_out(tmp_path: Path) -> None:
     limits = Limits(ratio=50, harmless_bytes=1_000_000)
     bomb = write_zip(tmp_path / "a.zip", {"zeros": bytes(20_000_000)})
-    assert refuse(bomb, limits) == "its 20 kB unpack to more than 1 MB"
+    said = "its 20 kB unpack to more than 1 MB; allowed are 50 times its size"
+    assert refuse(bomb, limits) == f"{said}, 1 MB at least and 2 TB at most"
     assert not (tmp_path / "out/unpacked/zeros").stat().st_size > 2_000_000
     (tmp_path / "tar").mkdir()
     many = write_tar(tmp_path / "tar/a.tar", dict.fromkeys(map(str, range(12)), b""), mode="w")
     assert refuse(many, Limits(files=10)) == "it holds more than 10 files"
+
+
+@pytest.mark.parametrize("name", ["a.tar.gz", "a.tar.xz", "a.tar.bz2"])
+def test_zeros_in_every_kind_of_tar_are_a_bomb(tmp_path: Path, name: str) -> None:
+    mode = f"w:{name.rpartition('.')[2]}"
+    bomb = write_tar(tmp_path / name, {"zeros": bytes(20_000_000)}, mode=mode)
+    assert "200 times its size" in refuse(bomb, Limits(harmless_bytes=10_000_000))
+
+
+def test_what_is_allowed_if_nobody_says_more(tmp_path: Path) -> None:
+    bomb = write_zip(tmp_path / "a.zip", {"zeros": bytes(101_000_000)})
+    assert refuse(bomb) == (
+        "its 98 kB unpack to more than 100 MB; "
+        "allowed are 200 times its size, 100 MB at least and 2 TB at most"
+    )
+
+
+def test_no_archive_unpacks_to_more_than_a_total(tmp_path: Path) -> None:
+    archive = write_zip(tmp_path / "a.zip", {"noise": random.Random(1).randbytes(30_000)})
+    said = refuse(archive, Limits(most_bytes=10_000))
+    assert said.startswith("its 30 kB unpack to more than 10 kB;")
+
+
+def test_an_archive_in_an_archive_stays_packed(tmp_path: Path) -> None:
+    inner = write_zip(tmp_path / "inner.zip", {"zeros": bytes(20_000_000)}).read_bytes()
+    (tmp_path / "to").mkdir()
+    unpack(write_tar(tmp_path / "a.tar.gz", {"inner.zip": inner}), tmp_path / "to")
+    assert read_tree(FolderStore(tmp_path / "to")) == {"inner.zip": inner}
 
 
 def test_what_compresses_well_but_is_small_is_no_bomb(tmp_path: Path) -> None:

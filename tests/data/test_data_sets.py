@@ -88,6 +88,12 @@ def test_an_archive_is_unpacked_unless_it_is_to_be_kept(tmp_path: Path) -> None:
     held = FolderStore(tmp_path / "project/held")
     assert [entry.path for entry in held.list_entries()] == ["set.tar.gz", "set/a"]
     assert list((paths.data_folder() / "unpacking").iterdir()) == []
+    archive.rename(tmp_path / "set.tar.zst")
+    told: list[str] = []
+    data = project.data[0]
+    data_sets.put(project, data, str(tmp_path / "set.tar.zst"), QUIET, told.append, True)
+    assert told[0].startswith("set.tar.zst is put as the file that it is")
+    (tmp_path / "set.tar.zst").rename(archive)
     kept = read(tmp_path / "kept", "{path: /data, folder: held, unpack: false}")
     put(kept, archive)
     assert (tmp_path / "kept/held/set.tar.gz").is_file()

@@ -10,7 +10,9 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -207,6 +209,61 @@ def test_lost_connections_cost_time_and_no_byte(root: Path, tmp_path: Path) -> N
         copy(volume, FolderStore(tmp_path / "back"))
         assert (tmp_path / "back/big").read_bytes() == content
         assert line.cuts >= 10
+
+
+class Counting(LoaderClient):
+    """Counts requests."""
+
+    requests = 0
+
+    def _open(self, *words: Any, **more: Any) -> Any:
+        self.requests += 1
+        return super()._open(*words, **more)
+
+
+def test_many_small_files_take_few_requests(root: Path, tmp_path: Path) -> None:
+    sizes = {f"{number % 7}/{number}": number % 3 * 900 for number in range(600)}
+    content = make_tree(tmp_path / "from", {**sizes, "large": 600_000})
+    make_tree(root, {"1/1": 900}, seed=2)
+    with serve_folder(root) as url:
+        client = Counting(url, TOKEN, "claim test")
+        client.wait_until_up()
+        volume = VolumeStore(client, "claim test", client.close)
+        assert copy(FolderStore(tmp_path / "from"), volume).replaced_files == 1
+        assert read_tree(FolderStore(root)) == content
+        assert copy(FolderStore(tmp_path / "from"), volume).equal_files == 601
+        copy(volume, FolderStore(tmp_path / "back"))
+        assert read_tree(FolderStore(tmp_path / "back")) == content
+        assert client.requests < 40
+    assert not (root / PARTIAL_FOLDER).exists()
+
+
+def test_small_files_cross_a_line_that_is_cut(root: Path, tmp_path: Path) -> None:
+    content = make_tree(tmp_path / "from", {str(number): 1000 for number in range(700)})
+    port = find_port()
+    with serve_folder(root, port) as url:
+        LoaderClient(url, TOKEN, "claim test").wait_until_up()
+        line = Unsteady(port, cut_after=600_000)
+        client = LoaderClient(line.url, TOKEN, "claim test", sleep=lambda _: None)
+        volume = VolumeStore(client, "claim test", client.close)
+        volume.parallel = 1
+        copy(FolderStore(tmp_path / "from"), volume)
+        copy(volume, FolderStore(tmp_path / "back"))
+        assert line.cuts >= 1
+    assert read_tree(FolderStore(tmp_path / "back")) == content
+
+
+def test_of_many_files_only_the_right_ones_get_a_name(volume: VolumeStore, root: Path) -> None:
+    right, wrong = (Entry(name, 3, hashlib.sha256(b"one").hexdigest()) for name in "ab")
+    short, unknown = replace(right, path="c"), Entry("d", 3)
+    files = [(right, b"one"), (wrong, b"two"), (short, b"on"), (unknown, b"any")]
+    assert volume.write_many(files) == {"a", "d"}
+    assert {entry.path for entry in volume.list_entries()} == {"a", "d"}
+    assert volume.list_checksums(["a", "b"]) == {"a": right.sha256, "b": None}
+    with pytest.raises(LoaderRefusal) as refusal:
+        volume.write_many([(replace(unknown, path="../d"), b"any")])
+    assert refusal.value.reason == "bad-path"
+    assert not (root.parent / "d").exists()
 
 
 def test_a_loader_that_is_gone_is_named() -> None:

@@ -7,8 +7,9 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
 
@@ -30,6 +31,15 @@ class LoaderRefusal(DataError):
     def __init__(self, message: str, reason: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+@dataclass(frozen=True)
+class SmallFile:
+    """A file that is sent whole; without a checksum it is taken as it comes."""
+
+    path: str
+    content: bytes
+    sha256: str | None = None
 
 
 class LoaderClient:
@@ -89,6 +99,12 @@ class LoaderClient:
                 raise
             return None
 
+    def get_checksums(self, paths: Sequence[str]) -> dict[str, str | None]:
+        """Return the SHA-256 of files, as `get_checksum` does of one."""
+        asked = json.dumps(paths).encode()
+        found = self._again(lambda: self._send("POST", "/checksums", {}, asked))
+        return dict(zip(paths, found["sha256"], strict=True))
+
     def get_partial_size(self, identity: str) -> int:
         """Return how many bytes of a file have come; 0 if none."""
         return int(self._ask("POST", "/partial", identity=identity)["size_bytes"])
@@ -107,6 +123,17 @@ class LoaderClient:
             self._send("PUT", "/partial", query, block[start:])
 
         self._again(send)
+
+    def write_many(self, files: Sequence[SmallFile]) -> set[str]:
+        """Write small files whole; return the paths of those whose checksum was right there."""
+        listed = [
+            {"path": one.path, "size_bytes": len(one.content), "sha256": one.sha256 or ""}
+            for one in files
+        ]
+        head = json.dumps(listed).encode()
+        query = {"head_bytes": str(len(head))}
+        body = head + b"".join(one.content for one in files)
+        return set(self._again(lambda: self._send("PUT", "/files", query, body))["right"])
 
     def finish(self, path: str, identity: str, size_bytes: int, sha256: str | None) -> bool:
         """Have a partial file verified and renamed; False if it was not what was said of it."""
@@ -144,6 +171,10 @@ class LoaderClient:
                 self._sleep(PAUSE_SECONDS)
                 self.wait_until_up()
 
+    def read_many(self, paths: Sequence[str]) -> list[bytes]:
+        """Return what is in small files."""
+        return self._again(lambda: self._read_many(json.dumps(paths).encode()))
+
     def close(self) -> None:
         """End this thread's connection."""
         connection = self._own.__dict__.pop("connection", None)
@@ -174,6 +205,14 @@ class LoaderClient:
         if not entries or not entries.pop().get("end"):
             raise http.client.IncompleteRead(b"")
         return entries
+
+    def _read_many(self, asked: bytes) -> list[bytes]:
+        with self._open("POST", "/files", {}, asked) as answer:
+            sizes = json.loads(answer.readline() or b"[-1]")
+            held = [answer.read(max(size_bytes, 0)) for size_bytes in sizes]
+        if [len(one) for one in held] != sizes:
+            raise http.client.IncompleteRead(b"")
+        return held
 
     def _send(
         self,

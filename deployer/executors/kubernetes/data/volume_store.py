@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 
 from deployer.data.store import Store
 from deployer.data.tree import Entry, is_own
-from deployer.executors.kubernetes.data.loader_client import LoaderClient
+from deployer.executors.kubernetes.data.loader_client import LoaderClient, SmallFile
 
 BLOCK_BYTES = 4 << 20  # what is sent again after a lost connection, at most
 
@@ -19,6 +19,7 @@ class VolumeStore(Store):
     """
 
     parallel = 4
+    batches = True
 
     def __init__(self, client: LoaderClient, where: str, close: Callable[[], None]) -> None:
         self._client = client
@@ -41,9 +42,25 @@ class VolumeStore(Store):
         """Have the loader read the file."""
         return self._client.get_checksum(path)
 
+    def list_checksums(self, paths: Sequence[str]) -> Mapping[str, str | None]:
+        """Have the loader read the files."""
+        return self._client.get_checksums(paths)
+
     def read(self, path: str, offset: int = 0) -> Iterator[bytes]:
         """Yield the file's bytes, also across lost connections."""
         return self._client.read(path, offset)
+
+    def read_many(self, entries: Sequence[Entry]) -> Iterator[tuple[Entry, bytes]]:
+        """Read small files in one request."""
+        paths = [entry.path for entry in entries]
+        return zip(entries, self._client.read_many(paths), strict=True)
+
+    def write_many(self, files: Iterable[tuple[Entry, bytes]]) -> Set[str]:
+        """Write small files in one request; the loader verifies each."""
+        sized = [(entry, held) for entry, held in files if len(held) == entry.size_bytes]
+        return self._client.write_many(
+            [SmallFile(entry.path, held, entry.sha256) for entry, held in sized]
+        )
 
     def partial_size(self, entry: Entry) -> int:
         """Return the size of the partial file."""
