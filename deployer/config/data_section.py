@@ -99,7 +99,7 @@ class DataSet:
         ObjectName | None,
         Field(
             description="The Secret in the cluster with the object store's credentials, "
-            "such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or for gs:// a service account's JSON."
         ),
     ] = None
     read_only: Annotated[bool, Field(description="Trainers may only read it.")] = True

@@ -12,12 +12,12 @@ def open_address(
 ) -> Store:
     """Return the store at an address, without contacting it; raises DataError.
 
-    `credentials` are for s3:// alone, by the names of Amazon's variables.
+    `credentials` are by the names of Amazon's variables; for gs:// one of them is Google's JSON.
     """
     if url.startswith("gs://"):
         from deployer.data.gcs_store import GcsStore
 
-        return GcsStore(url, endpoint_url)
+        return GcsStore(url, endpoint_url, credentials)
     from deployer.data.object_store import ObjectStore
 
     return ObjectStore(url, endpoint_url, credentials)

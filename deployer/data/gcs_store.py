@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Any
@@ -16,21 +17,30 @@ from deployer.errors import DataError
 PIECE_BYTES = 8 << 20  # of one request; Google takes multiples of 256 KiB
 MARK = f"{PARTIAL_FOLDER}/copying"
 CHECKSUM = "sha256"
+SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
+SECRET_HINT = (
+    "kubectl create secret generic NAME --from-file=key.json=FILE, a service account's key"
+)
 
 
 class GcsStore(Store):
     """The objects below an address such as gs://BUCKET/FOLDER; each has its checksum beside it.
 
-    Credentials are found as Google's own tools find them.
+    Credentials are found as Google's own tools find them, or among the values of `credentials`.
     """
 
     parallel = 4
 
-    def __init__(self, url: str, endpoint_url: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        endpoint_url: str | None = None,
+        credentials: Mapping[str, str] | None = None,
+    ) -> None:
         self._url = url
         self._root = url.split("://", 1)[1].rstrip("/")
         self._where = f"{url} at {endpoint_url}" if endpoint_url else url
-        self._files = _open_client(endpoint_url, self._where)
+        self._files = _open_client(endpoint_url, self._where, credentials)
         self._open: dict[str, tuple[Any, str, int]] = {}
         self._lock = Lock()
 
@@ -149,7 +159,9 @@ class GcsStore(Store):
                 yield Entry(path, int(one["size"]), sha256, tag=str(one["generation"]))
 
 
-def _open_client(endpoint_url: str | None, where: str) -> Any:
+def _open_client(
+    endpoint_url: str | None, where: str, credentials: Mapping[str, str] | None
+) -> Any:
     try:
         # Not the package's own class, which asks over gRPC what kind each bucket is.
         from gcsfs.core import GCSFileSystem
@@ -157,5 +169,28 @@ def _open_client(endpoint_url: str | None, where: str) -> Any:
         hint = "pip install 'deployer[gcs]'"
         raise DataError(f"{where}: the package gcsfs is not installed", hint) from error
     return GCSFileSystem(
-        endpoint_url=endpoint_url, skip_instance_cache=True, use_listings_cache=False
+        token=None if credentials is None else _load_key(credentials, where),
+        endpoint_url=endpoint_url,
+        skip_instance_cache=True,
+        use_listings_cache=False,
     )
+
+
+def _load_key(credentials: Mapping[str, str], where: str) -> Any:
+    """Return the credentials that one of the values is, as JSON; raises DataError."""
+    from google.auth.exceptions import GoogleAuthError
+    from google.oauth2.service_account import Credentials
+
+    load: Any = Credentials.from_service_account_info
+    for value in credentials.values():
+        try:
+            info = json.loads(value)
+        except ValueError:
+            continue
+        if isinstance(info, dict):
+            try:
+                return load(info, scopes=[SCOPE])
+            except (GoogleAuthError, ValueError, TypeError) as error:
+                said = f"{where}: the key in the Secret is none that Google takes"
+                raise DataError(said, SECRET_HINT) from error
+    raise DataError(f"{where}: no key of a service account is in the Secret", SECRET_HINT)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from deployer.data.addresses import open_address
 from deployer.data.copy import copy
@@ -65,3 +70,72 @@ def test_refusals_are_one_line_and_say_what_to_do(server: str) -> None:
         open_address("gs://no-such-bucket/x", server).list_entries()
     assert raised.value.message == f"gs://no-such-bucket/x at {server}: is not there"
     assert raised.value.hint == "correct `url:` in deployer.yaml"
+
+
+class TokenServer(ThreadingHTTPServer):
+    """Gives a token for whatever it is asked with, and keeps that."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), TokenHandler)
+        self.asked: list[str] = []
+
+
+class TokenHandler(BaseHTTPRequestHandler):
+    server: TokenServer
+
+    def do_POST(self) -> None:
+        size = int(self.headers["Content-Length"])
+        self.server.asked.append(self.rfile.read(size).decode())
+        body = b'{"access_token": "token", "expires_in": 3600, "token_type": "Bearer"}'
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def tokens() -> Iterator[TokenServer]:
+    with TokenServer() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def test_the_service_account_of_a_secret_is_the_one_that_asks(
+    server: str, tokens: TokenServer, tmp_path: Path
+) -> None:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    account = {
+        "type": "service_account",
+        "client_email": "data@example",
+        "private_key": pem.decode(),
+        "token_uri": f"http://127.0.0.1:{tokens.server_address[1]}",
+    }
+    make_tree(tmp_path / "from", {"a": 10})
+    secret = {"other": "x", "key.json": json.dumps(account)}
+    with open_address(f"gs://{BUCKET}/{tmp_path.name}", server, secret) as store:
+        assert copy(FolderStore(tmp_path / "from"), store).files == 1
+    assert "grant_type=" in tokens.asked[0]
+
+
+@pytest.mark.parametrize(
+    ("secret", "said"),
+    [
+        ({"AWS_ACCESS_KEY_ID": "x"}, "no key of a service account is in the Secret"),
+        ({"key.json": '{"type": "service_account"}'}, "is none that Google takes"),
+        ({"key.json": "{}"}, "is none that Google takes"),
+    ],
+)
+def test_a_secret_without_a_key_is_refused(secret: dict[str, str], said: str) -> None:
+    with pytest.raises(DataError, match=said) as raised:
+        open_address("gs://bucket", None, secret)
+    assert "--from-file=key.json=FILE" in raised.value.hint

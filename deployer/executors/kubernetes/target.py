@@ -90,7 +90,9 @@ class KubernetesTarget(Target):
 
     def read_credentials(self, data: DataSet) -> Mapping[str, str] | None:
         """Return what the data set's Secret holds; raises DataError if there is none."""
-        return read_secret(self.open_kube(), data.secret) if data.secret else None
+        if data.secret is None:
+            return None
+        return read_secret(self.open_kube(), data.secret, data.url or "")
 
     def open_outputs(self, tell: Tell) -> Store | None:
         """Return the volume of checkpoints, if it outlives pods, behind a loader pod."""
