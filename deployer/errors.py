@@ -214,9 +214,16 @@ class DataError(DeployerError):
 
 
 class ImageError(DeployerError):
-    """An image cannot be built, pushed, saved or loaded; the tool's own words are kept."""
+    """An image cannot be built, pushed, saved or loaded; the tool's own words are kept.
+
+    `status` is the HTTP status of a registry's answer, 0 if none came.
+    """
 
     code = "image"
+
+    def __init__(self, message: str, hint: str = "", status: int = 0) -> None:
+        super().__init__(message, hint)
+        self.status = status
 
 
 class BackendError(DeployerError):

@@ -65,19 +65,19 @@ class RegistryLogin:
 
 def build_refusal(answer: requests.Response, what: str, login: RegistryLogin) -> ImageError:
     """Return what a registry's refusal means, in its own words."""
-    said = _read_words(answer)
+    status, said = answer.status_code, _read_words(answer)
     repository = login.repository
     as_whom = f" as {login.user} (from {login.source})" if login.user else " without a login"
     message = f"cannot {what} {repository}{as_whom}: {said}"
     if answer.status_code == 404 and repository.is_artifact_registry:
-        return ImageError(message, _make_repository(repository))
+        return ImageError(message, _make_repository(repository), status)
     if answer.status_code == 401:
         hint = GOOGLE_LOGIN if repository.is_google else LOGIN.format(host=repository.host)
-        return ImageError(message, hint)
+        return ImageError(message, hint, status)
     if answer.status_code == 403:
-        return ImageError(message, _allow(repository))
+        return ImageError(message, _allow(repository), status)
     if answer.status_code == 404:
-        return ImageError(message, f"make the repository {repository} in the registry")
+        return ImageError(message, f"make the repository {repository} in the registry", status)
     if "DIGEST_INVALID" in answer.text:
         return ImageError(message, "the file is damaged: copy it once more")
     if answer.status_code in (507, 413):
@@ -85,7 +85,7 @@ def build_refusal(answer: requests.Response, what: str, login: RegistryLogin) ->
     if answer.status_code == 400 and "HTTPS server" in answer.text:
         return ImageError(message, "leave `plain_http` out: it speaks TLS")
     busy = is_passing(answer.status_code)
-    return ImageError(message, "type the command again in a minute" if busy else "")
+    return ImageError(message, "type the command again in a minute" if busy else "", status)
 
 
 def translate_failure(error: requests.RequestException, login: RegistryLogin) -> ImageError:

@@ -135,7 +135,7 @@ class _Plan:
 def _find_bases(
     settings: ImageConfig, inputs: Inputs, environment: Mapping[str, str], tell: Tell
 ) -> dict[str, str]:
-    ca, bases = _find_ca(settings, environment), _list_bases(settings, inputs)
+    ca, bases = find_ca(settings, environment), _list_bases(settings, inputs)
     return find_digests(bases, settings, environment, ca, tell)
 
 
@@ -238,10 +238,10 @@ def open_registry(settings: ImageConfig, environment: Mapping[str, str]) -> Regi
     """Return the client of the image's registry. Raises ConfigError, ImageError, CloudError."""
     repository = parse_repository(settings.require_repository())
     credentials = find_credentials(repository, environment)
-    return Registry(repository, credentials, _find_ca(settings, environment), settings.plain_http)
+    return Registry(repository, credentials, find_ca(settings, environment), settings.plain_http)
 
 
-def _find_ca(settings: ImageConfig, environment: Mapping[str, str]) -> str:
+def find_ca(settings: ImageConfig, environment: Mapping[str, str]) -> str:
     """Return the file of the registry's own authority; empty where the usual ones do."""
     named = environment.get(CA) or settings.ca
     if not named:
@@ -259,7 +259,7 @@ def _log_in(
 ) -> Iterator[Login]:
     """Give a tool what it needs to push, and remove it again."""
     credentials = find_credentials(repository, environment)
-    authority = _find_ca(settings, environment)
+    authority = find_ca(settings, environment)
     with ExitStack() as stack:
         folder = ca_folder = None
         if credentials:

@@ -123,6 +123,12 @@ class Registry:
         self._check(answer, "read from")
         return str(answer.headers.get("Docker-Content-Digest", ""))
 
+    def list_tags(self) -> list[str]:
+        """Return the repository's tags, as far as the registry gives them at once."""
+        answer = self._send("GET", "tags/list")
+        self._check(answer, "list the tags of")
+        return [str(tag) for tag in answer.json().get("tags") or ()]
+
     def check_push(self) -> None:
         """Raise ImageError unless this login may push; called before a long build."""
         upload = self._begin_upload()

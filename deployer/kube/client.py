@@ -71,6 +71,24 @@ class Kube:
         """Return the server's clock, as of its last answer, in seconds since the epoch."""
         return time.time() + self._ahead_seconds
 
+    @property
+    def ahead_seconds(self) -> float:
+        """Return how far the server's clock is ahead of ours, as of its last answer."""
+        return self._ahead_seconds
+
+    def read_version(self) -> str:
+        """Return the server's version, such as v1.34.10."""
+        return str(self._read("/version").get("gitVersion", ""))
+
+    def find_version(self, group: str) -> str | None:
+        """Return the version in which the server prefers a group of kinds; None without it."""
+        try:
+            return str(self._read(f"/apis/{group}")["preferredVersion"]["version"])
+        except KubeError as error:
+            if error.status != 404:
+                raise
+            return None
+
     def get(self, kind: Kind, name: str) -> Manifest | None:
         """Return one object, None if it is not there."""
         try:
@@ -239,6 +257,19 @@ class Kube:
             return content
 
         return self._resender.send(send, self.attempt(verb, kind, name), repeatable)
+
+    def _read(self, path: str) -> Manifest:
+        """Return what the server says of itself at a path."""
+
+        def send() -> Manifest:
+            answer = self._client().request(
+                "get", path, serialize=False, _request_timeout=self._timeouts_seconds
+            )
+            self._read_clock(answer)
+            return _parse(answer.data)
+
+        attempt = self.attempt("read", Kind("v1", path, "version"), "")
+        return self._resender.send(send, attempt, repeatable=True)
 
     def _may(self, attempt: Attempt) -> bool:
         """Tell whether the server's rules allow an attempt, as far as it can say now."""

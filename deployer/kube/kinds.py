@@ -30,6 +30,12 @@ SERVICE = Kind("v1", "Service", "services")
 CLAIM = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 VOLUME = Kind("v1", "PersistentVolume", "persistentvolumes")
 STATEFUL_SET = Kind("apps/v1", "StatefulSet", "statefulsets")
+NAMESPACE = Kind("v1", "Namespace", "namespaces")
+QUOTA = Kind("v1", "ResourceQuota", "resourcequotas")
+LIMIT_RANGE = Kind("v1", "LimitRange", "limitranges")
+SERVICE_ACCOUNT = Kind("v1", "ServiceAccount", "serviceaccounts")
+STORAGE_CLASS = Kind("storage.k8s.io/v1", "StorageClass", "storageclasses")
+PRIORITY_CLASS = Kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses")
 ACCESS_REVIEW = Kind(
     "authorization.k8s.io/v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews"
 )

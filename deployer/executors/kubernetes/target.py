@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,9 @@ from deployer.config.data_section import DataSet
 from deployer.config.kubernetes_section import ClusterConfig
 from deployer.config.project import Project
 from deployer.data.store import Store
-from deployer.errors import ImageError
+from deployer.errors import DeployerError, ImageError
 from deployer.executors.deadline import count_job_seconds
+from deployer.executors.findings import Finding
 from deployer.executors.kubernetes.backend.deployment import ensure_backend
 from deployer.executors.kubernetes.backend.download import save_backend
 from deployer.executors.kubernetes.backend.manifests import (
@@ -27,6 +29,9 @@ from deployer.executors.kubernetes.data.mounts import add_data, name_claim
 from deployer.executors.kubernetes.data.outputs import add_outputs, find_outputs
 from deployer.executors.kubernetes.data.store_secret import read_secret
 from deployer.executors.kubernetes.data.volumes import open_volume
+from deployer.executors.kubernetes.examination.case import Case, list_own
+from deployer.executors.kubernetes.examination.examination import examine_cluster
+from deployer.executors.kubernetes.examination.mending import mend
 from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.executors.kubernetes.keys.agent_keys import name_keys
 from deployer.executors.kubernetes.manifests.build import build_manifests
@@ -34,12 +39,20 @@ from deployer.executors.kubernetes.manifests.inputs import load_inputs
 from deployer.executors.kubernetes.manifests.templates import load_templates
 from deployer.executors.kubernetes.surroundings import read_surroundings
 from deployer.executors.plan import Plan
-from deployer.executors.target import HostedBackend, Limits, Saved, Surroundings, Target, Tell
+from deployer.executors.target import (
+    Demand,
+    HostedBackend,
+    Limits,
+    Saved,
+    Surroundings,
+    Target,
+    Tell,
+)
 from deployer.images.code_archive import warn_about_left_out
 from deployer.images.context import read_inputs
 from deployer.images.image import find_pushed, push_image
 from deployer.kube.client import Kube, open_kube
-from deployer.kube.kinds import Manifest
+from deployer.kube.kinds import JOB, Manifest, kind_of
 
 NAMESPACE = "NAMESPACE"  # of the kubeconfig, which is not read
 NOT_BUILT = "IMAGE"  # stands for what is not built yet
@@ -57,6 +70,7 @@ class KubernetesTarget(Target):
     """Agents as Jobs, with the embedded backend beside them."""
 
     hosts_backend = True
+    grows = False  # nodes come which are not there yet
 
     def open(self) -> KubernetesExecutor:
         """Return the executor; raises ConfigError if the kubeconfig has no such cluster."""
@@ -118,6 +132,35 @@ class KubernetesTarget(Target):
         """Refuse what manifests cannot be built from; raises ConfigError."""
         super().check(plan, limits)
         self._build(plan, self._with_image(NOT_BUILT), 0.0)
+
+    def examine(self, demand: Demand) -> Sequence[Finding]:
+        """Return what is right and wrong with the cluster for these agents."""
+        return examine_cluster(self._build_case(demand))
+
+    def mend(self, finding: Finding, tell: Tell) -> bool:
+        """Make the namespace or the key's Secret if they are missing; tell what was made."""
+        return mend(self.open_kube(), self.project, finding, tell)
+
+    def _build_case(self, demand: Demand) -> Case:
+        project, kube = self.project, self.open_kube()
+        section = replace(self.section, namespace=kube.namespace)
+        manifests: Sequence[Manifest] = ()
+        with contextlib.suppress(DeployerError):  # which `check` says
+            image = self._with_image(NOT_BUILT).image
+            manifests = self._build(demand.plan, replace(section, image=image), 0.0)
+        return Case(
+            kube=kube,
+            section=section,
+            on=self.name,
+            job=next((one for one in manifests if kind_of(one) == JOB), None),
+            agents=demand.agents,
+            own=frozenset(list_own(manifests, demand.plan)),
+            data=project.data,
+            backend=project.backend if project.embedded else None,
+            image=project.image,
+            environment=project.environment,
+            grows=self.grows,
+        )
 
     def provision(self, limits: Limits, tell: Tell) -> None:
         """Build and push the image of the section `image:`, unless the registry has it."""

@@ -24,10 +24,10 @@ def explain_no_gpu(nodes: Sequence[NodeGpus], pod: Manifest) -> str:
     if not nodes:
         return "no node has a GPU now"
     spec = pod["spec"]
-    left = [node for node in nodes if _is_selected(node, spec)]
+    left = [node for node in nodes if is_selected(node, spec)]
     if not left:
         return _explain_selector(nodes, spec)
-    tolerated = [node for node in left if _find_taint(node, spec) is None]
+    tolerated = [node for node in left if find_taint(node, spec) is None]
     if not tolerated:
         return _explain_taint(left[0], spec)
     open_nodes = [node for node in tolerated if not node.obstacle]
@@ -44,7 +44,7 @@ def has_no_such_gpu(nodes: Sequence[NodeGpus], pod: Manifest) -> bool:
     """
     spec, wanted = pod["spec"], count_requests(pod)
     gpus = {name: count for name, count in wanted.items() if is_gpu_resource(name)}
-    fitting = [node for node in nodes if _is_selected(node, spec)]
+    fitting = [node for node in nodes if is_selected(node, spec)]
     return bool(gpus) and not any(_may_have(node, gpus) for node in fitting)
 
 
@@ -113,13 +113,13 @@ def _explain_selector(nodes: Sequence[NodeGpus], spec: Manifest) -> str:
 
 
 def _explain_taint(node: NodeGpus, spec: Manifest) -> str:
-    taint = _find_taint(node, spec) or {}
+    taint = find_taint(node, spec) or {}
     value = f"={taint['value']}" if taint.get("value") else ""
     shown = f"{taint.get('key')}{value}:{taint.get('effect')}"
     return f"taint {shown} of node {node.name} is not tolerated"
 
 
-def _is_selected(node: NodeGpus, spec: Manifest) -> bool:
+def is_selected(node: NodeGpus, spec: Manifest) -> bool:
     selector = spec.get("nodeSelector") or {}
     if not selector.items() <= node.labels.items():
         return False
@@ -149,7 +149,7 @@ OPERATORS: Mapping[str, Callable[[str | None, Sequence[str]], bool]] = {
 }
 
 
-def _find_taint(node: NodeGpus, spec: Manifest) -> Mapping[str, str] | None:
+def find_taint(node: NodeGpus, spec: Manifest) -> Mapping[str, str] | None:
     """Return the first taint that keeps the pod away."""
     tolerations = spec.get("tolerations") or ()
     for taint in node.taints:

@@ -12,9 +12,8 @@ from deployer.executors.kubernetes.gpu_drivers.nodes import (
     summarise_own_pods,
 )
 from deployer.kube.client import Kube
-from deployer.kube.kinds import NODE, POD, Kind, Manifest
+from deployer.kube.kinds import NODE, POD, QUOTA, Kind, Manifest
 
-QUOTA = Kind("v1", "ResourceQuota", "resourcequotas")
 # The server leaves out pods that hold nothing.
 HOLDING = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="
 

@@ -13,6 +13,14 @@ POD_NAME = "deployer-dry-run"
 # exceeded quota: NAME, requested: a=1,b=2, used: a=0,b=2, limited: a=4,b=2
 QUOTA = re.compile(r"requested: (\S+), used: \S+, limited: (\S+)")
 POLICY_REFUSED = " denied request"  # of a ValidatingAdmissionPolicy
+# How the server's admission names its own rules.
+RULES = (
+    (r"exceeded quota|failed quota", "quota"),
+    (r"violates PodSecurity", "pod-security"),
+    (r"(maximum|minimum) \S+ usage per (Container|Pod)|limit to request ratio", "limits"),
+    (r"error looking up service account|serviceaccount \S+ not found", "service-account"),
+    (r"no PriorityClass with name", "priority-class"),
+)
 UNITS = {"m": 1e-3, "k": 1e3, "Ki": 2**10, "M": 1e6, "Mi": 2**20, "G": 1e9, "Gi": 2**30}
 UNITS |= {"T": 1e12, "Ti": 2**40, "": 1.0}
 
@@ -69,6 +77,11 @@ def is_refused_for_good(sentence: str) -> bool:
     if "exceeded quota" in sentence:
         return not may_fit_later(sentence)
     return "is forbidden: " in sentence
+
+
+def classify(error: KubeError) -> str:
+    """Return which rule a refusal is by: the code of the doctor's findings; `other` if none."""
+    return next((code for words, code in RULES if re.search(words, error.message)), "other")
 
 
 def may_fit_later(sentence: str) -> bool:

@@ -1,0 +1,73 @@
+"""What is examined: a cluster, and the agents that shall run in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from deployer.config.backend_section import BackendConfig
+from deployer.config.data_section import DataSet
+from deployer.config.image_section import ImageConfig
+from deployer.config.kubernetes_section import ClusterConfig
+from deployer.executors.kubernetes.keys.agent_keys import name_keys
+from deployer.executors.kubernetes.waiting.blocking import Reference
+from deployer.executors.plan import Plan
+from deployer.kube.client import Kube
+from deployer.kube.kinds import CLAIM, CONFIG_MAP, SECRET, Manifest, kind_of
+
+MADE = {one.kind: one for one in (CLAIM, CONFIG_MAP, SECRET)}
+
+
+@dataclass(frozen=True)
+class Case:
+    """`job` is the first of `agents` Jobs, None where deployer.yaml does not let one be built.
+
+    `own` are objects that are made with them. `backend` is that of the cluster, if it is meant.
+    `grows` tells that nodes come which are not there yet.
+    """
+
+    kube: Kube
+    section: ClusterConfig
+    on: str
+    job: Manifest | None = None
+    agents: int = 1
+    own: frozenset[Reference] = frozenset()
+    data: tuple[DataSet, ...] = ()
+    backend: BackendConfig | None = None
+    image: ImageConfig = field(default_factory=ImageConfig)
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    grows: bool = False
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace of the agents."""
+        return self.kube.namespace
+
+    @property
+    def pod(self) -> Manifest | None:
+        """Return the pod of the Job."""
+        return self.job["spec"]["template"] if self.job else None
+
+    @property
+    def where(self) -> str:
+        """Return the flags with which kubectl finds the namespace."""
+        context = f" --context {self.kube.context}" if self.kube.context else ""
+        return f"-n {self.namespace}{context}"
+
+    @property
+    def cluster(self) -> str:
+        """Return the flag with which kubectl finds the cluster, after a blank; or nothing."""
+        return f" --context {self.kube.context}" if self.kube.context else ""
+
+
+def edit(section: str, setting: str) -> str:
+    """Return the remedy that is an edit of deployer.yaml."""
+    return f"{section}: {{{setting}}} in deployer.yaml"
+
+
+def list_own(manifests: Iterable[Manifest], plan: Plan) -> Iterator[Reference]:
+    """Yield what `up` makes for its agents: their ConfigMaps, claims and keys; pure."""
+    yield Reference(SECRET, name_keys(plan, [agent.name for agent in plan.agents])[0])
+    for one in manifests:
+        if (kind := kind_of(one)).kind in MADE:
+            yield Reference(MADE[kind.kind], one["metadata"]["name"])

@@ -1,0 +1,74 @@
+"""The cluster itself: it answers, its version, its clock; the namespace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from deployer.errors import KubeError
+from deployer.executors.clock import judge_clock
+from deployer.executors.findings import Finding, right, unknown, wrong
+from deployer.executors.kubernetes.examination.case import Case
+from deployer.kube.kinds import CONFIG_MAP, NAMESPACE, Manifest
+
+OLDEST = (1, 24)
+VERSION = re.compile(r"v?(\d+)\.(\d+)")
+PROBE = "deployer-dry-run"
+
+
+def examine_server(case: Case) -> Iterator[Finding]:
+    """Ask the API server for its version and its time. Raises KubeError if it does not answer."""
+    version = case.kube.read_version()
+    subject = f"context {case.kube.context}" if case.kube.context else case.kube.server
+    yield judge_version(subject, version)
+    yield judge_clock(case.kube.server, case.kube.ahead_seconds)
+
+
+def judge_version(subject: str, version: str) -> Finding:
+    """Say whether a server is new enough; pure."""
+    found = VERSION.match(version)
+    if found is None:
+        return unknown("version", subject, f"calls its version '{version}'")
+    if (int(found[1]), int(found[2])) < OLDEST:
+        said = f"Kubernetes {version}: from 1.24 on agents can run"
+        return wrong("version", subject, said, "kubectl config get-contexts")
+    return right("version", subject, f"answers, Kubernetes {version}")
+
+
+def examine_namespace(case: Case) -> Iterator[Finding]:
+    """Look for the namespace; who may not read it is told by a dry run in it."""
+    try:
+        yield judge_namespace(case, case.kube.get(NAMESPACE, case.namespace))
+    except KubeError as error:
+        if error.status != 403:
+            raise
+        yield _judge_by_dry_run(case)
+
+
+def judge_namespace(case: Case, found: Manifest | None) -> Finding:
+    """Say whether a namespace takes agents; pure."""
+    name, subject = case.namespace, f"namespace {case.namespace}"
+    if found is None:
+        return wrong(
+            "namespace", subject, "is missing", f"kubectl create namespace {name}{case.cluster}"
+        )
+    if found["metadata"].get("deletionTimestamp"):
+        remedy = f"kubectl wait --for=delete namespace/{name} --timeout=5m{case.cluster}"
+        return wrong("namespace", subject, "is being deleted", remedy)
+    return right("namespace", subject, "is there")
+
+
+def _judge_by_dry_run(case: Case) -> Finding:
+    subject = f"namespace {case.namespace}"
+    probe = {
+        "apiVersion": CONFIG_MAP.api_version,
+        "kind": CONFIG_MAP.kind,
+        "metadata": {"name": PROBE, "namespace": case.namespace},
+    }
+    try:
+        case.kube.create(probe, dry_run=True)
+    except KubeError as error:
+        if error.status == 404:
+            return judge_namespace(case, None)
+        return unknown("namespace", subject, "may not be read")
+    return right("namespace", subject, "is there")

@@ -1,0 +1,110 @@
+"""Whether nodes can pull the agents' image: asked of its registry, with the pull secret."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Generator, Iterator, Mapping
+from typing import Any
+
+from deployer.config.image_reference import DOCKER_HUB, Repository, parse_image
+from deployer.errors import ImageError, KubeError
+from deployer.executors.findings import Finding, right, unknown, wrong
+from deployer.executors.kubernetes.examination.case import Case, edit
+from deployer.executors.kubernetes.examination.nodes import find_nearest
+from deployer.images.image import find_ca
+from deployer.images.registry import Registry
+from deployer.images.registry_credentials import DOCKER_HUB_KEY, Credentials
+from deployer.kube.kinds import SECRET
+
+Manifest = Mapping[str, Any]
+FIELD = ".dockerconfigjson"
+NO_LOGIN = (401, 403)
+OWN_FILE = '"$HOME/.docker/config.json"'
+
+
+def examine_image(case: Case) -> Iterator[Finding]:
+    """Ask the registry of the image that deployer.yaml names. Raises KubeError."""
+    image = case.section.image
+    if image is None or case.section.image_pull_policy == "Never":
+        return  # what `up` builds it pushes, and what nodes have they need not pull
+    repository, tag = parse_image(image)
+    logins = []
+    for name in case.section.image_pull_secrets:
+        found = yield from _read_secret(case, name, repository)
+        if found is None:
+            return
+        logins += [found] if found else []
+    subject = f"image {image}"
+    plain = case.image.plain_http
+    ca = find_ca(case.image, case.environment)
+    registry = Registry(repository, logins[0] if logins else Credentials(), ca, plain)
+    yield _ask(case, registry, tag, subject)
+
+
+def _read_secret(
+    case: Case, name: str, repository: Repository
+) -> Generator[Finding, None, Credentials | None]:
+    """Yield what is wrong with a pull secret; return its login, None if there is no use in it."""
+    subject = f"Secret {name}"
+    try:
+        secret = case.kube.get(SECRET, name)
+    except KubeError as error:
+        if error.status != 403:
+            raise
+        yield unknown("pull-secret", subject, "may not be read: the image is not asked for")
+        return None
+    if secret is None:
+        said = "the pull secret is missing"
+        yield wrong("pull-secret", subject, said, _make_secret(case, name))
+        return None
+    return read_login(secret, repository)
+
+
+def read_login(secret: Manifest, repository: Repository) -> Credentials:
+    """Return a pull secret's login for a registry; none if it has none; pure."""
+    try:
+        content = json.loads(base64.b64decode((secret.get("data") or {})[FIELD]))
+        key = DOCKER_HUB_KEY if repository.host == DOCKER_HUB else repository.host
+        pair = content["auths"][key]
+        user, _, password = base64.b64decode(pair.get("auth", "")).decode().partition(":")
+    except (KeyError, ValueError, TypeError):
+        return Credentials()
+    source = f"Secret {secret['metadata']['name']}"
+    return Credentials(pair.get("username") or user, pair.get("password") or password, source)
+
+
+def _ask(case: Case, registry: Registry, tag: str, subject: str) -> Finding:
+    try:
+        if registry.get_digest(tag):
+            return right("image", subject, "its registry has it")
+        near = find_nearest(tag, registry.list_tags())
+    except ImageError as error:
+        return _judge_refusal(case, registry.repository, subject, error)
+    if near:
+        image = edit("kubernetes", f"image: {registry.repository}:{near}")
+        return wrong("image", subject, f"the registry has no tag {tag}; there is {near}", image)
+    return wrong("image", subject, "the registry does not have it", f"docker push {subject[6:]}")
+
+
+def _judge_refusal(case: Case, where: Repository, subject: str, error: ImageError) -> Finding:
+    """Say what a registry's refusal means for nodes, which may have a login of their own."""
+    secrets = case.section.image_pull_secrets
+    if error.status == 404:
+        return wrong("image", subject, f"its registry has no repository {where.path}", error.hint)
+    if error.status not in NO_LOGIN:
+        return unknown("image", subject, f"is not asked for from here: {error.message}", error.hint)
+    if secrets:
+        renew = f"{_make_secret(case, secrets[0])} --dry-run=client -o yaml | kubectl apply -f -"
+        return wrong("pull-secret", subject, f"the login of Secret {secrets[0]} is refused", renew)
+    said = "its registry wants a login, and deployer.yaml names no pull secret"
+    remedy = edit("kubernetes", "image_pull_secrets: [NAME]")
+    if where.is_google:
+        return unknown("pull-secret", subject, f"{said}; Google's nodes have their own", remedy)
+    return wrong("pull-secret", subject, said, remedy)
+
+
+def _make_secret(case: Case, name: str) -> str:
+    """Return the command that makes a pull secret of what `docker login` left here."""
+    kind = f"--type=kubernetes.io/dockerconfigjson --from-file={FIELD}={OWN_FILE}"
+    return f"kubectl create secret generic {name} {case.where} {kind}"

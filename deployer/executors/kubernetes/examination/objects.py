@@ -1,0 +1,199 @@
+"""What the agents' pods refer to: Secrets and their keys, ConfigMaps, claims, accounts, classes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from deployer.executors.findings import Finding, Question, right, unknown, wrong
+from deployer.executors.kubernetes.backend.removal import find_data
+from deployer.executors.kubernetes.data.mounts import list_claims
+from deployer.executors.kubernetes.examination.case import Case, edit
+from deployer.executors.kubernetes.examination.nodes import find_nearest
+from deployer.executors.kubernetes.keys.key_secret import WANDB_SECRET
+from deployer.executors.kubernetes.waiting.blocking import Reference, list_references
+from deployer.kube.kinds import (
+    CLAIM,
+    CONFIG_MAP,
+    PRIORITY_CLASS,
+    SECRET,
+    SERVICE_ACCOUNT,
+    STORAGE_CLASS,
+)
+
+Manifest = Mapping[str, Any]
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+WAITS_FOR_POD = "WaitForFirstConsumer"
+CLAIM_SIZE = "10Gi"
+OF_BACKEND = "backend: {storage_class: %s}"
+
+
+def list_object_questions(case: Case) -> Iterator[Question]:
+    """Yield what is asked about each object that a pod needs; those made with it are left out."""
+    if case.pod:
+        data = {Reference(CLAIM, name) for name in list_claims(case.section)}
+        for one in list_references(case.pod["spec"]):
+            if one not in case.own | data:
+                subject = f"{one.kind.kind} {one.name}"
+                yield Question("object", subject, partial(_examine, case, one))
+        account = case.pod["spec"].get("serviceAccountName")
+        if account:
+            subject = f"ServiceAccount {account}"
+            yield Question("service-account", subject, lambda: _examine_account(case, account))
+        priority = case.pod["spec"].get("priorityClassName")
+        if priority:
+            subject = f"PriorityClass {priority}"
+            yield Question("priority-class", subject, lambda: _examine_priority(case, priority))
+    if classes := list_storage_classes(case):
+        yield Question("storage-class", "storage", lambda: _examine_classes(case, classes))
+
+
+def _examine(case: Case, one: Reference) -> Iterator[Finding]:
+    found = case.kube.get(one.kind, one.name)
+    if one.kind == CLAIM and found and not _is_settled(found):
+        yield judge_unbound(case, found, _read_class(case, found))
+        return
+    judges = {CLAIM: judge_claim, SECRET: judge_secret, CONFIG_MAP: judge_config_map}
+    yield judges[one.kind](case, one.name, found)
+
+
+def _is_settled(claim: Manifest) -> bool:
+    return (claim.get("status") or {}).get("phase") in ("Bound", "Lost")
+
+
+def _read_class(case: Case, claim: Manifest) -> Manifest | None:
+    name = (claim.get("spec") or {}).get("storageClassName")
+    return case.kube.get(STORAGE_CLASS, name) if name else None
+
+
+def judge_unbound(case: Case, claim: Manifest, storage_class: Manifest | None) -> Finding:
+    """Say why a claim is not bound yet, by its class, None if there is none; pure."""
+    name = claim["metadata"]["name"]
+    subject, look = f"PersistentVolumeClaim {name}", f"kubectl describe pvc {name} {case.where}"
+    wanted = (claim.get("spec") or {}).get("storageClassName")
+    if storage_class is None:
+        why = f"there is no StorageClass {wanted}" if wanted else "it names no StorageClass"
+        return wrong("claim", subject, f"is not bound: {why}, and no volume fits", look)
+    if storage_class.get("volumeBindingMode") == WAITS_FOR_POD:
+        return right("claim", subject, "is bound when the first pod uses it")
+    return unknown("claim", subject, "is not bound yet", look)
+
+
+def judge_claim(case: Case, name: str, found: Manifest | None) -> Finding:
+    """Say whether a claim is there, and whether agents on several nodes can share it; pure."""
+    subject = f"PersistentVolumeClaim {name}"
+    if found is None:
+        claim = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name},
+            "spec": {
+                "accessModes": ["ReadWriteMany"],
+                "resources": {"requests": {"storage": CLAIM_SIZE}},
+            },
+        }
+        make = f"kubectl create {case.where} -f - <<< '{json.dumps(claim)}'"
+        return wrong("claim", subject, "is missing", make)
+    phase = (found.get("status") or {}).get("phase")
+    look = f"kubectl describe pvc {name} {case.where}"
+    if phase == "Bound":
+        modes = (found.get("spec") or {}).get("accessModes") or ()
+        if case.agents > 1 and not {"ReadWriteMany", "ReadOnlyMany"} & set(modes):
+            said = f"is bound for one node ({', '.join(modes)}): agents on others wait"
+            return unknown("claim", subject, said, look)
+        return right("claim", subject, "is bound")
+    return wrong("claim", subject, "has lost its volume", look)
+
+
+def judge_secret(case: Case, name: str, found: Manifest | None) -> Finding:
+    """Say whether a Secret has the keys that agents read; pure."""
+    subject = f"Secret {name}"
+    keys = {one.key: env for env, one in case.section.secrets.items() if one.name == name}
+    if found is None:
+        if name == WANDB_SECRET:
+            return wrong("secret", subject, "is missing", "deployer secret create")
+        values = " ".join(f'--from-literal={key}="${env}"' for key, env in keys.items())
+        make = f"kubectl create secret generic {name} {case.where} {values or '--from-file=.'}"
+        return wrong("secret", subject, "is missing", make)
+    lacking = [key for key in keys if key not in (found.get("data") or {})]
+    if lacking:
+        pairs = ",".join(f'\\"{key}\\":\\"${keys[key]}\\"' for key in lacking)
+        put = f'kubectl patch secret {name} {case.where} -p "{{\\"stringData\\":{{{pairs}}}}}"'
+        return wrong("secret-key", subject, f"has no key {', '.join(lacking)}", put)
+    return right("secret", subject, "is there")
+
+
+def judge_config_map(case: Case, name: str, found: Manifest | None) -> Finding:
+    """Say whether a ConfigMap is there; pure."""
+    subject = f"ConfigMap {name}"
+    if found is None:
+        make = f"kubectl create configmap {name} {case.where} --from-file=."
+        return wrong("config-map", subject, "is missing", make)
+    return right("config-map", subject, "is there")
+
+
+def _examine_account(case: Case, name: str) -> Iterator[Finding]:
+    subject = f"ServiceAccount {name}"
+    if case.kube.get(SERVICE_ACCOUNT, name) is not None:
+        yield right("service-account", subject, "is there")
+        return
+    make = f"kubectl create serviceaccount {name} {case.where}"
+    yield wrong("service-account", subject, "is missing", make)
+
+
+def _examine_priority(case: Case, name: str) -> Iterator[Finding]:
+    subject = f"PriorityClass {name}"
+    there = [one["metadata"]["name"] for one in case.kube.list_objects(PRIORITY_CLASS)]
+    if name in there:
+        yield right("priority-class", subject, "is there")
+        return
+    own = sorted(one for one in there if not one.startswith("system-"))
+    near = find_nearest(name, own) or "null"
+    there_is = f"; there is {', '.join(own)}" if own else ""
+    said = f"is missing{there_is}"
+    yield wrong("priority-class", subject, said, edit("kubernetes", f"priority_class: {near}"))
+
+
+def list_storage_classes(case: Case) -> dict[str, str | None]:
+    """Return the classes of claims that `up` makes, by the setting that names them; pure."""
+    wanted: dict[str, str | None] = {}
+    if case.backend:
+        wanted[OF_BACKEND] = case.backend.storage_class
+    for one in case.data:
+        if not one.claim and not one.nfs:
+            wanted[f"data: {{{one.name}: {{storage_class: %s}}}}"] = one.storage_class
+    return wanted
+
+
+def _examine_classes(case: Case, wanted: Mapping[str, str | None]) -> Iterator[Finding]:
+    there = case.kube.list_objects(STORAGE_CLASS)
+    if find_data(case.kube):  # the backend's claim, which is there already
+        wanted = {setting: name for setting, name in wanted.items() if setting != OF_BACKEND}
+    yield from judge_classes(wanted, there)
+
+
+def judge_classes(
+    wanted: Mapping[str, str | None], classes: list[dict[str, Any]]
+) -> Iterator[Finding]:
+    """Say whether the claims that are made find a storage class; pure."""
+    names = sorted(one["metadata"]["name"] for one in classes)
+    default = [one for one in classes if _is_default(one)]
+    there = f"; there is {', '.join(names)}" if names else "; there is none"
+    for setting, name in wanted.items():
+        near = find_nearest(name or "", names)
+        remedy = f"{setting % near} in deployer.yaml" if near else "kubectl get storageclass"
+        if name is not None and name not in names:
+            said = f"there is no StorageClass {name}{there}"
+            yield wrong("storage-class", "storage", said, remedy)
+        elif name is None and not default:
+            said = f"no StorageClass is the default{there}"
+            yield wrong("storage-class", "storage", said, remedy)
+        else:
+            shown = name or default[0]["metadata"]["name"]
+            yield right("storage-class", "storage", f"StorageClass {shown} is there")
+
+
+def _is_default(one: Manifest) -> bool:
+    return (one["metadata"].get("annotations") or {}).get(DEFAULT_CLASS) == "true"

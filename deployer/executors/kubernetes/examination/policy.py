@@ -1,0 +1,84 @@
+"""Whether the cluster admits the agents' Job and pod, by dry runs."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+
+from deployer.errors import KubeError
+from deployer.executors.findings import Finding, right, unknown, wrong
+from deployer.executors.kubernetes.examination.case import Case, edit
+from deployer.executors.kubernetes.waiting.admission import build_pod, check_admission, classify
+from deployer.kube.kinds import POD, Manifest
+
+# Told by its own finding, which says more than the server's refusal.
+CODES = {
+    "quota": ("quota", "quota-small", "quota-used"),
+    "limits": ("limits",),
+    "pod-security": ("pod-security",),
+    "service-account": ("service-account",),
+    "priority-class": ("priority-class",),
+}
+
+
+def examine_admission(case: Case) -> Iterator[Finding]:
+    """Send the Job and its pod as `up` does before it makes anything. Raises KubeError."""
+    if case.job is None:
+        return
+    try:
+        check_admission(case.kube, case.job)
+    except KubeError as error:
+        code = f"admission-{classify(error)}"
+        yield wrong(code, "admission", error.message, error.hint)
+        return
+    yield right("admission", "admission", "the server takes the agents")
+
+
+def examine_pod_security(case: Case) -> Iterator[Finding]:
+    """Send the pod without what other rules than Pod Security look at. Raises KubeError."""
+    if case.job is None:
+        return
+    subject = f"Pod Security of {case.namespace}"
+    try:
+        case.kube.create(_strip(build_pod(case.job)), dry_run=True)
+    except KubeError as error:
+        code = classify(error)
+        if code == "pod-security":
+            said = error.message.partition("violates PodSecurity ")[2]
+            yield wrong("pod-security", subject, f"forbids the agents: {said}", _mend(case))
+            return
+        if code != "quota":  # which is looked at after Pod Security
+            if not case.kube.is_allowed("create", POD):
+                said = "is not told to those who may not create pods"
+                yield unknown("pod-security", subject, said)
+            return
+    yield right("pod-security", subject, "allows the agents")
+
+
+def drop_repeated(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Leave out the server's refusal of what another finding says in full; pure."""
+    told = {one.code for one in findings if one.wrong}
+    return tuple(
+        one
+        for one in findings
+        if not told & set(CODES.get(one.code.removeprefix("admission-"), ()))
+        or not one.code.startswith("admission-")
+    )
+
+
+def _strip(pod: Manifest) -> Manifest:
+    stripped = copy.deepcopy(pod)
+    spec = stripped["spec"]
+    for name in ("priorityClassName", "serviceAccountName", "nodeSelector"):
+        spec.pop(name, None)
+    for container in (*spec["containers"], *(spec.get("initContainers") or ())):
+        container.pop("resources", None)
+    return stripped
+
+
+def _mend(case: Case) -> str:
+    """Return the edit that takes away a privilege that was asked for, else what allows it."""
+    if case.section.host_ipc:
+        return edit("kubernetes", "host_ipc: false")
+    label = "pod-security.kubernetes.io/enforce=baseline"
+    return f"kubectl label --overwrite namespace {case.namespace} {label}{case.cluster}"

@@ -1,0 +1,194 @@
+"""Whether a namespace's quotas and limit ranges have room for the agents, now or ever."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deployer.executors.findings import Finding, right, unknown, wrong
+from deployer.executors.kubernetes.examination.case import Case, edit
+from deployer.kube.kinds import LIMIT_RANGE, QUOTA
+from deployer.kube.quantities import parse_quantity
+
+Manifest = Mapping[str, Any]
+ENOUGH = 1e-9  # of what floating point loses
+SETTINGS = {"cpu": "cpu", "memory": "memory"}
+
+
+@dataclass(frozen=True)
+class Room:
+    """A resource of a quota: what an agent asks for, and how many agents fit, at all and now."""
+
+    resource: str
+    asked: float
+    hard: str
+    used: str
+
+    @property
+    def ever(self) -> int:
+        """Return how many agents fit if nobody else uses anything."""
+        return int(parse_quantity(self.hard) / self.asked + ENOUGH)
+
+    @property
+    def now(self) -> int:
+        """Return how many agents fit beside what is used."""
+        left = parse_quantity(self.hard) - parse_quantity(self.used)
+        return max(0, int(left / self.asked + ENOUGH))
+
+
+def examine_quota(case: Case) -> Iterator[Finding]:
+    """Compare the quotas with the agents. Raises KubeError."""
+    if case.job is None:
+        return
+    for quota in case.kube.list_objects(QUOTA):
+        if _is_about(quota, case.job):
+            yield judge_quota(case, quota)
+
+
+def judge_quota(case: Case, quota: Manifest) -> Finding:
+    """Say how many of the agents fit into a quota; pure."""
+    assert case.job
+    name = quota["metadata"]["name"]
+    subject = f"quota {name}"
+    rooms = list_rooms(case.job, quota)
+    if not rooms:
+        return right("quota", subject, "limits nothing that agents use")
+    least, fewest = min(rooms, key=lambda one: one.ever), min(rooms, key=lambda one: one.now)
+    look = f"kubectl describe resourcequota {name} {case.where}"
+    if least.ever < 1:
+        said = f"an agent asks for {format_amount(least.asked)} {least.resource}, and the quota "
+        return wrong("quota", subject, f"{said}allows {least.hard}", _mend(least, look))
+    if least.ever < case.agents:
+        said = f"{least.ever} of {case.agents} agents fit at a time ({least.hard} {least.resource})"
+        return unknown("quota-small", subject, f"{said}; the others wait for them", look)
+    if fewest.now < case.agents:
+        used = f"{fewest.used} of {fewest.hard} {fewest.resource} are used"
+        said = f"{fewest.now} of {case.agents} agents fit now: {used}; the others wait"
+        return unknown("quota-used", subject, said, look)
+    return right("quota", subject, f"has room for {fewest.now} agents now")
+
+
+def list_rooms(job: Manifest, quota: Manifest) -> list[Room]:
+    """Return the resources of a quota that an agent uses."""
+    status = quota.get("status") or {}
+    hard = status.get("hard") or (quota.get("spec") or {}).get("hard") or {}
+    asked, used = count_usage(job), status.get("used") or {}
+    return [
+        Room(name, asked[name], str(limit), str(used.get(name, "0")))
+        for name, limit in hard.items()
+        if asked.get(name)
+    ]
+
+
+def count_usage(job: Manifest) -> dict[str, float]:
+    """Return what an agent takes of each resource that a quota may limit."""
+    asked: Counter[str] = Counter()
+    for container in job["spec"]["template"]["spec"]["containers"]:
+        resources = container.get("resources") or {}
+        limits = resources.get("limits") or {}
+        requests = {**limits, **(resources.get("requests") or {})}
+        for prefix, amounts in (("requests.", requests), ("limits.", limits)):
+            for name, amount in amounts.items():
+                asked[f"{prefix}{name}"] += parse_quantity(amount)  # type: ignore[assignment]
+    usage: dict[str, float] = dict(asked)
+    plain = {n.removeprefix("requests."): v for n, v in usage.items() if n.startswith("requests.")}
+    usage |= {name: plain[name] for name in ("cpu", "memory", "ephemeral-storage") if name in plain}
+    return usage | {"pods": 1.0, "count/pods": 1.0, "count/jobs.batch": 1.0}
+
+
+def _is_about(quota: Manifest, job: Manifest) -> bool:
+    """Tell whether a quota counts the Job's pod: its scopes may leave it out."""
+    spec, pod = quota.get("spec") or {}, job["spec"]["template"]["spec"]
+    ends = pod.get("activeDeadlineSeconds") is not None
+    facts = {"Terminating": ends, "NotTerminating": not ends, "BestEffort": _is_best_effort(pod)}
+    facts["NotBestEffort"] = not facts["BestEffort"]
+    if not all(facts.get(scope, True) for scope in spec.get("scopes") or ()):
+        return False
+    wanted = (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
+    return all(_is_in_scope(one, pod, facts) for one in wanted)
+
+
+def _is_in_scope(wanted: Manifest, pod: Manifest, facts: Mapping[str, bool]) -> bool:
+    if wanted["scopeName"] != "PriorityClass":
+        return facts.get(wanted["scopeName"], True)
+    name, values = pod.get("priorityClassName") or "", wanted.get("values") or ()
+    return {
+        "In": name in values,
+        "NotIn": name not in values,
+        "Exists": bool(name),
+        "DoesNotExist": not name,
+    }.get(wanted["operator"], True)
+
+
+def _is_best_effort(pod: Manifest) -> bool:
+    return not any((c.get("resources") or {}).get("limits") for c in pod["containers"])
+
+
+def _mend(room: Room, otherwise: str) -> str:
+    """Return the edit after which an agent asks for no more than there is."""
+    kind, _, name = room.resource.partition(".")
+    name = name if kind in ("requests", "limits") else room.resource
+    if name in SETTINGS and parse_quantity(room.hard):
+        return edit("kubernetes", f'{SETTINGS[name]}: "{room.hard}"')
+    if "/" in name and not name.startswith("count/"):
+        return edit("kubernetes", f"gpu: {{count: {int(parse_quantity(room.hard))}}}")
+    return otherwise
+
+
+def examine_limits(case: Case) -> Iterator[Finding]:
+    """Compare the limit ranges with an agent's container and pod. Raises KubeError."""
+    for limits in case.kube.list_objects(LIMIT_RANGE):
+        if case.pod:
+            yield from judge_limits(case, limits)
+
+
+def judge_limits(case: Case, limits: Manifest) -> Iterator[Finding]:
+    """Say what of an agent a limit range forbids; pure."""
+    assert case.pod
+    subject = f"limit range {limits['metadata']['name']}"
+    containers = case.pod["spec"]["containers"]
+    broken = [
+        found
+        for one in (limits.get("spec") or {}).get("limits") or ()
+        if one.get("type") in ("Container", "Pod")
+        for found in _list_broken(one, containers)
+    ]
+    if not broken:
+        yield right("limits", subject, "allows the agents")
+    for said, name, amount in broken:
+        yield wrong("limits", subject, said, _set(name, amount, case))
+
+
+def _list_broken(limit: Manifest, containers: Iterable[Manifest]) -> Iterator[tuple[str, str, str]]:
+    """Yield a sentence, the resource and the amount that would do."""
+    whole = limit["type"]
+    for name in ("cpu", "memory"):
+        asked = [_amount(one, name) for one in containers]
+        amounts = [sum(asked)] if whole == "Pod" else asked
+        most, least = (limit.get("max") or {}).get(name), (limit.get("min") or {}).get(name)
+        for amount in amounts:
+            if most is not None and amount > parse_quantity(most) * (1 + ENOUGH):
+                yield f"a {whole.lower()} may have {most} {name} at most", name, str(most)
+            elif least is not None and 0 < amount < parse_quantity(least) * (1 - ENOUGH):
+                yield f"a {whole.lower()} must have {least} {name} at least", name, str(least)
+
+
+def _amount(container: Manifest, name: str) -> float:
+    resources = container.get("resources") or {}
+    amounts = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+    return parse_quantity(amounts[name]) if name in amounts else 0.0
+
+
+def _set(name: str, amount: str, case: Case) -> str:
+    if case.section.template:
+        return f"{name}: {amount} in {case.section.template}"
+    return edit("kubernetes", f'{name}: "{amount}"')
+
+
+def format_amount(amount: float) -> str:
+    """Return an amount for people: whole numbers, GiB from one MiB on."""
+    if amount >= 2**20:
+        return f"{amount / 2**30:g}Gi"
+    return f"{amount:g}"
