@@ -4,10 +4,11 @@ import contextlib
 import os
 import pkgutil
 import shutil
+import signal
 import zlib
 from typing import Container, Dict, Mapping, Optional
 
-from .processes import RESTORED_SIGNALS
+from .processes import RESTORED_SIGNALS, send_signal
 from .settings import Settings
 
 IMPORTS_VARIABLE = "DEPLOYER_WARM_IMPORTS"
@@ -67,6 +68,7 @@ class WarmParent:
         It imports for seconds, and serves then.
         """
         if self._process in ended:
+            self._process = 0
             self.let_go()
         listed_at = read_time(self._list_path) if self._python else 0
         if listed_at == (self._listed_at if self._process else 0) or self._starts >= MOST_STARTS:
@@ -91,6 +93,8 @@ class WarmParent:
 
     def let_go(self) -> None:
         """Let the parent end, at once if it has no run."""
+        if self._process and os.path.exists(self._starting):
+            send_signal(self._process, signal.SIGKILL)  # it would import to the end first
         if self._lifeline >= 0:
             os.close(self._lifeline)
         self._process, self._lifeline = 0, -1

@@ -124,3 +124,19 @@ def test_a_warm_run_is_like_a_cold_one(starts: Starts, name: str) -> None:
         (starts.project / path).unlink()
     assert starts.start.startswith("cold: " if program.get("cold") else "warm"), starts.start
     assert warm == cold
+
+
+def test_a_parent_that_still_imports_is_not_waited_for(tmp_path: Path) -> None:
+    here = Path.cwd()
+    made = build_starts(tmp_path, ["slow"])
+    begun = made.project / "begun"
+    (made.project / "slow.py").write_text(
+        f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(3600)"
+    )
+    made.parent.lead({**made.cold, "PYTHONPATH": str(made.project)})
+    made.parent.tend(())
+    wait_for(begun.exists, "the import")
+    made.parent.let_go()
+    os.chdir(here)
+    wait_for(lambda: not [reap(), *list_marked(str(made.folder))][1:], "the parent's end")
+    assert not (made.folder / "warm.starting").exists()
