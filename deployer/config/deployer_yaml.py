@@ -36,6 +36,13 @@ KINDS = {
     dict: "a mapping",
     list: "a list of mappings",
 }
+HINTS: dict[type, str] = {
+    str: "put it in quotes",
+    int: "write digits without quotes, such as 2",
+    bool: "write true or false, without quotes",
+    dict: "write `name: value` pairs below it",
+    list: "write `name: value` pairs below it",
+}
 SECTION_KINDS = (dict, list)
 
 
@@ -50,7 +57,8 @@ def read_document(folder: Path) -> Document | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(str(path), f"cannot be read: {error}") from error
+        hint = "make it a text file in UTF-8 that you may read"
+        raise ConfigError(str(path), f"cannot be read: {error}", hint) from error
     return parse_document(text, path.name)
 
 
@@ -78,7 +86,9 @@ def list_values(document: Document | None) -> Mapping[str, Any]:
         errors.append(ConfigError(document.place_of(remark.path), remark.message, remark.hint))
     for section, kind in KEYS.items():
         value = named.get(section)
-        if kind in SECTION_KINDS and value and isinstance(value, SECTION_KINDS):
+        # What the key itself refuses is said once.
+        taken = SECTION_KINDS if kind is list else kind
+        if kind in SECTION_KINDS and value and isinstance(value, taken):
             errors += _list_section_problems(document, section)
     if errors:
         raise ConfigErrors(errors)
@@ -94,12 +104,15 @@ def _find_problem(place: str, key: str, value: Any) -> ConfigError | None:
         return None
     # One mapping stands for a list of one.
     kinds = SECTION_KINDS if KEYS[key] is list else KEYS[key]
+    if key in WORDS and isinstance(value, str):
+        hint = f"did you mean `{WORDS[key][0]}`? Or write `name: value` pairs below it"
+        return ConfigError(place, f"'{value}' is not known", hint)
     if isinstance(value, bool) != (kinds is bool) or not isinstance(value, kinds):
-        return ConfigError(place, f"{value!r} is not {KINDS[KEYS[key]]}")
+        return ConfigError(place, f"{value!r} is not {KINDS[KEYS[key]]}", HINTS[KEYS[key]])
     if key in CHOICES and value not in CHOICES[key]:
         return ConfigError(place, f"{value!r} is not known", f"one of: {', '.join(CHOICES[key])}")
     if isinstance(value, int) and kinds is int and value < 1:
-        return ConfigError(place, f"{value} is below 1")
+        return ConfigError(place, f"{value} is below 1", "write 1 or more")
     return None
 
 

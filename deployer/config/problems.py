@@ -23,6 +23,14 @@ KINDS = {
     "dict_type": "a mapping",
     "tuple_type": "a list",
 }
+HINTS = {
+    "text": "put it in quotes",
+    "a whole number": "write digits without quotes, such as 2",
+    "a number": "write it without quotes, such as 0.5",
+    "true or false": "write true or false, without quotes",
+    "a mapping": "write `name: value` pairs below it",
+    "a list": "write each item on a line of its own, after a dash",
+}
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,9 @@ def write_json(document: Document) -> str:
     Raises ConfigErrors where YAML can write what JSON cannot.
     """
     if refers_to_itself(document):
-        raise ConfigErrors([ConfigError(document.place, "an anchor contains itself")])
+        raise ConfigErrors(
+            [ConfigError(document.place, "an anchor contains itself", "remove the inner alias")]
+        )
     try:
         return json.dumps(document.value, default=str)
     except TypeError as error:  # a key that is a date
@@ -71,14 +81,13 @@ def _describe(detail: ErrorDetails, shape: Shape) -> tuple[str, str]:
     if kind == "unexpected_keyword_argument":
         return "unknown key", _hint_at_key(detail["loc"], shape)
     if kind in KINDS:
-        hint = "put it in quotes" if kind == "string_type" else ""
-        return f"{given!r} is not {KINDS[kind]}", hint
+        return f"{given!r} is not {KINDS[kind]}", HINTS[KINDS[kind]]
     if kind == "string_pattern_mismatch":
         return f"{given!r} is not valid", shape.pattern_hints.get(context["pattern"], "")
     if kind == "literal_error":
         return f"{given!r} is not known", f"one of: {context['expected']}"
     if kind == "missing":
-        return "is missing", ""
+        return "is missing", f"add `{detail['loc'][-1]}:`"
     return detail["msg"][:1].lower() + detail["msg"][1:], str(context.get("hint", ""))
 
 

@@ -61,7 +61,7 @@ class Section(Generic[T]):
             shape = Shape(self.root, self.parts, self.pattern_hints)
             raise ConfigErrors(list_problems(error, shape, places)) from error
         except TypeError as error:  # a key that is a date
-            raise ConfigErrors([ConfigError(places(()), str(error))]) from error
+            raise ConfigErrors([ConfigError(places(()), str(error), "put it in quotes")]) from error
 
     def read(self, document: Document | None) -> T:
         """Read the section of deployer.yaml; the defaults without one.

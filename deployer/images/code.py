@@ -43,7 +43,11 @@ def resolve_code(
         repository, origin = ensure_mirror(config.git, wanted, environment), config.git
         found = find_commit(repository, environment, FETCHED_HEAD if wanted == "HEAD" else wanted)
     if found is None:
-        said = f"'{commit or config.revision}' is no revision of {config.git}"
+        asked = commit or config.revision
+        if asked == "HEAD":
+            said, hint = f"nothing is committed in {local or config.git}", "git add, git commit"
+            raise ConfigError(SECTION.place_of(("git",)), said, hint)
+        said = f"'{asked}' is no revision of {config.git}"
         raise ConfigError(SECTION.place_of(("revision",)), said, "a branch, a tag or a commit")
     target = paths.code_folder() / f"{name_checkouts(str(repository))}-{found[:SHORT]}"
     ensure_checkout(repository, found, target, origin or str(repository), environment)

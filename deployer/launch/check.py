@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from deployer.config.code import Code
 from deployer.config.project import Project
 from deployer.errors import ConfigError
 from deployer.executors.findings import Check, run_checks
 from deployer.executors.target import Limits, Target
+from deployer.images.code import SHORT
 from deployer.launch.lock.file import check_lock_place
 from deployer.launch.one_run_per_job import count_agents
 from deployer.launch.planning import build_draft, choose_bound
@@ -42,7 +43,7 @@ def list_checks(
         Check(
             "program",
             file,
-            lambda: check_program_here(target, config, project.code.folder, file),
+            lambda: check_program_here(target, config, project.code, file),
             "its program is there",
         ),
         Check("lock", file, lambda: check_lock_place(request.lock), "a lock file can be written"),
@@ -123,14 +124,14 @@ def build_limits(project: Project, request: Request) -> Limits:
     return Limits(agents, request.max_seconds, request.capacity_seconds)
 
 
-def check_program_here(target: Target, config: Mapping[str, Any], folder: Path, place: str) -> None:
+def check_program_here(target: Target, config: Mapping[str, Any], code: Code, place: str) -> None:
     """Refuse a program, or a file of sets, that is not as the sweep says in the agents' code.
 
     Raises ConfigError.
     """
     if target.has_folder:
-        check_program(config, folder, place)
-        check_sets_file(config, folder, place)
+        check_program(config, code.folder, place, code.commit[:SHORT])
+        check_sets_file(config, code.folder, place)
 
 
 def warn_about_many(server: Server, replicas: int) -> str:

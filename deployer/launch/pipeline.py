@@ -175,7 +175,7 @@ def add_agents(
         mend = f"deployer heal {path} runs what is missing, if anything is"
         tell(f"{path} is {info.state}: no agent is started; {mend}")
         return Launch(project, target, server, executor, path, ())
-    check_program_here(target, info.config, project.code.folder, str(path))
+    check_program_here(target, info.config, project.code, str(path))
     target.check_data()
     if warning := target.warn_about_code():
         tell(f"warning: {warning}")

@@ -61,11 +61,11 @@ class ArtifactStore(ReadOnlyStore):
             files = list_files(self._client, self._artifact.artifact_id)
             again = next((file for file in files if file.path == path), None)
             if again is None:
-                raise DataError(f"{self}: {path} is gone") from None
+                raise DataError(f"{self}: {path} is gone", "type the command again") from None
             try:
                 yield from self._read(again, offset)
             except _Expired as error:
-                raise DataError(f"{self}: {path}: {error}") from error
+                raise DataError(f"{self}: {path}: {error}", "type the command again") from error
 
     def _read(self, file: ArtifactFile, offset: int) -> Iterator[bytes]:
         try:

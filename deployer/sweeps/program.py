@@ -70,23 +70,26 @@ def _check_macro(path: tuple[str, ...], word: str) -> Iterator[Problem]:
     yield Problem(path, said, f"did you mean {near[0]}?" if near else known)
 
 
-def check_program(config: Mapping[str, Any], folder: Path, place: str) -> None:
+def check_program(config: Mapping[str, Any], folder: Path, place: str, commit: str = "") -> None:
     """Raise ConfigError where the file that the command starts is not in the project folder.
 
-    `place` names the sweep's file, or the sweep. What cannot be told, such as a module or a
-    program on the PATH, is not complained about.
+    `place` names the sweep's file, or the sweep; `commit` is that of a folder from git. What
+    cannot be told, such as a module or a program on the PATH, is not complained about.
     """
     for key, name in _list_scripts(config):
         path = folder / name
         if path.is_file():
             continue
-        what = "is a folder" if path.is_dir() else f"there is no such file in {folder}"
-        raise ConfigError(f"{place}: {key}", f"{name}: {what}", _hint_at_file(folder, name))
+        where = f"at commit {commit}" if commit else f"in {folder}"
+        what = "is a folder" if path.is_dir() else f"there is no such file {where}"
+        raise ConfigError(f"{place}: {key}", f"{name}: {what}", _hint_at_file(folder, name, commit))
 
 
-def _hint_at_file(folder: Path, name: str) -> str:
+def _hint_at_file(folder: Path, name: str, commit: str) -> str:
     scripts = [str(p.relative_to(folder)) for p in folder.glob("*.py")]
     near = difflib.get_close_matches(name, scripts, n=1)
+    if commit and not near:
+        return f"agents get what is committed: git add {name}, git commit"
     return f"did you mean {near[0]}?" if near else "name the script, from the folder you are in"
 
 

@@ -73,7 +73,7 @@ def test_runs_are_told_where_the_first_is_and_each_by_name() -> None:
             "data: is in claim and folder",
             "give exactly one of claim, nfs, url, folder",
         ),
-        ("{claim: a}", "data.path: is missing", ""),
+        ("{claim: a}", "data.path: is missing", "add `path:`"),
         ("{path: d, claim: a}", "data.path: 'd' is not valid", "write an absolute path"),
         (
             "{path: /deployer/x, claim: a}",
@@ -101,7 +101,11 @@ def test_runs_are_told_where_the_first_is_and_each_by_name() -> None:
             "data: two have the name 'data'",
             "give each a name of its own",
         ),
-        ("[{path: /a, claim: a}, 3]", "data[1]: 3 is not a mapping", ""),
+        (
+            "[{path: /a, claim: a}, 3]",
+            "data[1]: 3 is not a mapping",
+            "write `name: value` pairs below it",
+        ),
         ("{path: /d, url: /some/folder}", "data.url: is no address of an object store", URL_HINT),
         ("{path: /d, url: 's3://b/../c'}", "data.url: has an empty, . or .. part", "remove it"),
     ],

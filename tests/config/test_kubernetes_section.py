@@ -115,8 +115,8 @@ PLACE = "deployer.yaml: kubernetes"
     [
         ("imag: x", "imag: unknown key", "did you mean `image`?"),
         ("{gpu: {kount: 1}}", "gpu.kount: unknown key", "did you mean `count`?"),
-        ("{gpu: many}", "gpu: 'many' is not a mapping", ""),
-        ("{gpu: true}", "gpu: True is not a mapping", ""),
+        ("{gpu: many}", "gpu: 'many' is not a mapping", "write `name: value` pairs below it"),
+        ("{gpu: true}", "gpu: True is not a mapping", "write `name: value` pairs below it"),
         ("{gpu: -1}", "gpu.count: input should be greater than or equal to 0", ""),
         ("{image: 3}", "image: 3 is not text", "put it in quotes"),
         ("{image: Team/Trainer:1}", "image: 'Team/Trainer:1' is not valid", IMAGE_HINT),
@@ -146,8 +146,8 @@ PLACE = "deployer.yaml: kubernetes"
             "env: the key is no setting of a file",
             "deployer secret create",
         ),
-        ("{secrets: {A: {name: s}}}", "secrets.A.key: is missing", ""),
-        ("{volumes: {a: b}}", "volumes: {'a': 'b'} is not a list", ""),
+        ("{secrets: {A: {name: s}}}", "secrets.A.key: is missing", "add `key:`"),
+        ("{volumes: {a: b}}", "volumes: {'a': 'b'} is not a list", None),
         ("{volumes: [{name: a, mount_path: /a}]}", "volumes[0]: has no source", None),
         (
             "{volumes: [{name: a, mount_path: /a, pvc: a, secret: b}]}",
@@ -171,8 +171,8 @@ PLACE = "deployer.yaml: kubernetes"
         ),
         ("{max_time: 6}", "max_time: '6' is not a duration", DURATION_HINT),
         ("{grace_period: 4s}", "grace_period: is shorter than 5s", ""),
-        ("{generate_name: 1}", "generate_name: 1 is not true or false", ""),
-        ("[a]", None, ""),
+        ("{generate_name: 1}", "generate_name: 1 is not true or false", None),
+        ("[a]", None, "write `name: value` pairs below it"),
     ],
 )
 def test_complaints(text: str, message: str | None, hint: str | None) -> None:

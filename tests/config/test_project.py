@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.config.deployer_yaml import KEYS
+from deployer.config.deployer_yaml import HINTS, KEYS
 from deployer.config.project import Flags, Project, derive_project
 from deployer.errors import ConfigError, ConfigErrors
 from tests.project_files import read_project
@@ -123,8 +123,8 @@ def test_all_complaints_about_the_file_come_at_once(tmp_path: Path) -> None:
         load(tmp_path)
     assert [(e.message, e.hint) for e in caught.value.errors] == [
         ("deployer.yaml:1: replica: unknown key", "did you mean `replicas`?"),
-        ("deployer.yaml:2: replicas: 'two' is not a whole number", ""),
-        ("deployer.yaml:3: entity: 3 is not text", ""),
+        ("deployer.yaml:2: replicas: 'two' is not a whole number", HINTS[int]),
+        ("deployer.yaml:3: entity: 3 is not text", HINTS[str]),
         ("deployer.yaml:4: hue: unknown key", f"known: {', '.join(KEYS)}"),
     ]
 

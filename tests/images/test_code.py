@@ -115,6 +115,13 @@ def test_what_is_not_there_is_refused(repository: Path, tmp_path: Path) -> None:
     assert unreachable.value.hint == f"git ls-remote file://{tmp_path}/nowhere"
 
 
+def test_a_repository_without_a_commit_says_so(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet")
+    with pytest.raises(ConfigError, match="nothing is committed in") as raised:
+        resolve_code(CodeConfig(git="."), tmp_path, dict(os.environ))
+    assert raised.value.hint == "git add, git commit"
+
+
 @pytest.mark.parametrize(
     ("section", "said"),
     [
@@ -127,13 +134,14 @@ def test_what_is_not_there_is_refused(repository: Path, tmp_path: Path) -> None:
         ({"git": ".", "folder": "/x"}, "code.folder: is no folder of the repository"),
         ({"git": ".", "branch": "x"}, "code.branch: unknown key"),
         ({"revision": "main"}, "code: revision and folder belong to git, which is missing"),
-        ("svn", "code: 'svn' is not a mapping"),
+        ("svn", "code: 'svn' is not known"),
     ],
 )
 def test_odd_sections_are_refused_without_their_token(section: object, said: str) -> None:
     with pytest.raises(ConfigErrors) as raised:
         SECTION.parse(section)
     assert raised.value.message == f"deployer.yaml: {said}"
+    assert ("did you mean `git`?" in raised.value.hint) == (section == "svn")
     assert "token" not in raised.value.message
 
 

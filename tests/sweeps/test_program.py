@@ -82,3 +82,11 @@ def test_what_the_command_starts_is_looked_for(
     (tmp_path / "train.py").touch()
     config = {"program": "lost.py", "command": command}
     assert (complaint_about(config, tmp_path) == "") == found
+
+
+def test_a_script_that_is_not_committed_says_so(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"train\.py: there is no such file at commit ab12"
+    ) as one:
+        check_program({"program": "train.py"}, tmp_path, "s.yaml", "ab12")
+    assert one.value.hint == "agents get what is committed: git add train.py, git commit"
