@@ -15,7 +15,7 @@ from deployer.executors.kubernetes.agents.agent_objects import (
     needs_waiting_reason,
 )
 from deployer.executors.kubernetes.waiting.admission import build_pod, is_refusal, may_fit_later
-from deployer.executors.kubernetes.waiting.reasons import newest_causes
+from deployer.executors.kubernetes.waiting.causes import newest_causes
 from deployer.kube.names import AGENT_LABEL, SWEEP_PATH_ANNOTATION, build_labels
 
 SWEEP = "me/project/abc"

@@ -43,11 +43,11 @@ from deployer.executors.kubernetes.rights import check_rights
 from deployer.executors.kubernetes.waiting.admission import check_admission
 from deployer.executors.kubernetes.waiting.blocked_agents import BlockedAgents
 from deployer.executors.kubernetes.waiting.blocking import Blocker
+from deployer.executors.kubernetes.waiting.causes import read_causes
 from deployer.executors.kubernetes.waiting.gpu_shortages import GpuShortages
-from deployer.executors.kubernetes.waiting.reasons import newest_causes
 from deployer.executors.plan import Plan
 from deployer.kube.client import Kube
-from deployer.kube.kinds import EVENT, JOB, POD, Manifest, kind_of
+from deployer.kube.kinds import JOB, POD, Manifest, kind_of
 from deployer.kube.names import build_selector
 
 AGENT = "agent"
@@ -117,7 +117,7 @@ class KubernetesExecutor(Executor):
     def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
         """Return agents, oldest first; of one sweep, or of all."""
         agent_objects = self._look(sweep_path)
-        causes = self._read_causes() if any(map(needs_waiting_reason, agent_objects)) else {}
+        causes = read_causes(self.kube) if any(map(needs_waiting_reason, agent_objects)) else {}
         with_gpus = {node_of(s.pod) for s in agent_objects if s.pod and asks_for_gpu(s)} - {""}
         products = self._products.read(with_gpus)
         shortages = self._shortages.explain([s.pod for s in agent_objects if s.pod])
@@ -277,15 +277,6 @@ class KubernetesExecutor(Executor):
             agent_objects = tuple(self._look(None))
             self._looked = (time.monotonic(), agent_objects)
         return next((s for s in agent_objects if s.name == name), None)
-
-    def _read_causes(self) -> dict[str, str]:
-        """Return warnings by object; nothing where events may not be read."""
-        try:
-            return newest_causes(self.kube.list_objects(EVENT, field_selector="type=Warning"))
-        except KubeError as error:
-            if error.status != 403:
-                raise
-            return {}
 
 
 def _add_reasons(agent: Agent, shortage: str, blocker: Blocker | None) -> Agent:

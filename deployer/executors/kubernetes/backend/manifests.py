@@ -19,6 +19,12 @@ from deployer.executors.kubernetes.manifests.fields import (
     update,
     without_none,
 )
+from deployer.executors.kubernetes.manifests.pod import (
+    POD,
+    list_common_fields,
+    set_identity,
+    set_image,
+)
 from deployer.executors.kubernetes.manifests.templates import find_folder, load_documents
 from deployer.kube.names import BACKEND, build_labels
 
@@ -27,8 +33,7 @@ KEY_SECRET = f"{NAME}-key"
 KEY_FIELD = "key"
 PORT = 8080
 
-_POD = "spec.template.spec"
-_MAIN = f"{_POD}.containers[backend]"
+_MAIN = f"{POD}.containers[backend]"
 _COMMON = ("metadata.namespace", "metadata.labels")
 OWNED: Mapping[str, tuple[str, ...]] = {
     "PersistentVolumeClaim": (
@@ -39,17 +44,7 @@ OWNED: Mapping[str, tuple[str, ...]] = {
     "Service": _COMMON,
     "StatefulSet": (
         *_COMMON,
-        "spec.template.metadata.labels",
-        f"{_POD}.serviceAccountName",
-        f"{_POD}.imagePullSecrets",
-        f"{_POD}.nodeSelector",
-        f"{_POD}.tolerations",
-        f"{_POD}.securityContext.runAsUser",
-        f"{_POD}.securityContext.fsGroup",
-        f"{_MAIN}.image",
-        f"{_MAIN}.imagePullPolicy",
-        f"{_MAIN}.command",
-        f"{_MAIN}.env",
+        *list_common_fields("backend"),
         f"{_MAIN}.resources.requests.cpu",
         f"{_MAIN}.resources.requests.memory",
         f"{_MAIN}.resources.limits.cpu",
@@ -103,11 +98,7 @@ def _set_claim(spec: Manifest, settings: BackendConfig) -> None:
 
 
 def _set_pod(pod: Manifest, settings: BackendConfig, cluster: ClusterConfig) -> None:
-    if cluster.service_account is not None:
-        pod["serviceAccountName"] = cluster.service_account
-    if cluster.run_as_user is not None:
-        update(pod, "securityContext", dict.fromkeys(("runAsUser", "fsGroup"), cluster.run_as_user))
-    pod["imagePullSecrets"] = [{"name": name} for name in cluster.image_pull_secrets]
+    set_identity(pod, cluster)
     pod["nodeSelector"] = dict(settings.node_selector)
     pod["tolerations"] = [without_none(asdict(one)) for one in settings.tolerations]
 
@@ -117,9 +108,7 @@ def _set_container(container: Manifest, settings: BackendConfig, cluster: Cluste
     if image is None:
         hint = "backend: {image: …}: an image with deployer in it, such as the one of `image:`"
         raise ConfigError(SECTION.place_of(("image",)), "is missing", hint)
-    container["image"] = image
-    if cluster.image_pull_policy is not None:
-        container["imagePullPolicy"] = cluster.image_pull_policy
+    set_image(container, image, cluster)
     container["command"][0] = settings.python or cluster.python
     added = [{"name": name, "value": value} for name, value in settings.env.items()]
     container["env"] = merged(added, container["env"])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from deployer.errors import BackendError, KubeError
-from deployer.executors.kubernetes.waiting.reasons import explain_waiting, newest_causes
+from deployer.errors import BackendError
+from deployer.executors.kubernetes.waiting.causes import read_causes
+from deployer.executors.kubernetes.waiting.reasons import explain_waiting
 from deployer.kube.client import Kube
-from deployer.kube.kinds import EVENT, POD, STATEFUL_SET, Manifest
+from deployer.kube.kinds import POD, STATEFUL_SET, Manifest
 from deployer.kube.objects import find_condition, find_container_state
 
 START_SECONDS = 300.0  # pulling an image and getting a disk; a node may have to be made
@@ -59,18 +60,8 @@ def _explain(kube: Kube, name: str, pod: Manifest | None) -> str:
     if ended:
         return str(ended).strip().splitlines()[-1]
     if pod is None or (pod.get("status") or {}).get("phase") != "Running":
-        return explain_waiting({"metadata": {"name": name}}, pod, _read_causes(kube))
+        return explain_waiting({"metadata": {"name": name}}, pod, read_causes(kube))
     return ""  # its server starts, which takes seconds
-
-
-def _read_causes(kube: Kube) -> dict[str, str]:
-    """Return warnings by object; nothing where events may not be read."""
-    try:
-        return newest_causes(kube.list_objects(EVENT, field_selector="type=Warning"))
-    except KubeError as error:
-        if error.status != 403:
-            raise
-        return {}
 
 
 def _find_last(pod: Manifest | None) -> Manifest | None:

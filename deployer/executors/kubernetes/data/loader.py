@@ -27,11 +27,12 @@ from deployer.executors.kubernetes.data.loader_manifests import (
 )
 from deployer.executors.kubernetes.rights import Right, describe_right, find_missing
 from deployer.executors.kubernetes.waiting.blocking import find_blocker, list_references
+from deployer.executors.kubernetes.waiting.causes import read_causes
 from deployer.executors.kubernetes.waiting.missing_objects import MissingObjects
-from deployer.executors.kubernetes.waiting.reasons import explain_waiting, newest_causes
+from deployer.executors.kubernetes.waiting.reasons import explain_waiting
 from deployer.images.code_archive import build_loader_zip
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CONFIG_MAP, EVENT, JOB, POD, Manifest
+from deployer.kube.kinds import CONFIG_MAP, JOB, POD, Manifest
 from deployer.kube.names import LOADER, LOADER_LABEL, MADE_BY_ANNOTATION, build_selector
 from deployer.kube.objects import ENDED_PHASES, find_condition
 from deployer.kube.port_forward import Forward
@@ -213,7 +214,7 @@ def _explain(
     kube: Kube, job: Manifest, pod: Manifest | None, missing: MissingObjects, where: str, late: bool
 ) -> str:
     """Return what a loader waits for; raises DataError where waiting is in vain, or too long."""
-    causes = _read_causes(kube)
+    causes = read_causes(kube)
     why = explain_waiting(job, pod, causes)
     gone = missing.find(list_references(pod["spec"])) if pod else frozenset()
     blocker = find_blocker(job, pod, causes, gone, no_such_gpu=False)
@@ -227,16 +228,6 @@ def _explain(
 def _mark_of(job: Manifest) -> str:
     """Return what tells a loader's Job from others."""
     return str(job["metadata"]["labels"][LOADER_LABEL])
-
-
-def _read_causes(kube: Kube) -> dict[str, str]:
-    """Return warnings by object; nothing where events may not be read."""
-    try:
-        return newest_causes(kube.list_objects(EVENT, field_selector="type=Warning"))
-    except KubeError as error:
-        if error.status != 403:
-            raise
-        return {}
 
 
 def _select(mark: str) -> str:

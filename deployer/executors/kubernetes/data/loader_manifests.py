@@ -19,6 +19,12 @@ from deployer.executors.kubernetes.manifests.fields import (
     update,
     without_none,
 )
+from deployer.executors.kubernetes.manifests.pod import (
+    POD,
+    list_common_fields,
+    set_identity,
+    set_image,
+)
 from deployer.executors.kubernetes.manifests.templates import find_folder, load_documents
 from deployer.kube.names import (
     LOADER,
@@ -37,30 +43,19 @@ TOKEN_HASH_VARIABLE = "LOADER_TOKEN_HASH"
 PORT = 8099
 LEASE_SECONDS = 120  # how long a loader outlives whoever made it
 
-_POD = "spec.template.spec"
-_MAIN = f"{_POD}.containers[loader]"
+_MAIN = f"{POD}.containers[loader]"
 _COMMON = ("metadata.name", "metadata.namespace", "metadata.labels", "metadata.annotations")
 OWNED: Mapping[str, tuple[str, ...]] = {
     "Job": (
         *_COMMON,
         "spec.activeDeadlineSeconds",
-        "spec.template.metadata.labels",
         "spec.template.metadata.annotations",
-        f"{_POD}.serviceAccountName",
-        f"{_POD}.imagePullSecrets",
-        f"{_POD}.nodeSelector",
-        f"{_POD}.tolerations",
-        f"{_POD}.securityContext.runAsUser",
-        f"{_POD}.securityContext.fsGroup",
-        f"{_MAIN}.image",
-        f"{_MAIN}.imagePullPolicy",
-        f"{_MAIN}.command",
-        f"{_MAIN}.env",
+        *list_common_fields("loader"),
         f"{_MAIN}.env[{ROOT_VARIABLE}].value",
         f"{_MAIN}.env[{TOKEN_HASH_VARIABLE}].value",
-        f"{_POD}.volumes",
-        f"{_POD}.volumes[{PROGRAM_VOLUME}].configMap.name",
-        f"{_POD}.volumes[{VOLUME}].persistentVolumeClaim.claimName",
+        f"{POD}.volumes",
+        f"{POD}.volumes[{PROGRAM_VOLUME}].configMap.name",
+        f"{POD}.volumes[{VOLUME}].persistentVolumeClaim.claimName",
     ),
     "ConfigMap": (*_COMMON, "binaryData.loader.zip"),
 }
@@ -129,11 +124,7 @@ def _label(metadata: Manifest, task: LoaderTask, cluster: ClusterConfig) -> None
 
 
 def _set_pod(pod: Manifest, task: LoaderTask, cluster: ClusterConfig) -> None:
-    if cluster.service_account is not None:
-        pod["serviceAccountName"] = cluster.service_account
-    if cluster.run_as_user is not None:
-        update(pod, "securityContext", dict.fromkeys(("runAsUser", "fsGroup"), cluster.run_as_user))
-    pod["imagePullSecrets"] = [{"name": name} for name in cluster.image_pull_secrets]
+    set_identity(pod, cluster)
     # Not the GPU's label: a loader needs none, and may run beside.
     update(pod, "nodeSelector", cluster.node_selector)
     pod["tolerations"] = [without_none(asdict(one)) for one in cluster.tolerations]
@@ -143,9 +134,7 @@ def _set_pod(pod: Manifest, task: LoaderTask, cluster: ClusterConfig) -> None:
 
 
 def _set_container(container: Manifest, task: LoaderTask, cluster: ClusterConfig) -> None:
-    container["image"] = cluster.image
-    if cluster.image_pull_policy is not None:
-        container["imagePullPolicy"] = cluster.image_pull_policy
+    set_image(container, cluster.image, cluster)
     container["command"] = [cluster.python, PROGRAM_PATH]
     users = ({"name": name, "value": value} for name, value in cluster.env.items())
     root = "/".join(filter(None, (ROOT, task.folder)))

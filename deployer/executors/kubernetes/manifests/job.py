@@ -22,6 +22,7 @@ from deployer.executors.kubernetes.manifests.fields import (
     without_none,
 )
 from deployer.executors.kubernetes.manifests.mounts import graft, set_volumes
+from deployer.executors.kubernetes.manifests.pod import set_identity, set_image
 from deployer.executors.kubernetes.manifests.task import AgentTask
 from deployer.kube.names import (
     AGENT_LABEL,
@@ -110,17 +111,11 @@ def _set_job(spec: Manifest, task: AgentTask, cluster: ClusterConfig) -> None:
 def _set_pod(pod: Manifest, cluster: ClusterConfig) -> None:
     if cluster.grace_period is not None:
         pod["terminationGracePeriodSeconds"] = round(cluster.grace_period.total_seconds())
-    if cluster.service_account is not None:
-        pod["serviceAccountName"] = cluster.service_account
+    set_identity(pod, cluster)
     if cluster.priority_class is not None:
         pod["priorityClassName"] = cluster.priority_class
     if cluster.host_ipc:
         pod["hostIPC"] = True
-    if cluster.run_as_user is not None:
-        update(pod, "securityContext", dict.fromkeys(("runAsUser", "fsGroup"), cluster.run_as_user))
-    secrets = [{"name": name} for name in cluster.image_pull_secrets]
-    if secrets:
-        pod["imagePullSecrets"] = merged(pod.get("imagePullSecrets", ()), secrets)
     product = cluster.gpu.product if cluster.gpu else None
     chosen = {cluster.gpu.product_label: product} if cluster.gpu and product else {}
     update(pod, "nodeSelector", {**chosen, **cluster.node_selector})
@@ -152,10 +147,7 @@ def _avoid(pod: Manifest, nodes: Sequence[str]) -> None:
 def _set_container(
     pod: Manifest, container: Manifest, task: AgentTask, cluster: ClusterConfig
 ) -> None:
-    if cluster.image is not None:
-        container["image"] = cluster.image
-    if cluster.image_pull_policy is not None:
-        container["imagePullPolicy"] = cluster.image_pull_policy
+    set_image(container, cluster.image, cluster)
     if cluster.working_dir is not None:
         container["workingDir"] = cluster.working_dir
     grace = pod.get("terminationGracePeriodSeconds", POD_GRACE_SECONDS)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_POD = "spec.template.spec"
-_MAIN = f"{_POD}.containers[agent]"
+from deployer.executors.kubernetes.manifests.pod import POD, list_common_fields
+
+_MAIN = f"{POD}.containers[agent]"
 JOB = (
     "metadata.name",
     "metadata.namespace",
@@ -18,23 +19,13 @@ JOB = (
     "spec.parallelism",
     "spec.ttlSecondsAfterFinished",
     "spec.activeDeadlineSeconds",
-    "spec.template.metadata.labels",
     "spec.template.metadata.annotations",
-    f"{_POD}.terminationGracePeriodSeconds",
-    f"{_POD}.serviceAccountName",
-    f"{_POD}.priorityClassName",
-    f"{_POD}.imagePullSecrets",
-    f"{_POD}.nodeSelector",
-    f"{_POD}.tolerations",
-    f"{_POD}.affinity",
-    f"{_POD}.securityContext.runAsUser",
-    f"{_POD}.securityContext.fsGroup",
-    f"{_MAIN}.image",
-    f"{_MAIN}.imagePullPolicy",
-    f"{_MAIN}.command",
+    *list_common_fields("agent"),
+    f"{POD}.terminationGracePeriodSeconds",
+    f"{POD}.priorityClassName",
+    f"{POD}.affinity",
     f"{_MAIN}.args",
     f"{_MAIN}.workingDir",
-    f"{_MAIN}.env",
     f"{_MAIN}.env[WANDB_BASE_URL].value",
     f"{_MAIN}.env[WANDB_API_KEY].valueFrom.secretKeyRef.name",
     f"{_MAIN}.env[WANDB_API_KEY].valueFrom.secretKeyRef.key",
@@ -48,13 +39,13 @@ JOB = (
     f"{_MAIN}.resources.limits.memory",
     f"{_MAIN}.resources.limits.nvidia.com/gpu",
     f"{_MAIN}.volumeMounts",
-    f"{_POD}.volumes",
-    f"{_POD}.volumes[deployer-supervisor].configMap.name",
-    f"{_POD}.volumes[deployer-code].configMap.name",
-    f"{_POD}.volumes[deployer-code].configMap.optional",
-    f"{_POD}.volumes[deployer-key].secret.secretName",
-    f"{_POD}.volumes[deployer-key].secret.items",
-    f"{_POD}.volumes[shared-memory].emptyDir.sizeLimit",
+    f"{POD}.volumes",
+    f"{POD}.volumes[deployer-supervisor].configMap.name",
+    f"{POD}.volumes[deployer-code].configMap.name",
+    f"{POD}.volumes[deployer-code].configMap.optional",
+    f"{POD}.volumes[deployer-key].secret.secretName",
+    f"{POD}.volumes[deployer-key].secret.items",
+    f"{POD}.volumes[shared-memory].emptyDir.sizeLimit",
 )
 
 _COMMON = ("metadata.name", "metadata.namespace", "metadata.labels", "metadata.annotations")

@@ -58,20 +58,3 @@ def judge_waiting(pod: Manifest, causes: Mapping[str, str]) -> Waiting | None:
     event = causes.get(pod["metadata"]["name"], "").partition(":")[0]
     unscheduled = find_condition(pod, "PodScheduled", "False")
     return Waiting.NODE if unscheduled and event == NO_NODE else None
-
-
-def newest_causes(events: list[dict[str, Any]]) -> dict[str, str]:
-    """Return the newest warning about each object, by the object's name.
-
-    That no node can be had says more than the scheduler's, which stands in the pod's condition.
-    """
-
-    def when(event: Manifest) -> tuple[bool, str, int]:
-        # Of several within a second the longest says most.
-        at = str(event.get("lastTimestamp") or event.get("eventTime") or "")
-        return event.get("reason") == NO_NODE, at, len(event.get("message") or "")
-
-    return {
-        event["involvedObject"]["name"]: f"{event.get('reason', '')}: {event.get('message', '')}"
-        for event in sorted(events, key=when)
-    }

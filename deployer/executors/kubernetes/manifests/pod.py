@@ -1,0 +1,45 @@
+"""What the pods of agents, of data loaders and of the backend have alike; pure."""
+
+from __future__ import annotations
+
+from deployer.config.kubernetes_section import ClusterConfig
+from deployer.executors.kubernetes.manifests.fields import Manifest, merged, update
+
+POD = "spec.template.spec"
+
+
+def list_common_fields(container: str) -> tuple[str, ...]:
+    """Return the paths that Python sets in each pod; `container` is the name of its main one."""
+    main = f"{POD}.containers[{container}]"
+    return (
+        "spec.template.metadata.labels",
+        f"{POD}.serviceAccountName",
+        f"{POD}.imagePullSecrets",
+        f"{POD}.nodeSelector",
+        f"{POD}.tolerations",
+        f"{POD}.securityContext.runAsUser",
+        f"{POD}.securityContext.fsGroup",
+        f"{main}.image",
+        f"{main}.imagePullPolicy",
+        f"{main}.command",
+        f"{main}.env",
+    )
+
+
+def set_identity(pod: Manifest, cluster: ClusterConfig) -> None:
+    """Set as whom a pod runs, and with which secrets its image is pulled."""
+    if cluster.service_account is not None:
+        pod["serviceAccountName"] = cluster.service_account
+    if cluster.run_as_user is not None:
+        update(pod, "securityContext", dict.fromkeys(("runAsUser", "fsGroup"), cluster.run_as_user))
+    secrets = [{"name": name} for name in cluster.image_pull_secrets]
+    if secrets:
+        pod["imagePullSecrets"] = merged(pod.get("imagePullSecrets", ()), secrets)
+
+
+def set_image(container: Manifest, image: str | None, cluster: ClusterConfig) -> None:
+    """Set the image of a container, if one is named, and when it is pulled."""
+    if image is not None:
+        container["image"] = image
+    if cluster.image_pull_policy is not None:
+        container["imagePullPolicy"] = cluster.image_pull_policy
