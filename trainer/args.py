@@ -38,7 +38,7 @@ LEARNING_RATES = {"sgd": 0.4, "adam": 0.01, "adamw": 0.01, "rmsprop": 0.003}
 WIDTHS = {"mlp": 128, "cnn": 16, "resnet9": 64}
 
 # A flag alone means true, as W&B's `${args_no_boolean_flags}` has it; else its value is read.
-SWITCH: dict[str, Any] = {"nargs": "?", "const": True, "metavar": "BOOL"}
+SWITCH: dict[str, Any] = {"type": boolean, "nargs": "?", "const": True, "metavar": "BOOL"}
 
 # Where and how a run is executed: neither part of the W&B config nor of a checkpoint's identity.
 PLUMBING = frozenset(
@@ -150,7 +150,6 @@ def add_data_flags(parser: argparse.ArgumentParser) -> None:
     add(
         "--augment",
         default=False,
-        type=boolean,
         **SWITCH,
         help="random crops, and mirror images where a mirrored image keeps its class",
     )
@@ -178,7 +177,6 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
     add(
         "--batch_norm",
         default=True,
-        type=boolean,
         **SWITCH,
         help="batch normalisation after every hidden layer",
     )
@@ -202,7 +200,6 @@ def add_training_flags(parser: argparse.ArgumentParser) -> None:
     add(
         "--nesterov",
         default=True,
-        type=boolean,
         **SWITCH,
         help="Nesterov's momentum in sgd",
     )
@@ -225,14 +222,12 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     add(
         "--amp",
         default=False,
-        type=boolean,
         **SWITCH,
         help="compute in 16 bits where it is safe: bfloat16, on GPUs before Ampere float16",
     )
     add(
         "--compile",
         default=False,
-        type=boolean,
         **SWITCH,
         help="let torch.compile make faster kernels, which takes a minute and a C++ compiler",
     )
@@ -251,14 +246,12 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     add(
         "--dry_run",
         default=False,
-        type=boolean,
         **SWITCH,
         help="show the configuration, the model's size and a batch, then stop",
     )
     add(
         "--no_wandb",
         default=False,
-        type=boolean,
         **SWITCH,
         help="print the metrics only",
     )

@@ -21,8 +21,9 @@ from deployer.errors import BackendStopped, SweepFailed
 from deployer.executors.base import Executor
 from deployer.launch.backend_revival import ask_patiently
 from deployer.launch.pipeline import Launch, count_later, watch_sweep
+from deployer.sweeps.metric_doubts import list_metric_doubts
 from deployer.sweeps.rerun import get_whole_snapshot
-from deployer.sweeps.results import Results, build_results, list_metric_doubts
+from deployer.sweeps.results import Results, build_results
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.server import Server
 from deployer.watch.reconciliation import build_stopped

@@ -12,7 +12,7 @@ from typing import Protocol
 from deployer.errors import AgentError, BackendError, BackendStopped, KubeError, WandbError
 from deployer.executors.base import Executor
 from deployer.executors.plan import Plan
-from deployer.sweeps.results import list_metric_doubts
+from deployer.sweeps.metric_doubts import list_metric_doubts
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep, set_sweep_state, stop_run
 from deployer.wandb_api.server import Server

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from deployer.agent.environment import PROLOGUE
 from deployer.outputs.gathering import find_loss
 from deployer.wandb_api.artifacts import list_artifacts
 from tests.agent.conftest import Bench, wait_for
@@ -41,19 +39,9 @@ print(*sorted(str(p.relative_to(folder)) for p in folder.rglob("*")))
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    """Return what a supervisor and an agent set for a run."""
-    (tmp_path / "agents" / "agent-1").mkdir(parents=True)
-    return {
-        "PYTHONPATH": PROLOGUE,
-        "PATH": os.environ["PATH"],
-        "WANDB_RUN_ID": "r1",
-        "WANDB_SWEEP_ID": "s1",
-        "DEPLOYER_AGENT_FOLDER": str(tmp_path / "agents" / "agent-1"),
-        "DEPLOYER_CHECKPOINT_ROOT": str(tmp_path / "checkpoints"),
-        "DEPLOYER_OUTPUT_ROOT": str(tmp_path / "outputs"),
-        "DEPLOYER_AGENT_START": "agent-1 a",
-    }
+def environment(environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    """Add what a supervisor sets where outputs are kept."""
+    return {**environment, "DEPLOYER_OUTPUT_ROOT": str(tmp_path / "outputs")}
 
 
 def attempt(environment: dict[str, str], programs: int = 1) -> list[str]:

@@ -9,24 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.agent.environment import PROLOGUE
-
 SHOW = "import os; print(os.environ.get('DEPLOYER_CHECKPOINT_DIR'), os.environ.get('WANDB_RESUME'))"
-
-
-@pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    """Return what a supervisor and an agent set for a run."""
-    (tmp_path / "agents" / "agent-1").mkdir(parents=True)
-    return {
-        "PYTHONPATH": PROLOGUE,
-        "PATH": os.environ["PATH"],
-        "WANDB_RUN_ID": "r1",
-        "WANDB_SWEEP_ID": "s1",
-        "DEPLOYER_AGENT_FOLDER": str(tmp_path / "agents" / "agent-1"),
-        "DEPLOYER_CHECKPOINT_ROOT": str(tmp_path / "checkpoints"),
-        "DEPLOYER_AGENT_START": "agent-1 a",
-    }
 
 
 def run(

@@ -6,7 +6,8 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from deployer.sweeps.results import Results, build_results, list_metric_doubts
+from deployer.sweeps.metric_doubts import list_metric_doubts
+from deployer.sweeps.results import Results, build_results
 from deployer.wandb_api.model import Attempt, RunInfo, SweepInfo, SweepPath
 
 NESTED: dict[str, Any] = {

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from deployer.backend.db.migrations import SCHEMA, migrate, schema_of
+from deployer.backend.db.schema import SCHEMA, migrate, schema_of
 from deployer.backend.refusal import is_full
 from deployer.errors import BackendError
 

@@ -18,7 +18,8 @@ from deployer.cli.output.render import (
     show_table,
 )
 from deployer.executors.base import Agent
-from deployer.sweeps.results import Coverage, Results, Row, build_results, list_metric_doubts
+from deployer.sweeps.metric_doubts import list_metric_doubts
+from deployer.sweeps.results import Coverage, Results, Row, build_results
 from deployer.text import format_count, format_seconds
 from deployer.wandb_api.model import ENDED_SWEEP_STATES, Snapshot, SweepInfo
 from deployer.watch.status import AgentStatus, Status

@@ -1,0 +1,85 @@
+"""Trainers that each test can steer, and sweeps of them."""
+
+from __future__ import annotations
+
+# Ends by itself, or waits for the file `go`; writes `at-work-<run>` once the server knows it.
+TRAINER = """
+import argparse, os, pathlib, signal, time
+import wandb
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+parser.add_argument("--wait", default="no")
+parser.add_argument("--deaf", default="no")
+arguments = parser.parse_args()
+if arguments.deaf == "yes":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+with wandb.init() as run:
+    run.log({"loss": arguments.lr})
+    print("threads", os.environ.get("OMP_NUM_THREADS"), flush=True)
+    pathlib.Path("at-work-" + run.id).touch()
+    while arguments.wait == "yes" and not pathlib.Path("go").exists():
+        time.sleep(0.05)
+"""
+
+# Logs a row and saves a checkpoint at each step; `kind` is how it behaves when things go wrong.
+STEPPING = """
+import argparse, json, os, pathlib, signal, subprocess, sys, time
+import wandb
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--kind")
+parser.add_argument("--steps", type=int)
+parser.add_argument("--pause", type=float)
+arguments = parser.parse_args()
+if arguments.kind == "deaf":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if arguments.kind == "forking":
+    subprocess.Popen(["sleep", "1000"], start_new_session=True)
+checkpoint = pathlib.Path(os.environ["DEPLOYER_CHECKPOINT_DIR"]) / "last.json"
+forgetful = arguments.kind == "forgetful"
+run = wandb.init()
+first = json.loads(checkpoint.read_text()) + 1 if checkpoint.exists() else 0
+with open("trace.jsonl", "a") as trace:
+    trace.write(json.dumps({"run": run.id, "first": first, "process": os.getpid()}) + "\\n")
+try:
+    for step in range(first, arguments.steps):
+        run.log({"loss": 1 / (step + 1), "nested": {"step": step}}, step=step, commit=True)
+        if arguments.kind == "greedy" and step == 3 and first == 0:
+            too_much = b"1" * (1 << 30)
+        if not forgetful:
+            checkpoint.with_suffix(".new").write_text(json.dumps(step))
+            checkpoint.with_suffix(".new").rename(checkpoint)
+        pathlib.Path("step").write_text(str(step))
+        while pathlib.Path("hold").exists():
+            time.sleep(0.02)
+        time.sleep(arguments.pause)
+except KeyboardInterrupt:
+    if arguments.kind != "quitting":
+        raise
+    run.finish()
+    sys.exit(0)
+run.finish()
+pathlib.Path("ended").touch()
+"""
+
+STEPPING_SWEEP = """
+program: train.py
+method: grid
+parameters:
+  kind: {{value: "{kind}"}}
+  steps: {{value: {steps}}}
+  pause: {{value: {pause}}}
+"""
+
+SWEEP = """
+program: train.py
+method: grid
+metric: {{name: loss, goal: minimize}}
+parameters:
+  lr: {{values: {lrs}}}
+  wait: {{value: "{wait}"}}
+  deaf: {{value: "{deaf}"}}
+"""
