@@ -18,6 +18,7 @@ from deployer.cli.options import (
     OnOption,
     Output,
     OutputOption,
+    ProfileOption,
     ReplicasOption,
     SweepArgument,
     WandbOption,
@@ -48,6 +49,7 @@ def up(
     cold: ColdOption = False,
     max_time: MaxTimeOption = None,
     on: OnOption = None,
+    profile: ProfileOption = None,
     wandb: WandbOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -55,7 +57,9 @@ def up(
 
     Without a number, as many as `sweep pause --release` ended. A sweep that has ended needs none.
     """
-    config = read_config_of(sweep, Flags(wandb=wandb, replicas=replicas, on=on, cold=cold))
+    config = read_config_of(
+        sweep, Flags(wandb=wandb, replicas=replicas, on=on, cold=cold, profile=profile)
+    )
     _start(config, sweep, output, one_run_per_job, max_time)
 
 

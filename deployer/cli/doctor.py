@@ -13,6 +13,7 @@ from deployer.cli.options import (
     OnOption,
     Output,
     OutputOption,
+    ProfileOption,
     ReplicasOption,
     RunCapOption,
     WandbOption,
@@ -50,6 +51,7 @@ def doctor(
     run_cap: RunCapOption = None,
     one_run_per_job: OneRunOption = False,
     on: OnOption = None,
+    profile: ProfileOption = None,
     wandb: WandbOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -58,7 +60,9 @@ def doctor(
     Exit code 0 if nothing is wrong, 1 if something is. What one may not look at, and what passes
     with time, is no fault.
     """
-    config = settle_code(read_config(Flags(wandb=wandb, replicas=replicas, on=on)), say)
+    config = settle_code(
+        read_config(Flags(wandb=wandb, replicas=replicas, on=on, profile=profile)), say
+    )
     request = None
     if file is not None:
         request = Request(file, load_sweep(file, run_cap), one_run=one_run_per_job)

@@ -89,6 +89,15 @@ OnOption = Annotated[
         help="local, kubernetes or gke; left out: where the sweep's agents are, else local.",
     ),
 ]
+ProfileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        metavar="SITE",
+        envvar="DEPLOYER_PROFILE",
+        help="Whose rules hold: eidf, or a file such as infra/profiles/eidf.yaml.",
+    ),
+]
 ReplicasOption = Annotated[
     int | None,
     typer.Option(

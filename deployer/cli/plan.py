@@ -16,6 +16,7 @@ from deployer.cli.options import (
     MaxTimeOption,
     OneRunOption,
     OnOption,
+    ProfileOption,
     ReplicasOption,
     RunCapOption,
     WandbOption,
@@ -54,6 +55,7 @@ def plan(
     cold: ColdOption = False,
     max_time: MaxTimeOption = None,
     on: OnOption = None,
+    profile: ProfileOption = None,
     wandb: WandbOption = None,
     output: DocumentsOption = Documents.YAML,
 ) -> None:
@@ -65,7 +67,9 @@ def plan(
     Send them with `kubectl apply --server-side -f -`, or `kubectl create` where the server names
     Jobs.
     """
-    config = settle_code(read_config(Flags(wandb=wandb, replicas=replicas, on=on, cold=cold)), say)
+    config = settle_code(
+        read_config(Flags(wandb=wandb, replicas=replicas, on=on, cold=cold, profile=profile)), say
+    )
     read = load_sweep(file, run_cap)
     for warning in (*read.warnings, find_target(config).warn_about_code()):
         if warning:

@@ -20,6 +20,7 @@ from deployer.cli.options import (
     Output,
     OutputOption,
     PlainOption,
+    ProfileOption,
     ProjectOption,
     ReplicasOption,
     RetriesOption,
@@ -81,6 +82,7 @@ def up(
     lock: LockOption = None,
     no_lock: NoLockOption = False,
     on: OnOption = None,
+    profile: ProfileOption = None,
     wandb: WandbOption = None,
     entity: EntityOption = None,
     project: ProjectOption = None,
@@ -93,7 +95,7 @@ def up(
     """
     if detach and down_after:
         raise ConfigError("--down-after", "somebody has to see the end", "leave out --detach")
-    config = read_config(Flags(wandb, entity, project, replicas, on, cold))
+    config = read_config(Flags(wandb, entity, project, replicas, on, cold, profile))
     request = Request(
         file,
         load_sweep(file, run_cap),

@@ -17,6 +17,7 @@ KEYS: dict[str, type] = {
     "project": str,
     "replicas": int,
     "on": str,
+    "profile": str,
     "polls": str,
     "warm": bool,
     "kubernetes": dict,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from pathlib import Path
 
 import platformdirs
 
-from deployer.errors import ConfigError
+from deployer.errors import ConfigError, ConfigErrors
 
 # Where `results get` copies to in a project, which is no part of its code.
 RESULTS = "results"
@@ -93,3 +94,19 @@ def find_packaged(name: str) -> Path:
     package = Path(__file__).parents[1]
     inside = package / name
     return inside if inside.is_dir() else package.parent / name
+
+
+def find_named(named: str, folder: Path, packaged: str, what: str) -> Path:
+    """Return the YAML file that is meant: a path from a folder, or one of ours by its name.
+
+    Raises ConfigErrors if there is none.
+    """
+    own = folder / named
+    if own.is_file():
+        return own
+    ours = {path.stem: path for path in sorted(find_packaged(packaged).glob("*.yaml"))}
+    if named in ours:
+        return ours[named]
+    near = difflib.get_close_matches(named, ours, n=1)
+    hint = f"did you mean `{near[0]}`?" if near else f"a path, or one of: {', '.join(ours)}"
+    raise ConfigErrors([ConfigError(named, f"there is no such {what}", hint)])

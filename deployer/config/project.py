@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from deployer.config.code import Code
 from deployer.config.credentials import Credentials, load_credentials
 from deployer.config.deployer_yaml import FILE_NAME, list_values, place_of_key, read_document
+from deployer.config.project_name import derive_project
 from deployer.config.yaml_document import Document
 from deployer.errors import ConfigError
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from deployer.config.image_section import ImageConfig
     from deployer.config.kubernetes_section import ClusterConfig
     from deployer.config.outputs_section import OutputsConfig
+    from deployer.config.profile import Profile
 
 EMBEDDED = "embedded"
 LOCAL = "local"  # where agents run if nobody says where
@@ -41,6 +43,7 @@ class Flags:
     replicas: int | None = None
     on: str | None = None
     cold: bool = False
+    profile: str | None = None
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,8 @@ class Project:
     `polls` is how agents wait for their runs, None as the server bears it; `warm` ones fork them.
     `known_backend_on` is where the embedded backend of a sweep that is there already is.
     `known_data` is the data folder of one that was copied here before its cluster was deleted.
-    `document` is deployer.yaml as it was when the command began. `resolved_code` is a commit, once
-    it is checked out for the section `code:`.
+    `document` is deployer.yaml as it was when the command began, with the defaults of the site's
+    `profile`. `resolved_code` is a commit, once it is checked out for the section `code:`.
     """
 
     folder: Path
@@ -82,6 +85,7 @@ class Project:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     document: Document | None = field(default=None, repr=False)
     resolved_code: Code | None = None
+    profile: Profile | None = None
 
     @property
     def embedded(self) -> bool:
@@ -187,6 +191,11 @@ def load_project(
     complaint about the file.
     """
     document = read_document(folder)
+    profile = _find_profile(flags.profile, environment, document, folder)
+    if profile:
+        from deployer.config.profile import merge_defaults
+
+        document = merge_defaults(profile, document)
     values = list_values(document)
     credentials = load_credentials(environment, folder)
     given = flags.replicas if flags.replicas is not None else values.get("replicas")
@@ -215,6 +224,7 @@ def load_project(
         warm=values.get("warm", False) and not flags.cold,
         environment=environment,
         document=document,
+        profile=profile,
     )
 
 
@@ -231,21 +241,6 @@ def normalise_server(wandb: str, source: str) -> str:
     )
 
 
-def derive_project(program: str | None, folder: Path) -> str:
-    """Name a project after the git repository and the program's folder in it, as W&B does.
-
-    Source: `auto_project_name` in wandb/util.py.
-    """
-    root = next((p for p in (folder, *folder.parents) if (p / ".git").exists()), None)
-    if root is None:
-        return "uncategorized"
-    place = (folder / program).resolve().parent if program else root
-    if not place.is_relative_to(root):
-        return root.name
-    inside = "_".join(place.relative_to(root).parts)
-    return f"{root.name}-{inside}" if inside else root.name
-
-
 def _choose_server(
     flags: Flags, document: Document | None, values: Mapping[str, Any], credentials: Credentials
 ) -> tuple[str, str, bool]:
@@ -257,6 +252,25 @@ def _choose_server(
     if found := credentials.base_url():
         return normalise_server(*found), found[1], False
     return EMBEDDED, "default", False
+
+
+def _find_profile(
+    flag: str | None, environment: Mapping[str, str], document: Document | None, folder: Path
+) -> Profile | None:
+    """Read the site's profile, as flag, environment or file name it."""
+    values = list_values(document)
+    sources = (
+        (flag, "--profile"),
+        (environment.get("DEPLOYER_PROFILE"), "DEPLOYER_PROFILE"),
+        (values.get("profile"), place_of_key(document, "profile")),
+    )
+    named, source = next((one for one in sources if one[0]), (None, ""))
+    if named is None:
+        return None
+    from deployer.config.profile import load_profile  # pydantic: 0.1 s, for who has one
+
+    section = values.get("kubernetes") or {}
+    return load_profile(named, source, folder, section.get("namespace"))
 
 
 def _find_key(wandb: str, credentials: Credentials) -> tuple[str, str]:

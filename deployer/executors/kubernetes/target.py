@@ -35,6 +35,7 @@ from deployer.executors.kubernetes.examination.mending import mend
 from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.executors.kubernetes.keys.agent_keys import name_keys
 from deployer.executors.kubernetes.manifests.build import build_manifests
+from deployer.executors.kubernetes.manifests.demands import check_demands
 from deployer.executors.kubernetes.manifests.inputs import load_inputs
 from deployer.executors.kubernetes.manifests.templates import load_templates
 from deployer.executors.kubernetes.surroundings import read_surroundings
@@ -129,7 +130,7 @@ class KubernetesTarget(Target):
         return True
 
     def check(self, plan: Plan, limits: Limits) -> None:
-        """Refuse what manifests cannot be built from; raises ConfigError."""
+        """Refuse what manifests cannot be built from, or the site would; raises ConfigError."""
         super().check(plan, limits)
         self._build(plan, self._with_image(NOT_BUILT), 0.0)
 
@@ -252,6 +253,8 @@ class KubernetesTarget(Target):
             code=inputs.code,
             max_seconds=count_job_seconds(plan.deadline, now),
         )
+        if self.project.profile:
+            check_demands(self.project.profile, agents)
         return [*self._build_backend(cluster), *agents]
 
     def _build_backend(self, cluster: ClusterConfig) -> Sequence[Manifest]:

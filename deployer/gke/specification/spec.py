@@ -5,7 +5,6 @@ It knows neither Google's client nor Kubernetes'.
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,7 +25,7 @@ from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
 from deployer.config.durations import Duration, at_least
-from deployer.config.paths import find_packaged
+from deployer.config.paths import find_named
 from deployer.config.problems import Shape, list_problems, write_json
 from deployer.config.section import STRICT
 from deployer.config.yaml_document import Document, parse_document
@@ -153,15 +152,7 @@ def load_spec(named: str | None, folder: Path) -> ClusterSpec:
 
 def find_spec(named: str, folder: Path) -> Path:
     """Return the file that is meant; raises ConfigErrors if there is none."""
-    own = folder / named
-    if own.is_file():
-        return own
-    packaged = {path.stem: path for path in sorted(find_packaged("infra/gke").glob("*.yaml"))}
-    if named in packaged:
-        return packaged[named]
-    near = difflib.get_close_matches(named, packaged, n=1)
-    hint = f"did you mean `{near[0]}`?" if near else f"a path, or one of: {', '.join(packaged)}"
-    raise ConfigErrors([ConfigError(named, "there is no such cluster specification", hint)])
+    return find_named(named, folder, "infra/gke", "cluster specification")
 
 
 def parse_spec(document: Document) -> ClusterSpec:
