@@ -81,13 +81,14 @@ def merge_defaults(profile: Profile, document: Document | None) -> Document:
 
 
 def _parse(document: Document) -> Profile:
-    value = json.loads(write_json(document)) or {}
+    value = json.loads(write_json(document))
     problems = [
         ConfigError(document.place_of(one.path), one.message, one.hint)
         for one in document.duplicates
     ]
     if not isinstance(value, dict):
-        raise ConfigErrors([ConfigError(document.place, "is not a mapping", "site: YOUR SITE")])
+        hint = "write `site:` and its name"
+        raise ConfigErrors([ConfigError(document.place, "is not a mapping", hint)])
     try:
         value["defaults"] = dict(list_values(_take_part(document, "defaults")))
     except ConfigError as error:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from deployer.config.deployer_yaml import HINTS, KEYS
-from deployer.config.project import Flags, Project, derive_project
+from deployer.config.project import Flags, Project
+from deployer.config.project_name import derive_project
 from deployer.errors import ConfigError, ConfigErrors
 from tests.project_files import read_project
 

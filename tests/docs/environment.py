@@ -4,6 +4,7 @@ from __future__ import annotations
 
 USERS = {
     "DEPLOYER_ON": "Where agents run, as `--on`.",
+    "DEPLOYER_PROFILE": "Whose rules hold, as `--profile`.",
     "DEPLOYER_REPLICAS": "How many agents in all, as `--replicas`.",
     "DEPLOYER_WANDB": "Which W&B server, as `--wandb`.",
     "DEPLOYER_HOME": "The state folder: records of sweeps, local agents, the embedded backend's "
