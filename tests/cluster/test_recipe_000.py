@@ -13,9 +13,9 @@ from tests.cluster.cluster import IMAGE, Cluster
 from tests.cluster.shell import enter_shell
 from tests.cluster.tenants import make_tenant
 from tests.git import commit_all
+from tests.real_data import DATA
 from tests.recipes.idx import write_mnist_part
 from tests.recipes.readme import copy_recipe
-from tests.trainer.conftest import DATA
 
 SETS = [{"hyperparam_set": {"batch_size": size}} for size in (64, 512)]
 

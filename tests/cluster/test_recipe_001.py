@@ -12,9 +12,9 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.shell import enter_shell
 from tests.cluster.tenants import make_tenant
 from tests.cluster.volumes import make_volume
+from tests.real_data import DATA
 from tests.recipes.readme import copy_recipe
 from tests.trainer.cifar10_files import write_binary
-from tests.trainer.conftest import DATA
 
 
 @pytest.mark.data

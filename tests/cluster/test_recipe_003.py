@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import yaml
-from torchvision import datasets
-from torchvision.transforms import ToTensor
 
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, JOB, POD, SECRET
 from deployer.kube.names import build_selector
@@ -20,9 +17,9 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.shell import enter_shell
 from tests.cluster.tenants import load_rules, make_tenant
 from tests.cluster.volumes import offer_volume
+from tests.real_data import DATA
 from tests.recipes.idx import write_mnist_part
 from tests.recipes.readme import Recipe, copy_recipe
-from tests.trainer.conftest import DATA
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 SLICE = "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"
@@ -59,6 +56,11 @@ def shrink(recipe: Recipe, namespace: str) -> None:
 
 def evaluate(model: Path, script: Path, images: Path) -> float:
     """Return the accuracy of a model that was brought back, by the script's network alone."""
+    # Imported here: it takes seconds, in each worker that only collects this file.
+    import torch
+    from torchvision import datasets
+    from torchvision.transforms import ToTensor
+
     network = runpy.run_path(str(script))["build_network"]()
     network.load_state_dict(torch.load(model))
     network.eval()

@@ -23,8 +23,8 @@ from tests.cluster.site_registry import PULL_SECRET, make_pull_secret, trust_reg
 from tests.cluster.volumes import offer_volume
 from tests.data.object_servers import serve_nanio
 from tests.images.registry import serve_registry
+from tests.real_data import DATA
 from tests.recipes.readme import Recipe, copy_recipe
-from tests.trainer.conftest import DATA
 
 SITE = "registry.site:5000"
 KINDS = {3: "cat", 5: "dog"}  # CIFAR-10's labels

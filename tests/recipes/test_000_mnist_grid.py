@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.real_data import DATA
 from tests.recipes.idx import write_mnist_part
 from tests.recipes.readme import Recipe
-from tests.trainer.conftest import DATA
 
 WHO = {
     "GIT_AUTHOR_NAME": "Tester",

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.real_data import DATA, ROOT
 from tests.recipes.readme import Recipe
 from tests.trainer.cifar10_files import write_binary, write_pickles
-from tests.trainer.conftest import DATA, ROOT
 
 SHEETS = DATA / "cifar10_webp"
 EPOCHS = 2

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from deployer.sweeps.sweep_file import load_sweep
+from tests.real_data import DATA, ROOT
 from tests.recipes.idx import write_mnist_part
 from tests.recipes.readme import Recipe
-from tests.trainer.conftest import DATA, ROOT
 
 MNIST = ROOT / "examples" / "mnist"
 PUBLIC = {"torch", "torchvision", "wandb"}

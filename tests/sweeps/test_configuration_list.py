@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 import yaml
-from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
-from wandb.sdk.lib.config_util import dict_from_config_file, save_config_file_from_dict
 
 from deployer.sweeps.configuration_list import (
     PARAMETER,
@@ -41,12 +39,16 @@ FORMS = (
 
 def run_as_agent(command: list[str], folder: Path, args: dict[str, Any]) -> list[str]:
     """Expand a command as the stock agent does, run it and return what the trainer was given."""
+    # Imported here: it takes more than a second, in each worker that only collects this file.
+    from wandb.sdk.launch.sweeps import utils
+    from wandb.sdk.lib.config_util import save_config_file_from_dict
+
     parameters = folder / "config-run.yaml"
     save_config_file_from_dict(str(parameters), args)  # type: ignore[no-untyped-call]
-    expanded = create_sweep_command_args({"args": args})
+    expanded = utils.create_sweep_command_args({"args": args})
     macros = {**expanded, "env": ["/usr/bin/env"], "interpreter": [sys.executable]}
     words: list[str] = []
-    for word in create_sweep_command(list(command)):
+    for word in utils.create_sweep_command(list(command)):
         name = word.removeprefix("${").removesuffix("}")
         words += macros.get(name, []) if word.startswith("${") else [word]
     done = subprocess.run(
@@ -73,6 +75,8 @@ def test_the_trainer_gets_what_the_agent_itself_would_give_it(form: str, tmp_pat
 
 
 def test_the_configuration_is_in_wandb_config_too(tmp_path: Path) -> None:
+    from wandb.sdk.lib.config_util import dict_from_config_file
+
     command = build_command(["${env}", "${interpreter}", "-c", SHOW])
     assert run_as_agent(list(command), tmp_path, {PARAMETER: {"value": CHOSEN}}) == []
     found = dict_from_config_file(str(tmp_path / "config-run.yaml"))

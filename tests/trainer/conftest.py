@@ -9,13 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.real_data import DATA, ROOT
 from trainer.args import Arguments, parse_args
 from trainer.checkpoint import Progress, Row
 from trainer.train import prepare, train
-
-ROOT = Path(__file__).parents[2]
-# Read here, since the shared fixture `home` clears the environment.
-DATA = Path(os.environ.get("DEPLOYER_TEST_DATA", ROOT.parent / "shared" / "data"))
 
 
 @pytest.fixture(scope="session")
