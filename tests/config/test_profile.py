@@ -88,18 +88,18 @@ def test_an_unknown_name_has_the_nearest_known(tmp_path: Path) -> None:
     [
         ("- 1", [("bad.yaml: is not a mapping", "write `site:` and its name")]),
         ("", [("bad.yaml: is not a mapping", "write `site:` and its name")]),
-        ("defaults: {}", [("bad.yaml: site: is missing", "")]),
+        ("defaults: {}", [("bad.yaml: site: is missing", "add `site:`")]),
         (
             "site: x\ndefaults:\n  kubernetes: {quee: a}\n  replicas: 0",
             [
-                ("bad.yaml:4: replicas: 0 is below 1", ""),
+                ("bad.yaml:4: replicas: 0 is below 1", "write 1 or more"),
                 ("bad.yaml:3: kubernetes.quee: unknown key", "did you mean `queue`?"),
             ],
         ),
         (
             "site: x\ndemands:\n  - path: [a]\n    hnt: b",
             [
-                ("bad.yaml:3: demands.[0].hint: is missing", ""),
+                ("bad.yaml:3: demands.[0].hint: is missing", "add `hint:`"),
                 ("bad.yaml:4: demands.[0].hnt: unknown key", "did you mean `hint`?"),
             ],
         ),
