@@ -207,7 +207,14 @@ def watch_sweep(
     watch = StartWatch(start_seconds)
     starter = AgentStarter(server, executor, path, folder)
     reconciler = Reconciler(server, executor, path, wanted, starter, expected, tell, watch)
-    return watch_status(reconciler.read, time.time, sleep, timeout_seconds, reconciler.reconcile)
+    return watch_status(
+        reconciler.read,
+        time.time,
+        sleep,
+        timeout_seconds,
+        reconciler.reconcile,
+        quick=server.extended,
+    )
 
 
 def count_later(server: Server, path: SweepPath, agents: Sequence[Agent]) -> int | None:

@@ -18,6 +18,10 @@ from deployer.watch.agent_runs import join_runs, note_unheard
 from deployer.watch.duplicates import find_duplicates, is_overshooting
 
 POLL_SECONDS = 2.0
+# Where a server bears it, a watcher looks again after a part of the time since the sweep's begin,
+# or since its end, so that a short sweep is not over long before its watcher knows.
+SHORTEST_SECONDS = 0.25
+SHARE = 0.05
 # An agent sends a heartbeat every 5 s, up to 60 s apart while the server is in trouble.
 SILENT_AGENT_SECONDS = 120.0
 GONE_AGENT_STATES = ("FINISHED", "CRASHED", "FAILED", "KILLED", "STOPPED", "EXITED")
@@ -90,9 +94,14 @@ class Status:
         """
         if self.trouble or self.living_agents:
             return False
-        if self.results.state in ("FINISHED", "CANCELED"):
+        if self.ended:
             return not self.counts.get("running")
         return not self.other_agents
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether the server hands out no more runs; agents may still be leaving."""
+        return self.results.state in ("FINISHED", "CANCELED")
 
 
 def summarise_status(
@@ -211,14 +220,18 @@ def watch_status(
     sleep: Callable[[float], None],
     timeout_seconds: float | None = None,
     reconcile: Callable[[Status], bool] = lambda _: False,
+    *,
+    quick: bool = False,
 ) -> Iterator[Status]:
     """Yield the status whenever it has changed, until the sweep is over.
 
     `reconcile` does what each status asks for and tells whether the sweep goes on because of it.
+    `quick` watchers look often at the beginning and at the end.
     A server that is away is waited for, also at first. Raises WatchTimeout, or WandbError if it
     refuses for good.
     """
-    started = clock()
+    started = turned = clock()
+    ended = False
     last: Status | None = None
     while True:
         status = _read_patiently(read, last, clock())
@@ -234,7 +247,14 @@ def watch_status(
                 f"the sweep still goes on after {timeout_seconds:g} s",
                 f"deployer watch {path}".rstrip(),
             )
-        sleep(POLL_SECONDS)
+        if last is not None and last.ended and not ended:
+            turned, ended = clock(), True
+        sleep(choose_wait(clock() - turned) if quick else POLL_SECONDS)
+
+
+def choose_wait(seconds: float) -> float:
+    """Return how long to wait so many seconds after the beginning or the end."""
+    return min(max(SHORTEST_SECONDS, SHARE * seconds), POLL_SECONDS)
 
 
 def _read_patiently(

@@ -14,6 +14,7 @@ from deployer.executors.base import Agent, AgentState
 from deployer.wandb_api.model import AgentInfo, RunInfo, SweepInfo, SweepPath
 from deployer.watch.status import (
     POLL_SECONDS,
+    SHORTEST_SECONDS,
     Status,
     count_other_agents,
     summarise_status,
@@ -238,6 +239,24 @@ def test_what_a_server_refuses_for_good_ends_the_watching() -> None:
 def test_watching_ends_after_its_time() -> None:
     with pytest.raises(WatchTimeout):
         list(watch([GOING] * 10, timeout=3 * POLL_SECONDS))
+
+
+def test_a_watcher_looks_often_at_first_and_again_at_the_end() -> None:
+    clock, leaving = Clock(), status("FINISHED", runs=HALF[:1], agents=(agent("x", run_id="a"),))
+    waits: list[float] = []
+
+    def read(_now: float) -> Status:
+        return GOING if clock.now < 200 else leaving if clock.now < 205 else OVER
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        clock.sleep(seconds)
+
+    list(watch_status(read, clock.read, sleep, quick=True))
+    assert waits[0] == SHORTEST_SECONDS
+    assert max(waits) == POLL_SECONDS
+    assert waits[-1] < 2 * SHORTEST_SECONDS
+    assert len(waits) < 200
 
 
 def test_a_sweep_goes_on_while_something_is_done_about_it() -> None:

@@ -25,6 +25,8 @@ from deployer.executors.local.supervisors import list_gpus, start_supervisor
 from deployer.executors.local.termination import end_agent, longest_end_seconds, signal_supervisor
 from deployer.executors.plan import AgentPlan, Plan
 
+STARTS_AT_ONCE = 8  # each is a Python that begins
+
 
 class LocalExecutor(Executor):
     """Agents as processes of this machine, found by their folders from any shell.
@@ -56,10 +58,12 @@ class LocalExecutor(Executor):
         """Start the plan's agents that are not alive yet; `api_keys` maps agent name to key."""
         self.check(plan)
         with self._alone():
-            for planned in plan.agents:
-                folder = AgentFolder(self._root / planned.name, self._build_spec(plan, planned))
-                if not folder.is_alive():
-                    self._start(folder, api_keys)
+            folders = [
+                AgentFolder(self._root / a.name, self._build_spec(plan, a)) for a in plan.agents
+            ]
+            missing = [folder for folder in folders if not folder.is_alive()]
+            with ThreadPoolExecutor(max_workers=STARTS_AT_ONCE) as pool:
+                list(pool.map(lambda folder: self._start(folder, api_keys), missing))
         return [self._find(planned.name).agent() for planned in plan.agents]
 
     def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
