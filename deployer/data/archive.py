@@ -29,6 +29,7 @@ NOT_UNPACKED = (".tar.zst", ".tzst", ".tar.lz4", ".tar.lzma", ".tar.br", ".tar.z
 SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
 CHUNK_BYTES = 1 << 20
 MOST_LINKS_IN_A_ROW = 40  # as the kernel has it
+DAMAGED_HINT = "fetch it again; what lies in an object store is replaced by data put --overwrite"
 DAMAGED = (
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError),
     *(EOFError, NotImplementedError, ValueError),
@@ -68,6 +69,12 @@ class _Member:
 def is_archive(name: str) -> bool:
     """Tell whether a file's name is that of an archive."""
     return name.lower().endswith(SUFFIXES)
+
+
+def is_like(file: Path, name: str) -> bool:
+    """Tell whether a file is an archive of the kind that a name says."""
+    zipped = name.lower().endswith(".zip")
+    return zipfile.is_zipfile(file) if zipped else tarfile.is_tarfile(file)
 
 
 def warn_if_not_unpacked(name: str) -> str:
@@ -240,11 +247,11 @@ def _telling(archive: Path) -> Iterator[None]:
             raise
         raise _refuse(archive, error.message) from error
     except DAMAGED as error:
-        raise DataError(f"{archive}: is damaged, or no archive", "fetch it again") from error
+        raise DataError(f"{archive}: is damaged, or no archive", DAMAGED_HINT) from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise
         said = error.strerror or "is damaged, or no archive"  # BadGzipFile has no number
         if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST):
             said = "one name in it is a file and a folder"
-        raise DataError(f"{archive}: {said.lower()}") from error
+        raise _refuse(archive, said.lower()) from error

@@ -17,6 +17,18 @@ from deployer.data.tree import PARTIAL_FOLDER, Entry, check_path, is_own
 from deployer.errors import DataError
 
 CHUNK_BYTES = 1 << 20
+OTHER_PLACE = "name another place, or make it one that you may write to"
+HINTS = {
+    errno.EACCES: "ask its owner for the right, or name another place",
+    errno.EPERM: "ask its owner for the right, or name another place",
+    errno.EROFS: OTHER_PLACE,
+    errno.ENOENT: OTHER_PLACE,
+    errno.ENOTDIR: "one name is a file and a folder: rename or remove one of them",
+    errno.EISDIR: "one name is a file and a folder: rename or remove one of them",
+    errno.ENOTEMPTY: "one name is a file and a folder: rename or remove one of them",
+    errno.ENAMETOOLONG: "give it a shorter name",
+    errno.ELOOP: "remove the links that lead to each other",
+}
 
 
 class FolderStore(Store):
@@ -245,4 +257,5 @@ def _telling(place: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise OSError(error.errno, error.strerror, str(place)) from error
-        raise DataError(f"{error.filename or place}: {error.strerror or error}") from error
+        hint = HINTS.get(error.errno or 0, "type the command again: it goes on where it stopped")
+        raise DataError(f"{error.filename or place}: {error.strerror or error}", hint) from error

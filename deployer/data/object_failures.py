@@ -14,6 +14,8 @@ from deployer.errors import DataError
 from deployer.transience import is_passing
 
 WRONG_KEY = "the access key is not known there"
+AGAIN = "type the command again: it goes on where it stopped"
+ASK = "ask who runs the object store: its log says why"
 CHANGED = ("the object has changed meanwhile", "type the command again")
 # Code: what it means, what to do.
 REFUSALS = {
@@ -74,7 +76,7 @@ def translate(error: BaseException, place: str) -> DataError | None:
     """Return our error for one of the client's; None for what no object store says."""
     code, status = find_code(error), find_status(error)
     if code:
-        said, hint = REFUSALS.get(code, (f"refused: {code}", ""))
+        said, hint = REFUSALS.get(code, (f"refused: {code}", ASK))
         return DataError(f"{place}: {said}", hint, passing=is_passing(status or 400))
     known = _translate_client(error) or _translate_google(error)
     if known is not None:
@@ -84,7 +86,7 @@ def translate(error: BaseException, place: str) -> DataError | None:
     if isinstance(error, PermissionError):
         return DataError(f"{place}: access is denied", "check the credentials")
     if isinstance(error, OSError) and error.errno not in (errno.ENOSPC, errno.EDQUOT):
-        return DataError(f"{place}: {error.strerror or error}", passing=True)
+        return DataError(f"{place}: {error.strerror or error}", AGAIN, passing=True)
     return None
 
 
@@ -126,7 +128,7 @@ def _translate_google(error: BaseException) -> tuple[str, str] | None:
         return "there are no credentials for it that Google takes", GOOGLE_HINT
     code = getattr(error, "code", None)
     if isinstance(code, int):
-        return GOOGLE_REFUSALS.get(code, (f"refused: HTTP status {code}", ""))
+        return GOOGLE_REFUSALS.get(code, (f"refused: HTTP status {code}", ASK))
     return None
 
 

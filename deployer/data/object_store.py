@@ -15,6 +15,7 @@ from deployer.errors import DataError
 
 CHECKSUM = "sha256"  # the name of the checksum among an object's metadata
 READ_BYTES = 8 << 20  # of one request; the next one is under way meanwhile
+GONE_HINT = "leave the source alone, then type the command again"
 MARK = f"{PARTIAL_FOLDER}/copying"
 
 
@@ -139,7 +140,7 @@ class ObjectStore(Store):
     def _find(self, path: str) -> Entry:
         found = self._head(path)
         if found is None:
-            raise DataError(f"{self._url}/{path}: there is no such object")
+            raise DataError(f"{self._url}/{path}: there is no such object", GONE_HINT)
         return Entry(path, found["ContentLength"], tag=found["ETag"])
 
     def _fetch(self, entry: Entry, begin: int) -> Future[bytes]:

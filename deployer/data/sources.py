@@ -27,21 +27,21 @@ class FileStore(FolderStore):
 
     def __init__(self, file: Path, name: str) -> None:
         super().__init__(file.parent)
-        self._file = file
+        self.file = file
         self._name = name
 
     def describe(self) -> str:
         """Name the file."""
-        return str(self._file)
+        return str(self.file)
 
     def list_entries(self) -> Sequence[Entry]:
         """Return the file alone."""
-        found = self._file.stat()
+        found = self.file.stat()
         self._listed = {self._name: build_tag(found)}
         return [Entry(self._name, found.st_size, tag=build_tag(found))]
 
     def _place(self, path: str) -> Path:
-        return self._file if path == self._name else super()._place(path)
+        return self.file if path == self._name else super()._place(path)
 
 
 @contextmanager
@@ -68,6 +68,8 @@ def open_source(source: str, name: str, unpacked: bool, tell: Tell) -> Iterator[
         if unpacked and (warning := warn_if_not_unpacked(path.name)):
             tell(warning)
         yield FileStore(path, name or path.name)
+    elif path.exists():
+        raise DataError(f"{source}: is neither a file nor a folder", SOURCE_HINT)
     else:
         raise DataError(f"{source}: there is no such file or folder", SOURCE_HINT)
 

@@ -46,7 +46,8 @@ def check_path(path: str) -> str:
     except UnicodeEncodeError as error:
         raise DataError(f"{path!r}: the name is not UTF-8", "rename it") from error
     if longest > LONGEST_NAME_BYTES:
-        raise DataError(f"{path!r}: the name is longer than {LONGEST_NAME_BYTES} bytes")
+        said = f"{path!r}: the name is longer than {LONGEST_NAME_BYTES} bytes"
+        raise DataError(said, "rename it")
     return path
 
 

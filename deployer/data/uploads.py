@@ -56,7 +56,8 @@ class Uploads:
             return
         upload_id = self._find_upload(entry) if offset else self._begin(entry)
         if upload_id is None:
-            raise DataError(f"{self._client.where}: the upload was dropped meanwhile", passing=True)
+            said = f"{self._client.where}: the upload was dropped meanwhile"
+            raise DataError(said, "type the command again", passing=True)
         content = hashlib.sha256()
         for number, part in enumerate(_cut(chunks, part_bytes), offset // part_bytes + 1):
             content.update(part)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deployer.config.project import Project
+from deployer.data.archive import is_like
 from deployer.data.copy import Copied, Progress, copy
 from deployer.data.folder_store import FolderStore
 from deployer.data.places import find_archive, open_kept
@@ -89,6 +90,8 @@ def put(
         if archive and [entry.path for entry in entries] != [archive]:
             said = f"data set {data.name} is the one archive {data.url}"
             raise DataError(said, f"pack it first: deployer data put {archive} {data.name}")
+        if archive and data.unpack and isinstance(origin, FileStore):
+            check_kind(origin, archive)
         size_bytes = sum(entry.size_bytes for entry in entries)
         with _open_kept(project, data, tell, size_bytes) as target:
             check_apart(origin, target)
@@ -192,6 +195,13 @@ def check_whole(store: Store, name: str) -> None:
     if store.is_unfinished():
         said = f"data set {name}: a copy to {store} is under way, or was broken off"
         raise DataError(said, f"deployer data put SOURCE {name}, with the same SOURCE")
+
+
+def check_kind(source: FileStore, archive: str) -> None:
+    """Refuse a file that could not be unpacked under an archive's name; raises DataError."""
+    if not is_like(source.file, archive):
+        said = f"{source} is no archive of the kind of {archive}"
+        raise DataError(said, "pack it so, or correct `url:` in deployer.yaml")
 
 
 def check_apart(source: Store, target: Store) -> None:

@@ -20,11 +20,12 @@ from deployer.config.kubernetes_section import parse_cluster
 from deployer.data.copy import copy
 from deployer.data.folder_store import FolderStore
 from deployer.errors import DataError, KubeError
+from deployer.executors.kubernetes.agents.forgetting import forget_objects
 from deployer.executors.kubernetes.data.loader_manifests import LEASE_SECONDS
 from deployer.executors.kubernetes.data.volume_store import VolumeStore
-from deployer.executors.kubernetes.data.volumes import open_volume
+from deployer.executors.kubernetes.data.volumes import ensure_nfs, open_volume
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CLAIM, CONFIG_MAP, JOB, POD
+from deployer.kube.kinds import CLAIM, CONFIG_MAP, JOB, POD, VOLUME
 from deployer.kube.names import DATA, LOADER, build_selector
 from tests.cluster.bed import SECTION, open_client
 from tests.cluster.cluster import Cluster
@@ -198,6 +199,31 @@ def test_why_a_loader_does_not_start_is_said(kube: Kube, section: dict[str, Any]
         cluster = parse_cluster({**SECTION, **change})
         with pytest.raises(DataError, match=said):
             open_volume(kube, cluster, data, Path("/"), lambda _: None, size_bytes=1)
+
+
+def test_an_nfs_folder_is_a_volume_and_a_claim_until_all_is_deleted(
+    cluster: Cluster, namespace: str
+) -> None:
+    kube = open_client(cluster.kubeconfig, namespace)
+    elsewhere = open_client(cluster.kubeconfig, "default")
+    [data] = parse_data({"path": "/data", "nfs": {"server": "nas.example", "path": "/export"}})
+    assert data.nfs
+    there, here = (ensure_nfs(one, data, data.nfs) for one in (elsewhere, kube))
+    try:
+        assert ensure_nfs(kube, data, data.nfs) == here  # once
+        name = here["persistentVolumeClaim"]["claimName"]
+        cluster.wait_for(f"pvc/{name}", "jsonpath=.status.phase=Bound", namespace)
+        forget_objects(kube, None, ())
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while kube.get(VOLUME, name) or kube.get(CLAIM, name):
+            assert time.monotonic() < deadline, "the volume or its claim stays"
+            time.sleep(0.2)
+        other = there["persistentVolumeClaim"]["claimName"]
+        kept = elsewhere.get(VOLUME, other)
+        assert kept is not None
+        assert "deletionTimestamp" not in kept["metadata"]
+    finally:
+        forget_objects(elsewhere, None, ())
 
 
 def test_who_may_not_is_told_every_right(cluster: Cluster, namespace: str) -> None:

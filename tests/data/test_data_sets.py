@@ -197,6 +197,17 @@ def test_an_archive_in_an_object_store_is_unpacked_once(
         bring(project)
 
 
+@pytest.mark.parametrize("name", ["cats.zip", "cats.tar.gz"])
+def test_what_could_not_be_unpacked_is_not_put_as_the_archive(tmp_path: Path, name: str) -> None:
+    project = read(tmp_path, f"{{path: /data, url: 's3://bucket/{name}'}}")
+    tar = write_tar(tmp_path / "a.tar.gz", {"a": b"1"})
+    wrong = tar if name == "cats.zip" else tmp_path / "deployer.yaml"
+    assert refuse(lambda: put(project, wrong)) == (
+        f"{wrong} is no archive of the kind of {name}",
+        "pack it so, or correct `url:` in deployer.yaml",
+    )
+
+
 def test_places_that_make_no_sense(tmp_path: Path) -> None:
     project = read(tmp_path / "project", "{path: /data, folder: held}")
     make_tree(tmp_path / "project", {"a": 1})
@@ -208,6 +219,8 @@ def test_places_that_make_no_sense(tmp_path: Path) -> None:
     inside = tmp_path / "held/copy"
     data = around.data[0]
     assert "lies inside" in refuse(lambda: data_sets.get(around, data, inside, QUIET, print))[0]
+    assert "is neither a file nor a folder" in refuse(lambda: put(project, Path("/dev/null")))[0]
+    assert all(refuse(lambda: data_sets.get(project, data, Path("/proc/x"), QUIET, print)))
     said, _ = refuse(lambda: data_sets.put(project, data, "", QUIET, print, True))
     assert said == "SOURCE: is empty"
     under_a_file = read(tmp_path / "project", "{path: /data, folder: a/b}")

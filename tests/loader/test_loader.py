@@ -148,8 +148,9 @@ def test_without_the_token_nothing_is_told(root: Path) -> None:
 def test_what_the_volume_refuses_is_said(root: Path, tmp_path: Path) -> None:
     make_tree(tmp_path / "from", {"folder": 4})
     (root / "folder/inside").mkdir(parents=True)
-    with open_volume(root) as volume, pytest.raises(DataError, match="Is a directory"):
+    with open_volume(root) as volume, pytest.raises(DataError, match="Is a directory") as raised:
         copy(FolderStore(tmp_path / "from"), volume)
+    assert raised.value.hint.startswith("one name is a file and a folder")
 
 
 def test_a_second_copy_at_the_same_time_is_refused(volume: VolumeStore, root: Path) -> None:

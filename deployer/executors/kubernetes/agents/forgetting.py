@@ -34,12 +34,19 @@ def forget_objects(kube: Kube, sweep_path: str | None, busy: Collection[str]) ->
             if sweep_path not in busy:
                 refusals += _delete_unseen(kube, kind, sweep_path, error)
             continue
-        mine = [item for item in found if sweep_path in (None, path_of(item))]
+        mine = [item for item in found if _is_meant(kube, item, sweep_path)]
         # What belongs to no sweep in particular goes once no agent works at all.
         over = [item for item in mine if path_of(item) not in busy and (path_of(item) or not busy)]
         refusals += _delete_all(kube, over)
     if refusals:
         raise _build_complaint(kube, refusals, selector)
+
+
+def _is_meant(kube: Kube, item: Manifest, sweep_path: str | None) -> bool:
+    """Tell whether something is of the sweep, or any if none is named; not of other namespaces."""
+    claim = item.get("spec", {}).get("claimRef") or {}
+    here = kind_of(item) != VOLUME or claim.get("namespace") == kube.namespace
+    return here and sweep_path in (None, path_of(item))
 
 
 def _delete_all(kube: Kube, items: Sequence[Manifest]) -> list[KubeError]:

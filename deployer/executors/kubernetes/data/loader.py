@@ -17,7 +17,7 @@ from datetime import datetime
 from deployer.config.kubernetes_section import ClusterConfig
 from deployer.errors import DataError, KubeError
 from deployer.executors.kubernetes.agents.agent_endings import explain_pod_end
-from deployer.executors.kubernetes.data.loader_client import LoaderClient
+from deployer.executors.kubernetes.data.loader_client import HINT, LoaderClient
 from deployer.executors.kubernetes.data.loader_manifests import (
     LEASE_SECONDS,
     PORT,
@@ -202,7 +202,7 @@ def _check_life(kube: Kube, mark: str, where: str) -> None:
 
 def _build_ending(pod: Manifest | None, where: str) -> DataError:
     why = explain_pod_end(pod) if pod else "its Job was deleted"
-    return DataError(f"{where}: the data loader ended: {why or 'it says nothing'}")
+    return DataError(f"{where}: the data loader ended: {why or 'it says nothing'}", HINT)
 
 
 def _has_ended(job: Manifest, pod: Manifest | None) -> bool:

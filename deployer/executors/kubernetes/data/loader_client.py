@@ -22,6 +22,13 @@ GREETING_SECONDS = 3.0
 PATIENCE_SECONDS = 60.0  # with a connection that is lost again and again
 PAUSE_SECONDS = 0.3
 BROKEN = (OSError, http.client.HTTPException)
+HINTS = {  # by the loader's word
+    "full": "delete from the volume, or ask for a larger one: `size:` of a new claim",
+    "forbidden": "kubernetes.run_as_user: NUMBER in deployer.yaml, the volume's owner",
+    "in-the-way": "one name is a file and a folder: rename or remove one of them",
+    "bad-path": "rename it, or remove the link",
+    "busy": "wait for its end",
+}
 HINT = "type the command again: it goes on where it stopped"
 
 
@@ -29,7 +36,7 @@ class LoaderRefusal(DataError):
     """The loader said no; `reason` is its word for why."""
 
     def __init__(self, message: str, reason: str) -> None:
-        super().__init__(message)
+        super().__init__(message, HINTS.get(reason, HINT))
         self.reason = reason
 
 

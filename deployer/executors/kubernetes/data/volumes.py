@@ -39,7 +39,7 @@ def open_volume(
     where that is None. Raises ConfigError, KubeError, DataError.
     """
     if data.nfs:
-        where, source = f"nfs {data.nfs.server}:{data.nfs.path}", _find_nfs(kube, data, data.nfs)
+        where, source = f"nfs {data.nfs.server}:{data.nfs.path}", ensure_nfs(kube, data, data.nfs)
     else:
         claim = name_claim(data, folder)
         where, source = f"claim {claim}", {"persistentVolumeClaim": {"claimName": claim}}
@@ -52,10 +52,10 @@ def open_volume(
         return VolumeStore(client, where, stack.pop_all().close)
 
 
-def _find_nfs(kube: Kube, data: DataSet, nfs: NfsFolder) -> Manifest:
+def ensure_nfs(kube: Kube, data: DataSet, nfs: NfsFolder) -> Manifest:
     """Return an NFS folder as a pod's volume; a claim on it, made once, unless it is inline.
 
-    `down --all` deletes the claim and its PersistentVolume.
+    `down --all` deletes the claim and its PersistentVolume. Raises KubeError.
     """
     if nfs.inline:
         return {"nfs": {"server": nfs.server, "path": nfs.path}}
