@@ -28,8 +28,8 @@ def test_the_sets_of_a_file_run_as_they_stand(
     recipe: Callable[[str], Recipe], tmp_path: Path
 ) -> None:
     copy = recipe("000-mnist-grid")
-    write_mnist_part(DATA / "mnist", tmp_path / "data")
-    said = copy.run_blocks(DEPLOYER_DATA_DIR=str(tmp_path / "data"), **WHO)
+    write_mnist_part(DATA / "mnist", tmp_path / "images")
+    said = copy.run_blocks(**WHO)
     assert "4/4 configurations finished, 0 duplicates, 0 lost" in said
     sets = {
         number + 1: one["hyperparam_set"]
