@@ -27,7 +27,7 @@ from deployer.config.project import Flags, Project
 from deployer.data.addresses import open_address
 from deployer.data.folder_store import FolderStore
 from deployer.data.store import Store
-from deployer.errors import ConfigError, SweepFailed
+from deployer.errors import ConfigError, SweepFailed, WandbError
 from deployer.launch.resolution import open_sweep
 from deployer.outputs.choice import choose_runs, is_run, name_folders, name_runs
 from deployer.outputs.gathering import Gathered, find_loss, gather
@@ -35,7 +35,8 @@ from deployer.outputs.places import Places, open_places
 from deployer.sweeps.records import load_records
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.text import format_bytes, format_count
-from deployer.wandb_api.model import RunInfo
+from deployer.wandb_api.model import RunInfo, SweepPath
+from deployer.wandb_api.server import Server
 
 app = make_app()
 
@@ -82,16 +83,36 @@ def get_(
     if best and runs:
         raise ConfigError("--best", "is a run, and you name others", "leave out one of the two")
     config = read_config_of(sweep, flags)
-    server, path = open_sweep(pick_sweep(sweep, config))
+    server, path = _open(sweep, config)
     snapshot = get_whole_snapshot(server, path)
     chosen = choose_runs(snapshot, best, runs or ())
     folders, names = name_folders(snapshot.runs), name_runs(snapshot.runs)
-    base = (to or f"{paths.RESULTS}/{path.sweep_id}").rstrip("/")
+    base = f"{paths.RESULTS}/{path.sweep_id}" if to is None else _trim(to)
     targets = {run.run_id: f"{base}/{folders[run.run_id]}" for run in chosen}
     with open_places(config, server, path, say) as places:
         copied = _copy_runs(config, places, names, targets, overwrite)
     _show(chosen, names, targets, copied, output)
     _judge(str(path), chosen, names, copied)
+
+
+def _open(sweep: str | None, config: Project) -> tuple[Server, SweepPath]:
+    """Connect to the sweep that is meant; a word may have been meant as a run."""
+    try:
+        return open_sweep(pick_sweep(sweep, config))
+    except WandbError as error:
+        if error.status != 404 or not sweep or "/" in sweep:
+            raise
+        said = f"'{sweep}' is no sweep, and no run of the newest one made from here"
+        raise ConfigError("SWEEP", said, "deployer sweep list, deployer results -o json") from error
+
+
+def _trim(place: str) -> str:
+    """Return a place without the slashes at its end; raises ConfigError for none at all."""
+    trimmed = place.rstrip("/")
+    if not place.strip() or trimmed.endswith(":"):
+        hint = "a folder, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER"
+        raise ConfigError("--to", f"'{place}' is no place", hint)
+    return trimmed
 
 
 def _is_run_of_newest(word: str, flags: Flags) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -24,6 +24,14 @@ MOST_FILES_BYTES = 64 << 20
 MOST_FILES = 2000
 DIGITS = 16  # of a file's SHA-256: it is told from another version, and no attacker is meant
 MOST_SHOWN = 3
+# What trainers write into their folder again and again: logs, tables, models, pictures.
+WRITTEN = frozenset(
+    (
+        *(".log", ".out", ".err", ".txt", ".csv", ".tsv", ".jsonl", ".db", ".sqlite"),
+        *(".pt", ".pth", ".ckpt", ".safetensors", ".onnx", ".h5", ".npy", ".npz", ".pkl"),
+        *(".png", ".jpg", ".svg", ".pdf", ".parquet"),
+    )
+)
 RUN_IT_AGAIN = "git checkout what ran, or run the sweep again: deployer up"
 
 
@@ -59,14 +67,18 @@ def read_state(code: Code, environment: Mapping[str, str], apart: Sequence[Path]
 
 
 def restore_code(
-    state: CodeState, folder: Path, environment: Mapping[str, str], apart: Sequence[Path] = ()
+    state: CodeState,
+    folder: Path,
+    environment: Mapping[str, str],
+    apart: Sequence[Path] = (),
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Code:
     """Return the code of a state: the project's folder if it is in it, else a checkout of it.
 
     Raises ConfigError where that cannot be had again.
     """
     if not state.commit:
-        _check_files(state, folder)
+        _check_files(state, folder, tell)
         return Code(folder)
     now = replace(read_state(Code(folder), environment, apart), repository=state.repository)
     if now == state and not state.left_out:
@@ -130,25 +142,31 @@ def _read_files(folder: Path, apart: Sequence[Path]) -> CodeState:
     return CodeState(files={name: _hash_file(path) for name, path in files.items()})
 
 
-def _check_files(state: CodeState, folder: Path) -> None:
+def _check_files(state: CodeState, folder: Path, tell: Callable[[str], None]) -> None:
     """Refuse files that are not as they were; others that are there by now are no matter.
 
-    Raises ConfigError.
+    Of what a run may have written it is told alone. Raises ConfigError.
     """
     if state.left_out:
         said = f"the code that ran is not known: it {state.left_out}"
         hint = "name the data in `data:` of deployer.yaml, or git init and commit; deployer up"
         raise ConfigError(str(folder), said, hint)
     other = [
-        f"{name} is {'another' if (folder / name).is_file() else 'gone'}"
+        name
         for name, checksum in state.files.items()
         if not (folder / name).is_file() or _hash_file(folder / name) != checksum
     ]
-    if other:
-        more = f", and {len(other) - MOST_SHOWN} more" if len(other) > MOST_SHOWN else ""
-        said = f"not as it ran: {', '.join(other[:MOST_SHOWN])}{more}"
+    if code := [name for name in other if Path(name).suffix.lower() not in WRITTEN]:
         hint = "put it back as it was; what runs write belongs in DEPLOYER_OUTPUT_DIR"
-        raise ConfigError(str(folder), said, hint)
+        raise ConfigError(str(folder), f"not as it ran: {_describe(folder, code)}", hint)
+    if other:
+        tell(f"warning: taken for what a run has written: {_describe(folder, other)}")
+
+
+def _describe(folder: Path, names: Sequence[str]) -> str:
+    parts = [f"{one} is {'another' if (folder / one).is_file() else 'gone'}" for one in names]
+    more = f", and {len(parts) - MOST_SHOWN} more" if len(parts) > MOST_SHOWN else ""
+    return ", ".join(parts[:MOST_SHOWN]) + more
 
 
 def _list_inside(folder: Path, apart: Sequence[Path]) -> Iterator[str]:

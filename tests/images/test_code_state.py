@@ -98,8 +98,9 @@ def test_a_diff_that_is_large_or_holds_a_secret_is_left_out(project: Path) -> No
 def test_code_without_git_is_known_by_its_files(tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text("lr = 1\n")
     (tmp_path / "lib.py").touch()
+    (tmp_path / "last.log").write_text("of the sweep before")
     state = read(tmp_path)
-    assert sorted(state.files) == ["lib.py", "main.py"]
+    assert sorted(state.files) == ["last.log", "lib.py", "main.py"]
     (tmp_path / "results" / "ab12").mkdir(parents=True)
     (tmp_path / "results" / "ab12" / "best.pt").write_text("copied by `results get`")
     assert read(tmp_path) == state
@@ -113,7 +114,10 @@ def test_code_without_git_is_known_by_its_files(tmp_path: Path) -> None:
     commit_all(tmp_path)  # git comes too late, and is no obstacle
     (tmp_path / "main.py").write_text("lr = 1\n")
     (tmp_path / "lib.py").touch()
-    assert restore(state, tmp_path) == Code(tmp_path)
+    (tmp_path / "last.log").write_text("of this one")
+    told: list[str] = []
+    assert restore_code(state, tmp_path, ENVIRONMENT, (), told.append) == Code(tmp_path)
+    assert told == ["warning: taken for what a run has written: last.log is another"]
 
 
 def test_a_folder_without_git_that_is_too_large_says_so(tmp_path: Path) -> None:

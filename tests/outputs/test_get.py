@@ -189,7 +189,7 @@ def test_a_run_of_the_newest_sweep_needs_no_sweep(
     for word, said in (
         ("second", "there is no sweep a/b/second"),  # a sweep's id counts more than a title
         ("best", "'best' is no sweep"),
-        ("third", "there is no sweep third"),
+        ("third", "SWEEP: 'third' is no sweep, and no run of the newest one"),
     ):
         assert run_command(["results", "get", word]) != 0
         assert said in capsys.readouterr().err
@@ -214,6 +214,8 @@ def test_what_cannot_be_got_says_why(kept: Kept, capsys: pytest.CaptureFixture[s
         ((), 3, f"{kept.path}: 2 runs and no outputs"),
         (("third",), 2, f"RUN: 'third' is no run of {kept.path}"),
         (("first", "--best"), 2, "--best: is a run, and you name others"),
+        (("first", "--to", "s3://"), 2, "--to: 's3://' is no place"),
+        (("first", "--to", ""), 2, "--to: '' is no place"),
         (("first", "--to", "ftp://x"), 2, "--to: is no address of an object store"),
         (("first", "--to", "s3://key:secret@x"), 2, "--to: is no address of an object store"),
     ):

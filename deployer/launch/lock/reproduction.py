@@ -145,7 +145,7 @@ def _find_row(snapshot: Snapshot, run: str) -> Row:
     named = by_id or [row for row in results.rows if row.title == run]
     if not named:
         said = "no run has finished with its metric" if run == BEST else "the sweep has no such run"
-        raise ConfigError(run, said, f"deployer results {snapshot.sweep.path}")
+        raise ConfigError(run or "''", said, f"deployer results {snapshot.sweep.path}")
     if len(named) > 1:
         ids = ", ".join(row.run_id for row in named)
         raise ConfigError(run, f"{len(named)} runs have this title", f"name one of: {ids}")
@@ -163,7 +163,7 @@ def _restore(found: Project, asked: Project, lock: Lock, tell: Tell) -> Project:
     if not find_target(project).has_folder:
         return project
     apart = list_apart(project, Path(lock.file))
-    code = restore_code(lock.code, project.folder, project.environment, apart)
+    code = restore_code(lock.code, project.folder, project.environment, apart, tell)
     if code.folder != project.folder:
         tell(f"code: commit {code.commit}, as it was, in {code.folder}")
     return replace(project, resolved_code=code)
