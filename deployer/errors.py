@@ -243,7 +243,7 @@ class AgentError(DeployerError):
 
 
 class StartFailed(DeployerError):
-    """No agent of a sweep has started, and none will, or none in time; they stay as they are."""
+    """No agent of a sweep has started, and none will, or none in time; they are ended."""
 
     exit_code = ExitCode.INCOMPLETE
     code = "start-failed"

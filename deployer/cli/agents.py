@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from deployer.cli.command_group import make_app
-from deployer.cli.live_view import say_what_begins_later
+from deployer.cli.live_view import say_what_begins_later, wait_until_started
 from deployer.cli.logs import logs
 from deployer.cli.options import (
     ColdOption,
@@ -18,6 +18,7 @@ from deployer.cli.options import (
     OnOption,
     Output,
     OutputOption,
+    PendingTimeoutOption,
     ProfileOption,
     ReplicasOption,
     SweepArgument,
@@ -48,6 +49,7 @@ def up(
     one_run_per_job: OneRunOption = False,
     cold: ColdOption = False,
     max_time: MaxTimeOption = None,
+    pending_timeout: PendingTimeoutOption = None,
     on: OnOption = None,
     profile: ProfileOption = None,
     wandb: WandbOption = None,
@@ -56,11 +58,12 @@ def up(
     """Start agents until there are N in all; they work in the current folder.
 
     Without a number, as many as `sweep pause --release` ended. A sweep that has ended needs none.
+    Returns at once, or with --pending-timeout when the first agent works.
     """
     config = read_config_of(
         sweep, Flags(wandb=wandb, replicas=replicas, on=on, cold=cold, profile=profile)
     )
-    _start(config, sweep, output, one_run_per_job, max_time)
+    _start(config, sweep, output, one_run_per_job, max_time, pending_timeout)
 
 
 @app.command("list")
@@ -145,12 +148,15 @@ def _start(
     output: str,
     one_run: bool = False,
     max_seconds: float | None = None,
+    pending_seconds: float | None = None,
 ) -> None:
     """Connect, start what is missing unless the sweep has ended, show all."""
     server, path = open_sweep(pick_sweep(sweep, config))
     say(f"using {server.describe()}")
     launch = add_agents(config, server, path, say, one_run=one_run, max_seconds=max_seconds)
     say_what_begins_later(launch)
+    if pending_seconds is not None and launch.agents:
+        wait_until_started(launch, pending_seconds)
     show_agents(launch.executor.list_agents(str(path)), output, time.time())
 
 

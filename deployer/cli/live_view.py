@@ -26,6 +26,7 @@ from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import Results, build_results
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.server import Server
+from deployer.watch.pending_timeout import AT_WORK
 from deployer.watch.reconciliation import build_stopped
 from deployer.watch.restarts import HANDING_OUT
 from deployer.watch.run_logs import get_run_tail
@@ -42,14 +43,14 @@ def follow_and_report(
     *,
     plain: bool,
     timeout_seconds: float | None = None,
-    start_seconds: float | None = None,
+    pending_seconds: float | None = None,
 ) -> None:
     """Show the sweep until it is over, then what came of it.
 
     Agents that die are replaced. Raises SweepFailed unless all configurations finished,
-    WatchTimeout; StartFailed if no agent has started after `start_seconds`, or none can.
+    WatchTimeout; StartFailed if no agent has started after `pending_seconds`, or none can.
     """
-    last = follow(launch, plain or output == "json", timeout_seconds, start_seconds)
+    last = follow(launch, plain or output == "json", timeout_seconds, pending_seconds)
     server, executor, path = launch.server, launch.executor, launch.path
     _report(server, executor, path, launch.expected, output, out_of_time=last.out_of_time)
 
@@ -67,7 +68,7 @@ def follow(
     launch: Launch,
     plain: bool,
     timeout_seconds: float | None = None,
-    start_seconds: float | None = None,
+    pending_seconds: float | None = None,
 ) -> Status:
     """Show the sweep until it is over and return its last status; Ctrl-C only stops showing.
 
@@ -84,7 +85,7 @@ def follow(
         wanted=launch.wanted,
         expected=launch.expected,
         timeout_seconds=timeout_seconds,
-        start_seconds=start_seconds,
+        pending_seconds=pending_seconds,
     )
     try:
         return _show(statuses, plain, usd_per_hour)
@@ -92,6 +93,35 @@ def follow(
         say(f"\ndetached; the agents go on. Reattach: deployer watch {path}")
         say(f"end them: deployer down {path}")
         raise
+
+
+def wait_until_started(launch: Launch, pending_seconds: float) -> None:
+    """Watch until an agent works, and say why none does yet.
+
+    Raises StartFailed if none has after `pending_seconds`, or none can.
+    """
+    told: set[str] = set()
+    for status in watch_sweep(
+        launch.server,
+        launch.executor,
+        launch.path,
+        launch.project.code.folder,
+        say,
+        wanted=launch.wanted,
+        expected=launch.expected,
+        pending_seconds=pending_seconds,
+    ):
+        _say_reasons(status, told)
+        if any(agent.state in AT_WORK for agent in status.agents):
+            return
+
+
+def _say_reasons(status: Status, told: set[str]) -> None:
+    """Say why agents do not start, each cause once."""
+    for cause, reason in build_reason_lines(status).items():
+        if cause not in told:
+            say(f"       {reason}")
+            told.add(cause)
 
 
 def _report(
@@ -205,12 +235,9 @@ def _show(statuses: Iterator[Status], plain: bool, usd_per_hour: float | None) -
                 live.update(build_live_view(last, now, usd_per_hour), refresh=True)
             elif line != shown:
                 say(f"{_clock(time.monotonic() - started)}  {line}")
-            reasons = build_reason_lines(last) if live is None else {}
-            for cause, reason in reasons.items():
-                if cause not in told:
-                    say(f"       {reason}")
+            if live is None:
+                _say_reasons(last, told)
             shown = line
-            told.update(reasons)
     assert last is not None  # the first status is always yielded
     return last
 

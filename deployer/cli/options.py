@@ -129,13 +129,14 @@ MaxTimeOption = Annotated[
         "their runs are handed out again.",
     ),
 ]
-StartTimeoutOption = Annotated[
+PendingTimeoutOption = Annotated[
     float | None,
     typer.Option(
-        "--start-timeout",
+        "--pending-timeout",
         metavar="DURATION",
         parser=read_positive_duration,
-        help="How long to wait for the first agent to start, such as 30m; exit code 3 after it.",
+        help="How long to wait for the first agent to start, such as 30m; then all are ended, "
+        "exit code 3. What no waiting mends is never waited for.",
     ),
 ]
 CapacityOption = Annotated[

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from deployer.cli.command_group import make_app
-from deployer.cli.live_view import follow_and_report, say_what_begins_later
+from deployer.cli.live_view import follow_and_report, say_what_begins_later, wait_until_started
 from deployer.cli.options import (
     CapacityOption,
     ColdOption,
@@ -19,6 +19,7 @@ from deployer.cli.options import (
     OnOption,
     Output,
     OutputOption,
+    PendingTimeoutOption,
     PlainOption,
     ProfileOption,
     ProjectOption,
@@ -26,7 +27,6 @@ from deployer.cli.options import (
     RetriesOption,
     RunCapOption,
     SeedOption,
-    StartTimeoutOption,
     WandbOption,
     read_config,
 )
@@ -76,7 +76,7 @@ def up(
     one_run_per_job: OneRunOption = False,
     cold: ColdOption = False,
     max_time: MaxTimeOption = None,
-    start_timeout: StartTimeoutOption = None,
+    pending_timeout: PendingTimeoutOption = None,
     down_after: DownAfterOption = False,
     wait_for_capacity: CapacityOption = None,
     lock: LockOption = None,
@@ -109,11 +109,13 @@ def up(
     )
     launch = pipeline.up(config, request, say)
     if detach:
+        if pending_timeout is not None:
+            wait_until_started(launch, pending_timeout)
         _say_how_to_reattach(launch, output)
         say_what_begins_later(launch)
         return
     with closing(launch.target, launch.executor, launch.path, down_after, say):
-        follow_and_report(launch, output, plain=plain, start_seconds=start_timeout)
+        follow_and_report(launch, output, plain=plain, pending_seconds=pending_timeout)
 
 
 def _say_how_to_reattach(launch: Launch, output: str) -> None:

@@ -12,8 +12,8 @@ from deployer.cli.options import (
     OnOption,
     Output,
     OutputOption,
+    PendingTimeoutOption,
     PlainOption,
-    StartTimeoutOption,
     SweepArgument,
     WandbOption,
     pick_sweep,
@@ -41,7 +41,7 @@ def watch(
             help="How long to watch, such as 30m; exit code 4 after it.",
         ),
     ] = None,
-    start_timeout: StartTimeoutOption = None,
+    pending_timeout: PendingTimeoutOption = None,
     on: OnOption = None,
     wandb: WandbOption = None,
     output: OutputOption = Output.TABLE,
@@ -52,5 +52,5 @@ def watch(
     target = find_target(config)
     launch = Launch(config, target, server, target.open(), path, ())
     follow_and_report(
-        launch, output, plain=plain, timeout_seconds=timeout, start_seconds=start_timeout
+        launch, output, plain=plain, timeout_seconds=timeout, pending_seconds=pending_timeout
     )

@@ -10,27 +10,13 @@ from typing import Literal
 
 from deployer.executors.findings import Check, run_checks
 from deployer.executors.plan import Plan
-
-
-class Blocked(StrEnum):
-    """What keeps an agent from starting however long it is waited for."""
-
-    REFUSED = "refused"  # its executor refuses it
-    IMAGE = "image"
-    MISSING_OBJECT = "missing-object"
-    NO_SUCH_GPU = "no-such-gpu"
+from deployer.executors.reason import Reason
 
 
 class Ending(StrEnum):
     """Why an agent has ended, as far as a decision depends on it."""
 
     DRAINED = "drained"  # it was asked to leave after its run
-
-
-class Waiting(StrEnum):
-    """What an agent waits for, as far as a decision depends on it."""
-
-    NODE = "node"  # the cloud has none to give
 
 
 AgentState = Literal["starting", "running", "draining", "stopping", "ended", "lost"]
@@ -44,8 +30,7 @@ class Agent:
     `dismissed` says that somebody has sent it away, so that no watcher starts it again.
     `exit_code` is 0 finished, 3 gave up, 74 it stood still before it had started, 75 its only run
     is handed out again, 78 bad key or missing sweep, 143 asked to stop.
-    `ending` and `waiting` are what is decided by; `reason` is for people.
-    `blocked` is why it cannot start whatever is waited for; then `reason` says it in words.
+    `ending` and `pending`, why it has not started, are what is decided by; `reason` is for people.
     `run_start` is how its last run was started, `warm`, or `cold` and why, if the executor knows.
     `folder` is the project folder it works in, if the executor knows; only a cluster has `pod` and
     `node`. `started_at` and `ended_at` are seconds since the epoch.
@@ -58,9 +43,8 @@ class Agent:
     ended_at: float | None = None
     exit_code: int | None = None
     reason: str = ""
-    blocked: Blocked | None = None
     ending: Ending | None = None
-    waiting: Waiting | None = None
+    pending: Reason | None = None
     run_id: str | None = None
     gpu: str = ""
     node: str = ""

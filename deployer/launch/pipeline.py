@@ -47,8 +47,8 @@ from deployer.sweeps.rerun import describe_missing
 from deployer.wandb_api.model import SweepInfo, SweepPath
 from deployer.wandb_api.operations import get_sweep
 from deployer.wandb_api.server import NOT_GUARANTEED, Server
+from deployer.watch.pending_timeout import PendingTimeout
 from deployer.watch.reconciliation import Reconciler
-from deployer.watch.start_timeout import StartWatch
 from deployer.watch.status import Status, watch_status
 
 
@@ -194,19 +194,19 @@ def watch_sweep(
     wanted: int | None = None,
     expected: int | None = None,
     timeout_seconds: float | None = None,
-    start_seconds: float | None = None,
+    pending_seconds: float | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Status]:
     """Yield the status whenever it changes, until the sweep is over. Raises WatchTimeout.
 
     Agents that die are replaced until `wanted` work again, as many as there are if it is None.
-    StartFailed if no agent has started after `start_seconds`, or none can.
+    StartFailed if no agent has started after `pending_seconds`, or none can.
     """
     if wanted is None:
         wanted = count_wanted(executor.list_agents(str(path)))
-    watch = StartWatch(start_seconds)
+    timeout = PendingTimeout(pending_seconds)
     starter = AgentStarter(server, executor, path, folder)
-    reconciler = Reconciler(server, executor, path, wanted, starter, expected, tell, watch)
+    reconciler = Reconciler(server, executor, path, wanted, starter, expected, tell, timeout)
     return watch_status(
         reconciler.read,
         time.time,

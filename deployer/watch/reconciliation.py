@@ -9,7 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from deployer.errors import AgentError, BackendError, BackendStopped, KubeError, WandbError
+from deployer.errors import (
+    AgentError,
+    BackendError,
+    BackendStopped,
+    KubeError,
+    StartFailed,
+    WandbError,
+)
 from deployer.executors.base import Executor
 from deployer.executors.plan import Plan
 from deployer.sweeps.metric_doubts import list_metric_doubts
@@ -17,6 +24,7 @@ from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep, set_sweep_state, stop_run
 from deployer.wandb_api.server import Server
 from deployer.watch.bad_nodes import AttemptKey, find_bad_nodes, locate_attempts
+from deployer.watch.pending_timeout import PendingTimeout, list_waiting
 from deployer.watch.restarts import (
     FRUITLESS_STARTS,
     HANDING_OUT,
@@ -24,7 +32,6 @@ from deployer.watch.restarts import (
     is_dismissed,
     takes_runs,
 )
-from deployer.watch.start_timeout import StartWatch
 from deployer.watch.status import Status, get_status
 
 
@@ -54,7 +61,7 @@ class Reconciler:
     starter: Starter
     expected: int | None
     tell: Callable[[str], None]
-    start_watch: StartWatch = field(default_factory=StartWatch)
+    pending_timeout: PendingTimeout = field(default_factory=PendingTimeout)
     _now: float = 0.0
     _fruitless: dict[str, int] = field(default_factory=dict)
     _missing_before: bool = False
@@ -92,9 +99,14 @@ class Reconciler:
     def reconcile(self, status: Status) -> bool:
         """Do what the status asks for; tell whether the sweep will go on because of it.
 
-        Raises StartFailed if there is nothing to wait for.
+        Raises StartFailed if there is nothing to wait for, once those that waited are ended: a pod
+        that has a node holds its GPUs, whether it runs or not.
         """
-        self.start_watch.check(status, self._now)
+        try:
+            self.pending_timeout.check(status, self._now)
+        except StartFailed:
+            self._end([agent.name for agent in list_waiting(status)])
+            raise
         self._doubt_metric(status)
         if not status.trouble and not self.server.extended:
             self._guard(status)
@@ -106,6 +118,12 @@ class Reconciler:
             if not error.passing:
                 raise
             return True
+
+    def _end(self, names: Sequence[str]) -> None:
+        try:
+            self.executor.stop(names)
+        except KubeError as error:
+            self.tell(f"{error.message}; end them: deployer down {self.path}")
 
     def _note_dismissals(self, status: Status) -> None:
         """Remember who was dismissed, which the executor forgets; not who came back."""

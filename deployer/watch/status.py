@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from deployer.errors import KubeError, WandbError, WatchTimeout
-from deployer.executors.base import Agent, Blocked, Ending, Executor
+from deployer.executors.base import Agent, Ending, Executor
 from deployer.executors.deadline import find_deadline
+from deployer.executors.reason import Reason
 from deployer.sweeps.results import ACTIVE_STATES, Results, Row, build_results, run_seconds
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import AgentInfo, RunInfo, Snapshot, SweepInfo, SweepPath
@@ -46,7 +47,12 @@ class AgentStatus:
     restarts: int = 0
     dismissed: bool = False
     ending: Ending | None = None
-    blocked: Blocked | None = None
+    pending: Reason | None = None
+
+    @property
+    def hopeless(self) -> bool:
+        """Tell whether it cannot start however long it is waited for."""
+        return self.pending is not None and self.pending.hopeless
 
 
 @dataclass(frozen=True)
@@ -296,5 +302,5 @@ def _summarise_agent(agent: Agent, row: Row | None) -> AgentStatus:
         restarts=agent.restarts,
         dismissed=agent.dismissed,
         ending=agent.ending,
-        blocked=agent.blocked,
+        pending=agent.pending,
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deployer.errors import KubeError
-from deployer.executors.base import Blocked
+from deployer.executors.reason import Cause
 from deployer.launch.scaling import end_agents
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import Bed, make_bed, serve_for_pods
@@ -36,38 +36,38 @@ def bed(cluster: Cluster, namespace: str, server: Server, tmp_path: Path) -> Bed
 
 
 @pytest.mark.parametrize(
-    ("section", "blocked", "said"),
+    ("section", "cause", "said"),
     [
         (
             {"image": "registry.invalid/none:1", "image_pull_policy": "Never"},
-            Blocked.IMAGE,
-            "ErrImageNeverPull",
+            Cause.IMAGE_NOT_FOUND,
+            "image_pull_policy is Never",
         ),
         (
             {"volumes": [{"name": "checkpoints", "pvc": "nowhere"}]},
-            Blocked.MISSING_OBJECT,
+            Cause.CLAIM_MISSING,
             "PersistentVolumeClaim nowhere is missing",
         ),
         (
             {"secrets": {"TOKEN": {"name": "nothing", "key": "t"}}},
-            Blocked.MISSING_OBJECT,
+            Cause.SECRET_MISSING,
             "Secret nothing is missing",
         ),
     ],
     ids=["image", "claim", "secret"],
 )
 def test_what_blocks_an_agent_is_said(
-    bed: Bed, section: dict[str, object], blocked: Blocked, said: str
+    bed: Bed, section: dict[str, object], cause: Cause, said: str
 ) -> None:
     bed = bed.with_section(**section)
     path = bed.create_sweep([0.1])
     bed.start(path, 1)
 
-    def is_blocked() -> bool:
+    def is_blocked() -> object:
         [agent] = bed.executor.list_agents(str(path))
-        return agent.blocked is blocked and said in agent.reason
+        return agent.pending and agent.pending.cause is cause and said in agent.reason
 
-    bed.wait_for(is_blocked, f"{blocked}: {said}")
+    bed.wait_for(is_blocked, f"{cause}: {said}")
     end_agents(bed.executor, str(path))
 
 

@@ -193,7 +193,7 @@ def test_why_a_loader_does_not_start_is_said(kube: Kube, section: dict[str, Any]
     never = {"image": "missing.example/image:1", "image_pull_policy": "Never"}
     cases = {
         "the data loader ended: exit code 1": {"python": "/bin/false"},
-        "the data loader does not start: ErrImageNeverPull": never,
+        "the data loader does not start: image missing.example/image:1 is not on the node": never,
     }
     for said, change in cases.items():
         cluster = parse_cluster({**SECTION, **change})

@@ -7,15 +7,16 @@ from typing import Any
 import pytest
 
 from deployer.errors import KubeError
-from deployer.executors.base import Ending, Waiting
+from deployer.executors.base import Ending
 from deployer.executors.kubernetes.agents.agent_objects import (
     DRAIN_ANNOTATION,
     build_agent,
     group_objects,
-    needs_waiting_reason,
+    list_starting,
 )
-from deployer.executors.kubernetes.waiting.admission import build_pod, is_refusal, may_fit_later
-from deployer.executors.kubernetes.waiting.causes import newest_causes
+from deployer.executors.kubernetes.waiting.admission import build_pod, is_refusal
+from deployer.executors.kubernetes.waiting.facts import read_events
+from deployer.executors.reason import Cause, Reason
 from deployer.kube.names import AGENT_LABEL, SWEEP_PATH_ANNOTATION, build_labels
 
 SWEEP = "me/project/abc"
@@ -75,11 +76,9 @@ DONE = {**condition("Complete"), "completionTime": "2026-01-01T00:05:00Z"}
 @pytest.mark.parametrize(
     ("job", "pod", "state", "exit_code", "reason"),
     [
-        ({}, None, "starting", None, "FailedCreate: quota"),
-        ({}, PENDING, "starting", None, "FailedCreate: quota"),
-        ({}, UNSCHEDULABLE, "starting", None, "Unschedulable: 0/3 nodes"),
-        ({}, NO_IMAGE, "starting", None, "ImagePullBackOff: x: 404"),
-        ({}, CREATING, "starting", None, "FailedCreate: quota"),
+        ({}, None, "starting", None, "it waits"),
+        ({}, UNSCHEDULABLE, "starting", None, "it waits"),
+        ({}, CREATING, "starting", None, "it waits"),
         ({}, RUNNING, "running", None, ""),
         ({}, SILENT, "running", None, "node n1 does not answer"),
         (
@@ -87,7 +86,7 @@ DONE = {**condition("Complete"), "completionTime": "2026-01-01T00:05:00Z"}
             EVICTED,
             "starting",
             None,
-            "Evicted: The node was low on memory.; FailedCreate: quota",
+            "Evicted: The node was low on memory.; it waits",
         ),
         (OVER, FAILED, "ended", 3, "gave up"),
         (OVER, OOM, "ended", 137, "OOMKilled: more memory than its limit of 4Gi"),
@@ -108,7 +107,7 @@ def test_state_and_reason(
     jobs = [build_object("Job", job)] if job is not None else []
     pods = [build_object("Pod", pod)] if pod is not None else []
     [objects] = group_objects(jobs, pods, SWEEP)
-    agent = build_agent(objects, {NAME: "FailedCreate: quota"}, NOW)
+    agent = build_agent(objects, NOW, Reason(Cause.OTHER, "it waits"))
     assert (agent.name, agent.state, agent.exit_code, agent.reason) == (
         NAME,
         state,
@@ -120,38 +119,24 @@ def test_state_and_reason(
 
 def test_the_names_of_pods_that_come_and_go_are_not_in_a_reason() -> None:
     [objects] = group_objects([build_object("Job", {})], [])
-    said = 'FailedCreate: pods "{}" is forbidden: exceeded quota: tenant, requested: pods=1'
     reasons = {
-        build_agent(objects, {NAME: said.format(f"{NAME}-{end}")}, NOW).reason
+        build_agent(objects, NOW, Reason(Cause.OTHER, f"pod {NAME}-{end} waits")).pending
         for end in ("x7k2p", "9zzb4")
     }
-    assert reasons == {said.format(NAME)}
+    assert reasons == {Reason(Cause.OTHER, f"pod {NAME} waits")}
 
 
-def test_between_two_pulls_the_reason_is_that_of_the_last() -> None:
-    pull = {"reason": "ErrImagePull", "message": "rpc error: not found"}
-    wait = {
-        "reason": "ImagePullBackOff",
-        "message": 'Back-off pulling image "x": ErrImagePull: rpc error: not found',
-    }
-    reasons = set()
-    for waiting in (pull, wait):
-        pod = build_object("Pod", {**PENDING, **container(waiting=waiting)})
-        [objects] = group_objects([build_object("Job", {})], [pod])
-        reasons.add(build_agent(objects, {}, NOW).reason)
-    assert reasons == {"ErrImagePull: rpc error: not found"}
+def test_only_what_waits_is_looked_at() -> None:
+    def count(job: dict[str, Any], *pods: dict[str, Any]) -> int:
+        made = [build_object("Pod", pod) for pod in pods]
+        return len(list_starting(group_objects([build_object("Job", job)], made)))
 
-
-def test_events_are_read_only_for_what_waits() -> None:
-    def needs(job: dict[str, Any], *pods: dict[str, Any]) -> bool:
-        found = group_objects([build_object("Job", job)], [build_object("Pod", p) for p in pods])
-        return needs_waiting_reason(found[0])
-
-    assert needs({})
-    assert needs({}, CREATING)
-    assert needs({}, UNSCHEDULABLE)  # its node may not be to be had
-    assert not needs({}, RUNNING)
-    assert not needs(DONE)
+    assert count({}) == 1
+    assert count({}, CREATING) == 1
+    assert count({}, UNSCHEDULABLE) == 1
+    assert count({}, EVICTED) == 1  # its Job makes another one
+    assert count({}, RUNNING) == 0
+    assert count(DONE) == 0
 
 
 def test_agents_of_another_project_with_the_same_id_are_others() -> None:
@@ -166,23 +151,23 @@ def test_drain_stop_and_restarts() -> None:
     first = build_object("Pod", OOM, "abc-1-a")
     second = build_object("Pod", RUNNING, "abc-1-b", creationTimestamp="2026-01-01T00:01:00Z")
     [objects] = group_objects([draining], [second, first])
-    agent = build_agent(objects, {}, NOW)
+    agent = build_agent(objects, NOW)
     assert (agent.state, agent.restarts) == ("draining", 1)
     ended = {"phase": "Succeeded", **container(terminated={"exitCode": 0})}
     [objects] = group_objects([draining], [build_object("Pod", ended)])
-    assert build_agent(objects, {}, NOW).state == "stopping"
+    assert build_agent(objects, NOW).state == "stopping"
     [objects] = group_objects([draining], [build_object("Pod", {"phase": "Failed"})])
-    assert build_agent(objects, {}, NOW).reason == "is started again"
+    assert build_agent(objects, NOW).reason == "is started again"
     left = build_object("Job", condition("Complete"), annotations=wish)
     [objects] = group_objects([left], [build_object("Pod", ended)])
-    agent = build_agent(objects, {}, NOW)
+    agent = build_agent(objects, NOW)
     assert (agent.state, agent.exit_code, agent.ending) == ("ended", 0, Ending.DRAINED)
     going = build_object("Job", {}, deletionTimestamp="2026-01-01T00:06:00Z")
     [objects] = group_objects([going], [])
-    assert build_agent(objects, {}, NOW).state == "stopping"
+    assert build_agent(objects, NOW).state == "stopping"
 
 
-def test_newest_warning_counts() -> None:
+def test_events_are_in_the_order_of_time() -> None:
     def event(at: str, message: str) -> dict[str, Any]:
         about = {"name": NAME}
         return {
@@ -194,25 +179,7 @@ def test_newest_warning_counts() -> None:
 
     newest = "2026-01-01T00:02:00Z"
     events = [event(newest, "new"), event(newest, "ew"), event("2026-01-01T00:01:00Z", "old")]
-    assert newest_causes(events) == {NAME: "FailedCreate: new"}
-
-
-def test_that_no_node_can_be_had_stands_before_the_schedulers_words() -> None:
-    about = {"involvedObject": {"name": f"{NAME}-x"}}
-    events = [
-        {
-            **about,
-            "reason": "FailedScaleUp",
-            "message": "GCE out of resources",
-            "lastTimestamp": "1",
-        },
-        {**about, "reason": "FailedScheduling", "message": "0/3 nodes", "lastTimestamp": "2"},
-    ]
-    pod = build_object("Pod", UNSCHEDULABLE, f"{NAME}-x")
-    [objects] = group_objects([build_object("Job", {})], [pod])
-    agent = build_agent(objects, newest_causes(events), NOW)
-    assert agent.reason == "FailedScaleUp: GCE out of resources; Unschedulable: 0/3 nodes"
-    assert agent.waiting is Waiting.NODE
+    assert [one.message for one in read_events(events)[NAME]] == ["old", "ew", "new"]
 
 
 @pytest.mark.parametrize(
@@ -227,7 +194,6 @@ def test_that_no_node_can_be_had_stands_before_the_schedulers_words() -> None:
 def test_quota_that_never_fits(requested: str, used: str, limited: str, later: bool) -> None:
     said = f'pods "x" is forbidden: exceeded quota: q, requested: {requested}, '
     said += f"used: {used}, limited: {limited}"
-    assert may_fit_later(said) is later
     assert is_refusal(KubeError(said, status=403), lambda: True) is not later
 
 

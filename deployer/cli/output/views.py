@@ -293,4 +293,5 @@ def show_ended(whose: str, names: Sequence[str], output: str) -> None:
 
 def agent_to_plain(agent: Agent) -> dict[str, Any]:
     """Return an agent with stable keys; its environment is left out: it may hold secrets."""
-    return {key: value for key, value in vars(agent).items() if key != "environment"}
+    plain = {key: value for key, value in vars(agent).items() if key != "environment"}
+    return {**plain, "pending": vars(agent.pending) if agent.pending else None}

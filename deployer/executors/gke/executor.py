@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from deployer.config.kubernetes_section import ClusterConfig
-from deployer.executors.base import Agent, Waiting
+from deployer.executors.base import Agent
 from deployer.executors.kubernetes.executor import KubernetesExecutor
+from deployer.executors.reason import NO_NODE
 from deployer.gke.api.client import Gke
 from deployer.gke.api.model import CloudCluster
 from deployer.gke.cluster.access import open_kube_of
@@ -65,8 +66,8 @@ class GkeExecutor(KubernetesExecutor):
         Returns sentences about what was done.
         """
         done = list(super().heal())
-        waiting = (agent for agent in self._listed if agent.waiting is Waiting.NODE)
-        refused = next((agent.reason for agent in waiting), "")
+        reasons = (agent.pending for agent in self._listed if agent.pending)
+        refused = next((one.sentence for one in reasons if one.cause in NO_NODE), "")
         if refused and self.kube.now() >= self._patient_until:
             done += self._add_pool(refused)
             self._patient_until = self.kube.now() + PATIENCE_SECONDS

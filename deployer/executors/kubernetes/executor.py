@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from deployer.config.kubernetes_parts import GPU_PRODUCT_LABEL
@@ -21,8 +20,8 @@ from deployer.executors.kubernetes.agents.agent_objects import (
     build_agent,
     group_objects,
     is_lost,
+    list_starting,
     name_of,
-    needs_waiting_reason,
     node_of,
     path_of,
 )
@@ -41,10 +40,7 @@ from deployer.executors.kubernetes.keys.agent_keys import KeyStore, store_keys
 from deployer.executors.kubernetes.manifest_builder import ManifestBuilder
 from deployer.executors.kubernetes.rights import check_rights
 from deployer.executors.kubernetes.waiting.admission import check_admission
-from deployer.executors.kubernetes.waiting.blocked_agents import BlockedAgents
-from deployer.executors.kubernetes.waiting.blocking import Blocker
-from deployer.executors.kubernetes.waiting.causes import read_causes
-from deployer.executors.kubernetes.waiting.gpu_shortages import GpuShortages
+from deployer.executors.kubernetes.waiting.pending_pods import PendingPods
 from deployer.executors.plan import Plan
 from deployer.kube.client import Kube
 from deployer.kube.kinds import JOB, POD, Manifest, kind_of
@@ -76,8 +72,7 @@ class KubernetesExecutor(Executor):
         self._products = GpuProducts(
             kube, cluster.gpu.product_label if cluster.gpu else GPU_PRODUCT_LABEL
         )
-        self._shortages = GpuShortages(kube)
-        self._blocked = BlockedAgents(kube, self._shortages, self.grows)
+        self._pending = PendingPods(kube, self.grows)
         self._builder = ManifestBuilder(kube, cluster, folder, find_pushed)
         self._data_claims = list_claims(cluster)
         self._sleep = sleep
@@ -107,7 +102,7 @@ class KubernetesExecutor(Executor):
         """
         agent_objects = self._look(plan.sweep_path)
         now = self.kube.now()
-        alive = {s.name for s in agent_objects if build_agent(s, {}, now).alive}
+        alive = {s.name for s in agent_objects if build_agent(s, now).alive}
         missing = [agent.name for agent in plan.agents if agent.name not in alive]
         if missing:
             self._start(plan, missing, agent_objects, api_keys)
@@ -117,16 +112,13 @@ class KubernetesExecutor(Executor):
     def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
         """Return agents, oldest first; of one sweep, or of all."""
         agent_objects = self._look(sweep_path)
-        causes = read_causes(self.kube) if any(map(needs_waiting_reason, agent_objects)) else {}
         with_gpus = {node_of(s.pod) for s in agent_objects if s.pod and asks_for_gpu(s)} - {""}
         products = self._products.read(with_gpus)
-        shortages = self._shortages.explain([s.pod for s in agent_objects if s.pod])
-        blockers = self._blocked.find(agent_objects, causes)
+        reasons = self._pending.explain(list_starting(agent_objects))
         now = self.kube.now()
-        agents = (build_agent(objects, causes, now, products) for objects in agent_objects)
         return [
-            _add_reasons(agent, shortages.get(agent.pod, ""), blockers.get(agent.name))
-            for agent in agents
+            build_agent(s, now, reasons.get(s.job["metadata"]["name"]) if s.job else None, products)
+            for s in agent_objects
         ]
 
     def preview(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[object]:
@@ -160,7 +152,7 @@ class KubernetesExecutor(Executor):
         there, wanted = self._look(None), set(names)
         found = [s for s in there if s.name in wanted]
         now = self.kube.now()
-        alive = [s.name for s in found if build_agent(s, {}, now).alive]
+        alive = [s.name for s in found if build_agent(s, now).alive]
         remove_agents(self.kube, found, self._sleep, there)
         return alive
 
@@ -186,7 +178,7 @@ class KubernetesExecutor(Executor):
         """
         agent_objects = self._look(sweep_path)
         now = self.kube.now()
-        agents = [build_agent(s, {}, now) for s in agent_objects]
+        agents = [build_agent(s, now) for s in agent_objects]
         over = [s for s, agent in zip(agent_objects, agents, strict=True) if not agent.alive]
         with collect_refusals() as refusals:
             with refusals.noted():
@@ -277,13 +269,6 @@ class KubernetesExecutor(Executor):
             agent_objects = tuple(self._look(None))
             self._looked = (time.monotonic(), agent_objects)
         return next((s for s in agent_objects if s.name == name), None)
-
-
-def _add_reasons(agent: Agent, shortage: str, blocker: Blocker | None) -> Agent:
-    """Put what is missing before the scheduler's sentence, which counts nodes by reason."""
-    said = (blocker.sentence if blocker else "", shortage, agent.reason)
-    reason = "; ".join(filter(None, said))
-    return replace(agent, reason=reason, blocked=blocker.cause if blocker else None)
 
 
 def _runs(objects: AgentObjects) -> bool:

@@ -138,7 +138,7 @@ def _count(owner: Owner, jobs: Iterable[Manifest], pods: Iterable[Manifest], now
         [job for job in jobs if _owner(job) == owner],
         [pod for pod in pods if _owner(pod) == owner],
     )
-    return sum(build_agent(objects, {}, now).alive for objects in agent_objects)
+    return sum(build_agent(objects, now).alive for objects in agent_objects)
 
 
 def _owner(item: Manifest) -> Owner:

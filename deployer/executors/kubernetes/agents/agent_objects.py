@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from deployer.config.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.executors.base import Agent, AgentState, Ending
 from deployer.executors.kubernetes.agents.agent_endings import explain_ending, explain_pod_end
-from deployer.executors.kubernetes.waiting.reasons import (
-    explain_waiting,
-    judge_waiting,
-    without_pod_names,
-)
+from deployer.executors.reason import Reason
 from deployer.kube.names import AGENT_LABEL, PREFIX, SWEEP_PATH_ANNOTATION
 from deployer.kube.objects import (
     ENDED_PHASES,
@@ -81,16 +78,17 @@ def group_objects(
 
 def build_agent(
     objects: AgentObjects,
-    causes: Mapping[str, str],
     now: float,
+    pending: Reason | None = None,
     products: Mapping[str, str] | None = None,
 ) -> Agent:
     """Return an agent as the cluster shows it.
 
-    `causes` are the newest warnings by the name of the object that they are about; `now` is the
-    cluster's own clock in seconds since the epoch; `products` are GPU products by node.
+    `now` is the cluster's own clock in seconds since the epoch; `pending` is why its pod does not
+    run; `products` are GPU products by node.
     """
     state = judge_state(objects, now)
+    reason = _without_pod_names(pending, objects) if pending and state == "starting" else None
     job, pod = objects.job, objects.pod
     seen = pod or job or {}
     newest = job or seen
@@ -103,9 +101,9 @@ def build_agent(
         started_at=created_at(newest),
         ended_at=_ended_at(objects) if ended else None,
         exit_code=_exit_code(objects) if ended else None,
-        reason=_explain(objects, state, causes),
+        reason=_explain(objects, state, reason),
         ending=Ending.DRAINED if ended and _was_drained(objects) else None,
-        waiting=judge_waiting(pod, causes) if state == "starting" and pod else None,
+        pending=reason,
         gpu=_describe_gpu(newest, (products or {}).get(node, "")),
         node=node,
         pod=pod["metadata"]["name"] if pod else "",
@@ -144,16 +142,11 @@ def is_lost(pod: Manifest, now: float) -> bool:
     return bool(deadline) and not ended and now > parse_time(deadline) + LOST_SECONDS
 
 
-def needs_waiting_reason(objects: AgentObjects) -> bool:
-    """Tell whether events can say why an agent does not start, or say more."""
-    job, pod = objects.job, objects.pod
-    if job is None or objects.ended:
-        return False
-    if pod is None:
-        return True
-    unscheduled = find_condition(pod, "PodScheduled", "False") is not None
-    waits = unscheduled or not explain_waiting(job, pod, {})
-    return pod["status"].get("phase") == "Pending" and waits
+def list_starting(found: Iterable[AgentObjects]) -> list[tuple[Any, Any]]:
+    """Return Job and newest pod of those that have not started, or not again."""
+    starting = (s for s in found if s.job is not None and not s.ended)
+    waits = ("Pending", None, *ENDED_PHASES)
+    return [(s.job, s.pod) for s in starting if not s.pod or s.pod["status"].get("phase") in waits]
 
 
 def count_restarts(objects: AgentObjects) -> int:
@@ -214,7 +207,19 @@ def _was_drained(objects: AgentObjects) -> bool:
     return objects.draining and _exit_code(objects) == 0
 
 
-def _explain(objects: AgentObjects, state: AgentState, causes: Mapping[str, str]) -> str:
+def _without_pod_names(reason: Reason, objects: AgentObjects) -> Reason:
+    """Return a reason with the names of a Job's pods shortened to the Job's.
+
+    Each pod is called otherwise, and what is wrong with them is the same.
+    """
+    if objects.job is None:
+        return reason
+    job = objects.job["metadata"]["name"]
+    pod = re.compile(rf"\b{re.escape(job)}-[a-z0-9]{{5}}\b")
+    return replace(reason, sentence=pod.sub(job, reason.sentence))
+
+
+def _explain(objects: AgentObjects, state: AgentState, pending: Reason | None) -> str:
     job, pod = objects.job, objects.pod
     if state == "lost":
         return f"node {node_of(objects.living_pods[0])} does not answer"
@@ -222,9 +227,9 @@ def _explain(objects: AgentObjects, state: AgentState, causes: Mapping[str, str]
         # The kubelet keeps last words of a pod that failed only.
         return explain_ending(job, pod) or (Ending.DRAINED if _was_drained(objects) else "")
     if state == "starting" and job is not None:
-        ended = explain_pod_end(pod) if pod and pod["status"].get("phase") in ENDED_PHASES else ""
-        said = "; ".join(filter(None, (ended, explain_waiting(job, pod, causes))))
-        return without_pod_names(said, job)
+        ended = pod is not None and pod["status"].get("phase") in ENDED_PHASES
+        said = pending.line if pending else "is started again" if ended else ""
+        return "; ".join(filter(None, (explain_pod_end(pod) if pod and ended else "", said)))
     if state in ("running", "draining") and pod is not None:
         ready = find_condition(pod, "Ready", "False")
         silent = ready is not None and find_container_state(pod, "running") is not None

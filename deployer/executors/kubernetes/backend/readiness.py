@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 
 from deployer.errors import BackendError
-from deployer.executors.kubernetes.waiting.causes import read_causes
-from deployer.executors.kubernetes.waiting.reasons import explain_waiting
+from deployer.executors.kubernetes.waiting.pending_pods import PendingPods
 from deployer.kube.client import Kube
 from deployer.kube.kinds import POD, STATEFUL_SET, Manifest
 from deployer.kube.objects import find_condition, find_container_state
@@ -33,12 +32,13 @@ def wait_until_up(kube: Kube, name: str, tell: Callable[[str], None]) -> None:
     Raises KubeError, and BackendError if it does not come up.
     """
     deadline, told = time.monotonic() + START_SECONDS, {""}
+    pending = PendingPods(kube)
     while True:
         stateful_set = kube.get(STATEFUL_SET, name)
         if stateful_set is not None and is_up(stateful_set):
             return
         pod = kube.get(POD, f"{name}-0")
-        why = _explain(kube, name, pod)
+        why = _explain(pending, name, pod)
         if _is_hopeless(pod) or time.monotonic() > deadline:
             raise BackendError(
                 f"the embedded backend in namespace {kube.namespace} does not come up: {why}",
@@ -52,15 +52,16 @@ def wait_until_up(kube: Kube, name: str, tell: Callable[[str], None]) -> None:
 
 def explain_absence(kube: Kube, name: str) -> str:
     """Say why the backend does not serve; empty while its server starts. Raises KubeError."""
-    return _explain(kube, name, kube.get(POD, f"{name}-0"))
+    return _explain(PendingPods(kube), name, kube.get(POD, f"{name}-0"))
 
 
-def _explain(kube: Kube, name: str, pod: Manifest | None) -> str:
+def _explain(pending: PendingPods, name: str, pod: Manifest | None) -> str:
     ended = (_find_last(pod) or {}).get("message", "")
     if ended:
         return str(ended).strip().splitlines()[-1]
     if pod is None or (pod.get("status") or {}).get("phase") != "Running":
-        return explain_waiting({"metadata": {"name": name}}, pod, read_causes(kube))
+        found = pending.explain([({"metadata": {"name": name}}, pod)])
+        return found[name].line if name in found else ""
     return ""  # its server starts, which takes seconds
 
 

@@ -26,10 +26,7 @@ from deployer.executors.kubernetes.data.loader_manifests import (
     load_loader_templates,
 )
 from deployer.executors.kubernetes.rights import Right, describe_right, find_missing
-from deployer.executors.kubernetes.waiting.blocking import find_blocker, list_references
-from deployer.executors.kubernetes.waiting.causes import read_causes
-from deployer.executors.kubernetes.waiting.missing_objects import MissingObjects
-from deployer.executors.kubernetes.waiting.reasons import explain_waiting
+from deployer.executors.kubernetes.waiting.pending_pods import PendingPods
 from deployer.images.code_archive import build_loader_zip
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CONFIG_MAP, JOB, POD, Manifest
@@ -172,7 +169,7 @@ def _prolong(kube: Kube, name: str, age_seconds: float) -> None:
 
 def _wait_until_running(kube: Kube, mark: str, where: str, tell: Tell) -> Manifest:
     """Return the loader's pod once it runs; tell why it does not yet. Raises DataError."""
-    began, told, missing = time.monotonic(), {""}, MissingObjects(kube)
+    began, told, pending = time.monotonic(), {""}, PendingPods(kube)
     beat = began
     while True:
         job = next(iter(kube.list_objects(JOB, _select(mark))), None)
@@ -183,7 +180,7 @@ def _wait_until_running(kube: Kube, mark: str, where: str, tell: Tell) -> Manife
         if job is None or _has_ended(job, pod):
             raise _build_ending(pod, where)
         if now - began > TELL_SECONDS:
-            why = _explain(kube, job, pod, missing, where, now - began > START_SECONDS)
+            why = _explain(kube, job, pod, pending, where, now - began > START_SECONDS)
             if why not in told:
                 told.add(why)
                 tell(f"waiting for the data loader of {where}: {why}")
@@ -211,17 +208,15 @@ def _has_ended(job: Manifest, pod: Manifest | None) -> bool:
 
 
 def _explain(
-    kube: Kube, job: Manifest, pod: Manifest | None, missing: MissingObjects, where: str, late: bool
+    kube: Kube, job: Manifest, pod: Manifest | None, pending: PendingPods, where: str, late: bool
 ) -> str:
     """Return what a loader waits for; raises DataError where waiting is in vain, or too long."""
-    causes = read_causes(kube)
-    why = explain_waiting(job, pod, causes)
-    gone = missing.find(list_references(pod["spec"])) if pod else frozenset()
-    blocker = find_blocker(job, pod, causes, gone, no_such_gpu=False)
-    if blocker is not None or late:
-        said = (blocker.sentence if blocker else "") or why or "it does not start"
+    reason = pending.explain([(job, pod)]).get(job["metadata"]["name"])
+    why = reason.line if reason else ""
+    if late or (reason and reason.hopeless):
         look = f"kubectl describe pods -n {kube.namespace} -l {_select(_mark_of(job))}"
-        raise DataError(f"{where}: the data loader does not start: {said}", look)
+        said = f"{where}: the data loader does not start: {why or 'nothing says why'}"
+        raise DataError(said, look)
     return why
 
 

@@ -10,7 +10,7 @@ from deployer.config.data_section import DataSet
 from deployer.config.image_section import ImageConfig
 from deployer.config.kubernetes_section import ClusterConfig
 from deployer.executors.kubernetes.keys.agent_keys import name_keys
-from deployer.executors.kubernetes.waiting.blocking import Reference
+from deployer.executors.kubernetes.waiting.references import Reference
 from deployer.executors.plan import Plan
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, SECRET, Manifest, kind_of

@@ -14,11 +14,10 @@ from deployer.executors.kubernetes.gpu_drivers.nodes import NodeGpus, labels_of
 from deployer.executors.kubernetes.gpu_drivers.shortage import (
     INSTALL,
     describe_gap,
-    find_taint,
-    is_selected,
 )
 from deployer.executors.kubernetes.gpu_drivers.survey import Survey, survey_cluster
 from deployer.executors.kubernetes.waiting.admission import build_pod
+from deployer.executors.kubernetes.waiting.node_fit import find_taint, is_selected
 from deployer.kube.kinds import NODE
 from deployer.kube.objects import count_requests
 
@@ -104,7 +103,7 @@ def judge_gpus(case: Case, pod: Manifest, survey: Survey) -> Finding:
     if not survey.nodes:
         said = f"no node has a GPU, and an agent asks for {count} {name}"
         return build("gpu", "GPUs", said, edit("kubernetes", "gpu: {count: 0}"))
-    fitting = [node for node in survey.nodes if is_selected(node, spec)]
+    fitting = [node for node in survey.nodes if is_selected(node.name, node.labels, spec)]
     most = max((_count(node, name) for node in fitting), default=0)
     if not most:
         return _judge_absence(case, fitting, name)
@@ -112,14 +111,14 @@ def judge_gpus(case: Case, pod: Manifest, survey: Survey) -> Finding:
         said = f"an agent asks for {count} {name}, and no node has more than {most}"
         return build("gpu", "GPUs", said, edit("kubernetes", f"gpu: {{count: {most}}}"))
     enough = [node for node in fitting if _count(node, name) >= count]
-    tolerated = [node for node in enough if find_taint(node, spec) is None]
+    tolerated = [node for node in enough if find_taint(node.taints, spec) is None]
     if not tolerated:
         return _judge_taint(enough[0], spec)
     return _judge_free(case, tolerated, name, count)
 
 
 def _judge_taint(node: NodeGpus, spec: Manifest) -> Finding:
-    taint = find_taint(node, spec) or {}
+    taint = find_taint(node.taints, spec) or {}
     value = f"={taint['value']}" if taint.get("value") else ""
     said = f"taint {taint['key']}{value}:{taint.get('effect')} of node {node.name} keeps agents off"
     toleration = f"tolerations: [{{key: {taint['key']}, operator: Exists}}]"

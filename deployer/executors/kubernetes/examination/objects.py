@@ -13,7 +13,7 @@ from deployer.executors.kubernetes.data.mounts import list_claims
 from deployer.executors.kubernetes.examination.case import Case, edit
 from deployer.executors.kubernetes.examination.nodes import find_nearest
 from deployer.executors.kubernetes.keys.key_secret import WANDB_SECRET
-from deployer.executors.kubernetes.waiting.blocking import Reference, list_references
+from deployer.executors.kubernetes.waiting.references import Reference, list_references
 from deployer.kube.kinds import (
     CLAIM,
     CONFIG_MAP,

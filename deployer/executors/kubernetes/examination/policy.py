@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from deployer.errors import KubeError
 from deployer.executors.findings import Finding, right, unknown, wrong
 from deployer.executors.kubernetes.examination.case import Case, edit
-from deployer.executors.kubernetes.waiting.admission import build_pod, check_admission, classify
+from deployer.executors.kubernetes.waiting.admission import build_pod, check_admission
+from deployer.executors.kubernetes.waiting.refusals import explain_refusal
+from deployer.executors.reason import Cause
 from deployer.kube.kinds import POD, Manifest
 
 # Told by its own finding, which says more than the server's refusal.
@@ -19,6 +21,20 @@ CODES = {
     "service-account": ("service-account",),
     "priority-class": ("priority-class",),
 }
+
+RULES = {
+    Cause.QUOTA_USED: "quota",
+    Cause.QUOTA_SMALL: "quota",
+    Cause.LIMIT_RANGE: "limits",
+    Cause.POD_SECURITY: "pod-security",
+    Cause.SERVICE_ACCOUNT: "service-account",
+    Cause.PRIORITY_CLASS: "priority-class",
+}
+
+
+def classify(error: KubeError) -> str:
+    """Return which rule a refusal is by: the code of a finding; `other` if none."""
+    return RULES.get(explain_refusal(error.message, "").cause, "other")
 
 
 def examine_admission(case: Case) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ HOLDING = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="
 
 @dataclass(frozen=True)
 class Survey:
-    """The nodes with GPUs, as far as they may be seen.
+    """The nodes with GPUs, as far as they may be seen; `all_nodes` are those without, too.
 
     `complete` is false where nodes may not be listed. `limits` are sentences: what may not be
     seen, and why; `quotas` are those of the namespace that are about GPUs.
@@ -30,6 +30,7 @@ class Survey:
     complete: bool = True
     limits: tuple[str, ...] = ()
     quotas: tuple[str, ...] = ()
+    all_nodes: tuple[Manifest, ...] = ()
 
 
 def survey_nodes(kube: Kube) -> tuple[NodeGpus, ...]:
@@ -49,13 +50,18 @@ def survey_cluster(kube: Kube) -> Survey:
         return Survey(summarise_own_pods(pods), False, (said,), _list_quotas(kube))
     gpu_nodes = [node for node in nodes if has_gpus(node)]
     if not gpu_nodes:
-        return Survey(())
+        return Survey((), all_nodes=tuple(nodes))
     pods, refusal = _try_list(kube.in_namespace(""), POD, HOLDING)
     if not refusal:
-        return Survey(summarise_nodes(gpu_nodes, pods))
+        return Survey(summarise_nodes(gpu_nodes, pods), all_nodes=tuple(nodes))
     pods, _ = _try_list(kube, POD, HOLDING)
     said = f"pods of other namespaces may not be listed: in use counts {kube.namespace} alone"
-    return Survey(summarise_nodes(gpu_nodes, pods), limits=(said,), quotas=_list_quotas(kube))
+    return Survey(
+        summarise_nodes(gpu_nodes, pods),
+        limits=(said,),
+        quotas=_list_quotas(kube),
+        all_nodes=tuple(nodes),
+    )
 
 
 def _try_list(kube: Kube, kind: Kind, field_selector: str = "") -> tuple[list[Manifest], bool]:

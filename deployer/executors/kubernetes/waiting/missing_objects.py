@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable, Iterable
 
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.waiting.blocking import Reference
+from deployer.executors.kubernetes.waiting.references import Reference
 from deployer.kube.client import Kube
+from deployer.kube.kinds import SECRET, Kind, Manifest
 
-LOOK_LIFE_SECONDS = 15.0
+LOOK_LIFE_SECONDS = 4.0
+HIDDEN: Manifest = {}  # an object that may not be looked at
 
 
 class MissingObjects:
@@ -18,28 +20,46 @@ class MissingObjects:
     def __init__(self, kube: Kube, now: Callable[[], float] = time.monotonic) -> None:
         self._kube = kube
         self._now = now
-        self._looked_at: dict[Reference, float] = {}
-        self._missing: set[Reference] = set()
+        self._looked_at: dict[tuple[Kind, str], float] = {}
+        self._objects: dict[tuple[Kind, str], Manifest | None] = {}
 
     def find(self, references: Iterable[Reference]) -> frozenset[Reference]:
-        """Return those that are missing; raises KubeError."""
-        wanted = set(references)
-        for one in wanted:
-            if self._now() - self._looked_at.get(one, float("-inf")) > LOOK_LIFE_SECONDS:
-                self._look(one)
-        return frozenset(self._missing & wanted)
+        """Return those that are missing; no key of an object that is missing itself.
 
-    def _look(self, one: Reference) -> None:
-        self._missing.discard(one)
-        if not self._is_there(one):
-            self._missing.add(one)
-        self._looked_at[one] = self._now()
+        Raises KubeError.
+        """
+        return frozenset(one for one in references if self._is_missing(one))
 
-    def _is_there(self, one: Reference) -> bool:
-        """Tell whether it is there; what we may not look at is taken to be."""
+    def read(self, kind: Kind, name: str) -> Manifest | None:
+        """Return an object, of a Secret only the names of its keys; None if it is not to be seen.
+
+        Raises KubeError.
+        """
+        return self._look(kind, name) or None
+
+    def _is_missing(self, one: Reference) -> bool:
+        found = self._look(one.kind, one.name)
+        if not one.key:
+            return found is None
+        if not found:
+            return False
+        return one.key not in {**(found.get("data") or {}), **(found.get("binaryData") or {})}
+
+    def _look(self, kind: Kind, name: str) -> Manifest | None:
+        """Return an object: None if it is not there, HIDDEN where we may not look."""
+        known = (kind, name)
+        if self._now() - self._looked_at.get(known, float("-inf")) > LOOK_LIFE_SECONDS:
+            self._objects[known] = self._get(kind, name)
+            self._looked_at[known] = self._now()
+        return self._objects[known]
+
+    def _get(self, kind: Kind, name: str) -> Manifest | None:
         try:
-            return self._kube.get(one.kind, one.name) is not None
+            found = self._kube.get(kind, name)
         except KubeError as error:
             if error.status != 403:
                 raise
-            return True
+            return HIDDEN
+        if found and kind == SECRET:
+            return {**found, "data": dict.fromkeys(found.get("data") or {}, "")}
+        return found

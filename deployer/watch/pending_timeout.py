@@ -10,13 +10,13 @@ from deployer.text import format_count, format_seconds
 from deployer.watch.restarts import HANDING_OUT
 from deployer.watch.status import AgentStatus, Status
 
-# A cluster may be behind by a moment: what has just been made is not seen everywhere at once.
-BLOCKED_SECONDS = 30.0
+# It has to be seen twice: a cluster may be behind by a moment.
+CONFIRM_SECONDS = 3.0
 AT_WORK = ("running", "draining", "stopping")
 
 
 @dataclass
-class StartWatch:
+class PendingTimeout:
     """Looks at one status after another; `limit_seconds` is for starts that may come yet.
 
     Times are in seconds since the epoch. Once an agent has started, the limit is over.
@@ -24,7 +24,7 @@ class StartWatch:
 
     limit_seconds: float | None = None
     _began_at: float | None = None
-    _blocked_at: float | None = None
+    _hopeless_at: float | None = None
     _started: bool = False
 
     def check(self, status: Status, now: float) -> None:
@@ -32,14 +32,14 @@ class StartWatch:
         waiting = list_waiting(status)
         if not waiting:
             self._started = self._started or any(a.state in AT_WORK for a in status.agents)
-            self._began_at = self._blocked_at = None
+            self._began_at = self._hopeless_at = None
             return
         self._began_at = now if self._began_at is None else self._began_at
-        if not all(agent.blocked for agent in waiting):
-            self._blocked_at = None
-        elif self._blocked_at is None:
-            self._blocked_at = now
-        elif now - self._blocked_at >= BLOCKED_SECONDS:
+        if not all(agent.hopeless for agent in waiting):
+            self._hopeless_at = None
+        elif self._hopeless_at is None:
+            self._hopeless_at = now
+        elif now - self._hopeless_at >= CONFIRM_SECONDS:
             raise _give_up(status, waiting, "and no waiting mends it")
         limit = self.limit_seconds
         if limit is not None and not self._started and now - self._began_at >= limit:
@@ -60,8 +60,7 @@ def _give_up(status: Status, waiting: Sequence[AgentStatus], how_long: str) -> S
     why = f": {first.reason}" if first.reason else ""
     return StartFailed(
         f"{format_count(len(waiting), 'agent')} cannot start, {how_long}: {first.name}{why}"
-        if first.blocked
+        if first.hopeless
         else f"no agent has started {how_long}: {first.name}{why}",
-        f"mend it and type deployer watch {status.sweep_path}, "
-        f"or end them: deployer down {status.sweep_path}",
+        f"mend it, then: deployer agents up {status.sweep_path} --replicas {len(waiting)}",
     )

@@ -1,0 +1,130 @@
+"""Why the containers of a pod that has its node do not run; pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from deployer.executors.kubernetes.waiting.facts import Event, Facts
+from deployer.executors.kubernetes.waiting.image_pulls import REASONS, explain_image
+from deployer.executors.kubernetes.waiting.references import Reference, list_references
+from deployer.executors.reason import Cause, Passes, Reason
+from deployer.kube.kinds import CLAIM, CONFIG_MAP, SECRET
+from deployer.kube.objects import USUAL_WAITING, find_condition
+
+Manifest = Mapping[str, Any]
+MISSING = {
+    SECRET: Cause.SECRET_MISSING,
+    CONFIG_MAP: Cause.CONFIG_MAP_MISSING,
+    CLAIM: Cause.CLAIM_MISSING,
+}
+NOT_CREATED = ("CreateContainerError", "RunContainerError", "StartError", "PreStartHookError")
+# What NVIDIA's container toolkit and the runtimes say without a driver on the node.
+NO_DRIVER = re.compile(
+    r"nvidia-container-cli|NVML|libnvidia-ml|could not select device driver|nvidia\.com/gpu=|"
+    r"failed to inject CDI devices",
+    re.IGNORECASE,
+)
+# pkg/kubelet/kuberuntime, `Failed to create pod sandbox: … no runtime for "nvidia" is configured`.
+NO_RUNTIME = re.compile(r'no runtime for "?(?P<name>[^"\s]+)"? is configured')
+VOLUME_EVENTS = ("FailedAttachVolume", "FailedMount", "FailedMapVolume")
+SANDBOX_EVENTS = ("FailedCreatePodSandBox",)
+
+
+def explain_missing(facts: Facts) -> Reason | None:
+    """Name what a pod cannot start without and is not there."""
+    gone = [one for one in list_references(facts.spec) if one in facts.missing]
+    if not gone:
+        return None
+    first = gone[0]
+    cause = Cause.KEY_MISSING if first.key else MISSING[first.kind]
+    said = "; ".join(one.sentence() for one in gone)
+    return Reason(cause, said, Passes.NEVER, _mend(first, facts.namespace))
+
+
+def explain_containers(facts: Facts) -> Reason | None:
+    """Return why a pod on a node does not run; None while its node is at work on it."""
+    assert facts.pod
+    return (
+        explain_missing(facts)
+        or _explain_waiting(facts.pod, facts)
+        or _explain_node(facts)
+        or _explain_events(facts)
+    )
+
+
+def _mend(one: Reference, namespace: str) -> str:
+    if one.kind == CLAIM:
+        return f"kubectl get pvc -n {namespace}; name one that is there in deployer.yaml"
+    what = "generic " if one.kind == SECRET else ""
+    kind = one.kind.kind.lower()
+    if one.key:
+        return f"kubectl describe {kind} {one.name} -n {namespace}; name a key that is there"
+    return f"kubectl create {kind} {what}{one.name} -n {namespace} --from-literal=KEY=VALUE"
+
+
+def _explain_waiting(pod: Manifest, facts: Facts) -> Reason | None:
+    found = _find_trouble(pod)
+    if not found:
+        return None
+    waiting, image = found
+    reason, message = waiting["reason"], (waiting.get("message") or "").strip()
+    if reason in REASONS:
+        return explain_image(waiting, image, facts)
+    said = f"{reason}: {message}" if message else reason
+    if reason in NOT_CREATED and NO_DRIVER.search(message):
+        node = pod["spec"].get("nodeName", "")
+        sentence = f"node {node} has no working NVIDIA driver: {message}"
+        return Reason(Cause.DRIVER_MISSING, sentence, Passes.UNKNOWN, "deployer drivers check")
+    return Reason(Cause.OTHER, said)
+
+
+def _find_trouble(pod: Manifest) -> tuple[Manifest, str] | None:
+    """Return what the first container in trouble waits for, and its image as the pod names it."""
+    status, spec = pod.get("status", {}), pod["spec"]
+    images = {
+        one["name"]: str(one.get("image", ""))
+        for one in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    }
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for one in status.get(kind) or ():
+            waiting = one["state"].get("waiting")
+            if waiting and waiting.get("reason") not in (None, *USUAL_WAITING):
+                return waiting, images.get(one["name"]) or one.get("image", "")
+    return None
+
+
+def _explain_node(facts: Facts) -> Reason | None:
+    """Say that a pod's node does not answer."""
+    assert facts.pod
+    name = facts.pod["spec"].get("nodeName")
+    there = facts.nodes.all if facts.nodes else ()
+    node = next((one for one in there if one["metadata"]["name"] == name), None)
+    if node is None or find_condition(node, "Ready"):
+        return None
+    said = f"node {name} does not answer: its agent starts elsewhere once the pod is given up"
+    return Reason(Cause.NODE_LOST, said, Passes.WITH_TIME, f"kubectl describe node {name}")
+
+
+def _explain_events(facts: Facts) -> Reason | None:
+    assert facts.pod
+    pod = facts.pod["metadata"]["name"]
+    newest = facts.find_event(*VOLUME_EVENTS, *SANDBOX_EVENTS, about=pod)
+    if newest is None:
+        other = next((one for one in reversed(facts.events) if one.about == pod), None)
+        return Reason(Cause.OTHER, f"{other.reason}: {other.message}") if other else None
+    if newest.reason in SANDBOX_EVENTS:
+        return _explain_sandbox(newest)
+    busy = "Multi-Attach" in newest.message
+    passes = Passes.WITH_TIME if busy else Passes.UNKNOWN
+    said = f"a volume cannot be mounted: {newest.message.strip()}"
+    return Reason(Cause.VOLUME, said, passes, f"kubectl describe pod {pod} -n {facts.namespace}")
+
+
+def _explain_sandbox(event: Event) -> Reason:
+    if found := NO_RUNTIME.search(event.message):
+        said = f"the node has no container runtime {found['name']}"
+        remedy = "install NVIDIA's container toolkit on it, or leave the RuntimeClass out"
+        return Reason(Cause.RUNTIME_CLASS, said, Passes.UNKNOWN, remedy)
+    return Reason(Cause.OTHER, f"{event.reason}: {event.message}")

@@ -1,0 +1,96 @@
+"""What is known about a pod that does not run; None and empty where it may not be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from deployer.executors.kubernetes.gpu_drivers.nodes import NodeGpus
+from deployer.executors.kubernetes.waiting.references import Reference
+
+Manifest = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event: `source` is who says it, `at` when, as the API writes times."""
+
+    about: str
+    reason: str
+    message: str
+    source: str
+    at: str
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """All nodes, and what their GPUs are used for; `autoscaled` where others may come."""
+
+    all: tuple[Manifest, ...]
+    gpus: tuple[NodeGpus, ...]
+    autoscaled: bool = False
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A Job, its newest pod if there is one, and what was looked at because it waits.
+
+    `events` are about the Job and the pod, oldest first. `claims` are those of the pod, `volumes`
+    those that the claims are bound to, both by claim name. `age_seconds` is the pod's.
+    """
+
+    job: Manifest
+    pod: Manifest | None
+    namespace: str = ""
+    events: tuple[Event, ...] = ()
+    missing: frozenset[Reference] = frozenset()
+    nodes: Nodes | None = None
+    claims: Mapping[str, Manifest] = field(default_factory=dict)
+    volumes: Mapping[str, Manifest] = field(default_factory=dict)
+    workload: Manifest | None = None
+    age_seconds: float = 0.0
+
+    @property
+    def spec(self) -> Manifest:
+        """Return the specification of the pod, made or not."""
+        found: Manifest = self.pod["spec"] if self.pod else self.job["spec"]["template"]["spec"]
+        return found
+
+    def find_event(self, *reasons: str, about: str = "") -> Event | None:
+        """Return the newest event with one of these reasons."""
+        found = (one for one in reversed(self.events) if not about or one.about == about)
+        return next((one for one in found if one.reason in reasons), None)
+
+
+def read_events(events: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Event, ...]]:
+    """Return events by the name of the object that they are about, oldest first; pure."""
+    found: dict[str, list[Event]] = {}
+    for event in events:
+        about = event["involvedObject"].get("name", "")
+        source = (event.get("source") or {}).get("component") or ""
+        found.setdefault(about, []).append(
+            Event(
+                about,
+                event.get("reason") or "",
+                event.get("message") or "",
+                source or event.get("reportingComponent") or "",
+                _find_time(event),
+            )
+        )
+    # Of several within a second the longest says most.
+    order = {
+        name: sorted(ones, key=lambda e: (e.at, len(e.message))) for name, ones in found.items()
+    }
+    return {name: tuple(ones) for name, ones in order.items()}
+
+
+def _find_time(event: Mapping[str, Any]) -> str:
+    series = (event.get("series") or {}).get("lastObservedTime")
+    return str(series or event.get("lastTimestamp") or event.get("eventTime") or "")
+
+
+def join_events(*groups: Sequence[Event]) -> tuple[Event, ...]:
+    """Return the events of several groups, oldest first, each once."""
+    every = dict.fromkeys(one for group in groups for one in group)
+    return tuple(sorted(every, key=lambda e: (e.at, len(e.message))))

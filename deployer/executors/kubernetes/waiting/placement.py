@@ -1,0 +1,230 @@
+"""Why no node takes a pod, from the nodes themselves; pure.
+
+Narrows the nodes down as the scheduler does: by selector, by taints, by what keeps a node closed,
+by what it has, by what is free.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deployer.executors.kubernetes.gpu_drivers.labels import is_gpu_resource
+from deployer.executors.kubernetes.gpu_drivers.nodes import NodeGpus
+from deployer.executors.kubernetes.gpu_drivers.shortage import describe_gap
+from deployer.executors.kubernetes.waiting.facts import Nodes
+from deployer.executors.kubernetes.waiting.node_fit import find_taint, is_selected
+from deployer.executors.kubernetes.waiting.refusals import EDIT, parse_quantity
+from deployer.executors.reason import Cause, Passes, Reason
+from deployer.kube.objects import count_requests, find_condition
+
+Manifest = Mapping[str, Any]
+PRESSURES = {"MemoryPressure": "memory", "DiskPressure": "disk", "PIDPressure": "process ids"}
+# Taken away once a node's own agents run (Cilium's, the cloud's own).
+STARTUP_TAINTS = ("not-ready", "uninitialized", "startup")
+PRODUCT = "gpu.product"
+COUNTED = ("cpu", "memory")  # by every kubelet
+
+
+@dataclass(frozen=True)
+class _Room:
+    """A node, as far as placing a pod is concerned."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: Sequence[Mapping[str, str]]
+    node: Manifest
+    gpus: NodeGpus | None
+
+    def count(self, resource: str) -> float:
+        """Return how much of a resource there is, used or not; what is not counted suffices."""
+        allocatable = self.node.get("status", {}).get("allocatable") or {}
+        if resource not in allocatable:
+            return float("inf") if resource in COUNTED else 0.0
+        return parse_quantity(str(allocatable[resource])) or 0.0
+
+    def count_free(self, resource: str) -> int:
+        """Return how many GPUs are free."""
+        found = (r.free for r in (self.gpus.resources if self.gpus else ()) if r.name == resource)
+        return next(found, 0)
+
+
+def explain_placement(nodes: Nodes, pod: Manifest) -> Reason | None:
+    """Say why no node takes a pod; None where nodes do not tell, such as for CPUs in use."""
+    spec, wanted = pod["spec"], _count_wanted(pod)
+    gpus = any(map(is_gpu_resource, wanted))
+    rooms = [room for room in _list_rooms(nodes) if room.gpus or not gpus]
+    what = "node with a GPU" if gpus else "node"
+    if not rooms:
+        remedy = f"kubernetes: {{gpu: 0}} {EDIT}, where a CPU will do" if gpus else ""
+        return Reason(Cause.NO_SUCH_RESOURCE, f"there is no {what} now", Passes.NEVER, remedy)
+    selected = [room for room in rooms if is_selected(room.name, room.labels, spec)]
+    if not selected:
+        return _explain_selector(rooms, spec, what)
+    tolerated = [room for room in selected if find_taint(room.taints, spec) is None]
+    if not tolerated:
+        return _explain_taint(selected[0], spec)
+    left = tolerated
+    for resource, count in wanted.items():
+        fitting = [room for room in left if room.count(resource) >= count]
+        if not fitting:
+            return _explain_resource(left, resource, count)
+        left = fitting
+    unlocked = [room for room in left if _find_closure(room) is None]
+    if not unlocked:
+        return _find_closure(left[0])
+    return _explain_use(unlocked, {n: int(c) for n, c in wanted.items() if is_gpu_resource(n)})
+
+
+def find_nearest(wanted: str, there: Iterable[str]) -> str:
+    """Return the most similar of some names: one that contains it before one that looks like it."""
+    names = sorted(set(there))
+    within = [name for name in names if wanted.lower() in name.lower()]
+    similar = difflib.get_close_matches(wanted, names, n=1, cutoff=0.3)
+    return next(iter([*within, *similar]), "")
+
+
+def _list_rooms(nodes: Nodes) -> list[_Room]:
+    gpus = {node.name: node for node in nodes.gpus}
+    return [
+        _Room(
+            name=node["metadata"]["name"],
+            labels=node["metadata"].get("labels") or {},
+            taints=node.get("spec", {}).get("taints") or (),
+            node=node,
+            gpus=gpus.get(node["metadata"]["name"]),
+        )
+        for node in nodes.all
+    ]
+
+
+def _count_wanted(pod: Manifest) -> dict[str, float]:
+    """Return what one pod asks for: extended resources first, then CPU and memory."""
+    wanted: dict[str, float] = dict(count_requests(pod))
+    for resource in COUNTED:
+        amounts = [_request(one, resource) for one in pod["spec"].get("containers") or ()]
+        if sum(amounts):
+            wanted[resource] = sum(amounts)
+    return wanted
+
+
+def _request(container: Manifest, resource: str) -> float:
+    resources = container.get("resources") or {}
+    for part in ("requests", "limits"):  # a limit without a request is one
+        if resource in (resources.get(part) or {}):
+            return parse_quantity(str(resources[part][resource])) or 0.0
+    return 0.0
+
+
+def _explain_selector(rooms: Sequence[_Room], spec: Manifest, what: str) -> Reason:
+    for name, value in (spec.get("nodeSelector") or {}).items():
+        if any(room.labels.get(name) == value for room in rooms):
+            continue
+        there = {room.labels[name] for room in rooms if name in room.labels}
+        nearest = find_nearest(value, there)
+        if nearest:
+            said = f"no {what} has {name}={value}; nearest: {nearest}"
+            return Reason(Cause.SELECTOR, said, Passes.NEVER, _choose_label(name, nearest))
+        keys = {key for room in rooms for key in room.labels}
+        close = difflib.get_close_matches(name, keys, n=1, cutoff=0.7)
+        near = f"; nearest: {close[0]}" if close else ""
+        remedy = f"leave it out {EDIT}, or: kubectl label node NODE {name}={value}"
+        return Reason(Cause.SELECTOR, f"no {what} has a label {name}{near}", Passes.NEVER, remedy)
+    said = f"no {what} is allowed by the pod's node selector and affinity"
+    return Reason(Cause.SELECTOR, said, Passes.NEVER, "kubectl get nodes --show-labels")
+
+
+def _choose_label(name: str, value: str) -> str:
+    if name.endswith(PRODUCT):
+        return f"kubernetes: {{gpu: {{product: {value}}}}} {EDIT}"
+    return f'kubernetes: {{node_selector: {{{name}: "{value}"}}}} {EDIT}'
+
+
+def _explain_taint(room: _Room, spec: Manifest) -> Reason:
+    taint = find_taint(room.taints, spec) or {}
+    value = f"={taint['value']}" if taint.get("value") else ""
+    key = taint.get("key", "")
+    said = f"taint {key}{value}:{taint.get('effect')} of node {room.name} is not tolerated"
+    if key.rpartition("/")[2].endswith(STARTUP_TAINTS):
+        return Reason(Cause.TAINT, said, Passes.WITH_TIME)
+    remedy = f"kubernetes: {{tolerations: [{{key: {key}, operator: Exists}}]}} {EDIT}"
+    return Reason(Cause.TAINT, said, Passes.NEVER, remedy)
+
+
+def _find_closure(room: _Room) -> Reason | None:
+    """Say why a node takes no pods now, whatever they ask for."""
+    if not find_condition(room.node, "Ready"):
+        said = f"node {room.name} is not ready"
+        return Reason(Cause.NODE_LOST, said, Passes.UNKNOWN, f"kubectl describe node {room.name}")
+    for condition, what in PRESSURES.items():
+        if find_condition(room.node, condition):
+            said = f"node {room.name} is short of {what}"
+            return Reason(
+                Cause.NODE_PRESSURE, said, Passes.WITH_TIME, f"kubectl describe node {room.name}"
+            )
+    if room.node.get("spec", {}).get("unschedulable"):
+        said = f"node {room.name} is cordoned"
+        return Reason(Cause.NODES_CLOSED, said, Passes.UNKNOWN, f"kubectl uncordon {room.name}")
+    return None
+
+
+def _explain_resource(rooms: Sequence[_Room], resource: str, count: float) -> Reason:
+    """Say that no node has so much of a resource, used or not."""
+    asks = f"it asks for {format_amount(resource, count)} {resource}"
+    most = max(room.count(resource) for room in rooms)
+    if most:
+        shown = format_amount(resource, most, down=True)
+        said = f"{asks}, and no node has more than {shown}"
+        remedy = _choose_amount(resource, shown)
+        return Reason(Cause.NO_SUCH_RESOURCE, said, Passes.NEVER, remedy)
+    counted = {r.name for room in rooms if room.gpus for r in room.gpus.resources if r.allocatable}
+    if counted and is_gpu_resource(resource):
+        said = f"no node has {resource}; there is {', '.join(sorted(counted))}"
+        remedy = f"kubernetes: {{gpu: {{resource: {find_nearest(resource, counted)}}}}} {EDIT}"
+        return Reason(Cause.NO_SUCH_RESOURCE, said, Passes.NEVER, remedy)
+    gaps = [room.gpus for room in rooms if room.gpus and describe_gap(room.gpus)]
+    if gaps:
+        return _explain_gap(gaps[0])
+    return Reason(Cause.NO_SUCH_RESOURCE, f"no node has {resource}", Passes.NEVER)
+
+
+def _explain_gap(node: NodeGpus) -> Reason:
+    """Say what a node with a GPU lacks so that none is counted."""
+    said, _, remedy = describe_gap(node).partition(": ")
+    busy = node.driver in ("installing", "managed") or node.plugin in ("starting", "running")
+    bare = node.driver == "missing" and not node.reason
+    passes = Passes.WITH_TIME if busy else Passes.NEVER if bare else Passes.UNKNOWN
+    return Reason(Cause.DRIVER_MISSING, said, passes, remedy)
+
+
+def _explain_use(rooms: Sequence[_Room], wanted: Mapping[str, int]) -> Reason | None:
+    """Say that GPUs are in use; None if there are enough, so that something else is missing."""
+    for resource, count in wanted.items():
+        free = max(room.count_free(resource) for room in rooms)
+        if free >= count:
+            continue
+        total = sum(int(room.count(resource)) for room in rooms)
+        on = f"on {len(rooms)} nodes" if len(rooms) > 1 else f"on node {rooms[0].name}"
+        said = (
+            f"it asks for {count} {resource}, and no node has more than {free} free"
+            if free
+            else f"all {total} {resource} {on} are in use"
+        )
+        return Reason(Cause.GPUS_BUSY, said, Passes.WITH_TIME)
+    return None
+
+
+def _choose_amount(resource: str, most: str) -> str:
+    field = resource if resource in COUNTED else "gpu"
+    return f"kubernetes: {{{field}: {most}}} {EDIT}"
+
+
+def format_amount(resource: str, amount: float, *, down: bool = False) -> str:
+    """Return an amount as Kubernetes writes it: 4Gi of memory, 500m of a CPU."""
+    if resource == "memory":
+        size = amount / 2**20
+        shown = int(size) if down else round(size)
+        return f"{shown // 1024}Gi" if shown % 1024 == 0 and shown else f"{shown}Mi"
+    return f"{amount:.0f}" if amount == int(amount) else f"{amount * 1000:.0f}m"

@@ -1,0 +1,154 @@
+"""Why the API server refuses a pod, from its own sentences; pure.
+
+A refusal is a Status with reason Forbidden whoever refuses, so that the words are all that tells
+a quota from a policy. They are those of the admission plugins of Kubernetes 1.24 to 1.34: each has
+its source, and `tests/executors/waiting/test_refusals.py` a sentence of each.
+"""
+
+from __future__ import annotations
+
+import re
+
+from deployer.executors.reason import Cause, Passes, Reason
+
+# plugin/pkg/admission/resourcequota: quota controller, `checkRequest`.
+QUOTA = re.compile(
+    r"exceeded quota: (?P<name>\S+), requested: (?P<requested>\S+), "
+    r"used: (?P<used>\S+), limited: (?P<limited>[^\s;]+)"
+)
+UNSAID = re.compile(r"failed quota: (?P<name>[^:]+): must specify (?P<what>.+)")
+# plugin/pkg/admission/limitranger: `maxConstraint`, `minConstraint`, `limitRequestRatioConstraint`.
+LIMITED = re.compile(
+    r"(?P<bound>maximum|minimum) (?P<what>\S+) usage per (?P<of>\w+) is (?P<limit>[^\s,]+)"
+    r"(?:, but (?:limit|request) is (?P<asked>[^\s,]+)|\.\s+No (?:limit|request) is specified)?"
+)
+RATIO = re.compile(r"(?P<what>\S+) max limit to request ratio per \w+ is (?P<limit>[^\s,]+)")
+# staging/src/k8s.io/pod-security-admission, `EvaluatePod`.
+POD_SECURITY = re.compile(r'violates PodSecurity "(?P<level>[^"]+)": (?P<why>.+)', re.DOTALL)
+# plugin/pkg/admission/serviceaccount.
+ACCOUNT = re.compile(r'error looking up service account \S+: serviceaccount "(?P<name>[^"]+)"')
+# plugin/pkg/admission/priority.
+PRIORITY = re.compile(r"no PriorityClass with name (?P<name>\S+) was found")
+# plugin/pkg/admission/runtimeclass.
+RUNTIME = re.compile(r'RuntimeClass "?(?P<name>[^"\s]+)"? not found')
+# A ValidatingAdmissionPolicy, and a webhook; both end in words of whoever wrote them.
+POLICY = re.compile(r"(?P<who>(?:ValidatingAdmissionPolicy|admission webhook) .+)", re.DOTALL)
+UNITS = {"m": 1e-3, "k": 1e3, "Ki": 2**10, "M": 1e6, "Mi": 2**20, "G": 1e9, "Gi": 2**30}
+UNITS |= {"T": 1e12, "Ti": 2**40, "": 1.0}
+EDIT = "in deployer.yaml"
+
+
+def explain_refusal(message: str, namespace: str) -> Reason:
+    """Return why the server refuses a pod, from the sentence of its refusal."""
+    reason = (
+        _quota(message, namespace)
+        or _limits(message, namespace)
+        or _policies(message)
+        or _objects(message, namespace)
+    )
+    if reason:
+        return reason
+    forbidden = "is forbidden: " in message
+    passes = Passes.NEVER if forbidden else Passes.UNKNOWN
+    return Reason(Cause.REFUSED, f"the server refuses its pod: {shorten(message)}", passes)
+
+
+def is_for_good(message: str) -> bool:
+    """Tell whether the server would refuse the same pod tomorrow."""
+    return explain_refusal(message, "").passes is Passes.NEVER
+
+
+def shorten(message: str) -> str:
+    """Return a refusal without the name of the pod, which differs each time."""
+    _, forbidden, rest = message.partition(" is forbidden: ")
+    return (rest if forbidden else message).strip()
+
+
+def _quota(message: str, namespace: str) -> Reason | None:
+    if unsaid := UNSAID.search(message):
+        said = f"quota {unsaid['name']} asks for {unsaid['what'].strip()}"
+        remedy = f"kubernetes: {{cpu: …, memory: …}} {EDIT}"
+        return Reason(Cause.QUOTA_SMALL, said, Passes.NEVER, remedy)
+    found = QUOTA.search(message)
+    if not found:
+        return None
+    asked, used, limited = (
+        _parse_amounts(found[part]) for part in ("requested", "used", "limited")
+    )
+    look = f"kubectl describe quota {found['name']} -n {namespace}"
+    for name, amount in asked.items():
+        if _number(amount) > _number(limited.get(name, amount)):
+            said = (
+                f"quota {found['name']} allows {limited[name]} {name}, and a pod asks for {amount}"
+            )
+            return Reason(
+                Cause.QUOTA_SMALL, said, Passes.NEVER, f"ask for less {EDIT}, or for more: {look}"
+            )
+    full = ", ".join(f"{used.get(name, '0')} of {limited.get(name, '?')} {name}" for name in asked)
+    said = f"quota {found['name']} of namespace {namespace} is used up: {full}"
+    return Reason(Cause.QUOTA_USED, said, Passes.WITH_TIME, look)
+
+
+def _limits(message: str, namespace: str) -> Reason | None:
+    look = f"kubectl describe limits -n {namespace}"
+    if found := LIMITED.search(message):
+        asked = f", and it asks for {found['asked']}" if found["asked"] else ""
+        said = (
+            f"the limit range allows a {found['of'].lower()} {found['what']} of "
+            f"{'at most' if found['bound'] == 'maximum' else 'at least'} {found['limit']}{asked}"
+        )
+        remedy = f"kubernetes: {{{found['what']}: {found['limit']}}} {EDIT}"
+        known = found["what"] in ("cpu", "memory")
+        return Reason(Cause.LIMIT_RANGE, said, Passes.NEVER, remedy if known else look)
+    if found := RATIO.search(message):
+        said = f"the limit range allows {found['what']} limits of at most {found['limit']} requests"
+        return Reason(Cause.LIMIT_RANGE, said, Passes.NEVER, look)
+    return None
+
+
+def _policies(message: str) -> Reason | None:
+    if found := POD_SECURITY.search(message):
+        said = f"Pod Security {found['level']} forbids it: {found['why'].strip()}"
+        remedy = f"leave that out {EDIT}, or ask an administrator for another namespace"
+        return Reason(Cause.POD_SECURITY, said, Passes.NEVER, remedy)
+    if found := POLICY.search(message):
+        # A webhook that cannot be called is an internal error, which comes without `denied`.
+        denied = "denied" in message
+        passes = Passes.NEVER if denied else Passes.UNKNOWN
+        remedy = "ask an administrator for the rule" if denied else ""
+        return Reason(Cause.REFUSED, found["who"].strip(), passes, remedy)
+    return None
+
+
+def _objects(message: str, namespace: str) -> Reason | None:
+    if found := ACCOUNT.search(message):
+        name = found["name"]
+        said = f"ServiceAccount {name} is missing in namespace {namespace}"
+        remedy = f"kubectl create serviceaccount {name} -n {namespace}"
+        return Reason(Cause.SERVICE_ACCOUNT, said, Passes.NEVER, remedy)
+    if found := PRIORITY.search(message):
+        said = f"there is no PriorityClass {found['name']}"
+        remedy = f"kubectl get priorityclass; kubernetes: {{priority_class: …}} {EDIT}"
+        return Reason(Cause.PRIORITY_CLASS, said, Passes.NEVER, remedy)
+    if found := RUNTIME.search(message):
+        said = f"there is no RuntimeClass {found['name']}"
+        return Reason(Cause.RUNTIME_CLASS, said, Passes.NEVER, "kubectl get runtimeclass")
+    return None
+
+
+def _parse_amounts(text: str) -> dict[str, str]:
+    pairs = (pair.partition("=") for pair in text.split(","))
+    return {name: amount for name, _, amount in pairs}
+
+
+def _number(text: str) -> float:
+    return parse_quantity(text) or 0.0
+
+
+def parse_quantity(text: str) -> float | None:
+    """Return a quantity as a number, such as 500m or 4Gi; None if it is none."""
+    number = text.rstrip("mkKMGTi")
+    try:
+        return float(number) * UNITS[text[len(number) :]]
+    except (KeyError, ValueError):
+        return None

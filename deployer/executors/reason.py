@@ -1,0 +1,94 @@
+"""Why an agent has not started: the cause, a sentence, a remedy, and whether it passes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Cause(StrEnum):
+    """What keeps an agent's pod from running; docs/pending.md has each with its remedy."""
+
+    # What no node has, or has no room for.
+    NO_SUCH_RESOURCE = "no-such-resource"
+    GPUS_BUSY = "gpus-busy"
+    NODES_FULL = "nodes-full"
+    TAINT = "taint"
+    SELECTOR = "selector"
+    NODES_CLOSED = "nodes-closed"
+    NODE_PRESSURE = "node-pressure"
+    NODE_LOST = "node-lost"
+    PRIORITY = "priority"
+    DRIVER_MISSING = "driver-missing"
+    # What the server refuses.
+    QUOTA_USED = "quota-used"
+    QUOTA_SMALL = "quota-small"
+    LIMIT_RANGE = "limit-range"
+    POD_SECURITY = "pod-security"
+    SERVICE_ACCOUNT = "service-account"
+    PRIORITY_CLASS = "priority-class"
+    RUNTIME_CLASS = "runtime-class"
+    REFUSED = "refused"
+    # What a pod needs and is not there.
+    SECRET_MISSING = "secret-missing"
+    KEY_MISSING = "key-missing"
+    CONFIG_MAP_MISSING = "config-map-missing"
+    CLAIM_MISSING = "claim-missing"
+    CLAIM_UNBOUND = "claim-unbound"
+    CLAIM_ELSEWHERE = "claim-elsewhere"
+    VOLUME = "volume"
+    # Images.
+    IMAGE_NAME = "image-name"
+    IMAGE_NOT_FOUND = "image-not-found"
+    IMAGE_REFUSED = "image-refused"
+    IMAGE_UNREACHABLE = "image-unreachable"
+    PULL_SECRET_MISSING = "pull-secret-missing"
+    # Who brings nodes.
+    SCALING_UP = "scaling-up"
+    AUTOSCALER_LIMIT = "autoscaler-limit"
+    AUTOSCALER_REFUSED = "autoscaler-refused"
+    STOCKOUT = "stockout"
+    CLOUD_QUOTA = "cloud-quota"
+    # Who lets Jobs begin.
+    QUEUED = "queued"
+    QUEUE_MISSING = "queue-missing"
+    QUEUE_STOPPED = "queue-stopped"
+    QUEUE_QUOTA = "queue-quota"
+    SUSPENDED = "suspended"
+    GATED = "gated"
+    # The cluster's own words are all that is known.
+    OTHER = "other"
+
+
+class Passes(StrEnum):
+    """Whether a reason goes away by itself."""
+
+    WITH_TIME = "with-time"
+    NEVER = "never"
+    UNKNOWN = "unknown"
+
+
+WORDS = {Passes.WITH_TIME: " (passes with time)", Passes.NEVER: " (never passes)"}
+# The cloud has no node to give now: another kind of node may be had.
+NO_NODE = (Cause.STOCKOUT, Cause.CLOUD_QUOTA)
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a pod does not run. `remedy` is a command or an edit; empty where only waiting helps."""
+
+    cause: Cause
+    sentence: str
+    passes: Passes = Passes.UNKNOWN
+    remedy: str = ""
+
+    @property
+    def line(self) -> str:
+        """Return it all in one line."""
+        mend = f": {self.remedy}" if self.remedy else ""
+        return f"{self.sentence}{WORDS.get(self.passes, '')}{mend}"
+
+    @property
+    def hopeless(self) -> bool:
+        """Tell whether no waiting mends it."""
+        return self.passes is Passes.NEVER

@@ -1,0 +1,1 @@
+"""Tests of why a pod does not run."""
