@@ -35,7 +35,7 @@ def list_object_questions(case: Case) -> Iterator[Question]:
     if case.pod:
         data = {Reference(CLAIM, name) for name in list_claims(case.section)}
         for one in list_references(case.pod["spec"]):
-            if one not in case.own | data:
+            if not one.key and one not in case.own | data:
                 subject = f"{one.kind.kind} {one.name}"
                 yield Question("object", subject, partial(_examine, case, one))
         account = case.pod["spec"].get("serviceAccountName")

@@ -76,7 +76,7 @@ def _explain_waiting(pod: Manifest, facts: Facts) -> Reason | None:
     if reason in NOT_CREATED and NO_DRIVER.search(message):
         node = pod["spec"].get("nodeName", "")
         sentence = f"node {node} has no working NVIDIA driver: {message}"
-        return Reason(Cause.DRIVER_MISSING, sentence, Passes.UNKNOWN, "deployer drivers check")
+        return Reason(Cause.DRIVER_MISSING, sentence, Passes.UNKNOWN, "deployer drivers status")
     return Reason(Cause.OTHER, said)
 
 
