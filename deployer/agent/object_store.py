@@ -25,7 +25,6 @@ CHUNK_BYTES = 1 << 20
 TIMEOUT_SECONDS = 60.0
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.5, 10.0
 DEFAULT_REGION = "us-east-1"
-EMPTY = hashlib.sha256().hexdigest()
 # By which of these the credentials are known; the first are those of `outputs.secret` alone.
 KEY_IDS = ("DEPLOYER_OUTPUT_KEY_ID", "AWS_ACCESS_KEY_ID")
 KEYS = ("DEPLOYER_OUTPUT_KEY", "AWS_SECRET_ACCESS_KEY")

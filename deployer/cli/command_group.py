@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any, ClassVar
 
 import typer
@@ -23,24 +24,27 @@ class CommandGroup(TyperGroup):
 class CommandWithOthers(TyperCommand):
     """A command with an argument and with commands below it: `results [SWEEP]`, `results get`.
 
-    Their names are no values of that argument. A subclass gives `apps`, each with one command.
+    Their names are no values of that argument. A subclass gives `modules`, whose `app` has one
+    command each; they are imported when they are needed.
     """
 
-    apps: ClassVar[Mapping[str, typer.Typer]] = {}
+    modules: ClassVar[Mapping[str, str]] = {}
 
     def list_commands(self, _ctx: Any) -> list[str]:
         """Return the names of the commands below."""
-        return list(self.apps)
+        return list(self.modules)
 
     def get_command(self, _ctx: Any, name: str) -> Any:
         """Return a command below; None if there is no such command."""
-        return build_command(self.apps[name]) if name in self.apps else None
+        return (
+            build_command(import_module(self.modules[name]).app) if name in self.modules else None
+        )
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
         """Read the command line: of a command below, if the first word names one."""
-        if not args or args[0] not in self.apps:
+        if not args or args[0] not in self.modules:
             return super().make_context(info_name, args, parent, **extra)
         # Not of this command: its own argument is no part of what stands before theirs.
         outer = self.context_class(TyperGroup(name=info_name), info_name=info_name, parent=parent)
@@ -49,7 +53,7 @@ class CommandWithOthers(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the options, then the commands below."""
         super().format_options(ctx, formatter)
-        commands = [(name, self.get_command(ctx, name)) for name in self.apps]
+        commands = [(name, self.get_command(ctx, name)) for name in self.modules]
         with formatter.section("Commands"):
             formatter.write_dl([(name, summarise_help(one)) for name, one in commands])
 

@@ -7,7 +7,6 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from deployer.cli import results_get
 from deployer.cli.command_group import CommandWithOthers, make_app
 from deployer.cli.live_view import check_ranked, show_outcome
 from deployer.cli.options import (
@@ -37,7 +36,7 @@ app = make_app()
 class ResultsCommand(CommandWithOthers):
     """`results [SWEEP]`, and `results get`."""
 
-    apps: ClassVar[Mapping[str, typer.Typer]] = {"get": results_get.app}
+    modules: ClassVar[Mapping[str, str]] = {"get": "deployer.cli.results_get"}
 
 
 @app.command(cls=ResultsCommand)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from deployer.config import paths
-from deployer.config.data_section import DataSet
 from deployer.config.project import Project
 from deployer.errors import DeployerError
 from deployer.executors.base import Executor
@@ -26,6 +26,9 @@ from deployer.launch.lock.file import find_kept, keep_lock, write_whole
 from deployer.launch.request import Request
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.server import Server
+
+if TYPE_CHECKING:  # its classes take long to make, and most projects name no data
+    from deployer.config.data_section import DataSet
 
 # Larger data sets are known by their files' names and sizes: reading them would take minutes.
 MOST_READ_BYTES = 1 << 30
