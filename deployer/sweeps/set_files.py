@@ -70,6 +70,7 @@ def parse_sets(text: str, place: str) -> HyperparameterSets:
     kind = Path(place).suffix.lower()
     if kind in TABLES:
         document = read_table(text, place)
+        _check_columns(document)
     else:
         document = _read_json(text, place) if kind in JSON else parse_document(text, place)
     items = _list_items(document)
@@ -132,6 +133,19 @@ def _list_items(document: Document) -> list[Any]:
     return value
 
 
+def _check_columns(document: Document) -> None:
+    """Refuse names of columns once, where they stand; raises ConfigErrors."""
+    where = f"{document.place}:{document.lines[()]}"
+    names = dict.fromkeys(name for one in document.value for name in one if name != KEY)
+    errors = [e for name in names for e in _check_key(name, f"{where}: {_show(name)}", False)]
+    if errors:
+        raise ConfigErrors(errors)
+
+
+def _show(name: object) -> str:
+    return str(name) if str(name).isprintable() else repr(name)
+
+
 def _check_item(document: Document, number: int, item: Any, wrapped: bool) -> Iterator[ConfigError]:
     """Complain about one set: no mapping, empty, without its key, or with values that nest."""
     path: tuple[str, ...] = (f"[{number}]",)
@@ -149,7 +163,7 @@ def _check_item(document: Document, number: int, item: Any, wrapped: bool) -> It
         yield ConfigError(document.place_of(path), said, "write names and values: {lr: 0.1}")
         return
     for key, value in item.items():
-        place = document.place_of((*path, str(key)))
+        place = document.place_of((*path, _show(key)))
         yield from _check_key(key, place, wrapped)
         yield from _check_value(key, value, place)
 
@@ -164,7 +178,8 @@ def _check_key(key: Any, place: str, wrapped: bool) -> Iterator[ConfigError]:
         yield ConfigError(place, "a name without a letter", "give the value a name")
     elif not (key.isprintable() and (wrapped or FLAG.fullmatch(key))):
         bare = key.lstrip("-")
-        hint = f"write {bare}" if FLAG.fullmatch(bare) else "write it such as learning_rate"
+        good = bare.isprintable() and FLAG.fullmatch(bare)
+        hint = f"write {bare}" if good else "write it such as learning_rate"
         yield ConfigError(place, f"{key!r} cannot be the name of a flag", hint)
 
 

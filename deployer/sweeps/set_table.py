@@ -25,6 +25,7 @@ WORDS: Mapping[str, bool] = {"true": True, "false": False}
 INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 NUMBER = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 DECIMAL_COMMA = re.compile(r"[-+]?(0|[1-9][0-9]*),[0-9]+([eE][-+]?[0-9]+)?")
+THOUSANDS = re.compile(r"[-+]?[0-9]{1,3}([.,' \u00a0][0-9]{3})+([.,][0-9]+)?")
 NO_NAME = (*SEPARATORS, '"', "\n", "\r")  # in a column's name they would be taken for separators
 LONGEST_NUMBER = 300  # Python reads no integer of more than 4300 digits
 
@@ -48,8 +49,9 @@ def read_table(text: str, place: str) -> Document:
     for number, (_, cells) in enumerate(rest):
         pairs = zip(header, cells, strict=False)
         sets.append({name: _read_cell(cell, separator) for name, cell in pairs if cell.strip()})
-        remarks += _note_commas(f"[{number}]", header, cells, separator)
+        remarks += _note_numbers(f"[{number}]", header, cells, separator)
     lines: dict[Path, int] = {(f"[{number}]",): line for number, (line, _) in enumerate(rest)}
+    lines[()] = line  # of the header
     return Document(place, sets, lines, {}, (), tuple(remarks[:1]))
 
 
@@ -143,14 +145,18 @@ def _read_cell(cell: str, separator: str) -> Any:
     return float(word) if NUMBER.fullmatch(word) else word
 
 
-def _note_commas(
+def _note_numbers(
     item: str, header: Sequence[str], cells: Sequence[str], separator: str
 ) -> Iterator[Remark]:
-    """Remark on numbers as a spreadsheet writes them where the comma is the decimal point."""
+    """Remark on numbers as spreadsheets write them: a decimal comma, thousands set apart."""
     for name, cell in zip(header, cells, strict=False):
-        if separator != COMMA and DECIMAL_COMMA.fullmatch(cell.strip()):
-            said = f"{cell.strip()} is read as {_read_cell(cell, separator)}, and others likewise"
+        word = cell.strip()
+        if separator != COMMA and DECIMAL_COMMA.fullmatch(word):
+            said = f"{word} is read as {_read_cell(cell, separator)}, and others likewise"
             yield Remark((item, name), said, "write a decimal point")
+        elif THOUSANDS.fullmatch(word) and isinstance(_read_cell(cell, separator), str):
+            said = f"'{word}' is text, not a number, and others likewise"
+            yield Remark((item, name), said, "write thousands without a mark")
 
 
 def _write_cell(value: Any) -> str:

@@ -58,7 +58,7 @@ REFUSED = {
     "y.yml": ("- hyperparam_set: 0\n", "y.yml:1: [0].hyperparam_set: 0 is not a mapping"),
     "z.yml": (
         '- hyperparam_set: {"a\\tb": 0}\n',
-        "z.yml:1: [0].hyperparam_set.a\tb: 'a\\tb' cannot be the name of a flag",
+        "z.yml:1: [0].hyperparam_set.'a\\tb': 'a\\tb' cannot be the name of a flag",
     ),
     "c.json": ('[\n{"lr": 1,\n\t"lr": 2}]', "c.json:3: [0].lr: is written twice"),
     "d.json": (
@@ -76,8 +76,10 @@ REFUSED = {
     "i.csv": ('a,b\n1,"2\n3,4\n', "i.csv:2: unreadable from here on: unexpected end of data"),
     "j.csv": ('a,b\n"x\ny",2\n,\n1,2,3\n', "j.csv:5: 3 cells, and the header names 2"),
     "k.csv": ("lr,1e999\n1e999,2\n", "k.csv:2: [0].lr: inf cannot be sent"),
+    "n.csv": ("a\0\n1\n2\n", "n.csv:1: 'a\\x00': 'a\\x00' cannot be the name of a flag"),
+    "o.csv": ("\nlr,JOB_ID\n1,2\n3,4\n", "o.csv:2: JOB_ID: is the number of the set itself"),
     "l.csv": ("sep=;\na;b\n1;2;3\n", "l.csv:3: 3 cells, and the header names 2"),
-    "m.csv": ("a|b\t--c\n1\t2\n", "m.csv:2: [0].--c: '--c' cannot be the name of a flag"),
+    "m.csv": ("a|b\t--c\n1\t2\n", "m.csv:1: --c: '--c' cannot be the name of a flag"),
     "b.csv": ("lr,b\n1,2\n1,2,3\n", "b.csv:3: 3 cells, and the header names 2"),
     "c.csv": ("lr,lr\n1,2\n", "c.csv:1: the column 'lr' is there twice"),
     "d.csv": ("lr,\n1,2\n", "d.csv:1: a column has no name"),
@@ -135,6 +137,8 @@ def test_cells_of_a_table() -> None:
     assert comma.warnings == (
         "x.csv:2: [0].lr: 0,1 is read as 0.1, and others likewise (write a decimal point)",
     )
+    [said] = parse_sets("lr;b\n1.000,5;1\n2.000,5;1\n", "x.csv").warnings
+    assert said.startswith("x.csv:2: [0].lr: '1.000,5' is text, not a number")
     long = "9" * 5000
     assert parse_sets(f"a\n{long}\n", "x.csv").sets == ({"a": long},)
 
