@@ -24,8 +24,8 @@ LIMIT_BYTES = 600 << 20  # a supervisor, an agent and a modest trainer need half
 
 # tests/faults has whole sweeps of the other kinds.
 KINDS = [
-    *("plain", "deaf"),
-    *(pytest.param(kind, marks=pytest.mark.full) for kind in ("quitting", "forking", "forgetful")),
+    *("deaf", "quitting"),
+    *(pytest.param(kind, marks=pytest.mark.full) for kind in ("plain", "forking", "forgetful")),
 ]
 
 

@@ -48,9 +48,9 @@ class Grid:
         ]
 
 
-# The 24 configurations of the promise; a third of them for one fault at a time, and a sixth where
-# the fault comes at once and so many times as it is told.
+# The 24 configurations of the promise; a sixth of them for faults that come by chance, and an
+# eighth where a fault comes at once and so many times as it is told.
 WHOLE = Grid((0.1, 0.2, 0.3), (1, 2), ("sgd", "adam"), (0.0, 0.9))
-SMALL = Grid((0.1, 0.2), (1,), ("sgd", "adam"), (0.0, 0.9))
-FEW = Grid((0.1, 0.2), (1,), ("sgd",), (0.0, 0.9))
+SMALL = Grid((0.1, 0.2), (1,), ("sgd", "adam"), (0.9,))
+FEW = Grid((0.1, 0.2, 0.3), (1,), ("sgd",), (0.9,))
 ONE = Grid((0.1,), (1,), ("sgd",), (0.9,))

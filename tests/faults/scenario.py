@@ -60,7 +60,7 @@ class Scenario:
     seed: int = 0
     script: str = trainers.RESUMING
     grid: Grid = WHOLE
-    replicas: int = 3
+    replicas: int = 2
     proxied: bool = False
     hold: int | None = None
     settings: Mapping[str, str] = field(default_factory=dict)

@@ -47,6 +47,26 @@ def strike(scenario: Scenario, blows: Sequence[Blow]) -> None:
     scenario.steps.hold_at(None)
 
 
+def kill_each_supervisor(scenario: Scenario, kinds: Sequence[str]) -> None:
+    """Kill the supervisors of several kinds of trainers once one of each waits at FIRST_STEP.
+
+    The kinds are those of `trainers.UNHELPFUL`.
+    """
+    trainers: dict[str, psutil.Process] = {}
+
+    def waiting() -> bool:
+        for process in scenario.steps.find_waiting(FIRST_STEP):
+            marks = {kind: scenario.project / f"{kind}-{process.pid}" for kind in kinds}
+            trainers.update({kind: process for kind, mark in marks.items() if mark.exists()})
+        return len(trainers) == len(kinds)
+
+    scenario.wait_for(waiting, f"trainers at step {FIRST_STEP}: {', '.join(kinds)}", 90)
+    for kind, trainer in trainers.items():
+        victim = _find_victim(scenario, "supervisor", trainer)
+        victim.process.kill()
+        scenario.note(f"SIGKILL-supervisor {victim.process.pid} of {kind}")
+
+
 def _find_victim(scenario: Scenario, kind: Kind, trainer: psutil.Process) -> Found:
     """Wait for a process of a kind, the one that the trainer belongs to if there are several."""
     family = _find_family(trainer)

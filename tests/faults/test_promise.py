@@ -23,13 +23,13 @@ from tests.faults.grids import FEW, ONE, SMALL, WHOLE, Grid
 from tests.faults.processes import find_processes
 from tests.faults.proxy import Fault
 from tests.faults.scenario import Scenario
-from tests.faults.strikes import FIRST_STEP, Blow, strike
+from tests.faults.strikes import FIRST_STEP, Blow, kill_each_supervisor, strike
 
 pytestmark = pytest.mark.slow
 
 SEEDS = range(20)
-# Three agents with a run each 5 s to 10 s, and as much again for what is done twice.
-SECONDS_A_RUN = 8.0
+# Two agents with a run each 5 s to 10 s, and as much again for what is done twice.
+SECONDS_A_RUN = 12.0
 
 
 @contextlib.contextmanager
@@ -101,7 +101,7 @@ def test_processes_are_struck_in_the_middle_of_a_run(tmp_path: Path, names: Sequ
 @pytest.mark.parametrize("seed", SEEDS)
 def test_any_process_is_killed_for_many_seeds(tmp_path: Path, seed: int) -> None:
     signals = [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSTOP]
-    with begin(tmp_path, WHOLE, seed=seed) as scenario:
+    with begin(tmp_path, WHOLE, seed=seed, replicas=3) as scenario:
         scenario.steps.hold_at(None)
         with Chaos(scenario.state, seed, [*KINDS, "up"], signals, kills=8) as chaos:
             scenario.wait_for(lambda: chaos.done or scenario.ended, "the kills", 90)
@@ -153,7 +153,6 @@ def name_of(fault: Fault) -> str:
     "faults",
     [
         pytest.param(PASSING, id="passing"),
-        pytest.param(FATAL_STREAM, id="fatal to a stream"),
         pytest.param(FATAL_AGENT, id="fatal to a run or an agent"),
         *(pytest.param([f], id=name_of(f), marks=pytest.mark.full) for f in BY_ITSELF),
     ],
@@ -167,11 +166,13 @@ def test_the_way_to_the_server_is_bad(tmp_path: Path, faults: list[Fault]) -> No
             assert scenario.proxy.happened(fault), f"{name_of(fault)} never happened"
 
 
-def test_replies_are_lost(tmp_path: Path) -> None:
-    with Scenario(tmp_path, grid=FEW, proxied=True) as scenario:
+def test_replies_and_streams_are_lost(tmp_path: Path) -> None:
+    with Scenario(tmp_path, grid=FEW, hold=FIRST_STEP, proxied=True) as scenario:
         scenario.proxy.set_faults(*LOST)
+        scenario.wait_for_step(FIRST_STEP)
+        scenario.proxy.set_faults(*LOST, *FATAL_STREAM)
         finish(scenario)
-        for fault in LOST:
+        for fault in (*LOST, *FATAL_STREAM):
             assert scenario.proxy.happened(fault), f"{name_of(fault)} never happened"
 
 
@@ -228,22 +229,18 @@ def test_the_whole_machine_dies(tmp_path: Path) -> None:
         assert FIRST_STEP + 1 in begun, scenario.describe()
 
 
-# The trainer of a killed supervisor goes on until a successor ends it, which these make hard.
-SCRIPTS = {
-    "deaf": trainers.DEAF,
-    "quitting": trainers.QUITTING,
-    "forking": trainers.FORKING,
-    "not-resuming": trainers.NOT_RESUMING,
-}
+def test_unhelpful_trainers(tmp_path: Path) -> None:
+    """One of each at once: they go on until a successor ends them, which they make hard.
 
-
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_an_unhelpful_trainer(tmp_path: Path, script: str) -> None:
-    with begin(tmp_path, script=SCRIPTS[script]) as scenario:
-        strike(scenario, blows("SIGKILL-supervisor", "SIGTERM-supervisor"))
+    A supervisor that is asked to stop meets them in tests/agent/test_requeue.py.
+    """
+    kinds = Grid((0.1,), (1,), [*trainers.UNHELPFUL], (0.9,))
+    script = trainers.write_unhelpful()
+    with begin(tmp_path, kinds, script=script, replicas=len(kinds.names)) as scenario:
+        kill_each_supervisor(scenario, kinds.names)
         finish(scenario)
         assert not scenario.steps.list_ghosts(), "a dead attempt went on writing"
-        assert (script == "forking") == bool(scenario.steps.list_events("child"))
+        assert scenario.steps.list_events("child")
 
 
 def test_a_run_that_fails_by_itself_is_tried_again(tmp_path: Path) -> None:

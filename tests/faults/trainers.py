@@ -144,3 +144,21 @@ if not tried.exists():
 """
     + _RESUMING_LOOP
 )
+
+# Each makes it hard in its own way to end a trainer whose supervisor was killed.
+UNHELPFUL = {
+    "deaf": DEAF,
+    "quitting": QUITTING,
+    "forking": FORKING,
+    "not-resuming": NOT_RESUMING,
+}
+
+
+def write_unhelpful() -> str:
+    """Return a script that is the trainer its optimizer is named after; it leaves a file of it."""
+    return f"""
+import os, pathlib, sys
+[kind] = [kind for kind in {[*UNHELPFUL]} if repr(kind) in " ".join(sys.argv)]
+pathlib.Path(f"{{kind}}-{{os.getpid()}}").touch()
+exec({UNHELPFUL}[kind])
+"""
