@@ -186,6 +186,7 @@ def _smoke(
         cluster.image_pull_secrets,
         cluster.queue,
         {**cluster.node_selector, **product},
+        cluster.runtime_class,
     )
     resource = gpu.resource if gpu else "nvidia.com/gpu"
     nodes = survey.nodes if survey.complete else (any_node(resource),)

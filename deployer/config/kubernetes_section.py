@@ -90,6 +90,10 @@ class ClusterConfig:
     priority_class: Annotated[
         LongName | None, Field(description="The PriorityClass of the pods.")
     ] = None
+    runtime_class: Annotated[
+        LongName | None,
+        Field(description="The RuntimeClass of the pods, such as `nvidia` on k3s."),
+    ] = None
     host_ipc: Annotated[
         bool,
         Field(

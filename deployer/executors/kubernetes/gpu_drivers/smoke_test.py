@@ -46,6 +46,7 @@ class SmokePod:
     image_pull_secrets: Sequence[str] = ()
     queue: str | None = None
     node_selector: Mapping[str, str] = field(default_factory=dict)
+    runtime_class: str | None = None
 
 
 def any_node(resource: str) -> NodeGpus:
@@ -90,6 +91,8 @@ def build_job(name: str, node: str, resource: str, pod: SmokePod, seconds: float
         job["metadata"]["labels"][QUEUE_LABEL] = pod.queue
     spec = job["spec"]["template"]["spec"]
     spec["imagePullSecrets"] = [{"name": secret} for secret in pod.image_pull_secrets]
+    if pod.runtime_class is not None:
+        spec["runtimeClassName"] = pod.runtime_class
     if node:
         here = {"key": "metadata.name", "operator": "In", "values": [node]}
         required = {"nodeSelectorTerms": [{"matchFields": [here]}]}

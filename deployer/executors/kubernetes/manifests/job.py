@@ -114,6 +114,8 @@ def _set_pod(pod: Manifest, cluster: ClusterConfig) -> None:
     set_identity(pod, cluster)
     if cluster.priority_class is not None:
         pod["priorityClassName"] = cluster.priority_class
+    if cluster.runtime_class is not None:
+        pod["runtimeClassName"] = cluster.runtime_class
     if cluster.host_ipc:
         pod["hostIPC"] = True
     product = cluster.gpu.product if cluster.gpu else None
