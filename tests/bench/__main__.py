@@ -16,6 +16,7 @@ from tests.bench import (
     memory,
     quality,
     requests,
+    small_files,
     suggestions,
 )
 from tests.bench.figures import Figure, render
@@ -27,6 +28,7 @@ BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
     "torch-runs": agents.bench_torch_runs,
     "data-path": data_path.bench_data_path,
     "memory": memory.bench_memory,
+    "small-files": small_files.bench_small_files,
     "requests": requests.bench_requests,
     "request-for-work": suggestions.bench_request_for_work,
     "search-quality": quality.bench_search_quality,
