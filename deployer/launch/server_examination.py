@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from deployer.config.paths import backend_folder
 from deployer.config.project import Project
+from deployer.errors import ConfigError, DeployerError
 from deployer.executors.clock import judge_clock
 from deployer.executors.findings import Finding, examine_all, right, wrong
 from deployer.executors.registry import find_target
@@ -16,18 +17,25 @@ from deployer.wandb_api.client import Client
 from deployer.wandb_api.operations import get_viewer
 from deployer.wandb_api.server import Server
 
+REFUSED = (401, 403)
+
 
 def examine_server(project: Project, target: Target) -> Iterator[Finding]:
     """Ask the server that is meant; an embedded one of this machine that rests stays at rest.
 
-    One in a cluster is examined with the cluster. Raises ConfigError without a key, WandbError.
+    One in a cluster is examined with the cluster.
     """
     if project.embedded:
         if not find_target(project, project.backend_on).hosts_backend:
             yield _examine_own_backend()
         return
-    client = Client(project.wandb, project.require_key(), project.key_source)
-    server = Server(client, get_viewer(client), embedded=False)
+    try:
+        client = Client(project.wandb, project.require_key(), project.key_source)
+        server = Server(client, get_viewer(client), embedded=False)
+    except DeployerError as error:
+        no_key = isinstance(error, ConfigError) or getattr(error, "status", 0) in REFUSED
+        yield wrong("key" if no_key else "server", project.wandb, error.message, error.hint)
+        return
     who = server.viewer.name or server.viewer.entity
     yield right("key", project.wandb, f"the key from {project.key_source} is {who}'s")
     if client.ahead_seconds is not None:

@@ -9,7 +9,8 @@ import yaml
 
 from deployer.config.paths import find_packaged
 from deployer.executors.kubernetes.backend import rights as backend
-from deployer.executors.kubernetes.gpu_drivers.survey import QUOTA
+from deployer.executors.kubernetes.examination.queue import GROUP
+from deployer.executors.kubernetes.examination.rights import WITHOUT
 from deployer.executors.kubernetes.rights import NEEDED, USEFUL
 from deployer.kube.kinds import CLAIM, Kind
 
@@ -32,9 +33,14 @@ def name_right(kind: Kind, subresource: str, verb: str) -> tuple[str, str, str]:
 
 def test_agents_have_what_they_need_and_no_more() -> None:
     volumes = {name_right(CLAIM, "", v) for v in ("create", "get", "list", "patch", "delete")}
-    asked = {name_right(*right) for right in (*NEEDED, *USEFUL)}
-    quotas = {name_right(QUOTA, "", "list")}
-    assert load_grants("agents.yaml") == asked | volumes | quotas
+    asked = {name_right(*right) for right in (*NEEDED, *USEFUL, *WITHOUT)}
+    queues = {(GROUP, "localqueues", "list")}
+    assert load_grants("agents.yaml") == asked | volumes | queues
+
+
+def test_what_goes_on_without_a_right_is_said_of_each() -> None:
+    assert set(USEFUL) <= set(WITHOUT)
+    assert not set(NEEDED) & set(WITHOUT)
 
 
 @pytest.mark.parametrize("right", [(k, s, v) for k, s, verbs in backend.RIGHTS for v in verbs])

@@ -10,17 +10,19 @@ from functools import cached_property
 
 from deployer.config.kubernetes_section import ClusterConfig
 from deployer.errors import CloudError, KubeError
+from deployer.executors.findings import Finding, right, unknown, wrong
 from deployer.executors.gke.executor import GkeExecutor
 from deployer.executors.gke.timer import NAMESPACE, ensure_timer
 from deployer.executors.kubernetes.gpu_drivers.installation import install_drivers
 from deployer.executors.kubernetes.gpu_drivers.manifests import SYSTEM
 from deployer.executors.kubernetes.target import KubernetesTarget
 from deployer.executors.plan import Plan
-from deployer.executors.target import Limits, Saved, Tell
+from deployer.executors.target import Demand, Limits, Saved, Tell
 from deployer.gke.api.client import Gke, open_gke
 from deployer.gke.api.model import CloudCluster
 from deployer.gke.cluster.access import open_kube_of
 from deployer.gke.cluster.creation import ensure_cluster, find_cluster
+from deployer.gke.cluster.obstacles import find_obstacles
 from deployer.gke.pricing.estimate import Prices, estimate, estimate_pools, load_prices
 from deployer.gke.pricing.sentences import describe_estimate, describe_fallback, format_usd
 from deployer.gke.removal.inventory import Inventory
@@ -35,6 +37,7 @@ class GkeTarget(KubernetesTarget):
     """A cluster of ours on Google's cloud."""
 
     disposable = True
+    grows = True
     _found: CloudCluster | None = None
 
     @cached_property
@@ -83,6 +86,29 @@ class GkeTarget(KubernetesTarget):
         """Read the specification and the prices, and build the manifests; raises ConfigError."""
         super().check(plan, Limits(limits.agents, limits.max_seconds))
         estimate(self.spec, self.spec.locations[0], self.prices)
+
+    def _examine(self, demand: Demand) -> Sequence[Finding]:
+        """Look at the cluster; before it is made, at what Google would refuse of it."""
+        gke = self._open_gke()
+        found = find_cluster(gke, self.spec)
+        subject = f"cluster {self.spec.name}"
+        if found is None:
+            return tuple(self._examine_cloud(gke, subject))
+        there = right("cloud", subject, f"is there, in {found.location}")
+        return (there, *super()._examine(demand))
+
+    def _examine_cloud(self, gke: Gke, subject: str) -> Iterator[Finding]:
+        yield right("cloud", subject, f"is not there: `up` makes it in project {gke.project}")
+        told: list[str] = []
+        refusals = find_obstacles(gke, self.spec, told.append)
+        everywhere = len(refusals) >= len(self.spec.locations) * len(self.spec.gpus)
+        for one in refusals:
+            build = wrong if everywhere else unknown
+            yield build("cloud-quota", one.location, one.sentence, one.hint)
+        for sentence in told:
+            yield unknown("cloud-quota", "Compute Engine", sentence)
+        if not refusals and not told:
+            yield right("cloud-quota", "Compute Engine", "quotas and machine types suffice")
 
     def provision(self, limits: Limits, tell: Tell) -> None:
         """Push the image, tell the price, and make the cluster with its drivers."""

@@ -14,7 +14,7 @@ ROLE = "infra/rbac/agents.yaml"
 NEEDED: tuple[Right, ...] = (
     *((JOB, "", verb) for verb in ("create", "list", "deletecollection")),
     *((POD, "", verb) for verb in ("list", "delete")),
-    *((CONFIG_MAP, "", verb) for verb in ("create", "patch")),
+    *((CONFIG_MAP, "", verb) for verb in ("create", "patch", "list")),
     *((SECRET, "", verb) for verb in ("create", "patch")),
 )
 # Without these something is not said, or stays behind.
@@ -22,7 +22,7 @@ USEFUL: tuple[Right, ...] = (
     *((JOB, "", verb) for verb in ("patch", "delete")),
     *((POD, "", verb) for verb in ("create", "get", "patch")),
     (POD, "log", "get"),
-    *((CONFIG_MAP, "", verb) for verb in ("get", "list", "delete")),
+    *((CONFIG_MAP, "", verb) for verb in ("get", "delete")),
     *((SECRET, "", verb) for verb in ("get", "list", "delete")),
     (EVENT, "", "list"),
 )

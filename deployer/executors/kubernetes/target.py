@@ -13,7 +13,7 @@ from deployer.config.project import Project
 from deployer.data.store import Store
 from deployer.errors import DeployerError, ImageError
 from deployer.executors.deadline import count_job_seconds
-from deployer.executors.findings import Finding
+from deployer.executors.findings import Finding, Question
 from deployer.executors.kubernetes.backend.deployment import ensure_backend
 from deployer.executors.kubernetes.backend.download import save_backend
 from deployer.executors.kubernetes.backend.manifests import (
@@ -136,11 +136,14 @@ class KubernetesTarget(Target):
 
     def examine(self, demand: Demand) -> Sequence[Finding]:
         """Return what is right and wrong with the cluster for these agents."""
-        return examine_cluster(self._build_case(demand))
+        return Question("cluster", self.name, lambda: self._examine(demand)).examine()
 
     def mend(self, finding: Finding, tell: Tell) -> bool:
         """Make the namespace or the key's Secret if they are missing; tell what was made."""
         return mend(self.open_kube(), self.project, finding, tell)
+
+    def _examine(self, demand: Demand) -> Sequence[Finding]:
+        return examine_cluster(self._build_case(demand))
 
     def _build_case(self, demand: Demand) -> Case:
         project, kube = self.project, self.open_kube()

@@ -16,7 +16,17 @@ from deployer.executors.kubernetes.rights import (
     describe_right,
     find_missing,
 )
-from deployer.kube.kinds import CLAIM, CONFIG_MAP, EVENT, JOB, LIMIT_RANGE, POD, QUOTA, SECRET
+from deployer.kube.kinds import (
+    CLAIM,
+    CONFIG_MAP,
+    EVENT,
+    JOB,
+    LIMIT_RANGE,
+    POD,
+    QUOTA,
+    SECRET,
+    SERVICE_ACCOUNT,
+)
 
 # What goes on without a right, and what does not.
 WITHOUT: dict[Right, str] = {
@@ -35,6 +45,7 @@ WITHOUT: dict[Right, str] = {
     (CLAIM, "", "get"): "claims that are missing show only once agents wait",
     (QUOTA, "", "list"): "whether the quota has room is not said",
     (LIMIT_RANGE, "", "list"): "limits show only when the server refuses",
+    (SERVICE_ACCOUNT, "", "get"): "a missing account shows only when the server refuses",
 }
 OF_DATA: tuple[Right, ...] = (
     (CLAIM, "", "create"),
