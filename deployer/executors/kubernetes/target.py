@@ -143,9 +143,10 @@ class KubernetesTarget(Target):
         return mend(self.open_kube(), self.project, finding, tell)
 
     def _examine(self, demand: Demand) -> Sequence[Finding]:
-        return examine_cluster(self._build_case(demand))
+        return examine_cluster(self.build_case(demand))
 
-    def _build_case(self, demand: Demand) -> Case:
+    def build_case(self, demand: Demand) -> Case:
+        """Return what is examined: the cluster, and the first agent's Job if there can be one."""
         project, kube = self.project, self.open_kube()
         section = replace(self.section, namespace=kube.namespace)
         manifests: Sequence[Manifest] = ()
@@ -164,6 +165,7 @@ class KubernetesTarget(Target):
             image=project.image,
             environment=project.environment,
             grows=self.grows,
+            probed_url=demand.plan.base_url if demand.deep and not project.embedded else "",
         )
 
     def provision(self, limits: Limits, tell: Tell) -> None:

@@ -23,7 +23,7 @@ class Case:
     """`job` is the first of `agents` Jobs, None where deployer.yaml does not let one be built.
 
     `own` are objects that are made with them. `backend` is that of the cluster, if it is meant.
-    `grows` tells that nodes come which are not there yet.
+    `grows` tells that nodes come which are not there yet. `probed_url` is what a pod shall open.
     """
 
     kube: Kube
@@ -37,6 +37,7 @@ class Case:
     image: ImageConfig = field(default_factory=ImageConfig)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     grows: bool = False
+    probed_url: str = ""
 
     @property
     def namespace(self) -> str:

@@ -22,6 +22,7 @@ from deployer.executors.kubernetes.examination.policy import (
 )
 from deployer.executors.kubernetes.examination.queue import examine_queue
 from deployer.executors.kubernetes.examination.quota import examine_limits, examine_quota
+from deployer.executors.kubernetes.examination.reach import examine_reach
 from deployer.executors.kubernetes.examination.rights import examine_rights
 
 
@@ -62,8 +63,14 @@ def _list_namespace_questions(case: Case) -> Sequence[Question]:
         Question("image", f"image {case.section.image}", lambda: examine_image(case)),
         Question("pod-security", f"Pod Security of {name}", lambda: examine_pod_security(case)),
         Question("admission", "admission", lambda: examine_admission(case)),
+        *(_list_probes(case) if case.probed_url else ()),
         Question("backend", f"embedded backend in {name}", lambda: _examine_backend(case)),
     )
+
+
+def _list_probes(case: Case) -> Iterator[Question]:
+    subject = f"pods to {case.probed_url}"
+    yield Question("reach-inside", subject, lambda: examine_reach(case, case.probed_url))
 
 
 def _list_data_checks(case: Case) -> Iterator[Check]:

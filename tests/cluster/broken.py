@@ -1,0 +1,181 @@
+"""Settings and namespaces that do not fit together, and what the doctor says of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.cluster.bed import SECTION
+from tests.cluster.gpu_nodes import PRODUCT
+
+RESTRICTED = "pod-security.kubernetes.io/enforce=restricted"
+# Nodes have this machine's image; nobody is asked for it.
+BASE: Mapping[str, Any] = {**SECTION, "image_pull_policy": "Never"}
+# Products of nodes of these tests alone, whose cluster is shared.
+WHOLE = "Doctor-A100"
+TAINTED = "Doctor-Tainted"
+BARE = "Doctor-Bare"
+MIG = {"count": 1, "resource": "nvidia.com/mig-1g.5gb", "product": WHOLE}
+
+
+def limit_range(**limit: Mapping[str, str]) -> dict[str, Any]:
+    spec = {"limits": [{"type": "Container", **limit}]}
+    return {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small"}, "spec": spec}
+
+
+def quota(**hard: str) -> dict[str, Any]:
+    named = {name.replace("__", "/").replace("_", "."): value for name, value in hard.items()}
+    metadata = {"name": "team"}
+    return {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": metadata,
+        "spec": {"hard": named},
+    }
+
+
+def secret(name: str, **values: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name},
+        "stringData": values,
+    }
+
+
+def claim(name: str, storage_class: str) -> dict[str, Any]:
+    spec = {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": storage_class,
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+@dataclass(frozen=True)
+class Broken:
+    """Settings and objects that do not fit together, and all that is said to be wrong.
+
+    `says` are sentences by code, or part of one. `pasted`: the remedies mend it.
+    """
+
+    says: Mapping[str, str]
+    section: Mapping[str, Any] = field(default_factory=dict)
+    objects: Sequence[Mapping[str, Any]] = ()
+    label: str = ""
+    pasted: bool = True
+    replicas: int = 1
+
+
+GPU_NODES = "gpu-0, gpu-1"
+CASES = {
+    "quota-cpu": Broken(
+        {"quota": "an agent asks for 0.4 requests.cpu, and the quota allows 200m"},
+        objects=[quota(requests_cpu="200m")],
+    ),
+    "quota-gpu": Broken(
+        {"quota": "an agent asks for 2 requests.nvidia.com/gpu, and the quota allows 1"},
+        {"gpu": {"count": 2}},
+        [quota(requests_nvidia_com__gpu="1")],
+    ),
+    "limit-range-most": Broken(
+        {"limits": "a container may have 100m cpu at most"},
+        objects=[limit_range(max={"cpu": "100m"})],
+    ),
+    "limit-range-least": Broken(
+        {"limits": "a container must have 1Gi memory at least"},
+        objects=[limit_range(min={"memory": "1Gi"})],
+    ),
+    "quota-and-limit-range": Broken(
+        {
+            "quota": "an agent asks for 0.5Gi limits.memory, and the quota allows 256Mi",
+            "limits": "a container may have 100m cpu at most",
+        },
+        objects=[quota(limits_memory="256Mi"), limit_range(max={"cpu": "100m"})],
+    ),
+    "no-such-resource": Broken(
+        {"gpu": "no node has nvidia.com/mig-1g.5gb; there is nvidia.com/gpu"}, {"gpu": MIG}
+    ),
+    "no-such-product": Broken(
+        {"selector": f"no node has {PRODUCT}=Doctor-A10; there is "},
+        {"gpu": {"product": "Doctor-A10"}},
+    ),
+    "too-many-gpus": Broken(
+        {"gpu": "an agent asks for 9 nvidia.com/gpu, and no node has more than 8"},
+        {"gpu": {"count": 9, "product": WHOLE}},
+    ),
+    "no-such-label": Broken(
+        {"selector": "no node has kubernetes.io/hostname=node-9; there is "},
+        {"node_selector": {"kubernetes.io/hostname": "node-9"}},
+    ),
+    "taint": Broken(
+        {"taint": "taint team=vision:NoSchedule of node doctor-"},
+        {"gpu": {"product": TAINTED}},
+    ),
+    "driver": Broken(
+        {"driver": "the device plugin is missing on node doctor-"},
+        {"gpu": {"product": BARE}},
+        pasted=False,
+    ),
+    "claim-missing": Broken(
+        {"claim": "is missing"},
+        {"volumes": [{"name": "checkpoints", "pvc": "nowhere"}]},
+        pasted=False,  # it is made, and nobody here gives it a volume
+    ),
+    "claim-unbound": Broken(
+        {"claim": "is not bound: there is no StorageClass gold, and no volume fits"},
+        {"volumes": [{"name": "checkpoints", "pvc": "waits"}]},
+        [claim("waits", "gold")],
+        pasted=False,
+    ),
+    "secret-missing": Broken(
+        {"secret": "is missing"}, {"secrets": {"TOKEN": {"name": "hub", "key": "t"}}}
+    ),
+    "secret-key-missing": Broken(
+        {"secret-key": "has no key t"},
+        {"secrets": {"TOKEN": {"name": "hub", "key": "t"}}},
+        [secret("hub", other="x")],
+    ),
+    "config-map-missing": Broken(
+        {"config-map": "is missing"},
+        {"volumes": [{"name": "settings", "config_map": "lists", "mount_path": "/lists"}]},
+    ),
+    "service-account-missing": Broken(
+        {"service-account": "is missing"}, {"service_account": "trainer"}
+    ),
+    "priority-class-missing": Broken(
+        {"priority-class": "is missing; there is doctor-high"}, {"priority_class": "doctor-hihg"}
+    ),
+    "host-ipc-forbidden": Broken(
+        {"pod-security": 'forbids the agents: "restricted:'}, {"host_ipc": True}, label=RESTRICTED
+    ),
+    "nfs-forbidden": Broken(
+        {"pod-security": "restricted volume types"},
+        {
+            "volumes": [
+                {
+                    "name": "data",
+                    "mount_path": "/data",
+                    "nfs": {"server": "nfs.example", "path": "/d", "inline": True},
+                }
+            ]
+        },
+        label=RESTRICTED,
+    ),
+    "account-and-quota-and-policy": Broken(
+        {
+            "service-account": "is missing",
+            "quota": "an agent asks for 0.4 requests.cpu, and the quota allows 200m",
+            "pod-security": "forbids the agents",
+        },
+        {"service_account": "trainer", "host_ipc": True},
+        [quota(requests_cpu="200m")],
+        RESTRICTED,
+    ),
+}

@@ -1,0 +1,104 @@
+"""A project folder on the test cluster that the doctor examines, and whose remedies are done."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deployer.executors.findings import Finding, Verdict
+from deployer.launch.doctor import diagnose
+from deployer.wandb_api.server import Server
+from tests.cluster.bed import serve_for_pods
+from tests.cluster.broken import BARE, BASE, TAINTED, WHOLE
+from tests.cluster.cluster import Cluster
+from tests.cluster.gpu_nodes import GPU, PRODUCT, add_node
+from tests.project_files import read_project
+
+EDIT = re.compile(r"(.*) in deployer\.yaml")
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A project folder, the namespace that it names, and a user's shell."""
+
+    cluster: Cluster
+    folder: Path
+    environment: Mapping[str, str]
+
+    def write(self, content: Mapping[str, Any]) -> None:
+        (self.folder / "deployer.yaml").write_text(yaml.safe_dump(dict(content)))
+
+    def examine(self, *, deep: bool = False) -> list[Finding]:
+        project = read_project(self.folder, None, **self.environment)
+        return list(diagnose(project, None, deep=deep))
+
+    def list_wrong(self) -> dict[str, Finding]:
+        return {one.code: one for one in self.examine() if one.verdict is Verdict.WRONG}
+
+    def paste(self, remedy: str) -> None:
+        """Do what a remedy says, to the letter: type it, or write it into deployer.yaml."""
+        edited = EDIT.fullmatch(remedy)
+        if edited:
+            file = self.folder / "deployer.yaml"
+            self.write(merge(yaml.safe_load(file.read_text()), yaml.safe_load(edited[1])))
+            return
+        tools = self.cluster.programs["kubectl"].parent
+        path = f"{tools}:{os.environ['PATH']}"
+        environment = {**self.environment, "PATH": path, "HOME": str(self.folder), "TOKEN": "x"}
+        environment["KUBECONFIG"] = str(self.cluster.kubeconfig)
+        done = subprocess.run(
+            ["bash", "-c", remedy], cwd=self.folder, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"{remedy}: {done.stdout}{done.stderr}"
+
+
+def merge(old: Any, new: Any) -> Any:
+    """Return YAML with an edit made in it; `null` takes a key away."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return new
+    return {name: merge(old.get(name), value) for name, value in {**old, **new}.items()} | {
+        name: merge(old.get(name), value) for name, value in new.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serve_for_pods(cluster, tmp_path_factory.mktemp("backend") / "data") as serving:
+        yield serving
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nodes(cluster: Cluster) -> Iterator[None]:
+    """Add nodes with GPUs, one that is tainted for others and one without a driver."""
+    own = f"doctor-{uuid.uuid4().hex[:6]}"
+    names = cluster.add_gpu_nodes(2, product=WHOLE, prefix=own)
+    add_node(cluster, f"{own}-tainted", {PRODUCT: TAINTED}, {GPU: 4})
+    cluster.kubectl("taint", "node", f"{own}-tainted", "team=vision:NoSchedule")
+    add_node(cluster, f"{own}-bare", {PRODUCT: BARE, "nvidia.com/gpu.present": "true"}, {})
+    cluster.try_kubectl("create", "priorityclass", "doctor-high", "--value=10")
+    yield
+    cluster.kubectl("delete", "node", *names, f"{own}-tainted", f"{own}-bare")
+
+
+@pytest.fixture
+def bench(cluster: Cluster, server: Server, tmp_path: Path) -> Bench:
+    (tmp_path / "train.py").touch()
+    environment = {
+        "KUBECONFIG": str(cluster.kubeconfig),
+        "WANDB_BASE_URL": server.url,
+        "WANDB_API_KEY": server.client.key,
+    }
+    return Bench(cluster, tmp_path, environment)
+
+
+def build(namespace: str, **changes: object) -> dict[str, Any]:
+    return {"on": "kubernetes", "kubernetes": {**BASE, "namespace": namespace, **changes}}

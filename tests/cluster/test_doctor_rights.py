@@ -1,0 +1,110 @@
+"""Exactly the rights of infra/rbac: a tenant's, each one missing, an administrator's."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from deployer.config.paths import find_packaged
+from deployer.executors.findings import Verdict
+from deployer.executors.kubernetes.examination.case import Case
+from deployer.executors.kubernetes.examination.rights import WITHOUT, examine_rights
+from deployer.executors.kubernetes.rights import NEEDED, describe_right
+from tests.cluster.bed import build_section, open_client, wait_for
+from tests.cluster.broken import WHOLE
+from tests.cluster.cluster import Cluster
+from tests.cluster.doctor_bench import Bench, bench, build, nodes, server
+from tests.cluster.shell import Shell
+from tests.cluster.tenants import load_rules, make_tenant
+from tests.cluster.test_audit import list_writes
+
+__all__ = ["bench", "nodes", "server"]
+
+
+def test_a_tenant_is_told_what_it_may_not_see_and_leaves_nothing(
+    bench: Bench, cluster: Cluster, namespace: str
+) -> None:
+    """With the rights of infra/rbac/agents.yaml nothing is wrong, and every write is a dry run."""
+    tenant = make_tenant(cluster, namespace)
+    bench = Bench(cluster, bench.folder, {**bench.environment, "KUBECONFIG": str(tenant)})
+    bench.write(build(namespace))
+    found = bench.examine()
+    assert [one.sentence for one in found if one.verdict is not Verdict.RIGHT] == [
+        "may not be listed: whether one has what agents ask for is not told"
+    ]
+    assert list_writes(cluster, f"tenant-{namespace}") == []
+    assert list_writes(cluster, f"tenant-{namespace}", dry_run=True) != []
+    bench.write(build(f"{namespace}-other"))
+    [wrong] = [one for one in bench.examine() if one.code == "namespace"]
+    assert (wrong.verdict, wrong.sentence) == (Verdict.UNKNOWN, "may not be read")
+
+
+def test_each_right_of_a_tenant_is_missed_by_name(
+    bench: Bench, cluster: Cluster, namespace: str
+) -> None:
+    """The table of docs/doctor.md, on a real server; an administrator pastes the remedy."""
+    tenant = make_tenant(cluster, namespace)
+    kube = open_client(tenant, namespace)
+    case = Case(kube, build_section(), "kubernetes")
+    for kind, subresource, verb in (*NEEDED, *WITHOUT):
+        resource = f"{kind.plural}/{subresource}".rstrip("/")
+        rules = [
+            {**rule, "resources": [one], "verbs": verbs}
+            for rule in load_rules()
+            for one in rule["resources"]
+            if (verbs := [v for v in rule["verbs"] if (one, v) != (resource, verb)])
+        ]
+        replace_role(cluster, namespace, rules)
+        wait_for(lambda: not kube.is_allowed(verb, kind, subresource), "the Role")  # noqa: B023
+        [found] = examine_rights(case)
+        cost = WITHOUT.get((kind, subresource, verb), "agents cannot start, or cannot be ended")
+        named = describe_right(verb, kind, subresource)
+        assert found.sentence == f"you may not {named}: {cost}"
+    cluster.kubectl(
+        "create",
+        "rolebinding",
+        "own",
+        "-n",
+        namespace,
+        "--role=deployer-agents",
+        f"--user=tenant-{namespace}",
+    )
+    bench.paste(found.remedy.replace(f" --context {kube.context}", ""))
+    wait_for(lambda: [one.verdict for one in examine_rights(case)] == ["right"], "the Role")
+
+
+def replace_role(cluster: Cluster, namespace: str, rules: list[dict[str, Any]]) -> None:
+    patch = json.dumps([{"op": "replace", "path": "/rules", "value": rules}])
+    cluster.kubectl("patch", "role", "tenant", "-n", namespace, "--type=json", "-p", patch)
+
+
+def test_an_administrator_sees_all_with_the_rights_of_the_file(
+    bench: Bench, cluster: Cluster, namespace: str
+) -> None:
+    """And makes the namespace, which nobody else of this test may."""
+    user = f"admin-{namespace}"
+    file = find_packaged("infra/rbac") / "administrator.yaml"
+    cluster.kubectl("apply", "-f", str(file))
+    bind = ("create", "clusterrolebinding", user, "--clusterrole=deployer-administrator")
+    cluster.kubectl(*bind, f"--user={user}")
+    kubeconfig = cluster.pki.write_kubeconfig(
+        cluster.folder.path / f"{user}.kubeconfig", cluster.server, user, namespace=namespace
+    )
+    other = f"{namespace}-new"
+    shell = Shell(bench.folder, {**bench.environment, "KUBECONFIG": str(kubeconfig)})
+    bench.write(build(other, gpu={"product": WHOLE}))
+    done = shell.try_deployer("doctor", "--fix")
+    assert f"created namespace {other}" in done.stderr
+    assert f"✓ namespace {other}: is there" in done.stdout
+    assert "✓ GPUs: " in done.stdout
+    assert done.returncode == 1  # no rights in the new namespace yet
+    assert f"✗ rights in {other}: you may not create jobs.batch, " in done.stdout
+    for role in ("agents", "backend", "data"):
+        path = find_packaged("infra/rbac") / f"{role}.yaml"
+        cluster.kubectl("apply", "-n", other, "-f", str(path))
+        name = f"--role=deployer-{role}"
+        cluster.kubectl("create", "rolebinding", role, "-n", other, name, f"--user={user}")
+    found = json.loads(shell.deployer("doctor", "-o", "json").stdout)["findings"]
+    assert [one for one in found if one["verdict"] != "right"] == []
+    cluster.kubectl("delete", "clusterrolebinding", user)
+    cluster.kubectl("delete", "namespace", other, "--wait=false")

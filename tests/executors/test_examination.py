@@ -1,0 +1,197 @@
+"""What is judged of objects that are not made on the test cluster: versions, queues, rights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployer.config.backend_section import BackendConfig
+from deployer.config.data_section import DataSet
+from deployer.config.kubernetes_section import parse_cluster
+from deployer.executors.findings import Finding, Verdict
+from deployer.executors.kubernetes.examination.case import Case
+from deployer.executors.kubernetes.examination.cluster import judge_namespace, judge_version
+from deployer.executors.kubernetes.examination.objects import (
+    judge_classes,
+    judge_unbound,
+    list_storage_classes,
+)
+from deployer.executors.kubernetes.examination.queue import judge_queues
+from deployer.executors.kubernetes.examination.quota import count_usage, judge_quota
+from deployer.executors.kubernetes.examination.rights import (
+    WITHOUT,
+    judge_rights,
+    list_groups,
+)
+from deployer.executors.kubernetes.rights import NEEDED, USEFUL, Right, describe_right
+from deployer.kube.client import open_kube
+from deployer.kube.quantities import parse_quantity
+from tests.executors.profiles import build_profile
+
+PAGE = Path(__file__).parents[2] / "docs/doctor.md"
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:9"}}]
+users: [{name: u, user: {token: none}}]
+contexts: [{name: c, context: {cluster: c, user: u, namespace: research}}]
+current-context: c
+"""
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> Path:
+    file = tmp_path / "kubeconfig"
+    file.write_text(KUBECONFIG)
+    return file
+
+
+def build_case(kubeconfig: Path, agents: int = 1, **section: object) -> Case:
+    kube = open_kube(environment={"KUBECONFIG": str(kubeconfig)})
+    job = build_profile("gpus", "research")[-1]
+    return Case(kube, parse_cluster({"image": "trainer:1", **section}), "kubernetes", job, agents)
+
+
+def show(findings: Iterable[Finding]) -> list[str]:
+    return [f"{one.verdict}: {one.sentence} | {one.remedy}" for one in findings]
+
+
+@pytest.mark.parametrize(
+    ("version", "verdict"),
+    [
+        ("v1.23.17", Verdict.WRONG),
+        ("v1.24.0", Verdict.RIGHT),
+        ("v1.34.10-gke.1", Verdict.RIGHT),
+        ("v2.0.0", Verdict.RIGHT),
+        ("unknown", Verdict.UNKNOWN),
+    ],
+)
+def test_servers_are_supported_from_1_24_on(version: str, verdict: Verdict) -> None:
+    assert judge_version("context c", version).verdict is verdict
+
+
+def test_a_namespace_that_is_being_deleted_takes_no_agents(kubeconfig: Path) -> None:
+    ending = {"metadata": {"deletionTimestamp": "2026-11-22T10:00:00Z"}}
+    assert show([judge_namespace(build_case(kubeconfig), ending)]) == [
+        "wrong: is being deleted | "
+        "kubectl wait --for=delete namespace/research --timeout=5m --context c"
+    ]
+
+
+def queue(name: str, **status: object) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "status": status}
+
+
+def test_queues_are_judged(kubeconfig: Path) -> None:
+    def said(wanted: str | None, *queues: dict[str, Any]) -> list[str]:
+        section = {"queue": wanted} if wanted else {}
+        return show(judge_queues(build_case(kubeconfig, **section), queues))
+
+    stopped = {"type": "Active", "status": "False", "message": "ClusterQueue gpus is stopped"}
+    assert said(None) == []
+    assert said(None, queue("research-user-queue")) == [
+        "unknown: this namespace has research-user-queue, and the agents are in none | "
+        "kubernetes: {queue: research-user-queue} in deployer.yaml"
+    ]
+    assert said("research-queue", queue("research-user-queue")) == [
+        "wrong: is missing; there is research-user-queue | "
+        "kubernetes: {queue: research-user-queue} in deployer.yaml"
+    ]
+    assert said("gpus", queue("gpus", conditions=[stopped])) == [
+        "wrong: takes no Jobs: ClusterQueue gpus is stopped | "
+        "kubectl describe localqueue gpus -n research --context c"
+    ]
+    assert said("gpus", queue("gpus", pendingWorkloads=2)) == ["right: takes Jobs; 2 wait in it | "]
+
+
+def quota(hard: str, used: str = "0", resource: str = "requests.nvidia.com/gpu") -> dict[str, Any]:
+    status = {"hard": {resource: hard}, "used": {resource: used}}
+    return {"metadata": {"name": "team"}, "status": status}
+
+
+def test_a_quota_has_room_now_or_later_or_never(kubeconfig: Path) -> None:
+    def said(agents: int, *quotas: str) -> str:
+        return show([judge_quota(build_case(kubeconfig, agents), quota(*quotas))])[0]
+
+    assert count_usage(build_case(kubeconfig).job or {})["requests.nvidia.com/gpu"] == 4
+    look = "kubectl describe resourcequota team -n research --context c"
+    assert said(2, "8") == "right: has room for 2 agents now | "
+    assert said(3, "8") == (
+        "unknown: 2 of 3 agents fit at a time (8 requests.nvidia.com/gpu); the others wait for "
+        f"them | {look}"
+    )
+    assert said(2, "8", "1") == (
+        "unknown: 1 of 2 agents fit now: 1 of 8 requests.nvidia.com/gpu are used; the others wait "
+        f"| {look}"
+    )
+    assert said(1, "1") == (
+        "wrong: an agent asks for 4 requests.nvidia.com/gpu, and the quota allows 1 | "
+        "kubernetes: {gpu: {count: 1}} in deployer.yaml"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [("500m", 0.5), ("2", 2), ("4Gi", 4 * 2**30), ("1e3", 1000), ("5M", 5e6), ("100n", 1e-7)],
+)
+def test_amounts_are_read_as_kubernetes_writes_them(text: str, amount: float) -> None:
+    assert parse_quantity(text) == pytest.approx(amount)
+
+
+def test_classes_of_claims_that_are_made(kubeconfig: Path) -> None:
+    case = build_case(kubeconfig)
+    case = Case(case.kube, case.section, "kubernetes", backend=BackendConfig())
+    wanted = list_storage_classes(case)
+    standard: dict[str, Any] = {"metadata": {"name": "standard"}}
+    key = "storageclass.kubernetes.io/is-default-class"
+    default: dict[str, Any] = {"metadata": {"name": "fast", "annotations": {key: "true"}}}
+    assert show(judge_classes(wanted, [standard])) == [
+        "wrong: no StorageClass is the default; there is standard | "
+        "backend: {storage_class: standard} in deployer.yaml"
+    ]
+    assert show(judge_classes(wanted, [standard, default])) == [
+        "right: StorageClass fast is there | "
+    ]
+    waiting = {"metadata": {"name": "data"}, "spec": {"storageClassName": "fast"}}
+    first = {"volumeBindingMode": "WaitForFirstConsumer"}
+    assert judge_unbound(case, waiting, first).verdict is Verdict.RIGHT
+    assert judge_unbound(case, waiting, {}).verdict is Verdict.UNKNOWN
+
+
+def list_rows() -> Iterator[str]:
+    """Yield the table of docs/doctor.md: what the doctor says of each right that is missing."""
+    data = DataSet(name="d", path="/d", url="s3://b/d")
+    case = Case(None, parse_cluster({}), "", backend=BackendConfig(), data=(data,))  # type: ignore[arg-type]
+    for group in list_groups(case):
+        yield _row(group.rights, "✗", group.without)
+    by_cost: dict[str, list[Right]] = {}
+    for one, without in WITHOUT.items():
+        by_cost.setdefault(without, []).append(one)
+    for without, rights in by_cost.items():
+        yield _row(rights, "?", without)
+
+
+def _row(rights: Iterable[Right], sign: str, without: str) -> str:
+    names = (describe_right(verb, kind, subresource) for kind, subresource, verb in rights)
+    return f"| {', '.join(f'`{name}`' for name in names)} | {sign} | {without} |"
+
+
+def test_the_page_has_the_table_of_rights() -> None:
+    page = PAGE.read_text()
+    assert [row for row in list_rows() if row not in page] == []
+
+
+@pytest.mark.parametrize(
+    "missing", [*NEEDED, *USEFUL], ids=lambda right: describe_right(right[2], right[0], right[1])
+)
+def test_each_right_that_is_missing_is_named(kubeconfig: Path, missing: Right) -> None:
+    case = build_case(kubeconfig)
+    kind, subresource, verb = missing
+    [found] = judge_rights(case, tuple(list_groups(case)), USEFUL, [missing])
+    cost = WITHOUT.get(missing, "agents cannot start, or cannot be ended")
+    assert found.sentence == f"you may not {describe_right(verb, kind, subresource)}: {cost}"
+    assert found.verdict is (Verdict.WRONG if missing in NEEDED else Verdict.UNKNOWN)
+    assert found.remedy.endswith("infra/rbac/agents.yaml")
