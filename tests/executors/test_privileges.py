@@ -63,6 +63,13 @@ EVERYWHERE = {
     ("list", "services"),
     ("list", "jobs"),
 }
+# What a person who looks after nodes is given, and no pod: volumes of `nfs:`, a new namespace.
+BY_HAND = {
+    "administrator": EVERYWHERE
+    | {("list", "nodes"), ("get", "namespaces"), ("create", "namespaces")}
+    | {(verb, "persistentvolumes") for verb in ("create", "get", "list", "patch", "delete")}
+    | {("get", "storageclasses"), ("list", "storageclasses"), ("list", "priorityclasses")}
+}
 
 
 def list_files() -> list[Path]:
@@ -150,7 +157,7 @@ def test_roles_give_no_way_to_more(file: Path) -> None:
         rights = set(list_rights(one))
         assert not WIDENING & {part for right in rights for part in right}
         if one["kind"] == "ClusterRole":
-            assert rights <= EVERYWHERE
+            assert rights <= BY_HAND.get(file.stem, EVERYWHERE)
 
 
 def test_every_exception_is_still_needed() -> None:

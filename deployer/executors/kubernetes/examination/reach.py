@@ -8,11 +8,11 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from deployer.errors import KubeError
 from deployer.executors.findings import Finding, right, unknown, wrong
 from deployer.executors.kubernetes.examination.case import Case
-from deployer.executors.kubernetes.waiting.reasons import explain_waiting, newest_causes
-from deployer.kube.kinds import EVENT, JOB, POD, Manifest
+from deployer.executors.kubernetes.waiting.causes import read_causes
+from deployer.executors.kubernetes.waiting.reasons import explain_waiting
+from deployer.kube.kinds import JOB, POD, Manifest
 from deployer.kube.names import build_labels
 from deployer.kube.objects import find_container_state
 
@@ -104,12 +104,9 @@ def judge_end(base_url: str, ended: Mapping[str, Any]) -> Finding:
 
 
 def _give_up(case: Case, name: str, pod: Manifest | None) -> Finding:
-    try:
-        causes = newest_causes(case.kube.list_objects(EVENT, field_selector="type=Warning"))
-    except KubeError as error:
-        if error.status != 403:
-            raise
-        causes = {}
-    why = explain_waiting({"metadata": {"name": name}}, pod, causes) or "nobody says why"
+    why = (
+        explain_waiting({"metadata": {"name": name}}, pod, read_causes(case.kube))
+        or "nobody says why"
+    )
     said = f"the pod that should ask did not start in {DEADLINE_SECONDS} s: {why}"
     return unknown("reach-inside", f"pods in {case.namespace}", said)
