@@ -100,18 +100,19 @@ CASES = {
         objects=[quota(limits_memory="256Mi"), limit_range(max={"cpu": "100m"})],
     ),
     "no-such-resource": Broken(
-        {"gpu": "no node has nvidia.com/mig-1g.5gb; there is nvidia.com/gpu"}, {"gpu": MIG}
+        {"no-such-resource": "no node has nvidia.com/mig-1g.5gb; there is nvidia.com/gpu"},
+        {"gpu": MIG, "tolerations": [{"operator": "Exists"}]},
     ),
     "no-such-product": Broken(
-        {"selector": f"no node has {PRODUCT}=Doctor-A10; there is "},
+        {"selector": f"no node with a GPU has {PRODUCT}=Doctor-A10; nearest: {WHOLE}"},
         {"gpu": {"product": "Doctor-A10"}},
     ),
     "too-many-gpus": Broken(
-        {"gpu": "an agent asks for 9 nvidia.com/gpu, and no node has more than 8"},
+        {"no-such-resource": "it asks for 9 nvidia.com/gpu, and no node has more than 8"},
         {"gpu": {"count": 9, "product": WHOLE}},
     ),
     "no-such-label": Broken(
-        {"selector": "no node has kubernetes.io/hostname=node-9; there is "},
+        {"selector": "no node has kubernetes.io/hostname=node-9; nearest: node-0"},
         {"node_selector": {"kubernetes.io/hostname": "node-9"}},
     ),
     "taint": Broken(
@@ -119,7 +120,7 @@ CASES = {
         {"gpu": {"product": TAINTED}},
     ),
     "driver": Broken(
-        {"driver": "the device plugin is missing on node doctor-"},
+        {"driver-missing": "the device plugin is missing on node doctor-"},
         {"gpu": {"product": BARE}},
         pasted=False,
     ),

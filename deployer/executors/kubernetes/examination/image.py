@@ -11,7 +11,7 @@ from deployer.config.image_reference import DOCKER_HUB, Repository, parse_image
 from deployer.errors import ImageError, KubeError
 from deployer.executors.findings import Finding, right, unknown, wrong
 from deployer.executors.kubernetes.examination.case import Case, edit
-from deployer.executors.kubernetes.examination.nodes import find_nearest
+from deployer.executors.kubernetes.waiting.placement import find_nearest
 from deployer.images.image import find_ca
 from deployer.images.registry import Registry
 from deployer.images.registry_credentials import DOCKER_HUB_KEY, Credentials

@@ -11,8 +11,8 @@ from deployer.executors.findings import Finding, Question, right, unknown, wrong
 from deployer.executors.kubernetes.backend.removal import find_data
 from deployer.executors.kubernetes.data.mounts import list_claims
 from deployer.executors.kubernetes.examination.case import Case, edit
-from deployer.executors.kubernetes.examination.nodes import find_nearest
 from deployer.executors.kubernetes.keys.key_secret import WANDB_SECRET
+from deployer.executors.kubernetes.waiting.placement import find_nearest
 from deployer.executors.kubernetes.waiting.references import Reference, list_references
 from deployer.kube.kinds import (
     CLAIM,

@@ -44,8 +44,10 @@ def examine_admission(case: Case) -> Iterator[Finding]:
     try:
         check_admission(case.kube, case.job)
     except KubeError as error:
-        code = f"admission-{classify(error)}"
-        yield wrong(code, "admission", error.message, error.hint)
+        reason = explain_refusal(error.message, case.namespace)
+        known = reason.cause is not Cause.REFUSED
+        said, remedy = (reason.sentence, reason.remedy) if known else (error.message, error.hint)
+        yield wrong(f"admission-{classify(error)}", "admission", said, remedy)
         return
     yield right("admission", "admission", "the server takes the agents")
 

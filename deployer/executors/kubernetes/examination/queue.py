@@ -10,7 +10,7 @@ from typing import Any
 
 from deployer.executors.findings import Finding, right, unknown, wrong
 from deployer.executors.kubernetes.examination.case import Case, edit
-from deployer.executors.kubernetes.examination.nodes import find_nearest
+from deployer.executors.kubernetes.waiting.placement import find_nearest
 from deployer.kube.kinds import Kind
 from deployer.kube.objects import find_condition
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from deployer.executors.findings import Finding, right, unknown, wrong
 from deployer.executors.kubernetes.examination.case import Case
-from deployer.executors.kubernetes.waiting.causes import read_causes
-from deployer.executors.kubernetes.waiting.reasons import explain_waiting
+from deployer.executors.kubernetes.waiting.pending_pods import PendingPods
+from deployer.executors.reason import Reason
 from deployer.kube.kinds import JOB, POD, Manifest
 from deployer.kube.names import build_labels
 from deployer.kube.objects import find_container_state
@@ -42,7 +42,7 @@ def examine_reach(
     name = job["metadata"]["name"]
     case.kube.create(job)
     try:
-        yield _wait(case, name, base_url, sleep)
+        yield _wait(case, job, base_url, sleep)
     finally:
         case.kube.delete(JOB, name)
 
@@ -81,15 +81,18 @@ def _strip(spec: Mapping[str, Any], command: list[str]) -> dict[str, Any]:
     return {**kept, "containers": [probe], "terminationGracePeriodSeconds": 1}
 
 
-def _wait(case: Case, name: str, base_url: str, sleep: Callable[[float], None]) -> Finding:
+def _wait(case: Case, job: Manifest, base_url: str, sleep: Callable[[float], None]) -> Finding:
+    name, pending = job["metadata"]["name"], PendingPods(case.kube, case.grows)
     deadline = time.monotonic() + DEADLINE_SECONDS
     while True:
         pods = case.kube.list_objects(POD, f"job-name={name}")
         ended = find_container_state(pods[0], "terminated") if pods else None
         if ended:
             return judge_end(base_url, ended)
-        if time.monotonic() > deadline:
-            return _give_up(case, name, pods[0] if pods else None)
+        reason = pending.explain([(job, pods[0] if pods else None)]).get(name)
+        late = time.monotonic() > deadline
+        if late or (reason and reason.hopeless):
+            return _give_up(case, reason)
         sleep(LOOK_SECONDS)
 
 
@@ -103,10 +106,7 @@ def judge_end(base_url: str, ended: Mapping[str, Any]) -> Finding:
     return wrong("reach-inside", subject, f"a pod does not reach it: {said}", remedy)
 
 
-def _give_up(case: Case, name: str, pod: Manifest | None) -> Finding:
-    why = (
-        explain_waiting({"metadata": {"name": name}}, pod, read_causes(case.kube))
-        or "nobody says why"
-    )
-    said = f"the pod that should ask did not start in {DEADLINE_SECONDS} s: {why}"
-    return unknown("reach-inside", f"pods in {case.namespace}", said)
+def _give_up(case: Case, reason: Reason | None) -> Finding:
+    why, remedy = (reason.sentence, reason.remedy) if reason else ("nobody says why", "")
+    said = f"the pod that should ask does not start: {why}"
+    return unknown("reach-inside", f"pods in {case.namespace}", said, remedy)
