@@ -65,8 +65,7 @@ class EndOfRun:
             self._tell(runs)
             self.idle_since = time.monotonic()
         elif self._quick:
-            idle = IDLE_SHARE * (begun - self.idle_since)
-            return min(max(SHORTEST_SECONDS, idle), STOCK_SECONDS)
+            return choose_idle_wait(begun - self.idle_since)
         waited = time.monotonic() - begun
         return 0.0 if self._quick else max(0.0, STOCK_SECONDS - waited)
 
@@ -78,6 +77,11 @@ class EndOfRun:
                 write_exit(self._path, run_id, status)
                 os.kill(os.getppid(), signal.SIGCHLD)  # ends the supervisor's own waiting
                 wait_until_gone(self._path, HOLD_SECONDS)
+
+
+def choose_idle_wait(seconds: float) -> float:
+    """Return how long a quick agent waits that has been without work for so many seconds."""
+    return min(max(SHORTEST_SECONDS, IDLE_SHARE * seconds), STOCK_SECONDS)
 
 
 def list_runs(agent: Any) -> Dict[str, int]:

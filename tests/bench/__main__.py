@@ -14,10 +14,12 @@ from tests.bench import (
     command_line,
     data_path,
     memory,
+    pace,
     quality,
     requests,
     small_files,
     suggestions,
+    traffic,
 )
 from tests.bench.figures import Figure, render
 
@@ -26,9 +28,14 @@ BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
     "first-metric": agents.bench_first_metric,
     "null-runs": agents.bench_null_runs,
     "torch-runs": agents.bench_torch_runs,
+    "time-to-begin": pace.bench_time_to_begin,
+    "demo": pace.bench_demo,
+    "short-runs": pace.bench_short_runs,
+    "traffic": traffic.bench_traffic,
     "data-path": data_path.bench_data_path,
     "memory": memory.bench_memory,
     "small-files": small_files.bench_small_files,
+    "warm-memory": memory.bench_warm_memory,
     "requests": requests.bench_requests,
     "request-for-work": suggestions.bench_request_for_work,
     "search-quality": quality.bench_search_quality,

@@ -17,6 +17,10 @@ from tests.conftest import ServedBackend, serve_backend
 from tests.stock import stock_environment, write_project
 
 POLL_SECONDS = 0.05
+HAS_HISTORY = (
+    "query H($project: String!, $run: String!)"
+    " { project(name: $project) { run(name: $run) { historyLineCount } } }"
+)
 DEPLOYER = Path(sys.executable).with_name("deployer")
 
 
@@ -61,13 +65,25 @@ class Bed:
                     return name
             time.sleep(POLL_SECONDS)
 
+    def wait_for_runs(self, sweep: str, count: int) -> list[str]:
+        """Wait until a sweep has so many runs; return their ids."""
+        while True:
+            runs = [edge["node"]["name"] for edge in self.client.sweep(sweep)["runs"]["edges"]]
+            if len(runs) >= count:
+                return runs
+            time.sleep(POLL_SECONDS)
+
     def wait_for_metric(self, sweep: str) -> None:
         """Wait until a run of the sweep has logged a row."""
         while True:
-            for edge in self.client.sweep(sweep)["runs"]["edges"]:
-                if self.client.run(edge["node"]["name"])["historyLineCount"]:
-                    return
+            if any(self.has_metric(run) for run in self.wait_for_runs(sweep, 1)):
+                return
             time.sleep(POLL_SECONDS)
+
+    def has_metric(self, run: str) -> bool:
+        """Tell whether a run has logged a row."""
+        project = self.client.ask(HAS_HISTORY, project=self.client.project, run=run)["project"]
+        return bool(project and project["run"] and project["run"]["historyLineCount"])
 
     def wait_for_state(self, sweep: str, state: str) -> None:
         """Wait until the sweep is in a state."""
@@ -76,12 +92,13 @@ class Bed:
 
 
 @contextmanager
-def make_bed(folder: Path, config: Mapping[str, Any]) -> Iterator[Bed]:
+def make_bed(folder: Path, config: Mapping[str, Any], *, warm: bool = True) -> Iterator[Bed]:
     """Serve a backend and write a project with `sweep.yaml`; everything is gone afterwards."""
     for name in [name for name in os.environ if name.startswith(("WANDB_", "DEPLOYER_"))]:
         del os.environ[name]
     backend = serve_backend(folder / "data")
     write_project(folder, config)
+    (folder / "deployer.yaml").write_text(f"warm: {str(warm).lower()}\n")
     bed = Bed(backend, folder, Client.of(backend, "bench"))
     try:
         yield bed

@@ -1,4 +1,4 @@
-"""What an idle supervisor and an idle backend hold in memory."""
+"""What a supervisor, a backend and warm runs hold in memory."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from tests.bench.figures import Figure
 LONG_RUN = {
     "method": "grid",
     "parameters": {"lr": {"values": [0.1]}, "seconds": {"value": 3600.0}},
+}
+TWO_RUNS = {
+    "method": "grid",
+    "parameters": {"layers": {"values": [1, 2]}, "seconds": {"value": 3600.0}},
 }
 MIB = 1024 * 1024
 
@@ -41,3 +45,49 @@ def _supervisor_id(bed: Bed) -> int:
 
 def _resident_mib(process_id: int) -> float:
     return float(psutil.Process(process_id).memory_info().rss) / MIB
+
+
+def bench_warm_memory(folder: Path) -> list[Figure]:
+    """Compare two warm runs that import torch, and all that they are forked from, with cold ones.
+
+    Each page counts in parts for those that share it; supervisors and agents are left out.
+    """
+    mib = {}
+    for warm in (True, False):
+        place = folder / f"warm-{warm}"
+        with make_bed(place, TWO_RUNS, warm=warm) as bed:
+            trainer = place / "train.py"
+            trainer.write_text(f"import torch\n{trainer.read_text()}")
+            mib[warm] = _measure_two_runs(bed, warm)
+    detail = f"{mib[True]:.0f} MiB against {mib[False]:.0f} MiB"
+    return [Figure("two warm runs / two cold ones, PSS", mib[True] / mib[False], "", 1.1, detail)]
+
+
+def _measure_two_runs(bed: Bed, warm: bool) -> float:
+    sweep = bed.folder / "sweep.yaml"
+    if warm:  # the first run leaves the list of what runs import
+        long = sweep.read_text()
+        sweep.write_text(long.replace("3600.0", "0.0"))
+        bed.deployer("up", "sweep.yaml", "--replicas", "1", "--new", "--plain")
+        sweep.write_text(long)
+    bed.deployer("up", "sweep.yaml", "--replicas", "2", "--new", "--detach")
+    for run in bed.wait_for_runs(bed.sweeps()[0], 2):
+        while not bed.has_metric(run):
+            time.sleep(0.1)
+    agents = json.loads(bed.deployer("agents", "list", "-o", "json").stdout)
+    living = [agent for agent in agents if agent["process_id"]]
+    starts = {agent["run_start"] for agent in living}
+    assert starts == {"warm"} if warm else "warm" not in starts, starts
+    processes = [p for agent in living for p in _list_of_runs(int(agent["process_id"]))]
+    return float(sum(process.memory_full_info().pss for process in processes)) / MIB
+
+
+def _list_of_runs(supervisor: int) -> list[psutil.Process]:
+    """Return what is below a supervisor, but for its agent and the agent's own wandb-core."""
+    found = psutil.Process(supervisor).children(recursive=True)
+    agents = [p.pid for p in found if any("launcher import main" in w for w in p.cmdline())]
+    return [
+        p
+        for p in found
+        if p.pid not in agents and not (p.ppid() in agents and p.name() == "wandb-core")
+    ]
