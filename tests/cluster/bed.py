@@ -129,9 +129,11 @@ class Bed:
         return replace(self, kube=kube, executor=executor)
 
 
-def wait_for(happened: Callable[[], object], what: str) -> None:
+def wait_for(
+    happened: Callable[[], object], what: str, patience_seconds: float = PATIENCE_SECONDS
+) -> None:
     """Wait for a state; fails with its name if it does not come."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + patience_seconds
     while not happened():
         assert time.monotonic() < deadline, f"waited in vain for {what}"
         time.sleep(0.3)

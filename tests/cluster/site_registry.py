@@ -22,15 +22,21 @@ def trust_registry(cluster: Cluster, site: RunningRegistry) -> None:
     )
 
 
-def make_pull_secret(cluster: Cluster, namespace: str, site: RunningRegistry) -> None:
-    """Make the Secret `PULL_SECRET` with a login for the registry."""
-    pair = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+def make_pull_secret(
+    cluster: Cluster,
+    namespace: str,
+    site: RunningRegistry,
+    name: str = PULL_SECRET,
+    password: str = PASSWORD,
+) -> None:
+    """Make a Secret with a login for the registry."""
+    pair = base64.b64encode(f"{USER}:{password}".encode()).decode()
     login = json.dumps({"auths": {site.address: {"auth": pair}}})
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",
         "type": "kubernetes.io/dockerconfigjson",
-        "metadata": {"name": PULL_SECRET},
+        "metadata": {"name": name},
         "stringData": {".dockerconfigjson": login},
     }
     cluster.create(secret, namespace)

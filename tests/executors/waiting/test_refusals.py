@@ -30,6 +30,12 @@ CASES = [
         "quota tenant asks for limits.cpu for: agent; requests.cpu for: agent",
     ),
     (
+        "status unknown for quota: tenant, resources: pods",
+        Cause.QUOTA_USED,
+        Passes.WITH_TIME,
+        "quota tenant is new and not counted yet",
+    ),
+    (
         "maximum cpu usage per Container is 100m, but limit is 400m",
         Cause.LIMIT_RANGE,
         Passes.NEVER,

@@ -17,6 +17,7 @@ QUOTA = re.compile(
     r"used: (?P<used>\S+), limited: (?P<limited>[^\s;]+)"
 )
 UNSAID = re.compile(r"failed quota: (?P<name>[^:]+): must specify (?P<what>.+)")
+UNCOUNTED = re.compile(r"status unknown for quota: (?P<name>[^,]+)")
 # plugin/pkg/admission/limitranger: `maxConstraint`, `minConstraint`, `limitRequestRatioConstraint`.
 LIMITED = re.compile(
     r"(?P<bound>maximum|minimum) (?P<what>\S+) usage per (?P<of>\w+) is (?P<limit>[^\s,]+)"
@@ -69,6 +70,9 @@ def _quota(message: str, namespace: str) -> Reason | None:
         said = f"quota {unsaid['name']} asks for {unsaid['what'].strip()}"
         remedy = f"kubernetes: {{cpu: …, memory: …}} {EDIT}"
         return Reason(Cause.QUOTA_SMALL, said, Passes.NEVER, remedy)
+    if uncounted := UNCOUNTED.search(message):
+        said = f"quota {uncounted['name']} is new and not counted yet"
+        return Reason(Cause.QUOTA_USED, said, Passes.WITH_TIME)
     found = QUOTA.search(message)
     if not found:
         return None

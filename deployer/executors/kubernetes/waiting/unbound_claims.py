@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from deployer.executors.kubernetes.waiting.facts import Facts
+from deployer.executors.kubernetes.waiting.node_fit import is_selected
 from deployer.executors.kubernetes.waiting.scheduler_message import Barrier, Refusal
 from deployer.executors.reason import Cause, Passes, Reason
 
@@ -14,6 +15,7 @@ Manifest = Mapping[str, Any]
 # Events of the volume controller about a claim (pkg/controller/volume/events).
 CLAIM_EVENTS = ("ProvisioningFailed", "FailedBinding")
 NO_CLASS = re.compile(r'storageclass\.storage\.k8s\.io "(?P<name>[^"]+)" not found')
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 # As the scheduler counts; one of them is kept off by something that may pass.
 PASSING = (Barrier.INSUFFICIENT, Barrier.CORDONED, Barrier.NODE_LOST, Barrier.PRESSURE)
 
@@ -31,7 +33,10 @@ def explain_claims(facts: Facts, refusal: Refusal | None) -> Reason | None:
     if Barrier.CLAIM_UNBOUND in barriers:
         return Reason(Cause.CLAIM_UNBOUND, "a PersistentVolumeClaim of it is not bound")
     if Barrier.CLAIM_ELSEWHERE in barriers:
-        return _explain_elsewhere(facts, passing=bool(barriers & set(PASSING)))
+        reached = _is_reached(facts)
+        return _explain_elsewhere(
+            facts, bool(barriers & set(PASSING)) if reached is None else reached
+        )
     return None
 
 
@@ -58,6 +63,19 @@ def _explain_elsewhere(facts: Facts, passing: bool) -> Reason:
     said = f"{what} is bound to a volume that only nodes{where} reach, and the pod cannot go there"
     remedy = "choose nodes there (kubernetes: {node_selector: …} in deployer.yaml), or a new claim"
     return Reason(Cause.CLAIM_ELSEWHERE, said, passes, remedy)
+
+
+def _is_reached(facts: Facts) -> bool | None:
+    """Tell whether a node that the pod may go to reaches its volumes; None if it is not known."""
+    terms = [
+        {"affinity": {"nodeAffinity": {REQUIRED: affinity["required"]}}}
+        for one in facts.volumes.values()
+        if (affinity := one.get("spec", {}).get("nodeAffinity"))
+    ]
+    if not terms or facts.nodes is None:
+        return None
+    nodes = [(n["metadata"]["name"], n["metadata"].get("labels") or {}) for n in facts.nodes.all]
+    return any(all(is_selected(*n, spec) for spec in (facts.spec, *terms)) for n in nodes)
 
 
 def _list_places(volume: Manifest) -> Iterator[str]:

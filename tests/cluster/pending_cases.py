@@ -1,0 +1,317 @@
+"""Pods that do not run, and what there is to say of each: for `test_pending.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from deployer.executors.reason import Cause, Passes
+from tests.cluster.gpu_nodes import A100, GPU, PRODUCT
+
+NEVER, TIME, UNKNOWN = Passes.NEVER, Passes.WITH_TIME, Passes.UNKNOWN
+HOST = "kubernetes.io/hostname"
+ANY = [{"key": GPU, "operator": "Exists"}]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A pod's specification as it differs from one that runs, and the reason it is to have.
+
+    `namespace` names one of `NAMESPACES`; `limits` are the container's; `image` is one of the
+    registry REGISTRY. `event` is written about the pod as an autoscaler writes it.
+    """
+
+    name: str
+    cause: Cause
+    passes: Passes
+    said: str
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    limits: Mapping[str, str] = field(default_factory=dict)
+    image: str = ""
+    env: Mapping[str, Any] = field(default_factory=dict)
+    job: Mapping[str, Any] = field(default_factory=dict)
+    namespace: str = "main"
+    event: tuple[str, str, str] | None = None
+
+
+def on(node: str, gpus: int = 1) -> dict[str, Any]:
+    """Return the part of a case that wants GPUs of a simulated node."""
+    return {"spec": {"nodeSelector": {HOST: f"pend-{node}"}}, "limits": {GPU: str(gpus)}}
+
+
+def pulls(*secrets: str) -> dict[str, Any]:
+    """Return the part of a case that pulls with these Secrets."""
+    return {"spec": {"imagePullSecrets": [{"name": one} for one in secrets]}}
+
+
+def claims(name: str) -> dict[str, Any]:
+    """Return the part of a case that mounts a claim."""
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": name}}
+    return {"spec": {"volumes": [volume]}}
+
+
+def reads(secret: str, key: str, kind: str = "secretKeyRef") -> dict[str, Any]:
+    """Return the part of a case that has a variable from an object."""
+    return {"env": {"name": "T", "valueFrom": {kind: {"name": secret, "key": key}}}}
+
+
+def scaled(source: str, reason: str, message: str) -> dict[str, Any]:
+    """Return the part of a case about whose pod an autoscaler writes an event."""
+    return {**on("nowhere"), "event": (source, reason, message)}
+
+
+SCALER, KARPENTER = "cluster-autoscaler", "karpenter"
+CASES = [
+    Case("too-many", Cause.NO_SUCH_RESOURCE, NEVER, "no node has more than 1", **on("busy", 9)),
+    Case("busy", Cause.GPUS_BUSY, TIME, "all 1 nvidia.com/gpu on node pend-busy", **on("busy")),
+    Case(
+        "polite",
+        Cause.PRIORITY,
+        TIME,
+        "its priority class polite pushes nobody out",
+        {"nodeSelector": {HOST: "pend-busy"}, "priorityClassName": "polite"},
+        {GPU: "1"},
+    ),
+    Case(
+        "full",
+        Cause.NODES_FULL,
+        TIME,
+        "1 of ",
+        {"nodeSelector": {HOST: "pend-small"}, "tolerations": ANY},
+        {"cpu": "3"},
+    ),
+    Case(
+        "taint",
+        Cause.TAINT,
+        NEVER,
+        "taint team=a:NoSchedule of node pend-tainted is not tolerated",
+        **on("tainted"),
+    ),
+    Case(
+        "selector",
+        Cause.SELECTOR,
+        NEVER,
+        f"no node with a GPU has {PRODUCT}=A100; nearest: {A100}",
+        {"nodeSelector": {PRODUCT: "A100"}},
+        {GPU: "1"},
+    ),
+    Case("closed", Cause.NODES_CLOSED, UNKNOWN, "node pend-closed is cordoned", **on("closed")),
+    Case("short", Cause.NODE_PRESSURE, TIME, "node pend-short is short of memory", **on("short")),
+    Case("lost", Cause.NODE_LOST, UNKNOWN, "node pend-lost is not ready", **on("lost")),
+    Case(
+        "bare",
+        Cause.DRIVER_MISSING,
+        NEVER,
+        "driver is missing on node pend-bare",
+        **on("bare"),
+    ),
+    Case("used", Cause.QUOTA_USED, TIME, "is used up: 1 of 1 pods", namespace="used"),
+    Case("small", Cause.QUOTA_SMALL, NEVER, "allows 10m requests.cpu", namespace="small"),
+    Case("limited", Cause.LIMIT_RANGE, NEVER, "cpu of at most 10m", namespace="limited"),
+    Case(
+        "privileged",
+        Cause.POD_SECURITY,
+        NEVER,
+        "Pod Security restricted:latest forbids it: host namespaces (hostIPC=true)",
+        {"hostIPC": True},
+        namespace="restricted",
+    ),
+    Case(
+        "account",
+        Cause.SERVICE_ACCOUNT,
+        NEVER,
+        "ServiceAccount nobody is missing",
+        {"serviceAccountName": "nobody"},
+    ),
+    Case(
+        "priority-class",
+        Cause.PRIORITY_CLASS,
+        NEVER,
+        "there is no PriorityClass gold",
+        {"priorityClassName": "gold"},
+    ),
+    Case(
+        "runtime-class",
+        Cause.RUNTIME_CLASS,
+        NEVER,
+        "there is no RuntimeClass none",
+        {"runtimeClassName": "none"},
+    ),
+    Case(
+        "runtime",
+        Cause.RUNTIME_CLASS,
+        UNKNOWN,
+        "the node has no container runtime nvidia",
+        {"runtimeClassName": "nvidia"},
+    ),
+    Case(
+        "policy",
+        Cause.REFUSED,
+        NEVER,
+        "denied request: no terminal",
+        {"hostname": "refused"},
+    ),
+    Case(
+        "secret", Cause.SECRET_MISSING, NEVER, "Secret nothing is missing", **reads("nothing", "k")
+    ),
+    Case("key", Cause.KEY_MISSING, NEVER, "Secret site has no key k", **reads("site", "k")),
+    Case(
+        "config-map",
+        Cause.CONFIG_MAP_MISSING,
+        NEVER,
+        "ConfigMap nothing is missing",
+        **reads("nothing", "k", "configMapKeyRef"),
+    ),
+    Case(
+        "claim",
+        Cause.CLAIM_MISSING,
+        NEVER,
+        "PersistentVolumeClaim nothing is missing",
+        **claims("nothing"),
+    ),
+    Case(
+        "unbound",
+        Cause.CLAIM_UNBOUND,
+        NEVER,
+        "PersistentVolumeClaim classless is not bound: there is no StorageClass none",
+        **claims("classless"),
+    ),
+    Case(
+        "elsewhere",
+        Cause.CLAIM_ELSEWHERE,
+        NEVER,
+        "PersistentVolumeClaim far is bound to a volume that only nodes with zone=b reach",
+        **claims("far"),
+    ),
+    Case(
+        "mount",
+        Cause.VOLUME,
+        UNKNOWN,
+        "a volume cannot be mounted: ",
+        {"volumes": [{"name": "v", "hostPath": {"path": "/nowhere", "type": "Directory"}}]},
+    ),
+    Case(
+        "name",
+        Cause.IMAGE_NAME,
+        NEVER,
+        "'Not/AN:image' is no name of an image",
+        image="Not/AN:image",
+    ),
+    Case(
+        "never",
+        Cause.IMAGE_NOT_FOUND,
+        NEVER,
+        "image nowhere/none:1 is not on the node",
+        image="nowhere/none:1",
+        job={"imagePullPolicy": "Never"},
+    ),
+    Case(
+        "not-found",
+        Cause.IMAGE_NOT_FOUND,
+        NEVER,
+        "/team/none:1 is not in its registry",
+        image="REGISTRY/team/none:1",
+        **pulls("site"),
+    ),
+    Case(
+        "pull-secret",
+        Cause.PULL_SECRET_MISSING,
+        NEVER,
+        "the pull Secret nothing is missing",
+        image="REGISTRY/team/none:1",
+        **pulls("nothing"),
+    ),
+    Case(
+        "login",
+        Cause.IMAGE_REFUSED,
+        NEVER,
+        "refuses the login of Secret wrong",
+        image="REGISTRY/team/none:1",
+        **pulls("wrong"),
+    ),
+    Case(
+        "no-login",
+        Cause.IMAGE_REFUSED,
+        NEVER,
+        "to nobody without a login",
+        image="REGISTRY/team/none:1",
+    ),
+    Case(
+        "unreachable",
+        Cause.IMAGE_UNREACHABLE,
+        UNKNOWN,
+        "image registry.invalid/none:1 cannot be pulled: ",
+        image="registry.invalid/none:1",
+    ),
+    Case("suspended", Cause.SUSPENDED, UNKNOWN, "its Job is suspended", job={"suspend": True}),
+    Case(
+        "gated",
+        Cause.GATED,
+        UNKNOWN,
+        "scheduling gates: example.com/gate",
+        {"schedulingGates": [{"name": "example.com/gate"}]},
+    ),
+    # Only a cloud brings nodes, or does not: its autoscaler's events, as it writes them.
+    Case(
+        "scaling",
+        Cause.SCALING_UP,
+        TIME,
+        "a node is being added for it",
+        **scaled(SCALER, "TriggeredScaleUp", "pod triggered scale-up: [{g 0->1 (max: 3)}]"),
+    ),
+    Case(
+        "maximum",
+        Cause.AUTOSCALER_LIMIT,
+        TIME,
+        "the autoscaler has reached its maximum",
+        **scaled(
+            SCALER,
+            "NotTriggerScaleUp",
+            "pod didn't trigger scale-up: 1 max node group size reached",
+        ),
+    ),
+    Case(
+        "stockout",
+        Cause.STOCKOUT,
+        TIME,
+        "the cloud has no such node now",
+        **scaled(
+            SCALER,
+            "FailedScaleUp",
+            "Node scale up in zones us-central1-a associated with "
+            "this pod failed: GCE out of resources. Pod is at risk of not being scheduled.",
+        ),
+    ),
+    Case(
+        "cloud-quota",
+        Cause.CLOUD_QUOTA,
+        UNKNOWN,
+        "the cloud's quota is used up",
+        **scaled(
+            SCALER,
+            "FailedScaleUp",
+            "Node scale up in zones us-central1-a associated with "
+            "this pod failed: GCE quota exceeded. Pod is at risk of not being scheduled.",
+        ),
+    ),
+    Case(
+        "nominated",
+        Cause.SCALING_UP,
+        TIME,
+        "a node is being added for it",
+        **scaled(KARPENTER, "Nominated", "Pod should schedule on: nodeclaim/gpu-x7k2p"),
+    ),
+    Case(
+        "karpenters-limit",
+        Cause.AUTOSCALER_LIMIT,
+        TIME,
+        "exceed limits for nodepool",
+        **scaled(
+            KARPENTER,
+            "FailedScheduling",
+            "Failed to schedule pod, all available instance "
+            'types exceed limits for nodepool: "gpu"',
+        ),
+    ),
+]

@@ -1,0 +1,267 @@
+"""Why pods do not run, as a real cluster says it: each cause made, its reason and remedy read.
+
+All pods wait at a time, in a cluster of their own with simulated nodes and a registry here. What
+only a cloud does is an event as its autoscaler writes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from deployer.executors.base import Agent
+from deployer.executors.kubernetes.executor import KubernetesExecutor
+from deployer.executors.reason import Cause, Passes, Reason
+from deployer.kube.kinds import POD
+from deployer.kube.names import AGENT_LABEL, SWEEP_PATH_ANNOTATION, build_labels
+from tests.cluster.bed import build_section, open_client, wait_for
+from tests.cluster.cluster import Cluster
+from tests.cluster.gpu_nodes import A100, GPU, PRODUCT, add_node
+from tests.cluster.pending_cases import CASES, HOST, Case, on
+from tests.cluster.pods import build_job, build_pod
+from tests.cluster.site_registry import make_pull_secret, trust_registry
+from tests.cluster.tenants import make_tenant
+from tests.images.registry import RunningRegistry, serve_registry
+
+PATH = "e/p/pending"
+NOT_READY = [{"type": "Ready", "status": "False", "reason": "KubeletNotReady"}]
+POLICY: dict[str, Any] = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingAdmissionPolicy",
+    "metadata": {"name": "terminal"},
+    "spec": {
+        "matchConstraints": {
+            "resourceRules": [
+                {
+                    "apiGroups": [""],
+                    "apiVersions": ["v1"],
+                    "operations": ["CREATE"],
+                    "resources": ["pods"],
+                }
+            ]
+        },
+        "validations": [
+            {
+                "expression": "!has(object.spec.hostname) || object.spec.hostname != 'refused'",
+                "message": "no terminal",
+            }
+        ],
+    },
+}
+BINDING = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingAdmissionPolicyBinding",
+    "metadata": {"name": "terminal"},
+    "spec": {"policyName": "terminal", "validationActions": ["Deny"]},
+}
+FAR = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolume",
+    "metadata": {"name": "far"},
+    "spec": {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "",
+        "hostPath": {"path": "/tmp"},
+        "nodeAffinity": {
+            "required": {
+                "nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
+                ]
+            }
+        },
+    },
+}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The cluster on whose nodes nothing starts, and who looks at its namespaces."""
+
+    cluster: Cluster
+    executors: Mapping[str, KubernetesExecutor]
+    tenant: KubernetesExecutor
+
+    def find(self, name: str, namespace: str = "main") -> Agent:
+        """Return an agent as it is now."""
+        agents = self.executors[namespace].list_agents(PATH)
+        return next(agent for agent in agents if agent.name == name)
+
+
+@pytest.fixture(scope="module")
+def stage(
+    make_cluster: Callable[..., Cluster], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stage]:
+    cluster = make_cluster()
+    with serve_registry(tmp_path_factory.mktemp("registry"), cluster.host) as site:
+        trust_registry(cluster, site)
+        make_nodes(cluster)
+        make_objects(cluster, site)
+        folder = tmp_path_factory.mktemp("project")
+        for case in CASES:
+            cluster.create(build_agent(case, site.address), case.namespace)
+        write_events(cluster)
+        section = build_section()
+        names = sorted({case.namespace for case in CASES})
+        clients = {name: open_client(cluster.kubeconfig, name) for name in names}
+        executors = {
+            name: KubernetesExecutor(client, section, folder) for name, client in clients.items()
+        }
+        cluster.kubectl("create", "namespace", "rented")
+        cluster.kubectl("label", "namespace", "main", "pod-security.kubernetes.io/enforce-")
+        tenant = open_client(make_tenant(cluster, "rented"), "rented")
+        yield Stage(cluster, executors, KubernetesExecutor(tenant, section, folder))
+
+
+def make_nodes(cluster: Cluster) -> None:
+    """Add nodes with one GPU each that take no pod, each for a reason of its own."""
+    for name in ("busy", "tainted", "closed", "short"):
+        add_node(cluster, f"pend-{name}", {PRODUCT: A100}, {GPU: 1})
+    add_node(cluster, "pend-small", {PRODUCT: A100}, {"cpu": 4, GPU: 1})
+    add_node(cluster, "pend-bare", {"cloud.google.com/gke-accelerator": "nvidia-tesla-t4"}, {})
+    cluster.kubectl("cordon", "pend-closed")
+    cluster.kubectl("taint", "node", "pend-tainted", "team=a:NoSchedule")
+    pressed = {"type": "MemoryPressure", "status": "True", "reason": "KubeletHasNoMemory"}
+    patch = json.dumps({"status": {"conditions": [pressed]}})
+    change = ("patch", "node", "pend-short", "--subresource=status", "--type=strategic")
+    cluster.kubectl(*change, "-p", patch)
+    lost = cluster.client.resources.get(api_version="v1", kind="Node").get(name="pend-busy")
+    resources = lost.to_dict()["status"]["allocatable"]
+    cluster.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": "pend-lost", "labels": {HOST: "pend-lost", PRODUCT: A100}},
+            "status": {"capacity": resources, "allocatable": resources, "conditions": NOT_READY},
+        }
+    )
+
+
+def make_objects(cluster: Cluster, site: RunningRegistry) -> None:
+    """Make namespaces, Secrets, claims, classes, and what forbids pods."""
+    for name in ("main", "used", "small", "limited", "restricted"):
+        cluster.kubectl("create", "namespace", name)
+    level = "pod-security.kubernetes.io/enforce=restricted"
+    cluster.kubectl("label", "namespace", "restricted", level)
+    cluster.create(build_pod("one", ["sleep", "1000"]), "used")
+    cluster.kubectl("create", "quota", "team", "-n", "used", "--hard=pods=1")
+    cluster.kubectl("create", "quota", "team", "-n", "small", "--hard=requests.cpu=10m")
+    limits = {"limits": [{"type": "Container", "max": {"cpu": "10m"}}]}
+    head = {"apiVersion": "v1", "metadata": {"name": "team"}}
+    cluster.create({**head, "kind": "LimitRange", "spec": limits}, "limited")
+    make_pull_secret(cluster, "main", site)
+    make_pull_secret(cluster, "main", site, "wrong", "no-such-password")
+    cluster.create(FAR)
+    for name, claim in (("far", {"volumeName": "far", "storageClassName": ""}), ("classless", {})):
+        spec = {"storageClassName": "none", **claim, "accessModes": ["ReadWriteOnce"]}
+        spec["resources"] = {"requests": {"storage": "1Gi"}}
+        kind = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+        cluster.create({**kind, "metadata": {"name": name}, "spec": spec}, "main")
+    cluster.wait_for("pvc/far", "jsonpath=.status.phase=Bound", "main")
+    polite = {"metadata": {"name": "polite"}, "value": 10, "preemptionPolicy": "Never"}
+    cluster.create({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **polite})
+    runtime = {"metadata": {"name": "nvidia"}, "handler": "nvidia"}
+    cluster.create({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", **runtime})
+    cluster.create(POLICY)
+    cluster.create(BINDING)
+    first = build_pod("first", ["true"], limits={GPU: "1"}, node_selector={HOST: "pend-busy"})
+    small = build_pod("small", ["true"], limits={"cpu": "2"}, node_selector={HOST: "pend-small"})
+    small["spec"]["tolerations"] = [{"key": GPU, "operator": "Exists"}]
+    for pod in (first, small):
+        cluster.create(pod, "main")
+    for name in ("first", "small"):
+        cluster.wait_for(f"pod/{name}", "jsonpath=.status.phase=Running", "main")
+
+
+def build_agent(case: Case, registry: str) -> dict[str, Any]:
+    """Return the Job of an agent that is a case."""
+    pod = build_pod(case.name, ["sleep", "1000"], limits=case.limits)
+    container, spec = pod["spec"]["containers"][0], pod["spec"]
+    spec |= case.spec
+    volumes = case.spec.get("volumes", ())
+    container["volumeMounts"] = [{"name": one["name"], "mountPath": "/v"} for one in volumes]
+    if case.image:
+        container["image"] = case.image.replace("REGISTRY", registry)
+        container["imagePullPolicy"] = case.job.get("imagePullPolicy", "Always")
+    if case.env:
+        container["env"].append(dict(case.env))
+    job = build_job(case.name, pod)
+    job["spec"]["suspend"] = case.job.get("suspend", False)
+    named = {"labels": build_labels("agent", PATH, case.name)}
+    named["annotations"] = {SWEEP_PATH_ANNOTATION: PATH, AGENT_LABEL: case.name}
+    job["metadata"] |= named
+    job["spec"]["template"]["metadata"] = named
+    return job
+
+
+def write_events(cluster: Cluster) -> None:
+    """Write about pods what an autoscaler would."""
+    client = open_client(cluster.kubeconfig, "main")
+    for case in CASES:
+        if case.event is None:
+            continue
+        labels = ",".join(f"{k}={v}" for k, v in build_labels("agent", PATH, case.name).items())
+        wait_for(lambda labels=labels: client.list_objects(POD, labels), f"the pod {case.name}")
+        [pod] = client.list_objects(POD, labels)
+        source, reason, message = case.event
+        cluster.create(build_event(pod["metadata"], source, reason, message), "main")
+
+
+def build_event(about: Mapping[str, Any], source: str, reason: str, message: str) -> dict[str, Any]:
+    """Return an event about a pod, in the time to come so that it is the newest."""
+    kind = "Warning" if reason.startswith("Failed") else "Normal"
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": "autoscaler-", "namespace": about["namespace"]},
+        "involvedObject": {
+            "kind": "Pod",
+            "name": about["name"],
+            "namespace": about["namespace"],
+            "uid": about["uid"],
+        },
+        "type": kind,
+        "reason": reason,
+        "message": message,
+        "source": {"component": source},
+        "lastTimestamp": about["creationTimestamp"],
+    }
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_each_cause_is_said_with_its_remedy(stage: Stage, case: Case) -> None:
+    def look() -> Reason | None:
+        return stage.find(case.name, case.namespace).pending
+
+    def is_said() -> bool:
+        found = look()
+        wanted = (case.cause, case.passes)
+        return found is not None and (found.cause, found.passes) == wanted
+
+    try:
+        wait_for(is_said, case.name, 40.0)
+    except AssertionError:
+        pytest.fail(f"{case.name}: {look()}")
+    found = look()
+    assert found
+    assert case.said in found.sentence
+    assert found.remedy or found.passes is not Passes.NEVER
+
+
+def test_a_tenant_gets_the_best_that_he_may_know(stage: Stage) -> None:
+    case = Case("rented", Cause.GPUS_BUSY, Passes.UNKNOWN, "nvidia.com/gpu free", **on("busy"))
+    stage.cluster.create(build_agent(case, ""), "rented")
+
+    def is_said() -> bool:
+        agents = stage.tenant.list_agents(PATH)
+        return any(a.pending and a.pending.cause is case.cause for a in agents)
+
+    wait_for(is_said, "the scheduler's word")
+    [agent] = stage.tenant.list_agents(PATH)
+    assert agent.pending
+    assert agent.pending.passes is case.passes
+    assert case.said in agent.reason
