@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -65,8 +66,20 @@ def serve_backend(data: Path, *flags: str, port: int = 0) -> ServedBackend:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the tests that wait for minutes begin first, so that none of them is alone at the end."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    """Let slow tests begin first, the longest at once, so that none of them is alone at the end."""
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> tuple[float, int]:
+    """Return where in the order a test stands.
+
+    Slow tests are mixed: those of one folder compute while those of another wait.
+    """
+    slow = item.get_closest_marker("slow")
+    if not slow:
+        return 1.0, 0
+    alone = item.get_closest_marker("kube") is not None
+    return -slow.kwargs.get("seconds", 0.0), 0 if alone else crc32(item.nodeid.encode())
 
 
 @pytest.fixture(autouse=True)

@@ -65,7 +65,7 @@ def best_after(engine: SearchEngine, count: int, seed: str, goal: str) -> float:
     return min(loss(dict(run.arguments)) for run in runs)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def engine() -> Iterator[SearchEngine]:
     engine = SearchEngine()
     yield engine

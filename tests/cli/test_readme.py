@@ -60,7 +60,7 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @short
-@pytest.mark.slow
+@pytest.mark.slow(seconds=60)
 @pytest.mark.parametrize("number", range(len(SHELL_BLOCKS)))
 def test_shell_commands(number: int, project: Path, is_short: bool) -> None:
     # A sweep that is cancelled must not have come to its end before.

@@ -92,7 +92,7 @@ def test_a_broken_script_stops_the_sweep_and_says_why_once(project: Project) -> 
     assert "stopped, since 3 configurations failed before any finished: 0/6" in done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=65)
 def test_heal_on_a_server_that_requeues_nothing(
     project: Project, plain_backend: ServedBackend
 ) -> None:
@@ -189,7 +189,7 @@ def test_after_the_machine_went_down_up_goes_on(project: Project) -> None:
     assert "2/2 configurations finished, 0 duplicates, 0 lost" in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.slow(seconds=75)
 def test_a_waiting_up_lets_down_take_everything(project: Project) -> None:
     """Whoever watches comes between any two steps of `down`, which a busy machine stretches."""
     project.write_grid()

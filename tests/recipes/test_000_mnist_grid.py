@@ -23,7 +23,7 @@ WHO = {
 
 
 @pytest.mark.data
-@pytest.mark.slow
+@pytest.mark.slow(seconds=75)
 def test_the_sets_of_a_file_run_as_they_stand(
     recipe: Callable[[str], Recipe], tmp_path: Path
 ) -> None:
