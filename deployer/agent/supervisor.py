@@ -167,6 +167,7 @@ class Supervisor:
             self._read_log(reader)
             if self.log.busy:
                 core.reset()
+                self.status.change(run_start=self.warm_parent.read_start())
                 self.run_ends.exit.look(self.status.status.run_id or "")
                 self._report_end(reader)
             else:
@@ -266,8 +267,7 @@ class Supervisor:
             self.run_ends.deliver(self.log.last_run_id, cause)
         sweep_id = self.settings.sweep_path.rpartition("/")[2]
         run_id = newest_run(self.settings.folder, sweep_id) if self.log.busy else None
-        start = self.warm_parent.read_start()
-        self.status.change(run_id=run_id, runs_ended=self.log.runs_ended, run_start=start)
+        self.status.change(run_id=run_id, runs_ended=self.log.runs_ended)
 
     def _say_waiting(self, reason: str) -> None:
         if self.status.status.reason != reason:

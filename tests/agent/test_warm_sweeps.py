@@ -65,6 +65,8 @@ def test_all_runs_but_the_first_are_warm(bench: Bench) -> None:
 @pytest.mark.parametrize("kind", ["run", "stand-in", "parent"])
 def test_a_kill_loses_and_doubles_nothing(bench: Bench, kind: str) -> None:
     path, supervised = start_warm(bench)
+    # Known while the run goes on.
+    wait_for(lambda: supervised.status and supervised.status.run_start == "warm", "its start")
     find_process(supervised, kind).kill()
     code, output = supervised.wait()
     assert code == 0, output
