@@ -13,6 +13,7 @@ from tests.bench import (
     cluster,
     command_line,
     data_path,
+    doctor,
     memory,
     pace,
     quality,
@@ -39,11 +40,12 @@ BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
     "requests": requests.bench_requests,
     "request-for-work": suggestions.bench_request_for_work,
     "search-quality": quality.bench_search_quality,
+    "doctor": doctor.bench_doctor,
     "thousand-agents": cluster.bench_thousand_agents,
     "first-metric-in-pod": cluster.bench_first_metric_in_pod,
 }
 BY_NAME_ALONE = ("search-quality",)
-ON_A_CLUSTER = ("thousand-agents", "first-metric-in-pod")
+ON_A_CLUSTER = ("doctor", "thousand-agents", "first-metric-in-pod")
 
 
 def main() -> int:
