@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from deployer.errors import KubeError
 from deployer.executors.clock import judge_clock
 from deployer.executors.findings import Finding, right, unknown, wrong
 from deployer.executors.kubernetes.examination.case import Case
+from deployer.executors.kubernetes.manifests.server_version import SINCE, parse_version
 from deployer.kube.kinds import CONFIG_MAP, NAMESPACE, Manifest
 
 OLDEST = (1, 24)
-VERSION = re.compile(r"v?(\d+)\.(\d+)")
 PROBE = "deployer-dry-run"
 
 
@@ -26,13 +25,15 @@ def examine_server(case: Case) -> Iterator[Finding]:
 
 def judge_version(subject: str, version: str) -> Finding:
     """Say whether a server is new enough; pure."""
-    found = VERSION.match(version)
+    found = parse_version(version)
     if found is None:
         return unknown("version", subject, f"calls its version '{version}'")
-    if (int(found[1]), int(found[2])) < OLDEST:
+    if found < OLDEST:
         said = f"Kubernetes {version}: from 1.24 on agents can run"
         return wrong("version", subject, said, "kubectl config get-contexts")
-    return right("version", subject, f"answers, Kubernetes {version}")
+    counts = "; before 1.26 an eviction counts as a failure of the agent"
+    note = counts if found < SINCE["podFailurePolicy"] else ""
+    return right("version", subject, f"answers, Kubernetes {version}{note}")
 
 
 def examine_namespace(case: Case) -> Iterator[Finding]:
