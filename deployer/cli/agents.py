@@ -27,8 +27,8 @@ from deployer.cli.options import (
     pick_sweep,
     read_config_of,
 )
+from deployer.cli.output.agent_views import show_agents, show_ended
 from deployer.cli.output.render import say
-from deployer.cli.output.views import show_agents, show_ended
 from deployer.config.project import Flags, Project
 from deployer.errors import WandbError, collect_refusals
 from deployer.executors.registry import open_executor

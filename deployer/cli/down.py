@@ -19,8 +19,8 @@ from deployer.cli.options import (
     find_path,
     read_config_of,
 )
+from deployer.cli.output.agent_views import show_ended
 from deployer.cli.output.render import say
-from deployer.cli.output.views import show_ended
 from deployer.config.paths import backend_folder, list_copies
 from deployer.config.project import EMBEDDED, Flags, Project
 from deployer.errors import CloudError, ConfigError, Refusals, collect_refusals

@@ -30,7 +30,7 @@ from deployer.cli.options import (
 from deployer.cli.output.render import say, show, show_json, show_table
 from deployer.cli.output.views import show_sweep, sweep_to_plain
 from deployer.config.project import Flags, Project
-from deployer.errors import AgentError, WandbError
+from deployer.errors import AgentError, DeployerError, WandbError
 from deployer.executors.base import Agent
 from deployer.executors.registry import open_executor
 from deployer.launch.one_run_per_job import takes_one_run
@@ -138,9 +138,19 @@ def show_(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show one sweep: its state, runs, agents and address."""
-    config = read_config(Flags(wandb=wandb, on=on))
+    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     server, path = open_sweep(pick_sweep(sweep, config))
-    show_sweep(get_whole_snapshot(server, path), server.sweep_url(path), output)
+    snapshot = get_whole_snapshot(server, path)
+    show_sweep(snapshot, _list_agents(config, path), server.sweep_url(path), output)
+
+
+def _list_agents(config: Project, path: SweepPath) -> Sequence[Agent] | None:
+    """Return a sweep's agents; None, and a warning, where they cannot be asked for."""
+    try:
+        return open_executor(config).list_agents(str(path))
+    except DeployerError as error:
+        say(f"warning: its agents are not known: {error.message}")
+        return None
 
 
 @app.command()

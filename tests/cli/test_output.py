@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from deployer.cli.output.agent_views import describe_agents, show_agents
 from deployer.cli.output.reasons import build_reason_lines
 from deployer.cli.output.render import to_plain
 from deployer.cli.output.views import (
@@ -14,10 +15,10 @@ from deployer.cli.output.views import (
     build_ranking,
     build_summary_lines,
     results_to_plain,
-    show_agents,
     show_results,
 )
 from deployer.executors.base import Agent
+from deployer.executors.reason import Cause, Passes, Reason
 from deployer.sweeps.results import Results, build_results
 from deployer.wandb_api.model import Attempt, RunInfo, SweepInfo, SweepPath
 from deployer.watch.status import summarise_status
@@ -193,3 +194,17 @@ def test_a_long_reason_pads_nothing_in_a_pipe(capsys: pytest.CaptureFixture[str]
     head, rule, _, second = capsys.readouterr().out.splitlines()
     assert max(len(head), len(rule), len(second)) < 80
     assert second.endswith("e/p/s")
+
+
+def test_a_sweep_says_who_waits_and_that_nobody_has_to_watch() -> None:
+    busy = Reason(Cause.GPUS_BUSY, "all 4 are in use", Passes.WITH_TIME)
+    never = Reason(Cause.SECRET_MISSING, "Secret x is missing", Passes.NEVER)
+    running = Agent("a1", "e/p/s", "running", 0.0)
+    waiting = Agent("a2", "e/p/s", "starting", 0.0, reason=busy.line, pending=busy)
+    hopeless = replace(waiting, reason=never.line, pending=never)
+    assert describe_agents([running, waiting, replace(waiting, name="a3")]) == (
+        "1 running, 2 starting: all 4 are in use (passes with time); "
+        "they start when they can, watched or not"
+    )
+    assert describe_agents([hopeless]) == "1 starting: Secret x is missing (never passes)"
+    assert describe_agents([]) == "none"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from deployer.cli.output.views import agent_to_plain
+from deployer.cli.output.agent_views import agent_to_plain
 from deployer.errors import StartFailed
 from deployer.executors.base import Agent
 from deployer.executors.reason import Cause, Passes, Reason

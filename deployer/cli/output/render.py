@@ -216,3 +216,11 @@ def _csv_cell(value: object) -> object:
     if isinstance(value, list | tuple | dict):
         return json.dumps(to_plain(value))
     return "" if value is None else value
+
+
+def without_empty_columns(
+    columns: Sequence[str], rows: Sequence[Sequence[object]]
+) -> tuple[list[str], list[list[object]]]:
+    """Drop the columns that would show nothing: this machine has no nodes, a laptop no GPUs."""
+    kept = [n for n in range(len(columns)) if any(row[n] not in ("", None) for row in rows)]
+    return [columns[n] for n in kept], [[row[n] for n in kept] for row in rows]

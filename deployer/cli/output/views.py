@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from deployer.cli.output.agent_views import agent_to_plain, describe_agents
 from deployer.cli.output.chart import build_chart
 from deployer.cli.output.render import (
     format_parameter,
     format_value,
-    say,
     show,
     show_csv,
     show_json,
     show_table,
+    without_empty_columns,
 )
 from deployer.executors.base import Agent
 from deployer.sweeps.metric_doubts import list_metric_doubts
@@ -201,14 +202,6 @@ def _agent_cells(agent: AgentStatus) -> tuple[object, ...]:
     )
 
 
-def without_empty_columns(
-    columns: Sequence[str], rows: Sequence[Sequence[object]]
-) -> tuple[list[str], list[list[object]]]:
-    """Drop the columns that would show nothing: this machine has no nodes, a laptop no GPUs."""
-    kept = [n for n in range(len(columns)) if any(row[n] not in ("", None) for row in rows)]
-    return [columns[n] for n in kept], [[row[n] for n in kept] for row in rows]
-
-
 def _configuration(row: Row) -> str:
     return ", ".join(f"{k}={_word(v)}" for k, v in row.parameters.items()) or "no parameters"
 
@@ -232,13 +225,14 @@ def sweep_to_plain(info: SweepInfo) -> dict[str, Any]:
     }
 
 
-def show_sweep(snapshot: Snapshot, page: str, output: str) -> None:
-    """Put one sweep on stdout: what it is, how far it is, where its page is."""
+def show_sweep(snapshot: Snapshot, agents: Sequence[Agent] | None, page: str, output: str) -> None:
+    """Put one sweep on stdout: what it is, how far it is, who works on it, where its page is."""
     info = snapshot.sweep
     coverage = build_results(info, snapshot.runs).coverage
     if output == "json":
         plain = {"coverage": vars(coverage), "page": page, "config": info.config}
-        show_json({**sweep_to_plain(info), **plain})
+        known = None if agents is None else [agent_to_plain(agent) for agent in agents]
+        show_json({**sweep_to_plain(info), **plain, "agents": known})
         return
     metric = f"{info.metric_goal} {info.metric_name}" if info.metric_name else "none"
     lines = {
@@ -248,50 +242,8 @@ def show_sweep(snapshot: Snapshot, page: str, output: str) -> None:
         "method": info.method,
         "metric": metric,
         "coverage": coverage.sentence(),
+        **({"agents": describe_agents(agents)} if agents is not None else {}),
         "results page": page,
     }
     for name, value in lines.items():
         show(f"{name}: {value}")
-
-
-def show_agents(agents: Sequence[Agent], output: str, now: float) -> None:
-    """Put agents on stdout."""
-    if output == "json":
-        show_json([agent_to_plain(agent) for agent in agents])
-        return
-    columns = ("AGENT", "STATE", "RUN", "NODE", "GPU", "RESTARTS", "AGE", "EXIT", "SWEEP", "REASON")
-    rows = [
-        (
-            agent.name,
-            agent.state,
-            agent.run_id,
-            agent.node,
-            agent.gpu,
-            agent.restarts or None,
-            format_seconds((agent.ended_at or now) - agent.started_at),
-            agent.exit_code,
-            agent.sweep_path,
-            agent.reason,
-        )
-        for agent in agents
-    ]
-    if rows:
-        show_table(*without_empty_columns(columns, rows))
-    else:
-        say("no agents")
-
-
-def show_ended(whose: str, names: Sequence[str], output: str) -> None:
-    """Say which agents a command has ended: in words on stderr, as JSON on stdout."""
-    if names:
-        say(f"{whose}: {format_count(len(names), 'agent')} ended")
-    else:
-        say(f"{whose}: no agents were running; their logs and records are deleted")
-    if output == "json":
-        show_json({"sweep": whose, "ended": names})
-
-
-def agent_to_plain(agent: Agent) -> dict[str, Any]:
-    """Return an agent with stable keys; its environment is left out: it may hold secrets."""
-    plain = {key: value for key, value in vars(agent).items() if key != "environment"}
-    return {**plain, "pending": vars(agent.pending) if agent.pending else None}

@@ -48,7 +48,6 @@ class Facts:
     nodes: Nodes | None = None
     claims: Mapping[str, Manifest] = field(default_factory=dict)
     volumes: Mapping[str, Manifest] = field(default_factory=dict)
-    workload: Manifest | None = None
     age_seconds: float = 0.0
 
     @property

@@ -7,10 +7,10 @@ from typing import Any
 
 from deployer.executors.kubernetes.waiting.facts import Facts
 from deployer.executors.reason import Cause, Passes, Reason
+from deployer.kube.names import QUEUE_LABEL
 from deployer.kube.objects import find_condition
 
 Manifest = Mapping[str, Any]
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
 def is_suspended(job: Manifest) -> bool:

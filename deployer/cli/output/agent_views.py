@@ -1,0 +1,65 @@
+"""Agents as tables, a line, and plain data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from deployer.cli.output.render import say, show_json, show_table, without_empty_columns
+from deployer.executors.base import Agent
+from deployer.text import format_count, format_seconds
+
+
+def show_agents(agents: Sequence[Agent], output: str, now: float) -> None:
+    """Put agents on stdout."""
+    if output == "json":
+        show_json([agent_to_plain(agent) for agent in agents])
+        return
+    columns = ("AGENT", "STATE", "RUN", "NODE", "GPU", "RESTARTS", "AGE", "EXIT", "SWEEP", "REASON")
+    rows = [
+        (
+            agent.name,
+            agent.state,
+            agent.run_id,
+            agent.node,
+            agent.gpu,
+            agent.restarts or None,
+            format_seconds((agent.ended_at or now) - agent.started_at),
+            agent.exit_code,
+            agent.sweep_path,
+            agent.reason,
+        )
+        for agent in agents
+    ]
+    if rows:
+        show_table(*without_empty_columns(columns, rows))
+    else:
+        say("no agents")
+
+
+def describe_agents(agents: Sequence[Agent]) -> str:
+    """Say how many agents are in which state, and why those that have not started wait."""
+    counts = Counter(agent.state for agent in agents)
+    said = ", ".join(f"{count} {state}" for state, count in counts.items()) or "none"
+    waiting = [agent for agent in agents if agent.state == "starting"]
+    why = next((f": {agent.reason}" for agent in waiting if agent.reason), "")
+    may_come = any(not (agent.pending and agent.pending.hopeless) for agent in waiting)
+    later = "; they start when they can, watched or not" if may_come else ""
+    return f"{said}{why}{later}"
+
+
+def show_ended(whose: str, names: Sequence[str], output: str) -> None:
+    """Say which agents a command has ended: in words on stderr, as JSON on stdout."""
+    if names:
+        say(f"{whose}: {format_count(len(names), 'agent')} ended")
+    else:
+        say(f"{whose}: no agents were running; their logs and records are deleted")
+    if output == "json":
+        show_json({"sweep": whose, "ended": names})
+
+
+def agent_to_plain(agent: Agent) -> dict[str, Any]:
+    """Return an agent with stable keys; its environment is left out: it may hold secrets."""
+    plain = {key: value for key, value in vars(agent).items() if key != "environment"}
+    return {**plain, "pending": vars(agent.pending) if agent.pending else None}

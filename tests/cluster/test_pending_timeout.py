@@ -1,0 +1,108 @@
+"""When a watcher gives up on agents that do not start, what it leaves, and who starts unwatched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deployer.errors import KubeError, StartFailed
+from deployer.kube.kinds import JOB, POD
+from deployer.launch.pipeline import watch_sweep
+from deployer.launch.scaling import end_agents
+from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.server import Server
+from tests.cluster.bed import Bed, make_bed, serve_for_pods
+from tests.cluster.cluster import Cluster
+from tests.cluster.tenants import make_tenant
+
+LIMITS = {
+    "apiVersion": "v1",
+    "kind": "LimitRange",
+    "metadata": {"name": "small"},
+    "spec": {"limits": [{"type": "Container", "max": {"cpu": "100m"}}]},
+}
+NOTHING = {"TOKEN": {"name": "nothing", "key": "t"}}
+HERE, ELSEWHERE = ({"kubernetes.io/hostname": name} for name in ("node-0", "nowhere"))
+
+
+@pytest.fixture(scope="module")
+def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serve_for_pods(cluster, tmp_path_factory.mktemp("backend") / "data") as serving:
+        yield serving
+
+
+@pytest.fixture
+def bed(cluster: Cluster, namespace: str, server: Server, tmp_path: Path) -> Bed:
+    tenant = make_tenant(cluster, namespace)
+    return make_bed(cluster, namespace, tenant, server, tmp_path / "project")
+
+
+def watch(bed: Bed, path: SweepPath, pending_seconds: float | None = None) -> None:
+    """Watch a sweep as `up` does, to its end."""
+    statuses = watch_sweep(
+        *(bed.server, bed.executor, path, bed.folder, lambda _: None),
+        pending_seconds=pending_seconds,
+    )
+    for _ in statuses:
+        pass
+
+
+def list_holders(bed: Bed) -> list[str]:
+    """Return the Jobs and pods that are left, which may hold GPUs."""
+    return [i["metadata"]["name"] for kind in (JOB, POD) for i in bed.kube.list_objects(kind)]
+
+
+def test_what_no_waiting_mends_is_given_up_at_once_and_nothing_is_left(bed: Bed) -> None:
+    bed = bed.with_section(secrets=NOTHING)
+    path = bed.create_sweep([0.1])
+    bed.start(path, 2)
+    with pytest.raises(StartFailed) as caught:
+        watch(bed, path)
+    assert "2 agents cannot start, and no waiting mends it" in caught.value.message
+    assert "Secret nothing is missing (never passes): kubectl create secret" in caught.value.message
+    assert caught.value.hint == f"mend it, then: deployer agents up {path} --replicas 2"
+    assert caught.value.exit_code == 3
+    assert list_holders(bed) == []
+
+
+def test_what_may_pass_is_given_up_when_its_time_is_over(bed: Bed) -> None:
+    bed = bed.with_section(node_selector=ELSEWHERE)
+    path = bed.create_sweep([0.1])
+    bed.start(path, 1)
+    with pytest.raises(StartFailed, match=r"no agent has started for 6 s: .* its selector"):
+        watch(bed, path, pending_seconds=6.0)
+    assert list_holders(bed) == []
+
+
+@pytest.mark.usefixtures("real_gpus")
+def test_agents_of_a_full_cluster_start_unwatched_and_leave_a_sweep_that_has_ended(
+    bed: Bed, cluster: Cluster
+) -> None:
+    cluster.set_gpus("node-0", 1)
+    full = bed.with_section(gpu={"count": 1, "product": None}, node_selector=HERE)
+    path = full.create_sweep([0.1], seconds=1)
+    full.start(path, 2)
+    full.wait_for(lambda: "running" in full.states(path), "the first agent")
+
+    def waits() -> bool:
+        agents = full.executor.list_agents(str(path))
+        return any("too little nvidia.com/gpu free" in agent.reason for agent in agents)
+
+    full.wait_for(waits, "the reason of the second")
+    full.wait_for(lambda: full.states(path) == ["ended", "ended"], "both agents")
+    assert [a.exit_code for a in full.executor.list_agents(str(path))] == [0, 0]
+    [row] = full.results(path).rows
+    assert len(row.attempts) == 1
+    end_agents(full.executor, str(path))
+
+
+def test_what_the_server_forbids_is_said_before_anything_is_made(bed: Bed) -> None:
+    path = bed.create_sweep([0.1])
+    with pytest.raises(KubeError, match="no PriorityClass with name gold was found"):
+        bed.with_section(priority_class="gold").start(path, 1)
+    bed.cluster.create(LIMITS, bed.namespace)
+    with pytest.raises(KubeError, match="maximum cpu usage per Container is 100m"):
+        bed.start(path, 1)
+    assert bed.list_left() == []

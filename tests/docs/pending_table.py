@@ -1,0 +1,46 @@
+"""The table of docs/pending.md: which cause says what, and what is to be done."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from deployer.executors.reason import Passes, Reason
+
+PAGE = Path(__file__).parents[2] / "docs" / "pending.md"
+ROW = re.compile(
+    r"^\| `(?P<cause>[a-z-]+)` \| (?P<said>.+?) \| (?P<passes>.+?) \| (?P<mend>.*?) ?\|$"
+)
+
+
+class Row(NamedTuple):
+    """A line of the table; `…` in a text stands for anything."""
+
+    cause: str
+    sentence: str
+    passes: str
+    remedy: str
+
+    def is_of(self, reason: Reason) -> bool:
+        """Tell whether a reason is what this line says."""
+        return (
+            self.cause == reason.cause
+            and self.passes == reason.passes
+            and _matches(self.sentence, reason.sentence)
+            and _matches(self.remedy, reason.remedy)
+        )
+
+
+def list_rows() -> Iterator[Row]:
+    """Yield the table's lines."""
+    for line in PAGE.read_text().splitlines():
+        if found := ROW.match(line):
+            passes = Passes(found["passes"].replace(" ", "-"))
+            yield Row(found["cause"], found["said"], passes, found["mend"])
+
+
+def _matches(pattern: str, text: str) -> bool:
+    parts = ".*".join(re.escape(part) for part in pattern.split("…"))
+    return re.fullmatch(parts, text, re.DOTALL) is not None

@@ -1,0 +1,11 @@
+"""docs/pending.md has a line for each cause; tests/cluster/test_pending.py compares the texts."""
+
+from __future__ import annotations
+
+from deployer.executors.reason import Cause
+from tests.docs.pending_table import list_rows
+
+
+def test_every_cause_has_its_line() -> None:
+    named = {row.cause for row in list_rows()}
+    assert named == set(Cause)
