@@ -140,3 +140,16 @@ def test_a_parent_that_still_imports_is_not_waited_for(tmp_path: Path) -> None:
     os.chdir(here)
     wait_for(lambda: not [reap(), *list_marked(str(made.folder))][1:], "the parent's end")
     assert not (made.folder / "warm.starting").exists()
+
+
+def test_a_warm_run_that_imports_nothing_more_leaves_the_list_as_it_is(tmp_path: Path) -> None:
+    here = Path.cwd()
+    made = build_starts(tmp_path, ["json"])
+    made.parent.tend(())
+    wait_for((made.folder / "warm.sock").exists, "the parent")
+    status, _, errors = made.run(("-c", "import json"), made.warm)
+    assert (status, errors, made.start) == (0, "", "warm")
+    assert Path(made.warm["DEPLOYER_WARM_IMPORTS"]).read_text() == "json"
+    made.parent.let_go()
+    os.chdir(here)
+    wait_for(lambda: not [reap(), *list_marked(str(made.folder))][1:], "the parent's end")

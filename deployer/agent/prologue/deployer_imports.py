@@ -11,14 +11,17 @@ OURS = ("__main__", "sitecustomize", "usercustomize", "deployer_imports", "deplo
 
 
 def learn(path: str) -> None:
-    """Add to the list, at the end of this process, what is not there."""
-    process = os.getpid()
+    """Add to the list, at the end of this process, what it imports from now on.
+
+    What is there already, every Python has at its start, or the warm parent for itself.
+    """
+    process, there = os.getpid(), frozenset(sys.modules)
 
     def write() -> None:
         if os.getpid() != process:
             return  # a fork of this process has its exit handlers, too
         known = read_list(path)
-        more = [name for name in list_modules() if name not in set(known)]
+        more = [name for name in list_modules() if name not in there.union(known)]
         if not more:
             return
         try:
