@@ -17,6 +17,7 @@ from deployer.executors.target import Demand
 from deployer.images.registry import Registry
 from deployer.images.registry_credentials import Credentials
 from deployer.kube.kinds import JOB
+from deployer.launch.doctor import mend
 from deployer.launch.planning import build_draft
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import open_client
@@ -122,6 +123,13 @@ def test_an_image_is_asked_of_its_registry(
         [(code, one)] = bench.list_wrong().items()
         return code, one.sentence, one.remedy
 
+    bench.write({**build(namespace, image=None), "image": {"repository": repository}})
+    (bench.folder / "Dockerfile").write_text("FROM scratch\n")
+    nobody = Bench(cluster, bench.folder, {**bench.environment, "PATH": str(bench.folder)})
+    [(code, one)] = nobody.list_wrong().items()
+    assert (code, one.subject) == ("image", f"image {repository}")
+    assert one.sentence.startswith("nothing here builds images (docker: not installed; ")
+
     write("v1")
     code, said, remedy = only()
     assert (code, said) == (
@@ -161,6 +169,20 @@ def test_a_pod_tells_whether_the_server_is_reached_from_inside(
     assert found.verdict is Verdict.WRONG
     assert "Connection refused" in found.sentence
     assert open_client(cluster.kubeconfig, namespace).list_objects(JOB) == []
+
+
+def test_what_is_safe_is_made(bench: Bench, namespace: str) -> None:
+    """A ServiceAccount, which gives no rights; what needs a content is left to the user."""
+    hub = {"OTHER_KEY": {"name": "hub", "key": "k"}}
+    bench.write(build(namespace, service_account="trainer", secrets=hub))
+    project = read_project(bench.folder, None, **bench.environment)
+    told: list[str] = []
+    wrong = bench.list_wrong()
+    assert set(wrong) == {"service-account", "secret"}
+    assert mend(project, list(wrong.values()), told.append)
+    assert told == ["created ServiceAccount trainer"]
+    assert not mend(project, list(wrong.values()), told.append)
+    assert set(bench.list_wrong()) == {"secret"}
 
 
 def test_a_server_that_does_not_fit_is_named(

@@ -52,7 +52,9 @@ def kubeconfig(tmp_path: Path) -> Path:
 def build_case(kubeconfig: Path, agents: int = 1, **section: object) -> Case:
     kube = open_kube(environment={"KUBECONFIG": str(kubeconfig)})
     job = build_profile("gpus", "research")[-1]
-    return Case(kube, parse_cluster({"image": "trainer:1", **section}), "kubernetes", job, agents)
+    return Case(
+        kube, parse_cluster({"image": "trainer:1", **section}), "kubernetes", job=job, agents=agents
+    )
 
 
 def show(findings: Iterable[Finding]) -> list[str]:

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from deployer.config.project import Flags
 from deployer.errors import ConfigError, WandbError
+from deployer.executors.findings import run_checks
 from deployer.executors.registry import find_target
-from deployer.launch.check import check, check_reach
+from deployer.executors.target import Limits
+from deployer.launch.check import check, check_reach, list_target_checks
 from deployer.launch.provision import telling_bill
 from deployer.launch.request import Request
 from deployer.sweeps.sweep_file import load_sweep
@@ -82,6 +85,12 @@ def test_what_cannot_work_is_refused_before_anything_is_contacted(
 ) -> None:
     """There is no cloud, no cluster and no server to be asked."""
     assert said in refuse(tmp_path, text, **wanted)
+
+
+def test_an_image_that_is_not_built_yet_is_no_obstacle(tmp_path: Path) -> None:
+    (tmp_path / "deployer.yaml").write_text("image: {repository: registry.example/team/trainer}\n")
+    project = read_project(tmp_path, Flags(on="kubernetes", wandb="http://w.example"))
+    run_checks(list_target_checks(project, find_target(project), Limits()))
 
 
 def test_a_failure_after_the_cluster_was_made_says_that_it_goes_on_costing(tmp_path: Path) -> None:

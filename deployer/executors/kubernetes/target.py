@@ -56,7 +56,7 @@ from deployer.kube.client import Kube, open_kube
 from deployer.kube.kinds import JOB, Manifest, kind_of
 
 NAMESPACE = "NAMESPACE"  # of the kubeconfig, which is not read
-NOT_BUILT = "IMAGE"  # stands for what is not built yet
+NOT_BUILT = "not-built"  # stands for what is not built yet
 
 
 def open_kubeconfig(project: Project, context: str | None, namespace: str | None) -> Kube:
@@ -139,8 +139,8 @@ class KubernetesTarget(Target):
         return Question("cluster", self.name, lambda: self._examine(demand)).examine()
 
     def mend(self, finding: Finding, tell: Tell) -> bool:
-        """Make the namespace or the key's Secret if they are missing; tell what was made."""
-        return mend(self.open_kube(), self.project, finding, tell)
+        """Make the namespace or the ServiceAccount if they are missing; tell what was made."""
+        return mend(self.open_kube(), finding, tell)
 
     def _examine(self, demand: Demand) -> Sequence[Finding]:
         return examine_cluster(self.build_case(demand))
@@ -157,6 +157,7 @@ class KubernetesTarget(Target):
             kube=kube,
             section=section,
             on=self.name,
+            folder=project.folder,
             job=next((one for one in manifests if kind_of(one) == JOB), None),
             agents=demand.agents,
             own=frozenset(list_own(manifests, demand.plan)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from deployer.config.backend_section import BackendConfig
 from deployer.config.data_section import DataSet
@@ -20,7 +21,7 @@ MADE = {one.kind: one for one in (CLAIM, CONFIG_MAP, SECRET)}
 
 @dataclass(frozen=True)
 class Case:
-    """`job` is the first of `agents` Jobs, None where deployer.yaml does not let one be built.
+    """`folder` is the project's. `job` is the first of `agents` Jobs, None if none can be built.
 
     `own` are objects that are made with them. `backend` is that of the cluster, if it is meant.
     `grows` tells that nodes come which are not there yet. `probed_url` is what a pod shall open.
@@ -29,6 +30,7 @@ class Case:
     kube: Kube
     section: ClusterConfig
     on: str
+    folder: Path = Path()
     job: Manifest | None = None
     agents: int = 1
     own: frozenset[Reference] = frozenset()

@@ -52,6 +52,7 @@ def _list_cluster_questions(case: Case) -> Sequence[Question]:
 
 def _list_namespace_questions(case: Case) -> Sequence[Question]:
     name = case.namespace
+    image = case.section.image or case.image.repository
     objects = [one for one in list_object_questions(case) if one.code != "storage-class"]
     return (
         Question("rights", f"rights in {name}", lambda: examine_rights(case)),
@@ -60,7 +61,7 @@ def _list_namespace_questions(case: Case) -> Sequence[Question]:
         Question("queue", f"queue in {name}", lambda: examine_queue(case)),
         *objects,
         *(one.question() for one in _list_data_checks(case)),
-        Question("image", f"image {case.section.image}", lambda: examine_image(case)),
+        Question("image", f"image {image}", lambda: examine_image(case)),
         Question("pod-security", f"Pod Security of {name}", lambda: examine_pod_security(case)),
         Question("admission", "admission", lambda: examine_admission(case)),
         *(_list_probes(case) if case.probed_url else ()),

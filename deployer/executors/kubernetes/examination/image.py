@@ -12,7 +12,8 @@ from deployer.errors import ImageError, KubeError
 from deployer.executors.findings import Finding, right, unknown, wrong
 from deployer.executors.kubernetes.examination.case import Case, edit
 from deployer.executors.kubernetes.waiting.placement import find_nearest
-from deployer.images.image import find_ca
+from deployer.images.builders import choose_builder
+from deployer.images.image import find_ca, find_pushed
 from deployer.images.registry import Registry
 from deployer.images.registry_credentials import DOCKER_HUB_KEY, Credentials
 from deployer.kube.kinds import SECRET
@@ -26,8 +27,10 @@ OWN_FILE = '"$HOME/.docker/config.json"'
 def examine_image(case: Case) -> Iterator[Finding]:
     """Ask the registry of the image that deployer.yaml names. Raises KubeError."""
     image = case.section.image
+    if image is None and case.image.repository:
+        yield _examine_built(case)
     if image is None or case.section.image_pull_policy == "Never":
-        return  # what `up` builds it pushes, and what nodes have they need not pull
+        return  # what nodes have they need not pull
     repository, tag = parse_image(image)
     logins = []
     for name in case.section.image_pull_secrets:
@@ -40,6 +43,18 @@ def examine_image(case: Case) -> Iterator[Finding]:
     ca = find_ca(case.image, case.environment)
     registry = Registry(repository, logins[0] if logins else Credentials(), ca, plain)
     yield _ask(case, registry, tag, subject)
+
+
+def _examine_built(case: Case) -> Finding:
+    """Say whether what is in the folder is pushed, else whether something here can build it.
+
+    Raises ImageError.
+    """
+    subject = f"image {case.image.repository}"
+    if find_pushed(case.image, case.folder, case.environment):
+        return right("image", subject, "its registry has what is in this folder")
+    builder = choose_builder(case.image.builder, case.environment)
+    return right("image", subject, f"`up` builds it with {builder.name}, and pushes it")
 
 
 def _read_secret(
