@@ -20,7 +20,7 @@ SHEETS = DATA / "cifar10_webp"
 EPOCHS = 2
 
 
-@pytest.mark.slow(seconds=95)
+@pytest.mark.slow(seconds=75)
 @pytest.mark.data
 def test_on_a_cpu(recipe: Callable[[str], Recipe], tmp_path: Path, home: Path) -> None:
     assert SHEETS.is_dir(), f"{SHEETS} is missing: set DEPLOYER_TEST_DATA"
@@ -30,6 +30,7 @@ def test_on_a_cpu(recipe: Callable[[str], Recipe], tmp_path: Path, home: Path) -
         archive.add(tmp_path / "images" / "cifar-10-batches-bin", "cifar-10-batches-bin")
     sweep = copy.read_yaml("sweep.small.yaml")
     sweep["parameters"]["epochs"]["value"] = EPOCHS  # of 3
+    sweep["parameters"]["train_limit"]["value"] = 2500  # of 5000
     copy.write_yaml("sweep.small.yaml", sweep)
     said = copy.run_blocks("On a CPU")
     assert "4/4 configurations finished, 0 duplicates, 0 lost" in said

@@ -44,7 +44,7 @@ def test_its_agents_get_a_gpu_and_the_key_from_the_secret(
 @pytest.mark.slow(seconds=60)
 def test_its_trainer_learns(recipe: Callable[[str], Recipe]) -> None:
     command = "python train/trainer.py --learning_rate=0.05 --optimizer=sgd"
-    said = recipe("002-wandb-gke").run(command, WANDB_MODE="offline")
+    said = recipe("002-wandb-gke").run(command, WANDB_MODE="offline", OMP_NUM_THREADS="1")
     accuracies = [float(found) for found in re.findall(r"^epoch .* val_accuracy (.*)$", said, re.M)]
     assert len(accuracies) == 10
     assert max(accuracies) > 0.9

@@ -90,6 +90,8 @@ def build_kubelet_settings(node: Path, authority: Path, cgroup: str, link: Link)
         "clusterDomain": "cluster.local",
         "containerRuntimeEndpoint": f"unix://{node}/containerd.sock",
         "cgroupDriver": "cgroupfs",
+        # Limits are in every manifest, and a pod of 0.4 cores would import for ten seconds.
+        "cpuCFSQuota": False,
         "cgroupRoot": f"/{cgroup}",
         "failCgroupV1": False,
         "failSwapOn": False,
