@@ -25,6 +25,7 @@ SHORTEST_SECONDS = 0.2
 IDLE_SHARE = 0.25
 # The agent must not report the end of a run before the supervisor has told the server its cause.
 HOLD_SECONDS = 5.0
+LOOK_SECONDS = 0.002
 EXIT_NAME = "run-exit.json"
 
 
@@ -133,4 +134,4 @@ def wait_until_gone(path: str, seconds: float) -> None:
     """Wait until somebody has removed a file, at most so long."""
     deadline = time.monotonic() + seconds
     while os.path.exists(path) and time.monotonic() < deadline:
-        time.sleep(0.01)
+        time.sleep(LOOK_SECONDS)
