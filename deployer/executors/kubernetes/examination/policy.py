@@ -13,15 +13,8 @@ from deployer.executors.kubernetes.waiting.refusals import explain_refusal
 from deployer.executors.reason import Cause
 from deployer.kube.kinds import POD, Manifest
 
-# Told by its own finding, which says more than the server's refusal.
-CODES = {
-    "quota": ("quota", "quota-small", "quota-used"),
-    "limits": ("limits",),
-    "pod-security": ("pod-security",),
-    "service-account": ("service-account",),
-    "priority-class": ("priority-class",),
-}
-
+ADMISSION = "admission"
+# The server's rules that have a finding of their own, which says more than its refusal.
 RULES = {
     Cause.QUOTA_USED: "quota",
     Cause.QUOTA_SMALL: "quota",
@@ -47,7 +40,7 @@ def examine_admission(case: Case) -> Iterator[Finding]:
         reason = explain_refusal(error.message, case.namespace)
         known = reason.cause is not Cause.REFUSED
         said, remedy = (reason.sentence, reason.remedy) if known else (error.message, error.hint)
-        yield wrong(f"admission-{classify(error)}", "admission", said, remedy)
+        yield wrong(f"{ADMISSION}-{classify(error)}", "admission", said, remedy)
         return
     yield right("admission", "admission", "the server takes the agents")
 
@@ -75,13 +68,8 @@ def examine_pod_security(case: Case) -> Iterator[Finding]:
 
 def drop_repeated(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Leave out the server's refusal of what another finding says in full; pure."""
-    told = {one.code for one in findings if one.wrong}
-    return tuple(
-        one
-        for one in findings
-        if not told & set(CODES.get(one.code.removeprefix("admission-"), ()))
-        or not one.code.startswith("admission-")
-    )
+    told = {f"{ADMISSION}-{one.code}" for one in findings if one.wrong}
+    return tuple(one for one in findings if one.code not in told)
 
 
 def _strip(pod: Manifest) -> Manifest:

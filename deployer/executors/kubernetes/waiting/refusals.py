@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from deployer.executors.reason import Cause, Passes, Reason
+from deployer.kube import quantities
 
 # plugin/pkg/admission/resourcequota: quota controller, `checkRequest`.
 QUOTA = re.compile(
@@ -34,8 +35,6 @@ PRIORITY = re.compile(r"no PriorityClass with name (?P<name>\S+) was found")
 RUNTIME = re.compile(r'RuntimeClass "?(?P<name>[^"\s]+)"? not found')
 # A ValidatingAdmissionPolicy, and a webhook; both end in words of whoever wrote them.
 POLICY = re.compile(r"(?P<who>(?:ValidatingAdmissionPolicy|admission webhook) .+)", re.DOTALL)
-UNITS = {"m": 1e-3, "k": 1e3, "Ki": 2**10, "M": 1e6, "Mi": 2**20, "G": 1e9, "Gi": 2**30}
-UNITS |= {"T": 1e12, "Ti": 2**40, "": 1.0}
 EDIT = "in deployer.yaml"
 
 
@@ -151,8 +150,7 @@ def _number(text: str) -> float:
 
 def parse_quantity(text: str) -> float | None:
     """Return a quantity as a number, such as 500m or 4Gi; None if it is none."""
-    number = text.rstrip("mkKMGTi")
     try:
-        return float(number) * UNITS[text[len(number) :]]
-    except (KeyError, ValueError):
+        return quantities.parse_quantity(text)
+    except ValueError:
         return None
