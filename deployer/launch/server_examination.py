@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 from deployer.config.paths import backend_folder
 from deployer.config.project import Project
@@ -18,6 +19,7 @@ from deployer.wandb_api.operations import get_viewer
 from deployer.wandb_api.server import Server
 
 REFUSED = (401, 403)
+LOOPBACK = "127.0.0.1"  # where one that `up` starts serves, whatever its name was before
 
 
 def examine_server(project: Project, target: Target) -> Iterator[Finding]:
@@ -60,9 +62,9 @@ def _examine_own_backend() -> Finding:
 
 def judge_port(url: str) -> Finding:
     """Say whether the port at which a backend that rests will serve is free."""
-    host, _, port = url.removeprefix("http://").rpartition(":")
+    port = urlsplit(url).port or 80
     with socket.socket() as probe:
-        taken = probe.connect_ex((host.strip("[]"), int(port))) == 0
+        taken = probe.connect_ex((LOOPBACK, port)) == 0
     if not taken:
         return right("backend", "embedded backend", f"`up` starts it at {url}, which is free")
     said = f"its port is taken by another program: {url}"

@@ -95,7 +95,7 @@ def test_a_full_disk_is_wrong() -> None:
 def test_a_port_that_somebody_else_has_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        found = judge_port(f"http://127.0.0.1:{port}")
+        found = judge_port(f"http://name.invalid:{port}")
     assert found.verdict is Verdict.WRONG
     assert f"ss -tlnp 'sport = :{port}'" in found.remedy
     assert judge_port(f"http://127.0.0.1:{port}").verdict is Verdict.RIGHT
