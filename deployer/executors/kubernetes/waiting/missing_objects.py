@@ -15,7 +15,7 @@ HIDDEN: Manifest = {}  # an object that may not be looked at
 
 
 class MissingObjects:
-    """Looks again after a while; `now` is a clock in seconds."""
+    """Looks again after a while, but where it was refused; `now` is a clock in seconds."""
 
     def __init__(self, kube: Kube, now: Callable[[], float] = time.monotonic) -> None:
         self._kube = kube
@@ -48,6 +48,8 @@ class MissingObjects:
     def _look(self, kind: Kind, name: str) -> Manifest | None:
         """Return an object: None if it is not there, HIDDEN where we may not look."""
         known = (kind, name)
+        if self._objects.get(known) is HIDDEN:
+            return HIDDEN
         if self._now() - self._looked_at.get(known, float("-inf")) > LOOK_LIFE_SECONDS:
             self._objects[known] = self._get(kind, name)
             self._looked_at[known] = self._now()

@@ -19,7 +19,7 @@ from deployer.executors.kubernetes.waiting.queue_admission import is_suspended
 from deployer.executors.kubernetes.waiting.references import list_pull_secrets, list_references
 from deployer.executors.reason import Reason
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CLAIM, EVENT, VOLUME, Manifest
+from deployer.kube.kinds import CLAIM, EVENT, NODE, VOLUME, Manifest
 from deployer.kube.objects import created_at, find_condition
 
 # Most pods have started by then, and cost nothing more than the look at the events.
@@ -75,7 +75,7 @@ class PendingPods:
             namespace=self._kube.namespace,
             events=(*about, *of_claims),
             missing=missing,
-            nodes=self._read_nodes(),
+            nodes=self._read_nodes() if _is_unscheduled(pod) else self._read_node_of(pod),
             claims=claims,
             volumes=self._read_volumes(claims),
             age_seconds=age,
@@ -112,6 +112,12 @@ class PendingPods:
         if not survey.complete:
             return None
         return Nodes(survey.all_nodes, survey.nodes, self._grows)
+
+    def _read_node_of(self, pod: Manifest) -> Nodes | None:
+        """Return the node that a pod was given to, which may not answer."""
+        name = pod["spec"].get("nodeName")
+        node = self._objects.read(NODE, name) if name else None
+        return Nodes((node,), ()) if node else None
 
     def _read_claims(self, pod: Manifest) -> dict[str, Manifest]:
         names = [one.name for one in list_references(pod["spec"]) if one.kind == CLAIM]
