@@ -74,6 +74,59 @@ parameters:
   pause: {{value: {pause}}}
 """
 
+# Two processes train one model; the first of them speaks for both, and pauses at each step.
+PARALLEL = """
+import argparse, os, pathlib, time
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+parser.add_argument("--steps", type=int)
+arguments = parser.parse_args()
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+model = DistributedDataParallel(torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=arguments.lr)
+folder = pathlib.Path(os.environ["DEPLOYER_CHECKPOINT_DIR"])
+first = 0
+if (folder / "last.pt").exists():
+    state = torch.load(folder / "last.pt")
+    model.module.load_state_dict(state["model"])
+    first = state["step"] + 1
+if rank == 0:
+    import wandb
+
+    run = wandb.init()
+for step in range(first, arguments.steps):
+    loss = model(torch.full((8, 4), 1.0 + rank)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if rank == 0:
+        row = {"loss": loss.item(), "ranks": dist.get_world_size(), "first": first}
+        run.log(row, step=step, commit=True)
+        torch.save({"model": model.module.state_dict(), "step": step}, folder / "new.pt")
+        os.replace(folder / "new.pt", folder / "last.pt")
+        pathlib.Path("step").write_text(str(step))
+        while step == 3 and not pathlib.Path("go").exists():
+            time.sleep(0.05)
+if rank == 0:
+    run.finish()
+dist.destroy_process_group()
+"""
+
+PARALLEL_SWEEP = """
+program: train.py
+method: grid
+command: ["${{env}}", torchrun, --standalone, --nproc_per_node=2, "${{program}}", "${{args}}"]
+metric: {{name: loss, goal: minimize}}
+parameters:
+  lr: {{values: {lrs}}}
+  steps: {{value: {steps}}}
+"""
+
 SWEEP = """
 program: train.py
 method: grid
