@@ -62,6 +62,22 @@ with wandb.init() as run:
     run.log({"loss": arguments.lr})
     print("trained with", arguments.lr, flush=True)
 """
+# Goes on until a moment that all runs of a sweep share.
+PATIENT_TRAINER = """
+import argparse, time
+import wandb
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+parser.add_argument("--until", type=float)
+arguments = parser.parse_args()
+with wandb.init() as run:
+    step = 0
+    while step < 4 or time.time() < arguments.until:
+        run.log({"loss": arguments.lr / (step + 1)}, step=step, commit=True)
+        step += 1
+        time.sleep(0.5)
+"""
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,13 @@ from deployer.kube.names import build_selector
 from deployer.launch.scaling import end_agents
 from deployer.wandb_api.server import Server
 from deployer.watch.status import get_status
-from tests.cluster.bed import SECTION, Bed, make_bed, open_client, serve_for_pods
+from tests.cluster.bed import PATIENT_TRAINER, SECTION, Bed, make_bed, open_client, serve_for_pods
 from tests.cluster.cluster import Cluster
 from tests.cluster.shell import enter_shell
 from tests.cluster.tenants import make_tenant
+
+# Until then no run ends: three pods that start one after another train together.
+TOGETHER_SECONDS = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +69,8 @@ def test_two_agents_finish_a_grid_and_leave_nothing(bed: Bed) -> None:
 
 
 def test_scale_drain_and_stop(bed: Bed) -> None:
-    path = bed.create_sweep([0.1, 0.2, 0.3], seconds=8)
+    (bed.folder / "train.py").write_text(PATIENT_TRAINER)
+    path = bed.create_sweep([0.1, 0.2, 0.3], until=time.time() + TOGETHER_SECONDS)
     bed.start(path, 1)
     bed.wait_for(lambda: bed.results(path).coverage.running == 1, "the first run")
     bed.start(path, 3)

@@ -22,7 +22,7 @@ from deployer.launch.scaling import end_agents
 from deployer.sweeps.recount import verify_sweep
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_snapshot
-from tests.cluster.bed import Bed, make_bed, serve_for_pods
+from tests.cluster.bed import PATIENT_TRAINER, Bed, make_bed, serve_for_pods
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import make_namespace
 from tests.cluster.faults import (
@@ -41,21 +41,6 @@ LRS = [number / 10 for number in range(1, 7)]
 # Until then no run ends, so that there is something to be lost: a lost node is noticed after half
 # a minute, and then others take the place of its agents.
 FAULTY_SECONDS = 75.0
-PATIENT_TRAINER = """
-import argparse, time
-import wandb
-
-parser = argparse.ArgumentParser()
-parser.add_argument("--lr", type=float)
-parser.add_argument("--until", type=float)
-arguments = parser.parse_args()
-with wandb.init() as run:
-    step = 0
-    while step < 4 or time.time() < arguments.until:
-        run.log({"loss": arguments.lr / (step + 1)}, step=step, commit=True)
-        step += 1
-        time.sleep(0.5)
-"""
 
 SWEEP = "me/project/abc"
 CREATED = "2026-01-01T00:00:00Z"
