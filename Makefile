@@ -36,8 +36,9 @@ TESTS := $(BIN)/python -m tests.rerun --durations=10
 
 # Most tests wait for processes: more at once than there are cores, the next one to whoever is free.
 SIDE_BY_SIDE := -n 6 --dist load --maxschedchunk 1
-# Two files at a time, each test in a namespace of one cluster (fixtures keep apart what must be).
-TWO_NAMESPACES := -n 2 --dist loadfile --no-loadscope-reorder
+# Three files at a time, which wait for pods mostly, each test in a namespace of one cluster (fixtures
+# keep apart what must be).
+IN_NAMESPACES := -n 3 --dist loadfile --no-loadscope-reorder
 
 # Whatever the tests import is compiled once, not by each of their workers beside the others.
 COMPILED := .venv/.compiled
@@ -95,7 +96,7 @@ root:
 
 test-kubernetes: root $(COMPILED) ## a real cluster, disks and registries; needs root, builds the cluster once
 	@$(BIN)/python -m tests.cluster.control_plane.binaries
-	@$(TESTS) $(TWO_NAMESPACES) -m "kube and not full $(WITHOUT_DATA)"
+	@$(TESTS) $(IN_NAMESPACES) -m "kube and not full $(WITHOUT_DATA)"
 
 test-full: root $(COMPILED) ## repeated faults, older SDKs, an older Kubernetes: about an hour; needs root
 	@$(BIN)/python -m tests.cluster.control_plane.binaries kubernetes kubernetes-1.31

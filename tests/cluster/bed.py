@@ -38,7 +38,7 @@ BIN = Path(sys.executable).parent
 SECTION = {
     "image": IMAGE,
     "python": sys.executable,
-    "cpu": "400m",
+    "cpu": "200m",
     "memory": "512Mi",
     "shared_memory": "16Mi",
     "gpu": 0,

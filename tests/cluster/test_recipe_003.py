@@ -46,7 +46,7 @@ def shrink(recipe: Recipe, namespace: str) -> None:
     """Make the recipe fit into the test cluster: its image, no GPU, one epoch."""
     config: dict[str, Any] = recipe.read_yaml("deployer.yaml")
     config["data"]["storage_class"] = namespace
-    small = {**SECTION, "memory": "1200Mi", "cpu": "800m", "namespace": namespace}
+    small = {**SECTION, "memory": "1200Mi", "cpu": "400m", "namespace": namespace}
     config["kubernetes"] |= small
     recipe.write_yaml("deployer.yaml", {**config, "replicas": 2})
     sweep = recipe.read_yaml("sweep.yaml")

@@ -51,7 +51,7 @@ def shrink(recipe: Recipe, namespace: str, registry: str, store: str) -> None:
     config: dict[str, Any] = recipe.read_yaml("deployer.yaml")
     config["data"] |= {"endpoint_url": store, "storage_class": namespace}
     image = config["kubernetes"]["image"].replace(SITE, registry)
-    small = {**SECTION, "image": image, "memory": "1200Mi", "cpu": "800m", "namespace": namespace}
+    small = {**SECTION, "image": image, "memory": "1200Mi", "cpu": "400m", "namespace": namespace}
     config["kubernetes"] |= {**small, "image_pull_secrets": [PULL_SECRET]}
     recipe.write_yaml("deployer.yaml", config)
     sweep = recipe.read_yaml("sweep.yaml")
