@@ -56,12 +56,6 @@ def reads(secret: str, key: str, kind: str = "secretKeyRef") -> dict[str, Any]:
     return {"env": {"name": "T", "valueFrom": {kind: {"name": secret, "key": key}}}}
 
 
-def scaled(source: str, reason: str, message: str) -> dict[str, Any]:
-    """Return the part of a case about whose pod an autoscaler writes an event."""
-    return {**on("nowhere"), "event": (source, reason, message)}
-
-
-SCALER, KARPENTER = "cluster-autoscaler", "karpenter"
 CASES = [
     Case("too-many", Cause.NO_SUCH_RESOURCE, NEVER, "no node has more than 1", **on("busy", 9)),
     Case("busy", Cause.GPUS_BUSY, TIME, "all 1 nvidia.com/gpu on node pend-busy", **on("busy")),
@@ -251,67 +245,5 @@ CASES = [
         UNKNOWN,
         "scheduling gates: example.com/gate",
         {"schedulingGates": [{"name": "example.com/gate"}]},
-    ),
-    # Only a cloud brings nodes, or does not: its autoscaler's events, as it writes them.
-    Case(
-        "scaling",
-        Cause.SCALING_UP,
-        TIME,
-        "a node is being added for it",
-        **scaled(SCALER, "TriggeredScaleUp", "pod triggered scale-up: [{g 0->1 (max: 3)}]"),
-    ),
-    Case(
-        "maximum",
-        Cause.AUTOSCALER_LIMIT,
-        TIME,
-        "the autoscaler has reached its maximum",
-        **scaled(
-            SCALER,
-            "NotTriggerScaleUp",
-            "pod didn't trigger scale-up: 1 max node group size reached",
-        ),
-    ),
-    Case(
-        "stockout",
-        Cause.STOCKOUT,
-        TIME,
-        "the cloud has no such node now",
-        **scaled(
-            SCALER,
-            "FailedScaleUp",
-            "Node scale up in zones us-central1-a associated with "
-            "this pod failed: GCE out of resources. Pod is at risk of not being scheduled.",
-        ),
-    ),
-    Case(
-        "cloud-quota",
-        Cause.CLOUD_QUOTA,
-        UNKNOWN,
-        "the cloud's quota is used up",
-        **scaled(
-            SCALER,
-            "FailedScaleUp",
-            "Node scale up in zones us-central1-a associated with "
-            "this pod failed: GCE quota exceeded. Pod is at risk of not being scheduled.",
-        ),
-    ),
-    Case(
-        "nominated",
-        Cause.SCALING_UP,
-        TIME,
-        "a node is being added for it",
-        **scaled(KARPENTER, "Nominated", "Pod should schedule on: nodeclaim/gpu-x7k2p"),
-    ),
-    Case(
-        "karpenters-limit",
-        Cause.AUTOSCALER_LIMIT,
-        TIME,
-        "exceed limits for nodepool",
-        **scaled(
-            KARPENTER,
-            "FailedScheduling",
-            "Failed to schedule pod, all available instance "
-            'types exceed limits for nodepool: "gpu"',
-        ),
     ),
 ]

@@ -18,10 +18,12 @@ from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.executors.reason import Cause, Passes, Reason
 from deployer.kube.kinds import POD
 from deployer.kube.names import AGENT_LABEL, SWEEP_PATH_ANNOTATION, build_labels
+from tests.cluster import pending_cases
 from tests.cluster.bed import build_section, open_client, wait_for
 from tests.cluster.cluster import Cluster
 from tests.cluster.gpu_nodes import A100, GPU, PRODUCT, add_node
-from tests.cluster.pending_cases import CASES, HOST, Case, on
+from tests.cluster.pending_cases import HOST, Case, on
+from tests.cluster.pending_clouds import CLOUD_CASES
 from tests.cluster.pods import build_job, build_pod
 from tests.cluster.site_registry import make_pull_secret, trust_registry
 from tests.cluster.tenants import make_tenant
@@ -29,6 +31,7 @@ from tests.docs.pending_table import list_rows
 from tests.images.registry import RunningRegistry, serve_registry
 
 PATH = "e/p/pending"
+CASES = [*pending_cases.CASES, *CLOUD_CASES]
 NOT_READY = [{"type": "Ready", "status": "False", "reason": "KubeletNotReady"}]
 POLICY: dict[str, Any] = {
     "apiVersion": "admissionregistration.k8s.io/v1",

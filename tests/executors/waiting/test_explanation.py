@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from deployer.executors.kubernetes.waiting.explanation import explain
-from deployer.executors.kubernetes.waiting.facts import Event, Facts, Nodes
+from deployer.executors.kubernetes.waiting.facts import Event, Nodes
 from deployer.executors.kubernetes.waiting.references import Reference, list_references
 from deployer.executors.reason import Cause, Passes, Reason
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, SECRET
@@ -18,61 +17,21 @@ from tests.executors.test_agent_objects import (
     NO_IMAGE,
     PENDING,
     RUNNING,
-    build_object,
     condition,
-    container,
 )
-
-POD = f"{NAME}-x7k2p"
-GPU = "nvidia.com/gpu"
-FULL = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
-UNBOUND = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims."
-ELSEWHERE = "0/1 nodes are available: 1 node(s) had volume node affinity conflict."
-NEEDED = Reference(SECRET, "token")
-KEY = Reference(SECRET, "token", "t")
-CONTAINER = {
-    "name": "agent",
-    "image": "ghcr.io/a/b:1",
-    "env": [{"name": "T", "valueFrom": {"secretKeyRef": {"name": "token", "key": "t"}}}],
-    "resources": {"limits": {GPU: "1"}},
-}
-SCALER, KARPENTER = "cluster-autoscaler", "karpenter"
-
-
-def say(reason: str, message: str, source: str = "kubelet", about: str = POD) -> Event:
-    """Return an event about the pod."""
-    return Event(about, reason, message, source, "2026-01-01T00:00:00Z")
-
-
-def unscheduled(message: str) -> dict[str, Any]:
-    """Return the status of a pod that no node takes."""
-    return {
-        **PENDING,
-        **condition("PodScheduled", "False", reason="Unschedulable", message=message),
-    }
-
-
-def wait(reason: str, message: str = "") -> dict[str, Any]:
-    """Return the status of a pod whose container waits."""
-    return {**PENDING, **container(waiting={"reason": reason, "message": message})}
-
-
-def find(
-    status: dict[str, Any] | None,
-    *events: Event,
-    job: dict[str, Any] | None = None,
-    spec: dict[str, Any] | None = None,
-    **known: Any,
-) -> Reason | None:
-    """Return why a pod of this status does not run."""
-    pod = None
-    if status is not None:
-        pod = build_object("Pod", status, POD)
-        node = {} if "conditions" in status else {"nodeName": "n1"}
-        pod["spec"] = {"containers": [CONTAINER], **node, **(spec or {})}
-    facts = {"age_seconds": 100.0, "events": events, **known}
-    return explain(Facts(build_object("Job", job or {}), pod, "ns", **facts))
-
+from tests.executors.waiting.bench import (
+    CONTAINER,
+    ELSEWHERE,
+    FULL,
+    KEY,
+    NEEDED,
+    SCALER,
+    UNBOUND,
+    find,
+    say,
+    unscheduled,
+    wait,
+)
 
 IMAGES = {
     "InvalidImageName": ("couldn't parse", Cause.IMAGE_NAME, Passes.NEVER),
@@ -198,75 +157,6 @@ def test_what_no_node_has_may_come_with_another_where_nodes_come() -> None:
     assert judge(Nodes((node,), (), autoscaled=True), 90.0) is Passes.UNKNOWN
     no_group = say("NotTriggerScaleUp", "pod didn't trigger scale-up: 1 Insufficient gpu", SCALER)
     assert judge(Nodes((managed,), ()), 5.0, no_group) is Passes.NEVER
-
-
-# As each autoscaler writes its events: no cloud is reached by these tests.
-AUTOSCALERS = [
-    (SCALER, "TriggeredScaleUp", "pod triggered scale-up: [{g 0->1 (max: 3)}]", "scaling-up"),
-    (
-        SCALER,
-        "NotTriggerScaleUp",
-        "pod didn't trigger scale-up: 1 max node group size reached, 2 Insufficient cpu",
-        "autoscaler-limit",
-    ),
-    (
-        SCALER,
-        "NotTriggerScaleUp",
-        "pod didn't trigger scale-up (it wouldn't fit if a new node is added): 1 in backoff after "
-        "failed scale-up",
-        "stockout",
-    ),
-    (
-        SCALER,
-        "NotTriggerScaleUp",
-        "pod didn't trigger scale-up: 2 node(s) didn't match Pod's node affinity/selector",
-        "gpus-busy",  # the scheduler's sentence says more
-    ),
-    (
-        SCALER,
-        "FailedScaleUp",
-        "Node scale up in zones us-central1-a associated with this pod failed: GCE_STOCKOUT. Pod "
-        "is at risk of not being scheduled.",
-        "stockout",
-    ),
-    (
-        SCALER,
-        "FailedScaleUp",
-        "Node scale up in zones us-central1-a associated with this pod failed: GCE quota exceeded.",
-        "cloud-quota",
-    ),
-    (KARPENTER, "Nominated", "Pod should schedule on: nodeclaim/gpu-x7k2p", "scaling-up"),
-    (
-        KARPENTER,
-        "FailedScheduling",
-        'Failed to schedule pod, all available instance types exceed limits for nodepool: "gpu"',
-        "autoscaler-limit",
-    ),
-    (
-        KARPENTER,
-        "FailedScheduling",
-        "Failed to schedule pod, InsufficientCapacityError: with fleet error(s)",
-        "stockout",
-    ),
-]
-
-
-@pytest.mark.parametrize(("source", "reason", "message", "cause"), AUTOSCALERS)
-def test_who_brings_nodes_is_heard(source: str, reason: str, message: str, cause: str) -> None:
-    found = find(unscheduled(FULL), say(reason, message, source))
-    assert found
-    assert found.cause == cause
-
-
-def test_karpenters_word_is_told_from_the_schedulers() -> None:
-    said = 'Failed to schedule pod, incompatible with nodepool "gpu", no instance type satisfied'
-    strange = unscheduled("nothing that is known")
-    found = find(strange, say("FailedScheduling", said, KARPENTER))
-    assert found
-    assert (found.cause, found.passes) == (Cause.AUTOSCALER_REFUSED, Passes.NEVER)
-    found = find(strange, say("FailedScheduling", said, "default-scheduler"))
-    assert found
-    assert found.cause is Cause.OTHER
 
 
 def build_claim(phase: str) -> dict[str, Any]:

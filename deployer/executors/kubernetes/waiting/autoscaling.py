@@ -25,7 +25,7 @@ UNPLACED = "FailedScheduling"  # Karpenter's, which the scheduler's is told from
 
 MAXIMUM = re.compile(
     r"max node group size reached|max cluster \S+ limit reached|max limit reached|"
-    r"exceeds? limits? for nodepool|no\.scale\.up\.mig\.failing\.predicate.*max",
+    r"exceeds? limits? for nodepool",
     re.IGNORECASE,
 )
 BACKOFF = re.compile(r"in backoff after failed scale-up|not ready for scale-up", re.IGNORECASE)
@@ -43,7 +43,7 @@ def explain_autoscaling(facts: Facts) -> Reason | None:
     """Return what was said last by those who bring nodes; None if nobody said anything."""
     said = [event for event in facts.events if event.source in SOURCES]
     if not said:
-        # Before the cloud's own autoscaler has a name of its own, its reason tells.
+        # A cloud's own autoscaler may have another name; these reasons are no one else's.
         said = [event for event in facts.events if event.reason in (FAILED, NOT_TRIGGERED)]
     return _explain(said[-1]) if said else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,9 +87,3 @@ def read_events(events: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Event, .
 def _find_time(event: Mapping[str, Any]) -> str:
     series = (event.get("series") or {}).get("lastObservedTime")
     return str(series or event.get("lastTimestamp") or event.get("eventTime") or "")
-
-
-def join_events(*groups: Sequence[Event]) -> tuple[Event, ...]:
-    """Return the events of several groups, oldest first, each once."""
-    every = dict.fromkeys(one for group in groups for one in group)
-    return tuple(sorted(every, key=lambda e: (e.at, len(e.message))))
