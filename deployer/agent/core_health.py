@@ -45,8 +45,8 @@ class CoreWatch:
 
     def judge(self, now: float) -> Optional[Ending]:
         """Return the agent's ending if it has no wandb-core; `now` in seconds, monotonic."""
-        if self._needed and not self._seen:
-            self._seen = self._is_there()  # it may die before the first look
+        if self._needed and not self._seen and self._is_there():  # it may die before a look
+            self._seen, self._missing = True, 0
         if self._needed and now >= self._next_look:
             self._next_look = now + LOOK_SECONDS
             self._look()

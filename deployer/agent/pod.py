@@ -1,4 +1,4 @@
-"""What a pod adds to a supervisor: its Python on PATH, the project's code, draining.
+"""What a pod adds to its supervisors: their Python on PATH, the project's code, draining.
 
 A process in a pod cannot be sent a signal, but annotations of the pod appear in a file.
 """
@@ -15,24 +15,43 @@ import time
 from typing import Mapping, MutableMapping
 
 from .__main__ import main as supervise
+from .pack import NAMES_VARIABLE, Member, build_environment, run_pack
+from .settings import parse_settings
 from .signals import DRAIN_SIGNAL, WATCHED_SIGNALS
 
 ARCHIVE_VARIABLE = "DEPLOYER_CODE_ARCHIVE"
 CODE_VARIABLE = "DEPLOYER_CODE_FOLDER"
 ANNOTATIONS_VARIABLE = "DEPLOYER_POD_ANNOTATIONS"
-DRAIN_LINE = b'deployer.dev/drain="true"'
+DRAIN_KEY = "deployer.dev/drain"  # with a number behind it, of one of several agents
 POLL_SECONDS = 1.0
 
 
 def main() -> int:
-    """Run one supervisor in a pod; returns its exit code."""
+    """Run the supervisor of each agent of a pod; returns the pod's exit code."""
     lead_to_python(os.environ)
     enter_code(os.environ)
+    names = os.environ.pop(NAMES_VARIABLE, "").split()
+    if not names:
+        return run_agent(DRAIN_KEY)
+    folder = parse_settings(sys.argv[1:], os.environ).folder
+    return run_pack(names, folder, run_member)
+
+
+def run_member(member: Member) -> int:
+    """Run one supervisor of several."""
+    os.environ.update(build_environment(member, os.environ))
+    sys.argv += [f"--name={member.name}", f"--folder={member.folder}"]
+    return run_agent(f"{DRAIN_KEY}-{member.number}")
+
+
+def run_agent(drain_key: str) -> int:
+    """Run one supervisor, which leaves when its pod is annotated with the key."""
     annotations = os.environ.get(ANNOTATIONS_VARIABLE)
     if annotations:
         # Before the thread starts, so that it never takes a signal from the supervisor.
         signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED_SIGNALS)
-        threading.Thread(target=await_drain, args=(annotations,), daemon=True).start()
+        given = (annotations, drain_key)
+        threading.Thread(target=await_drain, args=given, daemon=True).start()
     return supervise()
 
 
@@ -88,17 +107,17 @@ def read_archive(path: str) -> bytes:
     return b"".join(contents)
 
 
-def await_drain(annotations: str) -> None:
+def await_drain(annotations: str, key: str = DRAIN_KEY) -> None:
     """Wait until the pod's annotations ask this agent to leave after its run, and pass it on."""
-    while not is_draining(annotations):
+    while not is_draining(annotations, key):
         time.sleep(POLL_SECONDS)
     os.kill(os.getpid(), DRAIN_SIGNAL)
 
 
-def is_draining(annotations: str) -> bool:
-    """Tell whether the annotations ask the agent to drain."""
+def is_draining(annotations: str, key: str) -> bool:
+    """Tell whether the annotations ask the agent of this key to drain."""
     try:
         with open(annotations, "rb", buffering=0) as file:
-            return DRAIN_LINE in file.read().splitlines()
+            return f'{key}="true"'.encode() in file.read().splitlines()
     except OSError:
         return False

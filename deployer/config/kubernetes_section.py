@@ -68,8 +68,12 @@ class ClusterConfig:
     gpu: Annotated[
         Gpu | None,
         BeforeValidator(count_to_gpu, json_schema_input_type=int | Gpu),
-        Field(description="How many GPUs each agent gets, or which; left out: one."),
+        Field(description="How many GPUs each pod gets, or which; left out: one."),
     ] = None
+    agents_per_pod: Annotated[
+        int,
+        Field(ge=1, le=16, description="How many agents share a pod, its GPU, cores and memory."),
+    ] = 1
     cpu: Annotated[Quantity | None, Field(description="CPU cores, request and limit.")] = None
     memory: Annotated[Quantity | None, Field(description="Request and limit.")] = None
     shared_memory: Annotated[Quantity | None, Field(description="Size of /dev/shm.")] = None

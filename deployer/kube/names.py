@@ -13,6 +13,7 @@ from collections.abc import Mapping
 PREFIX = "deployer.dev"
 SWEEP_LABEL = f"{PREFIX}/sweep"
 AGENT_LABEL = f"{PREFIX}/agent"  # as a label, and whole as an annotation
+AGENTS_ANNOTATION = f"{PREFIX}/agents"  # the names of all agents of a pod that has several
 SWEEP_PATH_ANNOTATION = f"{PREFIX}/sweep-path"
 ARCHIVE_ANNOTATION = f"{PREFIX}/archive"  # the hash of the code of which a ConfigMap has a part
 RELEASED_ANNOTATION = f"{PREFIX}/released"  # how many agents a paused sweep gave up

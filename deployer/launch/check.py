@@ -38,7 +38,6 @@ def list_checks(
 ) -> Sequence[Check]:
     """Return what `up` asks before it makes anything, in its order."""
     config, file = request.sweep.config, str(request.file)
-    bound = choose_bound(project, target, True)
     return (
         Check(
             "program",
@@ -52,7 +51,7 @@ def list_checks(
         Check(
             "runs",
             file,
-            lambda: request.one_run and count_agents(request.sweep.expected, bound),
+            lambda: _check_one_run(project, target, request),
             "its runs can be counted",
         ),
         *list_target_checks(project, target, build_limits(project, request), server),
@@ -90,6 +89,18 @@ def list_target_checks(
         Check("settings", target.name, lambda: target.check(draft, limits), "the settings fit"),
         Check("data", target.name, target.check_data, "the data sets are there"),
     )
+
+
+def _check_one_run(project: Project, target: Target, request: Request) -> None:
+    """Refuse an agent for each run where runs have no number or pods several agents."""
+    if not request.one_run:
+        return
+    count_agents(request.sweep.expected, choose_bound(project, target, True))
+    packed = project.kubernetes.agents_per_pod
+    if packed > 1 and not target.runs_here:
+        said = f"a pod of {packed} agents ends with the last of their runs"
+        hint = "leave --one-run-per-job out, or agents_per_pod"
+        raise ConfigError("deployer.yaml: kubernetes.agents_per_pod", said, hint)
 
 
 def _check_names(project: Project, request: Request, server: Server | None) -> None:

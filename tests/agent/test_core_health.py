@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from deployer.agent.core_health import LOOK_SECONDS, STILL_LOOKS, STOOD_STILL, CoreWatch
+from deployer.agent.core_health import (
+    LOOK_SECONDS,
+    LOST,
+    MISSING_LOOKS,
+    STILL_LOOKS,
+    STOOD_STILL,
+    CoreWatch,
+)
 from deployer.agent.exit_codes import STALLED
 
 # Each line on its stdin makes it read a file, as an import does; between them it sleeps.
@@ -92,3 +99,33 @@ def test_one_that_logs_is_waited_for(tmp_path: Path) -> None:
                 with log.open("a") as file:
                     file.write("another line\n")
             assert not looks.look()
+
+
+# For each line on its stdin it starts, or ends, a child that is called wandb-core.
+WITH_CORE = """
+import os, subprocess, sys
+for line in sys.stdin:
+    if line == 'start\\n':
+        core = subprocess.Popen(['/bin/wandb-core', '100'], executable='/bin/sleep')
+    else:
+        core.kill()
+        core.wait()
+    print('done', flush=True)
+"""
+
+
+def test_a_core_that_comes_late_is_no_dead_one(tmp_path: Path) -> None:
+    with running(WITH_CORE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        watch, now = CoreWatch(process.pid, str(tmp_path / "log")), 0.0
+        for _ in range(2 * MISSING_LOOKS):
+            now += LOOK_SECONDS
+            assert watch.judge(now) is None
+        print("start", file=process.stdin, flush=True)
+        process.stdout.readline()
+        assert watch.judge(now + 0.5) is None  # between two looks
+        print("end", file=process.stdin, flush=True)
+        process.stdout.readline()
+        found = [watch.judge(now + n * LOOK_SECONDS) for n in range(1, MISSING_LOOKS + 1)]
+        assert found == [None] * (MISSING_LOOKS - 1) + [LOST]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,14 @@ def test_runs_on_cpu_get_one_thread_unless_the_user_says_otherwise(tmp_path: Pat
     assert (found["OMP_NUM_THREADS"], found["MKL_NUM_THREADS"]) == ("4", "1")
     assert "CUDA_VISIBLE_DEVICES" not in found
     assert (found["EPOCHS"], found["WANDB_API_KEY"]) == ("3", "k")
+
+
+def test_agents_on_one_gpu_divide_cores_and_its_memory(tmp_path: Path) -> None:
+    several = folder(tmp_path, ("3",))
+    several = replace(several, spec=replace(several.spec, agents=1 << 20, on_gpu=3))
+    found = build_environment(several, "k", {"MKL_NUM_THREADS": "5"})
+    assert (found["OMP_NUM_THREADS"], found["MKL_NUM_THREADS"]) == ("1", "5")
+    assert found["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.300"
 
 
 def test_an_agent_with_a_gpu_sees_that_one_alone(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ TRAINERS = {
 AGENTS = {
     "DEPLOYER_AGENT": "The agent's name.",
     "DEPLOYER_AGENT_FOLDER": "The agent's folder: its log, its runs' files, its state.",
+    "DEPLOYER_AGENTS": "The names of all agents of a pod that has several (`agents_per_pod`).",
     "DEPLOYER_AGENT_START": "Which start of the supervisor a process belongs to.",
     "DEPLOYER_AGENT_COUNT": "How many runs the agent takes before it leaves; 1 with "
     "`--one-run-per-job`.",

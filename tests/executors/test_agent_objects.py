@@ -9,11 +9,11 @@ import pytest
 from deployer.errors import KubeError
 from deployer.executors.base import Ending
 from deployer.executors.kubernetes.agents.agent_objects import (
-    DRAIN_ANNOTATION,
     build_agent,
     group_objects,
     list_starting,
 )
+from deployer.executors.kubernetes.agents.packs import DRAIN_ANNOTATION
 from deployer.executors.kubernetes.waiting.admission import build_pod, is_refusal
 from deployer.executors.kubernetes.waiting.facts import read_events
 from deployer.executors.reason import Cause, Reason

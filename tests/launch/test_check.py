@@ -78,6 +78,11 @@ def refuse(folder: Path, text: str, **wanted: Any) -> str:
         (GKE + "kubernetes: {image: x, template: no.yaml}\n", {}, "no.yaml: cannot be read"),
         ("on: local\n", {"capacity_seconds": 60.0}, "--wait-for-capacity: agents on local"),
         (GKE + "entity: a/b\n", {}, "--entity: 'a/b' holds"),
+        (
+            "on: kubernetes\nkubernetes: {image: x, agents_per_pod: 2}\n",
+            {"one_run": True},
+            "kubernetes.agents_per_pod: a pod of 2 agents ends with the last of their runs",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_contacted(

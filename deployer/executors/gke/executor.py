@@ -49,7 +49,8 @@ class GkeExecutor(KubernetesExecutor):
 
     def get_usd_per_hour(self, sweep_path: str) -> float | None:
         """Return what the cluster costs with a sweep's agents; None if a price is unknown."""
-        alive = sum(agent.alive for agent in self.list_agents(sweep_path))
+        agents = self.list_agents(sweep_path)
+        alive = len({agent.pod or agent.name for agent in agents if agent.alive})
         found = self._found
         pools = estimate_pools(self._spec, found.location, self._prices(), found.pool_names, alive)
         return pools.usd_per_hour

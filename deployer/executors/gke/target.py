@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
+from math import ceil
 
 from deployer.config.kubernetes_section import ClusterConfig
 from deployer.errors import CloudError, KubeError
@@ -110,11 +111,15 @@ class GkeTarget(KubernetesTarget):
         if not refusals and not told:
             yield right("cloud-quota", "Compute Engine", "quotas and machine types suffice")
 
+    def _count_pods(self, limits: Limits) -> int | None:
+        """Return how many pods the agents are at most."""
+        return limits.agents and ceil(limits.agents / self.project.kubernetes.agents_per_pod)
+
     def provision(self, limits: Limits, tell: Tell) -> None:
         """Push the image, tell the price, and make the cluster with its drivers."""
         super().provision(limits, tell)
         hours = limits.max_seconds / 3600 if limits.max_seconds else None
-        wanted = estimate(self.spec, self.spec.locations[0], self.prices, limits.agents)
+        wanted = estimate(self.spec, self.spec.locations[0], self.prices, self._count_pods(limits))
         for line in describe_estimate(wanted, hours):
             tell(line)
         gke, spec = self._open_gke(), self.spec
@@ -126,7 +131,9 @@ class GkeTarget(KubernetesTarget):
             cluster = ensure_cluster(gke, spec, wait_seconds=patience, tell=tell)
         self._found = cluster
         place, pools = cluster.location, cluster.pool_names
-        for line in describe_fallback(self.spec, place, pools, self.prices, limits.agents, hours):
+        for line in describe_fallback(
+            self.spec, place, pools, self.prices, self._count_pods(limits), hours
+        ):
             tell(line)
         for line in set_timer(gke, self.spec, cluster):
             tell(line)

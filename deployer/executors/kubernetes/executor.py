@@ -13,7 +13,6 @@ from deployer.executors.base import Agent, Executor
 from deployer.executors.findings import Check
 from deployer.executors.kubernetes.agents.agent_logs import follow_agents
 from deployer.executors.kubernetes.agents.agent_objects import (
-    DRAIN_ANNOTATION,
     AgentObjects,
     annotations_of,
     asks_for_gpu,
@@ -32,6 +31,7 @@ from deployer.executors.kubernetes.agents.agent_removal import (
 )
 from deployer.executors.kubernetes.agents.forgetting import forget_objects
 from deployer.executors.kubernetes.agents.gpu_products import GpuProducts
+from deployer.executors.kubernetes.agents.packs import DRAIN_ANNOTATION
 from deployer.executors.kubernetes.agents.paused_replicas import note_paused, read_paused
 from deployer.executors.kubernetes.concurrency import do_all
 from deployer.executors.kubernetes.data.claims import check_claims
@@ -136,11 +136,13 @@ class KubernetesExecutor(Executor):
         """Let each agent's current run end, then let the agent leave.
 
         The wish stands on the Job, for whoever looks, and on the pod, where the supervisor reads it
-        as a file. An agent that has not started yet is ended.
+        as a file. An agent that has not started yet is ended, unless others of its pod stay.
         """
-        found = self._find(names)
-        waiting = [s for s in found if s.job is not None and not _runs(s)]
-        do_all(self._ask_to_drain, [s for s in found if _runs(s)])
+        there, wanted = self._look(None), set(names)
+        going = wanted | {s.name for s in there if s.draining}
+        found = [s for s in there if s.name in wanted and s.job is not None]
+        waiting = [s for s in found if not _runs(s) and going.issuperset(s.mates)]
+        do_all(self._ask_to_drain, [s for s in found if s not in waiting])
         if waiting:
             remove_agents(self.kube, waiting, self._sleep)
 
@@ -148,7 +150,10 @@ class KubernetesExecutor(Executor):
         """Do nothing: who ends an agent deletes its Job first, which every watcher sees."""
 
     def stop(self, names: Sequence[str]) -> Sequence[str]:
-        """Interrupt agents, wait until nothing of them is left; return those that were alive."""
+        """Interrupt agents, wait until nothing of them is left; return those that were alive.
+
+        All agents of a pod go with it.
+        """
         there, wanted = self._look(None), set(names)
         found = [s for s in there if s.name in wanted]
         now = self.kube.now()
@@ -198,7 +203,7 @@ class KubernetesExecutor(Executor):
         """
         agent_objects, now = self._seen, self.kube.now()
         lost = [pod for s in agent_objects for pod in s.living_pods if is_lost(pod, now)]
-        free_lost_pods(self.kube, lost)
+        free_lost_pods(self.kube, list({pod["metadata"]["name"]: pod for pod in lost}.values()))
         unheard = [s for s in agent_objects if _runs(s) and s.draining and not _was_told(s)]
         do_all(self._ask_to_drain, unheard)
         return [
@@ -240,7 +245,7 @@ class KubernetesExecutor(Executor):
         self.kube.create_once(job, build_selector(path_of(job), AGENT, name_of(job)))
 
     def _ask_to_drain(self, objects: AgentObjects) -> None:
-        wish: Manifest = {"metadata": {"annotations": {DRAIN_ANNOTATION: "true"}}}
+        wish: Manifest = {"metadata": {"annotations": {objects.drain_annotation: "true"}}}
         assert objects.job is not None
         self.kube.patch(JOB, objects.job["metadata"]["name"], wish)
         for pod in objects.living_pods:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 
 from deployer.config.data_section import DataSet
@@ -159,7 +160,7 @@ class KubernetesTarget(Target):
             on=self.name,
             folder=project.folder,
             job=next((one for one in manifests if kind_of(one) == JOB), None),
-            agents=demand.agents,
+            agents=ceil(demand.agents / section.agents_per_pod),
             own=frozenset(list_own(manifests, demand.plan)),
             data=project.data,
             backend=project.backend if project.embedded else None,

@@ -30,7 +30,10 @@ LOST_REASONS = {
 
 @dataclass(frozen=True)
 class Spec:
-    """What an agent was started with; `created_at` is seconds since the epoch."""
+    """What an agent was started with; `created_at` is seconds since the epoch.
+
+    It was one of `agents`, of which `on_gpu` have its GPU.
+    """
 
     name: str
     sweep_path: str
@@ -40,6 +43,8 @@ class Spec:
     environment: dict[str, str]
     grace_seconds: float
     created_at: float
+    agents: int = 1
+    on_gpu: int = 1
 
 
 @dataclass(frozen=True)

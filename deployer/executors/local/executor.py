@@ -142,6 +142,8 @@ class LocalExecutor(Executor):
             environment={**self._find_variables(plan.sweep_path), **dict(planned.environment)},
             grace_seconds=self._grace_seconds,
             created_at=time.time(),
+            agents=len(plan.agents),
+            on_gpu=sum(agent.gpus == planned.gpus for agent in plan.agents),
         )
 
     def _find_variables(self, sweep_path: str) -> dict[str, str]:

@@ -16,9 +16,10 @@ from deployer.agent.settings import (
     NAME_VARIABLE,
     OUTPUTS_VARIABLE,
 )
+from deployer.agent.shares import count_cpus, divide
 from deployer.config import paths
 from deployer.errors import AgentError
-from deployer.executors.local.agent_folder import AgentFolder
+from deployer.executors.local.agent_folder import AgentFolder, Spec
 
 START_SECONDS = 60.0  # a cold disk reads Python slowly
 PROBE_SECONDS = 30.0
@@ -68,7 +69,7 @@ def build_environment(
     spec = folder.spec
     devices = {"CUDA_VISIBLE_DEVICES": ",".join(spec.gpus)} if spec.gpus else {}
     return {
-        **({} if spec.gpus else ONE_THREAD),
+        **_find_share(folder.spec),
         CHECKPOINTS_VARIABLE: str(paths.checkpoints_folder()),
         **environment,
         # Not the caller's: `results get` looks here. An environment of the plan may name a place.
@@ -82,6 +83,13 @@ def build_environment(
         NAME_VARIABLE: spec.name,
         FOLDER_VARIABLE: str(folder.path),
     }
+
+
+def _find_share(spec: Spec) -> Mapping[str, str]:
+    """Return what keeps an agent to its share of the cores and of its GPU."""
+    if not spec.gpus:
+        return ONE_THREAD
+    return divide(count_cpus(), spec.agents, spec.on_gpu) if spec.on_gpu > 1 else {}
 
 
 def find_path(environment: Mapping[str, str]) -> str:

@@ -49,7 +49,8 @@ def _read_agent(kube: Kube, objects: AgentObjects | None) -> Iterator[str]:
     for pod in objects.pods if objects else ():
         try:
             for line in read_log(kube, pod["metadata"]["name"]):
-                yield line.text
+                if objects and (text := objects.cut(pod, line.text)) is not None:
+                    yield text
         except KubeError as error:
             # 400: it has not started; 404: it is gone meanwhile.
             if error.status not in (400, 404):
@@ -72,11 +73,12 @@ def _follow_agent(kube: Kube, name: str, look: Look, leaving: threading.Event) -
     seen: set[str] = set()
     while not leaving.is_set():
         objects = look(name)
-        pods = [pod["metadata"]["name"] for pod in objects.pods] if objects else []
+        pods = {pod["metadata"]["name"]: pod for pod in objects.pods} if objects else {}
         for pod in [pod for pod in pods if pod not in seen]:
             seen.add(pod)
             for line in follow_log(kube, pod, goes_on=lambda: not leaving.is_set()):
-                yield line.text
+                if objects and (text := objects.cut(pods[pod], line.text)) is not None:
+                    yield text
         # Asked before the pods were read, so that none can have come since.
         if objects is None or (objects.ended and set(pods) <= seen):
             return

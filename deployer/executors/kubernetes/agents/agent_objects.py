@@ -10,8 +10,15 @@ from typing import Any
 from deployer.config.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.executors.base import Agent, AgentState, Ending
 from deployer.executors.kubernetes.agents.agent_endings import explain_ending, explain_pod_end
+from deployer.executors.kubernetes.agents.packs import (
+    DRAIN_ANNOTATION,
+    drain_annotation,
+    line_prefix,
+    list_names,
+    list_views,
+)
 from deployer.executors.reason import Reason
-from deployer.kube.names import AGENT_LABEL, PREFIX, SWEEP_PATH_ANNOTATION
+from deployer.kube.names import AGENT_LABEL, SWEEP_PATH_ANNOTATION
 from deployer.kube.objects import (
     ENDED_PHASES,
     created_at,
@@ -22,14 +29,16 @@ from deployer.kube.objects import (
 
 Manifest = Mapping[str, Any]
 
-DRAIN_ANNOTATION = f"{PREFIX}/drain"
 # A kubelet that lives says within seconds after the grace time that a pod has ended.
 LOST_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
 class AgentObjects:
-    """One agent's Job, None once it is deleted, and its pods, oldest first."""
+    """One agent's Job, None once it is deleted, and its pods, oldest first.
+
+    Several agents may have the same ones; here these say of this agent alone.
+    """
 
     name: str
     job: Manifest | None
@@ -54,6 +63,21 @@ class AgentObjects:
         return bool(find_condition(job, "Complete") or find_condition(job, "Failed"))
 
     @property
+    def mates(self) -> tuple[str, ...]:
+        """The names of all agents of its Job, if it has several."""
+        return tuple(list_names(self.job)) if self.job else ()
+
+    @property
+    def drain_annotation(self) -> str:
+        """The annotation that lets this agent leave after its run."""
+        return drain_annotation(self.job, self.name) if self.job else DRAIN_ANNOTATION
+
+    def cut(self, pod: Manifest, line: str) -> str | None:
+        """Return a line of a pod's log as this agent printed it; None if it is another's."""
+        prefix = line_prefix(pod, self.name)
+        return line.removeprefix(prefix) if line.startswith(prefix) else None
+
+    @property
     def draining(self) -> bool:
         """Tell whether this agent is asked to leave after its run."""
         return self.job is not None and DRAIN_ANNOTATION in annotations_of(self.job)
@@ -68,7 +92,7 @@ def group_objects(
     """
     found: dict[tuple[str, str], tuple[list[Manifest], list[Manifest]]] = {}
     for one, executor in ((jobs, 0), (pods, 1)):
-        for item in sorted(one, key=created_at):
+        for item in sorted((view for each in one for view in list_views(each)), key=created_at):
             if sweep_path in (None, path_of(item)):
                 key = (path_of(item), name_of(item))
                 found.setdefault(key, ([], []))[executor].append(item)
@@ -125,7 +149,7 @@ def judge_state(objects: AgentObjects, now: float) -> AgentState:
     if pod is not None and pod["status"].get("phase") == "Succeeded":
         return "stopping"  # its Job is Complete in a moment, and makes no other
     if pod is None or pod["status"].get("phase") in ("Failed", "Pending", None):
-        return "starting"
+        return "draining" if objects.draining and objects.mates else "starting"
     if pod["metadata"].get("deletionTimestamp"):
         return "stopping"
     return "draining" if objects.draining else "running"
@@ -143,8 +167,9 @@ def is_lost(pod: Manifest, now: float) -> bool:
 
 
 def list_starting(found: Iterable[AgentObjects]) -> list[tuple[Any, Any]]:
-    """Return Job and newest pod of those that have not started, or not again."""
-    starting = (s for s in found if s.job is not None and not s.ended)
+    """Return Job and newest pod, each Job once, of those that have not started, or not again."""
+    by_job = {s.job["metadata"]["name"]: s for s in found if s.job is not None and not s.ended}
+    starting = by_job.values()
     waits = ("Pending", None, *ENDED_PHASES)
     return [(s.job, s.pod) for s in starting if not s.pod or s.pod["status"].get("phase") in waits]
 
@@ -262,5 +287,6 @@ def _describe_gpu(item: Manifest, product: str) -> str:
     for container in spec.get("containers") or ():
         for resource, count in (container.get("resources", {}).get("limits") or {}).items():
             if "/" in resource and str(count) != "0":
-                return f"{count} {product or resource.partition('/')[2]}"
+                sharing = f"/{len(names)}" if (names := list_names(item)) else ""
+                return f"{count}{sharing} {product or resource.partition('/')[2]}"
     return ""

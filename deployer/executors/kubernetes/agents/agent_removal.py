@@ -16,7 +16,7 @@ from deployer.executors.kubernetes.agents.agent_objects import (
 from deployer.executors.kubernetes.concurrency import do_all
 from deployer.kube.client import Kube
 from deployer.kube.kinds import JOB, POD, Manifest, kind_of
-from deployer.kube.names import AGENT_LABEL, build_label, build_selector, sweep_id
+from deployer.kube.names import AGENT_LABEL, build_selector, sweep_id
 
 POLL_SECONDS = 0.5
 LOOK_SECONDS = 3.0  # between looks at all that is left, which cost the server time to delete
@@ -75,8 +75,10 @@ def build_selectors(
 def _labels_by_sweep(agent_objects: Sequence[AgentObjects]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for objects in agent_objects:
-        item = objects.job or objects.pods[0]
-        found.setdefault(path_of(item), set()).add(build_label(objects.name))
+        for item in (*([objects.job] if objects.job else []), *objects.pods):
+            # Not the agent's own name: several of a pod have one Job.
+            label = item["metadata"]["labels"][AGENT_LABEL]
+            found.setdefault(path_of(item), set()).add(label)
     return found
 
 

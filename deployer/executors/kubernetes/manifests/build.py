@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
+from deployer.agent.settings import COUNT_VARIABLE
 from deployer.config.kubernetes_parts import NfsFolder, Volume
 from deployer.config.kubernetes_section import ClusterConfig
 from deployer.errors import ConfigError
@@ -14,7 +15,7 @@ from deployer.executors.kubernetes.manifests.fields import Manifest, encode, set
 from deployer.executors.kubernetes.manifests.job import build_job
 from deployer.executors.kubernetes.manifests.task import AgentTask
 from deployer.executors.kubernetes.manifests.templates import Templates
-from deployer.executors.plan import Plan
+from deployer.executors.plan import AgentPlan, Plan
 from deployer.kube.names import build_hash, build_name, sweep_id
 
 KEY_COMPONENT = "key"
@@ -31,7 +32,7 @@ def build_manifests(
     code: bytes | None,
     max_seconds: float | None = None,
 ) -> tuple[Manifest, ...]:
-    """Return what a plan means in a cluster: ConfigMaps, volumes, then a Job for each agent.
+    """Return what a plan means in a cluster: ConfigMaps, volumes, then a Job for each pod.
 
     `secret_keys` names each agent's key in the Secret `secret_name`; `code` is the project's
     archive, None where the image's code runs; `max_seconds` is what a Job may take.
@@ -51,23 +52,31 @@ def build_manifests(
     volumes = [build_nfs(templates, claims[v.name], nfs, *where) for v, nfs in folders]
     tasks = (
         AgentTask(
-            name=agent.name,
+            name=pack[0].name,
             sweep_path=plan.sweep_path,
             base_url=plan.base_url,
-            environment=agent.environment,
+            environment=pack[0].environment,
             secret_name=secret_name,
-            secret_key=secret_keys[agent.name],
+            secret_key=secret_keys[pack[0].name],
             supervisor=supervisor_name,
             code=tuple(code_names),
             claims=claims,
             avoided_nodes=plan.avoided_nodes,
             max_seconds=max_seconds,
+            agents=tuple((agent.name, secret_keys[agent.name]) for agent in pack),
         )
-        for agent in plan.agents
+        for pack in pack_agents(plan.agents, cluster.agents_per_pod)
     )
     template = templates.template or templates.agent
     jobs = (build_job(template, templates.agent, task, cluster) for task in tasks)
     return (*copy.deepcopy(templates.others), *maps, *chain.from_iterable(volumes), *jobs)
+
+
+def pack_agents(agents: Sequence[AgentPlan], size: int) -> Iterator[Sequence[AgentPlan]]:
+    """Yield the agents of each pod, `size` at most; one that takes one run has its pod alone."""
+    alone = any((COUNT_VARIABLE, "1") in agent.environment for agent in agents)
+    step = 1 if alone else size
+    return (agents[start : start + step] for start in range(0, len(agents), step))
 
 
 def build_secret(

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from deployer.agent.pack import NAMES_VARIABLE
 from deployer.agent.settings import (
     CHECKPOINTS_VARIABLE,
     KEEP_VARIABLE,
@@ -26,6 +27,7 @@ from deployer.executors.kubernetes.manifests.pod import set_identity, set_image
 from deployer.executors.kubernetes.manifests.task import AgentTask
 from deployer.kube.names import (
     AGENT_LABEL,
+    AGENTS_ANNOTATION,
     QUEUE_LABEL,
     SWEEP_PATH_ANNOTATION,
     build_labels,
@@ -44,7 +46,7 @@ POD_GRACE_SECONDS = 30  # Kubernetes' own default
 def build_job(
     template: Manifest, own: Manifest, task: AgentTask, cluster: ClusterConfig
 ) -> Manifest:
-    """Return one agent's Job from a template that has a container for it.
+    """Return the Job of a pod's agents from a template that has a container for them.
 
     `own` is k8s/agent.yaml: what a user's template lacks (the supervisor's volumes and
     environment) is taken from there.
@@ -90,6 +92,8 @@ def _set_metadata(job: Manifest, task: AgentTask, cluster: ClusterConfig) -> Non
         SWEEP_PATH_ANNOTATION: task.sweep_path,
         AGENT_LABEL: task.name,
     }
+    if task.is_pack:
+        annotations[AGENTS_ANNOTATION] = _join_names(task)
     for target in (metadata, job["spec"]["template"].setdefault("metadata", {})):
         update(target, "labels", labels)
         update(target, "annotations", annotations)
@@ -162,6 +166,10 @@ def _set_container(
     ]
 
 
+def _join_names(task: AgentTask) -> str:
+    return " ".join(name for name, _ in task.agents)
+
+
 def _checkpoints(container: Manifest) -> str:
     mounts = container["volumeMounts"]
     paths = (m["mountPath"].rstrip("/") for m in mounts if m["name"] == CHECKPOINTS)
@@ -191,6 +199,7 @@ def _set_environment(
         {"name": CHECKPOINTS_VARIABLE, "value": _checkpoints(container)},
         {"name": OUTPUTS_VARIABLE, "value": f"{_checkpoints(container)}/{OUTPUTS_FOLDER}"},
         *([] if {KEEP_VARIABLE} & {one["name"] for one in users} else [keep]),
+        *([{"name": NAMES_VARIABLE, "value": _join_names(task)}] if task.is_pack else []),
     ]
     left_out = () if task.code else CODE_VARIABLES
     wanted = merged(merged(container["env"], users), ours)

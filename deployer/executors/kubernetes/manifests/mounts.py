@@ -38,7 +38,7 @@ def set_volumes(
     volumes[SUPERVISOR]["configMap"] = {"name": task.supervisor}
     volumes[KEY]["secret"] |= {
         "secretName": task.secret_name,
-        "items": [{"key": task.secret_key, "path": KEY_FILE}],
+        "items": _list_keys(task),
     }
     if task.code:
         _set_code(volumes[CODE], task.code)
@@ -53,6 +53,14 @@ def set_volumes(
         if volume.sub_path:
             mount["subPath"] = volume.sub_path
         _mount(pod, container, _build_volume(volume, task.claims), mount)
+
+
+def _list_keys(task: AgentTask) -> list[Manifest]:
+    """Return the files of the agents' keys: of several, each has its number in the name."""
+    if not task.is_pack:
+        return [{"key": task.secret_key, "path": KEY_FILE}]
+    keys = enumerate((key for _, key in task.agents), 1)
+    return [{"key": key, "path": f"{KEY_FILE}-{number}"} for number, key in keys]
 
 
 def _set_code(volume: Manifest, names: Sequence[str]) -> None:

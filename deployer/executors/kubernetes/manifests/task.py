@@ -1,4 +1,4 @@
-"""The inputs of one agent's Job."""
+"""The inputs of one Job."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 class AgentTask:
     """One agent, and the objects it needs; `code` is empty where the image's code runs.
 
+    `agents` are all of its pod, itself the first, each with its key in the Secret.
     `code` names the ConfigMaps of the archive's parts, `claims` the claim of each volume that comes
     from NFS. The Job is ended after `max_seconds`, if not None, whatever its agent does.
     """
@@ -25,3 +26,9 @@ class AgentTask:
     claims: Mapping[str, str]
     avoided_nodes: tuple[str, ...] = ()
     max_seconds: float | None = None
+    agents: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_pack(self) -> bool:
+        """Tell whether the pod has several agents."""
+        return len(self.agents) > 1
