@@ -41,13 +41,12 @@ class Demand:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Profile:
-    """A site; `defaults` are values of deployer.yaml, `hints` go by the cause of a wait."""
+    """A site: values of deployer.yaml, and what its Jobs have to have."""
 
     site: Text
     documentation: Text = ""
     defaults: Mapping[str, Any] = Field(default_factory=dict)
     demands: tuple[Demand, ...] = ()
-    hints: Mapping[str, Text] = Field(default_factory=dict)
 
 
 ADAPTER = TypeAdapter(Profile)

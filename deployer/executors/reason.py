@@ -51,6 +51,9 @@ class Cause(StrEnum):
     CLOUD_QUOTA = "cloud-quota"
     # Who lets Jobs begin.
     QUEUED = "queued"
+    QUEUE_MISSING = "queue-missing"
+    QUEUE_STOPPED = "queue-stopped"
+    QUEUE_QUOTA = "queue-quota"
     SUSPENDED = "suspended"
     GATED = "gated"
     # The cluster's own words are all that is known.

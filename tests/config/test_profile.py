@@ -19,8 +19,6 @@ defaults:
     queue: ${namespace}-queue
     memory: 8Gi
     labels: {unit: ours}
-hints:
-  quota: ask the unit's office
 """
 
 
@@ -45,8 +43,6 @@ def test_defaults_are_the_sites_where_the_project_says_nothing(tmp_path: Path) -
     assert project.kubernetes.queue == "team-queue"
     assert project.kubernetes.memory == "2Gi"
     assert project.kubernetes.labels == {"unit": "ours", "mine": "yes"}
-    assert project.profile
-    assert project.profile.hints == {"quota": "ask the unit's office"}
 
 
 def test_flag_beats_environment_beats_file(tmp_path: Path) -> None:

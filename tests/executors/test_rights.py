@@ -34,7 +34,7 @@ def name_right(kind: Kind, subresource: str, verb: str) -> tuple[str, str, str]:
 def test_agents_have_what_they_need_and_no_more() -> None:
     volumes = {name_right(CLAIM, "", v) for v in ("create", "get", "list", "patch", "delete")}
     asked = {name_right(*right) for right in (*NEEDED, *USEFUL, *WITHOUT)}
-    queues = {(GROUP, "localqueues", "list")}
+    queues = {(GROUP, kind, "list") for kind in ("localqueues", "workloads")}
     assert load_grants("agents.yaml") == asked | volumes | queues
 
 

@@ -33,6 +33,24 @@ class Nodes:
 
 
 @dataclass(frozen=True)
+class Queue:
+    """A queue of Kueue: its LocalQueue, None if there is none, and the namespace's Workloads.
+
+    Where they may not be read, `known` is false.
+    """
+
+    name: str
+    local_queue: Manifest | None = None
+    workloads: tuple[Manifest, ...] = ()
+    known: bool = True
+
+    def find_workload(self, job: Manifest) -> Manifest | None:
+        """Return the Workload of a Job."""
+        uid = job["metadata"].get("uid")
+        return next((one for one in self.workloads if uid in _list_owners(one)), None)
+
+
+@dataclass(frozen=True)
 class Facts:
     """A Job, its newest pod if there is one, and what was looked at because it waits.
 
@@ -48,6 +66,7 @@ class Facts:
     nodes: Nodes | None = None
     claims: Mapping[str, Manifest] = field(default_factory=dict)
     volumes: Mapping[str, Manifest] = field(default_factory=dict)
+    queue: Queue | None = None
     age_seconds: float = 0.0
 
     @property
@@ -87,3 +106,7 @@ def read_events(events: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Event, .
 def _find_time(event: Mapping[str, Any]) -> str:
     series = (event.get("series") or {}).get("lastObservedTime")
     return str(series or event.get("lastTimestamp") or event.get("eventTime") or "")
+
+
+def _list_owners(item: Manifest) -> list[str]:
+    return [one.get("uid", "") for one in item["metadata"].get("ownerReferences") or ()]

@@ -16,6 +16,7 @@ from deployer.executors.kubernetes.waiting.explanation import explain
 from deployer.executors.kubernetes.waiting.facts import Event, Facts, Nodes, read_events
 from deployer.executors.kubernetes.waiting.missing_objects import MissingObjects
 from deployer.executors.kubernetes.waiting.queue_admission import is_suspended
+from deployer.executors.kubernetes.waiting.queues import Queues
 from deployer.executors.kubernetes.waiting.references import list_pull_secrets, list_references
 from deployer.executors.reason import Reason
 from deployer.kube.client import Kube
@@ -39,6 +40,7 @@ class PendingPods:
         self._grows = grows
         self._now = now
         self._objects = MissingObjects(kube, now)
+        self._queues = Queues(kube, now)
         self._survey = Survey(())
         self._survey_again_at = float("-inf")
 
@@ -61,7 +63,8 @@ class PendingPods:
         names = [job["metadata"]["name"], *([pod["metadata"]["name"]] if pod else [])]
         about = [event for name in names for event in events.get(name, ())]
         age = self._kube.now() - created_at(pod) if pod else 0.0
-        known = Facts(job, pod, self._kube.namespace, tuple(about), age_seconds=age)
+        queue = self._queues.find(job) if is_suspended(job) else None
+        known = Facts(job, pod, self._kube.namespace, tuple(about), queue=queue, age_seconds=age)
         pending = pod is not None and pod["status"].get("phase") in ("Pending", None)
         if pod is None or not pending or age < LOOK_AFTER_SECONDS or is_suspended(job):
             return known

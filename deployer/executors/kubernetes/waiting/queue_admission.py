@@ -1,16 +1,27 @@
-"""Why a Job is not let in: it is suspended, by a queue or by somebody; pure."""
+"""Why a Job is not let in: it is suspended, by Kueue or by somebody; pure.
+
+Kueue tells in a condition's message alone whether a quota is used up or too small: the wording is
+that of its pkg/scheduler/flavorassigner (0.15 to 0.19).
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from deployer.executors.kubernetes.waiting.facts import Facts
+from deployer.executors.kubernetes.waiting.facts import Facts, Queue
 from deployer.executors.reason import Cause, Passes, Reason
-from deployer.kube.names import QUEUE_LABEL
 from deployer.kube.objects import find_condition
 
 Manifest = Mapping[str, Any]
+EDIT = "in deployer.yaml"
+NEEDED = re.compile(r"insufficient unused quota for (\S+) in flavor (\S+), (\S+) more needed")
+TOO_SMALL = re.compile(
+    r"insufficient quota for (\S+) in flavor (\S+), .*maximum capacity \((\S+)\)"
+)
+NOT_OFFERED = re.compile(r"resource (\S+) unavailable in ClusterQueue")
+NO_FLAVOR = re.compile(r"flavor (\S+) doesn't match node affinity")
 
 
 def is_suspended(job: Manifest) -> bool:
@@ -20,13 +31,111 @@ def is_suspended(job: Manifest) -> bool:
 
 def explain_suspension(facts: Facts) -> Reason:
     """Return why a suspended Job waits."""
-    job = facts.job
-    name = job["metadata"]["name"]
-    queue = (job["metadata"].get("labels") or {}).get(QUEUE_LABEL)
-    if queue:
-        said = f"it waits in queue {queue}"
-        look = f"kubectl describe localqueue {queue} -n {facts.namespace}"
-        return Reason(Cause.QUEUED, said, Passes.UNKNOWN, look)
+    if facts.queue:
+        return explain_queue(facts.job, facts.queue, facts.namespace)
+    name = facts.job["metadata"]["name"]
     change = '{"spec": {"suspend": false}}'
     remedy = f"kubectl patch job {name} -n {facts.namespace} -p '{change}'"
     return Reason(Cause.SUSPENDED, "its Job is suspended", Passes.UNKNOWN, remedy)
+
+
+def explain_queue(job: Manifest, queue: Queue, namespace: str) -> Reason:
+    """Return why a Job that is suspended waits in its queue."""
+    look = f"kubectl describe localqueue {queue.name} -n {namespace}"
+    if not queue.known:
+        return Reason(Cause.QUEUED, f"it waits in queue {queue.name}", Passes.UNKNOWN, look)
+    if queue.local_queue is None:
+        said = f"queue {queue.name} is not in namespace {namespace}"
+        mend = f"kubectl get localqueues -n {namespace}, and kubernetes: {{queue: NAME}} {EDIT}"
+        return Reason(Cause.QUEUE_MISSING, said, Passes.NEVER, mend)
+    inactive = find_condition(queue.local_queue, "Active", "False")
+    if inactive:
+        said = f"queue {queue.name} admits nothing: {inactive.get('message') or 'it is stopped'}"
+        return Reason(Cause.QUEUE_STOPPED, said, Passes.UNKNOWN, look)
+    workload = queue.find_workload(job)
+    if workload is None:
+        said = f"Kueue has not seen it yet in queue {queue.name}"
+        return Reason(Cause.QUEUED, said, Passes.UNKNOWN, look)
+    return _explain_workload(workload, queue, namespace)
+
+
+def _explain_workload(workload: Manifest, queue: Queue, namespace: str) -> Reason:
+    name = workload["metadata"]["name"]
+    look = f"kubectl describe workload {name} -n {namespace}"
+    if workload["spec"].get("active") is False:
+        change = '{"spec": {"active": true}}'
+        mend = f"kubectl patch workload {name} -n {namespace} --type merge -p '{change}'"
+        return Reason(Cause.QUEUE_STOPPED, "Kueue has given it up", Passes.NEVER, mend)
+    waiting = find_condition(workload, "QuotaReserved", "False") or {}
+    message = waiting.get("message") or ""
+    if not NEEDED.search(message) and (never := _explain_never(message, queue.name)):
+        return never
+    if find_condition(workload, "QuotaReserved"):
+        checks = [
+            one["name"]
+            for one in (workload.get("status") or {}).get("admissionChecks") or ()
+            if one.get("state") != "Ready"
+        ]
+        said = f"queue {queue.name} has room for it; it waits for {', '.join(checks) or 'its pod'}"
+        return Reason(Cause.QUEUED, said, Passes.WITH_TIME, look if checks else "")
+    said = f"it is {_say_place(workload, queue)} in queue {queue.name}"
+    said = "; ".join(filter(None, (said, _say_eviction(workload), _say_need(waiting))))
+    return Reason(Cause.QUEUED, said, Passes.WITH_TIME)
+
+
+def _explain_never(message: str, name: str) -> Reason | None:
+    """Return what no waiting mends: the queue has not what the Job asks for, or not as much."""
+    if found := TOO_SMALL.search(message):
+        resource, flavor, most = found.groups()
+        said = f"queue {name} has {most} {resource} of {flavor} in all, and it asks for more"
+        key = resource if resource in ("cpu", "memory") else "gpu"
+        mend = f"ask for at most {most}: kubernetes: {{{key}: {most}}} {EDIT}"
+        return Reason(Cause.QUEUE_QUOTA, said, Passes.NEVER, mend)
+    if found := NOT_OFFERED.search(message):
+        said = f"queue {name} has no {found.group(1)} at all"
+        mend = f"kubernetes: {{gpu: {{resource: NAME}}}} {EDIT}, or another queue"
+        return Reason(Cause.QUEUE_QUOTA, said, Passes.NEVER, mend)
+    if found := NO_FLAVOR.search(message):
+        said = f"queue {name} has no nodes that fit its selector: its flavor is {found.group(1)}"
+        mend = f"kubernetes: {{gpu: {{product: NAME}}}} {EDIT}, or another queue"
+        return Reason(Cause.SELECTOR, said, Passes.NEVER, mend)
+    return None
+
+
+def _say_place(workload: Manifest, queue: Queue) -> str:
+    waiting = sorted(
+        (
+            one
+            for one in queue.workloads
+            if one["spec"].get("queueName") == queue.name
+            and one["spec"].get("active") is not False
+            and not find_condition(one, "QuotaReserved")
+            and not find_condition(one, "Finished")
+        ),
+        key=_order,
+    )
+    names = [one["metadata"]["name"] for one in waiting]
+    return f"number {names.index(workload['metadata']['name']) + 1} of {len(names)}"
+
+
+def _order(workload: Manifest) -> tuple[int, str, str]:
+    """Order as Kueue does: by priority, then by when it was queued."""
+    metadata = workload["metadata"]
+    evicted = find_condition(workload, "Evicted") or {}
+    since = evicted.get("lastTransitionTime") or metadata.get("creationTimestamp") or ""
+    return -int(workload["spec"].get("priority") or 0), str(since), metadata["name"]
+
+
+def _say_eviction(workload: Manifest) -> str:
+    evicted = find_condition(workload, "Evicted") or {}
+    if evicted.get("reason") == "Preempted":
+        return "it gave way to one of higher priority"
+    if evicted.get("reason") == "PodsReadyTimeout":
+        again = ((workload.get("status") or {}).get("requeueState") or {}).get("requeueAt")
+        return "its pod did not start in time" + (f", next try at {again}" if again else "")
+    return ""
+
+
+def _say_need(waiting: Manifest) -> str:
+    found = NEEDED.search(waiting.get("message") or "")
+    return f"{found.group(3)} more {found.group(1)} needed" if found else ""

@@ -1,0 +1,56 @@
+"""Kueue's queues and Workloads of a namespace, as far as they may be read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from deployer.errors import KubeError
+from deployer.executors.kubernetes.waiting.facts import Queue
+from deployer.kube.client import Kube
+from deployer.kube.kinds import Kind, Manifest
+from deployer.kube.names import QUEUE_LABEL
+
+GROUP = "kueue.x-k8s.io"
+LOOK_LIFE_SECONDS = 4.0
+
+
+class Queues:
+    """Looks again after a while; `now` is a clock in seconds."""
+
+    def __init__(self, kube: Kube, now: Callable[[], float] = time.monotonic) -> None:
+        self._kube = kube
+        self._now = now
+        self._looked_at = float("-inf")
+        self._queues: list[Manifest] | None = None
+        self._workloads: list[Manifest] | None = None
+
+    def find(self, job: Manifest) -> Queue | None:
+        """Return the queue of a Job; None for one that is in none. Raises KubeError."""
+        name = (job["metadata"].get("labels") or {}).get(QUEUE_LABEL)
+        if not name:
+            return None
+        self._look()
+        if self._queues is None or self._workloads is None:
+            return Queue(name, known=False)
+        found = (one for one in self._queues if one["metadata"]["name"] == name)
+        return Queue(name, next(found, None), tuple(self._workloads))
+
+    def _look(self) -> None:
+        if self._now() - self._looked_at < LOOK_LIFE_SECONDS:
+            return
+        version = self._kube.find_version(GROUP)
+        self._queues = self._list(version, "LocalQueue", "localqueues")
+        self._workloads = self._list(version, "Workload", "workloads")
+        self._looked_at = self._now()
+
+    def _list(self, version: str | None, kind: str, plural: str) -> list[Manifest] | None:
+        """Return all objects of a kind; None where they may not be read, or Kueue is not there."""
+        if version is None:
+            return None
+        try:
+            return self._kube.list_objects(Kind(f"{GROUP}/{version}", kind, plural))
+        except KubeError as error:
+            if error.status != 403:
+                raise
+            return None
