@@ -164,11 +164,15 @@ def test_all_complaints_about_a_file_are_shown_and_as_json(project: Project) -> 
         "error: deployer.yaml:1: replica: unknown key",
         "hint: did you mean `replicas`?",
         "error: deployer.yaml:2: entity: 3 is not text",
+        "hint: put it in quotes",
     ]
     (line,) = fail(project, "results", "-o", "json", code=2)
     error = json.loads(line)["error"]
     assert error["code"] == "config"
-    assert [e["hint"] for e in error["errors"]] == ["did you mean `replicas`?", ""]
+    assert [e["hint"] for e in error["errors"]] == [
+        "did you mean `replicas`?",
+        "put it in quotes",
+    ]
 
 
 def test_a_missing_program_starts_nothing(project: Project, backend: ServedBackend) -> None:

@@ -67,7 +67,11 @@ def row(text: str) -> str:
     [
         (f"price: 2, {REST}", "[0].price: unknown key", None),
         (f"regions: a, {REST}", "[0].regions: unknown key", "did you mean `region`?"),
-        (f"usd_per_hour: cheap, {REST}", "[0].usd_per_hour: 'cheap' is not a number", ""),
+        (
+            f"usd_per_hour: cheap, {REST}",
+            "[0].usd_per_hour: 'cheap' is not a number",
+            "write it without quotes, such as 0.5",
+        ),
         (
             f"usd_per_hour: -1, {REST}",
             "[0].usd_per_hour: input should be greater than or equal to 0",
@@ -94,7 +98,7 @@ def row(text: str) -> str:
             "a machine type, a GPU, `cluster management fee`, `external address`, "
             "`pd-balanced`, `hyperdisk-balanced`",
         ),
-        ("date: 2026-01-01", "[0].source: is missing", ""),
+        ("date: 2026-01-01", "[0].source: is missing", "add `source:`"),
         (
             "source: x",
             "[0]: has no date",

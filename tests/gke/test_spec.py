@@ -90,6 +90,7 @@ def test_zones_and_regions() -> None:
     assert [is_zone(one) for one in ("us-east1", "us-east1-b")] == [False, True]
 
 
+LIST_HINT = "write each item on a line of its own, after a dash"
 NAME_HINT = "small letters, digits and dashes, at most 40, a letter first, no dash last"
 LABEL_HINT = (
     "small letters, digits, dashes and underscores, at most 63, a letter or digit at the end"
@@ -112,7 +113,7 @@ PLACE_HINT = "a zone such as us-central1-a, or a region such as us-central1"
         ),
         ("location: us-central", "1: location[0]: 'us-central' is not valid", PLACE_HINT),
         ("location: [3]", "1: location[0]: 3 is not text", "put it in quotes"),
-        ("location: 3", "1: location: 3 is not a list", ""),
+        ("location: 3", "1: location: 3 is not a list", LIST_HINT),
         ("location: []", "1: location: is empty", "such as us-central1-a"),
         (
             "location: [us-east1, us-east1]",
@@ -153,7 +154,11 @@ PLACE_HINT = "a zone such as us-central1-a, or a region such as us-central1"
             "1: network: 'My Network' is not valid",
             "the network's name, or projects/PROJECT/global/networks/NAME",
         ),
-        ("private_nodes: 1", "1: private_nodes: 1 is not true or false", ""),
+        (
+            "private_nodes: 1",
+            "1: private_nodes: 1 is not true or false",
+            "write true or false, without quotes",
+        ),
         (
             "release_channel: slow",
             "1: release_channel: 'slow' is not known",
@@ -187,8 +192,8 @@ PLACE_HINT = "a zone such as us-central1-a, or a region such as us-central1"
             "1: gpus: is empty",
             "such as {accelerator: nvidia-tesla-t4, machine_type: n1-standard-8}",
         ),
-        ("gpus: {a: b}", "1: gpus: {'a': 'b'} is not a list", ""),
-        ("gpus: [t4]", "1: gpus[0]: 't4' is not a mapping", ""),
+        ("gpus: {a: b}", "1: gpus: {'a': 'b'} is not a list", LIST_HINT),
+        ("gpus: [t4]", "1: gpus[0]: 't4' is not a mapping", "write `name: value` pairs below it"),
     ],
 )
 def test_complaints(text: str, message: str, hint: str | None) -> None:

@@ -9,17 +9,19 @@ from tests.gke.specs import A100, HEAD, T4, complain, parse_choice
 
 N1_HINT = "GPUs are attached to N1 machines alone, such as n1-standard-8"
 RESERVATION_HINT = "the reservation's name, or projects/PROJECT/reservations/NAME"
+INT_HINT = "write digits without quotes, such as 2"
+BOOL_HINT = "write true or false, without quotes"
 L4 = "accelerator: nvidia-l4"
 
 
 @pytest.mark.parametrize(
     ("gpu", "message", "hint"),
     [
-        ("machine_type: n1-standard-8", "accelerator: is missing", ""),
-        ("accelerator: nvidia-tesla-t4", "machine_type: is missing", ""),
+        ("machine_type: n1-standard-8", "accelerator: is missing", "add `accelerator:`"),
+        ("accelerator: nvidia-tesla-t4", "machine_type: is missing", "add `machine_type:`"),
         (f"{T4}, cont: 1", "cont: unknown key", "did you mean `count`?"),
-        (f"{T4}, count: two", "count: 'two' is not a whole number", ""),
-        (f"{T4}, spot: 'yes'", "spot: 'yes' is not true or false", ""),
+        (f"{T4}, count: two", "count: 'two' is not a whole number", INT_HINT),
+        (f"{T4}, spot: 'yes'", "spot: 'yes' is not true or false", BOOL_HINT),
         (f"{T4}, max_nodes: 0", "max_nodes: input should be greater than or equal to 1", ""),
         (f"{T4}, max_nodes: 1001", "max_nodes: input should be less than or equal to 1000", ""),
         (
