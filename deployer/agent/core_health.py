@@ -7,7 +7,7 @@ run is going this does no harm, since a run has a wandb-core of its own and the 
 
 import importlib.util
 import os
-from typing import Optional
+from typing import FrozenSet, Optional
 
 from .exit_codes import FAILED, STALLED, Ending
 from .processes import is_core, list_processes
@@ -34,10 +34,20 @@ class CoreWatch:
         self._log_path = log_path
         self._needed = heartbeats_need_core()
         self._next_look = 0.0
-        self.reset()
+        self._former: FrozenSet[int] = frozenset()
+        self._begin()
 
     def reset(self) -> None:
-        """Begin to count anew: the agent has a run, after which it starts another wandb-core."""
+        """Begin to count anew: the agent has a run, after which it starts another wandb-core.
+
+        How soon depends on the load. Until then the one that it ends is none that died.
+        """
+        if self._counts:
+            self._former = self._list_cores()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._counts = False
         self._missing = 0
         self._still = 0
         self._seen = False
@@ -45,6 +55,7 @@ class CoreWatch:
 
     def judge(self, now: float) -> Optional[Ending]:
         """Return the agent's ending if it has no wandb-core; `now` in seconds, monotonic."""
+        self._counts = True
         if self._needed and not self._seen and self._is_there():  # it may die before a look
             self._seen, self._missing = True, 0
         if self._needed and now >= self._next_look:
@@ -61,8 +72,11 @@ class CoreWatch:
         self._still = 0 if self._seen or self._progress.look() else self._still + 1
 
     def _is_there(self) -> bool:
+        return bool(self._list_cores() - self._former)
+
+    def _list_cores(self) -> FrozenSet[int]:
         children = (p for p in list_processes() if p.parent == self._agent and not p.ended)
-        return any(map(is_core, children))
+        return frozenset(child.id for child in children if is_core(child))
 
     def _read_log_size(self) -> int:
         try:

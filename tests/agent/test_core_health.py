@@ -16,7 +16,7 @@ from deployer.agent.core_health import (
     STOOD_STILL,
     CoreWatch,
 )
-from deployer.agent.exit_codes import STALLED
+from deployer.agent.exit_codes import STALLED, Ending
 
 # Each line on its stdin makes it read a file, as an import does; between them it sleeps.
 READER = """
@@ -114,18 +114,49 @@ for line in sys.stdin:
 """
 
 
+class Agent:
+    """An agent, looked at as its supervisor does, whose wandb-core comes and goes as told."""
+
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+        self._process = process
+        self.watch = CoreWatch(process.pid, str(log))
+        self.now = 0.0
+
+    def tell(self, word: str) -> None:
+        """Start its wandb-core, or end it."""
+        assert self._process.stdout is not None
+        print(word, file=self._process.stdin, flush=True)
+        self._process.stdout.readline()
+
+    def look(self, times: int, seconds: float = LOOK_SECONDS) -> Ending | None:
+        """Look so often; return what the last look says."""
+        for _ in range(times):
+            self.now += seconds
+            said = self.watch.judge(self.now)
+        return said
+
+
 def test_a_core_that_comes_late_is_no_dead_one(tmp_path: Path) -> None:
     with running(WITH_CORE) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        watch, now = CoreWatch(process.pid, str(tmp_path / "log")), 0.0
-        for _ in range(2 * MISSING_LOOKS):
-            now += LOOK_SECONDS
-            assert watch.judge(now) is None
-        print("start", file=process.stdin, flush=True)
-        process.stdout.readline()
-        assert watch.judge(now + 0.5) is None  # between two looks
-        print("end", file=process.stdin, flush=True)
-        process.stdout.readline()
-        found = [watch.judge(now + n * LOOK_SECONDS) for n in range(1, MISSING_LOOKS + 1)]
-        assert found == [None] * (MISSING_LOOKS - 1) + [LOST]
+        agent = Agent(process, tmp_path / "log")
+        assert agent.look(2 * MISSING_LOOKS) is None
+        agent.tell("start")
+        assert agent.look(1, seconds=0.5) is None  # between two looks
+        agent.tell("end")
+        assert agent.look(MISSING_LOOKS - 1) is None
+        assert agent.look(1) is LOST
+
+
+def test_the_core_that_ends_after_a_run_is_none_that_died(tmp_path: Path) -> None:
+    with running(WITH_CORE) as process:
+        agent = Agent(process, tmp_path / "log")
+        agent.tell("start")
+        assert agent.look(1) is None
+        agent.watch.reset()  # it has a run
+        assert agent.look(1) is None  # the run has ended
+        agent.tell("end")
+        assert agent.look(2 * MISSING_LOOKS) is None
+        agent.tell("start")
+        assert agent.look(1) is None
+        agent.tell("end")
+        assert agent.look(MISSING_LOOKS) is LOST

@@ -76,7 +76,7 @@ def test_as_many_work_as_are_admitted(bed: Bed) -> None:
     bed.wait_for(lambda: "more cpu needed" in str(list_reasons(bed, path)), "what is needed")
     bed.start(path, 4)  # as `agents up` again: what is admitted or waits stays as it is
     bed.wait_for(lambda: bed.results(path).coverage.finished == 6, "all six runs")
-    bed.wait_for(lambda: set(bed.states(path)) <= {"finished"}, "the end of those that waited, too")
+    bed.wait_for(lambda: set(bed.states(path)) == {"ended"}, "the end of those that waited, too")
     assert bed.results(path).coverage.duplicates == 0
     mine = bed.cluster.list_requests(f"tenant-{bed.namespace}")
     changes = [one for one in mine if one["verb"] in ("patch", "update")]
@@ -155,7 +155,7 @@ def test_agents_that_wait_for_a_sweep_that_has_ended_leave_at_once(bed: Bed) -> 
     bed = bed.with_section(queue=f"{bed.namespace}-user-queue", generate_name=True, cpu="900m")
     bed.start(path, 2)
     bed.wait_for(lambda: bed.results(path).coverage.finished == 1, "the only run")
-    bed.wait_for(lambda: bed.states(path) == ["finished", "finished"], "both agents' end")
+    bed.wait_for(lambda: bed.states(path) == ["ended", "ended"], "both agents' end")
     assert all(not (job["status"].get("failed")) for job in get_jobs(bed))
     end_agents(bed.executor, str(path))
 
