@@ -16,7 +16,7 @@ from tests.cluster.bed import Bed, make_bed, serve_for_pods
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import delete_namespace, make_namespace
 from tests.cluster.control_plane.kueue import build_queues, start_kueue
-from tests.cluster.pods import build_job, python
+from tests.cluster.pods import build_job, build_pod, python
 from tests.cluster.tenants import make_tenant
 
 ONPREM = Path(__file__).parents[2] / "infra/onprem"
@@ -47,7 +47,7 @@ def bed(
         kueue.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
     tenant = make_tenant(kueue, namespace)
     bed = make_bed(kueue, namespace, tenant, server, tmp_path / "project")
-    yield bed.with_section(queue=f"{namespace}-user-queue", generate_name=True)
+    yield bed.with_section(queue=f"{namespace}-user-queue", generate_name=True, cpu="400m")
     delete_namespace(kueue, namespace)
 
 
@@ -92,13 +92,12 @@ def test_an_agent_that_gives_way_comes_back(bed: Bed) -> None:
     priority = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "WorkloadPriorityClass"}
     urgent = {**priority, "metadata": {"name": bed.namespace}, "value": 1000}
     bed.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(urgent))
-    job = build_job("urgent", python("import time; time.sleep(3)"))
+    pod = build_pod("urgent", python("import time; time.sleep(3)"), limits={"cpu": "500m"})
+    job = build_job("urgent", pod)
     job["metadata"]["labels"] = {
         "kueue.x-k8s.io/queue-name": f"{bed.namespace}-user-queue",
         "kueue.x-k8s.io/priority-class": bed.namespace,
     }
-    [container] = job["spec"]["template"]["spec"]["containers"]
-    container["resources"] = {"requests": {"cpu": "500m", "memory": "64Mi"}}
     bed.cluster.create(job, bed.namespace)
     bed.wait_for(lambda: "it gave way" in str(list_reasons(bed, path)), "one that gave way")
     bed.wait_for(lambda: bed.results(path).coverage.finished == 2, "both runs")
