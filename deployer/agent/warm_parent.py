@@ -38,7 +38,7 @@ class WarmParent:
         self._python = ""
         self._list_path = ""
         self._process = 0
-        self._lifeline = -1
+        self._process, self._lifeline = 0, -1
         self._starts = 0
         self._listed_at = 0
 
@@ -50,8 +50,8 @@ class WarmParent:
         if not self._python:
             return self._environment
         self.let_go()  # of what an earlier supervisor has left
-        place = zlib.crc32(f"{self._python} {os.getcwd()}".encode())
-        self._list_path = os.path.join(self._settings.agents_folder, f"imports-{place:08x}")
+        name = name_list(self._settings.sweep_path, self._python)
+        self._list_path = os.path.join(self._settings.agents_folder, name)
         folder = os.path.join(self._settings.folder, "bin")
         try:
             os.makedirs(folder, exist_ok=True)
@@ -98,8 +98,9 @@ class WarmParent:
         if self._lifeline >= 0:
             os.close(self._lifeline)
         self._process, self._lifeline = 0, -1
-        with contextlib.suppress(OSError):
-            os.unlink(self._starting)
+        for name in ("warm.sock", "warm.starting"):
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(self._settings.folder, name))
 
     @property
     def _can_be(self) -> bool:
@@ -134,6 +135,14 @@ class WarmParent:
             os.close(log)
 
 
+def name_list(sweep_path: str, python: str) -> str:
+    """Return the name of a sweep's list of imports.
+
+    Each sweep has its own: its first run tells anew what the script does before each import.
+    """
+    return f"imports-{zlib.crc32(f'{sweep_path} {python}'.encode()):08x}"
+
+
 def build_code(folder: str, list_path: str) -> str:
     """Return the parent's program, whose frame is the only one below that of a run."""
     package_folder, package = os.path.split(os.path.dirname(os.path.abspath(__file__)))
@@ -141,10 +150,15 @@ def build_code(folder: str, list_path: str) -> str:
         "import sys",
         "at_start = frozenset(sys.modules)",
         f"sys.path[:] = [{package_folder!r}, *filter(None, sys.path)]",
+        f"from {package}.warm.gathering import gather",
+        "del sys.path[0]",
+        f"gathered = gather({list_path!r})",
+        f"sys.path[:0] = [{package_folder!r}]",
         f"from {package}.warm.forking import prepare_run",
         f"from {package}.warm.program import hide_our_frames",
         "del sys.path[0]",
-        f"program = prepare_run(at_start, {folder!r}, {list_path!r})",
+        f"program = prepare_run(*gathered, at_start, {folder!r}, {list_path!r})",
+        "del gathered",
         "try:",
         "    program()",
         "except SystemExit:",

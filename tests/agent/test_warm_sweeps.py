@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from pathlib import Path
 
 import psutil
 import pytest
 
 from deployer.agent.settings import WARM_VARIABLE
+from deployer.agent.warm_parent import name_list
 from deployer.wandb_api.model import SweepPath
 from tests.agent.conftest import Bench, Supervised, wait_for
 
@@ -17,18 +20,21 @@ pytestmark = pytest.mark.slow
 WARM = {WARM_VARIABLE: "1"}
 
 
-def learn(bench: Bench) -> None:
-    """Leave the list of what the stepping trainer imports, by one cold run."""
+def learn(bench: Bench, learned: SweepPath) -> None:
+    """Leave a sweep the list of what the stepping trainer imports, by one cold run of another."""
     path = bench.create_stepping_sweep(steps=1, pause=0.0)
     assert bench.start_with_own_key(path, folder="learner", **WARM).wait()[0] == 0
     (bench.folder / "step").unlink()
     (bench.folder / "trace.jsonl").unlink()
+    python = str(Path(sys.executable).with_name("python"))
+    old, new = (bench.folder / "agents" / name_list(str(p), python) for p in (path, learned))
+    old.rename(new)
 
 
 def start_warm(bench: Bench, steps: int = 20) -> tuple[SweepPath, Supervised]:
     """Start a sweep of one run, which is warm, and wait until it is in the middle."""
-    learn(bench)
     path = bench.create_stepping_sweep(steps=steps)
+    learn(bench, path)
     supervised = bench.start_with_own_key(path, **WARM)
     bench.wait_for_step(2)
     assert (supervised.folder / "start").read_text() == "warm"

@@ -10,41 +10,79 @@ import sys
 OURS = ("__main__", "sitecustomize", "usercustomize", "deployer_imports", "deployer_outputs")
 
 
-def learn(path: str) -> None:
-    """Add to the list, at the end of this process, what it imports from now on.
+class Learner:
+    """A finder that finds nothing: it sees each import begin, and what the environment is by then.
 
-    What is there already, every Python has at its start, or the warm parent for itself.
+    `entries` are the modules with the variables that had been changed; None is one that was unset.
     """
-    process, there = os.getpid(), frozenset(sys.modules)
+
+    def __init__(self) -> None:
+        self.entries: "dict[str, dict[str, str | None]]" = {name: {} for name in sys.modules}
+        self.environment = dict(os.environ)
+
+    def find_spec(self, name: str, *_: object) -> None:
+        """Take note of a module."""
+        if name not in self.entries:
+            self.entries[name] = self._list_changes()
+
+    def _list_changes(self) -> "dict[str, str | None]":
+        now = dict(os.environ)
+        if now == self.environment:
+            return {}
+        names = self.environment.keys() | now.keys()
+        return {n: now.get(n) for n in sorted(names) if now.get(n) != self.environment.get(n)}
+
+
+def learn(path: str) -> None:
+    """Add to the list, at the end of this process, what is not there."""
+    process = os.getpid()
+    learner = Learner()
+    finders: "list[object]" = sys.meta_path  # type: ignore[assignment]
+    finders.insert(0, learner)
 
     def write() -> None:
         if os.getpid() != process:
             return  # a fork of this process has its exit handlers, too
         known = read_list(path)
-        more = [name for name in list_modules() if name not in there.union(known)]
-        if not more:
-            return
-        try:
-            with open(f"{path}.{process}", "w", encoding="utf-8") as file:
-                file.write("\n".join([*known, *more]))
-            os.replace(f"{path}.{process}", path)
-        except OSError:
-            pass
+        names = {line.partition("\t")[0] for line in known}
+        fit = set(list_modules())
+        entries = [(name, changes) for name, changes in learner.entries.items() if name in fit]
+        more = [format_entry(name, changes) for name, changes in entries if name not in names]
+        if more:
+            write_list(path, [*known, *more])
 
     atexit.register(write)
 
 
+def format_entry(name: str, changes: "dict[str, str | None]") -> str:
+    """Return the line of a module: its name, and what the environment was by then."""
+    fields = [name, *(key if value is None else f"{key}={value}" for key, value in changes.items())]
+    return "\t".join(field.replace("\t", "\0t").replace("\n", "\0n") for field in fields)
+
+
 def read_list(path: str) -> "list[str]":
-    """Return the modules on a list, one a line; none if there is no list."""
+    """Return the lines of a list; none if there is no list."""
     try:
         with open(path, encoding="utf-8") as file:
-            return file.read().split()
+            return file.read().split("\n")
     except OSError:
         return []
 
 
+def write_list(path: str, lines: "list[str]") -> None:
+    """Write a list as a whole, for nobody else to read: a variable may be a secret."""
+    temporary = f"{path}.{os.getpid()}"
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write("\n".join(lines))
+        os.replace(temporary, path)
+    except OSError:
+        pass
+
+
 def list_modules() -> "list[str]":
-    """Return the modules of installed packages and of Python itself, in the order of imports."""
+    """Return the modules of installed packages and of Python itself."""
     python = os.path.dirname(os.__file__) + os.sep
     found = [(name, find_origin(module)) for name, module in list(sys.modules.items())]
     return [

@@ -16,50 +16,57 @@ import sys
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from .core_wait import look_sooner
-from .imports import Arguments, find_shadowed, import_modules, list_packages, read_list, write_list
+from .handover import Handover, Store
+from .imports import (
+    FREE_PREFIXES,
+    PACKAGES,
+    Group,
+    Imports,
+    find_shadowed,
+    list_files,
+    put_away,
+)
+from .lists import read_unfit
 from .package_metadata import keep_metadata
 from .program import Task, become, build_program, find_place
+from .repairs import build_seeding
+from .start_over import StartOver
+from .state import State
 
 SOCKET = "warm.sock"
 STARTING = "warm.starting"  # stand-ins wait while it is there
 LENGTH = struct.Struct("=I")
-# Variables that differ from run to run, and of which no import makes anything.
-FREE_PREFIXES = ("WANDB_", "DEPLOYER_")
-Packages = List[Tuple[str, int]]
 
 
-def prepare_run(at_start: FrozenSet[str], folder: str, path: str) -> Callable[[], None]:
-    """Import, listen and fork; returns in a run alone, with what executes its program.
+def prepare_run(
+    imports: Imports, begun: State, at_start: FrozenSet[str], folder: str, path: str
+) -> Callable[[], None]:
+    """Listen and fork; returns in a run alone, with what executes its program.
 
-    `at_start` are the modules that every Python has at its start, `folder` is the agent's, and
-    `path` that of the list of imports.
+    `begun` is how the process was before its imports, `at_start` are the modules that every Python
+    has at its start, `folder` is the agent's, and `path` that of the list of imports.
     """
     parent = os.getpid()
-    sys.argv = Arguments([""])
-    packages = list_packages()
-    unfit = read_list(f"{path}.unfit")
-    found = import_modules(read_list(path), set(unfit))
-    if found:
-        write_list(f"{path}.unfit", [*unfit, found])
-        start_again()
     look_sooner()
-    keep_metadata([folder for folder, _ in packages])
-    sys.argv = [""]
+    keep_metadata([path for path in sys.path if path.endswith(PACKAGES)])
+    seed = build_seeding(imports.audit.generators, imports.numpy_generators)
     forget_ourselves()
+    known = {name for group in imports.groups for name in group.modules} | at_start
+    others = {name: module for name, module in sys.modules.items() if name not in known}
+    put_away(imports, at_start, begun)
+    store = Store(imports.groups, others)
     gc.collect()
     gc.freeze()
-    runs = Runs(folder, packages, at_start)
-    os.unlink(os.path.join(folder, STARTING))
+    runs = Runs(folder, imports.groups, f"{path}.unfit")
+    with contextlib.suppress(OSError):  # the supervisor has let us go
+        os.unlink(os.path.join(folder, STARTING))
     task = runs.serve()
-    become(task, parent)
-    return build_program(task["arguments"])
-
-
-def start_again() -> None:
-    """Become a new process of the same command."""
-    with open("/proc/self/cmdline", "rb") as file:
-        words = file.read().split(b"\0")[:-1]
-    os.execv(sys.executable, words)
+    start_over = StartOver(task, folder, f"{path}.unfit")
+    finder = Handover(store, start_over)
+    become(task, parent, finder, seed)
+    program = build_program(task["arguments"])
+    finder.path = list(sys.path)
+    return program
 
 
 def forget_ourselves() -> None:
@@ -86,12 +93,16 @@ def listen(folder: str) -> socket.socket:
 class Runs:
     """The runs that were forked, each with the connection of its stand-in."""
 
-    def __init__(self, folder: str, packages: Packages, at_start: FrozenSet[str]) -> None:
+    def __init__(self, folder: str, groups: Sequence[Group], unfit_path: str) -> None:
         self.connections: Dict[int, socket.socket] = {}
-        self.packages = packages
-        self.at_start = at_start
+        self.groups = groups
+        self.unfit_path = unfit_path
+        self.unfit = read_unfit(unfit_path)
+        self.files = list_files(groups)
+        self.reads = {name for group in groups for name in group.reads}
+        self.affinity = os.sched_getaffinity(0)
         self.stale = False
-        self.environment = keep(os.environ)
+        self.environment = self.keep(os.environ)
         self.listening = listen(folder)
         self.woken, waker = os.pipe()
         os.set_blocking(waker, False)
@@ -166,18 +177,31 @@ class Runs:
 
     def find_reason(self, task: Task) -> str:
         """Return why a run cannot be forked from here, empty if it can."""
-        if keep(task["environment"]) != self.environment:
+        if self.keep(task["environment"]) != self.environment:
             return "another environment"
+        if set(task["affinity"]) != self.affinity:
+            return "another CPU affinity"
         if task["arguments"][0] == "-u" and not getattr(sys.stdout, "write_through", True):
             return "option -u"
+        self.stale = True  # unless it is not
+        if list_files(self.groups) != self.files:
+            return "packages have changed"
+        if read_unfit(self.unfit_path) != self.unfit:
+            return "a run could not be warm"
+        self.stale = False
         try:
-            self.stale = list_packages() != self.packages
-            shadowed = find_shadowed(find_place(task), self.at_start)
+            shadowed = find_shadowed(find_place(task), self.groups)
         except OSError as error:
             return str(error)
-        if self.stale:
-            return "packages have changed"
         return f"the project's own {shadowed}" if shadowed else ""
+
+    def keep(self, environment: Any) -> Dict[str, str]:
+        """Return what of an environment an import may go by."""
+        return {
+            name: value
+            for name, value in environment.items()
+            if name in self.reads or not name.startswith(FREE_PREFIXES)
+        }
 
     def leave(self, connection: socket.socket, streams: Sequence[int]) -> None:
         """Give up, in a forked run, what is the parent's."""
@@ -192,13 +216,6 @@ class Runs:
             os.dup2(stream, number)
             os.close(stream)
         os.closerange(3, 256)
-
-
-def keep(environment: Any) -> Dict[str, str]:
-    """Return what of an environment an import may go by."""
-    return {
-        name: value for name, value in environment.items() if not name.startswith(FREE_PREFIXES)
-    }
 
 
 def receive_task(connection: socket.socket) -> Tuple[Task, Tuple[int, ...]]:

@@ -1,8 +1,10 @@
 """What a forked process takes over to be the run that its stand-in was asked for."""
 
+import atexit
 import builtins
 import contextlib
 import ctypes
+import gc
 import importlib.machinery
 import os
 import resource
@@ -16,8 +18,8 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 OOM_SCORE = 100
 
 
-def become(task: Task, parent: int) -> None:
-    """Take over what a run inherits from its stand-in."""
+def become(task: Task, parent: int, finder: Any, seed: Callable[[], None]) -> None:
+    """Take over what a run inherits from its stand-in; `finder` hands it its modules."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
@@ -34,9 +36,9 @@ def become(task: Task, parent: int) -> None:
     os.environ.clear()
     os.environ.update(task["environment"])
     signal.pthread_sigmask(signal.SIG_SETMASK, task["blocked"])
-    if "numpy.random" in sys.modules:
-        numbers: Any = sys.modules["numpy.random"]
-        numbers.seed()  # `random` does it itself; torch begins with a constant
+    seed()
+    atexit.register(gc.unfreeze)  # what a library counts at the end must be free by then
+    sys.meta_path.insert(0, finder)
     prologue: Any = sys.modules["sitecustomize"]
     prologue.begin()
 

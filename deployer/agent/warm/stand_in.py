@@ -41,6 +41,7 @@ def main() -> None:
     numbers = [getattr(_signal, name) for name in FORWARDED]
     waiting = _signal.pthread_sigmask(_signal.SIG_BLOCK, numbers)
     task = describe(arguments, environment, waiting)
+    note("warm")  # before the run begins, which may find that it cannot be
     try:
         connection, process = ask(task)
     except OSError:
@@ -49,7 +50,6 @@ def main() -> None:
     except ValueError as error:
         _signal.pthread_sigmask(_signal.SIG_SETMASK, waiting)
         start_cold(arguments, environment, str(error))
-    note("warm")
     follow(connection, process, numbers, waiting)
 
 
@@ -126,6 +126,7 @@ def describe(
         "umask": umask,
         "limits": limits,
         "nice": os.nice(0),
+        "affinity": list(os.sched_getaffinity(0)),
         "blocked": [int(number) for number in blocked],
         "ignored": list_ignored(),
     }

@@ -1,0 +1,142 @@
+"""Watches what an import does that each run would have to do for itself.
+
+It is a profile function, so that nothing is replaced that the imported modules might keep. Nor does
+it import anything that a bare Python has not: a run would find it.
+"""
+
+import builtins
+import os
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Set, Tuple
+
+EVERYTHING = "*"  # the read of somebody who goes through the whole environment
+# Modules that were read: they draw nothing but names that are unique within a process, repeat a
+# probe, or have a repair of their own (repairs.py).
+REVIEWED = {
+    "joblib._multiprocessing_helpers",
+    "logging",
+    "multiprocessing.process",
+    "numpy.f2py.rules",
+    "opentelemetry.context",
+    "opentelemetry.trace.propagation",
+    "psutil._pslinux",
+    "rich.style",
+    "sympy.core.symbol",
+    "torch.distributed._composable.contract",
+    "wandb.sdk.wandb_settings",
+}
+# Modules that go through the whole environment, for names that begin so.
+PREFIXES = {"tqdm.std": "TQDM_"}
+ENVIRONMENT: "Any" = type(os.environ)
+READ = ENVIRONMENT.__getitem__.__code__
+READ_ALL = (ENVIRONMENT.__iter__.__code__, ENVIRONMENT.copy.__code__)
+CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns")
+OWN = {os.getpid: "its process id", os.urandom: "random bytes"}
+OWN.update({getattr(time, name): "the time" for name in (*CLOCKS, "process_time", "gmtime")})
+OWN[time.localtime] = "the time"
+NAMING_DEPTH = 4  # frames: tempfile calls `choices`, which calls `random`
+IMPORT_WORDS = ("name", "globals", "locals", "fromlist", "level")
+DRAWS = ("random", "getrandbits")
+ENTROPY_BITS = 128  # what numpy asks for when it makes a generator without a seed
+
+
+class Audit:
+    """What the modules read and drew while they were imported."""
+
+    def __init__(self) -> None:
+        self.reads: "Dict[str, Set[str]]" = {}
+        self.reasons: "Dict[str, str]" = {}
+        self.entropies: "Dict[str, int]" = {}
+        self.generators: "List[Any]" = []
+        self.folders: "List[Tuple[Any, Tuple[Any, ...]]]" = []
+        self.imports: "Dict[str, Set[str]]" = {}
+        self.known: "Set[str]" = set()  # what was imported before; it may import more when called
+        self._modules: "List[str]" = []
+        self._import: "Any" = builtins.__import__
+
+    def __call__(self, frame: "Any", event: str, called: "Any") -> None:
+        """Note one event; see sys.setprofile."""
+        code = frame.f_code
+        if event == "c_call":
+            if called in OWN or called.__name__ in ("seed", *DRAWS):
+                self._note_draw(frame, called)
+        elif event == "call":
+            if code is READ:
+                self._note(self.reads, frame.f_locals["key"])
+            elif code in READ_ALL:
+                self._note(self.reads, EVERYTHING)
+            elif code.co_name == "<module>":
+                self._modules.append(frame.f_globals.get("__name__") or "")
+            elif code.co_name in ("mkdtemp", "_mkstemp_inner"):
+                self._note_temporary(frame)
+        elif event == "return" and code.co_name == "<module>" and self._modules:
+            self._modules.pop()
+
+    def import_module(self, *words: "Any", **named: "Any") -> "Any":
+        """Stand in for `__import__`, and note who imports what, also if it is there already."""
+        module = self._import(*words, **named)
+        told = {**dict(zip(IMPORT_WORDS, words)), **named}
+        owner, name, level = told.get("globals"), told["name"], told.get("level", 0)
+        wanted = told.get("fromlist")
+        if owner and owner.get("__name__") not in self.known:
+            package = str(owner.get("__package__") or "").split(".")
+            base = package[: len(package) - level + 1] if level else []
+            full = ".".join([*base, name] if name else base)
+            found = self.imports.setdefault(str(owner.get("__name__")), set())
+            found.update([full, *(f"{full}.{one}" for one in wanted or () if one != "*")])
+        return module
+
+    @property
+    def _module(self) -> str:
+        return self._modules[-1] if self._modules else ""
+
+    def _note(self, notes: "Dict[str, Set[str]]", name: "Any") -> None:
+        if isinstance(name, str):
+            notes.setdefault(self._module, set()).add(name)
+
+    def _blame(self, reason: str) -> None:
+        if self._module not in REVIEWED:
+            self.reasons.setdefault(self._module, reason)
+
+    def _note_draw(self, frame: "Any", called: "Any") -> None:
+        names_files = is_naming(frame)
+        if called in OWN:
+            if frame.f_code.co_name == "getrandbits" and frame.f_locals.get("k") == ENTROPY_BITS:
+                self.entropies[self._module] = self.entropies.get(self._module, 0) + 1
+            elif not names_files:
+                self._blame(f"reads {OWN[called]} at import")
+            return
+        generator = getattr(called, "__self__", None)
+        shared = getattr(sys.modules.get("random"), "_inst", None)
+        if type(generator).__module__ != "random":
+            return
+        if called.__name__ == "seed" and frame.f_locals.get("a") is None:
+            if generator is not shared and shared is not None:
+                self.generators.append(generator)
+        elif generator is shared and shared is not None:
+            self._blame("draws from or seeds `random` at import")
+        elif not names_files and any(generator is other for other in self.generators):
+            self._blame("draws random numbers at import")
+
+    def _note_temporary(self, frame: "Any") -> None:
+        made, by = frame.f_locals, frame.f_back
+        owner = by.f_locals.get("self") if by and by.f_code.co_name == "__init__" else None
+        if frame.f_code.co_name == "mkdtemp" and owner is not None:
+            self.folders.append((owner, (made["suffix"], made["prefix"], made["dir"])))
+        else:
+            self._blame("makes a temporary file at import")
+
+
+def is_naming(frame: "Any") -> bool:
+    """Tell whether the module tempfile draws a name, or asks whether it is in a fork by now."""
+    for _ in range(NAMING_DEPTH):
+        if frame is None:
+            return False
+        if os.path.basename(frame.f_code.co_filename) == "tempfile.py":
+            return True
+        frame = frame.f_back
+    return False

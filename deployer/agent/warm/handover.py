@@ -1,0 +1,142 @@
+"""Hands a run, module by module, what its warm parent has imported, as the run asks for it.
+
+What a variable, `sys.path` or CPU affinity has become by then must be what the import was told. If
+not, the run starts over as it would have started without a parent.
+"""
+
+import importlib.machinery
+import os
+import sys
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+
+from .imports import FREE_PREFIXES, PYTHONS_OWN, Group, find_origin, is_installed, list_references
+from .repairs import REPAIRS, make_folder
+from .state import apply_changes
+
+Found = Tuple[Set[str], List[Group]]
+# What libraries of Python's own read that are written in C.
+READ_IN_C = {"_hashlib": {"OPENSSL_CONF", "OPENSSL_MODULES"}, "_ssl": {"OPENSSL_CONF"}}
+
+
+class Store:
+    """All imported modules, and what each of them refers to."""
+
+    def __init__(self, groups: Sequence[Group], others: Dict[str, Any]) -> None:
+        self.groups = groups
+        self.modules = dict(others)
+        self.group_of: Dict[str, Group] = {}
+        for group in groups:
+            self.modules.update(group.modules)
+            self.group_of.update(dict.fromkeys(group.modules, group))
+        self.references = {name: list_references(module) for name, module in others.items()}
+        for group in groups:
+            self.references.update(group.references)
+
+    def find(self, name: str, present: Dict[str, Any]) -> Found:
+        """Return what an import brings that is not present: modules and, of packages, groups."""
+        found: Set[str] = set()
+        groups: List[Group] = []
+        waiting = [name]
+        while waiting:
+            name = waiting.pop()
+            if name in found or name not in self.modules or name in present:
+                continue
+            found.add(name)
+            waiting += [*self.references[name], name.rpartition(".")[0]]
+            group = self.group_of.get(name)
+            if group and group not in groups and (name == group.name or self._is_foreign(name)):
+                groups.append(group)
+                waiting += group.modules
+        return found, sorted(groups, key=self.groups.index)
+
+    def _is_foreign(self, name: str) -> bool:
+        origin = find_origin(self.modules[name])
+        return is_installed(origin) or (os.sep in origin and not origin.startswith(PYTHONS_OWN))
+
+
+class Handover:
+    """A finder before all others; `start_over` is told of a module that is not as in a cold run."""
+
+    def __init__(self, store: Store, start_over: Callable[[str, str], None]) -> None:
+        self.store = store
+        self.start_over = start_over
+        self.path = list(sys.path)  # as the script finds it
+        self.affinity = os.sched_getaffinity(0)
+
+    def find_spec(self, name: str, *_: object) -> Optional[Any]:
+        """Return the specification of a module that is there already."""
+        if name not in self.store.modules or name in sys.modules:
+            return None
+        names, groups = self.store.find(name, sys.modules)
+        for group in groups:
+            reason = self._find_difference(group)
+            if reason:
+                self.start_over(group.name, reason)
+            apply_changes(group.before, group.after)
+            for folder, words in group.folders:
+                make_folder(folder, words)
+        self._find_loose_differences(names)
+        self._place(names)
+        del sys.modules[name]  # whoever asks puts it there himself
+        return importlib.machinery.ModuleSpec(name, Lender(self.store.modules[name]))  # type: ignore[arg-type]
+
+    def _find_difference(self, group: Group) -> str:
+        """Return what is not as it was at the import of a group."""
+        told = group.before.environment
+        reads = group.reads | (list_bound(told, os.environ) if group.native else set())
+        for name in sorted(reads):
+            if os.environ.get(name) != told.get(name):
+                return f"{name} was changed before its import"
+        if group.native and os.sched_getaffinity(0) != self.affinity:
+            return "CPU affinity was changed before its import"
+        if sys.path != self.path and not are_found(group.origins):
+            return "sys.path leads to another one"
+        return ""
+
+    def _find_loose_differences(self, names: Set[str]) -> None:
+        for name in names & READ_IN_C.keys():
+            group = self.store.group_of.get(name)
+            for variable in READ_IN_C[name] if group else ():
+                if os.environ.get(variable) != group.before.environment.get(variable):  # type: ignore[union-attr]
+                    self.start_over(name, f"{variable} was changed before its import")
+
+    def _place(self, names: Set[str]) -> None:
+        modules = self.store.modules
+        placed = [name for name in modules if name in names]
+        for name in placed:
+            sys.modules[name] = modules[name]
+            group = self.store.group_of.get(name)
+            for owner, child, module in group.attributes if group else ():
+                if module is modules[name]:
+                    setattr(owner, child, module)
+        for name in placed:
+            if name in REPAIRS:
+                REPAIRS[name](modules[name])
+
+
+class Lender:
+    """A loader whose module is there already."""
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+        self.spec = getattr(module, "__spec__", None)
+
+    def create_module(self, _spec: object) -> Any:
+        """Return the module."""
+        return self.module
+
+    def exec_module(self, module: Any) -> None:
+        """Give it back the specification by which it was found."""
+        module.__spec__ = self.spec
+
+
+def list_bound(told: Dict[str, str], given: Any) -> Set[str]:
+    """Return the variables by which a library in C may go."""
+    return {name for name in (*told, *given) if not name.startswith(FREE_PREFIXES)}
+
+
+def are_found(origins: Dict[str, str]) -> bool:
+    """Tell whether modules are still found in the files from which they were imported."""
+    find = importlib.machinery.PathFinder.find_spec
+    found = {name: find(name) for name in origins}
+    return all(spec and spec.origin == origins[name] for name, spec in found.items())

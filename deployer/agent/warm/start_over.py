@@ -1,0 +1,50 @@
+"""Starts a run over without a parent, where it is found to be unlike a cold one."""
+
+import os
+import signal
+import sys
+from typing import Any, Dict
+
+from .lists import read_unfit, write_unfit
+
+
+class StartOver:
+    """Called in a run with a module and why it is not what a cold run would have imported."""
+
+    def __init__(self, task: Dict[str, Any], folder: str, path: str) -> None:
+        self._task = task
+        self._folder = folder
+        self._path = path
+        self._process = os.getpid()
+
+    def __call__(self, module: str, reason: str) -> None:
+        """Remember the module, and start over; returns where that is no longer possible."""
+        write_unfit(self._path, {**read_unfit(self._path), module: reason})
+        if not self._can_be:
+            sys.stderr.write(f"deployer: {module}: {reason}; this run goes on as it is\n")
+            return
+        sys.stderr.write(f"deployer: {module}: {reason}; the run starts over without a parent\n")
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        with open(os.path.join(self._folder, "start"), "w", encoding="utf-8") as file:
+            file.write(f"cold: {module}: {reason}")
+        self._execute()
+
+    @property
+    def _can_be(self) -> bool:
+        """Tell whether nobody knows of this run yet: no server, no thread, no other process."""
+        wandb = sys.modules.get("wandb")
+        alone = len(os.listdir("/proc/self/task")) == 1 and os.getpid() == self._process
+        return alone and getattr(wandb, "run", None) is None
+
+    def _execute(self) -> None:
+        task = self._task
+        os.chdir(task["folder"])
+        os.umask(task["umask"])
+        os.sched_setaffinity(0, task["affinity"])
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            if number not in (signal.SIGPIPE, signal.SIGXFSZ):
+                ignored = number in task["ignored"]
+                signal.signal(number, signal.SIG_IGN if ignored else signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, task["blocked"])
+        os.execve(sys.executable, ["python", *task["arguments"]], task["environment"])

@@ -1,0 +1,170 @@
+"""What an import reads, draws and changes is in a warm run what it is in a cold one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.agent.warm_starts import Starts, build_starts
+
+# Packages as they are installed, each with what is peculiar about its import.
+PACKAGES = {
+    "drawing": "import uuid; value = str(uuid.uuid4())",
+    "rolling": "import random; value = random.random()",
+    "seeding": "import random; random.seed(3)",
+    "dating": "import time; value = time.time_ns()",
+    "owning": "import os; value = os.getpid()",
+    "reading": "import os; value = os.environ.get('DEPLOYER_CHECKPOINT_DIR')",
+    "needing": "import owning; value = owning.value",
+    "changing": "import signal; signal.signal(signal.SIGUSR1, signal.SIG_IGN)",
+    "generating": "import random; rng = random.Random()",
+    "sampling": "import numpy; rng = numpy.random.default_rng()",
+    "keeping": "import tempfile; folder = tempfile.TemporaryDirectory('keeping')",
+    "setting": "import os; os.environ.setdefault('SET_AT_IMPORT', '1')",
+    "filtering": "import warnings; warnings.filterwarnings('ignore', 'never mind')",
+    "asking": "import os; value = os.environ.get('ASKED')",
+    "bundle": "",
+    "bundle.part": "value = 1",
+    "first": "import bundle.other",
+    "bundle.other": "value = 2",
+    "second": "import bundle.other; value = lambda: bundle.other.value",
+}
+UNFIT = {"drawing", "rolling", "seeding", "dating", "owning", "reading", "needing", "changing"}
+# Prints what is the same in each run, then what is its own.
+OBSERVER = """
+import json, os, sys
+before = sorted(sys.modules), dict(os.environ)
+import warnings
+filters = len(warnings.filters)
+os.environ["ASKED"] = "by the script"
+import bundle
+has_part = hasattr(bundle, "part")
+import drawing, dating, owning, reading, needing, changing, generating, sampling, keeping
+import setting, filtering, asking, random, signal, logging
+early = random.random()
+import rolling, seeding
+import bundle.part
+same = [
+    owning.value == os.getpid() == needing.value, reading.value, asking.value, has_part,
+    bundle.part.value, os.path.isdir(keeping.folder.name), os.environ["SET_AT_IMPORT"],
+    "SET_AT_IMPORT" in before[1], len(warnings.filters) - filters, signal.getsignal(10) is not None,
+    signal.getsignal(signal.SIGUSR1) == signal.SIG_IGN, random.random(), before[0],
+    sorted(name for name in sys.modules if "deployer" not in name), asking.__spec__.origin,
+    type(asking.__loader__).__name__, type(asking.__spec__.loader).__name__, logging._startTime > 1,
+]
+own = [drawing.value, dating.value, generating.rng.random(), sampling.rng.random(), early,
+       rolling.value, keeping.folder.name]
+print(json.dumps([same, own]))
+"""
+
+
+@pytest.fixture
+def starts(tmp_path: Path) -> Iterator[Starts]:
+    here = Path.cwd()
+    made = build_starts(tmp_path)
+    for name, source in PACKAGES.items():
+        folder = tmp_path / "site-packages" / name.replace(".", "/")
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").write_text(source)
+    yield made
+    made.end()
+    os.chdir(here)
+
+
+def run(starts: Starts, script: str, *words: str) -> tuple[str, str]:
+    """Run a script in the environment of an agent; return what it printed."""
+    (starts.project / "script.py").write_text(script)
+    code, out, err = starts.run(("script.py", *words), starts.warm)
+    assert code == 0, err
+    return out, err
+
+
+def test_no_run_has_what_another_one_drew_or_changed(starts: Starts) -> None:
+    first = json.loads(run(starts, OBSERVER)[0])
+    starts.begin()
+    others = []
+    for _ in range(2):
+        out, err = run(starts, OBSERVER)
+        assert (starts.start, err) == ("warm", "")
+        others.append(json.loads(out))
+    assert [same for same, _ in others] == [first[0], first[0]]
+    for values in zip(first[1], *(own for _, own in others), strict=True):
+        assert len(set(values)) == 3
+    assert starts.read_unfit().keys() >= UNFIT
+    assert not starts.read_unfit().keys() & (PACKAGES.keys() - UNFIT)
+
+
+CHANGING = """
+import os, sys
+print("begun")
+os.environ["ASKED"] = sys.argv[1]
+import asking
+print(asking.value)
+"""
+
+
+def test_another_variable_before_an_import_starts_the_run_over(starts: Starts) -> None:
+    assert run(starts, CHANGING, "x") == ("begun\nx\n", "")
+    starts.begin()
+    assert run(starts, CHANGING, "x") == ("begun\nx\n", "")
+    assert starts.start == "warm"
+    reason = "asking: ASKED was changed before its import"
+    out, err = run(starts, CHANGING, "y")
+    assert out == "begun\nbegun\ny\n"
+    assert err == f"deployer: {reason}; the run starts over without a parent\n"
+    assert starts.start == f"cold: {reason}"
+    assert run(starts, CHANGING, "z")[0] == "begun\nz\n"
+    assert starts.start == "cold: a run could not be warm"
+
+
+MOVED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import asking
+print(asking.__file__)
+"""
+
+
+def test_another_path_before_an_import_starts_the_run_over(starts: Starts) -> None:
+    run(starts, MOVED, "nowhere")
+    starts.begin()
+    run(starts, MOVED, "elsewhere")
+    assert starts.start == "warm"
+    (starts.project / "own").mkdir()
+    (starts.project / "own" / "asking.py").touch()
+    assert run(starts, MOVED, "own")[0].endswith("own/asking.py\n")
+    assert starts.start == "cold: asking: sys.path leads to another one"
+
+
+def test_a_package_that_was_edited_in_place_is_imported_anew(starts: Starts) -> None:
+    script = "import bundle; print(vars(bundle).get('value'))"
+    assert run(starts, script)[0] == "None\n"
+    starts.begin()
+    source = starts.project.parent / "site-packages" / "bundle" / "__init__.py"
+    source.write_text("value = 2")
+    assert run(starts, script)[0] == "2\n"
+    assert starts.start == "cold: packages have changed"
+
+
+def test_what_a_module_has_imported_is_there_for_it(starts: Starts) -> None:
+    run(starts, "import bundle, first, second; print(second.value())")
+    starts.begin()
+    assert run(starts, "import second; print(second.value())") == ("2\n", "")
+    assert starts.start == "warm"
+
+
+def test_cpu_affinity_is_that_of_the_agent(starts: Starts) -> None:
+    script = "import bundle, os; print(os.sched_getaffinity(0))"
+    run(starts, script)
+    starts.begin()
+    mine = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(mine)})
+    try:
+        assert run(starts, script)[0] == f"{{{min(mine)}}}\n"
+    finally:
+        os.sched_setaffinity(0, mine)
+    assert starts.start == ("warm" if len(mine) == 1 else "cold: another CPU affinity")
