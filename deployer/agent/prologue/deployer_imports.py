@@ -14,10 +14,11 @@ class Learner:
     """A finder that finds nothing: it sees each import begin, and what the environment is by then.
 
     `entries` are the modules with the variables that had been changed; None is one that was unset.
+    What every Python has at its start is not among them.
     """
 
     def __init__(self) -> None:
-        self.entries: "dict[str, dict[str, str | None]]" = {name: {} for name in sys.modules}
+        self.entries: "dict[str, dict[str, str | None]]" = {}
         self.environment = dict(os.environ)
 
     def find_spec(self, name: str, *_: object) -> None:
