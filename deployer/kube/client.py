@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import gc
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 from kubernetes import dynamic
 
 from deployer.errors import KubeError
 from deployer.kube.access import Access, load_access, make_cache_file, open_websocket
+from deployer.kube.answers import parse_answer, read_ahead_seconds
 from deployer.kube.failures import Attempt
 from deployer.kube.kinds import ACCESS_REVIEW, Kind, Manifest, kind_of
 from deployer.kube.resending import Resender
@@ -252,7 +250,7 @@ class Kube:
                 **{"_request_timeout": self._timeouts_seconds, **options},
             )
             # Read here: an answer can be cut off after its head.
-            content = _parse(answer.data)
+            content = parse_answer(answer.data)
             self._read_clock(answer)
             return content
 
@@ -266,7 +264,7 @@ class Kube:
                 "get", path, serialize=False, _request_timeout=self._timeouts_seconds
             )
             self._read_clock(answer)
-            return _parse(answer.data)
+            return parse_answer(answer.data)
 
         attempt = self.attempt("read", Kind("v1", path, "version"), "")
         return self._resender.send(send, attempt, repeatable=True)
@@ -280,9 +278,7 @@ class Kube:
 
     def _read_clock(self, answer: Any) -> None:
         """Compare clocks: ours may be minutes off, and lost agents are judged by the server's."""
-        said = getattr(answer, "headers", {}).get("Date")
-        if said:
-            self._ahead_seconds = parsedate_to_datetime(said).timestamp() - time.time()
+        self._ahead_seconds = read_ahead_seconds(answer, self._ahead_seconds)
 
     def _find_resource(self, api_version: str, kind: str) -> Any:
         """Return the client's own object for a kind; ValueError if the server lists no kinds."""
@@ -298,22 +294,3 @@ class Kube:
                 self._access.client, cache_file=str(make_cache_file(self.server))
             )
         return self._dynamic
-
-
-def _parse(data: bytes) -> Manifest:
-    """Parse an answer, without who set which field: half of every object, and nothing for us.
-
-    The collector pauses, since it would walk through a thousand pods over and over.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        content = json.loads(data)
-        if not isinstance(content, dict):
-            raise ValueError("the answer is no object")
-        for item in content.get("items") or ():
-            item["metadata"].pop("managedFields", None)
-        return content
-    finally:
-        if collects:
-            gc.enable()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,12 +10,13 @@ from deployer.errors import KubeError, WandbError, WatchTimeout
 from deployer.executors.base import Agent, Ending, Executor
 from deployer.executors.deadline import find_deadline
 from deployer.executors.reason import Reason
-from deployer.sweeps.results import ACTIVE_STATES, Results, Row, build_results, run_seconds
+from deployer.sweeps.results import Results, Row, build_results
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import AgentInfo, RunInfo, Snapshot, SweepInfo, SweepPath
 from deployer.wandb_api.operations import get_snapshot as read_snapshot
 from deployer.watch.agent_runs import join_runs, note_unheard
 from deployer.watch.duplicates import find_duplicates, is_overshooting
+from deployer.watch.forecast import forecast_end
 
 POLL_SECONDS = 2.0
 # Where a server bears it, a watcher looks again after a part of the time since the sweep's begin,
@@ -26,8 +26,6 @@ SHARE = 0.05
 # An agent sends a heartbeat every 5 s, up to 60 s apart while the server is in trouble.
 SILENT_AGENT_SECONDS = 120.0
 GONE_AGENT_STATES = ("FINISHED", "CRASHED", "FAILED", "KILLED", "STOPPED", "EXITED")
-# Between two runs an agent waits for its next poll, and the run for the SDK to start.
-AGENT_POLL_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -137,49 +135,6 @@ def summarise_status(
         deadline=deadline,
         out_of_time=deadline is not None and deadline <= now,
     )
-
-
-def forecast_end(
-    results: Results, runs: Sequence[RunInfo], agents: int, now: float
-) -> float | None:
-    """Estimate when the last configuration is finished: what is left, shared by living agents.
-
-    None before the first run has finished, for an endless sweep, without agents, and at the end.
-    """
-    left = results.coverage.waiting + results.coverage.running
-    if results.coverage.expected is None or not agents or not left:
-        return None
-    if (pace := finishing_pace(runs, agents)) is not None:
-        last, seconds = pace
-        # The next one is overdue, or the clock was set: then it is due now, the others after it.
-        ends_at = max(min(last, now) + left * seconds, now + (left - 1) * seconds)
-        return ends_at if ends_at > now else None
-    durations = [d for r in runs if r.state == "finished" and (d := run_seconds(r)) is not None]
-    if not durations:
-        return None
-    usual = statistics.median(durations) + AGENT_POLL_SECONDS
-    spent = sum(
-        min(usual, max(0.0, now - run.created_at))
-        for run in runs
-        if run.state in ACTIVE_STATES and run.created_at is not None
-    )
-    remaining = left * usual - spent
-    return now + remaining / min(agents, left) if remaining > 0 else None
-
-
-def finishing_pace(runs: Sequence[RunInfo], agents: int) -> tuple[float, float] | None:
-    """Return when the last run finished and the seconds from one finish to the next.
-
-    It has everything in it: starting the SDK, the agent's polls, data that is loaded again. The
-    median of whole rounds, so that a night without agents, or a clock that is set, does not count:
-    as many rounds as there are agents have it in them. None until each agent has finished three.
-    """
-    ends = sorted(r.heartbeat_at for r in runs if r.state == "finished" and r.heartbeat_at)
-    recent = ends[-4 * agents - 1 :]
-    if len(recent) <= 3 * agents:
-        return None
-    rounds = [later - end for end, later in zip(recent, recent[agents:], strict=False)]
-    return recent[-1], statistics.median(rounds) / agents
 
 
 def count_other_agents(
