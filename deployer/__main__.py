@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from io import TextIOWrapper
 
 from typer.exceptions import TyperException
@@ -67,7 +69,15 @@ def _say_full(error: OSError, words: Sequence[str]) -> int:
         f"make room: df -h {error.filename or '.'}; then type the command again",
     )
     show_error(full, as_json=wants_json(words))
+    if error.filename is None:
+        _discard_output()
     return full.exit_code
+
+
+def _discard_output() -> None:
+    """Give up what stdout still holds: Python would try again at its end, and exit with 120."""
+    with suppress(OSError):  # a stdout without a file descriptor
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def wants_json(words: Sequence[str]) -> bool:

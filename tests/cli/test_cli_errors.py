@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -118,17 +119,19 @@ def test_wrong_words_end_with_2(project: Project, words: list[str], lines: list[
     assert fail(project, *words, code=2) == lines
 
 
-def test_a_full_disk_is_no_bug(project: Project) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_no_bug(project: Project, unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "deployer", "--help"],
             cwd=project.folder,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
         )
     assert done.returncode == 1
-    assert done.stderr.splitlines()[:2] == [
+    assert done.stderr.splitlines() == [
         "error: stdout or a file of deployer's: no space left on device",
         "hint: make room: df -h .; then type the command again",
     ]
