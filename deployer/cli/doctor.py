@@ -55,7 +55,7 @@ def doctor(
     wandb: WandbOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Check everything that `up` needs, and say how to mend it; changes nothing.
+    """Check everything that `up` needs, and say how to mend it; without --fix it changes nothing.
 
     Exit code 0 if nothing is wrong, 1 if something is. What one may not look at, and what passes
     with time, is no fault.

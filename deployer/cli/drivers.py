@@ -236,9 +236,8 @@ def _list_troubles(survey: Survey) -> list[str]:
 
 
 def _describe(survey: Survey, smoke: tuple[Smoke, ...] | None) -> dict[str, Any]:
-    hidden = ("labels", "taints")
     nodes = [
-        {name: value for name, value in vars(node).items() if name not in hidden}
+        {name: value for name, value in vars(node).items() if name != "labels"}
         for node in survey.nodes
     ]
     return {

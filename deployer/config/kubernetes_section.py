@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from math import ceil
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -131,6 +132,10 @@ class ClusterConfig:
         Text | None,
         Field(description="Your own manifest with one Job, relative to deployer.yaml."),
     ] = None
+
+    def count_pods(self, agents: int) -> int:
+        """Return how many pods so many agents are."""
+        return ceil(agents / self.agents_per_pod)
 
     @field_validator("env", "secrets")
     @classmethod

@@ -71,6 +71,7 @@ class Passes(StrEnum):
 WORDS = {Passes.WITH_TIME: " (passes with time)", Passes.NEVER: " (never passes)"}
 # The cloud has no node to give now: another kind of node may be had.
 NO_NODE = (Cause.STOCKOUT, Cause.CLOUD_QUOTA)
+EDIT = "in deployer.yaml"
 
 
 @dataclass(frozen=True)
@@ -92,3 +93,8 @@ class Reason:
     def hopeless(self) -> bool:
         """Tell whether no waiting mends it."""
         return self.passes is Passes.NEVER
+
+
+def edit(section: str, setting: str) -> str:
+    """Return the remedy that is an edit of deployer.yaml."""
+    return f"{section}: {{{setting}}} {EDIT}"

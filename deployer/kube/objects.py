@@ -21,23 +21,13 @@ def find_condition(item: Object, kind: str, status: str = "True") -> Mapping[str
 
 def find_container_state(pod: Object, state: str) -> Mapping[str, Any] | None:
     """Return the state of a pod's containers if one is `running`, `waiting` or `terminated`."""
-    status = pod.get("status", {})
-    containers = [
-        *(status.get("initContainerStatuses") or ()),
-        *(status.get("containerStatuses") or ()),
-    ]
+    containers = _list_statuses(pod)
     return next((c["state"][state] for c in reversed(containers) if c["state"].get(state)), None)
 
 
 def find_trouble(pod: Object) -> Mapping[str, Any] | None:
-    """Return what a pod's first container in trouble waits for; None while all is well."""
-    status = pod.get("status", {})
-    containers = [
-        *(status.get("initContainerStatuses") or ()),
-        *(status.get("containerStatuses") or ()),
-    ]
-    waiting = (container["state"].get("waiting") for container in containers)
-    return next((w for w in waiting if w and w.get("reason") not in USUAL_WAITING), None)
+    """Return the status of a pod's first container in trouble; None while all is well."""
+    return next((one for one in _list_statuses(pod) if _is_in_trouble(one["state"])), None)
 
 
 def count_requests(pod: Object) -> Counter[str]:
@@ -60,6 +50,17 @@ def created_at(item: Object) -> float:
 def parse_time(text: str) -> float:
     """Parse the API's time stamps into seconds since the epoch."""
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def _list_statuses(pod: Object) -> list[Mapping[str, Any]]:
+    status = pod.get("status", {})
+    parts = (status.get(part) for part in ("initContainerStatuses", "containerStatuses"))
+    return [one for part in parts for one in part or ()]
+
+
+def _is_in_trouble(state: Mapping[str, Any]) -> bool:
+    waiting = state.get("waiting") or {}
+    return waiting.get("reason") not in (None, *USUAL_WAITING)
 
 
 def _count_one(container: Mapping[str, Any]) -> Counter[str]:

@@ -19,3 +19,20 @@ def parse_quantity(text: object) -> float:
     if found is None:
         raise ValueError(f"'{text}' is no amount")
     return float(found[1]) * UNITS[found[2] or ""]
+
+
+def read_quantity(text: object) -> float:
+    """Return an amount as a number; 0 of what is none."""
+    try:
+        return parse_quantity(text)
+    except ValueError:
+        return 0.0
+
+
+def format_quantity(amount: float, *, down: bool = False) -> str:
+    """Return an amount as Kubernetes writes it: 4Gi of memory, 500m of a CPU."""
+    if amount >= UNITS["Mi"]:
+        size = amount / UNITS["Mi"]
+        shown = int(size) if down else round(size)
+        return f"{shown // 1024}Gi" if shown % 1024 == 0 else f"{shown}Mi"
+    return f"{amount:.0f}" if amount == int(amount) else f"{amount * 1000:.0f}m"

@@ -45,7 +45,7 @@ def test_each_right_of_a_tenant_is_missed_by_name(
     """The table of docs/doctor.md, on a real server; an administrator pastes the remedy."""
     tenant = make_tenant(cluster, namespace)
     kube = open_client(tenant, namespace)
-    case = Case(kube, build_section(), "kubernetes")
+    case = Case(kube, build_section())
     for kind, subresource, verb in (*NEEDED, *WITHOUT):
         resource = f"{kind.plural}/{subresource}".rstrip("/")
         rules = [
@@ -58,7 +58,7 @@ def test_each_right_of_a_tenant_is_missed_by_name(
         wait_for(lambda: not kube.is_allowed(verb, kind, subresource), "the Role")  # noqa: B023
         [found] = examine_rights(case)
         cost = WITHOUT.get((kind, subresource, verb), "agents cannot start, or cannot be ended")
-        named = describe_right(verb, kind, subresource)
+        named = describe_right((kind, subresource, verb))
         assert found.sentence == f"you may not {named}: {cost}"
     cluster.kubectl(
         "create",

@@ -28,7 +28,7 @@ from deployer.executors.kubernetes.examination.rights import (
 )
 from deployer.executors.kubernetes.rights import NEEDED, USEFUL, Right, describe_right
 from deployer.kube.client import open_kube
-from deployer.kube.quantities import parse_quantity
+from deployer.kube.quantities import format_quantity, parse_quantity, read_quantity
 from tests.executors.profiles import build_profile
 
 PAGE = Path(__file__).parents[2] / "docs/doctor.md"
@@ -49,12 +49,10 @@ def kubeconfig(tmp_path: Path) -> Path:
     return file
 
 
-def build_case(kubeconfig: Path, agents: int = 1, **section: object) -> Case:
+def build_case(kubeconfig: Path, pods: int = 1, **section: object) -> Case:
     kube = open_kube(environment={"KUBECONFIG": str(kubeconfig)})
     job = build_profile("gpus", "research")[-1]
-    return Case(
-        kube, parse_cluster({"image": "trainer:1", **section}), "kubernetes", job=job, agents=agents
-    )
+    return Case(kube, parse_cluster({"image": "trainer:1", **section}), job=job, pods=pods)
 
 
 def show(findings: Iterable[Finding]) -> list[str]:
@@ -115,8 +113,9 @@ def quota(hard: str, used: str = "0", resource: str = "requests.nvidia.com/gpu")
 
 
 def test_a_quota_has_room_now_or_later_or_never(kubeconfig: Path) -> None:
-    def said(agents: int, *quotas: str) -> str:
-        return show([judge_quota(build_case(kubeconfig, agents), quota(*quotas))])[0]
+    def said(pods: int, *quotas: str, size: int = 1) -> str:
+        case = build_case(kubeconfig, pods, agents_per_pod=size)
+        return show([judge_quota(case, quota(*quotas))])[0]
 
     assert count_usage(build_case(kubeconfig).job or {})["requests.nvidia.com/gpu"] == 4
     look = "kubectl describe resourcequota team -n research --context c"
@@ -129,6 +128,9 @@ def test_a_quota_has_room_now_or_later_or_never(kubeconfig: Path) -> None:
         "unknown: 1 of 2 agents fit now: 1 of 8 requests.nvidia.com/gpu are used; the others wait "
         f"| {look}"
     )
+    assert said(2, "8", size=4) == "right: has room for 2 pods now | "
+    assert said(3, "8", size=4).startswith("unknown: 2 of 3 pods fit at a time")
+    assert said(1, "1", size=4).startswith("wrong: a pod asks for 4 requests.nvidia.com/gpu")
     assert said(1, "1") == (
         "wrong: an agent asks for 4 requests.nvidia.com/gpu, and the quota allows 1 | "
         "kubernetes: {gpu: {count: 1}} in deployer.yaml"
@@ -140,12 +142,30 @@ def test_a_quota_has_room_now_or_later_or_never(kubeconfig: Path) -> None:
     [("500m", 0.5), ("2", 2), ("4Gi", 4 * 2**30), ("1e3", 1000), ("5M", 5e6), ("100n", 1e-7)],
 )
 def test_amounts_are_read_as_kubernetes_writes_them(text: str, amount: float) -> None:
-    assert parse_quantity(text) == pytest.approx(amount)
+    assert parse_quantity(text) == read_quantity(text) == pytest.approx(amount)
+
+
+def test_what_is_no_amount_counts_nothing(kubeconfig: Path) -> None:
+    assert read_quantity("8GB") == 0.0
+    case = build_case(kubeconfig)
+    assert case.job
+    container = case.job["spec"]["template"]["spec"]["containers"][0]
+    container["resources"]["requests"] = {"memory": "8GB"}  # as a template of one's own may say
+    found = judge_quota(case, quota("4Gi", resource="requests.memory"))
+    assert (found.verdict, found.sentence) == (Verdict.RIGHT, "limits nothing that agents use")
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [(2, "2"), (0.5, "500m"), (4 * 2**30, "4Gi"), (1.5 * 2**30, "1536Mi"), (100 * 2**20, "100Mi")],
+)
+def test_amounts_are_written_as_kubernetes_does(amount: float, text: str) -> None:
+    assert format_quantity(amount) == text
 
 
 def test_classes_of_claims_that_are_made(kubeconfig: Path) -> None:
     case = build_case(kubeconfig)
-    case = Case(case.kube, case.section, "kubernetes", backend=BackendConfig())
+    case = Case(case.kube, case.section, backend=BackendConfig())
     wanted = list_storage_classes(case)
     standard: dict[str, Any] = {"metadata": {"name": "standard"}}
     key = "storageclass.kubernetes.io/is-default-class"
@@ -166,7 +186,7 @@ def test_classes_of_claims_that_are_made(kubeconfig: Path) -> None:
 def list_rows() -> Iterator[str]:
     """Yield the table of docs/doctor.md: what the doctor says of each right that is missing."""
     data = DataSet(name="d", path="/d", url="s3://b/d")
-    case = Case(None, parse_cluster({}), "", backend=BackendConfig(), data=(data,))  # type: ignore[arg-type]
+    case = Case(None, parse_cluster({}), backend=BackendConfig(), data=(data,))  # type: ignore[arg-type]
     for group in list_groups(case):
         yield _row(group.rights, "✗", group.without)
     by_cost: dict[str, list[Right]] = {}
@@ -177,8 +197,7 @@ def list_rows() -> Iterator[str]:
 
 
 def _row(rights: Iterable[Right], sign: str, without: str) -> str:
-    names = (describe_right(verb, kind, subresource) for kind, subresource, verb in rights)
-    return f"| {', '.join(f'`{name}`' for name in names)} | {sign} | {without} |"
+    return f"| {', '.join(f'`{describe_right(one)}`' for one in rights)} | {sign} | {without} |"
 
 
 def test_the_page_has_the_table_of_rights() -> None:
@@ -186,14 +205,11 @@ def test_the_page_has_the_table_of_rights() -> None:
     assert [row for row in list_rows() if row not in page] == []
 
 
-@pytest.mark.parametrize(
-    "missing", [*NEEDED, *USEFUL], ids=lambda right: describe_right(right[2], right[0], right[1])
-)
+@pytest.mark.parametrize("missing", [*NEEDED, *USEFUL], ids=describe_right)
 def test_each_right_that_is_missing_is_named(kubeconfig: Path, missing: Right) -> None:
     case = build_case(kubeconfig)
-    kind, subresource, verb = missing
-    [found] = judge_rights(case, tuple(list_groups(case)), USEFUL, [missing])
+    [found] = judge_rights(case, tuple(list_groups(case)), [missing])
     cost = WITHOUT.get(missing, "agents cannot start, or cannot be ended")
-    assert found.sentence == f"you may not {describe_right(verb, kind, subresource)}: {cost}"
+    assert found.sentence == f"you may not {describe_right(missing)}: {cost}"
     assert found.verdict is (Verdict.WRONG if missing in NEEDED else Verdict.UNKNOWN)
     assert found.remedy.endswith("infra/rbac/agents.yaml")

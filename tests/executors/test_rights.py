@@ -9,10 +9,10 @@ import yaml
 
 from deployer.config.paths import find_packaged
 from deployer.executors.kubernetes.backend import rights as backend
-from deployer.executors.kubernetes.examination.queue import GROUP
 from deployer.executors.kubernetes.examination.rights import WITHOUT
 from deployer.executors.kubernetes.rights import NEEDED, USEFUL
 from deployer.kube.kinds import CLAIM, Kind
+from deployer.kube.names import KUEUE
 
 
 def load_grants(name: str) -> set[tuple[str, str, str]]:
@@ -34,7 +34,7 @@ def name_right(kind: Kind, subresource: str, verb: str) -> tuple[str, str, str]:
 def test_agents_have_what_they_need_and_no_more() -> None:
     volumes = {name_right(CLAIM, "", v) for v in ("create", "get", "list", "patch", "delete")}
     asked = {name_right(*right) for right in (*NEEDED, *USEFUL, *WITHOUT)}
-    queues = {(GROUP, kind, "list") for kind in ("localqueues", "workloads")}
+    queues = {(KUEUE, kind, "list") for kind in ("localqueues", "workloads")}
     assert load_grants("agents.yaml") == asked | volumes | queues
 
 
@@ -43,7 +43,7 @@ def test_what_goes_on_without_a_right_is_said_of_each() -> None:
     assert not set(NEEDED) & set(WITHOUT)
 
 
-@pytest.mark.parametrize("right", [(k, s, v) for k, s, verbs in backend.RIGHTS for v in verbs])
+@pytest.mark.parametrize("right", backend.RIGHTS)
 def test_the_backend_has_what_it_asks_for(right: tuple[Kind, str, str]) -> None:
     granted = load_grants("agents.yaml") | load_grants("backend.yaml")
     assert name_right(*right) in granted

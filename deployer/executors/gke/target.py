@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
-from math import ceil
 
 from deployer.config.kubernetes_section import ClusterConfig
 from deployer.errors import CloudError, KubeError
@@ -113,7 +112,7 @@ class GkeTarget(KubernetesTarget):
 
     def _count_pods(self, limits: Limits) -> int | None:
         """Return how many pods the agents are at most."""
-        return limits.agents and ceil(limits.agents / self.project.kubernetes.agents_per_pod)
+        return limits.agents and self.project.kubernetes.count_pods(limits.agents)
 
     def provision(self, limits: Limits, tell: Tell) -> None:
         """Push the image, tell the price, and make the cluster with its drivers."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.concurrency import do_all
 from deployer.kube.client import Kube
@@ -33,9 +35,8 @@ def check_rights(kube: Kube) -> None:
     if not find_missing(kube, NEEDED):
         return
     missing = find_missing(kube, (*NEEDED, *USEFUL))
-    said = ", ".join(describe_right(verb, kind, subresource) for kind, subresource, verb in missing)
     raise KubeError(
-        f"agents cannot run in namespace {kube.namespace}: you may not {said}",
+        f"agents cannot run in namespace {kube.namespace}: you may not {describe_rights(missing)}",
         f"an administrator grants these: kubectl apply -n {kube.namespace} -f {ROLE}",
         status=403,
         reason="Forbidden",
@@ -54,7 +55,13 @@ def find_missing(kube: Kube, rights: tuple[Right, ...]) -> list[Right]:
     return [right for right in rights if not allowed[right]]
 
 
-def describe_right(verb: str, kind: Kind, subresource: str) -> str:
+def describe_rights(rights: Iterable[Right]) -> str:
+    """Return rights as `kubectl auth can-i` takes them."""
+    return ", ".join(map(describe_right, rights))
+
+
+def describe_right(right: Right) -> str:
     """Return a right as `kubectl auth can-i` takes it."""
+    kind, subresource, verb = right
     plural = f"{kind.plural}.{kind.group}".rstrip(".")
     return f"{verb} {'/'.join(filter(None, (plural, subresource)))}"

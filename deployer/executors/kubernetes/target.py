@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import ceil
 from pathlib import Path
 
 from deployer.config.data_section import DataSet
@@ -157,10 +156,9 @@ class KubernetesTarget(Target):
         return Case(
             kube=kube,
             section=section,
-            on=self.name,
             folder=project.folder,
             job=next((one for one in manifests if kind_of(one) == JOB), None),
-            agents=ceil(demand.agents / section.agents_per_pod),
+            pods=section.count_pods(demand.agents),
             own=frozenset(list_own(manifests, demand.plan)),
             data=project.data,
             backend=project.backend if project.embedded else None,

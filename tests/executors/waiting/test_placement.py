@@ -246,6 +246,16 @@ def test_what_nodes_say(
     assert (found.cause, found.line) == (cause, line)
 
 
+def test_a_driver_whose_pod_fails_is_what_is_said_and_no_remedy() -> None:
+    waiting = {"reason": "ErrImagePull", "message": "no such host"}
+    status = {"containerStatuses": [{"name": "main", "state": {"waiting": waiting}}]}
+    installer = build_pod("a", labels=INSTALLER, phase="Pending", status=status)
+    found = explain([node(labels=GKE_LABELS, count=0)], [installer], ASKS)
+    assert found
+    said = "driver: pod pod: ErrImagePull: no such host on node a"
+    assert (found.cause, found.sentence, found.remedy) == (Cause.DRIVER_MISSING, said, "")
+
+
 def test_where_the_nodes_have_room_they_say_nothing() -> None:
     assert explain([node()], [], ASKS) is None
     assert explain([build_node("a", {}, {"cpu": 2})], [], build_cpu_pod(cpu="2")) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deployer.executors.kubernetes.waiting.refusals import explain_refusal, parse_quantity
+from deployer.executors.kubernetes.waiting.refusals import explain_refusal
 from deployer.executors.reason import Cause, Passes
 
 START = 'Error creating: pods "abc-1-x7k2p" is forbidden: '
@@ -90,10 +90,3 @@ def test_each_refusal_is_told_apart(said: str, cause: Cause, passes: Passes, sen
 def test_a_webhook_that_does_not_answer_may_do_so_later() -> None:
     said = "Error creating: Internal error occurred: failed calling webhook: timeout"
     assert explain_refusal(said, "ns").passes is Passes.UNKNOWN
-
-
-@pytest.mark.parametrize(
-    ("text", "number"), [("500m", 0.5), ("2", 2.0), ("4Gi", 4 * 2**30), ("x", None)]
-)
-def test_quantities(text: str, number: float | None) -> None:
-    assert parse_quantity(text) == number

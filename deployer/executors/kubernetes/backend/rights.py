@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-from deployer.errors import KubeError
-from deployer.executors.kubernetes.rights import describe_right
-from deployer.kube.client import Kube
-from deployer.kube.kinds import CLAIM, POD, SECRET, SERVICE, STATEFUL_SET, Kind
+from collections.abc import Sequence
 
-RIGHTS: tuple[tuple[Kind, str, tuple[str, ...]], ...] = (
-    (STATEFUL_SET, "", ("list", "create", "patch")),
-    (SERVICE, "", ("create", "patch")),
-    (SECRET, "", ("get", "create")),
-    (CLAIM, "", ("create",)),
-    (POD, "portforward", ("get",)),
+from deployer.errors import KubeError
+from deployer.executors.kubernetes.rights import Right, describe_rights, find_missing
+from deployer.kube.client import Kube
+from deployer.kube.kinds import CLAIM, POD, SECRET, SERVICE, STATEFUL_SET
+
+RIGHTS: tuple[Right, ...] = (
+    *((STATEFUL_SET, "", verb) for verb in ("list", "create", "patch")),
+    *((SERVICE, "", verb) for verb in ("create", "patch")),
+    *((SECRET, "", verb) for verb in ("get", "create")),
+    (CLAIM, "", "create"),
+    (POD, "portforward", "get"),
 )
 
 
 def check_rights(kube: Kube, on: str) -> None:
     """Ask whether we may make the backend and reach it; raises KubeError naming every right."""
-    missing = [
-        describe_right(verb, kind, subresource)
-        for kind, subresource, verbs in RIGHTS
-        for verb in verbs
-        if not kube.is_allowed(verb, kind, subresource)
-    ]
-    if missing:
+    if missing := find_missing(kube, RIGHTS):
         made = f"or somebody who has them to type: deployer backend up --on {on}"
         raise build_refusal(kube, "made", missing, f"{made}; or use --wandb ADDRESS")
 
 
-def build_refusal(kube: Kube, done: str, missing: list[str], otherwise: str) -> KubeError:
+def build_refusal(kube: Kube, done: str, missing: Sequence[Right], otherwise: str) -> KubeError:
     """Return the error of somebody who lacks rights; `otherwise` is what to do without them."""
     return KubeError(
         f"the embedded backend cannot be {done} in namespace {kube.namespace}: "
-        f"you may not {', '.join(missing)}",
+        f"you may not {describe_rights(missing)}",
         f"ask for these rights there (infra/rbac/backend.yaml), {otherwise}",
         status=403,
     )

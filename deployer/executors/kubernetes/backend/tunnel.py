@@ -7,7 +7,6 @@ import hashlib
 from deployer.executors.kubernetes.backend.deployment import ClusterBackend
 from deployer.executors.kubernetes.backend.manifests import PORT
 from deployer.executors.kubernetes.backend.rights import build_refusal
-from deployer.executors.kubernetes.rights import describe_right
 from deployer.kube.client import Kube
 from deployer.kube.kinds import POD
 from deployer.kube.port_forward import Forward
@@ -22,8 +21,8 @@ def open_forward(kube: Kube, backend: ClusterBackend, *, patient: bool = True) -
     Raises KubeError if we may not.
     """
     if not kube.is_allowed("get", POD, "portforward"):
-        missing = [describe_right("get", POD, "portforward")]
-        raise build_refusal(kube, "reached", missing, "or name a W&B server: --wandb ADDRESS")
+        missing = (POD, "portforward", "get")
+        raise build_refusal(kube, "reached", [missing], "or name a W&B server: --wandb ADDRESS")
     return Forward(kube, backend.pod, PORT, choose_port(kube), patient=patient)
 
 

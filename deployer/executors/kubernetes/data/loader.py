@@ -25,7 +25,7 @@ from deployer.executors.kubernetes.data.loader_manifests import (
     build_loader,
     load_loader_templates,
 )
-from deployer.executors.kubernetes.rights import Right, describe_right, find_missing
+from deployer.executors.kubernetes.rights import Right, describe_rights, find_missing
 from deployer.executors.kubernetes.waiting.pending_pods import PendingPods
 from deployer.images.code_archive import build_loader_zip
 from deployer.kube.client import Kube
@@ -79,7 +79,7 @@ def check_rights(kube: Kube) -> None:
     missing = find_missing(kube, RIGHTS)
     if not missing:
         return
-    said = ", ".join(describe_right(verb, kind, subresource) for kind, subresource, verb in missing)
+    said = describe_rights(missing)
     raise KubeError(
         f"data cannot be copied in namespace {kube.namespace}: you may not {said}",
         f"an administrator grants these: kubectl apply -n {kube.namespace} -f {ROLE}",

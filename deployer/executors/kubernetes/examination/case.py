@@ -21,7 +21,7 @@ MADE = {one.kind: one for one in (CLAIM, CONFIG_MAP, SECRET)}
 
 @dataclass(frozen=True)
 class Case:
-    """`folder` is the project's. `job` is the first of `agents` Jobs, None if none can be built.
+    """`folder` is the project's. `job` is the first of `pods` Jobs, None if none can be built.
 
     `own` are objects that are made with them. `backend` is that of the cluster, if it is meant.
     `grows` tells that nodes come which are not there yet. `probed_url` is what a pod shall open.
@@ -29,10 +29,9 @@ class Case:
 
     kube: Kube
     section: ClusterConfig
-    on: str
     folder: Path = Path()
     job: Manifest | None = None
-    agents: int = 1
+    pods: int = 1
     own: frozenset[Reference] = frozenset()
     data: tuple[DataSet, ...] = ()
     backend: BackendConfig | None = None
@@ -52,20 +51,24 @@ class Case:
         return self.job["spec"]["template"] if self.job else None
 
     @property
+    def one(self) -> str:
+        """Return what a pod is called: an agent, unless several share it."""
+        return "a pod" if self.section.agents_per_pod > 1 else "an agent"
+
+    @property
+    def several(self) -> str:
+        """Return what pods are called."""
+        return "pods" if self.section.agents_per_pod > 1 else "agents"
+
+    @property
     def where(self) -> str:
         """Return the flags with which kubectl finds the namespace."""
-        context = f" --context {self.kube.context}" if self.kube.context else ""
-        return f"-n {self.namespace}{context}"
+        return f"-n {self.namespace}{self.cluster}"
 
     @property
     def cluster(self) -> str:
         """Return the flag with which kubectl finds the cluster, after a blank; or nothing."""
         return f" --context {self.kube.context}" if self.kube.context else ""
-
-
-def edit(section: str, setting: str) -> str:
-    """Return the remedy that is an edit of deployer.yaml."""
-    return f"{section}: {{{setting}}} in deployer.yaml"
 
 
 def list_own(manifests: Iterable[Manifest], plan: Plan) -> Iterator[Reference]:

@@ -9,10 +9,10 @@ from deployer.executors.clock import judge_clock
 from deployer.executors.findings import Finding, right, unknown, wrong
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.manifests.server_version import SINCE, parse_version
+from deployer.executors.kubernetes.waiting.admission import DRY_RUN
 from deployer.kube.kinds import CONFIG_MAP, NAMESPACE, Manifest
 
 OLDEST = (1, 24)
-PROBE = "deployer-dry-run"
 
 
 def examine_server(case: Case) -> Iterator[Finding]:
@@ -64,7 +64,7 @@ def _judge_by_dry_run(case: Case) -> Finding:
     probe = {
         "apiVersion": CONFIG_MAP.api_version,
         "kind": CONFIG_MAP.kind,
-        "metadata": {"name": PROBE, "namespace": case.namespace},
+        "metadata": {"name": DRY_RUN, "namespace": case.namespace},
     }
     try:
         case.kube.create(probe, dry_run=True)

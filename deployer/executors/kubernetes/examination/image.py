@@ -10,8 +10,9 @@ from typing import Any
 from deployer.config.image_reference import DOCKER_HUB, Repository, parse_image
 from deployer.errors import ImageError, KubeError
 from deployer.executors.findings import Finding, right, unknown, wrong
-from deployer.executors.kubernetes.examination.case import Case, edit
+from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.waiting.placement import find_nearest
+from deployer.executors.reason import edit
 from deployer.images.builders import choose_builder
 from deployer.images.image import find_ca, find_pushed
 from deployer.images.registry import Registry
@@ -99,7 +100,9 @@ def _ask(case: Case, registry: Registry, tag: str, subject: str) -> Finding:
     if near:
         image = edit("kubernetes", f"image: {registry.repository}:{near}")
         return wrong("image", subject, f"the registry has no tag {tag}; there is {near}", image)
-    return wrong("image", subject, "the registry does not have it", f"docker push {subject[6:]}")
+    return wrong(
+        "image", subject, "the registry does not have it", f"docker push {case.section.image}"
+    )
 
 
 def _judge_refusal(case: Case, where: Repository, subject: str, error: ImageError) -> Finding:

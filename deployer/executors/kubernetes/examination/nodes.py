@@ -71,7 +71,7 @@ def _judge_free(case: Case, pod: Manifest, survey: Survey) -> Finding:
     found = [r for one in fitting if not one.obstacle for r in one.resources if r.name == name]
     free, total = sum(r.free for r in found), sum(r.allocatable or 0 for r in found)
     said = f"{free} of {total} {name} are free on {len(found)} nodes"
-    if (room := sum(r.free // count for r in found)) >= case.agents:
+    if (room := sum(r.free // count for r in found)) >= case.pods:
         return right("nodes", "GPUs", said)
-    waiting = f"{said}: {case.agents - room} agents wait"
+    waiting = f"{said}: {case.pods - room} {case.several} wait"
     return unknown(Cause.GPUS_BUSY, "GPUs", waiting, "deployer drivers status")

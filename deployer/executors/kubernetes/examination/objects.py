@@ -10,10 +10,11 @@ from typing import Any
 from deployer.executors.findings import Finding, Question, right, unknown, wrong
 from deployer.executors.kubernetes.backend.removal import find_data
 from deployer.executors.kubernetes.data.mounts import list_claims
-from deployer.executors.kubernetes.examination.case import Case, edit
+from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.keys.key_secret import WANDB_SECRET
 from deployer.executors.kubernetes.waiting.placement import find_nearest
 from deployer.executors.kubernetes.waiting.references import Reference, list_references
+from deployer.executors.reason import EDIT, edit
 from deployer.kube.kinds import (
     CLAIM,
     CONFIG_MAP,
@@ -100,7 +101,7 @@ def judge_claim(case: Case, name: str, found: Manifest | None) -> Finding:
     look = f"kubectl describe pvc {name} {case.where}"
     if phase == "Bound":
         modes = (found.get("spec") or {}).get("accessModes") or ()
-        if case.agents > 1 and not {"ReadWriteMany", "ReadOnlyMany"} & set(modes):
+        if case.pods > 1 and not {"ReadWriteMany", "ReadOnlyMany"} & set(modes):
             said = f"is bound for one node ({', '.join(modes)}): agents on others wait"
             return unknown("claim", subject, said, look)
         return right("claim", subject, "is bound")
@@ -183,7 +184,7 @@ def judge_classes(
     there = f"; there is {', '.join(names)}" if names else "; there is none"
     for setting, name in wanted.items():
         near = find_nearest(name or "", names)
-        remedy = f"{setting % near} in deployer.yaml" if near else "kubectl get storageclass"
+        remedy = f"{setting % near} {EDIT}" if near else "kubectl get storageclass"
         if name is not None and name not in names:
             said = f"there is no StorageClass {name}{there}"
             yield wrong("storage-class", "storage", said, remedy)

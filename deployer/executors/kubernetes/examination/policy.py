@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from deployer.errors import KubeError
 from deployer.executors.findings import Finding, right, unknown, wrong
-from deployer.executors.kubernetes.examination.case import Case, edit
+from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.waiting.admission import build_pod, check_admission
 from deployer.executors.kubernetes.waiting.refusals import explain_refusal
-from deployer.executors.reason import Cause
+from deployer.executors.reason import Cause, edit
 from deployer.kube.kinds import POD, Manifest
 
 ADMISSION = "admission"

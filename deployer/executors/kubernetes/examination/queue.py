@@ -9,24 +9,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from deployer.executors.findings import Finding, right, unknown, wrong
-from deployer.executors.kubernetes.examination.case import Case, edit
+from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.waiting.placement import find_nearest
-from deployer.kube.kinds import Kind
+from deployer.executors.kubernetes.waiting.queues import build_kind
+from deployer.executors.reason import edit
+from deployer.kube.names import KUEUE
 from deployer.kube.objects import find_condition
 
-GROUP = "kueue.x-k8s.io"
 Manifest = Mapping[str, Any]
 
 
 def examine_queue(case: Case) -> Iterator[Finding]:
     """Look at the namespace's queues. Raises KubeError."""
-    version = case.kube.find_version(GROUP)
+    version = case.kube.find_version(KUEUE)
     if version is None:
         if case.section.queue:
             said = "Kueue is not in this cluster: the label does nothing"
             yield unknown("queue", f"queue {case.section.queue}", said)
         return
-    queues = case.kube.list_objects(Kind(f"{GROUP}/{version}", "LocalQueue", "localqueues"))
+    queues = case.kube.list_objects(build_kind(version, "LocalQueue"))
     yield from judge_queues(case, queues)
 
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployer.executors.findings import Finding, right, unknown, wrong
-from deployer.executors.kubernetes.examination.case import Case, edit
+from deployer.executors.kubernetes.examination.case import Case
+from deployer.executors.reason import edit
 from deployer.kube.kinds import LIMIT_RANGE, QUOTA
-from deployer.kube.quantities import parse_quantity
+from deployer.kube.quantities import format_quantity, read_quantity
 
 Manifest = Mapping[str, Any]
 ENOUGH = 1e-9  # of what floating point loses
@@ -19,7 +20,7 @@ SETTINGS = {"cpu": "cpu", "memory": "memory"}
 
 @dataclass(frozen=True)
 class Room:
-    """A resource of a quota: what an agent asks for, and how many agents fit, at all and now."""
+    """A resource of a quota: what a pod asks for, and how many pods fit, at all and now."""
 
     resource: str
     asked: float
@@ -28,13 +29,13 @@ class Room:
 
     @property
     def ever(self) -> int:
-        """Return how many agents fit if nobody else uses anything."""
-        return int(parse_quantity(self.hard) / self.asked + ENOUGH)
+        """Return how many pods fit if nobody else uses anything."""
+        return int(read_quantity(self.hard) / self.asked + ENOUGH)
 
     @property
     def now(self) -> int:
-        """Return how many agents fit beside what is used."""
-        left = parse_quantity(self.hard) - parse_quantity(self.used)
+        """Return how many pods fit beside what is used."""
+        left = read_quantity(self.hard) - read_quantity(self.used)
         return max(0, int(left / self.asked + ENOUGH))
 
 
@@ -48,7 +49,7 @@ def examine_quota(case: Case) -> Iterator[Finding]:
 
 
 def judge_quota(case: Case, quota: Manifest) -> Finding:
-    """Say how many of the agents fit into a quota; pure."""
+    """Say how many of the pods fit into a quota; pure."""
     assert case.job
     name = quota["metadata"]["name"]
     subject = f"quota {name}"
@@ -58,20 +59,22 @@ def judge_quota(case: Case, quota: Manifest) -> Finding:
     least, fewest = min(rooms, key=lambda one: one.ever), min(rooms, key=lambda one: one.now)
     look = f"kubectl describe resourcequota {name} {case.where}"
     if least.ever < 1:
-        said = f"an agent asks for {format_amount(least.asked)} {least.resource}, and the quota "
-        return wrong("quota", subject, f"{said}allows {least.hard}", _mend(least, look))
-    if least.ever < case.agents:
-        said = f"{least.ever} of {case.agents} agents fit at a time ({least.hard} {least.resource})"
+        said = f"{case.one} asks for {format_quantity(least.asked)} {least.resource}"
+        said = f"{said}, and the quota allows {least.hard}"
+        return wrong("quota", subject, said, _mend(least, look))
+    if least.ever < case.pods:
+        fit = f"{least.ever} of {case.pods} {case.several} fit at a time"
+        said = f"{fit} ({least.hard} {least.resource})"
         return unknown("quota-small", subject, f"{said}; the others wait for them", look)
-    if fewest.now < case.agents:
+    if fewest.now < case.pods:
         used = f"{fewest.used} of {fewest.hard} {fewest.resource} are used"
-        said = f"{fewest.now} of {case.agents} agents fit now: {used}; the others wait"
+        said = f"{fewest.now} of {case.pods} {case.several} fit now: {used}; the others wait"
         return unknown("quota-used", subject, said, look)
-    return right("quota", subject, f"has room for {fewest.now} agents now")
+    return right("quota", subject, f"has room for {fewest.now} {case.several} now")
 
 
 def list_rooms(job: Manifest, quota: Manifest) -> list[Room]:
-    """Return the resources of a quota that an agent uses."""
+    """Return the resources of a quota that a pod uses."""
     status = quota.get("status") or {}
     hard = status.get("hard") or (quota.get("spec") or {}).get("hard") or {}
     asked, used = count_usage(job), status.get("used") or {}
@@ -83,7 +86,7 @@ def list_rooms(job: Manifest, quota: Manifest) -> list[Room]:
 
 
 def count_usage(job: Manifest) -> dict[str, float]:
-    """Return what an agent takes of each resource that a quota may limit."""
+    """Return what a pod takes of each resource that a quota may limit."""
     asked: Counter[str] = Counter()
     for container in job["spec"]["template"]["spec"]["containers"]:
         resources = container.get("resources") or {}
@@ -91,7 +94,7 @@ def count_usage(job: Manifest) -> dict[str, float]:
         requests = {**limits, **(resources.get("requests") or {})}
         for prefix, amounts in (("requests.", requests), ("limits.", limits)):
             for name, amount in amounts.items():
-                asked[f"{prefix}{name}"] += parse_quantity(amount)  # type: ignore[assignment]
+                asked[f"{prefix}{name}"] += read_quantity(amount)  # type: ignore[assignment]
     usage: dict[str, float] = dict(asked)
     plain = {n.removeprefix("requests."): v for n, v in usage.items() if n.startswith("requests.")}
     usage |= {name: plain[name] for name in ("cpu", "memory", "ephemeral-storage") if name in plain}
@@ -127,25 +130,25 @@ def _is_best_effort(pod: Manifest) -> bool:
 
 
 def _mend(room: Room, otherwise: str) -> str:
-    """Return the edit after which an agent asks for no more than there is."""
+    """Return the edit after which a pod asks for no more than there is."""
     kind, _, name = room.resource.partition(".")
     name = name if kind in ("requests", "limits") else room.resource
-    if name in SETTINGS and parse_quantity(room.hard):
+    if name in SETTINGS and read_quantity(room.hard):
         return edit("kubernetes", f'{SETTINGS[name]}: "{room.hard}"')
     if "/" in name and not name.startswith("count/"):
-        return edit("kubernetes", f"gpu: {{count: {int(parse_quantity(room.hard))}}}")
+        return edit("kubernetes", f"gpu: {{count: {int(read_quantity(room.hard))}}}")
     return otherwise
 
 
 def examine_limits(case: Case) -> Iterator[Finding]:
-    """Compare the limit ranges with an agent's container and pod. Raises KubeError."""
+    """Compare the limit ranges with the containers of a pod, and with it. Raises KubeError."""
     for limits in case.kube.list_objects(LIMIT_RANGE):
         if case.pod:
             yield from judge_limits(case, limits)
 
 
 def judge_limits(case: Case, limits: Manifest) -> Iterator[Finding]:
-    """Say what of an agent a limit range forbids; pure."""
+    """Say what of a pod a limit range forbids; pure."""
     assert case.pod
     subject = f"limit range {limits['metadata']['name']}"
     containers = case.pod["spec"]["containers"]
@@ -169,26 +172,19 @@ def _list_broken(limit: Manifest, containers: Iterable[Manifest]) -> Iterator[tu
         amounts = [sum(asked)] if whole == "Pod" else asked
         most, least = (limit.get("max") or {}).get(name), (limit.get("min") or {}).get(name)
         for amount in amounts:
-            if most is not None and amount > parse_quantity(most) * (1 + ENOUGH):
+            if most is not None and amount > read_quantity(most) * (1 + ENOUGH):
                 yield f"a {whole.lower()} may have {most} {name} at most", name, str(most)
-            elif least is not None and 0 < amount < parse_quantity(least) * (1 - ENOUGH):
+            elif least is not None and 0 < amount < read_quantity(least) * (1 - ENOUGH):
                 yield f"a {whole.lower()} must have {least} {name} at least", name, str(least)
 
 
 def _amount(container: Manifest, name: str) -> float:
     resources = container.get("resources") or {}
     amounts = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
-    return parse_quantity(amounts[name]) if name in amounts else 0.0
+    return read_quantity(amounts[name]) if name in amounts else 0.0
 
 
 def _set(name: str, amount: str, case: Case) -> str:
     if case.section.template:
         return f"{name}: {amount} in {case.section.template}"
     return edit("kubernetes", f'{name}: "{amount}"')
-
-
-def format_amount(amount: float) -> str:
-    """Return an amount for people: whole numbers, GiB from one MiB on."""
-    if amount >= 2**20:
-        return f"{amount / 2**30:g}Gi"
-    return f"{amount:g}"

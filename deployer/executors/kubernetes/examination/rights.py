@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from deployer.config.paths import find_packaged
@@ -11,9 +11,9 @@ from deployer.executors.kubernetes.backend.rights import RIGHTS as OF_BACKEND
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.rights import (
     NEEDED,
-    USEFUL,
     Right,
     describe_right,
+    describe_rights,
     find_missing,
 )
 from deployer.kube.kinds import (
@@ -67,8 +67,7 @@ def list_groups(case: Case) -> Iterator[Group]:
     """Yield the rights that `up` cannot do without as things are; pure."""
     yield Group(NEEDED, "agents cannot start, or cannot be ended", "agents.yaml")
     if case.backend:
-        rights = tuple((kind, sub, verb) for kind, sub, verbs in OF_BACKEND for verb in verbs)
-        yield Group(rights, "the embedded backend cannot be made there", "backend.yaml")
+        yield Group(OF_BACKEND, "the embedded backend cannot be made there", "backend.yaml")
     if case.data:
         yield Group(OF_DATA, "data sets cannot be brought", "data.yaml")
 
@@ -76,26 +75,23 @@ def list_groups(case: Case) -> Iterator[Group]:
 def examine_rights(case: Case) -> Iterator[Finding]:
     """Ask for every right; each that is missing is named with what it costs. Raises KubeError."""
     groups = tuple(list_groups(case))
-    useful = tuple(dict.fromkeys((*USEFUL, *WITHOUT)))
-    asked = tuple(dict.fromkeys((*(one for group in groups for one in group.rights), *useful)))
-    missing = find_missing(case.kube, asked)
-    yield from judge_rights(case, groups, useful, missing)
+    asked = dict.fromkeys((*(one for group in groups for one in group.rights), *WITHOUT))
+    yield from judge_rights(case, groups, find_missing(case.kube, tuple(asked)))
 
 
 def judge_rights(
-    case: Case, groups: Iterable[Group], useful: Iterable[Right], missing: list[Right]
+    case: Case, groups: Iterable[Group], missing: Collection[Right]
 ) -> Iterator[Finding]:
     """Say what is missing: what agents cannot do without is wrong, the rest is unknown; pure."""
     subject, needed = f"rights in {case.namespace}", set[Right]()
     for group in groups:
         needed.update(group.rights)
         if lacking := [one for one in group.rights if one in missing]:
-            names = ", ".join(_describe(one) for one in lacking)
-            said = f"you may not {names}: {group.without}"
+            said = f"you may not {describe_rights(lacking)}: {group.without}"
             yield wrong("rights", subject, said, grant(case, group.file))
-    for one in useful:
+    for one, cost in WITHOUT.items():
         if one in missing and one not in needed:
-            said = f"you may not {_describe(one)}: {WITHOUT[one]}"
+            said = f"you may not {describe_right(one)}: {cost}"
             yield unknown("rights-useful", subject, said, grant(case, "agents.yaml"))
     if not missing:
         yield right("rights", subject, "all that is needed")
@@ -104,8 +100,3 @@ def judge_rights(
 def grant(case: Case, file: str) -> str:
     """Return what an administrator types."""
     return f"kubectl apply {case.where} -f {find_packaged('infra/rbac') / file}"
-
-
-def _describe(one: Right) -> str:
-    kind, subresource, verb = one
-    return describe_right(verb, kind, subresource)

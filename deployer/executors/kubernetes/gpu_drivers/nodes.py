@@ -60,7 +60,6 @@ class NodeGpus:
     reason: str = ""
     obstacle: str = ""
     labels: Mapping[str, str] = field(default_factory=dict, repr=False)
-    taints: tuple[Mapping[str, str], ...] = ()
 
     @property
     def allocatable(self) -> bool:
@@ -145,7 +144,6 @@ def _summarise(node: Manifest, pods: Sequence[Manifest]) -> NodeGpus:
         reason="; ".join(troubles),
         obstacle=_find_obstacle(node),
         labels=labels,
-        taints=tuple(node["spec"].get("taints") or ()),
     )
 
 
@@ -182,7 +180,7 @@ def _judge_plugin(pod: Manifest | None, counted: bool) -> PluginState:
 
 
 def _explain_trouble(what: str, pod: Manifest) -> str:
-    trouble = find_trouble(pod) or {}
+    trouble = (find_trouble(pod) or {}).get("state", {}).get("waiting", {})
     said = ": ".join(filter(None, (trouble.get("reason"), trouble.get("message"))))
     return f"{what}: pod {pod['metadata']['name']}: {said}"
 

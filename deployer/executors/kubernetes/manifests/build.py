@@ -52,18 +52,16 @@ def build_manifests(
     volumes = [build_nfs(templates, claims[v.name], nfs, *where) for v, nfs in folders]
     tasks = (
         AgentTask(
-            name=pack[0].name,
+            agents=tuple((agent.name, secret_keys[agent.name]) for agent in pack),
             sweep_path=plan.sweep_path,
             base_url=plan.base_url,
             environment=pack[0].environment,
             secret_name=secret_name,
-            secret_key=secret_keys[pack[0].name],
             supervisor=supervisor_name,
             code=tuple(code_names),
             claims=claims,
             avoided_nodes=plan.avoided_nodes,
             max_seconds=max_seconds,
-            agents=tuple((agent.name, secret_keys[agent.name]) for agent in pack),
         )
         for pack in pack_agents(plan.agents, cluster.agents_per_pod)
     )

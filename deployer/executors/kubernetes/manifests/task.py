@@ -8,25 +8,33 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class AgentTask:
-    """One agent, and the objects it needs; `code` is empty where the image's code runs.
+    """A pod's agents, and the objects they need; `code` is empty where the image's code runs.
 
-    `agents` are all of its pod, itself the first, each with its key in the Secret.
+    `agents` are their names, each with its key in the Secret; the first names the Job.
     `code` names the ConfigMaps of the archive's parts, `claims` the claim of each volume that comes
-    from NFS. The Job is ended after `max_seconds`, if not None, whatever its agent does.
+    from NFS. The Job is ended after `max_seconds`, if not None, whatever its agents do.
     """
 
-    name: str
+    agents: tuple[tuple[str, str], ...]
     sweep_path: str
     base_url: str
     environment: tuple[tuple[str, str], ...]
     secret_name: str
-    secret_key: str
     supervisor: str
     code: tuple[str, ...]
     claims: Mapping[str, str]
     avoided_nodes: tuple[str, ...] = ()
     max_seconds: float | None = None
-    agents: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of the first agent."""
+        return self.agents[0][0]
+
+    @property
+    def secret_key(self) -> str:
+        """The key of the first agent."""
+        return self.agents[0][1]
 
     @property
     def is_pack(self) -> bool:

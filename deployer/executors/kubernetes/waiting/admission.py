@@ -9,7 +9,7 @@ from deployer.executors.kubernetes.waiting.refusals import is_for_good
 from deployer.kube.client import Kube
 from deployer.kube.kinds import JOB, POD, Manifest, kind_of
 
-POD_NAME = "deployer-dry-run"
+DRY_RUN = "deployer-dry-run"  # the name of what is never made
 POLICY_REFUSED = " denied request"  # of a ValidatingAdmissionPolicy
 
 
@@ -38,14 +38,14 @@ def build_pod(job: Manifest) -> Manifest:
     template = job["spec"]["template"]
     metadata = {
         **template.get("metadata", {}),
-        "name": POD_NAME,
+        "name": DRY_RUN,
         "namespace": job["metadata"].get("namespace"),
     }
     return {
         "apiVersion": POD.api_version,
         "kind": POD.kind,
         "metadata": metadata,
-        **_spec(template),
+        "spec": template["spec"],
     }
 
 
@@ -58,7 +58,3 @@ def is_refusal(error: KubeError, may_create: Callable[[], bool]) -> bool:
         return True
     for_a_job = POLICY_REFUSED in error.message  # it may let a Job's pods pass
     return is_for_good(error.message) and not for_a_job and may_create()
-
-
-def _spec(template: Manifest) -> Manifest:
-    return {"spec": template["spec"]}

@@ -9,9 +9,9 @@ from typing import Any
 from deployer.executors.kubernetes.waiting.facts import Event, Facts
 from deployer.executors.kubernetes.waiting.image_pulls import REASONS, explain_image
 from deployer.executors.kubernetes.waiting.references import Reference, list_references
-from deployer.executors.reason import Cause, Passes, Reason
+from deployer.executors.reason import EDIT, Cause, Passes, Reason
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, SECRET
-from deployer.kube.objects import USUAL_WAITING, find_condition
+from deployer.kube.objects import find_condition, find_trouble
 
 Manifest = Mapping[str, Any]
 MISSING = {
@@ -56,7 +56,7 @@ def explain_containers(facts: Facts) -> Reason | None:
 
 def _mend(one: Reference, namespace: str) -> str:
     if one.kind == CLAIM:
-        return f"kubectl get pvc -n {namespace}; name one that is there in deployer.yaml"
+        return f"kubectl get pvc -n {namespace}; name one that is there {EDIT}"
     what = "generic " if one.kind == SECRET else ""
     kind = one.kind.kind.lower()
     if one.key:
@@ -65,13 +65,13 @@ def _mend(one: Reference, namespace: str) -> str:
 
 
 def _explain_waiting(pod: Manifest, facts: Facts) -> Reason | None:
-    found = _find_trouble(pod)
+    found = find_trouble(pod)
     if not found:
         return None
-    waiting, image = found
+    waiting = found["state"]["waiting"]
     reason, message = waiting["reason"], (waiting.get("message") or "").strip()
     if reason in REASONS:
-        return explain_image(waiting, image, facts)
+        return explain_image(waiting, _find_image(pod, found), facts)
     said = f"{reason}: {message}" if message else reason
     if reason in NOT_CREATED and NO_DRIVER.search(message):
         node = pod["spec"].get("nodeName", "")
@@ -80,19 +80,12 @@ def _explain_waiting(pod: Manifest, facts: Facts) -> Reason | None:
     return Reason(Cause.OTHER, said)
 
 
-def _find_trouble(pod: Manifest) -> tuple[Manifest, str] | None:
-    """Return what the first container in trouble waits for, and its image as the pod names it."""
-    status, spec = pod.get("status", {}), pod["spec"]
-    images = {
-        one["name"]: str(one.get("image", ""))
-        for one in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
-    }
-    for kind in ("initContainerStatuses", "containerStatuses"):
-        for one in status.get(kind) or ():
-            waiting = one["state"].get("waiting")
-            if waiting and waiting.get("reason") not in (None, *USUAL_WAITING):
-                return waiting, images.get(one["name"]) or one.get("image", "")
-    return None
+def _find_image(pod: Manifest, status: Manifest) -> str:
+    """Return the image of a container as the pod names it."""
+    spec = pod["spec"]
+    containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    images = {one["name"]: one.get("image", "") for one in containers}
+    return str(images.get(status["name"]) or status.get("image", ""))
 
 
 def _explain_node(facts: Facts) -> Reason | None:

@@ -22,7 +22,7 @@ from deployer.executors.kubernetes.waiting.queue_admission import (
     explain_suspension,
     is_suspended,
 )
-from deployer.executors.kubernetes.waiting.refusals import EDIT, explain_refusal
+from deployer.executors.kubernetes.waiting.refusals import explain_refusal
 from deployer.executors.kubernetes.waiting.scheduler_message import (
     Barrier,
     Obstacle,
@@ -30,7 +30,7 @@ from deployer.executors.kubernetes.waiting.scheduler_message import (
     parse_message,
 )
 from deployer.executors.kubernetes.waiting.unbound_claims import explain_claims
-from deployer.executors.reason import Cause, Passes, Reason
+from deployer.executors.reason import Cause, Passes, Reason, edit
 from deployer.kube.objects import ENDED_PHASES, find_condition
 
 Manifest = Mapping[str, Any]
@@ -150,7 +150,7 @@ def _judge(obstacle: Obstacle, known: bool) -> Passes:
 def _mend(obstacle: Obstacle) -> str:
     if obstacle.barrier is Barrier.TAINT and obstacle.detail:
         key = obstacle.detail.partition("=")[0]
-        return f"kubernetes: {{tolerations: [{{key: {key}, operator: Exists}}]}} {EDIT}"
+        return edit("kubernetes", f"tolerations: [{{key: {key}, operator: Exists}}]")
     return ""
 
 

@@ -13,8 +13,7 @@ from typing import Any
 
 from deployer.executors.kubernetes.waiting.facts import Facts
 from deployer.executors.kubernetes.waiting.references import list_pull_secrets
-from deployer.executors.kubernetes.waiting.refusals import EDIT
-from deployer.executors.reason import Cause, Passes, Reason
+from deployer.executors.reason import Cause, Passes, Reason, edit
 
 Manifest = Mapping[str, Any]
 # What the kubelet says of an image that it will not even look for.
@@ -48,7 +47,7 @@ def explain_image(waiting: Manifest, image: str, facts: Facts) -> Reason:
         return Reason(Cause.IMAGE_NAME, sentence, Passes.NEVER, _edit_image())
     if waiting["reason"] == NEVER_PULLED:
         sentence = f"image {image} is not on the node, and image_pull_policy is Never"
-        remedy = f"kubernetes: {{image_pull_policy: IfNotPresent}} {EDIT}"
+        remedy = edit("kubernetes", "image_pull_policy: IfNotPresent")
         return Reason(Cause.IMAGE_NOT_FOUND, sentence, Passes.NEVER, remedy)
     detail = _find_detail(said, facts)
     if NOT_FOUND.search(detail):
@@ -61,7 +60,7 @@ def explain_image(waiting: Manifest, image: str, facts: Facts) -> Reason:
 
 
 def _edit_image() -> str:
-    return f"kubernetes: {{image: …}} {EDIT}, or deployer image push"
+    return f"{edit('kubernetes', 'image: …')}, or deployer image push"
 
 
 def _find_detail(said: str, facts: Facts) -> str:
@@ -87,7 +86,7 @@ def _explain_refusal(image: str, facts: Facts) -> Reason:
         renew = f"kubectl delete secret {name} -n {facts.namespace}; {create}"
         return Reason(Cause.IMAGE_REFUSED, sentence, Passes.NEVER, renew)
     sentence = f"{registry} gives image {image} to nobody without a login, or does not have it"
-    remedy = f"{create}, and kubernetes: {{image_pull_secrets: [NAME]}} {EDIT}"
+    remedy = f"{create}, and {edit('kubernetes', 'image_pull_secrets: [NAME]')}"
     return Reason(Cause.IMAGE_REFUSED, sentence, Passes.NEVER, remedy)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 Manifest = Mapping[str, Any]
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def is_selected(name: str, labels: Mapping[str, str], spec: Manifest) -> bool:
@@ -14,7 +15,7 @@ def is_selected(name: str, labels: Mapping[str, str], spec: Manifest) -> bool:
     if not selector.items() <= labels.items():
         return False
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    required = affinity.get(REQUIRED) or {}
     terms = required.get("nodeSelectorTerms")
     return terms is None or any(_fits(name, labels, term) for term in terms)
 

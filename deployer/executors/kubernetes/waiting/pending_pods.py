@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.gpu_drivers.survey import Survey, survey_cluster
@@ -72,16 +73,13 @@ class PendingPods:
         missing = self._objects.find(wanted)
         claims = self._read_claims(pod) if _is_unscheduled(pod) else {}
         of_claims = [event for name in claims for event in events.get(name, ())]
-        return Facts(
-            job=job,
-            pod=pod,
-            namespace=self._kube.namespace,
+        return replace(
+            known,
             events=(*about, *of_claims),
             missing=missing,
             nodes=self._read_nodes() if _is_unscheduled(pod) else self._read_node_of(pod),
             claims=claims,
             volumes=self._read_volumes(claims),
-            age_seconds=age,
         )
 
     def _read_events(self, waiting: Sequence[Waiting]) -> Mapping[str, Sequence[Event]]:

@@ -13,12 +13,12 @@ from typing import Any
 
 from deployer.executors.kubernetes.gpu_drivers.labels import is_gpu_resource
 from deployer.executors.kubernetes.gpu_drivers.nodes import NodeGpus
-from deployer.executors.kubernetes.gpu_drivers.shortage import describe_gap
+from deployer.executors.kubernetes.gpu_drivers.shortage import find_gap
 from deployer.executors.kubernetes.waiting.facts import Nodes
 from deployer.executors.kubernetes.waiting.node_fit import find_taint, is_selected
-from deployer.executors.kubernetes.waiting.refusals import EDIT, parse_quantity
-from deployer.executors.reason import Cause, Passes, Reason
+from deployer.executors.reason import EDIT, Cause, Passes, Reason, edit
 from deployer.kube.objects import count_requests, find_condition
+from deployer.kube.quantities import format_quantity, read_quantity
 
 Manifest = Mapping[str, Any]
 PRESSURES = {"MemoryPressure": "memory", "DiskPressure": "disk", "PIDPressure": "process ids"}
@@ -43,7 +43,7 @@ class _Room:
         allocatable = self.node.get("status", {}).get("allocatable") or {}
         if resource not in allocatable:
             return float("inf") if resource in COUNTED else 0.0
-        return parse_quantity(str(allocatable[resource])) or 0.0
+        return read_quantity(allocatable[resource])
 
     def count_free(self, resource: str) -> int:
         """Return how many GPUs are free."""
@@ -58,7 +58,7 @@ def explain_placement(nodes: Nodes, pod: Manifest) -> Reason | None:
     rooms = [room for room in _list_rooms(nodes) if room.gpus or not gpus]
     what = "node with a GPU" if gpus else "node"
     if not rooms:
-        remedy = f"kubernetes: {{gpu: 0}} {EDIT}, where a CPU will do" if gpus else ""
+        remedy = f"{edit('kubernetes', 'gpu: 0')}, where a CPU will do" if gpus else ""
         return Reason(Cause.NO_SUCH_RESOURCE, f"there is no {what} now", Passes.NEVER, remedy)
     selected = [room for room in rooms if is_selected(room.name, room.labels, spec)]
     if not selected:
@@ -114,7 +114,7 @@ def _request(container: Manifest, resource: str) -> float:
     resources = container.get("resources") or {}
     for part in ("requests", "limits"):  # a limit without a request is one
         if resource in (resources.get(part) or {}):
-            return parse_quantity(str(resources[part][resource])) or 0.0
+            return read_quantity(resources[part][resource])
     return 0.0
 
 
@@ -138,8 +138,8 @@ def _explain_selector(rooms: Sequence[_Room], spec: Manifest, what: str) -> Reas
 
 def _choose_label(name: str, value: str) -> str:
     if name.endswith(PRODUCT):
-        return f"kubernetes: {{gpu: {{product: {value}}}}} {EDIT}"
-    return f'kubernetes: {{node_selector: {{{name}: "{value}"}}}} {EDIT}'
+        return edit("kubernetes", f"gpu: {{product: {value}}}")
+    return edit("kubernetes", f'node_selector: {{{name}: "{value}"}}')
 
 
 def _explain_taint(room: _Room, spec: Manifest) -> Reason:
@@ -149,7 +149,7 @@ def _explain_taint(room: _Room, spec: Manifest) -> Reason:
     said = f"taint {key}{value}:{taint.get('effect')} of node {room.name} is not tolerated"
     if key.rpartition("/")[2].endswith(STARTUP_TAINTS):
         return Reason(Cause.TAINT, said, Passes.WITH_TIME)
-    remedy = f"kubernetes: {{tolerations: [{{key: {key}, operator: Exists}}]}} {EDIT}"
+    remedy = edit("kubernetes", f"tolerations: [{{key: {key}, operator: Exists}}]")
     return Reason(Cause.TAINT, said, Passes.NEVER, remedy)
 
 
@@ -172,19 +172,19 @@ def _find_closure(room: _Room) -> Reason | None:
 
 def _explain_resource(rooms: Sequence[_Room], resource: str, count: float) -> Reason:
     """Say that no node has so much of a resource, used or not."""
-    asks = f"it asks for {format_amount(resource, count)} {resource}"
+    asks = f"it asks for {format_quantity(count)} {resource}"
     most = max(room.count(resource) for room in rooms)
     if most:
-        shown = format_amount(resource, most, down=True)
+        shown = format_quantity(most, down=True)
         said = f"{asks}, and no node has more than {shown}"
         remedy = _choose_amount(resource, shown)
         return Reason(Cause.NO_SUCH_RESOURCE, said, Passes.NEVER, remedy)
     counted = {r.name for room in rooms if room.gpus for r in room.gpus.resources if r.allocatable}
     if counted and is_gpu_resource(resource):
         said = f"no node has {resource}; there is {', '.join(sorted(counted))}"
-        remedy = f"kubernetes: {{gpu: {{resource: {find_nearest(resource, counted)}}}}} {EDIT}"
+        remedy = edit("kubernetes", f"gpu: {{resource: {find_nearest(resource, counted)}}}")
         return Reason(Cause.NO_SUCH_RESOURCE, said, Passes.NEVER, remedy)
-    gaps = [room.gpus for room in rooms if room.gpus and describe_gap(room.gpus)]
+    gaps = [room.gpus for room in rooms if room.gpus and not room.gpus.allocatable]
     if gaps:
         return _explain_gap(gaps[0])
     return Reason(Cause.NO_SUCH_RESOURCE, f"no node has {resource}", Passes.NEVER)
@@ -192,7 +192,7 @@ def _explain_resource(rooms: Sequence[_Room], resource: str, count: float) -> Re
 
 def _explain_gap(node: NodeGpus) -> Reason:
     """Say what a node with a GPU lacks so that none is counted."""
-    said, _, remedy = describe_gap(node).partition(": ")
+    said, remedy = find_gap(node)
     busy = node.driver in ("installing", "managed") or node.plugin in ("starting", "running")
     bare = node.driver == "missing" and not node.reason
     passes = Passes.WITH_TIME if busy else Passes.NEVER if bare else Passes.UNKNOWN
@@ -218,13 +218,4 @@ def _explain_use(rooms: Sequence[_Room], wanted: Mapping[str, int]) -> Reason | 
 
 def _choose_amount(resource: str, most: str) -> str:
     field = resource if resource in COUNTED else "gpu"
-    return f"kubernetes: {{{field}: {most}}} {EDIT}"
-
-
-def format_amount(resource: str, amount: float, *, down: bool = False) -> str:
-    """Return an amount as Kubernetes writes it: 4Gi of memory, 500m of a CPU."""
-    if resource == "memory":
-        size = amount / 2**20
-        shown = int(size) if down else round(size)
-        return f"{shown // 1024}Gi" if shown % 1024 == 0 and shown else f"{shown}Mi"
-    return f"{amount:.0f}" if amount == int(amount) else f"{amount * 1000:.0f}m"
+    return edit("kubernetes", f"{field}: {most}")

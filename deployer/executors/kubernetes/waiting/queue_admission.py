@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from deployer.executors.kubernetes.waiting.facts import Facts, Queue
-from deployer.executors.reason import Cause, Passes, Reason
+from deployer.executors.reason import Cause, Passes, Reason, edit
 from deployer.kube.objects import find_condition
 
 Manifest = Mapping[str, Any]
-EDIT = "in deployer.yaml"
 NEEDED = re.compile(r"insufficient unused quota for (\S+) in flavor (\S+), (\S+) more needed")
 TOO_SMALL = re.compile(
     r"insufficient quota for (\S+) in flavor (\S+), .*maximum capacity \((\S+)\)"
@@ -46,7 +45,7 @@ def explain_queue(job: Manifest, queue: Queue, namespace: str) -> Reason:
         return Reason(Cause.QUEUED, f"it waits in queue {queue.name}", Passes.UNKNOWN, look)
     if queue.local_queue is None:
         said = f"queue {queue.name} is not in namespace {namespace}"
-        mend = f"kubectl get localqueues -n {namespace}, and kubernetes: {{queue: NAME}} {EDIT}"
+        mend = f"kubectl get localqueues -n {namespace}, and {edit('kubernetes', 'queue: NAME')}"
         return Reason(Cause.QUEUE_MISSING, said, Passes.NEVER, mend)
     inactive = find_condition(queue.local_queue, "Active", "False")
     if inactive:
@@ -89,15 +88,15 @@ def _explain_never(message: str, name: str) -> Reason | None:
         resource, flavor, most = found.groups()
         said = f"queue {name} has {most} {resource} of {flavor} in all, and it asks for more"
         key = resource if resource in ("cpu", "memory") else "gpu"
-        mend = f"ask for at most {most}: kubernetes: {{{key}: {most}}} {EDIT}"
+        mend = f"ask for at most {most}: {edit('kubernetes', f'{key}: {most}')}"
         return Reason(Cause.QUEUE_QUOTA, said, Passes.NEVER, mend)
     if found := NOT_OFFERED.search(message):
         said = f"queue {name} has no {found.group(1)} at all"
-        mend = f"kubernetes: {{gpu: {{resource: NAME}}}} {EDIT}, or another queue"
+        mend = f"{edit('kubernetes', 'gpu: {resource: NAME}')}, or another queue"
         return Reason(Cause.QUEUE_QUOTA, said, Passes.NEVER, mend)
     if found := NO_FLAVOR.search(message):
         said = f"queue {name} has no nodes that fit its selector: its flavor is {found.group(1)}"
-        mend = f"kubernetes: {{gpu: {{product: NAME}}}} {EDIT}, or another queue"
+        mend = f"{edit('kubernetes', 'gpu: {product: NAME}')}, or another queue"
         return Reason(Cause.SELECTOR, said, Passes.NEVER, mend)
     return None
 

@@ -9,9 +9,8 @@ from deployer.errors import KubeError
 from deployer.executors.kubernetes.waiting.facts import Queue
 from deployer.kube.client import Kube
 from deployer.kube.kinds import Kind, Manifest
-from deployer.kube.names import QUEUE_LABEL
+from deployer.kube.names import KUEUE, QUEUE_LABEL
 
-GROUP = "kueue.x-k8s.io"
 LOOK_LIFE_SECONDS = 4.0
 
 
@@ -39,18 +38,23 @@ class Queues:
     def _look(self) -> None:
         if self._now() - self._looked_at < LOOK_LIFE_SECONDS:
             return
-        version = self._kube.find_version(GROUP)
-        self._queues = self._list(version, "LocalQueue", "localqueues")
-        self._workloads = self._list(version, "Workload", "workloads")
+        version = self._kube.find_version(KUEUE)
+        self._queues = self._list(version, "LocalQueue")
+        self._workloads = self._list(version, "Workload")
         self._looked_at = self._now()
 
-    def _list(self, version: str | None, kind: str, plural: str) -> list[Manifest] | None:
+    def _list(self, version: str | None, kind: str) -> list[Manifest] | None:
         """Return all objects of a kind; None where they may not be read, or Kueue is not there."""
         if version is None:
             return None
         try:
-            return self._kube.list_objects(Kind(f"{GROUP}/{version}", kind, plural))
+            return self._kube.list_objects(build_kind(version, kind))
         except KubeError as error:
             if error.status != 403:
                 raise
             return None
+
+
+def build_kind(version: str, name: str) -> Kind:
+    """Return a kind of Kueue's as the cluster's own version of it has it."""
+    return Kind(f"{KUEUE}/{version}", name, f"{name.lower()}s")

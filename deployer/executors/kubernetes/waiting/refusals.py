@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
-from deployer.executors.reason import Cause, Passes, Reason
-from deployer.kube import quantities
+from deployer.executors.reason import EDIT, Cause, Passes, Reason, edit
+from deployer.kube.quantities import read_quantity
 
 # plugin/pkg/admission/resourcequota: quota controller, `checkRequest`.
 QUOTA = re.compile(
@@ -35,7 +35,6 @@ PRIORITY = re.compile(r"no PriorityClass with name (?P<name>\S+) was found")
 RUNTIME = re.compile(r'RuntimeClass "?(?P<name>[^"\s]+)"? not found')
 # A ValidatingAdmissionPolicy, and a webhook; both end in words of whoever wrote them.
 POLICY = re.compile(r"(?P<who>(?:ValidatingAdmissionPolicy|admission webhook) .+)", re.DOTALL)
-EDIT = "in deployer.yaml"
 
 
 def explain_refusal(message: str, namespace: str) -> Reason:
@@ -67,7 +66,7 @@ def shorten(message: str) -> str:
 def _quota(message: str, namespace: str) -> Reason | None:
     if unsaid := UNSAID.search(message):
         said = f"quota {unsaid['name']} asks for {unsaid['what'].strip()}"
-        remedy = f"kubernetes: {{cpu: …, memory: …}} {EDIT}"
+        remedy = edit("kubernetes", "cpu: …, memory: …")
         return Reason(Cause.QUOTA_SMALL, said, Passes.NEVER, remedy)
     if uncounted := UNCOUNTED.search(message):
         said = f"quota {uncounted['name']} is new and not counted yet"
@@ -80,7 +79,7 @@ def _quota(message: str, namespace: str) -> Reason | None:
     )
     look = f"kubectl describe quota {found['name']} -n {namespace}"
     for name, amount in asked.items():
-        if _number(amount) > _number(limited.get(name, amount)):
+        if read_quantity(amount) > read_quantity(limited.get(name, amount)):
             said = (
                 f"quota {found['name']} allows {limited[name]} {name}, and a pod asks for {amount}"
             )
@@ -100,7 +99,7 @@ def _limits(message: str, namespace: str) -> Reason | None:
             f"the limit range allows a {found['of'].lower()} {found['what']} of "
             f"{'at most' if found['bound'] == 'maximum' else 'at least'} {found['limit']}{asked}"
         )
-        remedy = f"kubernetes: {{{found['what']}: {found['limit']}}} {EDIT}"
+        remedy = edit("kubernetes", f"{found['what']}: {found['limit']}")
         known = found["what"] in ("cpu", "memory")
         return Reason(Cause.LIMIT_RANGE, said, Passes.NEVER, remedy if known else look)
     if found := RATIO.search(message):
@@ -131,7 +130,7 @@ def _objects(message: str, namespace: str) -> Reason | None:
         return Reason(Cause.SERVICE_ACCOUNT, said, Passes.NEVER, remedy)
     if found := PRIORITY.search(message):
         said = f"there is no PriorityClass {found['name']}"
-        remedy = f"kubectl get priorityclass; kubernetes: {{priority_class: …}} {EDIT}"
+        remedy = f"kubectl get priorityclass; {edit('kubernetes', 'priority_class: …')}"
         return Reason(Cause.PRIORITY_CLASS, said, Passes.NEVER, remedy)
     if found := RUNTIME.search(message):
         said = f"there is no RuntimeClass {found['name']}"
@@ -142,15 +141,3 @@ def _objects(message: str, namespace: str) -> Reason | None:
 def _parse_amounts(text: str) -> dict[str, str]:
     pairs = (pair.partition("=") for pair in text.split(","))
     return {name: amount for name, _, amount in pairs}
-
-
-def _number(text: str) -> float:
-    return parse_quantity(text) or 0.0
-
-
-def parse_quantity(text: str) -> float | None:
-    """Return a quantity as a number, such as 500m or 4Gi; None if it is none."""
-    try:
-        return quantities.parse_quantity(text)
-    except ValueError:
-        return None

@@ -7,15 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from deployer.executors.kubernetes.waiting.facts import Facts
-from deployer.executors.kubernetes.waiting.node_fit import is_selected
+from deployer.executors.kubernetes.waiting.node_fit import REQUIRED, is_selected
 from deployer.executors.kubernetes.waiting.scheduler_message import Barrier, Refusal
-from deployer.executors.reason import Cause, Passes, Reason
+from deployer.executors.reason import Cause, Passes, Reason, edit
 
 Manifest = Mapping[str, Any]
 # Events of the volume controller about a claim (pkg/controller/volume/events).
 CLAIM_EVENTS = ("ProvisioningFailed", "FailedBinding")
 NO_CLASS = re.compile(r'storageclass\.storage\.k8s\.io "(?P<name>[^"]+)" not found')
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 # As the scheduler counts; one of them is kept off by something that may pass.
 PASSING = (Barrier.INSUFFICIENT, Barrier.CORDONED, Barrier.NODE_LOST, Barrier.PRESSURE)
 
@@ -61,7 +60,7 @@ def _explain_elsewhere(facts: Facts, passing: bool) -> Reason:
     what = f"PersistentVolumeClaim {name}".strip()
     where = f" with {place}" if place else ""
     said = f"{what} is bound to a volume that only nodes{where} reach, and the pod cannot go there"
-    remedy = "choose nodes there (kubernetes: {node_selector: …} in deployer.yaml), or a new claim"
+    remedy = f"choose nodes there ({edit('kubernetes', 'node_selector: …')}), or a new claim"
     return Reason(Cause.CLAIM_ELSEWHERE, said, passes, remedy)
 
 
