@@ -27,7 +27,7 @@ from tests.cluster.pending_clouds import CLOUD_CASES
 from tests.cluster.pods import build_job, build_pod
 from tests.cluster.site_registry import make_pull_secret, trust_registry
 from tests.cluster.tenants import make_tenant
-from tests.docs.pending_table import list_rows
+from tests.docs.pending_table import is_listed
 from tests.images.registry import RunningRegistry, serve_registry
 
 PATH = "e/p/pending"
@@ -254,7 +254,7 @@ def test_each_cause_is_said_with_its_remedy(stage: Stage, case: Case) -> None:
     assert found
     assert case.said in found.sentence
     assert found.remedy or found.passes is not Passes.NEVER
-    assert any(row.is_of(found) for row in list_rows()), f"docs/pending.md lacks {found}"
+    assert is_listed(found), f"docs/pending.md lacks {found}"
 
 
 def test_a_tenant_gets_the_best_that_he_may_know(stage: Stage) -> None:

@@ -41,6 +41,11 @@ def list_rows() -> Iterator[Row]:
             yield Row(found["cause"], found["said"], passes, found["mend"])
 
 
+def is_listed(reason: Reason) -> bool:
+    """Tell whether the page has a line for a reason."""
+    return any(row.is_of(reason) for row in list_rows())
+
+
 def _matches(pattern: str, text: str) -> bool:
     parts = ".*".join(re.escape(part) for part in pattern.split("…"))
     return re.fullmatch(parts, text, re.DOTALL) is not None

@@ -1,4 +1,4 @@
-"""docs/pending.md has a line for each cause; tests/cluster/test_pending.py compares the texts."""
+"""docs/pending.md has a line for each cause; tests of reasons compare the texts."""
 
 from __future__ import annotations
 

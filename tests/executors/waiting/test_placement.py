@@ -10,6 +10,7 @@ from deployer.executors.kubernetes.gpu_drivers.nodes import summarise_nodes
 from deployer.executors.kubernetes.waiting.facts import Nodes
 from deployer.executors.kubernetes.waiting.placement import explain_placement, find_nearest
 from deployer.executors.reason import Cause, Reason
+from tests.docs.pending_table import is_listed
 from tests.executors.gpu_drivers.objects import (
     GKE_LABELS,
     INSTALLER,
@@ -244,6 +245,7 @@ def test_what_nodes_say(
     found = explain(nodes, pods, pod)
     assert found
     assert (found.cause, found.line) == (cause, line)
+    assert is_listed(found)
 
 
 def test_a_driver_whose_pod_fails_is_what_is_said_and_no_remedy() -> None:
@@ -254,6 +256,7 @@ def test_a_driver_whose_pod_fails_is_what_is_said_and_no_remedy() -> None:
     assert found
     said = "driver: pod pod: ErrImagePull: no such host on node a"
     assert (found.cause, found.sentence, found.remedy) == (Cause.DRIVER_MISSING, said, "")
+    assert is_listed(found)
 
 
 def test_where_the_nodes_have_room_they_say_nothing() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from deployer.executors.kubernetes.waiting.refusals import explain_refusal
 from deployer.executors.reason import Cause, Passes
+from tests.docs.pending_table import is_listed
 
 START = 'Error creating: pods "abc-1-x7k2p" is forbidden: '
 CASES = [
@@ -85,6 +86,7 @@ CASES = [
 def test_each_refusal_is_told_apart(said: str, cause: Cause, passes: Passes, sentence: str) -> None:
     found = explain_refusal(START + said, "ns")
     assert (found.cause, found.passes, found.sentence) == (cause, passes, sentence)
+    assert is_listed(found)
 
 
 def test_a_webhook_that_does_not_answer_may_do_so_later() -> None:
