@@ -104,7 +104,6 @@ def up(
         one_run=one_run_per_job,
         max_seconds=max_time,
         capacity_seconds=wait_for_capacity or 0.0,
-        down_after=down_after,
         lock=None if no_lock else lock or name_lock(file),
     )
     launch = pipeline.up(config, request, say)

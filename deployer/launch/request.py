@@ -14,8 +14,8 @@ class Request:
     """A sweep file as it was read, and how its agents shall work.
 
     `continued` goes on with an unfinished sweep of the same content; `one_run` is an agent for each
-    run; `capacity_seconds` is how long to ask again where all is out of stock; with `down_after`
-    everything that was made is deleted after the end. `lock` is where the lock file is written.
+    run; `capacity_seconds` is how long to ask again where all is out of stock. `lock` is where the
+    lock file is written.
     """
 
     file: Path
@@ -25,5 +25,4 @@ class Request:
     one_run: bool = False
     max_seconds: float | None = None
     capacity_seconds: float = 0.0
-    down_after: bool = False
     lock: Path | None = None
