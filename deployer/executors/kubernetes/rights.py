@@ -34,10 +34,14 @@ def check_rights(kube: Kube) -> None:
     """Ask whether agents can be started and ended; raises KubeError naming every right we lack."""
     if not find_missing(kube, NEEDED):
         return
-    missing = find_missing(kube, (*NEEDED, *USEFUL))
-    raise KubeError(
-        f"agents cannot run in namespace {kube.namespace}: you may not {describe_rights(missing)}",
-        f"an administrator grants these: kubectl apply -n {kube.namespace} -f {ROLE}",
+    raise build_refusal(kube, "agents cannot run", find_missing(kube, (*NEEDED, *USEFUL)), ROLE)
+
+
+def build_refusal(kube: Kube, what: str, missing: Iterable[Right], role: str) -> KubeError:
+    """Return the error of somebody who lacks rights that a Role of infra/rbac grants."""
+    return KubeError(
+        f"{what} in namespace {kube.namespace}: you may not {describe_rights(missing)}",
+        f"an administrator grants these: kubectl apply -n {kube.namespace} -f {role}",
         status=403,
         reason="Forbidden",
     )

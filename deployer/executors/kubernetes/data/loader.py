@@ -25,7 +25,7 @@ from deployer.executors.kubernetes.data.loader_manifests import (
     build_loader,
     load_loader_templates,
 )
-from deployer.executors.kubernetes.rights import Right, describe_rights, find_missing
+from deployer.executors.kubernetes.rights import Right, build_refusal, find_missing
 from deployer.executors.kubernetes.waiting.pending_pods import PendingPods
 from deployer.images.code_archive import build_loader_zip
 from deployer.kube.client import Kube
@@ -76,16 +76,8 @@ def open_loader(
 
 def check_rights(kube: Kube) -> None:
     """Ask whether a loader can be run; raises KubeError naming every right that we lack."""
-    missing = find_missing(kube, RIGHTS)
-    if not missing:
-        return
-    said = describe_rights(missing)
-    raise KubeError(
-        f"data cannot be copied in namespace {kube.namespace}: you may not {said}",
-        f"an administrator grants these: kubectl apply -n {kube.namespace} -f {ROLE}",
-        status=403,
-        reason="Forbidden",
-    )
+    if missing := find_missing(kube, RIGHTS):
+        raise build_refusal(kube, "data cannot be copied", missing, ROLE)
 
 
 def remove_abandoned(kube: Kube) -> None:
