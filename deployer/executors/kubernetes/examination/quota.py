@@ -11,7 +11,7 @@ from deployer.executors.findings import Finding, right, unknown, wrong
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.reason import edit
 from deployer.kube.kinds import LIMIT_RANGE, QUOTA
-from deployer.kube.quantities import format_quantity, read_quantity
+from deployer.kube.quantities import read_quantity
 
 Manifest = Mapping[str, Any]
 ENOUGH = 1e-9  # of what floating point loses
@@ -59,7 +59,7 @@ def judge_quota(case: Case, quota: Manifest) -> Finding:
     least, fewest = min(rooms, key=lambda one: one.ever), min(rooms, key=lambda one: one.now)
     look = f"kubectl describe resourcequota {name} {case.where}"
     if least.ever < 1:
-        said = f"{case.one} asks for {format_quantity(least.asked)} {least.resource}"
+        said = f"{case.one} asks for {format_amount(least.asked)} {least.resource}"
         said = f"{said}, and the quota allows {least.hard}"
         return wrong("quota", subject, said, _mend(least, look))
     if least.ever < case.pods:
@@ -188,3 +188,10 @@ def _set(name: str, amount: str, case: Case) -> str:
     if case.section.template:
         return f"{name}: {amount} in {case.section.template}"
     return edit("kubernetes", f'{name}: "{amount}"')
+
+
+def format_amount(amount: float) -> str:
+    """Return an amount for people: whole numbers, GiB from one MiB on."""
+    if amount >= 2**20:
+        return f"{amount / 2**30:g}Gi"
+    return f"{amount:g}"
