@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from deployer.agent.prologue.deployer_imports import is_secret
 from tests.agent.warm_starts import Starts, build_starts
+from tests.config.test_redaction import NASTY
 
 # Packages as they are installed, each with what is peculiar about its import.
 PACKAGES = {
@@ -119,6 +121,37 @@ def test_another_variable_before_an_import_starts_the_run_over(starts: Starts) -
     assert starts.start == f"cold: {reason}"
     assert run(starts, CHANGING, "z")[0] == "begun\nz\n"
     assert starts.start == "cold: a run could not be warm"
+
+
+SECRET = """
+import os, sys
+import bundle
+os.environ[sys.argv[1]] = sys.argv[2]
+import asking
+del os.environ[sys.argv[1]]
+import first
+print(asking.value)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("ASKED_TOKEN", "hunter22"), ("ASKED", "redis://me:hunter22@db/0")]
+)
+def test_a_secret_that_a_script_sets_is_in_no_list(starts: Starts, name: str, value: str) -> None:
+    cold = run(starts, SECRET, name, value)
+    kept = Path(starts.warm["DEPLOYER_WARM_IMPORTS"]).read_text()
+    assert {"bundle", "first"} <= set(kept.splitlines())
+    assert "hunter22" not in kept
+    assert "asking" not in kept
+    starts.begin()
+    assert run(starts, SECRET, name, value) == cold
+    assert starts.start == "warm"
+
+
+def test_names_of_secrets_are_those_of_lock_files_at_least() -> None:
+    assert [name for name in NASTY.split() if not is_secret(name, "hunter22")] == []
+    plain = ["OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM", "PYTHONPATH", "HF_HOME"]
+    assert [name for name in plain if is_secret(name, "https://example.org/a@b")] == []
 
 
 MOVED = """

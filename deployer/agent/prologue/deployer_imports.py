@@ -8,6 +8,9 @@ import os
 import sys
 
 OURS = ("__main__", "sitecustomize", "usercustomize", "deployer_imports", "deployer_outputs")
+# What names of secrets have at the end of a word, and anywhere (config/redaction.py is finer).
+SECRET_ENDINGS = ("key", "keys", "token", "tokens", "auth", "bearer", "pat", "pass")
+SECRET_PARTS = ("passw", "passphrase", "pwd", "secret", "credential", "authorization")
 
 
 class Learner:
@@ -35,7 +38,10 @@ class Learner:
 
 
 def learn(path: str) -> None:
-    """Add to the list, at the end of this process, what is not there."""
+    """Add to the list, at the end of this process, what is not there.
+
+    A module that is imported after the script has set a secret is left out, and so is the secret.
+    """
     process = os.getpid()
     learner = Learner()
     finders: "list[object]" = sys.meta_path  # type: ignore[assignment]
@@ -46,13 +52,26 @@ def learn(path: str) -> None:
             return  # a fork of this process has its exit handlers, too
         known = read_list(path)
         names = {line.partition("\t")[0] for line in known}
-        fit = set(list_modules())
+        fit = set(list_modules()) - names
         entries = [(name, changes) for name, changes in learner.entries.items() if name in fit]
-        more = [format_entry(name, changes) for name, changes in entries if name not in names]
+        more = [format_entry(name, told) for name, told in entries if not has_secret(told)]
         if more:
             write_list(path, [*known, *more])
 
     atexit.register(write)
+
+
+def has_secret(changes: "dict[str, str | None]") -> bool:
+    """Tell whether a secret may be among these variables."""
+    return any(value and is_secret(name, value) for name, value in changes.items())
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Tell whether a variable may hold a secret: by its name, or by a log-in in an address."""
+    words = "".join(one if one.isalpha() else " " for one in name.lower()).split()
+    ends = any(word.endswith(SECRET_ENDINGS) for word in words)
+    host = value.partition("://")[2].partition("/")[0]
+    return ends or any(part in "".join(words) for part in SECRET_PARTS) or "@" in host
 
 
 def format_entry(name: str, changes: "dict[str, str | None]") -> str:
@@ -71,7 +90,7 @@ def read_list(path: str) -> "list[str]":
 
 
 def write_list(path: str, lines: "list[str]") -> None:
-    """Write a list as a whole, for nobody else to read: a variable may be a secret."""
+    """Write a list as a whole, for nobody else to read: it holds what the script has set."""
     temporary = f"{path}.{os.getpid()}"
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
