@@ -36,9 +36,9 @@ DEADLINE_VARIABLE = "DEPLOYER_AGENT_DEADLINE"
 # How the agent waits for its run: until it ends, or W&B's own 5 s, which its servers' limits bear.
 POLLS_VARIABLE = "DEPLOYER_AGENT_POLLS"
 QUICK = "quick"
+STOCK = "stock"
 # With 1, runs are forked from a parent that has imported what they import.
 WARM_VARIABLE = "DEPLOYER_AGENT_WARM"
-STOCK = "stock"
 # A file for the last sentence: a container's termination log, which the kubelet passes on.
 LAST_WORDS_VARIABLE = "DEPLOYER_TERMINATION_LOG"
 

@@ -37,7 +37,6 @@ class WarmParent:
         self._environment: Dict[str, str] = {}
         self._python = ""
         self._list_path = ""
-        self._process = 0
         self._process, self._lifeline = 0, -1
         self._starts = 0
         self._listed_at = 0

@@ -1,5 +1,17 @@
-"""The two programs of a warm start, each a script of its own.
+"""Warm starts: a run is forked from a parent that has imported what runs import.
 
-`forking.py` is the parent from which runs are forked, `stand_in.py` what an agent starts instead of
-`python`. Nothing of either may be in a run's `sys.modules`, so the supervisor writes them as files.
+A run writes the list of its imports (`prologue/deployer_imports.py`), the supervisor starts the
+parent (`warm_parent.py`); from there on:
+
+* `lists`: the files in which runs say what they import, and the parent what it leaves out, and why;
+* `gathering`, `imports`: the parent imports what it may, while `audit` watches what that draws and
+  reads, and `state` what it changes;
+* `stand_in`: what an agent starts instead of `python`, a script of its own; it asks for a run;
+* `forking`: the parent puts its modules away, and forks each run;
+* `program`, `repairs`: a fork becomes the run, and does anew what no two runs may share;
+* `handover`: a run is given each module as it asks for it; `start_over`: or begins without a
+  parent;
+* `core_wait`, `package_metadata`: what every run would otherwise wait for, or read again.
+
+Nothing of it may be in a run's `sys.modules`.
 """

@@ -1,7 +1,8 @@
-"""Watches what an import does that each run would have to do for itself.
+"""Watches what an import does that each run must do for itself: draw, read a clock or a variable.
 
-It is a profile function, so that nothing is replaced that the imported modules might keep. Nor does
-it import anything that a bare Python has not: a run would find it.
+It is a function for `sys.setprofile`, told of each call, so that nothing but `__import__` has to be
+replaced: the imported modules might keep it. It does not see what C code calls, and imports nothing
+that a bare Python has not: a run would find it.
 """
 
 import builtins
@@ -45,14 +46,14 @@ ENTROPY_BITS = 128  # what numpy asks for when it makes a generator without a se
 
 
 class Audit:
-    """What the modules read and drew while they were imported."""
+    """What the modules read and drew while they were imported, by the modules' names."""
 
     def __init__(self) -> None:
-        self.reads: "Dict[str, Set[str]]" = {}
-        self.reasons: "Dict[str, str]" = {}
-        self.entropies: "Dict[str, int]" = {}
-        self.generators: "List[Any]" = []
-        self.folders: "List[Tuple[Any, Tuple[Any, ...]]]" = []
+        self.reads: "Dict[str, Set[str]]" = {}  # variables
+        self.reasons: "Dict[str, str]" = {}  # why a module is unfit
+        self.entropies: "Dict[str, int]" = {}  # how many generators of numpy's it gave a seed
+        self.generators: "List[Any]" = []  # of `random`, made without a seed
+        self.folders: "List[Tuple[Any, Tuple[Any, ...]]]" = []  # temporary ones, and their names
         self.imports: "Dict[str, Set[str]]" = {}
         self.known: "Set[str]" = set()  # what was imported before; it may import more when called
         self._modules: "List[str]" = []
@@ -66,9 +67,9 @@ class Audit:
                 self._note_draw(frame, called)
         elif event == "call":
             if code is READ:
-                self._note(self.reads, frame.f_locals["key"])
+                self._note_read(frame.f_locals["key"])
             elif code in READ_ALL:
-                self._note(self.reads, EVERYTHING)
+                self._note_read(EVERYTHING)
             elif code.co_name == "<module>":
                 self._modules.append(frame.f_globals.get("__name__") or "")
             elif code.co_name in ("mkdtemp", "_mkstemp_inner"):
@@ -94,9 +95,9 @@ class Audit:
     def _module(self) -> str:
         return self._modules[-1] if self._modules else ""
 
-    def _note(self, notes: "Dict[str, Set[str]]", name: "Any") -> None:
+    def _note_read(self, name: "Any") -> None:
         if isinstance(name, str):
-            notes.setdefault(self._module, set()).add(name)
+            self.reads.setdefault(self._module, set()).add(name)
 
     def _blame(self, reason: str) -> None:
         if self._module not in REVIEWED:

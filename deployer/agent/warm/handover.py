@@ -1,7 +1,8 @@
 """Hands a run, module by module, what its warm parent has imported, as the run asks for it.
 
-What a variable, `sys.path` or CPU affinity has become by then must be what the import was told. If
-not, the run starts over as it would have started without a parent.
+It is a finder on the run's `sys.meta_path`. The variables that an import has read, `sys.path` and
+CPU affinity must be in the run what they were in the parent. If they are not, the run starts over
+as it would have started without a parent.
 """
 
 import importlib.machinery
@@ -94,10 +95,10 @@ class Handover:
         return ""
 
     def _find_loose_differences(self, names: Set[str]) -> None:
-        for name in names & READ_IN_C.keys():
-            group = self.store.group_of.get(name)
-            for variable in READ_IN_C[name] if group else ():
-                if os.environ.get(variable) != group.before.environment.get(variable):  # type: ignore[union-attr]
+        for name in names & READ_IN_C.keys() & self.store.group_of.keys():
+            told = self.store.group_of[name].before.environment
+            for variable in READ_IN_C[name]:
+                if os.environ.get(variable) != told.get(variable):
                     self.start_over(name, f"{variable} was changed before its import")
 
     def _place(self, names: Set[str]) -> None:

@@ -1,7 +1,8 @@
 """Imports for the warm parent what runs import, and puts it away again.
 
-What an import changes is kept with what it was told, so that a run can be handed both. What a run
-would have to do for itself is left out. Like `audit`, it imports nothing.
+What one import statement brings is a group: its modules, with the process's state before and after
+it, so that a run can be handed the modules and what they have changed. A module that does what each
+run must do for itself is unfit, and left out. Like `audit`, it imports nothing.
 """
 
 import builtins
