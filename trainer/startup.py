@@ -1,4 +1,4 @@
-"""Faster start: keep torch's compiler, which the trainer never uses, out of the process."""
+"""Faster start: keep torch's compiler, which `--compile` alone uses, out of the process."""
 
 import importlib
 import sys

@@ -116,7 +116,7 @@ class FolderStore(Store):
             for folder in file.parents:
                 if folder == self.root or not folder.is_relative_to(self.root):
                     return
-                with suppress(FileNotFoundError, OSError):
+                with suppress(OSError):
                     folder.rmdir()
 
     @contextmanager

@@ -11,12 +11,10 @@ from typing import Any
 
 from deployer.data.object_failures import telling
 from deployer.data.store import Store
-from deployer.data.tree import PARTIAL_FOLDER, Entry, check_path, is_own
+from deployer.data.tree import CHECKSUM, COPY_MARK, PARTIAL_FOLDER, Entry, check_path, is_own
 from deployer.errors import DataError
 
 PIECE_BYTES = 8 << 20  # of one request; Google takes multiples of 256 KiB
-MARK = f"{PARTIAL_FOLDER}/copying"
-CHECKSUM = "sha256"
 SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
 SECRET_HINT = (
     "kubectl create secret generic NAME --from-file=key.json=FILE, a service account's key"
@@ -125,9 +123,9 @@ class GcsStore(Store):
     def copying(self) -> Iterator[None]:
         """Keep an object as the mark."""
         with telling(self._where):
-            self._files.pipe_file(self._place(MARK), b"")
+            self._files.pipe_file(self._place(COPY_MARK), b"")
         yield
-        self.delete(MARK)
+        self.delete(COPY_MARK)
 
     def is_unfinished(self) -> bool:
         """Tell whether there is a mark."""
@@ -137,7 +135,7 @@ class GcsStore(Store):
         """Delete every object."""
         unfinished = self.is_unfinished()
         found = super().delete_all()
-        self.delete(MARK)
+        self.delete(COPY_MARK)
         return unfinished or found
 
     def close(self) -> None:

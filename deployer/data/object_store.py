@@ -9,14 +9,12 @@ from typing import Any
 
 from deployer.data.s3_client import S3Client
 from deployer.data.store import Store
-from deployer.data.tree import PARTIAL_FOLDER, Entry, check_path, is_own
+from deployer.data.tree import CHECKSUM, COPY_MARK, PARTIAL_FOLDER, Entry, check_path, is_own
 from deployer.data.uploads import Uploads
 from deployer.errors import DataError
 
-CHECKSUM = "sha256"  # the name of the checksum among an object's metadata
 READ_BYTES = 8 << 20  # of one request; the next one is under way meanwhile
 GONE_HINT = "leave the source alone, then type the command again"
-MARK = f"{PARTIAL_FOLDER}/copying"
 
 
 class ObjectStore(Store):
@@ -87,7 +85,7 @@ class ObjectStore(Store):
     @contextmanager
     def copying(self) -> Iterator[None]:
         """Keep an object as the mark; what remains of earlier uploads is dropped at the end."""
-        self._client.call("put_object", Key=self._key(MARK), Body=b"")
+        self._client.call("put_object", Key=self._key(COPY_MARK), Body=b"")
         yield
         self._drop_uploads()
 
@@ -110,9 +108,9 @@ class ObjectStore(Store):
 
     def _drop_uploads(self) -> None:
         for entry in self._list(PARTIAL_FOLDER + "/"):
-            if entry.path != MARK:
+            if entry.path != COPY_MARK:
                 self._uploads.drop(entry.path)
-        self.delete(MARK)
+        self.delete(COPY_MARK)
 
     def _key(self, path: str) -> str:
         return self._prefix + path

@@ -12,6 +12,9 @@ from deployer.errors import DataError
 PARTIAL_FOLDER = ".deployer-partial"
 # At the root of a copy of a data set: what it was made from.
 ORIGIN_NOTE = ".deployer-origin.json"
+# In an object store: what marks a copy as unfinished, and what a checksum is called in metadata.
+COPY_MARK = f"{PARTIAL_FOLDER}/copying"
+CHECKSUM = "sha256"
 LONGEST_NAME_BYTES = 255  # of Linux's file systems
 
 

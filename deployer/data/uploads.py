@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 from deployer.data.s3_client import S3Client
-from deployer.data.tree import PARTIAL_FOLDER, Entry
+from deployer.data.tree import CHECKSUM, PARTIAL_FOLDER, Entry
 from deployer.errors import DataError
 
 LEAST_PART_BYTES = 8 << 20
@@ -197,7 +197,7 @@ def _name(entry: Entry) -> str:
 
 
 def _build_metadata(entry: Entry) -> dict[str, str]:
-    return {"sha256": entry.sha256} if entry.sha256 else {}
+    return {CHECKSUM: entry.sha256} if entry.sha256 else {}
 
 
 def _md5(held: bytes) -> str:

@@ -88,16 +88,12 @@ class Builder:
 
     def has_image(self, reference: str) -> bool:
         """Tell whether the tool holds an image."""
-        kinds = ["--type", "image"] if self.name == "buildah" else []
-        inspect = ["inspect"] if self.name == "buildah" else ["image", "inspect"]
-        return self._ask(*inspect, *kinds, reference).returncode == 0
+        return self._inspect(reference).returncode == 0
 
     def get_labels(self, reference: str) -> dict[str, str]:
         """Return the labels of an image that the tool holds; none if it cannot tell."""
-        kinds = ["--type", "image"] if self.name == "buildah" else []
-        inspect = ["inspect"] if self.name == "buildah" else ["image", "inspect"]
         try:
-            found = json.loads(self._ask(*inspect, *kinds, reference).stdout)
+            found = json.loads(self._inspect(reference).stdout)
             settings = found["OCIv1"]["config"] if self.name == "buildah" else found[0]["Config"]
         except (ValueError, KeyError, IndexError, TypeError):
             return {}
@@ -128,6 +124,10 @@ class Builder:
             "buildah": ["push", reference, f"oci-archive:{path}:{reference}"],
         }
         self._run(f"{self.name} cannot save {reference}", words[self.name], tell)
+
+    def _inspect(self, reference: str) -> subprocess.CompletedProcess[str]:
+        words = ["inspect", "--type", "image"] if self.name == "buildah" else ["image", "inspect"]
+        return self._ask(*words, reference)
 
     def _ask(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -111,7 +111,7 @@ def build_command(words: Sequence[object]) -> tuple[str, ...]:
 
 
 def find_list_parameter(config: Mapping[str, Any]) -> str:
-    """Return the parameter that is an explicit list of configurations, None if there is none."""
+    """Return the parameter that is an explicit list of configurations, empty if there is none."""
     parameters = config.get("parameters")
     if not isinstance(parameters, Mapping) or len(parameters) != 1:
         return ""
