@@ -83,6 +83,8 @@ class WarmParent:
 
     def read_start(self) -> str:
         """Return how the last run was started: `warm`, or `cold` and why; empty if not known."""
+        if not self._python:
+            return ""  # what an earlier agent has left in the folder is about a run of its own
         try:
             path = os.path.join(self._settings.folder, "start")
             with open(path, encoding="utf-8") as file:

@@ -10,6 +10,8 @@ import pytest
 import yaml
 
 from deployer.agent.processes import list_marked, reap
+from deployer.agent.settings import Settings
+from deployer.agent.warm_parent import WarmParent
 from tests.agent.conftest import wait_for
 from tests.agent.warm_starts import Starts, build_starts
 
@@ -50,6 +52,13 @@ def test_a_warm_run_is_like_a_cold_one(starts: Starts, name: str) -> None:
         (starts.project / path).unlink()
     assert starts.start.startswith("cold: " if program.get("cold") else "warm"), starts.start
     assert warm == cold
+
+
+def test_an_agent_without_a_parent_says_nothing_of_an_earlier_ones_run(tmp_path: Path) -> None:
+    (tmp_path / "start").write_text("warm")
+    parent = WarmParent(Settings("e/p/sweep", "http://127.0.0.1:1", "a1", str(tmp_path)))
+    assert parent.lead(os.environ) == dict(os.environ)
+    assert parent.read_start() == ""
 
 
 def test_a_parent_that_still_imports_is_not_waited_for(tmp_path: Path) -> None:

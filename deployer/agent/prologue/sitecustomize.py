@@ -2,9 +2,9 @@
 
 Its folder is on PYTHONPATH, so that neither the trainer nor wandb is changed. It gives the run its
 checkpoint folder (DEPLOYER_CHECKPOINT_DIR), which no other attempt may write to at the same time,
-lets the run resume if that folder is not empty, and gives it its folder for outputs. It must never
-make a run fail: any trouble is one line on stderr. A command that starts no Python, or one with -I,
--E or -S, goes without it.
+lets the run resume if that folder is not empty, and gives it its folder for outputs. Where runs are
+warm, it notes what they import. It must never make a run fail: any trouble is one line on stderr. A
+command that starts no Python, or one with -I, -E or -S, goes without it.
 """
 
 import os
