@@ -75,12 +75,8 @@ def bench_torch_runs(folder: Path) -> list[Figure]:
 
 
 def _compare_null_runs(bed: Bed, name: str, goal: float) -> list[Figure]:
-    """A project's first sweep begins cold; later ones find the list of what runs import."""
-    first, later, stock = _null_runs_of_up(bed), _null_runs_of_up(bed), _null_runs_by_hand(bed)
-    return [
-        Figure(title, ours / stock, "times", goal, f"{ours:.2f} s against {stock:.2f} s, n=1")
-        for title, ours in ((f"{name}, first", first), (f"{name}, later", later))
-    ]
+    """Each sweep begins cold: its first run leaves the list of what the others import."""
+    return [compare(name, goal, 1, lambda: _null_runs_of_up(bed), lambda: _null_runs_by_hand(bed))]
 
 
 def _null_runs_of_up(bed: Bed) -> float:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import psutil
 
-from tests.bench.bed import Bed, make_bed
+from deployer.agent.warm_parent import name_list
+from tests.bench.bed import DEPLOYER, Bed, make_bed
 from tests.bench.figures import Figure
 
 LONG_RUN = {
@@ -64,22 +65,29 @@ def bench_warm_memory(folder: Path) -> list[Figure]:
 
 
 def _measure_two_runs(bed: Bed, warm: bool) -> float:
-    sweep = bed.folder / "sweep.yaml"
-    if warm:  # the first run leaves the list of what runs import
-        long = sweep.read_text()
-        sweep.write_text(long.replace("3600.0", "0.0"))
-        bed.deployer("up", "sweep.yaml", "--replicas", "1", "--new", "--plain")
-        sweep.write_text(long)
-    bed.deployer("up", "sweep.yaml", "--replicas", "2", "--new", "--detach")
-    for run in bed.wait_for_runs(bed.sweeps()[0], 2):
+    path = bed.deployer("sweep", "create", "sweep.yaml").stdout.strip()
+    if warm:
+        _learn(bed, path)
+    bed.deployer("agents", "up", path, "--replicas", "2")
+    for run in bed.wait_for_runs(path.rpartition("/")[2], 2):
         while not bed.has_metric(run):
             time.sleep(0.1)
-    agents = json.loads(bed.deployer("agents", "list", "-o", "json").stdout)
+    agents = json.loads(bed.deployer("agents", "list", path, "-o", "json").stdout)
     living = [agent for agent in agents if agent["process_id"]]
     starts = {agent["run_start"] for agent in living}
     assert starts == {"warm"} if warm else "warm" not in starts, starts
     processes = [p for agent in living for p in _list_of_runs(int(agent["process_id"]))]
     return float(sum(process.memory_full_info().pss for process in processes)) / MIB
+
+
+def _learn(bed: Bed, path: str) -> None:
+    """Leave a sweep the list of what its runs import, by those of a short one."""
+    sweep = bed.folder / "sweep.yaml"
+    sweep.write_text(sweep.read_text().replace("3600.0", "0.0"))
+    bed.deployer("up", "sweep.yaml", "--replicas", "1", "--new", "--plain")
+    agents = bed.folder / "deployer" / "agents"
+    [learned] = (one for one in agents.glob("imports-*") if not one.suffix)
+    learned.rename(agents / name_list(path, str(DEPLOYER.with_name("python"))))
 
 
 def _list_of_runs(supervisor: int) -> list[psutil.Process]:

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +35,11 @@ SHORT_SWEEP = {
 
 
 def bench_time_to_begin(folder: Path) -> list[Figure]:
-    """Time `up` to the first metric against the trainer's own, started by hand.
-
-    The first sweep of a project begins cold; later ones find the list of what runs import.
-    """
+    """Time `up` to the first metric against the trainer's own, started by hand; both cold."""
     with make_bed(folder, DIGITS) as bed:
         shutil.copytree(ROOT / "trainer", folder / "trainer")
         name = "up to first metric / bare trainer's own"
-        pairs: list[Callable[[], float]] = [lambda: _begin_by_up(bed), lambda: _begin_bare(bed)]
-        first = compare(f"{name}, first sweep", 1.5, 1, *pairs)
-        return [first, compare(f"{name}, later ones", 1.5, 3, *pairs)]
+        return [compare(name, 1.5, 3, lambda: _begin_by_up(bed), lambda: _begin_bare(bed))]
 
 
 def _begin_by_up(bed: Bed) -> float:
