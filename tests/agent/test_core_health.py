@@ -17,6 +17,8 @@ from deployer.agent.core_health import (
     CoreWatch,
 )
 from deployer.agent.exit_codes import STALLED, Ending
+from deployer.agent.processes import is_core, list_processes
+from tests.agent.conftest import wait_for
 
 # Each line on its stdin makes it read a file, as an import does; between them it sleeps.
 READER = """
@@ -127,6 +129,11 @@ class Agent:
         assert self._process.stdout is not None
         print(word, file=self._process.stdin, flush=True)
         self._process.stdout.readline()
+        # A program is started a moment before it has its command line.
+        wait_for(lambda: self._has_core() == (word == "start"), "its wandb-core")
+
+    def _has_core(self) -> bool:
+        return any(is_core(one) for one in list_processes() if one.parent == self._process.pid)
 
     def look(self, times: int, seconds: float = LOOK_SECONDS) -> Ending | None:
         """Look so often; return what the last look says."""
