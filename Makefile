@@ -86,7 +86,7 @@ check: $(COMPILED) ## lint, types, unit tests and one small sweep, in under 90 s
 	@$(call BESIDE_LINT,$(BIN)/pytest -q -n 3 --dist worksteal --ignore tests/trainer \
 		-m "not slow and not full and not data and not kube")
 
-test: $(COMPILED) ## everything that needs no root, in about 8 minutes on 2 cores
+test: $(COMPILED) ## everything that needs no root, in about 12 minutes on 2 cores
 	@$(call BESIDE_LINT,$(TESTS) $(SIDE_BY_SIDE) -m "not kube and not full $(WITHOUT_DATA)")
 	@$(DATA_NOTE)
 
