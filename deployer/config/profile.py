@@ -28,9 +28,10 @@ NAMESPACE = "${namespace}"
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Demand:
-    """What a Job has at a path, in which `*` is each item of a list: anything, or no other value.
+    """What a Job has at a path, in which `*` is each item of a list: anything, or one of these.
 
-    `hint` is the edit of deployer.yaml that meets it.
+    `at_most` is a bound where there is a number at all. `hint` is the edit of deployer.yaml that
+    meets the demand.
     """
 
     path: Annotated[tuple[Text, ...], Field(min_length=1)]

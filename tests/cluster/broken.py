@@ -76,8 +76,8 @@ class Broken:
 GPU_NODES = "gpu-0, gpu-1"
 CASES = {
     "quota-cpu": Broken(
-        {"quota": "an agent asks for 0.4 requests.cpu, and the quota allows 200m"},
-        objects=[quota(requests_cpu="200m")],
+        {"quota": "an agent asks for 0.2 requests.cpu, and the quota allows 100m"},
+        objects=[quota(requests_cpu="100m")],
     ),
     "quota-gpu": Broken(
         {"quota": "an agent asks for 2 requests.nvidia.com/gpu, and the quota allows 1"},
@@ -172,11 +172,11 @@ CASES = {
     "account-and-quota-and-policy": Broken(
         {
             "service-account": "is missing",
-            "quota": "an agent asks for 0.4 requests.cpu, and the quota allows 200m",
+            "quota": "an agent asks for 0.2 requests.cpu, and the quota allows 100m",
             "pod-security": "forbids the agents",
         },
         {"service_account": "trainer", "host_ipc": True},
-        [quota(requests_cpu="200m")],
+        [quota(requests_cpu="100m")],
         RESTRICTED,
     ),
 }

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,12 @@ def merge(old: Any, new: Any) -> Any:
     return {name: merge(old.get(name), value) for name, value in {**old, **new}.items()} | {
         name: merge(old.get(name), value) for name, value in new.items()
     }
+
+
+@pytest.fixture(scope="module")
+def cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """Return a cluster of our own: others count the nodes of theirs."""
+    return make_cluster()
 
 
 @pytest.fixture(scope="module")

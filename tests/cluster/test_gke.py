@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,6 +37,12 @@ SWEEP = {
     "metric": {"name": "loss", "goal": "minimize"},
     "parameters": {"lr": {"values": [0.1, 0.2, 0.3]}},
 }
+
+
+@pytest.fixture(scope="module")
+def cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """Return a cluster of our own: `down` ends all that is in it."""
+    return make_cluster()
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,7 +37,12 @@ with wandb.init() as run:
 """
 
 
-@pytest.mark.usefixtures("real_gpus")
+@pytest.fixture(scope="module")
+def cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """Return a cluster of our own: `down` ends all that is in it."""
+    return make_cluster()
+
+
 def test_from_nothing_to_results_and_back(
     cluster: Cluster, cloud: Cloud, namespace: str, tmp_path: Path
 ) -> None:

@@ -54,6 +54,10 @@ def test_an_empty_list_has_nothing_to_judge() -> None:
     assert list_unmet("spec", "volumes", "*", "name") == []
 
 
+def test_a_bound_asks_for_no_number() -> None:
+    assert list_unmet("spec", "gpus", at_most=3) == []
+
+
 def test_a_number_is_wanted_where_there_is_a_limit() -> None:
     assert len(list_unmet("metadata", "name", at_most=3)) == 1
 

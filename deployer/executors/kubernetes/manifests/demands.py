@@ -44,7 +44,7 @@ def _find_values(value: Any, path: Sequence[str]) -> Iterator[Any]:
 
 def _is_met(demand: Demand, value: Any) -> bool:
     if value is None:
-        return False
+        return demand.at_most is not None
     if demand.one_of and str(value) not in demand.one_of:
         return False
     return demand.at_most is None or (str(value).isdecimal() and int(value) <= demand.at_most)
