@@ -46,6 +46,10 @@ def running(code: str) -> Iterator[subprocess.Popen[str]]:
         subprocess.run(["kill", "-KILL", "--", f"-{process.pid}"], check=True)
 
 
+def is_asleep(process_id: int) -> bool:
+    return any(p.id == process_id and p.state == "S" for p in list_processes())
+
+
 class Looks:
     """A watch on a process whose log is `log`; each look is one interval after the last."""
 
@@ -61,6 +65,7 @@ class Looks:
 
 def test_one_that_stands_still_is_found_after_two_minutes(tmp_path: Path) -> None:
     with running("import sys; sys.stdin.read()") as process:
+        wait_for(lambda: is_asleep(process.pid), "its last step")
         looks = Looks(process, tmp_path / "log")
         # The first look has nothing to compare with.
         assert [looks.look() for _ in range(STILL_LOOKS + 1)] == [False] * STILL_LOOKS + [True]
