@@ -78,10 +78,7 @@ def get_(
     flags = Flags(wandb=wandb, on=on)
     if sweep and _is_run_of_newest(sweep, flags):
         runs, sweep = [sweep, *(runs or ())], None
-    if sweep == "best":
-        raise ConfigError("SWEEP", "'best' is no sweep", "deployer results get --best")
-    if best and runs:
-        raise ConfigError("--best", "is a run, and you name others", "leave out one of the two")
+    _check_words(sweep, runs, best)
     config = read_config_of(sweep, flags)
     server, path = _open(sweep, config)
     snapshot = get_whole_snapshot(server, path)
@@ -93,6 +90,13 @@ def get_(
         copied = _copy_runs(config, places, names, targets, overwrite)
     _show(chosen, names, targets, copied, output)
     _judge(str(path), chosen, names, copied)
+
+
+def _check_words(sweep: str | None, runs: Sequence[str] | None, best: bool) -> None:
+    if sweep == "best":
+        raise ConfigError("SWEEP", "'best' is no sweep", "deployer results get --best")
+    if best and runs:
+        raise ConfigError("--best", "is a run, and you name others", "leave out one of the two")
 
 
 def _open(sweep: str | None, config: Project) -> tuple[Server, SweepPath]:

@@ -108,13 +108,18 @@ def up(
     )
     launch = pipeline.up(config, request, say)
     if detach:
-        if pending_timeout is not None:
-            wait_until_started(launch, pending_timeout)
-        _say_how_to_reattach(launch, output)
-        say_what_begins_later(launch)
+        _leave(launch, pending_timeout, output)
         return
     with closing(launch.target, launch.executor, launch.path, down_after, say):
         follow_and_report(launch, output, plain=plain, pending_seconds=pending_timeout)
+
+
+def _leave(launch: Launch, pending_seconds: float | None, output: str) -> None:
+    """Return once the agents are started, or one works if that is asked for."""
+    if pending_seconds is not None:
+        wait_until_started(launch, pending_seconds)
+    _say_how_to_reattach(launch, output)
+    say_what_begins_later(launch)
 
 
 def _say_how_to_reattach(launch: Launch, output: str) -> None:

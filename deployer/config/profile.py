@@ -45,7 +45,6 @@ class Profile:
     """A site: values of deployer.yaml, and what its Jobs have to have."""
 
     site: Text
-    documentation: Text = ""
     defaults: Mapping[str, Any] = Field(default_factory=dict)
     demands: tuple[Demand, ...] = ()
 

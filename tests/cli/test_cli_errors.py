@@ -172,10 +172,8 @@ def test_all_complaints_about_a_file_are_shown_and_as_json(project: Project) -> 
     (line,) = fail(project, "results", "-o", "json", code=2)
     error = json.loads(line)["error"]
     assert error["code"] == "config"
-    assert [e["hint"] for e in error["errors"]] == [
-        "did you mean `replicas`?",
-        "put it in quotes",
-    ]
+    hints = ["did you mean `replicas`?", "put it in quotes"]
+    assert [e["hint"] for e in error["errors"]] == hints
 
 
 def test_a_missing_program_starts_nothing(project: Project, backend: ServedBackend) -> None:

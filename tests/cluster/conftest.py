@@ -16,6 +16,7 @@ from tests.cluster.cluster import Cluster, join_cluster, start_cluster
 from tests.cluster.describe import describe_namespace
 
 if TYPE_CHECKING:
+    from deployer.wandb_api.server import Server
     from tests.gke.cloud import Cloud
 
 CLUSTERS = {"cluster", "make_cluster"}
@@ -63,6 +64,15 @@ def make_cluster() -> Iterator[Callable[..., Cluster]]:
     yield make
     for one in made:
         one.folder.release()
+
+
+@pytest.fixture(scope="module")
+def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Serve a backend that the pods of a module's cluster reach."""
+    from tests.cluster.bed import serve_for_pods
+
+    with serve_for_pods(cluster, tmp_path_factory.mktemp("backend") / "data") as serving:
+        yield serving
 
 
 @pytest.fixture

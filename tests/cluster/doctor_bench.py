@@ -17,7 +17,6 @@ import yaml
 from deployer.executors.findings import Finding, Verdict
 from deployer.launch.doctor import diagnose
 from deployer.wandb_api.server import Server
-from tests.cluster.bed import serve_for_pods
 from tests.cluster.broken import BARE, BASE, TAINTED, WHOLE
 from tests.cluster.cluster import Cluster
 from tests.cluster.gpu_nodes import GPU, PRODUCT, add_node
@@ -74,12 +73,6 @@ def merge(old: Any, new: Any) -> Any:
 def cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
     """Return a cluster of our own: others count the nodes of theirs."""
     return make_cluster()
-
-
-@pytest.fixture(scope="module")
-def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serve_for_pods(cluster, tmp_path_factory.mktemp("backend") / "data") as serving:
-        yield serving
 
 
 @pytest.fixture(scope="module", autouse=True)

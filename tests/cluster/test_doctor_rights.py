@@ -13,12 +13,12 @@ from deployer.executors.kubernetes.rights import NEEDED, describe_right
 from tests.cluster.bed import build_section, open_client, wait_for
 from tests.cluster.broken import WHOLE
 from tests.cluster.cluster import Cluster
-from tests.cluster.doctor_bench import Bench, bench, build, cluster, nodes, server
+from tests.cluster.doctor_bench import Bench, bench, build, cluster, nodes
 from tests.cluster.shell import Shell
 from tests.cluster.tenants import load_rules, make_tenant
 from tests.cluster.test_audit import list_writes
 
-__all__ = ["bench", "cluster", "nodes", "server"]
+__all__ = ["bench", "cluster", "nodes"]
 
 
 def test_a_tenant_is_told_what_it_may_not_see_and_leaves_nothing(

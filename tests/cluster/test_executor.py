@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,19 +18,13 @@ from deployer.kube.names import build_selector
 from deployer.launch.scaling import end_agents
 from deployer.wandb_api.server import Server
 from deployer.watch.status import get_status
-from tests.cluster.bed import PATIENT_TRAINER, SECTION, Bed, make_bed, open_client, serve_for_pods
+from tests.cluster.bed import PATIENT_TRAINER, SECTION, Bed, make_bed, open_client
 from tests.cluster.cluster import Cluster
 from tests.cluster.shell import enter_shell
 from tests.cluster.tenants import make_tenant
 
 # Until then no run ends: three pods that start one after another train together.
 TOGETHER_SECONDS = 30.0
-
-
-@pytest.fixture(scope="module")
-def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serve_for_pods(cluster, tmp_path_factory.mktemp("backend") / "data") as serving:
-        yield serving
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from deployer.kube.names import build_selector
 from deployer.launch.scaling import end_agents
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.server import Server
-from tests.cluster.bed import Bed, make_bed, serve_for_pods
+from tests.cluster.bed import Bed, make_bed
 from tests.cluster.cluster import Cluster
 from tests.cluster.proxy import ApiProxy, Fault
 from tests.cluster.tenants import make_tenant
@@ -44,12 +44,6 @@ ALWAYS = ("lost-reply", "403")
 
 def in_tier(name: str) -> Any:
     return pytest.param(name, marks=() if name in ALWAYS else pytest.mark.full)
-
-
-@pytest.fixture(scope="module")
-def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serve_for_pods(cluster, tmp_path_factory.mktemp("backend") / "data") as serving:
-        yield serving
 
 
 @pytest.fixture

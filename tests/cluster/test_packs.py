@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,14 +11,8 @@ from deployer.kube.names import build_selector
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep, list_runs
 from deployer.wandb_api.server import Server
-from tests.cluster.bed import Bed, make_bed, serve_for_pods
+from tests.cluster.bed import Bed, make_bed
 from tests.cluster.cluster import Cluster
-
-
-@pytest.fixture(scope="module")
-def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serve_for_pods(cluster, tmp_path_factory.mktemp("backend") / "data") as serving:
-        yield serving
 
 
 @pytest.fixture

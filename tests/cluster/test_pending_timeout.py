@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from deployer.launch.pipeline import watch_sweep
 from deployer.launch.scaling import end_agents
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.server import Server
-from tests.cluster.bed import Bed, make_bed, serve_for_pods
+from tests.cluster.bed import Bed, make_bed
 from tests.cluster.cluster import Cluster
 from tests.cluster.tenants import make_tenant
 
@@ -25,12 +24,6 @@ LIMITS = {
 }
 NOTHING = {"TOKEN": {"name": "nothing", "key": "t"}}
 HERE, ELSEWHERE = ({"kubernetes.io/hostname": name} for name in ("node-0", "nowhere"))
-
-
-@pytest.fixture(scope="module")
-def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serve_for_pods(cluster, tmp_path_factory.mktemp("backend") / "data") as serving:
-        yield serving
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,16 +14,10 @@ from deployer.kube.names import BACKEND, build_labels, build_selector
 from deployer.launch.planning import plan_agents
 from deployer.launch.scaling import end_agents
 from deployer.wandb_api.server import Server
-from tests.cluster.bed import Bed, make_bed, open_client, serve_for_pods
+from tests.cluster.bed import Bed, make_bed, open_client
 from tests.cluster.cluster import Cluster
 from tests.cluster.shell import open_shell
 from tests.cluster.tenants import Rules, load_rules, make_tenant
-
-
-@pytest.fixture(scope="module")
-def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serve_for_pods(cluster, tmp_path_factory.mktemp("backend") / "data") as serving:
-        yield serving
 
 
 def without(taken: Mapping[str, tuple[str, ...]]) -> Rules:

@@ -102,19 +102,16 @@ def _explain_never(message: str, name: str) -> Reason | None:
 
 
 def _say_place(workload: Manifest, queue: Queue) -> str:
-    waiting = sorted(
-        (
-            one
-            for one in queue.workloads
-            if one["spec"].get("queueName") == queue.name
-            and one["spec"].get("active") is not False
-            and not find_condition(one, "QuotaReserved")
-            and not find_condition(one, "Finished")
-        ),
-        key=_order,
-    )
-    names = [one["metadata"]["name"] for one in waiting]
-    return f"number {names.index(workload['metadata']['name']) + 1} of {len(names)}"
+    others = [one for one in queue.workloads if one is not workload and _waits(one, queue.name)]
+    before = sum(_order(one) < _order(workload) for one in others)
+    return f"number {before + 1} of {len(others) + 1}"
+
+
+def _waits(workload: Manifest, name: str) -> bool:
+    spec = workload["spec"]
+    if spec.get("queueName") != name or spec.get("active") is False:
+        return False
+    return not any(find_condition(workload, kind) for kind in ("QuotaReserved", "Finished"))
 
 
 def _order(workload: Manifest) -> tuple[int, str, str]:

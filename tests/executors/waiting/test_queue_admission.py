@@ -1,0 +1,85 @@
+"""Why a Job waits in Kueue's queue, from what its Workload and LocalQueue say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deployer.executors.kubernetes.waiting.facts import Queue
+from deployer.executors.kubernetes.waiting.queue_admission import explain_queue
+from deployer.executors.reason import Cause, Passes, Reason
+
+FLAVOR = "couldn't assign flavors to pod set main: "
+USED = f"{FLAVOR}insufficient unused quota for nvidia.com/gpu in flavor a100, 1 more needed"
+SMALL = (
+    f"{FLAVOR}insufficient quota for nvidia.com/gpu in flavor a100, previously considered podsets "
+    "requests (0) + current podset request (5) > maximum capacity (4)"
+)
+
+
+def build_workload(name: str, message: str = "", **more: Any) -> dict[str, Any]:
+    """Return the Workload of the Job with uid NAME, which no quota is reserved for."""
+    waiting = {"type": "QuotaReserved", "status": "False", "message": message}
+    return {
+        "metadata": {
+            "name": name,
+            "creationTimestamp": f"2026-01-01T00:00:0{len(name)}Z",
+            "ownerReferences": [{"uid": name}],
+        },
+        "spec": {"queueName": "q", **more},
+        "status": {"conditions": [waiting]},
+    }
+
+
+def explain(*workloads: dict[str, Any], uid: str = "a", active: bool = True) -> Reason:
+    conditions = [] if active else [{"type": "Active", "status": "False", "message": "stopped"}]
+    local = {"status": {"conditions": conditions}}
+    return explain_queue({"metadata": {"uid": uid}}, Queue("q", local, workloads), "ns")
+
+
+def test_its_place_is_told_by_priority_then_age() -> None:
+    urgent = build_workload("urgent", priority=5)
+    elsewhere = build_workload("x", queueName="other")
+    found = explain(build_workload("a"), build_workload("bb"), urgent, elsewhere)
+    assert (found.sentence, found.passes) == ("it is number 2 of 3 in queue q", Passes.WITH_TIME)
+
+
+def test_one_that_kueue_has_moved_has_a_place_still() -> None:
+    moved = build_workload("a", queueName="former")
+    assert explain(moved, build_workload("bb")).sentence == "it is number 1 of 2 in queue q"
+
+
+def test_what_is_needed_is_told() -> None:
+    said = explain(build_workload("a", USED)).sentence
+    assert said == "it is number 1 of 1 in queue q; 1 more nvidia.com/gpu needed"
+
+
+@pytest.mark.parametrize(
+    ("message", "cause", "said"),
+    [
+        (SMALL, Cause.QUEUE_QUOTA, "queue q has 4 nvidia.com/gpu of a100 in all"),
+        (
+            f"{FLAVOR}resource nvidia.com/mig-1g.5gb unavailable in ClusterQueue",
+            Cause.QUEUE_QUOTA,
+            "queue q has no nvidia.com/mig-1g.5gb at all",
+        ),
+        (f"{FLAVOR}flavor a100 doesn't match node affinity", Cause.SELECTOR, "its flavor is a100"),
+    ],
+)
+def test_what_never_passes_is_told(message: str, cause: Cause, said: str) -> None:
+    found = explain(build_workload("a", message))
+    assert (found.cause, found.passes) == (cause, Passes.NEVER)
+    assert said in found.sentence
+
+
+def test_one_flavor_that_is_used_up_is_enough_to_wait_for() -> None:
+    assert explain(build_workload("a", f"{SMALL}; {USED}")).passes is Passes.WITH_TIME
+
+
+def test_what_is_known_of_the_queue_alone() -> None:
+    job = {"metadata": {"uid": "a"}}
+    assert explain_queue(job, Queue("q"), "ns").cause is Cause.QUEUE_MISSING
+    assert explain_queue(job, Queue("q", known=False), "ns").sentence == "it waits in queue q"
+    assert explain(active=False).cause is Cause.QUEUE_STOPPED
+    assert explain().sentence == "Kueue has not seen it yet in queue q"
