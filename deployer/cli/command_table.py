@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "sweep": ("sweep", "Create, import, list, show, pause, resume, stop or delete sweeps."),
     "agents": ("agents", "Start, list, scale, drain, follow or end agents."),
     "data": ("data", "Put, bring, list, get or delete the data sets that runs read."),
+    "rights": ("rights", "Print the Role that an administrator grants to whoever runs sweeps."),
     "secret": ("secret", "Keep the W&B key in the cluster: create, rotate, show, delete."),
     "drivers": ("drivers", "GPU drivers of a cluster's nodes: status, install, remove."),
     "image": ("image", "Build, push, save or load the image that agents run in."),

@@ -95,7 +95,7 @@ ProfileOption = Annotated[
         "--profile",
         metavar="SITE",
         envvar="DEPLOYER_PROFILE",
-        help="Whose rules hold: eidf, or a file such as infra/profiles/eidf.yaml.",
+        help="Whose rules hold: eidf, or a file of your own.",
     ),
 ]
 ReplicasOption = Annotated[

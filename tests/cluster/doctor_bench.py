@@ -17,6 +17,7 @@ import yaml
 from deployer.executors.findings import Finding, Verdict
 from deployer.launch.doctor import diagnose
 from deployer.wandb_api.server import Server
+from tests.cluster.bed import BIN
 from tests.cluster.broken import BARE, BASE, TAINTED, WHOLE
 from tests.cluster.cluster import Cluster
 from tests.cluster.gpu_nodes import GPU, PRODUCT, add_node
@@ -51,7 +52,7 @@ class Bench:
             self.write(merge(yaml.safe_load(file.read_text()), yaml.safe_load(edited[1])))
             return
         tools = self.cluster.programs["kubectl"].parent
-        path = f"{tools}:{os.environ['PATH']}"
+        path = f"{tools}:{BIN}:{os.environ['PATH']}"
         environment = {**self.environment, "PATH": path, "HOME": str(self.folder), "TOKEN": "x"}
         environment["KUBECONFIG"] = str(self.cluster.kubeconfig)
         done = subprocess.run(

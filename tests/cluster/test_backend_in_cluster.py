@@ -224,8 +224,9 @@ def test_a_tenant_without_the_rights_is_told_all_of_them(
         f"error: the embedded backend cannot be made in namespace {namespace}: you may not "
         "list statefulsets.apps, create statefulsets.apps, patch statefulsets.apps, "
         "create services, patch services, get pods/portforward",
-        "hint: ask for these rights there (infra/rbac/backend.yaml), or somebody who has them to "
-        "type: deployer backend up --on kubernetes; or use --wandb ADDRESS",
+        "hint: an administrator grants these: deployer rights backend | kubectl apply "
+        f"-n {namespace} -f -; or somebody who has them types: "
+        "deployer backend up --on kubernetes; or use --wandb ADDRESS",
     ]
     assert cluster.try_kubectl("get", "secret", KEY_SECRET, "-n", namespace).returncode
 

@@ -235,4 +235,4 @@ def test_who_may_not_is_told_every_right(cluster: Cluster, namespace: str) -> No
     with pytest.raises(KubeError) as caught:
         open_data(kube, {"path": "/data", "nfs": {**nfs, "inline": True}})
     assert "you may not get pods/portforward" in caught.value.message
-    assert "infra/rbac/data.yaml" in caught.value.hint
+    assert "deployer rights data | kubectl apply" in caught.value.hint

@@ -18,7 +18,7 @@ from tests.cluster.cluster import Cluster
 @pytest.fixture
 def bed(cluster: Cluster, namespace: str, server: Server, tmp_path: Path) -> Bed:
     bed = make_bed(cluster, namespace, cluster.kubeconfig, server, tmp_path / "project")
-    return bed.with_section(agents_per_pod=2, cpu="1", memory="1Gi", grace_period="15s")
+    return bed.with_section(agents_per_pod=2, cpu="600m", memory="1Gi", grace_period="15s")
 
 
 def count_resumed(bed: Bed, path: SweepPath) -> int:

@@ -42,7 +42,7 @@ def test_all_rights_that_are_missing_are_named_at_once(
         f"agents cannot run in namespace {namespace}: you may not create jobs.batch, "
         "patch configmaps, list configmaps, list events"
     )
-    role = f"kubectl apply -n {namespace} -f infra/rbac/agents.yaml"
+    role = f"deployer rights agents | kubectl apply -n {namespace} -f -"
     assert caught.value.hint == f"an administrator grants these: {role}"
 
 

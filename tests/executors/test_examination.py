@@ -212,4 +212,4 @@ def test_each_right_that_is_missing_is_named(kubeconfig: Path, missing: Right) -
     cost = WITHOUT.get(missing, "agents cannot start, or cannot be ended")
     assert found.sentence == f"you may not {describe_right(missing)}: {cost}"
     assert found.verdict is (Verdict.WRONG if missing in NEEDED else Verdict.UNKNOWN)
-    assert found.remedy.endswith("infra/rbac/agents.yaml")
+    assert found.remedy.startswith("deployer rights agents | kubectl apply ")

@@ -1,4 +1,4 @@
-"""What one has to be allowed to run agents in a namespace; infra/rbac/agents.yaml grants it."""
+"""What one has to be allowed to run agents in a namespace; the Role `agents` grants it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.concurrency import do_all
+from deployer.executors.kubernetes.roles import Role, describe_grant
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CONFIG_MAP, EVENT, JOB, POD, SECRET, Kind
 
 Right = tuple[Kind, str, str]  # kind, subresource, verb
-ROLE = "infra/rbac/agents.yaml"
 
 # Without one of these no agent starts, or none can be ended.
 NEEDED: tuple[Right, ...] = (
@@ -34,14 +34,16 @@ def check_rights(kube: Kube) -> None:
     """Ask whether agents can be started and ended; raises KubeError naming every right we lack."""
     if not find_missing(kube, NEEDED):
         return
-    raise build_refusal(kube, "agents cannot run", find_missing(kube, (*NEEDED, *USEFUL)), ROLE)
+    raise build_refusal(
+        kube, "agents cannot run", find_missing(kube, (*NEEDED, *USEFUL)), Role.AGENTS
+    )
 
 
-def build_refusal(kube: Kube, what: str, missing: Iterable[Right], role: str) -> KubeError:
-    """Return the error of somebody who lacks rights that a Role of infra/rbac grants."""
+def build_refusal(kube: Kube, what: str, missing: Iterable[Right], role: Role) -> KubeError:
+    """Return the error of somebody who lacks rights that a Role grants."""
     return KubeError(
         f"{what} in namespace {kube.namespace}: you may not {describe_rights(missing)}",
-        f"an administrator grants these: kubectl apply -n {kube.namespace} -f {role}",
+        f"an administrator grants these: {describe_grant(role, f'-n {kube.namespace}')}",
         status=403,
         reason="Forbidden",
     )

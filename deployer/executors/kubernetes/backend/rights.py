@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.rights import Right, describe_rights, find_missing
+from deployer.executors.kubernetes.roles import Role, describe_grant
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, POD, SECRET, SERVICE, STATEFUL_SET
 
@@ -21,15 +22,16 @@ RIGHTS: tuple[Right, ...] = (
 def check_rights(kube: Kube, on: str) -> None:
     """Ask whether we may make the backend and reach it; raises KubeError naming every right."""
     if missing := find_missing(kube, RIGHTS):
-        made = f"or somebody who has them to type: deployer backend up --on {on}"
+        made = f"or somebody who has them types: deployer backend up --on {on}"
         raise build_refusal(kube, "made", missing, f"{made}; or use --wandb ADDRESS")
 
 
 def build_refusal(kube: Kube, done: str, missing: Sequence[Right], otherwise: str) -> KubeError:
     """Return the error of somebody who lacks rights; `otherwise` is what to do without them."""
+    grant = describe_grant(Role.BACKEND, f"-n {kube.namespace}")
     return KubeError(
         f"the embedded backend cannot be {done} in namespace {kube.namespace}: "
         f"you may not {describe_rights(missing)}",
-        f"ask for these rights there (infra/rbac/backend.yaml), {otherwise}",
+        f"an administrator grants these: {grant}; {otherwise}",
         status=403,
     )

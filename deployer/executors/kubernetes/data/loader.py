@@ -25,11 +25,11 @@ from deployer.executors.kubernetes.data.loader_manifests import (
     build_loader,
     load_loader_templates,
 )
-from deployer.executors.kubernetes.rights import Right, build_refusal, find_missing
+from deployer.executors.kubernetes.data.rights import check_rights
 from deployer.executors.kubernetes.waiting.pending_pods import PendingPods
 from deployer.images.code_archive import build_loader_zip
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CONFIG_MAP, JOB, POD, Manifest
+from deployer.kube.kinds import JOB, POD, Manifest
 from deployer.kube.names import LOADER, LOADER_LABEL, MADE_BY_ANNOTATION, build_selector
 from deployer.kube.objects import ENDED_PHASES, find_condition
 from deployer.kube.port_forward import Forward
@@ -40,13 +40,6 @@ POLL_SECONDS = 0.3
 TELL_SECONDS = 3.0  # what takes less needs no words
 BEAT_SECONDS = 20.0
 END_SECONDS = 30.0
-ROLE = "infra/rbac/data.yaml"
-RIGHTS: tuple[Right, ...] = (
-    *((JOB, "", verb) for verb in ("create", "list", "patch", "delete")),
-    *((POD, "", verb) for verb in ("get", "list")),
-    (CONFIG_MAP, "", "create"),
-    (POD, "portforward", "get"),
-)
 
 
 @contextmanager
@@ -72,12 +65,6 @@ def open_loader(
             client = LoaderClient(forward.url, token, where)
             client.wait_until_up(lambda: _check_life(kube, mark, where))
             yield client
-
-
-def check_rights(kube: Kube) -> None:
-    """Ask whether a loader can be run; raises KubeError naming every right that we lack."""
-    if missing := find_missing(kube, RIGHTS):
-        raise build_refusal(kube, "data cannot be copied", missing, ROLE)
 
 
 def remove_abandoned(kube: Kube) -> None:

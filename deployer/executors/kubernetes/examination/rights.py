@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from deployer.config.paths import find_packaged
 from deployer.executors.findings import Finding, right, unknown, wrong
 from deployer.executors.kubernetes.backend.rights import RIGHTS as OF_BACKEND
+from deployer.executors.kubernetes.data.rights import OF_CLAIMS, OF_LOADER
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.rights import (
     NEEDED,
@@ -16,6 +16,7 @@ from deployer.executors.kubernetes.rights import (
     describe_rights,
     find_missing,
 )
+from deployer.executors.kubernetes.roles import Role, describe_grant
 from deployer.kube.kinds import (
     CLAIM,
     CONFIG_MAP,
@@ -47,29 +48,24 @@ WITHOUT: dict[Right, str] = {
     (LIMIT_RANGE, "", "list"): "limits show only when the server refuses",
     (SERVICE_ACCOUNT, "", "get"): "a missing account shows only when the server refuses",
 }
-OF_DATA: tuple[Right, ...] = (
-    (CLAIM, "", "create"),
-    (CLAIM, "", "get"),
-    (POD, "portforward", "get"),
-)
 
 
 @dataclass(frozen=True)
 class Group:
-    """Rights of one purpose; the Role `file` of infra/rbac grants them."""
+    """Rights of one purpose; `role` grants them."""
 
     rights: tuple[Right, ...]
     without: str
-    file: str
+    role: Role
 
 
 def list_groups(case: Case) -> Iterator[Group]:
     """Yield the rights that `up` cannot do without as things are; pure."""
-    yield Group(NEEDED, "agents cannot start, or cannot be ended", "agents.yaml")
+    yield Group(NEEDED, "agents cannot start, or cannot be ended", Role.AGENTS)
     if case.backend:
-        yield Group(OF_BACKEND, "the embedded backend cannot be made there", "backend.yaml")
+        yield Group(OF_BACKEND, "the embedded backend cannot be made there", Role.BACKEND)
     if case.data:
-        yield Group(OF_DATA, "data sets cannot be brought", "data.yaml")
+        yield Group((*OF_LOADER, *OF_CLAIMS), "data sets cannot be brought", Role.DATA)
 
 
 def examine_rights(case: Case) -> Iterator[Finding]:
@@ -88,15 +84,10 @@ def judge_rights(
         needed.update(group.rights)
         if lacking := [one for one in group.rights if one in missing]:
             said = f"you may not {describe_rights(lacking)}: {group.without}"
-            yield wrong("rights", subject, said, grant(case, group.file))
+            yield wrong("rights", subject, said, describe_grant(group.role, case.where))
     for one, cost in WITHOUT.items():
         if one in missing and one not in needed:
             said = f"you may not {describe_right(one)}: {cost}"
-            yield unknown("rights-useful", subject, said, grant(case, "agents.yaml"))
+            yield unknown("rights-useful", subject, said, describe_grant(Role.AGENTS, case.where))
     if not missing:
         yield right("rights", subject, "all that is needed")
-
-
-def grant(case: Case, file: str) -> str:
-    """Return what an administrator types."""
-    return f"kubectl apply {case.where} -f {find_packaged('infra/rbac') / file}"
