@@ -14,7 +14,6 @@ from deployer.config.kubernetes_section import ClusterConfig, parse_cluster
 from deployer.errors import ConfigError
 from deployer.executors.kubernetes.data import claims, loader_manifests
 from deployer.executors.kubernetes.data.claims import build_claim, count_size
-from deployer.executors.kubernetes.data.loader import RIGHTS
 from deployer.executors.kubernetes.data.loader_manifests import (
     LoaderTask,
     build_loader,
@@ -22,10 +21,8 @@ from deployer.executors.kubernetes.data.loader_manifests import (
 )
 from deployer.executors.kubernetes.data.mounts import add_data, name_claim
 from deployer.executors.kubernetes.manifests.templates import find_folder, load_documents
-from deployer.kube.kinds import CLAIM, EVENT
 from tests.executors.profiles import PROFILES, build
 from tests.executors.test_owned_fields import find_differences, find_marks, find_owner
-from tests.executors.test_rights import load_grants, name_right
 from tests.golden_files import check_golden
 
 FOLDER = Path("/home/me/project")
@@ -110,9 +107,3 @@ def test_a_volume_in_the_way_of_a_data_set_is_named() -> None:
 def test_a_loader_without_image_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"kubernetes\.image: is missing"):
         build_loader(load_loader_templates(), TASK, ClusterConfig(), b"")
-
-
-def test_the_role_grants_what_is_asked_for_and_no_more() -> None:
-    beside = {name_right(CLAIM, "", verb) for verb in ("create", "get", "delete")}
-    beside |= {name_right(EVENT, "", "list")}
-    assert load_grants("data.yaml") == {name_right(*right) for right in RIGHTS} | beside

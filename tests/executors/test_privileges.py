@@ -66,7 +66,7 @@ EVERYWHERE = {
 # What a person who looks after nodes is given, and no pod: volumes of `nfs:`, a new namespace.
 BY_HAND = {
     "administrator": EVERYWHERE
-    | {("list", "nodes"), ("get", "namespaces"), ("create", "namespaces")}
+    | {("get", "nodes"), ("list", "nodes"), ("get", "namespaces"), ("create", "namespaces")}
     | {(verb, "persistentvolumes") for verb in ("create", "get", "list", "patch", "delete")}
     | {("get", "storageclasses"), ("list", "storageclasses"), ("list", "priorityclasses")}
 }
