@@ -17,6 +17,7 @@ from tests.agent.warm_starts import Starts, build_starts
 
 PROGRAMS = yaml.safe_load(Path(__file__).with_name("warm_programs.yaml").read_text())
 MODULES = [
+    "importlib",
     "argparse",
     "json",
     "logging",

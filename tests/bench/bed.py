@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -39,15 +40,20 @@ class Bed:
         return {**stock_environment(self.backend), **home, "WANDB_PROJECT": self.client.project}
 
     def deployer(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run the installed `deployer` to its end."""
-        return subprocess.run(
+        """Run the installed `deployer` to its end; with `check`, fail with what it printed."""
+        done = subprocess.run(
             [DEPLOYER, *arguments],
             cwd=self.folder,
             env=self.environment,
             capture_output=True,
             text=True,
-            check=check,
+            check=False,
         )
+        if check and done.returncode:
+            command = shlex.join(["deployer", *arguments])
+            said = f"{done.stdout}{done.stderr}"
+            raise RuntimeError(f"{command} ended with exit code {done.returncode}:\n{said}")
+        return done
 
     def sweeps(self) -> list[str]:
         """Return the short ids of the project's sweeps, newest first."""

@@ -5,9 +5,9 @@ CPU affinity must be in the run what they were in the parent. If they are not, t
 as it would have started without a parent.
 """
 
-import importlib.machinery
 import os
 import sys
+from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from .imports import FREE_PREFIXES, PYTHONS_OWN, Group, find_origin, is_installed, list_references
@@ -79,7 +79,7 @@ class Handover:
         self._find_loose_differences(names)
         self._place(names)
         del sys.modules[name]  # whoever asks puts it there himself
-        return importlib.machinery.ModuleSpec(name, Lender(self.store.modules[name]))  # type: ignore[arg-type]
+        return ModuleSpec(name, Lender(self.store.modules[name]))  # type: ignore[arg-type]
 
     def _find_difference(self, group: Group) -> str:
         """Return what is not as it was at the import of a group."""
@@ -138,6 +138,6 @@ def list_bound(told: Dict[str, str], given: Any) -> Set[str]:
 
 def are_found(origins: Dict[str, str]) -> bool:
     """Tell whether modules are still found in the files from which they were imported."""
-    find = importlib.machinery.PathFinder.find_spec
+    find = PathFinder.find_spec
     found = {name: find(name) for name in origins}
     return all(spec and spec.origin == origins[name] for name, spec in found.items())

@@ -5,11 +5,11 @@ import builtins
 import contextlib
 import ctypes
 import gc
-import importlib.machinery
 import os
 import resource
 import signal
 import sys
+from importlib.machinery import BuiltinImporter, SourceFileLoader
 from typing import Any, Callable, Dict, Sequence
 
 Task = Dict[str, Any]  # what a run inherits; see stand_in.py
@@ -84,7 +84,7 @@ def build_program(arguments: Sequence[str]) -> Callable[[], None]:
     if words[0] == "-c":
         sys.argv = ["-c", *words[2:]]
         sys.path.insert(0, "")
-        main.__loader__ = importlib.machinery.BuiltinImporter
+        main.__loader__ = BuiltinImporter
         return lambda: exec(compile(words[1], "<string>", "exec", 0, True), main.__dict__)
     sys.argv = list(words)
     return build_script(words[0], main)
@@ -96,7 +96,7 @@ def build_script(name: str, main: Any) -> Callable[[], None]:
     path = os.path.join(os.getcwd(), name) if sys.version_info >= (3, 9) else name
     main.__file__ = path
     main.__cached__ = None
-    main.__loader__ = importlib.machinery.SourceFileLoader("__main__", path)
+    main.__loader__ = SourceFileLoader("__main__", path)
     with open(path, "rb") as file:
         source = file.read()
     return lambda: exec(compile(source, path, "exec", 0, True), main.__dict__)
