@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
@@ -26,6 +26,7 @@ TROUBLES = (
         "a second colon",
         "quote texts with a colon; indent keys alike",
     ),
+    (r"flow .*: expected .*'\{'", "a { inside a word", "put macros in quotes: '${args}'"),
     ("flow sequence: expected", "a list without its end", "add a comma or the closing ]"),
     ("flow mapping: expected", "a mapping without its end", "add a comma or the closing }"),
     ("quoted scalar: found unexpected end", "a text without its end", "add the closing quote"),
@@ -67,18 +68,34 @@ class Document:
     typed: Mapping[Path, str]
     duplicates: tuple[Remark, ...]
     scalars: tuple[Remark, ...]
+    columns: Mapping[Path, int] = field(default_factory=dict)
 
     def line_of(self, path: Path) -> int:
         """Return the line of a key, or of the nearest one above it that exists, else 0."""
-        above = (path[:length] for length in range(len(path), 0, -1))
-        return next((self.lines[part] for part in above if part in self.lines), 0)
+        return _find_nearest(path, self.lines)
+
+    def column_of(self, path: Path) -> int:
+        """Return the column of a key, or of the nearest one above it that exists, else 0."""
+        return _find_nearest(path, self.columns)
 
     def place_of(self, path: Path) -> str:
         """Return a place such as `sweeps/lr.yaml:12: parameters.lr.min`."""
         line = f":{self.line_of(path)}" if self.line_of(path) else ""
-        names = (self.typed.get(path[: n + 1], name) for n, name in enumerate(path))
-        where = ".".join(names).replace(".[", "[")
+        where = self.name_of(path)
         return f"{self.place}{line}: {where}" if where else f"{self.place}{line}"
+
+    def name_of(self, path: Path) -> str:
+        """Return a path as it is written in the file: `parameters.lr.values[0]`."""
+        names = (self.typed.get(path[: n + 1], name) for n, name in enumerate(path))
+        return ".".join(names).replace(".[", "[")
+
+
+class UnreadableYaml(ConfigError):
+    """A file that is no YAML, and where it stops to be; the first line and column are 1."""
+
+    def __init__(self, file: str, line: int, column: int, said: str, hint: str) -> None:
+        super().__init__(f"{file}:{line}:{column}", said, hint)
+        self.line, self.column, self.said = line, column, said
 
 
 def parse_document(text: str, place: str) -> Document:
@@ -114,6 +131,7 @@ def _count_nodes(node: yaml.Node, counts: dict[int, int]) -> int:
 
 def _note_places(place: str, value: Any, root: yaml.Node | None) -> Document:
     lines: dict[Path, int] = {}
+    columns: dict[Path, int] = {}
     typed: dict[Path, str] = {}
     duplicates: dict[Path, Remark] = {}
     scalars: dict[Path, Remark] = {}
@@ -124,13 +142,19 @@ def _note_places(place: str, value: Any, root: yaml.Node | None) -> Document:
             # What stood in the first one is read by nobody.
             scalars = {p: r for p, r in scalars.items() if p[: len(path)] != path}
         lines[path] = (key or node).start_mark.line + 1
+        columns[path] = (key or node).start_mark.column + 1
         if key is not None and str(key.value) != path[-1]:
             typed[path] = str(key.value)
         remark = _odd_scalar(path, node)
         if remark:
             scalars[path] = remark
     found = tuple(duplicates.values()), tuple(scalars.values())
-    return Document(place, value, lines, typed, *found)
+    return Document(place, value, lines, typed, *found, columns)
+
+
+def _find_nearest(path: Path, numbers: Mapping[Path, int]) -> int:
+    above = (path[:length] for length in range(len(path), 0, -1))
+    return next((numbers[part] for part in above if part in numbers), 0)
 
 
 def _is_inside(path: Path, places: Collection[Path]) -> bool:
@@ -145,14 +169,15 @@ def refers_to_itself(document: Document) -> bool:
 
 def _unreadable(error: yaml.MarkedYAMLError, place: str) -> ConfigError:
     mark = error.problem_mark or error.context_mark
-    where = f"{place}:{mark.line + 1}:{mark.column + 1}" if mark else place
+    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     problem = error.problem or error.context or "not YAML"
     said = f"{error.context or ''}: {problem}"
     for pattern, meant, hint in TROUBLES:
         if found := re.search(pattern, said):
-            return ConfigError(where, f"unreadable YAML: {found.expand(meant)}", hint)
+            meaning = f"unreadable YAML: {found.expand(meant)}"
+            return UnreadableYaml(place, line, column, meaning, hint)
     hint = "look at this line and the one above: indentation, colons, quotes, brackets"
-    return ConfigError(where, f"unreadable YAML: {problem}", hint)
+    return UnreadableYaml(place, line, column, f"unreadable YAML: {problem}", hint)
 
 
 def _walk(
@@ -184,6 +209,11 @@ def _odd_scalar(path: Path, node: yaml.Node) -> Remark | None:
     if node.tag == TAG + "str" and any(c.isdigit() for c in word) and number_hint(word):
         hint = number_hint(word) if "e" in word.lower() else f"write {float(word):g}"
         return Remark(path, f"'{word}' is text, not a number", f"{hint}, or put it in quotes")
+    if node.tag == TAG + "str" and (found := find_lookalike(word)):
+        meaning, written = found
+        return Remark(
+            path, f"'{word}' is text, not {meaning}", f"write {written}, or put it in quotes"
+        )
     if node.tag == TAG + "bool" and word.lower() not in ("true", "false"):
         true = word.lower() in ("yes", "on")
         hint = f"write {str(true).lower()}, or '{word}' in quotes"
@@ -193,6 +223,19 @@ def _odd_scalar(path: Path, node: yaml.Node) -> Remark | None:
         if str(number) != word:
             hint = f"write {number}, or '{word}' in quotes"
             return Remark(path, f"{word} is read as {number}", hint)
+    return None
+
+
+def find_lookalike(word: str) -> tuple[str, str] | None:
+    """Return (what a text was probably meant as, how YAML 1.1 writes it), None for other texts."""
+    if word in ("None", "nil"):
+        return "null", "null"
+    if word.lower() in ("inf", "+inf", "-inf", "nan"):
+        return "a number", f"{'-' if word[0] == '-' else ''}.{word.lower().lstrip('+-')}"
+    if re.fullmatch(r"0o[0-7]+", word):
+        return "a number", str(int(word, 8))
+    if re.fullmatch(r"[-+]?\d+,\d+", word):
+        return "a number", word.replace(",", ".")
     return None
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from deployer.errors import ConfigError
 from deployer.sweeps.parameters.keys import shown
-from deployer.sweeps.parameters.parse import Problem
+from deployer.sweeps.problem import Place, Problem, Problems, doubt
 
 DEFAULT_COMMAND = ("${env}", "${interpreter}", "${program}", "${args}")
 PARAMETER_MACROS = (
@@ -28,15 +28,17 @@ PARAMETER_MACROS = (
     "${args_append_hydra}",
     "${args_override_hydra}",
 )
+FLAG_MACROS = tuple(macro for macro in PARAMETER_MACROS if "json_file" not in macro)
 MACROS = (*DEFAULT_COMMAND[:3], *PARAMETER_MACROS)
 ENVIRONMENT_MACRO = re.compile(r"\$\{envvar:([A-Z0-9_]*)\}")
+INSIDE = re.compile(r"\$\{(\w+)\}")
 RUNNERS = ("program", "job", "image_uri")
 # Flags of Python that take no word of their own, so that the script follows.
 PLAIN_FLAG = re.compile(r"-[bBdEiIOPqsSuvx]+")
 PYTHON = re.compile(r"(.*/)?python[0-9.]*")
 
 
-def check_command(config: Mapping[str, Any]) -> Iterator[Problem]:
+def check_command(config: Mapping[str, Any]) -> Problems:
     """Complain about a `command` that is no list of words, and about its macros; pure."""
     command, runs = config.get("command"), any(key in config for key in RUNNERS)
     if not command and (command == [] or "command" not in config):
@@ -50,19 +52,48 @@ def check_command(config: Mapping[str, Any]) -> Iterator[Problem]:
         if isinstance(word, bool) or not isinstance(word, str | int | float):
             yield Problem(path, f"{shown(word)} is not text", "put the word in quotes")
         else:
-            yield from _check_macro(path, str(word))
+            yield from _check_macro(path, str(word), config)
+            yield from _check_inside(path, str(word), config)
+    if command and " " in (first := str(command[0]).strip()) and not first.startswith("$"):
+        message = f"'{first}' is one word, so a program of that name is looked for"
+        hint = f"write [{', '.join(first.split())}, …], each word by itself"
+        yield doubt(("command", "[0]"), message, hint)
     if "${program}" in command and not runs:
         hint = "add program: train.py, or write the script's name in command"
         yield Problem(("program",), "missing, and command uses ${program}", hint)
     if config.get("parameters") and not any(macro in command for macro in PARAMETER_MACROS):
         message = "no ${args}: a script that does not read wandb.config runs the same every time"
-        yield Problem(("command",), message, "add '${args}' as a word of its own", "warning")
+        yield doubt(("command",), message, "add '${args}' as a word of its own")
+    if sum(macro in command for macro in FLAG_MACROS) > 1:
+        message = "the flags are handed over more than once"
+        yield doubt(("command",), message, "keep one of the macros")
 
 
-def _check_macro(path: tuple[str, ...], word: str) -> Iterator[Problem]:
+def _check_inside(path: Place, word: str, config: Mapping[str, Any]) -> Problems:
+    """Doubt what looks like a macro inside a word: an agent replaces whole words."""
+    parameters = config.get("parameters")
+    names = parameters if isinstance(parameters, Mapping) else ()
+    for found in INSIDE.finditer(word):
+        macro, name = found.group(0), found.group(1)
+        if macro == word or (macro in PARAMETER_MACROS and " " in word):
+            continue  # a whole word, or a line for a shell, which "no ${args}" is said of
+        if macro in MACROS:
+            message = f"{macro} is inside a word, so it is not replaced"
+            yield doubt(path, message, f"make '{macro}' a word of its own")
+        elif name in names:
+            message = f"{macro} is no macro: an agent hands over all parameters at once"
+            yield doubt(path, message, "write '${args}' as a word of its own")
+
+
+def _check_macro(path: Place, word: str, config: Mapping[str, Any]) -> Problems:
     if not (word.startswith("${") and word.endswith("}")) or word in MACROS:
         return
     if ENVIRONMENT_MACRO.search(word):
+        return
+    parameters = config.get("parameters")
+    if isinstance(parameters, Mapping) and word[2:-1] in parameters:
+        said = f"{word} is a parameter and no macro, so the agent would leave it out"
+        yield Problem(path, said, "write '${args}', the flags of all parameters")
         return
     near = difflib.get_close_matches(word, MACROS, n=1)
     known = f"one of: {', '.join(MACROS)}, ${{envvar:NAME}}"
@@ -76,13 +107,19 @@ def check_program(config: Mapping[str, Any], folder: Path, place: str, commit: s
     `place` names the sweep's file, or the sweep; `commit` is that of a folder from git. What
     cannot be told, such as a module or a program on the PATH, is not complained about.
     """
+    for one in find_missing_scripts(config, folder, commit):
+        raise ConfigError(f"{place}: {one.path[0]}", one.message, one.hint)
+
+
+def find_missing_scripts(config: Mapping[str, Any], folder: Path, commit: str = "") -> Problems:
+    """Yield a problem for each file that the command starts and the folder does not have."""
     for key, name in _list_scripts(config):
         path = folder / name
         if path.is_file():
             continue
         where = f"at commit {commit}" if commit else f"in {folder}"
         what = "is a folder" if path.is_dir() else f"there is no such file {where}"
-        raise ConfigError(f"{place}: {key}", f"{name}: {what}", _hint_at_file(folder, name, commit))
+        yield Problem((key,), f"{name}: {what}", _hint_at_file(folder, name, commit))
 
 
 def _hint_at_file(folder: Path, name: str, commit: str) -> str:

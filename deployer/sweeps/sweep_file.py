@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from deployer.config.yaml_document import Document, Remark, parse_document, refers_to_itself
 from deployer.errors import ConfigError, ConfigErrors
+from deployer.sweeps.examination import examine_sweep
 from deployer.sweeps.parameters.counting import expected_count
-from deployer.sweeps.parameters.parse import Problem, fill_distributions
-from deployer.sweeps.validation import check_config
+from deployer.sweeps.parameters.parse import fill_distributions
 from deployer.text import number_hint
 
 
@@ -50,15 +48,19 @@ class Sweep:
 
 def load_sweep(path: str | Path, run_cap: int | None = None) -> Sweep:
     """Read a sweep file; `run_cap` replaces the file's. Raise ConfigErrors with every complaint."""
+    return parse_sweep(load_text(path), str(path), run_cap)
+
+
+def load_text(path: str | Path) -> str:
+    """Read a sweep file; raise ConfigError where that is not possible."""
     place = str(path)
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise ConfigError(place, "not a text file in UTF-8", "save it as UTF-8") from error
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise ConfigError(place, f"cannot be read: {reason}", "name a W&B sweep file") from error
-    return parse_sweep(text, place, run_cap)
 
 
 def parse_sweep(text: str, place: str, run_cap: int | None = None) -> Sweep:
@@ -66,24 +68,13 @@ def parse_sweep(text: str, place: str, run_cap: int | None = None) -> Sweep:
 
     Raise ConfigErrors with every complaint, or ConfigError where YAML cannot be read at all.
     """
-    document = parse_document(text, place)
-    config = _as_mapping(document)
-    if run_cap is not None:
-        config["run_cap"] = run_cap
-    problems = check_config(config)
-    errors = [c for c in problems if c.severity == "error"]
-    wrong = {c.path for c in errors}
-    doubts = [c for c in problems if c.severity == "warning"]
-    warnings = _warnings(document, doubts, wrong)
+    examined = examine_sweep(text, place, run_cap)
+    found = examined.findings
+    warnings = tuple(f"{f.place}: {f.message} ({f.hint})" for f in found if f.severity == "warning")
+    errors = [ConfigError(f.place, f.message, f.hint) for f in found if f.severity == "error"]
     if errors:
-        raise ConfigErrors(
-            [
-                ConfigError(document.place_of(c.path), c.message, c.hint)
-                for c in sorted(errors, key=lambda c: document.line_of(c.path))
-            ],
-            warnings,
-        )
-    return _build(config, warnings)
+        raise ConfigErrors(errors, warnings)
+    return _build(examined.config, warnings)
 
 
 def dump_config(config: dict[str, Any] | list[Any]) -> str:
@@ -93,29 +84,6 @@ def dump_config(config: dict[str, Any] | list[Any]) -> str:
     lines, such as a program, stay readable.
     """
     return yaml.dump(config, Dumper=_QuotingDumper, sort_keys=False, allow_unicode=True)
-
-
-def _as_mapping(document: Document) -> dict[str, Any]:
-    hint = "begin with program: train.py, method: grid and parameters:"
-    if document.value is None or document.value == {}:
-        raise ConfigError(document.place, "the file is empty", hint)
-    if not isinstance(document.value, dict):
-        kind = type(document.value).__name__
-        raise ConfigError(document.place, f"a {kind}, not a mapping of keys to values", hint)
-    if refers_to_itself(document):
-        raise ConfigError(document.place, "an anchor contains itself", "remove the inner alias")
-    return dict(document.value)
-
-
-def _warnings(
-    document: Document, doubts: list[Problem], wrong: Collection[tuple[str, ...]]
-) -> tuple[str, ...]:
-    """Return what is doubtful as sentences, in the order of the file; not where an error stands."""
-    inside = tuple(r for r in document.scalars if r.path[0] == "parameters")
-    remarks: list[Problem | Remark] = [*doubts, *document.duplicates, *inside]
-    remarks = [remark for remark in remarks if remark.path not in wrong]
-    remarks.sort(key=lambda remark: document.line_of(remark.path))
-    return tuple(f"{document.place_of(r.path)}: {r.message} ({r.hint})" for r in remarks)
 
 
 def _build(config: dict[str, Any], warnings: tuple[str, ...]) -> Sweep:

@@ -72,7 +72,8 @@ def test_run_cap_of_the_command_line_replaces_the_files() -> None:
 
 
 def test_a_scheduler_brings_its_own_parameters() -> None:
-    text = "program: t.py\nmethod: custom\nscheduler: {engine: optuna, search_space: f}\n"
+    scheduler = "{engine: optuna, source: s.py, search_space: f}"
+    text = f"program: t.py\nmethod: custom\nscheduler: {scheduler}\n"
     sweep = parse_sweep(text, "s.yaml")
     assert (sweep.method, sweep.expected, sweep.warnings) == ("custom", None, ())
 

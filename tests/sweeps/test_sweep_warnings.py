@@ -11,7 +11,7 @@ from tests.sweeps.sweep_texts import grid, random_sweep
 EXPONENTS = "use log_uniform_values and write the values themselves"
 DOUBTS: list[tuple[str, str]] = [
     (
-        grid("lr: {values: [1e-5, '1e-5', 0.1]}"),
+        grid("lr: {values: [1e-5, '1e-4', 0.1]}"),
         "s.yaml:4: parameters.lr.values[0]: '1e-5' is text, not a number"
         " (YAML 1.1 needs a dot: write 1.0e-5, or put it in quotes)",
     ),
@@ -20,7 +20,7 @@ DOUBTS: list[tuple[str, str]] = [
         "s.yaml:4: parameters.lr.value: '08' is text, not a number (write 8, or put it in quotes)",
     ),
     (
-        grid("lr: {values: [on, true]}"),
+        grid("lr: {values: [on, false]}"),
         "s.yaml:4: parameters.lr.values[0]: on is read as the boolean True"
         " (write true, or 'on' in quotes)",
     ),

@@ -8,11 +8,15 @@ from deployer.backend.db.sweeps import has_local_scheduler, parse_config
 from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.search.engine import bayes_available
 from deployer.backend.scheduling.search.suggest import refusals
-from deployer.sweeps.parameters.parse import Problem, parse_parameters
-from deployer.sweeps.validation import find_unknown_keys
+from deployer.sweeps.problem import Problem, join_path
+from deployer.sweeps.validation.configuration import check_content
+from deployer.sweeps.validation.keys import Key
 
 # What this server knows besides what W&B does.
-OWN_KEYS = ("seed", "retries")
+OWN_KEYS = {
+    "seed": Key("Makes draws repeatable.", "integer"),
+    "retries": Key("More attempts for a run that fails.", "integer"),
+}
 LOCAL_CONTROLLER = (
     "this server chooses the configurations itself and serves no local controller: leave out"
     " `controller`, or let `wandb sweep-scheduler` choose them"
@@ -37,13 +41,9 @@ def check_supported(config: str) -> None:
 
 def list_warnings(settings: dict[str, Any]) -> list[str]:
     """Return what is doubtful, a sentence each, as W&B's `configValidationWarnings`."""
-    unknown = [_worded(found) for found in find_unknown_keys(settings, OWN_KEYS)]
-    if has_local_scheduler(settings) and "parameters" not in settings:
-        return unknown
-    _, problems = parse_parameters(settings.get("parameters", {}))
-    return unknown + [_worded(found) for found in problems]
+    return [_worded(found) for found in check_content(settings, OWN_KEYS)]
 
 
 def _worded(found: Problem) -> str:
     hint = f" ({found.hint})" if found.hint else ""
-    return f"{'.'.join(found.path)}: {found.message}{hint}"
+    return f"{join_path(found.path)}: {found.message}{hint}"

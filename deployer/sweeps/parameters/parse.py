@@ -9,8 +9,7 @@ import copy
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from deployer.sweeps.parameters.forms import (
     LARGEST_EXPONENT,
@@ -31,23 +30,15 @@ from deployer.sweeps.parameters.keys import (
     shown,
 )
 from deployer.sweeps.parameters.space import Space
+from deployer.sweeps.problem import Place, Problem
 from deployer.text import number_hint
 
-Place = tuple[str, ...]
 # The pattern of parameter names in W&B's schema; other names are only warned about, as there.
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 # How far from 1 a sum of probabilities may be, as numpy.isclose judges it for W&B.
 SUM_TOLERANCE = 1e-5
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What is wrong where; `path` is the place in the file, and an error is what cannot run."""
-
-    path: Place
-    message: str
-    hint: str = ""
-    severity: Literal["error", "warning"] = "error"
+# e to it is 3e8: a larger bound of `log_uniform` is a value rather than an exponent.
+LIKELY_EXPONENT = 20
 
 
 def parse_parameters(raw: Any) -> tuple[Space, tuple[Problem, ...]]:
@@ -266,6 +257,8 @@ class _Reader:
             self.complain(place, message, hint)
         else:
             message = f"{name} takes exponents of e: values go from "
+            if low > 0 and (high <= 1 or high > LIKELY_EXPONENT):
+                message = f"{first} and {second} look like values, and {message}"
             self.warn(place, f"{message}{math.exp(low):.3g} to {math.exp(high):.3g}", hint)
 
 

@@ -1,0 +1,154 @@
+"""The table of a sweep file's keys outside of `parameters`, and what is said of others."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deployer.sweeps.parameters.keys import nearest, shown
+from deployer.sweeps.problem import Place, Problem, Problems, doubt
+
+# JSON's types: their words, and how to mend a value that is of another.
+KINDS = {
+    "string": ("text", "put it in quotes"),
+    "integer": ("a whole number", "write digits without quotes, such as 3"),
+    "number": ("a number", "write a number without quotes"),
+    "boolean": ("true or false", "write true or false"),
+    "object": ("a mapping", "write `key: value` pairs below it"),
+    "array": ("a list", "write a list: [...]"),
+}
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a key means, and which values it takes; `above` and `least` are limits of a number."""
+
+    meaning: str
+    kind: str = "string"
+    choices: tuple[Any, ...] = ()
+    least: int | None = None
+    above: int | None = None
+
+
+METRIC: Mapping[str, Key] = {
+    "name": Key("The metric's name, as the script logs it."),
+    "goal": Key("What is wanted of it; default: minimize.", choices=("minimize", "maximize")),
+    "target": Key("The sweep ends when a run reaches this value.", "number"),
+    "impute": Key(
+        "The value that bayes takes for a run without one; default: worst.",
+        choices=("worst", "best", "latest"),
+    ),
+    "impute_while_running": Key(
+        "The value that bayes takes for a run under way; default: 'false', none.",
+        choices=("false", False, "worst", "best", "latest"),
+    ),
+}
+HYPERBAND: Mapping[str, Key] = {
+    "type": Key("The rule; only hyperband is known.", choices=("hyperband",)),
+    "min_iter": Key("The first band: after so many logged values of the metric.", "integer", (), 1),
+    "max_iter": Key("The last value that counts; with s, instead of min_iter.", "integer", (), 1),
+    "s": Key("How many bands there are below max_iter.", "integer", (), 1),
+    "eta": Key("Of a band's runs, one in eta goes on; default: 3.", "number", above=1),
+    "strict": Key("Judge a run's value at the band, not its best so far; default: no.", "boolean"),
+}
+SCHEDULER: Mapping[str, Key] = {
+    "engine": Key("Who chooses the configurations.", choices=("wandb", "optuna", "ax")),
+    "source": Key("The file of the functions named below."),
+    "optimizer": Key("The function that makes the optimizer."),
+    "search_space": Key("The function that defines the search space, in place of parameters."),
+}
+CONTROLLER: Mapping[str, Key] = {
+    "type": Key("Where configurations are chosen; default: cloud.", choices=("cloud", "local"))
+}
+TOP: Mapping[str, Key] = {
+    "method": Key("How configurations are chosen.", choices=("grid", "random", "bayes", "custom")),
+    "parameters": Key("What is searched: a mapping of names to their values.", "object"),
+    "metric": Key("What ranks the runs, and what bayes optimises.", "object"),
+    "metrics": Key("Several metrics, for method: custom, in place of metric.", "array"),
+    "run_cap": Key("At most this many runs.", "integer", (), 1),
+    "early_terminate": Key("Which runs are stopped early.", "object"),
+    "command": Key(
+        "What an agent starts, word by word; default: the program with all flags.", "array"
+    ),
+    "program": Key("The script."),
+    "name": Key("The sweep's title."),
+    "description": Key("What the sweep is about."),
+    "entity": Key("Whose sweep it is: a user or a team."),
+    "project": Key("The sweep's project."),
+    "apiVersion": Key("The version of this format."),
+    "kind": Key("What this file is.", choices=("sweep",)),
+    "controller": Key("Where configurations are chosen.", "object"),
+    "scheduler": Key("An optimizer of one's own, for `wandb sweep-scheduler`.", "object"),
+    "job": Key("The job of W&B Launch that runs."),
+    "image_uri": Key("The image that W&B Launch runs."),
+}
+# Keys that are found one level too high, with the key that they belong under.
+HOMES = {
+    **dict.fromkeys(("goal", "target", "impute"), "metric"),
+    **dict.fromkeys(("min_iter", "max_iter", "eta"), "early_terminate"),
+    **dict.fromkeys(("values", "min", "max", "distribution"), "parameters, below a name"),
+}
+# What other tools, and flags, call a key.
+OTHER_NAMES = {"count": "run_cap", "max_runs": "run_cap", "script": "program"}
+
+
+def check_keys(path: Place, mapping: Mapping[Any, Any], known: Mapping[str, Key]) -> Problems:
+    """Warn about the keys that W&B does not know, each with the nearest one."""
+    for key in mapping:
+        if key not in known:
+            yield unknown((*path, str(key)), key, known)
+
+
+def check_values(path: Place, mapping: Mapping[Any, Any], known: Mapping[str, Key]) -> Problems:
+    """Warn about values that W&B's schema does not allow; it makes the sweep all the same."""
+    for name, key in known.items():
+        if name in mapping and (said := find_misfit(mapping[name], key)):
+            hint = nearest(mapping[name], map(str, key.choices)) if key.choices else ""
+            yield doubt((*path, name), said, hint or KINDS[key.kind][1])
+
+
+def find_misfit(value: Any, key: Key) -> str:
+    """Return what is wrong with a key's value, empty if nothing is."""
+    if key.choices:
+        return "" if value in key.choices else f"{shown(value)} is not one of its values"
+    if not _is_of(value, key.kind):
+        return f"{shown(value)} is not {KINDS[key.kind][0]}"
+    if key.least is not None and value < key.least:
+        return f"{shown(value)} is below {key.least}"
+    if key.above is not None and value <= key.above:
+        return f"{shown(value)} is not above {key.above}"
+    return ""
+
+
+def unknown(path: Place, key: Any, known: Mapping[str, Key]) -> Problem:
+    """Return the warning about a key that nobody reads."""
+    hint = nearest(key, known)
+    if known is not METRIC and not hint.startswith("did") and key in HOMES:
+        hint = f"write it below {HOMES[key]}"
+    if key in OTHER_NAMES and OTHER_NAMES[key] in known:
+        hint = f"did you mean {OTHER_NAMES[key]}?"
+    return doubt(path, f"W&B does not know {shown(key)}", hint)
+
+
+def find_misspelt(config: Mapping[str, Any], key: str, known: Mapping[str, Key]) -> str:
+    """Return a hint if an unknown key was probably meant as the one that is missing."""
+    others = [str(other) for other in config if other not in known]
+    found = difflib.get_close_matches(key, others, n=1)
+    return f"rename {found[0]} to {key}" if found else ""
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a value is a finite number, which a boolean is not."""
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def _is_of(value: Any, kind: str) -> bool:
+    if kind == "integer":
+        return is_number(value) and value == int(value)
+    if kind == "number":
+        return is_number(value)
+    types: dict[str, type] = {"string": str, "boolean": bool, "object": dict, "array": list}
+    return isinstance(value, types[kind])

@@ -1,0 +1,135 @@
+"""Parameters that run and look doubtful: values that repeat, steps that do not fit, odd names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from deployer.sweeps.parameters.forms import Constant, Continuous
+from deployer.sweeps.parameters.keys import NESTED, shown
+from deployer.sweeps.parameters.space import Space
+from deployer.sweeps.parameters.values import value_key
+from deployer.sweeps.problem import Place, Problem, Problems, doubt
+from deployer.sweeps.validation.texts import check_finite
+
+# What W&B itself keeps in the config of a run.
+RESERVED = ("_wandb", "wandb_version")
+
+
+def check_parameters(config: Mapping[str, Any], space: Space) -> Problems:
+    """Warn about parameters that W&B runs, and hardly as they are meant."""
+    for path, raw in _walk((NESTED,), config.get(NESTED)):
+        yield from _check_values(path, raw, config.get("method"))
+    for parameter in space.parameters:
+        if isinstance(parameter, Continuous) and parameter.q:
+            yield from _check_step(parameter)
+    yield from _check_names(space)
+    free = [p for p in space.parameters if not isinstance(p, Constant) and p.grid_size != 1]
+    if config.get("method") in ("random", "bayes") and space.parameters and not free:
+        message = "each has one value, so every run is the same"
+        yield doubt((NESTED,), message, "add values or a range to one of them")
+
+
+def check_bounds(config: Mapping[str, Any]) -> Problems:
+    """Complain about an int and a float as bounds: W&B's client cannot tell which is meant."""
+    parameters = config.get(NESTED)
+    for name, raw in parameters.items() if isinstance(parameters, Mapping) else ():
+        if not isinstance(raw, Mapping) or "distribution" in raw:
+            continue
+        if {type(raw.get("min")), type(raw.get("max"))} == {int, float}:
+            message = f"min {raw['min']} and max {raw['max']} are an integer and a decimal number"
+            path = (NESTED, str(name))
+            yield Problem(path, message, "write both alike, or add distribution: uniform")
+
+
+def _walk(place: Place, group: Any) -> Iterator[tuple[Place, Mapping[str, Any]]]:
+    """Yield each parameter that is no group, with its place in the file."""
+    for name, raw in group.items() if isinstance(group, Mapping) else ():
+        if isinstance(raw, Mapping) and NESTED in raw:
+            yield from _walk((*place, str(name), NESTED), raw[NESTED])
+        elif isinstance(raw, Mapping):
+            yield (*place, str(name)), raw
+
+
+def _check_values(path: Place, raw: Mapping[str, Any], method: Any) -> Problems:
+    """Doubt values that are there twice, or that a script reads alike."""
+    values = raw.get("values")
+    yield from check_finite((*path, "value"), raw.get("value"))
+    seen: dict[Any, Any] = {}
+    for index, value in enumerate(values if isinstance(values, list) else ()):
+        place = (*path, "values", f"[{index}]")
+        yield from check_finite(place, value)
+        key = value_key(value)
+        if key in seen:
+            message = f"{shown(value)} is there twice" + (
+                f", as {shown(seen[key])}" if repr(seen[key]) != repr(value) else ""
+            )
+            effect = "a grid runs it once" if method == "grid" else "it is drawn twice as often"
+            yield doubt(place, f"{message}: {effect}", "remove one of them")
+        elif (twin := _find_twin(value, seen.values())) is not None:
+            message = f"{shown(value)} and {shown(twin)} are two configurations, and look alike"
+            yield doubt(place, message, "remove one of them")
+        seen.setdefault(key, value)
+    yield from _check_booleans((*path, "values"), values)
+
+
+def _find_twin(value: Any, others: Any) -> Any:
+    """Return another value that a script can hardly tell from this one: 1 and '1', 1 and true."""
+    plain = [other for other in others if type(other) is not type(value) and _is_plain(other)]
+    alike = (other for other in plain if other == value or str(other) == str(value))
+    return next(alike, None) if _is_plain(value) else None
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, str | int | float)
+
+
+def _check_booleans(path: Place, values: Any) -> Problems:
+    if not isinstance(values, list):
+        return
+    flags = [value for value in values if isinstance(value, bool)]
+    numbers = [value for value in values if type(value) in (int, float)]
+    if flags and any(number not in (0, 1) for number in numbers):
+        message = f"{shown(flags[0])} is among numbers, and is handed over as the word"
+        yield doubt(path, message, "write numbers only, or two parameters")
+
+
+def _check_step(parameter: Continuous) -> Problems:
+    """Doubt a step that is wider than what it goes through: every value is one of its ends."""
+    low, high = _ends(parameter)
+    step = parameter.q or 1.0
+    if high - low >= step:
+        return
+    path = (*_place(parameter.path), "q")
+    message = f"the step {step:g} is wider than the range from {low:.6g} to {high:.6g}"
+    yield doubt(path, message, "write a smaller q, or remove it and the q_ of the distribution")
+
+
+def _ends(parameter: Continuous) -> tuple[float, float]:
+    """Return between which values a range lies; endless where it has no ends."""
+    name = parameter.distribution
+    if "beta" in name:
+        return 0.0, 1.0 - 1e-9  # a step of 1 leaves 0 and 1 alone
+    if "normal" in name:
+        return -math.inf, math.inf
+    low, high = parameter.first, parameter.second
+    return (math.exp(low), math.exp(high)) if name.endswith("log_uniform") else (low, high)
+
+
+def _check_names(space: Space) -> Problems:
+    """Doubt names that W&B uses itself, and those that two parameters share in its config."""
+    seen: dict[str, Place] = {}
+    for parameter in sorted(space.parameters, key=lambda p: (len(p.path), p.path)):
+        name = ".".join(parameter.path)
+        if parameter.path[0] in RESERVED:
+            message = "W&B keeps its own settings under this name, so runs may lose it"
+            yield doubt(_place(parameter.path), message, "choose another name")
+        if name in seen:
+            message = f"results show it as {name}, and another parameter too"
+            yield doubt(_place(parameter.path), message, "rename one of them")
+        seen.setdefault(name, parameter.path)
+
+
+def _place(path: Place) -> Place:
+    return tuple(part for name in path for part in (NESTED, name))
