@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from deployer.backend.db.accounts import Caller
 from deployer.backend.db.sweeps import sweep_by_id, update_sweep
-from deployer.backend.scheduling.lifecycle import MEMORY_KILLS
+from deployer.backend.scheduling.lifecycle import MEMORY_KILLS, UNSTARTED_KILLS
 from deployer.backend.scheduling.run_endings import requeue_failed
 from tests.backend.bench import Bench
 
 
 def test_a_run_that_never_has_enough_memory_is_given_up(bench: Bench) -> None:
-    sweep = bench.sweep()
+    sweep = bench.sweep(run_cap=1)
     agent = bench.agent(sweep)
     name = bench.take(agent)
     for _ in range(MEMORY_KILLS - 1):
@@ -20,7 +21,44 @@ def test_a_run_that_never_has_enough_memory_is_given_up(bench: Bench) -> None:
     bench.send(name, preempting=True, deployerInterrupted="OOM", complete=True, exitcode=255)
     assert (bench.run(name).state, bench.run(name).queued) == ("failed", 0)
     assert bench.causes(name) == ["OOM"] * MEMORY_KILLS
-    assert bench.take(agent) != name
+    assert bench.beat(agent)["type"] == "exit"
+
+
+def kill_unstarted(bench: Bench, agent: tuple[int, Caller]) -> str:
+    """Take the next run, which its supervisor sees killed before `wandb.init`."""
+    name: str = bench.beat(agent)["run_id"]
+    bench.send(name, preempting=True, deployerInterrupted="signal", complete=True, exitcode=255)
+    return name
+
+
+def test_a_run_that_is_killed_again_lets_the_others_go_first(bench: Bench) -> None:
+    agent = bench.agent(bench.sweep())
+    name = kill_unstarted(bench, agent)
+    assert kill_unstarted(bench, agent) == name
+    for _ in range(2):
+        other = bench.take(agent)
+        assert other != name
+        bench.send(other, complete=True, exitcode=0)
+    assert bench.take(agent) == name
+    bench.send(name, complete=True, exitcode=0)
+    assert bench.beat(agent)["type"] == "exit"
+
+
+def test_a_run_that_is_always_killed_before_its_start_is_given_up(bench: Bench) -> None:
+    agent = bench.agent(bench.sweep(run_cap=1))
+    killed = {kill_unstarted(bench, agent) for _ in range(UNSTARTED_KILLS)}
+    (name,) = killed
+    assert (bench.run(name).state, bench.run(name).queued) == ("failed", 0)
+    assert bench.causes(name) == ["signal"] * UNSTARTED_KILLS
+    assert bench.beat(agent)["type"] == "exit"
+
+
+def test_a_run_that_began_is_never_given_up_for_kills_from_outside(bench: Bench) -> None:
+    agent = bench.agent(bench.sweep(run_cap=1))
+    for _ in range(2 * UNSTARTED_KILLS):
+        name = bench.take(agent)
+        bench.send(name, preempting=True, deployerInterrupted="signal", complete=True, exitcode=255)
+    assert bench.run(name).queued
 
 
 def test_a_failed_run_gets_its_retry_after_everything_else(bench: Bench) -> None:

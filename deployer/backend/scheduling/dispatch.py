@@ -23,6 +23,7 @@ from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import (
     LOST_REPLY_SECONDS,
     MAX_DELIVERIES,
+    PATIENT_KILLS,
     Outcome,
     judge_disappearance,
     requeue,
@@ -41,12 +42,18 @@ Command = dict[str, Any]
 # wait for a model, nobody else would be served meanwhile.
 BUSY_SECONDS = 3.0
 EXIT: Command = {"type": "exit"}
-# Why a waiting run's last attempt ended: what was interrupted goes first, what failed goes last.
+# How a waiting run's attempts ended: what was interrupted goes first; what failed, or was killed
+# again and again, goes last.
 FAILED_ONCE = (
     "EXISTS (SELECT 1 FROM attempts WHERE run_id = runs.id AND number = runs.attempt"
     " AND cause IN ('own failure', 'usage error', 'never started'))"
 )
-INTERRUPTED = f"NOT {FAILED_ONCE}"
+KILLED_AGAIN = (
+    "(SELECT COUNT(*) FROM attempts WHERE run_id = runs.id AND cause IN ('signal', 'OOM'))"
+    f" >= {PATIENT_KILLS}"
+)
+LAST = f"({FAILED_ONCE} OR {KILLED_AGAIN})"
+FIRST = f"NOT {LAST}"
 OWNED = "agent_id = ? AND state IN ('pending', 'running', 'preempting') ORDER BY id"
 
 
@@ -129,16 +136,16 @@ def _leave(backend: Backend, db: Connection, agent: Agent) -> list[Command]:
 
 
 def _next_run(backend: Backend, agent: Agent) -> list[Command]:
-    """Find work: what the agent never received, what came back, what is new, what failed once."""
+    """Find work: what the agent never received, what came back, what is new, what fails."""
     with backend.store.transaction() as db:
         sweep = sweep_by_id(db, agent.sweep_id)
         if sweep.ended:
             return _leave(backend, db, agent)
         _reclaim(backend, db, sweep)
         ordinal = None if sweep.local_scheduler else free_ordinal(db, sweep)
-        run = _undelivered(backend, db, agent) or _returned(backend, db, agent, INTERRUPTED)
+        run = _undelivered(backend, db, agent) or _returned(backend, db, agent, FIRST)
         if run is None and ordinal is None:
-            run = _returned(backend, db, agent, FAILED_ONCE)
+            run = _returned(backend, db, agent, LAST)
         if run:
             return _deliver(backend, db, sweep, run)
         if ordinal is None:
@@ -167,10 +174,10 @@ def _undelivered(backend: Backend, db: Connection, agent: Agent) -> Run | None:
     return None
 
 
-def _returned(backend: Backend, db: Connection, agent: Agent, causes: str) -> Run | None:
+def _returned(backend: Backend, db: Connection, agent: Agent, turn: str) -> Run | None:
     """Return the oldest run that waits to be handed out again, now this agent's."""
     for run in list_runs(
-        db, f"sweep_id = ? AND queued = 1 AND {causes} ORDER BY ordinal", agent.sweep_id
+        db, f"sweep_id = ? AND queued = 1 AND {turn} ORDER BY ordinal", agent.sweep_id
     ):
         silence = backend.presence.silence_seconds("run", run.id)
         rested = silence >= backend.patience.unstarted_wait_seconds

@@ -35,8 +35,12 @@ LOST_REPLY_SECONDS = 4.0
 MAX_DELIVERIES = 3
 # A trainer that never started may have met a full disk or a signal: two more tries, a while later.
 UNSTARTED_RETRIES = 2
-# A run that needs more memory than there is would be tried for ever.
+# A run that needs more memory than there is would be tried for ever, and so would one that kills
+# itself before `wandb.init`; whoever kills runs from outside rarely meets the same one as often.
 MEMORY_KILLS = 5
+UNSTARTED_KILLS = 20
+# From so many kills on, a run waits until all others have had their turn.
+PATIENT_KILLS = 2
 # Different configurations that fail before any has finished: then the script is broken.
 BREAKER_FAILURES = 3
 
@@ -126,10 +130,14 @@ def judge_disappearance(marks: Marks, agent_is_there: bool) -> Outcome:
     return requeue("signal") if marks.started else Outcome("failed", "never started")
 
 
-def judge_memory(outcome: Outcome, kills: int) -> Outcome:
-    """Give up a run that was killed for its memory so many times, this one included."""
-    hopeless = outcome.cause == "OOM" and kills >= MEMORY_KILLS
-    return Outcome("failed", "OOM") if hopeless else outcome
+def judge_kills(outcome: Outcome, kills: int, started: bool) -> Outcome:
+    """Give up a run that was killed in the same way for so many times, this one included.
+
+    Of those that came to `wandb.init` only its memory's kills count: others may be anybody's.
+    """
+    allowed = {"OOM": MEMORY_KILLS} if started else {"OOM": MEMORY_KILLS, "signal": UNSTARTED_KILLS}
+    hopeless = outcome.cause in allowed and kills >= allowed[outcome.cause]
+    return Outcome("failed", outcome.cause) if hopeless else outcome
 
 
 def judge_unassigned(outcome: Outcome) -> Outcome:

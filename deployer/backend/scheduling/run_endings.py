@@ -19,7 +19,7 @@ from deployer.backend.scheduling.lifecycle import (
     judge_announcement,
     judge_disappearance,
     judge_failure,
-    judge_memory,
+    judge_kills,
     judge_unassigned,
 )
 from deployer.sweeps.metrics import metric_value
@@ -51,7 +51,8 @@ def end_run(
         if not sweep.ended and run.args is not None:
             unstarted = count_causes(db, run, ("never started",))
             outcome = judge_failure(outcome, count_failures(db, run), unstarted, sweep.retries)
-            outcome = judge_memory(outcome, count_causes(db, run, ("OOM",)))
+            kills = count_causes(db, run, (outcome.cause,))
+            outcome = judge_kills(outcome, kills, run.started_at is not None)
         queued = outcome.queued and sweep.state != DELETED
     ended = change_run(
         db,
