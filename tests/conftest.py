@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -63,6 +64,17 @@ def serve_backend(data: Path, *flags: str, port: int = 0) -> ServedBackend:
     url = process.stdout.readline().strip()
     assert url, "the backend ended before it was ready"
     return ServedBackend(url, read_key(data), "tester", data, process)
+
+
+def pytest_collection() -> None:
+    """Collect no garbage while modules are loaded: all of them stay."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was loaded out of every later collection of garbage."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

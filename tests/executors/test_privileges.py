@@ -8,6 +8,7 @@ Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/#res
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -82,8 +83,9 @@ def list_ours() -> list[Path]:
     return [file for file in list_files() if file.stem not in OWN_TEMPLATES]
 
 
+@functools.cache
 def read(file: Path) -> list[Any]:
-    return list(yaml.safe_load_all(file.read_text()))
+    return list(yaml.load_all(file.read_text(), yaml.CSafeLoader))
 
 
 def is_object(value: Any) -> bool:
