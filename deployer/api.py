@@ -68,13 +68,15 @@ def up(
     max_seconds: float | None = None,
     capacity_seconds: float = 0.0,
     lock: bool = True,
+    check_script: bool = True,
     folder: Path | None = None,
     tell: Tell = lambda _: None,
 ) -> Launch:
     """Create or continue a sweep and start its agents, as `deployer up FILE --detach` does.
 
     What is left out is as the environment and deployer.yaml in `folder` (the current one) have it;
-    each is read once. `lock` writes the lock file; `tell` gets what the command would say.
+    each is read once. `lock` writes the lock file, `check_script` asks the script about
+    its flags; `tell` gets what the command would say.
     Raises DeployerError; what can be refused is refused before anything is made.
     """
     _check_counts(replicas=replicas, run_cap=run_cap, retries=retries)
@@ -88,6 +90,7 @@ def up(
         max_seconds=max_seconds,
         capacity_seconds=capacity_seconds,
         lock=name_lock(Path(file)) if lock else None,
+        check_script=check_script,
     )
     return pipeline.up(read_project(flags, folder), request, tell)
 

@@ -9,6 +9,7 @@ import typer
 
 from deployer.cli.command_group import make_app
 from deployer.cli.options import (
+    NoCheckOption,
     OneRunOption,
     OnOption,
     Output,
@@ -50,6 +51,7 @@ def doctor(
     ] = False,
     run_cap: RunCapOption = None,
     one_run_per_job: OneRunOption = False,
+    no_check: NoCheckOption = False,
     on: OnOption = None,
     profile: ProfileOption = None,
     wandb: WandbOption = None,
@@ -65,7 +67,9 @@ def doctor(
     )
     request = None
     if file is not None:
-        request = Request(file, load_sweep(file, run_cap), one_run=one_run_per_job)
+        request = Request(
+            file, load_sweep(file, run_cap), one_run=one_run_per_job, check_script=not no_check
+        )
         for warning in request.sweep.warnings:
             say(f"warning: {warning}")
     findings = diagnose(config, request, deep=deep)

@@ -164,6 +164,10 @@ RetriesOption = Annotated[
         help="More attempts for a run that fails (1); on the embedded backend only.",
     ),
 ]
+NoCheckOption = Annotated[
+    bool,
+    typer.Option("--no-check", help="Do not run the script up to its flags before anything else."),
+]
 PlainOption = Annotated[
     bool, typer.Option("--plain", help="Plain lines instead of the live view, as in a pipe.")
 ]

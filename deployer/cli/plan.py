@@ -14,6 +14,7 @@ from deployer.cli.options import (
     DocumentsOption,
     FileArgument,
     MaxTimeOption,
+    NoCheckOption,
     OneRunOption,
     OnOption,
     ProfileOption,
@@ -32,7 +33,9 @@ from deployer.launch.agent_environment import build_environment, choose_pace
 from deployer.launch.code import settle_code
 from deployer.launch.one_run_per_job import count_agents
 from deployer.launch.planning import choose_bound, plan_agents
+from deployer.launch.request import Request
 from deployer.launch.resolution import open_sweep
+from deployer.launch.script import check_script_first
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.wandb_api.operations import get_sweep
 
@@ -54,6 +57,7 @@ def plan(
     one_run_per_job: OneRunOption = False,
     cold: ColdOption = False,
     max_time: MaxTimeOption = None,
+    no_check: NoCheckOption = False,
     on: OnOption = None,
     profile: ProfileOption = None,
     wandb: WandbOption = None,
@@ -74,6 +78,8 @@ def plan(
     for warning in (*read.warnings, find_target(config).warn_about_code()):
         if warning:
             say(f"warning: {warning}")
+    request = Request(file, read, check_script=not no_check)
+    check_script_first(config, request, say)
     if sweep:
         documents = _plan_sweep(sweep, config, one_run_per_job, max_time)
     else:

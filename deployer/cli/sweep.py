@@ -14,6 +14,7 @@ from deployer.cli.confirmation import YesOption, check_can_ask, confirm
 from deployer.cli.options import (
     EntityOption,
     FileArgument,
+    NoCheckOption,
     OnOption,
     Output,
     OutputOption,
@@ -34,13 +35,16 @@ from deployer.errors import AgentError, DeployerError, WandbError
 from deployer.executors.base import Agent
 from deployer.executors.registry import open_executor
 from deployer.launch.one_run_per_job import takes_one_run
+from deployer.launch.request import Request
 from deployer.launch.resolution import open_sweep
+from deployer.launch.script import check_script_first
 from deployer.launch.server import connect
 from deployer.launch.stop_notice import tell_which_runs_stop, tell_who_lasts
 from deployer.outputs.kept_here import delete_here, measure_here
 from deployer.sweeps.creation import Draws, make_sweep
 from deployer.sweeps.records import delete_records
 from deployer.sweeps.rerun import get_whole_snapshot
+from deployer.sweeps.sweep_file import load_sweep
 from deployer.text import format_bytes, format_count
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import (
@@ -71,6 +75,7 @@ def create(
     run_cap: RunCapOption = None,
     seed: SeedOption = None,
     retries: RetriesOption = None,
+    no_check: NoCheckOption = False,
     on: OnOption = None,
     wandb: WandbOption = None,
     entity: EntityOption = None,
@@ -81,18 +86,16 @@ def create(
 
     The embedded backend is where its agents will be: --on.
     """
-    from deployer.sweeps.sweep_file import load_sweep
-
     config = read_config(Flags(wandb=wandb, entity=entity, project=project, on=on))
     sweep = load_sweep(file, run_cap)
     for warning in sweep.warnings:
         say(f"warning: {warning}")
+    request = Request(file, sweep, draws=Draws(seed, retries), check_script=not no_check)
+    check_script_first(config, request, say)
     server = connect(config, say)
     say(f"using {server.describe()}")
-    draws = Draws(seed, retries)
-    made = make_sweep(
-        server, sweep, config, file=file, continued=False, draws=draws, now=time.time()
-    )
+    now, draws = time.time(), request.draws
+    made = make_sweep(server, sweep, config, file=file, continued=False, draws=draws, now=now)
     for warning in made.warnings:
         say(f"warning: {warning}")
     page = server.sweep_url(made.path)

@@ -15,6 +15,7 @@ from deployer.cli.options import (
     EntityOption,
     FileArgument,
     MaxTimeOption,
+    NoCheckOption,
     OneRunOption,
     OnOption,
     Output,
@@ -81,6 +82,7 @@ def up(
     wait_for_capacity: CapacityOption = None,
     lock: LockOption = None,
     no_lock: NoLockOption = False,
+    no_check: NoCheckOption = False,
     on: OnOption = None,
     profile: ProfileOption = None,
     wandb: WandbOption = None,
@@ -105,6 +107,7 @@ def up(
         max_seconds=max_time,
         capacity_seconds=wait_for_capacity or 0.0,
         lock=None if no_lock else lock or name_lock(file),
+        check_script=not no_check,
     )
     launch = pipeline.up(config, request, say)
     if detach:

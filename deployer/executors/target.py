@@ -144,6 +144,11 @@ class Target(ABC):
         return self.runs_here
 
     @property
+    def run_environment(self) -> Mapping[str, str]:
+        """Return the environment in which this machine asks a script about its flags."""
+        return self.project.environment
+
+    @property
     def queued_seconds(self) -> float | None:
         """Return after how long an agent ends, the wait for its start included."""
         return None

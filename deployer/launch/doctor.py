@@ -18,6 +18,7 @@ from deployer.executors.target import Demand, Limits, Target, Tell
 from deployer.launch.check import list_checks, list_target_checks
 from deployer.launch.planning import build_draft
 from deployer.launch.request import Request
+from deployer.launch.script import ask_about_script
 from deployer.launch.server_examination import examine_server
 from deployer.text import format_bytes
 
@@ -64,7 +65,8 @@ def _list_own_questions(
     """Return the checks of `up` that need no server."""
     if request is None:
         return [one.question() for one in list_target_checks(project, target, Limits())]
-    return [one.question() for one in list_checks(project, target, request, None)]
+    checks = [one.question() for one in list_checks(project, target, request, None)]
+    return [*checks, ask_about_script(project, target, request)]
 
 
 def _list_disks(project: Project) -> Sequence[Question]:

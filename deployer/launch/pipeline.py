@@ -40,6 +40,7 @@ from deployer.launch.planning import (
 )
 from deployer.launch.provision import telling_bill
 from deployer.launch.request import Request
+from deployer.launch.script import begin_script_check, tell_report
 from deployer.launch.server import connect
 from deployer.sweeps.creation import MadeSweep, find_unfinished, make_sweep
 from deployer.sweeps.records import remember_executor
@@ -82,9 +83,11 @@ def up(project: Project, request: Request, tell: Tell) -> Launch:
     for warning in request.sweep.warnings:
         tell(f"warning: {warning}")
     project = settle_code(project, tell)
+    script = begin_script_check(project, request)
     project, server = resolve(project, request, tell)
     target = find_target(project)
     check(project, target, request, server)
+    tell_report(script.result(), request, tell)
     if warning := target.warn_about_code():
         tell(f"warning: {warning}")
     with telling_bill(target, tell):

@@ -15,7 +15,7 @@ class Request:
 
     `continued` goes on with an unfinished sweep of the same content; `one_run` is an agent for each
     run; `capacity_seconds` is how long to ask again where all is out of stock. `lock` is where the
-    lock file is written.
+    lock file is written; `check_script` asks the script about its flags.
     """
 
     file: Path
@@ -26,3 +26,4 @@ class Request:
     max_seconds: float | None = None
     capacity_seconds: float = 0.0
     lock: Path | None = None
+    check_script: bool = True

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ class Sweep:
 
     `config` is what is sent, distributions filled in; `text` is the same as YAML. `expected` is
     the number of configurations, None for an endless one. `content_hash` is the same for the same
-    configuration, whatever the order and the comments of the file. `warnings` are sentences.
+    configuration, whatever the order and the comments of the file. `warnings` are sentences,
+    `document` is the file with its lines.
     """
 
     name: str | None
@@ -44,6 +45,11 @@ class Sweep:
     expected: int | None
     content_hash: str
     warnings: tuple[str, ...] = ()
+    document: Document | None = field(default=None, repr=False, compare=False)
+
+    def place_of(self, path: tuple[str, ...], file: str) -> str:
+        """Return the place of a key in a complaint, with its line where the file is known."""
+        return self.document.place_of(path) if self.document else f"{file}: {'.'.join(path)}"
 
 
 def load_sweep(path: str | Path, run_cap: int | None = None) -> Sweep:
@@ -74,7 +80,7 @@ def parse_sweep(text: str, place: str, run_cap: int | None = None) -> Sweep:
     errors = [ConfigError(f.place, f.message, f.hint) for f in found if f.severity == "error"]
     if errors:
         raise ConfigErrors(errors, warnings)
-    return _build(examined.config, warnings)
+    return _build(examined.config, warnings, examined.document)
 
 
 def dump_config(config: dict[str, Any] | list[Any]) -> str:
@@ -86,7 +92,7 @@ def dump_config(config: dict[str, Any] | list[Any]) -> str:
     return yaml.dump(config, Dumper=_QuotingDumper, sort_keys=False, allow_unicode=True)
 
 
-def _build(config: dict[str, Any], warnings: tuple[str, ...]) -> Sweep:
+def _build(config: dict[str, Any], warnings: tuple[str, ...], document: Document) -> Sweep:
     sent: dict[str, Any] = json.loads(json.dumps(fill_distributions(config)))
     metric = sent.get("metric", {})
     name = sent.get("name")
@@ -106,6 +112,7 @@ def _build(config: dict[str, Any], warnings: tuple[str, ...]) -> Sweep:
         expected=expected_count(sent),
         content_hash=hashlib.sha256(json.dumps(sent, sort_keys=True).encode()).hexdigest(),
         warnings=warnings,
+        document=document,
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from deployer.errors import collect_refusals
 from deployer.executors.findings import Finding, examine_all
 from deployer.executors.local.examination import list_python_questions
 from deployer.executors.local.executor import LocalExecutor
+from deployer.executors.local.supervisors import find_path
 from deployer.executors.local.surroundings import read_surroundings
 from deployer.executors.target import Demand, Surroundings, Target, Tell
 
@@ -22,18 +23,27 @@ class LocalTarget(Target):
 
     runs_here = True
 
+    @property
+    def run_environment(self) -> Mapping[str, str]:
+        """Return the environment of runs, with the Python that they get."""
+        environment = self.project.environment
+        return {**environment, **dict(self._find_variables()), "PATH": find_path(environment)}
+
     def open(self) -> LocalExecutor:
         """Return the executor."""
+        return LocalExecutor(self.project.environment, variables=self._find_variables())
+
+    def _find_variables(self) -> tuple[tuple[str, str], ...]:
+        """Return what deployer.yaml tells runs: where data is, where outputs go."""
         sets = self.project.data
-        outputs = self.project.outputs.environment
+        outputs = tuple(self.project.outputs.environment)
         if not sets:
-            return LocalExecutor(self.project.environment, variables=outputs)
+            return outputs
         from deployer.config.data_section import list_variables
         from deployer.data.places import find_place
 
         places = {data.name: str(find_place(data, self.project.folder)) for data in sets}
-        variables = (*list_variables(sets, places), *outputs)
-        return LocalExecutor(self.project.environment, variables=variables)
+        return (*list_variables(sets, places), *outputs)
 
     def open_data(self, data: DataSet, tell: Tell, size_bytes: int | None = None) -> Store:
         """Return the folder of this machine."""

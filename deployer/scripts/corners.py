@@ -1,0 +1,61 @@
+"""Few configurations that show all that a sweep may hand to its script; pure."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from deployer.errors import DeployerError
+from deployer.sweeps.parameters.forms import Categorical, Constant, Continuous, Integer, Parameter
+from deployer.sweeps.parameters.parse import parse_parameters
+from deployer.sweeps.parameters.values import distinct
+
+MOST_VALUES = 100  # of one parameter
+MOST_CORNERS = 64
+# Neither end, and no number that happens to be whole.
+INSIDE = 0.3819
+
+
+def list_corners(config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return configurations in which each value of a list and both ends of each range occur.
+
+    The first is the first of a grid. Corners of all ranges follow, while they are few.
+    """
+    space, _ = parse_parameters(config.get("parameters", {}))
+    values = [list_values(parameter) for parameter in space.parameters]
+    if not values:
+        return [{}]
+    longest = max(map(len, values))
+    rows = [[v[min(i, len(v) - 1)] for v in values] for i in range(longest)]
+    ends = [distinct([v[0], v[1] if _is_range(p) else v[-1]]) for p, v in _pair(space, values)]
+    rows += [list(row) for row in itertools.islice(itertools.product(*ends), MOST_CORNERS)]
+    return distinct([space.nest(row) for row in rows])
+
+
+def list_values(parameter: Parameter) -> list[Any]:
+    """Return a parameter's values, or both ends of its range, then a value inside."""
+    match parameter:
+        case Constant(value=value):
+            return [value]
+        case Categorical(values=values):
+            return distinct(values)[:MOST_VALUES]
+        case Integer(min=low, max=high):
+            return [low, high]
+        case Continuous():
+            return [_find_value(parameter, u) for u in (0.0, 1.0, INSIDE)]
+
+
+def _pair(space: Any, values: Sequence[list[Any]]) -> Sequence[tuple[Parameter, list[Any]]]:
+    return list(zip(space.parameters, values, strict=True))
+
+
+def _is_range(parameter: Parameter) -> bool:
+    return isinstance(parameter, Continuous)
+
+
+def _find_value(parameter: Continuous, u: float) -> float:
+    try:
+        return float(parameter.value_at(u)) if parameter.q is None else parameter.value_at(u)
+    except DeployerError:  # beta without scipy: it lies between 0 and 1
+        return u

@@ -1,0 +1,152 @@
+"""Whether a sweep's script takes the commands that an agent would start, and logs its metric."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from deployer.scripts import remembered
+from deployer.scripts.agent_commands import render_commands
+from deployer.scripts.complaints import Complaints, check_metric, show_file
+from deployer.scripts.corners import list_corners
+from deployer.scripts.invocation import Invocation, find_module_file, see_through
+from deployer.scripts.log_calls import find_logged
+from deployer.scripts.project_modules import Module, list_project_modules, reads_flags
+from deployer.scripts.rehearsal_run import find_executable, rehearse
+from deployer.scripts.unseen import Unseen
+from deployer.sweeps.parameters.parse import Problem
+
+SECONDS = 60.0
+NO_PARSER = "it reads no flags with argparse, click, typer or absl"
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where a script runs: its folder, its environment, and whether packages are those of here."""
+
+    folder: Path
+    environment: Mapping[str, str] = field(repr=False)
+    same_packages: bool = True
+
+
+@dataclass(frozen=True)
+class Report:
+    """What is wrong or doubtful; `not_checked` says why the parser was not asked, else empty."""
+
+    script: str = ""
+    problems: tuple[Problem, ...] = ()
+    not_checked: str = ""
+
+
+def check_script(
+    config: Mapping[str, Any],
+    around: Surroundings,
+    memory: Path | None = None,
+    seconds: float = SECONDS,
+) -> Report:
+    """Return what the script says of the sweep; the report is remembered in the folder `memory`.
+
+    What the script does while it is imported is done; nothing behind its parser runs.
+    """
+    try:
+        return _Check(config, around, seconds).report(memory)
+    except Unseen as unseen:
+        return Report(not_checked=str(unseen))
+
+
+class _Check:
+    """One sweep and its script."""
+
+    def __init__(self, config: Mapping[str, Any], around: Surroundings, seconds: float) -> None:
+        self._config, self._around, self._seconds = config, around, seconds
+        self._corners = list_corners(config)
+        self._invocation = self._see([""])[0]
+        self._executable = find_executable(self._invocation, around.environment)
+        self._modules = self._list_modules()
+
+    def report(self, memory: Path | None) -> Report:
+        """Return the remembered report, or a new one."""
+        files = [str(module.path) for module in self._modules]
+        key = remembered.build_key(
+            self._config, self._around.folder, self._executable, self._around.same_packages
+        )
+        kept = remembered.load(memory, key) if memory else None
+        if kept:
+            problems = [Problem(**{**p, "path": tuple(p["path"])}) for p in kept["problems"]]
+            return Report(kept["script"], tuple(problems))
+        report, used = self._examine()
+        if memory and not report.not_checked:
+            files += [*used, str(Path(self._executable).resolve()), *remembered.list_own_files()]
+            remembered.save(memory, key, sorted(set(files)), asdict(report))
+        return report
+
+    def _examine(self) -> tuple[Report, list[str]]:
+        """Return the report, and the files that it depends on."""
+        script = self._invocation.shown
+        metric = tuple(check_metric(self._config, find_logged(self._modules), script))
+        if not reads_flags(self._modules):
+            return Report(script, metric, NO_PARSER), []
+        try:
+            answer = self._ask()
+        except Unseen as unseen:
+            return Report(script, metric, str(unseen)), []
+        if "syntax" in answer:
+            place = f"{show_file(answer['file'], self._around.folder)}:{answer['line']}"
+            broken = Problem(("program",), f"{place}: {answer['syntax']}", "correct the script")
+            return Report(script, (broken,)), answer["files"]
+        if "parser" not in answer:
+            return Report(script, metric, self._explain(answer)), []
+        answer["sure"] = answer["sure"] and self._is_sure(answer)
+        complaints = Complaints(self._config, script, self._around.folder, answer)
+        problems = (*complaints.list_all(self._corners), *metric)
+        return Report(script, problems), [*answer["files"], *answer["packages"]]
+
+    def _is_sure(self, answer: Mapping[str, Any]) -> bool:
+        """Tell whether flags are the same where the script runs: defined in the project."""
+        return self._around.same_packages or all(flag["own"] for flag in answer["flags"])
+
+    def _ask(self) -> dict[str, Any]:
+        with tempfile.TemporaryDirectory(prefix="deployer-arguments-") as scratch:
+            files = [str(Path(scratch, f"{n}.json")) for n in range(len(self._corners))]
+            for file, corner in zip(files, self._corners, strict=True):
+                Path(file).write_text(json.dumps(corner), encoding="utf-8")
+            found = self._see(files)
+            first = found[0]
+            if any(replace(one, arguments=first.arguments) != first for one in found):
+                raise Unseen("its command starts another script for each configuration")
+            return rehearse(
+                first,
+                [one.arguments for one in found],
+                self._corners[0],
+                self._around.folder,
+                self._around.environment,
+                self._seconds,
+            )
+
+    def _see(self, json_files: list[str]) -> list[Invocation]:
+        corners, around = self._corners[: len(json_files)], self._around
+        commands = render_commands(self._config, corners, around.environment, json_files)
+        path = around.environment.get("PATH", "")
+        return [see_through(words, around.folder, path) for words in commands]
+
+    def _list_modules(self) -> list[Module]:
+        found, folder = self._invocation, self._around.folder
+        if found.module:
+            entry = find_module_file(found.target, folder)
+            if entry is None:
+                raise Unseen(f"the module {found.target} is not in this folder")
+            return list_project_modules(entry, (folder,))
+        entry = folder / found.target
+        return list_project_modules(entry, (entry.resolve().parent, folder))
+
+    def _explain(self, answer: Mapping[str, Any]) -> str:
+        """Return why a script did not come to its parser."""
+        if missing := answer.get("missing"):
+            return f"{self._invocation.interpreter[0]} here has no module {missing}"
+        place = answer.get("file")
+        where = f"{show_file(place, self._around.folder)}:{answer['line']}: " if place else ""
+        return f"{where}{answer['ended']}"

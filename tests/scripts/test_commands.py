@@ -1,0 +1,187 @@
+"""Commands that start a script in other ways, and scripts of several files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.scripts.asking import RAN, ask
+
+SCRIPT = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr', type=float)\n"
+SCRIPT += "p.parse_args()\n"
+WRONG = "lr: {value: x}"
+SAID = "parameters.lr: train.py:3: --lr takes float, not 'x' | write numbers as its values"
+SHELL = "[bash, run.sh, '${args}']"
+
+COMMANDS: list[tuple[str, str]] = [
+    ("[python, train.py, '${args}']", SAID),
+    ("['${env}', A=1, python3, -u, train.py, '${args_no_equals}']", SAID),
+    ("[python, -X, utf8, train.py, '${args}']", SAID),
+    ("['${interpreter}', '${program}', '${args_no_boolean_flags}']", SAID),
+    ("[nohup, python, train.py, '${args}']", SAID),
+    (
+        "[python, -m, torch.distributed.run, --standalone, --nproc_per_node, 2, train.py, "
+        "'${args}']",
+        SAID,
+    ),
+    ("[torchrun, --standalone, --nproc-per-node=2, train.py, '${args}']", SAID),
+    (
+        "[torchrun, --no-python, train.py]",
+        "not checked: torchrun --no-python: what it starts cannot be seen",
+    ),
+    (
+        "[accelerate, launch, --cpu, train.py, '${args}']",
+        "not checked: there is no accelerate here",
+    ),
+    ("[python, -c, 'print(1)']", "not checked: its command holds the code itself"),
+    ("[nothing-here, x]", "not checked: nothing-here: what it starts cannot be seen"),
+    (
+        "[bash, -c, 'python train.py']",
+        "not checked: bash -c: what a shell does cannot be seen",
+    ),
+    ("[python, -m, json.tool]", "not checked: the module json.tool is not in this folder"),
+    ("[uv, run, --what, train.py]", "not checked: uv run --what: what it starts cannot be seen"),
+    ("[python, gone.py]", "not checked: there is no file gone.py here"),
+]
+
+
+@pytest.mark.parametrize(("command", "said"), COMMANDS, ids=[one[0] for one in COMMANDS])
+def test_a_script_is_seen_through_its_command(command: str, said: str, tmp_path: Path) -> None:
+    assert ask(tmp_path, SCRIPT, WRONG, command=command) == [said]
+
+
+def test_a_module_of_a_package_and_what_it_imports(tmp_path: Path) -> None:
+    files = {
+        "pkg/__init__.py": "",
+        "pkg/__main__.py": "from pkg.flags import read\nread()" + RAN,
+        "pkg/flags.py": "def read():\n    " + SCRIPT.replace("\n", "\n    "),
+    }
+    said = ask(tmp_path, "", WRONG, command="[python, -m, pkg, '${args}']", files=files)
+    assert said == [SAID.replace("train.py", "pkg/flags.py").replace(":3", ":4")]
+
+
+def test_subcommands(tmp_path: Path) -> None:
+    script = (
+        "import argparse\np = argparse.ArgumentParser()\n"
+        "s = p.add_subparsers(dest='what', required=True)\n"
+        "fit = s.add_parser('fit')\nfit.add_argument('--lr', type=float)\np.parse_args()\n"
+    )
+    command = "[python, train.py, fit, '${args}']"
+    said = ask(tmp_path, script, "lr: {value: x}, lrr: {value: 1}", command=command)
+    assert said == [
+        "parameters.lr: train.py:5: --lr takes float, not 'x' | write numbers as its values",
+        "parameters.lrr: train.py has no flag --lrr | did you mean --lr? (train.py:5)",
+    ]
+    assert ask(tmp_path, script, "lr: {value: 1}", command=command) == []
+
+
+@pytest.mark.parametrize(
+    ("shell", "said"),
+    [
+        ('#!/bin/sh\nset -e\nexport A=1  # why\nexec python \\\n  train.py "$@"\n', SAID),
+        (
+            'mkdir out\npython train.py "$@"\n',
+            "not checked: run.sh: a shell script that does more than start one program",
+        ),
+        (
+            'python train.py "$@" > log\n',
+            "not checked: run.sh: a shell script that does more than start one program",
+        ),
+        (
+            "python train.py\n",
+            'not checked: run.sh: a shell script that hands on no "$@"',
+        ),
+    ],
+)
+def test_a_shell_script_that_only_starts_the_script(shell: str, said: str, tmp_path: Path) -> None:
+    assert ask(tmp_path, SCRIPT, WRONG, command=SHELL, files={"run.sh": shell}) == [said]
+
+
+def test_a_file_of_arguments_is_there(tmp_path: Path) -> None:
+    script = (
+        "import argparse, json\np = argparse.ArgumentParser()\n"
+        "p.add_argument('file', type=lambda f: json.load(open(f))['lr'] + 1)\np.parse_args()\n"
+    )
+    command = "[python, train.py, '${args_json_file}']"
+    assert ask(tmp_path, script, "lr: {value: 1}", command=command) == []
+
+
+def test_a_script_without_keys_gpu_and_kubeconfig(tmp_path: Path) -> None:
+    script = (
+        "import argparse, os\nunwanted = {'WANDB_API_KEY', 'HF_TOKEN', 'AWS_SECRET_ACCESS_KEY'}\n"
+        "assert not unwanted & set(os.environ)\n"
+        "assert os.environ['KUBECONFIG'] == os.devnull and os.environ['WANDB_MODE'] == 'disabled'\n"
+        "assert os.environ['CUDA_VISIBLE_DEVICES'] == '' and os.environ['KEPT'] == '1'\n" + SCRIPT
+    )
+    secret = {"WANDB_API_KEY": "k", "HF_TOKEN": "t", "AWS_SECRET_ACCESS_KEY": "s"}
+    kube = {"KUBECONFIG": "/etc/kube", "CUDA_VISIBLE_DEVICES": "0", "KEPT": "1"}
+    said = ask(tmp_path, script, WRONG, **secret, **kube)
+    assert said == [SAID.replace(":3:", ":8:")]
+
+
+def test_a_script_that_takes_too_long(tmp_path: Path) -> None:
+    script = "import argparse, time\nwhile True: time.sleep(0.1)\n"
+    said = ask(tmp_path, script, WRONG, seconds=0.5)
+    assert said == ["not checked: no parse_args within 0 s"]
+
+
+def test_flags_of_other_packages_are_doubts_where_other_versions_may_run(tmp_path: Path) -> None:
+    library = "import argparse\ndef make():\n    p = argparse.ArgumentParser()\n"
+    library += "    p.add_argument('--lr', type=float)\n    return p\n"
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "flagmaker.py").write_text(library)
+    project = tmp_path / "project"
+    script = "import argparse, flagmaker\nflagmaker.make().parse_args()\n"
+
+    def said(same: bool) -> str:
+        (line,) = ask(project, script, WRONG, same_packages=same, PYTHONPATH=str(tmp_path / "lib"))
+        return line.partition(":")[0]
+
+    assert (said(True), said(False)) == ("parameters.lr", "doubt")
+
+
+def test_a_report_is_remembered_until_something_changes(tmp_path: Path) -> None:
+    memory, project = tmp_path / "memory", tmp_path / "project"
+    count = tmp_path / "count"
+    note = f"open({str(count)!r}, 'a').write('x')\n"
+    files = {"flags.py": SCRIPT}
+    script = note + "from flags import p\n"
+
+    def asked(parameters: str = WRONG, **files: str) -> int:
+        before = count.read_text() if count.exists() else ""
+        named = {f"{name}.py": text for name, text in files.items()}
+        assert ask(project, script, parameters, files=named, memory=memory)
+        return len(count.read_text()) - len(before)
+
+    assert asked(**{name[:-3]: text for name, text in files.items()}) == 1
+    assert asked() == 0
+    assert asked(flags=SCRIPT + "\n") == 1
+    assert asked("lr: {value: y}") == 1
+    assert asked() == 0
+
+
+METRIC = "metric: {name: los, goal: minimize}\n"
+LOGS = [
+    ("wandb.log({'loss': 1, 'val': {'acc': 2}})", ["known"]),
+    ("run.log({'loss': 1})\nrun.summary['best'] = 1", ["known"]),
+    ("row = {'loss': 1}\nrow['acc'] = 2\nrun.log(row)", ["known"]),
+    ("run.log({'los': 1})", []),
+    ("run.log({f'{split}/los': 1})", []),
+    ("run.log(compute())", []),
+    ("row = {'loss': 1}\nrow.update(more)\nrun.log(row)", []),
+    ("run.log({**more, 'loss': 1})", []),
+    ("import lightning\nself.log('loss', 1)", []),
+    ("from x import WandbCallback\nrun.log({'loss': 1})", []),
+    ("import math\nmath.log(2)\nrun.log({'loss': 1})", ["known"]),
+    ("", []),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), LOGS, ids=[one[0] for one in LOGS])
+def test_a_metric_that_no_call_logs(text: str, said: list[str], tmp_path: Path) -> None:
+    found = ask(tmp_path, "def train():\n    " + text.replace("\n", "\n    "), WRONG, more=METRIC)
+    doubts = [one for one in found if one.startswith("doubt")]
+    assert len(doubts) == len(said)
+    for one in doubts:
+        assert one.startswith("doubt: metric.name: train.py logs no los | did you mean loss?")
