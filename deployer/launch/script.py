@@ -13,6 +13,7 @@ from deployer.executors.registry import find_target
 from deployer.executors.target import Target, Tell
 from deployer.launch.request import Request
 from deployer.scripts.script_check import Report, Surroundings, check_script
+from deployer.sweeps.parameters.parse import Problem
 from deployer.sweeps.sweep_file import Sweep
 
 IN_IMAGE = "its code is in the image"
@@ -57,7 +58,7 @@ def list_errors(report: Report, sweep: Sweep, place: str) -> list[ConfigError]:
     """Return what would keep runs from their work, each at its line of the sweep file."""
     return [
         ConfigError(sweep.place_of(one.path, place), one.message, one.hint)
-        for one in report.problems
+        for one in _sort(report, sweep)
         if one.severity == "error"
     ]
 
@@ -66,9 +67,16 @@ def list_warnings(report: Report, sweep: Sweep, place: str) -> list[str]:
     """Return what is doubtful, as sentences."""
     return [
         f"{sweep.place_of(one.path, place)}: {one.message} ({one.hint})"
-        for one in report.problems
+        for one in _sort(report, sweep)
         if one.severity == "warning"
     ]
+
+
+def _sort(report: Report, sweep: Sweep) -> list[Problem]:
+    """Return the problems in the order of the file."""
+    document = sweep.document
+    lines = (document.line_of(one.path) if document else 0 for one in report.problems)
+    return [one for _, one in sorted(zip(lines, report.problems, strict=True), key=lambda p: p[0])]
 
 
 def ask_about_script(project: Project, target: Target, request: Request) -> Question:
