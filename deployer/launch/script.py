@@ -13,8 +13,8 @@ from deployer.executors.registry import find_target
 from deployer.executors.target import Target, Tell
 from deployer.launch.request import Request
 from deployer.scripts.script_check import Report, Surroundings, check_script
-from deployer.sweeps.parameters.parse import Problem
-from deployer.sweeps.sweep_file import Sweep
+from deployer.sweeps.examination import Finding as Complaint
+from deployer.sweeps.examination import locate
 
 IN_IMAGE = "its code is in the image"
 
@@ -44,39 +44,25 @@ def ask_script(project: Project, target: Target, request: Request) -> Report:
 
 def tell_report(report: Report, request: Request, tell: Tell) -> None:
     """Tell what is doubtful, or why nobody was asked; raises ConfigErrors for what fails."""
-    sweep, place = request.sweep, str(request.file)
-    for warning in list_warnings(report, sweep, place):
-        tell(f"warning: {warning}")
+    for one in list_findings(report, request, "warning"):
+        tell(f"warning: {one.place}: {one.message} ({one.hint})")
     if report.not_checked:
-        tell(f"{place}: the script is not checked: {report.not_checked}")
-    errors = list_errors(report, sweep, place)
-    if errors:
+        tell(f"{request.file}: the script is not checked: {report.not_checked}")
+    if errors := list_errors(report, request):
         raise ConfigErrors(errors)
 
 
-def list_errors(report: Report, sweep: Sweep, place: str) -> list[ConfigError]:
+def list_errors(report: Report, request: Request) -> list[ConfigError]:
     """Return what would keep runs from their work, each at its line of the sweep file."""
-    return [
-        ConfigError(sweep.place_of(one.path, place), one.message, one.hint)
-        for one in _sort(report, sweep)
-        if one.severity == "error"
-    ]
+    found = list_findings(report, request, "error")
+    return [ConfigError(one.place, one.message, one.hint) for one in found]
 
 
-def list_warnings(report: Report, sweep: Sweep, place: str) -> list[str]:
-    """Return what is doubtful, as sentences."""
-    return [
-        f"{sweep.place_of(one.path, place)}: {one.message} ({one.hint})"
-        for one in _sort(report, sweep)
-        if one.severity == "warning"
-    ]
-
-
-def _sort(report: Report, sweep: Sweep) -> list[Problem]:
-    """Return the problems in the order of the file."""
-    document = sweep.document
-    lines = (document.line_of(one.path) if document else 0 for one in report.problems)
-    return [one for _, one in sorted(zip(lines, report.problems, strict=True), key=lambda p: p[0])]
+def list_findings(report: Report, request: Request, severity: str) -> list[Complaint]:
+    """Return errors or warnings in the order of the file."""
+    chosen = [one for one in report.problems if one.severity == severity]
+    located = [locate(request.sweep.document, one) for one in chosen]
+    return sorted(located, key=lambda one: (one.line, one.column))
 
 
 def ask_about_script(project: Project, target: Target, request: Request) -> Question:
@@ -85,10 +71,10 @@ def ask_about_script(project: Project, target: Target, request: Request) -> Ques
 
     def ask() -> Iterable[Finding]:
         report = ask_script(project, target, request)
-        for warning in list_warnings(report, request.sweep, place):
-            yield unknown("script", place, warning)
-        if errors := list_errors(report, request.sweep, place):
+        if errors := list_errors(report, request):
             raise ConfigErrors(errors)
+        for one in list_findings(report, request, "warning"):
+            yield unknown("script", one.place, one.message, one.hint)
         if report.not_checked:
             yield unknown("script", place, f"the script is not checked: {report.not_checked}")
         elif report.script:

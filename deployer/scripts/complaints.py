@@ -10,7 +10,7 @@ from typing import Any
 
 from deployer.scripts.log_calls import Logged
 from deployer.sweeps.parameters.keys import nearest
-from deployer.sweeps.parameters.parse import Problem
+from deployer.sweeps.problem import Problem
 
 TRUE_ANYWAY = "bool"
 NUMBERS = ("int", "float")

@@ -18,7 +18,7 @@ from deployer.scripts.log_calls import find_logged
 from deployer.scripts.project_modules import Module, list_project_modules, reads_flags
 from deployer.scripts.rehearsal_run import find_executable, rehearse
 from deployer.scripts.unseen import Unseen
-from deployer.sweeps.parameters.parse import Problem
+from deployer.sweeps.problem import Problem
 
 SECONDS = 60.0
 NO_PARSER = "it reads no flags with argparse, click, typer or absl"

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from deployer.config.yaml_document import Document
 from deployer.errors import ConfigError, ConfigErrors
 from deployer.sweeps.examination import examine_sweep
 from deployer.sweeps.parameters.counting import expected_count
@@ -44,12 +45,8 @@ class Sweep:
     text: str
     expected: int | None
     content_hash: str
+    document: Document = field(repr=False, compare=False)
     warnings: tuple[str, ...] = ()
-    document: Document | None = field(default=None, repr=False, compare=False)
-
-    def place_of(self, path: tuple[str, ...], file: str) -> str:
-        """Return the place of a key in a complaint, with its line where the file is known."""
-        return self.document.place_of(path) if self.document else f"{file}: {'.'.join(path)}"
 
 
 def load_sweep(path: str | Path, run_cap: int | None = None) -> Sweep:
@@ -111,8 +108,8 @@ def _build(config: dict[str, Any], warnings: tuple[str, ...], document: Document
         text=dump_config(sent),
         expected=expected_count(sent),
         content_hash=hashlib.sha256(json.dumps(sent, sort_keys=True).encode()).hexdigest(),
-        warnings=warnings,
         document=document,
+        warnings=warnings,
     )
 
 
