@@ -41,6 +41,7 @@ def test_a_good_file_says_everything() -> None:
         text=sweep.text,
         expected=20,
         content_hash=sweep.content_hash,
+        document=sweep.document,
     )
     assert sweep.config["parameters"]["layers"]["distribution"] == "int_uniform"
     assert yaml.safe_load(sweep.text) == sweep.config
