@@ -71,3 +71,16 @@ def number_hint(text: str) -> str:
         written = f"{sign}{whole or '0'}.{fraction or '0'}e{exponent_sign or '+'}{exponent}"
         return f"YAML 1.1 needs {needs}: write {written}" if needs else f"write {written} unquoted"
     return f"write {text.strip()} without quotes"
+
+
+def find_lookalike(word: str) -> tuple[str, str] | None:
+    """Return (what a text was probably meant as, how YAML 1.1 writes it), None for other texts."""
+    if word in ("None", "nil"):
+        return "null", "null"
+    if word.lower() in ("inf", "+inf", "-inf", "nan"):
+        return "a number", f"{'-' if word[0] == '-' else ''}.{word.lower().lstrip('+-')}"
+    if re.fullmatch(r"0o[0-7]+", word):
+        return "a number", str(int(word, 8))
+    if re.fullmatch(r"[-+]?\d+,\d+", word):
+        return "a number", word.replace(",", ".")
+    return None

@@ -24,7 +24,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "heal": ("heal", "Run what is lost or failed again."),
     "reproduce": ("reproduce", "Run a configuration again as it ran, and compare its metric."),
     "down": ("down", "End a sweep's agents and delete what was made for it; results stay."),
-    "sweep": ("sweep", "Create, import, list, show, pause, resume, stop or delete sweeps."),
+    "sweep": ("sweep", "Check, create, import, list, show, pause, resume, stop or delete sweeps."),
     "agents": ("agents", "Start, list, scale, drain, follow or end agents."),
     "data": ("data", "Put, bring, list, get or delete the data sets that runs read."),
     "rights": ("rights", "Print the Role that an administrator grants to whoever runs sweeps."),

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli import sweep_files
+from deployer.cli import sweep_check, sweep_files
 from deployer.cli.command_group import make_app
 from deployer.cli.confirmation import YesOption, check_can_ask, confirm
 from deployer.cli.options import (
@@ -56,7 +56,9 @@ from deployer.wandb_api.operations import (
 )
 from deployer.wandb_api.server import NOT_GUARANTEED, Server
 
-app = make_app("Create, list and control sweeps.")
+app = make_app("Check, create, list and control sweeps.")
+app.command()(sweep_check.check)
+app.command()(sweep_check.schema)
 app.command("import")(sweep_files.import_)
 app.command("export")(sweep_files.export)
 

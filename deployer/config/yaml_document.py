@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from deployer.errors import ConfigError
-from deployer.text import number_hint
+from deployer.text import find_lookalike, number_hint
 
 Path = tuple[str, ...]
 # What PyYAML says, "context: problem", since it has nothing else; what that means; what to do.
@@ -223,19 +223,6 @@ def _odd_scalar(path: Path, node: yaml.Node) -> Remark | None:
         if str(number) != word:
             hint = f"write {number}, or '{word}' in quotes"
             return Remark(path, f"{word} is read as {number}", hint)
-    return None
-
-
-def find_lookalike(word: str) -> tuple[str, str] | None:
-    """Return (what a text was probably meant as, how YAML 1.1 writes it), None for other texts."""
-    if word in ("None", "nil"):
-        return "null", "null"
-    if word.lower() in ("inf", "+inf", "-inf", "nan"):
-        return "a number", f"{'-' if word[0] == '-' else ''}.{word.lower().lstrip('+-')}"
-    if re.fullmatch(r"0o[0-7]+", word):
-        return "a number", str(int(word, 8))
-    if re.fullmatch(r"[-+]?\d+,\d+", word):
-        return "a number", word.replace(",", ".")
     return None
 
 

@@ -43,6 +43,9 @@ def check_command(config: Mapping[str, Any]) -> Problems:
     command, runs = config.get("command"), any(key in config for key in RUNNERS)
     if not command and (command == [] or "command" not in config):
         return
+    if command is None:
+        yield doubt(("command",), "there is none, so the default is started", "remove the key")
+        return
     if not isinstance(command, list):
         hint = "write a list: [python, train.py, '${args}']"
         yield Problem(("command",), f"{shown(command)} is not a list", hint)
@@ -73,6 +76,9 @@ def _check_inside(path: Place, word: str, config: Mapping[str, Any]) -> Problems
     """Doubt what looks like a macro inside a word: an agent replaces whole words."""
     parameters = config.get("parameters")
     names = parameters if isinstance(parameters, Mapping) else ()
+    if "${envvar:" in word and not word.startswith("${") and not ENVIRONMENT_MACRO.search(word):
+        message = "a variable of the environment is written in capitals, so this is not replaced"
+        yield doubt(path, message, "write such as ${envvar:HOME}")
     for found in INSIDE.finditer(word):
         macro, name = found.group(0), found.group(1)
         if macro == word or (macro in PARAMETER_MACROS and " " in word):
@@ -140,7 +146,7 @@ def _list_scripts(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             by_python = _is_python(before)
             if isinstance(program, str) and before != "-m" and (by_python or _is_file(program)):
                 yield "program", program
-        elif _is_python(before) and not word.startswith(("-", "$")):
+        elif _is_python(before) and not word.startswith("-") and "$" not in word:
             yield "command", word
 
 

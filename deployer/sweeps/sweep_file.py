@@ -97,7 +97,7 @@ def _build(config: dict[str, Any], warnings: tuple[str, ...], document: Document
         name=None if name is None else str(name),
         method=sent["method"],
         program=sent.get("program"),
-        command=tuple(str(word) for word in sent.get("command", ())),
+        command=tuple(str(word) for word in sent.get("command") or ()),
         metric_name=metric.get("name"),
         metric_goal=metric.get("goal", "minimize"),
         metric_target=metric.get("target"),

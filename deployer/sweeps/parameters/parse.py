@@ -31,7 +31,7 @@ from deployer.sweeps.parameters.keys import (
 )
 from deployer.sweeps.parameters.space import Space
 from deployer.sweeps.problem import Place, Problem
-from deployer.text import number_hint
+from deployer.text import find_lookalike, number_hint
 
 # The pattern of parameter names in W&B's schema; other names are only warned about, as there.
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
@@ -196,7 +196,8 @@ class _Reader:
         values = raw["values"]
         if not isinstance(values, list | tuple):
             message = f"{shown(values)} is not a list"
-            self.complain((*place, "values"), message, f"write values: [{values}]")
+            listed = ", ".join(map(str, values)) if isinstance(values, Mapping) else values
+            self.complain((*place, "values"), message, f"write values: [{listed}]")
             return None
         if not values:
             self.complain((*place, "values"), "the list is empty", "add at least one value")
@@ -225,7 +226,9 @@ class _Reader:
         """Return a finite int or float as it is written, or complain and return None."""
         value = raw.get(key, DEFAULTS.get(key))
         if isinstance(value, str):
-            hint = number_hint(value) or f"write a number, or values: [{value}]"
+            meant = find_lookalike(value)
+            hint = f"write {meant[1]}" if meant else number_hint(value)
+            hint = hint or f"write a number, or values: [{value}]"
             self.complain((*place, key), f"{value!r} is text, not a number", hint)
         elif not _is_number(value):
             self.complain((*place, key), f"{shown(value)} is not a finite number", "write a number")

@@ -105,9 +105,14 @@ def check_keys(path: Place, mapping: Mapping[Any, Any], known: Mapping[str, Key]
 def check_values(path: Place, mapping: Mapping[Any, Any], known: Mapping[str, Key]) -> Problems:
     """Warn about values that W&B's schema does not allow; it makes the sweep all the same."""
     for name, key in known.items():
-        if name in mapping and (said := find_misfit(mapping[name], key)):
-            hint = nearest(mapping[name], map(str, key.choices)) if key.choices else ""
-            yield doubt((*path, name), said, hint or KINDS[key.kind][1])
+        if name not in mapping or not (said := find_misfit(mapping[name], key)):
+            continue
+        hint = KINDS[key.kind][1]
+        if key.choices:
+            hint = nearest(mapping[name], dict.fromkeys(str(one).lower() for one in key.choices))
+        elif _is_of(mapping[name], key.kind):
+            hint = "write a larger number"
+        yield doubt((*path, name), said, hint)
 
 
 def find_misfit(value: Any, key: Key) -> str:

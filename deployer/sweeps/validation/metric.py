@@ -29,7 +29,8 @@ def check_metric(config: Mapping[str, Any]) -> Problems:
     if "metrics" in config:
         yield doubt(("metrics",), "metric is there too, and only one of them counts", "remove one")
     if not isinstance(metric, Mapping):
-        hint = f"write metric: {{name: {metric or 'loss'}, goal: minimize}}"
+        name = metric if isinstance(metric, str) and metric else "loss"
+        hint = f"write metric: {{name: {name}, goal: minimize}}"
         yield Problem(("metric",), f"{shown(metric)} is not a mapping", hint)
         return
     yield from _check_one(("metric",), metric)

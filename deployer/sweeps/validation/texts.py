@@ -64,6 +64,6 @@ def check_texts(config: Mapping[str, Any]) -> Problems:
 
 def check_start(config: Mapping[str, Any]) -> Problems:
     """Complain where nothing says what to start."""
-    if config.get("command", []) == [] and not any(key in config for key in RUNNERS):
+    if not config.get("command") and not any(key in config for key in RUNNERS):
         hint = find_misspelt(config, "program", TOP) or "add program: train.py, or command: [...]"
         yield Problem(("program",), "missing, and there is no command", hint)
