@@ -26,7 +26,7 @@ from .server_questions import GOODBYE_SECONDS, Questions, say_goodbye
 from .settings import KEY_VARIABLE, Settings
 from .signals import DRAINED, TICK_SECONDS, Signals
 from .status import StatusFile, leave_last_words
-from .warm_parent import WarmParent
+from .warm_parent import FIRST_START, WarmParent
 
 RUN_SETTLED = Ending(FINISHED, "it has taken its last run")
 RUN_RETURNED = Ending(UNSETTLED, "its run is handed out again")
@@ -167,7 +167,7 @@ class Supervisor:
             self._read_log(reader)
             if self.log.busy:
                 core.reset()
-                self.status.change(run_start=self.warm_parent.read_start())
+                self._note_start(self.warm_parent.read_start())
                 self.run_ends.exit.look(self.status.status.run_id or "")
                 self._report_end(reader)
             else:
@@ -180,6 +180,12 @@ class Supervisor:
             self.signals.pause(TICK_SECONDS)
             self._read_log(reader)
         return None
+
+    def _note_start(self, start: str) -> None:
+        """Keep how the last run was started; a pod's agent can tell it in its log alone."""
+        if start.startswith("cold: ") and start not in (self.status.status.run_start, FIRST_START):
+            self._say(f"runs start {start}")
+        self.status.change(run_start=start)
 
     def _report_end(self, reader: LogReader) -> None:
         """See that the server hears how a run's process ended, if it can before the agent says so.

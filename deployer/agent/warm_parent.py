@@ -6,10 +6,11 @@ import pkgutil
 import shutil
 import signal
 import zlib
-from typing import Container, Dict, Mapping, Optional
+from typing import Container, Dict, Iterable, Mapping, Optional
 
 from .processes import RESTORED_SIGNALS, send_signal
 from .settings import Settings
+from .warm.examined import EXAMINED
 
 IMPORTS_VARIABLE = "DEPLOYER_WARM_IMPORTS"
 # What an import of torch takes, and as much again.
@@ -24,6 +25,7 @@ GROUP_LIMITS = (
         "/sys/fs/cgroup/memory/memory.usage_in_bytes",
     ),
 )
+FIRST_START = "cold: no parent yet"  # as stand_in.py says it
 SHEBANG_BYTES = 127  # Linux before 5.1
 # Where a path cannot stand behind `#!`: a shell script whose first line Python takes for a string.
 SHELL_START = "#!/bin/sh\n''''exec '{python}' -IS \"$0\" \"$@\" #'''\n"
@@ -32,8 +34,9 @@ SHELL_START = "#!/bin/sh\n''''exec '{python}' -IS \"$0\" \"$@\" #'''\n"
 class WarmParent:
     """The process from which an agent's runs are forked, once there is a list of their imports."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, packages: Iterable[str] = EXAMINED) -> None:
         self._settings = settings
+        self._packages = packages
         self._environment: Dict[str, str] = {}
         self._python = ""
         self._list_path = ""
@@ -112,15 +115,20 @@ class WarmParent:
     def _starting(self) -> str:
         return os.path.join(self._settings.folder, "warm.starting")
 
+    def _build_code(self) -> str:
+        return build_code(self._settings.folder, self._list_path, self._packages)
+
     def _start(self) -> None:
         with open(self._starting, "w", encoding="utf-8"):
             pass
         reader, self._lifeline = os.pipe()
-        log = os.open(self._settings.log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        # Not into the runs' log; and by its size the parent sees which imports write.
+        path = os.path.join(self._settings.folder, "warm.log")
+        log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
             self._process = os.posix_spawn(
                 self._python,
-                ["python", "-c", build_code(self._settings.folder, self._list_path)],
+                ["python", "-c", self._build_code()],
                 self._environment,
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, reader, 0),
@@ -144,7 +152,7 @@ def name_list(sweep_path: str, python: str) -> str:
     return f"imports-{zlib.crc32(f'{sweep_path} {python}'.encode()):08x}"
 
 
-def build_code(folder: str, list_path: str) -> str:
+def build_code(folder: str, list_path: str, packages: Iterable[str]) -> str:
     """Return the parent's program, whose frame is the only one below that of a run."""
     package_folder, package = os.path.split(os.path.dirname(os.path.abspath(__file__)))
     lines = (
@@ -153,7 +161,7 @@ def build_code(folder: str, list_path: str) -> str:
         f"sys.path[:] = [{package_folder!r}, *filter(None, sys.path)]",
         f"from {package}.warm.gathering import gather",
         "del sys.path[0]",
-        f"gathered = gather({list_path!r})",
+        f"gathered = gather({list_path!r}, {sorted(packages)!r})",
         f"sys.path[:0] = [{package_folder!r}]",
         f"from {package}.warm.forking import prepare_run",
         f"from {package}.warm.program import hide_our_frames",

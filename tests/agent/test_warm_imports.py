@@ -33,9 +33,34 @@ PACKAGES = {
     "bundle.part": "value = 1",
     "first": "import bundle.other",
     "bundle.other": "value = 2",
+    "telling": "import logging; log = logging.getLogger('telling')",
+    "odd": """
+import sys, types
+class Odd(types.ModuleType):
+    def __setattr__(self, name, value):
+        if name == "part" and "Handover" in [type(one).__name__ for one in sys.meta_path]:
+            raise ValueError("odd")
+        super().__setattr__(name, value)
+sys.modules[__name__].__class__ = Odd
+""",
+    "odd.part": "value = 3",
+    "settings": "value = 1",
+    "printing": "print('imported')",
+    "configured": "import settings; value = settings.value",
     "second": "import bundle.other; value = lambda: bundle.other.value",
 }
-UNFIT = {"drawing", "rolling", "seeding", "dating", "owning", "reading", "needing", "changing"}
+UNEXAMINED = {"settings", "configured"}
+UNFIT = {
+    "drawing",
+    "rolling",
+    "seeding",
+    "dating",
+    "owning",
+    "reading",
+    "needing",
+    "changing",
+    "printing",
+}
 # Prints what is the same in each run, then what is its own.
 OBSERVER = """
 import json, os, sys
@@ -47,6 +72,9 @@ import bundle
 has_part = hasattr(bundle, "part")
 import drawing, dating, owning, reading, needing, changing, generating, sampling, keeping
 import setting, filtering, asking, random, signal, logging
+sys.stdout = sys.stderr
+import printing
+sys.stdout = sys.__stdout__
 early = random.random()
 import rolling, seeding
 import bundle.part
@@ -67,7 +95,7 @@ print(json.dumps([same, own]))
 @pytest.fixture
 def starts(tmp_path: Path) -> Iterator[Starts]:
     here = Path.cwd()
-    made = build_starts(tmp_path)
+    made = build_starts(tmp_path, packages=[*PACKAGES.keys() - UNEXAMINED, "numpy"])
     for name, source in PACKAGES.items():
         folder = tmp_path / "site-packages" / name.replace(".", "/")
         folder.mkdir(parents=True)
@@ -91,7 +119,7 @@ def test_no_run_has_what_another_one_drew_or_changed(starts: Starts) -> None:
     others = []
     for _ in range(2):
         out, err = run(starts, OBSERVER)
-        assert (starts.start, err) == ("warm", "")
+        assert (starts.start, err) == ("warm", "imported\n")
         others.append(json.loads(out))
     assert [same for same, _ in others] == [first[0], first[0]]
     for values in zip(first[1], *(own for _, own in others), strict=True):
@@ -120,7 +148,7 @@ def test_another_variable_before_an_import_starts_the_run_over(starts: Starts) -
     assert err == f"deployer: {reason}; the run starts over without a parent\n"
     assert starts.start == f"cold: {reason}"
     assert run(starts, CHANGING, "z")[0] == "begun\nz\n"
-    assert starts.start == "cold: a run could not be warm"
+    assert starts.start == f"cold: {reason}"
 
 
 SECRET = """
@@ -181,6 +209,48 @@ def test_a_package_that_was_edited_in_place_is_imported_anew(starts: Starts) -> 
     source.write_text("value = 2")
     assert run(starts, script)[0] == "2\n"
     assert starts.start == "cold: packages have changed"
+
+
+SILENCING = """
+import logging.config, sys
+if "silent" in sys.argv:
+    logging.config.dictConfig({"version": 1})
+import telling
+telling.log.warning("heard")
+"""
+
+
+def test_loggers_that_the_script_set_up_before_an_import_start_it_over(starts: Starts) -> None:
+    run(starts, SILENCING)
+    starts.begin()
+    assert run(starts, SILENCING, "silent")[1].splitlines()[1:] == ["heard"]
+    assert starts.start == "cold: telling: loggers were changed before its import"
+
+
+def test_what_goes_wrong_in_a_handover_starts_the_run_over(starts: Starts) -> None:
+    script = "import odd; import odd.part as part; print(part.value)"
+    run(starts, script)
+    starts.begin()
+    out, err = run(starts, script)
+    assert "starts over" in err
+    assert (out, starts.start) == ("3\n", "cold: odd.part: ValueError('odd')")
+
+
+CONFIGURED = """
+import sys
+import first
+import settings
+settings.value = sys.argv[1]
+import configured
+print(configured.value)
+"""
+
+
+def test_a_package_that_nobody_has_examined_sees_what_the_script_has_done(starts: Starts) -> None:
+    run(starts, CONFIGURED, "x")
+    starts.begin()
+    assert run(starts, CONFIGURED, "y") == ("y\n", "")
+    assert starts.start == "warm"
 
 
 def test_what_a_module_has_imported_is_there_for_it(starts: Starts) -> None:

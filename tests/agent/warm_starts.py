@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from deployer.agent.environment import agent_environment
 from deployer.agent.processes import list_marked, reap
 from deployer.agent.settings import Settings
+from deployer.agent.warm.examined import EXAMINED
 from deployer.agent.warm_parent import WarmParent
 from tests.agent.conftest import wait_for
 
@@ -79,8 +81,14 @@ class Starts:
         return (self.folder / "start").read_text()
 
 
-def build_starts(tmp_path: Path, modules: list[str] | None = None) -> Starts:
-    """Return what it takes to start runs; without `modules` a first run tells what it imports."""
+def build_starts(
+    tmp_path: Path, modules: list[str] | None = None, packages: Iterable[str] | None = None
+) -> Starts:
+    """Return what it takes to start runs of which the parent imports `packages`, or all modules.
+
+    Without `modules` a first run tells what it imports.
+    """
+    packages = packages or [name.partition(".")[0] for name in modules or EXAMINED]
     folder, project = tmp_path / "agents" / "a1", tmp_path / "project"
     folder.mkdir(parents=True)
     project.mkdir()
@@ -94,7 +102,7 @@ def build_starts(tmp_path: Path, modules: list[str] | None = None) -> Starts:
         "PYTHONPATH": str(tmp_path / "site-packages"),
     }
     agents = agent_environment(settings, before)
-    parent = WarmParent(settings)
+    parent = WarmParent(settings, packages)
     os.chdir(project)
     led = parent.lead(agents)
     if modules is not None:

@@ -63,8 +63,12 @@ def prepare_run(
     task = runs.serve()
     start_over = StartOver(task, folder, f"{path}.unfit")
     finder = Handover(store, start_over)
-    become(task, parent, finder, seed)
-    program = build_program(task["arguments"])
+    try:
+        become(task, parent, finder, seed)
+        program = build_program(task["arguments"])
+    except Exception as error:
+        start_over("__main__", repr(error))
+        raise
     finder.path = list(sys.path)
     return program
 
@@ -187,13 +191,18 @@ class Runs:
         if list_files(self.groups) != self.files:
             return "packages have changed"
         if read_unfit(self.unfit_path) != self.unfit:
-            return "a run could not be warm"
+            return self.find_news()
         self.stale = False
         try:
             shadowed = find_shadowed(find_place(task), self.groups)
         except OSError as error:
             return str(error)
         return f"the project's own {shadowed}" if shadowed else ""
+
+    def find_news(self) -> str:
+        """Return what a run has found to be unfit."""
+        news = [one for one in read_unfit(self.unfit_path).items() if one not in self.unfit.items()]
+        return ": ".join(news[0]) if news else "packages have changed"
 
     def keep(self, environment: Any) -> Dict[str, str]:
         """Return what of an environment an import may go by."""

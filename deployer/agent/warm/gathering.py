@@ -9,17 +9,19 @@ from .state import State
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Tuple
+    from typing import Collection, Tuple
 
 
-def gather(path: str) -> "Tuple[Imports, State]":
-    """Import what the list at `path` names; return it, and how this process was before.
+def gather(path: str, packages: "Collection[str]") -> "Tuple[Imports, State]":
+    """Import what the list at `path` names of these packages.
+
+    Return it, and how this process was before.
 
     What is found unfit is remembered, and another process begins without it.
     """
     begun = State()
     unfit = read_unfit(f"{path}.unfit")
-    imports = Imports(unfit)
+    imports = Imports(unfit, packages)
     imports.import_all(read_entries(path))
     if imports.found:
         write_unfit(f"{path}.unfit", {**imports.found, **unfit})

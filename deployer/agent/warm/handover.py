@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from .imports import FREE_PREFIXES, PYTHONS_OWN, Group, find_origin, is_installed, list_references
 from .repairs import REPAIRS, make_folder
-from .state import apply_changes
+from .state import apply_changes, read_loggers
 
 Found = Tuple[Set[str], List[Group]]
 # What libraries of Python's own read that are written in C.
@@ -68,6 +68,13 @@ class Handover:
         """Return the specification of a module that is there already."""
         if name not in self.store.modules or name in sys.modules:
             return None
+        try:
+            return self._hand_over(name)
+        except Exception as error:
+            self.start_over(name, repr(error))
+            raise
+
+    def _hand_over(self, name: str) -> Any:
         names, groups = self.store.find(name, sys.modules)
         for group in groups:
             reason = self._find_difference(group)
@@ -90,6 +97,9 @@ class Handover:
                 return f"{name} was changed before its import"
         if group.native and os.sched_getaffinity(0) != self.affinity:
             return "CPU affinity was changed before its import"
+        loggers = read_loggers() if "logging" in sys.modules else {}
+        if any(loggers.get(name) != told for name, told in group.loggers.items() if loggers):
+            return "loggers were changed before its import"
         if sys.path != self.path and not are_found(group.origins):
             return "sys.path leads to another one"
         return ""

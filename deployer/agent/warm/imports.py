@@ -10,11 +10,12 @@ import os
 import sys
 
 from .audit import EVERYTHING, PREFIXES, Audit
+from .examined import is_examined
 from .state import State, set_environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, FrozenSet, List, Sequence, Set, Tuple
+    from typing import Any, Collection, Dict, FrozenSet, List, Sequence, Set, Tuple
 
     from .lists import Entry
 
@@ -25,6 +26,8 @@ FREE_PREFIXES = ("WANDB_", "DEPLOYER_")
 SEED_BITS = 64  # a seed that somebody chose is shorter than what numpy draws
 INSTALLED = ("/site-packages/", "/dist-packages/")
 CALLABLES = (type, type(os.getenv), type(len))
+# A second name of the program, which multiprocessing gives it; see repairs.py.
+SPAWNED = "__mp_main__"
 # Its classes say that they are from there; they are from `_collections_abc`.
 BORROWED = {"collections.abc"}
 PACKAGES = ("site-packages", "dist-packages")
@@ -56,6 +59,7 @@ class Group:
         self.reads: "Set[str]" = set()
         self.folders: "List[Tuple[Any, Tuple[Any, ...]]]" = []
         self.attributes: "List[Tuple[Any, str, Any]]" = []
+        self.loggers = {n: v for n, v in after.loggers.items() if n not in before.loggers}
         origins = [find_origin(module) for module in modules.values()]
         self.native = any(is_installed(o) and ".so" in os.path.basename(o) for o in origins)
         tops = {n: o for n, o in zip(modules, origins) if "." not in n}
@@ -86,14 +90,18 @@ class Barrier:
 
 
 class Imports:
-    """The groups that were imported, and why other modules cannot be."""
+    """The groups that were imported, and why other modules cannot be.
 
-    def __init__(self, unfit: "Dict[str, str]") -> None:
+    Nothing is imported but what is in `packages`, or what they import of Python's own.
+    """
+
+    def __init__(self, unfit: "Dict[str, str]", packages: "Collection[str]") -> None:
         self.groups: "List[Group]" = []
         self.audit = Audit()
         self.numpy_generators: "List[Any]" = []
         self.found: "Dict[str, str]" = {}
         self._unfit = unfit
+        self._packages = packages
         self._barrier = Barrier(unfit)
 
     def import_all(self, entries: "Sequence[Entry]") -> None:
@@ -106,7 +114,9 @@ class Imports:
         kept, python.__import__ = python.__import__, self.audit.import_module
         try:
             for name, environment in entries:
-                if name not in sys.modules and not is_below(name, {**self._unfit, **self.found}):
+                unfit = {**self._unfit, **self.found}
+                wanted = is_examined(name, self._packages) and not is_below(name, unfit)
+                if wanted and name not in sys.modules:
                     told = {**base, **environment}
                     set_environment({n: value for n, value in told.items() if value is not None})
                     self._import(name)
@@ -128,7 +138,11 @@ class Imports:
             failed = True
         finally:
             sys.setprofile(None)
-        group = Group({n: m for n, m in sys.modules.items() if n not in known}, before, State())
+        group = Group(
+            {n: m for n, m in sys.modules.items() if n not in known and n != SPAWNED},
+            before,
+            State(),
+        )
         group.folders = self.audit.folders[folders:]
         for module in group.modules:
             group.reads |= self._get_reads(module)
@@ -162,6 +176,10 @@ class Imports:
         origin = find_origin(group.modules[name])
         if origin.startswith(os.sep) and not is_installed(origin):
             return "" if origin.startswith(PYTHONS_OWN) else "is the project's own"
+        if is_installed(origin) and not is_examined(name, self._packages):
+            return "is not known to be fit"
+        if any(value is sys.modules["__main__"] for value in vars(group.modules[name]).values()):
+            return "keeps the program at import"
         reads = sorted(self._get_reads(name))
         if EVERYTHING in reads:
             return "reads the whole environment at import"

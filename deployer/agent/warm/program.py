@@ -45,13 +45,18 @@ def become(task: Task, parent: int, finder: Any, seed: Callable[[], None]) -> No
 
 def rename_and_offer() -> None:
     """Be called `python`, and be killed for memory before the parent is."""
-    with contextlib.suppress(OSError):
-        with open("/proc/self/comm", "w", encoding="utf-8") as file:
-            file.write("python")
-        with open("/proc/self/oom_score_adj", "r+", encoding="utf-8") as file:
-            score = int(file.read())
-            file.seek(0)
-            file.write(str(min(score + OOM_SCORE, 1000)))
+    with contextlib.suppress(OSError), open("/proc/self/comm", "w", encoding="utf-8") as file:
+        file.write("python")
+    change_score(OOM_SCORE)
+
+
+def change_score(more: int) -> None:
+    """Have the kernel sooner, or later, kill this process when memory runs out."""
+    path = "/proc/self/oom_score_adj"
+    with contextlib.suppress(OSError), open(path, "r+", encoding="utf-8") as file:
+        score = int(file.read())
+        file.seek(0)
+        file.write(str(min(score + more, 1000)))
 
 
 def find_place(task: Task) -> str:
@@ -77,6 +82,7 @@ def build_program(arguments: Sequence[str]) -> Callable[[], None]:
     if words[0] == "-m":
         import runpy
 
+        name_lowest_frame("<frozen runpy>")
         sys.argv = ["-m", *words[2:]]
         sys.path.insert(0, os.getcwd())
         run_module: Any = runpy  # its function for Python itself
@@ -90,11 +96,21 @@ def build_program(arguments: Sequence[str]) -> Callable[[], None]:
     return build_script(words[0], main)
 
 
+def name_lowest_frame(path: str) -> None:
+    """Give the lowest frame the file of a cold run's: some look there for the script."""
+    frame: Any = sys._getframe()
+    while frame.f_back:
+        frame = frame.f_back
+    imports: Any = sys.modules["_imp"]
+    imports._fix_co_filename(frame.f_code, path)
+
+
 def build_script(name: str, main: Any) -> Callable[[], None]:
     """Return what executes a script as `__main__`."""
     sys.path.insert(0, os.path.dirname(os.path.realpath(name)))
     path = os.path.join(os.getcwd(), name) if sys.version_info >= (3, 9) else name
     main.__file__ = path
+    name_lowest_frame(path)
     main.__cached__ = None
     main.__loader__ = SourceFileLoader("__main__", path)
     with open(path, "rb") as file:

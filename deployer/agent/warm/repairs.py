@@ -40,6 +40,16 @@ def restart_clock(logging: Any) -> None:
     logging._startTime = time.time_ns() if whole else time.time()
 
 
+def name_program(_process: Any) -> None:
+    """Give this program the name by which spawned processes know it."""
+    sys.modules["__mp_main__"] = sys.modules["__main__"]
+
+
+def number_thread(threading: Any) -> None:
+    """Have the main thread know its number, which a fork does not renew."""
+    threading.main_thread()._set_native_id()
+
+
 def name_process(settings: Any) -> None:
     """Have the SDK measure this process; its class keeps the one that imported it."""
     field = getattr(settings.Settings, "model_fields", {}).get("x_stats_pid")
@@ -50,5 +60,7 @@ def name_process(settings: Any) -> None:
 
 REPAIRS: Dict[str, Callable[[Any], None]] = {
     "logging": restart_clock,
+    "multiprocessing.process": name_program,
+    "threading": number_thread,
     "wandb.sdk.wandb_settings": name_process,
 }

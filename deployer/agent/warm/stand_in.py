@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # of the agent
 SOCKET = "warm.sock"
 STARTING = "warm.starting"  # there while the parent imports, which this run would do no sooner
-STARTING_SECONDS = 60.0
+STARTING_SECONDS = 15.0
 TICK_SECONDS = 0.02
 COMMAND_NAME = "warm-python"  # what it is called in the process table
 LAUNCHER = b".launcher import main"

@@ -6,6 +6,7 @@ import sys
 from typing import Any, Dict
 
 from .lists import read_unfit, write_unfit
+from .program import OOM_SCORE, change_score
 
 
 class StartOver:
@@ -39,6 +40,7 @@ class StartOver:
 
     def _execute(self) -> None:
         task = self._task
+        change_score(-OOM_SCORE)
         os.chdir(task["folder"])
         os.umask(task["umask"])
         os.sched_setaffinity(0, task["affinity"])

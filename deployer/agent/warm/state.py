@@ -34,6 +34,7 @@ class State:
         self.tables = [dict(one) for one in list_tables()]
         self.environment = dict(os.environ)
         self.others = read_others()
+        self.loggers = read_loggers()
         self.traces = list_traces()
 
     def find_reason(self, before: "State") -> str:
@@ -41,6 +42,9 @@ class State:
         for name, value in self.others.items():
             if value != before.others.get(name, value):
                 return f"changes {name} at import"
+        for name, value in before.loggers.items():
+            if self.loggers.get(name) != value:
+                return f"changes the logger {name} at import"
         more = self.traces - before.traces
         return f"leaves a {min(more).partition(' ')[0]} open at import" if more else ""
 
@@ -66,6 +70,7 @@ def read_others() -> "Dict[str, Any]":
         "signal handlers": [_signal.getsignal(number) for number in range(1, _signal.NSIG)],
         "CPU affinity": os.sched_getaffinity(0),
         "niceness": os.nice(0),
+        "the output": [measure_output(stream) for stream in (sys.stdout, sys.stderr)],
     }
     if "_locale" in sys.modules:
         locale: "Any" = sys.modules["_locale"]
@@ -78,6 +83,29 @@ def read_others() -> "Dict[str, Any]":
         torch: "Any" = sys.modules["torch"]
         found["torch's random numbers"] = torch.get_rng_state().tolist()
     return found
+
+
+def measure_output(stream: "Any") -> int:
+    """Return how much has been written; each run would write it itself."""
+    stream.flush()
+    return os.fstat(stream.fileno()).st_size
+
+
+def read_loggers() -> "Dict[str, Any]":
+    """Return how each logger is set up; none before `logging` is imported."""
+    logging: "Any" = sys.modules.get("logging")
+    root: "Any" = getattr(logging, "root", None)
+    if root is None:
+        return {}
+    loggers = {"root": root, **root.manager.loggerDict}
+    return {name: read_logger(one) for name, one in loggers.items() if hasattr(one, "handlers")}
+
+
+def read_logger(logger: "Any") -> "Any":
+    """Return how one logger is set up."""
+    above = getattr(logger.parent, "name", None)
+    what = list(logger.handlers), list(logger.filters), above
+    return (logger.level, logger.disabled, logger.propagate, *what)
 
 
 def list_traces() -> "Set[str]":

@@ -16,7 +16,19 @@ def show_agents(agents: Sequence[Agent], output: str, now: float) -> None:
     if output == "json":
         show_json([agent_to_plain(agent) for agent in agents])
         return
-    columns = ("AGENT", "STATE", "RUN", "NODE", "GPU", "RESTARTS", "AGE", "EXIT", "SWEEP", "REASON")
+    columns = (
+        "AGENT",
+        "STATE",
+        "RUN",
+        "NODE",
+        "GPU",
+        "RESTARTS",
+        "AGE",
+        "EXIT",
+        "START",
+        "SWEEP",
+        "REASON",
+    )
     rows = [
         (
             agent.name,
@@ -27,6 +39,7 @@ def show_agents(agents: Sequence[Agent], output: str, now: float) -> None:
             agent.restarts or None,
             format_seconds((agent.ended_at or now) - agent.started_at),
             agent.exit_code,
+            agent.run_start,
             agent.sweep_path,
             agent.reason,
         )
