@@ -8,9 +8,17 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.options import Output, OutputOption, RunCapOption
+from deployer.cli.options import (
+    NoCheckOption,
+    Output,
+    OutputOption,
+    RunCapOption,
+    read_config,
+)
 from deployer.cli.output.render import say, show, show_json
+from deployer.config.project import Flags
 from deployer.errors import ExitCode
+from deployer.launch.sweep_check import check_file
 from deployer.sweeps.examination import Finding
 from deployer.text import format_count
 
@@ -25,16 +33,22 @@ def check(
         bool, typer.Option("--strict", help="Refuse what is doubtful, too: warnings count.")
     ] = False,
     run_cap: RunCapOption = None,
+    no_check: NoCheckOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Say everything that is wrong or doubtful about sweep files; contacts nothing.
 
     A line each: FILE:LINE:COLUMN: error|warning: PATH: what (hint). Exit code 2 if a file is
-    refused. Scripts are looked for from the folder you are in.
+    refused. As `up` does, it looks for scripts from the folder you are in, and asks them about
+    their flags, which runs what they do while they are imported.
     """
-    from deployer.sweeps.file_check import check_file
-
-    findings = [one for file in files for one in check_file(file, Path.cwd(), run_cap)]
+    project = read_config(Flags())
+    findings: list[Finding] = []
+    for file in files:
+        checked = check_file(file, project, run_cap, ask=not no_check)
+        findings += checked.findings
+        if checked.not_checked:
+            say(f"{file}: the script is not checked: {checked.not_checked}")
     if output == "json":
         show_json(findings)
     for one in findings if output != "json" else ():

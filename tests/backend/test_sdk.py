@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deployer.sweeps.sweep_file import parse_sweep
 from tests.backend.client import Client
 from tests.conftest import ServedBackend
 from tests.stock import run_program, start_wandb_agent, wandb, wandb_sweep, write_project
@@ -143,3 +145,21 @@ def test_public_api_reads_a_sweep_back(backend: ServedBackend, tmp_path: Path) -
         "agents": 1,
         "filtered": 1,
     }
+
+
+def test_wandb_sweep_prints_what_is_doubtful_as_our_own_check_does(
+    backend: ServedBackend, tmp_path: Path
+) -> None:
+    config = {
+        "method": "grid",
+        "metric": {"name": "loss", "gaol": "maximize"},
+        "parameter": 1,
+        "parameters": {"lr": {"values": [1, 1]}},
+    }
+    file = write_project(tmp_path, config)
+    said = wandb(backend, tmp_path, "sweep", "--project", "doubts", file.name).stderr
+    assert "Malformed sweep config detected!" in said
+    printed = [line.split(". ", 1)[1] for line in said.splitlines() if "Violation" in line]
+    ours = parse_sweep(file.read_text(), "").warnings
+    assert len(ours) == 3
+    assert sorted(printed) == sorted(re.sub(r"^:\d+: ", "", line) for line in ours)

@@ -53,10 +53,24 @@ def test_lines_and_exit_codes(
     lines: list[str],
     summary: str,
 ) -> None:
-    assert run_command(["sweep", "check", *words]) == code
+    assert run_command(["sweep", "check", "--no-check", *words]) == code
     said = capsys.readouterr()
     assert said.out.splitlines() == lines
     assert said.err.splitlines() == [summary]
+
+
+def test_the_script_is_asked_unless_that_is_not_wanted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("train.py").write_text(
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--rate')\n"
+        "parser.parse_args()\n"
+    )
+    assert run_command(["sweep", "check", "a.yaml"]) == 2
+    assert capsys.readouterr().out.startswith(
+        "a.yaml:3:14: error: parameters.lr: train.py has no flag --lr"
+    )
+    assert run_command(["sweep", "check", "a.yaml", "--no-check"]) == 0
 
 
 def test_json_has_the_same(capsys: pytest.CaptureFixture[str]) -> None:

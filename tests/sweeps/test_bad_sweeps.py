@@ -13,8 +13,10 @@ import yaml
 from jsonschema import Draft7Validator
 
 from deployer.cli.sweep_check import format_finding
+from deployer.config.project import Flags
 from deployer.errors import ConfigError
-from deployer.sweeps.file_check import check_file
+from deployer.launch.environment import read_project
+from deployer.launch.sweep_check import check_file
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.sweeps.validation.json_schema import build_schema
 from tests.golden_files import UPDATE
@@ -52,9 +54,9 @@ def check_text(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(folder)
     Path("train.py").touch()
     Path("s.yaml").write_text(text, encoding="utf-8")
-    return "\n".join(map(format_finding, check_file(Path("s.yaml"), folder))).replace(
-        str(folder), "FOLDER"
-    )
+    project = read_project(Flags(wandb="embedded"), folder)
+    found = check_file(Path("s.yaml"), project, ask=False).findings
+    return "\n".join(map(format_finding, found)).replace(str(folder), "FOLDER")
 
 
 @pytest.mark.parametrize("name", CASES)
