@@ -82,7 +82,8 @@ def test_random_and_bayes_end_at_their_run_cap(
     path = wandb_sweep(backend, write_project(tmp_path / "p", config), f"sdk-{method}")
     run_agents(backend, tmp_path / "p", path, 3)
     found = finished_args(backend, path)
-    assert len({args["lr"] for args in found}) == count
+    # A model may choose a bound of `lr` more than once, with other `layers`.
+    assert len({(args["lr"], args["layers"]) for args in found}) == count
     assert all(0.001 <= args["lr"] <= 1.0 and 1 <= args["layers"] <= 4 for args in found)
 
 

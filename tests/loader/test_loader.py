@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import contextlib
 import hashlib
+import math
 import os
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -172,6 +174,17 @@ class Unsteady:
         self.cuts = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
+    def open_volume(self) -> VolumeStore:
+        """Return the volume behind this port, for which no lost connection is one too many."""
+        client = LoaderClient(
+            self.url,
+            TOKEN,
+            "claim test",
+            sleep=lambda _: time.sleep(0.01),
+            patience_seconds=math.inf,
+        )
+        return VolumeStore(client, "claim test", client.close)
+
     def _accept(self) -> None:
         while True:
             client, _ = self._listener.accept()
@@ -203,8 +216,7 @@ def test_lost_connections_cost_time_and_no_byte(root: Path, tmp_path: Path) -> N
     with serve_folder(root, port) as url:
         LoaderClient(url, TOKEN, "claim test").wait_until_up()
         line = Unsteady(port, cut_after=1_500_000)
-        client = LoaderClient(line.url, TOKEN, "claim test", sleep=lambda _: None)
-        volume = VolumeStore(client, "claim test", client.close)
+        volume = line.open_volume()
         copy(FolderStore(tmp_path / "from"), volume)
         assert (root / "big").read_bytes() == content
         copy(volume, FolderStore(tmp_path / "back"))
@@ -245,8 +257,7 @@ def test_small_files_cross_a_line_that_is_cut(root: Path, tmp_path: Path) -> Non
     with serve_folder(root, port) as url:
         LoaderClient(url, TOKEN, "claim test").wait_until_up()
         line = Unsteady(port, cut_after=600_000)
-        client = LoaderClient(line.url, TOKEN, "claim test", sleep=lambda _: None)
-        volume = VolumeStore(client, "claim test", client.close)
+        volume = line.open_volume()
         volume.parallel = 1
         copy(FolderStore(tmp_path / "from"), volume)
         copy(volume, FolderStore(tmp_path / "back"))
