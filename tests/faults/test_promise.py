@@ -50,7 +50,7 @@ def finish(scenario: Scenario) -> None:
 
 def test_without_any_fault(tmp_path: Path) -> None:
     """The control: what fails here is not the faults' doing."""
-    with begin(tmp_path, proxied=True) as scenario:
+    with begin(tmp_path, ONE, replicas=1, proxied=True) as scenario:
         finish(scenario)
         assert not [p for p in scenario.proxy.journal if p.status != 200]
 
