@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # Command: its module in this package, and its line in `deployer --help`.
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "up": ("up", "Run a sweep to its end: create or continue it, start agents, watch, rank."),
+    "init": ("init", "Write a sweep file from a script's flags, or from a sweep."),
     "plan": ("plan", "Print what `up` would send; contacts nothing."),
     "doctor": ("doctor", "Check everything that `up` needs, and say how to mend it."),
     "watch": ("watch", "Show a sweep live until it is over."),

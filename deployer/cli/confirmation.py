@@ -1,4 +1,4 @@
-"""Asks before something is deleted for good."""
+"""Asks on the terminal: before something is deleted for good, and for what nobody else knows."""
 
 from __future__ import annotations
 
@@ -29,3 +29,9 @@ def confirm(question: str) -> bool:
     """Ask on the terminal; anything but yes is no."""
     say(f"{question} [y/N]")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def ask_for(question: str) -> str:
+    """Ask on the terminal for a text."""
+    say(question)
+    return sys.stdin.readline().strip()

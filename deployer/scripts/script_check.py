@@ -13,8 +13,9 @@ from deployer.scripts import remembered
 from deployer.scripts.agent_commands import render_commands
 from deployer.scripts.complaints import Complaints, check_metric, show_file
 from deployer.scripts.corners import list_corners
+from deployer.scripts.flags import Flag, parse_flag
 from deployer.scripts.invocation import Invocation, find_module_file, see_through
-from deployer.scripts.log_calls import find_logged
+from deployer.scripts.log_calls import Logged, find_logged
 from deployer.scripts.project_modules import Module, list_project_modules, reads_flags
 from deployer.scripts.rehearsal_run import find_executable, rehearse
 from deployer.scripts.unseen import Unseen
@@ -58,6 +59,24 @@ def check_script(
         return Report(not_checked=str(unseen))
 
 
+@dataclass(frozen=True)
+class Reading:
+    """What a script's parser has, and what the script logs."""
+
+    flags: tuple[Flag, ...]
+    logged: Logged
+
+
+def read_script(
+    config: Mapping[str, Any], around: Surroundings, seconds: float = SECONDS
+) -> Reading:
+    """Return the flags of the script that a sweep's command starts, and what it logs.
+
+    Raises Unseen where they cannot be had.
+    """
+    return _Check(config, around, seconds).read()
+
+
 class _Check:
     """One sweep and its script."""
 
@@ -83,6 +102,22 @@ class _Check:
             files += [*used, str(Path(self._executable).resolve()), *remembered.list_own_files()]
             remembered.save(memory, key, sorted(set(files)), asdict(report))
         return report
+
+    def read(self) -> Reading:
+        """Return flags and metrics; raises Unseen."""
+        if not reads_flags(self._modules):
+            raise Unseen(NO_PARSER)
+        answer = self._ask()
+        if "parser" not in answer:
+            raise Unseen(self._explain(answer))
+        folder = self._around.folder
+        found = [
+            parse_flag(
+                one, f"{show_file(one['file'], folder)}:{one['line']}" if one["file"] else ""
+            )
+            for one in answer["flags"]
+        ]
+        return Reading(tuple(flag for flag in found if flag), find_logged(self._modules))
 
     def _examine(self) -> tuple[Report, list[str]]:
         """Return the report, and the files that it depends on."""
@@ -145,6 +180,8 @@ class _Check:
 
     def _explain(self, answer: Mapping[str, Any]) -> str:
         """Return why a script did not come to its parser."""
+        if "syntax" in answer:
+            return f"{show_file(answer['file'], self._around.folder)}: {answer['syntax']}"
         if missing := answer.get("missing"):
             return f"{self._invocation.interpreter[0]} here has no module {missing}"
         place = answer.get("file")

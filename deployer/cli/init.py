@@ -1,0 +1,105 @@
+"""`deployer init`: a first sweep file, from a script's flags or from a sweep that is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deployer.cli.command_group import make_app
+from deployer.cli.confirmation import YesOption, ask_for, can_ask
+from deployer.cli.options import OnOption, WandbOption, pick_sweep, read_config
+from deployer.cli.output.render import say
+from deployer.config.deployer_yaml import FILE_NAME
+from deployer.config.project import Flags, Project
+from deployer.errors import ConfigError
+from deployer.launch.draft import draft_for_script
+from deployer.launch.resolution import open_sweep
+from deployer.scripts.sweep_draft import SETTINGS
+from deployer.sweeps.sweep_file import dump_config
+from deployer.text import format_count
+from deployer.wandb_api.operations import get_sweep
+
+app = make_app()
+
+
+@app.command()
+def init(
+    script: Annotated[
+        str | None,
+        typer.Argument(metavar="SCRIPT", help="A Python file of this folder, or a package."),
+    ] = None,
+    to: Annotated[
+        Path, typer.Option("--to", metavar="FILE", help="The sweep file to write.")
+    ] = Path("sweep.yaml"),
+    given: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A flag's one value; may be repeated."),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--from", metavar="SWEEP", help="Write the file of this sweep instead."),
+    ] = None,
+    yes: YesOption = False,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+) -> None:
+    """Write a sweep file with ranges for a script's flags, and a commented deployer.yaml.
+
+    The script runs up to its flags. No file is overwritten.
+    """
+    if (script is None) == (source is None):
+        raise ConfigError(
+            "SCRIPT", "name a script, or a sweep with --from", "deployer init train.py"
+        )
+    if to.exists():
+        raise ConfigError(str(to), "there is such a file already", "name another one with --to")
+    config = read_config(Flags(wandb=wandb, on=on))
+    if source is not None:
+        _write(to, _read_sweep(source, config))
+    else:
+        assert script is not None
+        _write(to, _draft(script, config, _read_given(given or []), yes))
+        if not (config.folder / FILE_NAME).exists():
+            _write(config.folder / FILE_NAME, SETTINGS)
+    say(f"next: deployer up {to}")
+
+
+def _draft(script: str, config: Project, given: dict[str, str], yes: bool) -> str:
+    """Return the text of a script's sweep; asks for what only a person knows."""
+    draft = draft_for_script(config, script, given)
+    for flag in draft.needed:
+        if yes or not can_ask():
+            place = flag.place or script
+            said = f"--{flag.name} is required, and nothing tells its value"
+            raise ConfigError(place, said, f"deployer init {script} --set {flag.name}=VALUE")
+        given[flag.name] = ask_for(f"--{flag.name}{f' ({flag.help})' if flag.help else ''}:")
+    draft = draft_for_script(config, script, given) if draft.needed else draft
+    say(f"{script}: {format_count(draft.tried, 'flag')} to try")
+    return draft.text
+
+
+def _read_given(given: list[str]) -> dict[str, str]:
+    found = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals or not name:
+            raise ConfigError("--set", f"'{one}' is not NAME=VALUE", "--set data=./data")
+        found[name.lstrip("-")] = value
+    return found
+
+
+def _read_sweep(source: str, config: Project) -> str:
+    server, path = open_sweep(pick_sweep(source, config))
+    return f"# As {path} has it.\n{dump_config(get_sweep(server.client, path).config)}"
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigError(str(path), f"cannot be written: {reason}", "name another one") from error
+    say(f"written: {path.name if path.name == FILE_NAME else path}")
