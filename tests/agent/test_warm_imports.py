@@ -236,6 +236,21 @@ def test_what_goes_wrong_in_a_handover_starts_the_run_over(starts: Starts) -> No
     assert (out, starts.start) == ("3\n", "cold: odd.part: ValueError('odd')")
 
 
+BRINGING = """
+import sys
+import importlib
+print("numpy" in sys.modules)
+import numpy
+"""
+
+
+def test_an_import_brings_no_more_than_it_does_cold(starts: Starts) -> None:
+    assert run(starts, BRINGING) == ("False\n", "")
+    starts.begin()
+    assert run(starts, BRINGING) == ("False\n", "")
+    assert starts.start == "warm"
+
+
 CONFIGURED = """
 import sys
 import first

@@ -40,6 +40,7 @@ OWN = {os.getpid: "its process id", os.urandom: "random bytes"}
 OWN.update({getattr(time, name): "the time" for name in (*CLOCKS, "process_time", "gmtime")})
 OWN[time.localtime] = "the time"
 NAMING_DEPTH = 4  # frames: tempfile calls `choices`, which calls `random`
+IMPORTLIB = ("importlib._bootstrap", "_frozen_importlib")
 IMPORT_WORDS = ("name", "globals", "locals", "fromlist", "level")
 DRAWS = ("random", "getrandbits")
 ENTROPY_BITS = 128  # what numpy asks for when it makes a generator without a seed
@@ -83,11 +84,12 @@ class Audit:
         told = {**dict(zip(IMPORT_WORDS, words)), **named}
         owner, name, level = told.get("globals"), told["name"], told.get("level", 0)
         wanted = told.get("fromlist")
-        if owner and owner.get("__name__") not in self.known:
+        by = find_importer(owner or {}, sys._getframe(1))
+        if owner and by not in self.known:
             package = str(owner.get("__package__") or "").split(".")
             base = package[: len(package) - level + 1] if level else []
             full = ".".join([*base, name] if name else base)
-            found = self.imports.setdefault(str(owner.get("__name__")), set())
+            found = self.imports.setdefault(by, set())
             found.update([full, *(f"{full}.{one}" for one in wanted or () if one != "*")])
         return module
 
@@ -130,6 +132,16 @@ class Audit:
             self.folders.append((owner, (made["suffix"], made["prefix"], made["dir"])))
         else:
             self._blame("makes a temporary file at import")
+
+
+def find_importer(variables: "Dict[str, Any]", frame: "Any") -> str:
+    """Return the module that imports, by its variables; one in C has those of `importlib`."""
+    name = str(variables.get("__name__"))
+    while name in IMPORTLIB and frame is not None:
+        loaded = frame.f_locals.get("spec") or frame.f_locals.get("module")
+        name = str(getattr(loaded, "name", None) or getattr(loaded, "__name__", None) or name)
+        frame = frame.f_back
+    return name
 
 
 def is_naming(frame: "Any") -> bool:
