@@ -63,10 +63,12 @@ class Handover:
         self.start_over = start_over
         self.path = list(sys.path)  # as the script finds it
         self.affinity = os.sched_getaffinity(0)
+        self.given: Set[str] = set()  # once, since a script may have a module executed again
 
     def find_spec(self, name: str, *_: object) -> Optional[Any]:
         """Return the specification of a module that is there already."""
-        if name not in self.store.modules or name in sys.modules:
+        is_there = name not in self.store.modules or name in sys.modules or name in self.given
+        if is_there or not is_import(sys._getframe(1)):
             return None
         try:
             return self._hand_over(name)
@@ -114,6 +116,7 @@ class Handover:
     def _place(self, names: Set[str]) -> None:
         modules = self.store.modules
         placed = [name for name in modules if name in names]
+        self.given |= names
         for name in placed:
             sys.modules[name] = modules[name]
             group = self.store.group_of.get(name)
@@ -139,6 +142,12 @@ class Lender:
     def exec_module(self, module: Any) -> None:
         """Give it back the specification by which it was found."""
         module.__spec__ = self.spec
+
+
+def is_import(frame: Any) -> bool:
+    """Tell whether a finder is asked for an import; others ask where a module would be from."""
+    callers = frame.f_code.co_name, frame.f_back and frame.f_back.f_code.co_name
+    return callers == ("_find_spec", "_find_and_load_unlocked")
 
 
 def list_bound(told: Dict[str, str], given: Any) -> Set[str]:
