@@ -107,6 +107,13 @@ class ClusterConfig:
         ),
     ] = False
     queue: Annotated[ObjectName | None, Field(description="The LocalQueue of Kueue.")] = None
+    queue_priority: Annotated[
+        LongName | None,
+        Field(
+            description="The WorkloadPriorityClass of Kueue: whose Jobs come first in the queue "
+            "and push out others; left out, the PriorityClass of the pods counts."
+        ),
+    ] = None
     labels: Annotated[
         Mapping[LabelKey, LabelValue], Field(description="More labels on Jobs and pods.")
     ] = Field(default_factory=dict)
@@ -157,6 +164,9 @@ class ClusterConfig:
             if twice is not None:
                 said = f"volumes: two have the {what} '{twice}'"
                 raise PydanticCustomError("volumes", "{said}", {"said": said})
+        if self.queue_priority and not self.queue and not self.template:
+            said = "queue_priority: counts in a queue alone"
+            raise PydanticCustomError("queue", "{said}", {"said": said, "hint": "queue: NAME"})
         if self.working_dir and self.code == "archive":
             said = "working_dir: with an archive, agents work in the archive's folder"
             hint = "remove it, or write `code: image`"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from pydantic import ValidationError
@@ -86,6 +87,9 @@ def _describe(detail: ErrorDetails, shape: Shape) -> tuple[str, str]:
         return f"{given!r} is not valid", shape.pattern_hints.get(context["pattern"], "")
     if kind == "literal_error":
         return f"{given!r} is not known", f"one of: {context['expected']}"
+    if kind == "enum":
+        known = re.findall("'([^']+)'", context["expected"])
+        return f"{given!r} is not known", hint_nearest(str(given), known, "one of")
     if kind == "missing":
         return "is missing", f"add `{detail['loc'][-1]}:`"
     return detail["msg"][:1].lower() + detail["msg"][1:], str(context.get("hint", ""))
@@ -94,5 +98,10 @@ def _describe(detail: ErrorDetails, shape: Shape) -> tuple[str, str]:
 def _hint_at_key(location: tuple[int | str, ...], shape: Shape) -> str:
     above = (shape.parts[part] for part in reversed(location[:-1]) if part in shape.parts)  # type: ignore[index]
     known = [field.name for field in fields(next(above, shape.root))]
-    near = difflib.get_close_matches(str(location[-1]), known, n=1)
-    return f"did you mean `{near[0]}`?" if near else f"known: {', '.join(known)}"
+    return hint_nearest(str(location[-1]), known, "known")
+
+
+def hint_nearest(given: str, known: Sequence[str], among: str) -> str:
+    """Return the question whether the name most like it was meant, or all names."""
+    near = difflib.get_close_matches(given, known, n=1)
+    return f"did you mean `{near[0]}`?" if near else f"{among}: {', '.join(known)}"

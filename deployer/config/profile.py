@@ -16,6 +16,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
+from deployer.config.causes import Cause
 from deployer.config.deployer_yaml import FILE_NAME, list_values
 from deployer.config.paths import find_named
 from deployer.config.problems import Shape, list_problems, write_json
@@ -42,11 +43,15 @@ class Demand:
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class Profile:
-    """A site: values of deployer.yaml, and what its Jobs have to have."""
+    """A site: values of deployer.yaml, what its Jobs have to have, what its users do about a wait.
+
+    `hints` are by the cause for which an agent does not start.
+    """
 
     site: Text
     defaults: Mapping[str, Any] = Field(default_factory=dict)
     demands: tuple[Demand, ...] = ()
+    hints: Mapping[Cause, Text] = Field(default_factory=dict)
 
 
 ADAPTER = TypeAdapter(Profile)

@@ -9,25 +9,31 @@ from typing import Any
 
 import pytest
 
+from deployer.executors.findings import Verdict
 from deployer.executors.reason import Cause, Passes
+from deployer.kube.kinds import POD
+from deployer.kube.names import build_selector
 from deployer.launch.scaling import end_agents
+from deployer.wandb_api.operations import list_runs
 from deployer.wandb_api.server import Server
-from tests.cluster.bed import Bed, make_bed, serve_for_pods
+from tests.cluster.bed import Bed, make_bed, open_client, serve_for_pods
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import delete_namespace, make_namespace
 from tests.cluster.control_plane.kueue import build_queues, start_kueue
-from tests.cluster.pods import build_job, build_pod, python
+from tests.cluster.doctor_bench import Bench, build
+from tests.cluster.shell import Shell, enter_shell
 from tests.cluster.tenants import make_tenant
 
 ONPREM = Path(__file__).parents[2] / "infra/onprem"
 QUOTA = {"cpu": "1", "memory": "8Gi"}  # two agents of 400m
+PODS_READY_SECONDS = 30  # pods that may start are there after 10 s on a busy machine
 
 
 @pytest.fixture(scope="module")
 def kueue(make_cluster: Callable[..., Cluster]) -> Cluster:
     """Run a cluster of our own: Kueue's webhooks see every Job."""
     cluster = make_cluster()
-    start_kueue(cluster)
+    start_kueue(cluster, PODS_READY_SECONDS)
     return cluster
 
 
@@ -47,12 +53,39 @@ def bed(
         kueue.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
     tenant = make_tenant(kueue, namespace)
     bed = make_bed(kueue, namespace, tenant, server, tmp_path / "project")
-    yield bed.with_section(queue=f"{namespace}-user-queue", generate_name=True, cpu="400m")
+    yield bed.with_section(**section(bed))
     delete_namespace(kueue, namespace)
 
 
 def list_reasons(bed: Bed, path: object) -> list[str]:
     return sorted(agent.reason for agent in bed.executor.list_agents(str(path)) if agent.pending)
+
+
+def section(bed: Bed) -> dict[str, Any]:
+    """Return what the namespace's queue asks of agents; it admits two of them."""
+    return {"queue": f"{bed.namespace}-user-queue", "generate_name": True, "cpu": "400m"}
+
+
+def open_shell(bed: Bed) -> Shell:
+    """Return a tenant's shell in the project."""
+    kubeconfig = bed.cluster.folder.path / f"tenant-{bed.namespace}.kubeconfig"
+    shell = enter_shell(bed.folder, kubeconfig, bed.server)
+    shell.write("deployer.yaml", build(bed.namespace, **section(bed)))
+    return shell
+
+
+def make_priority(bed: Bed) -> None:
+    """Make a WorkloadPriorityClass with the name of the namespace."""
+    one = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "WorkloadPriorityClass"}
+    urgent = {**one, "metadata": {"name": bed.namespace}, "value": 1000}
+    bed.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(urgent))
+
+
+def stop(bed: Bed, policy: str) -> None:
+    """Stop the namespace's queue, or let it go on."""
+    patch = ("--type=merge", "-p", json.dumps({"spec": {"stopPolicy": policy}}))
+    queue = f"{bed.namespace}-user-queue"
+    bed.cluster.kubectl("patch", "localqueue", queue, "-n", bed.namespace, *patch)
 
 
 def get_jobs(bed: Bed) -> list[dict[str, Any]]:
@@ -74,6 +107,11 @@ def test_as_many_work_as_are_admitted(bed: Bed) -> None:
     bed.wait_for(wait_in_order, "two agents in the queue")
     # Kueue says what is needed of those that it has tried to admit.
     bed.wait_for(lambda: "more cpu needed" in str(list_reasons(bed, path)), "what is needed")
+    shell = open_shell(bed)
+    assert shell.deployer("agents", "list", str(path)).stdout.count(f"in queue {queue}") == 2
+    shown = shell.deployer("sweep", "show", str(path)).stdout
+    assert f"agents: 2 running, 2 starting: {places[0]}" in shown
+    assert "they start when they can, watched or not" in shown
     bed.start(path, 4)  # as `agents up` again: what is admitted or waits stays as it is
     bed.wait_for(lambda: bed.results(path).coverage.finished == 6, "all six runs")
     bed.wait_for(lambda: set(bed.states(path)) == {"ended"}, "the end of those that waited, too")
@@ -89,21 +127,106 @@ def test_an_agent_that_gives_way_comes_back(bed: Bed) -> None:
     path = bed.create_sweep([0.1, 0.2], seconds=10)
     bed.start(path, 2)
     bed.wait_for(lambda: bed.results(path).coverage.running == 2, "two runs at work")
-    priority = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "WorkloadPriorityClass"}
-    urgent = {**priority, "metadata": {"name": bed.namespace}, "value": 1000}
-    bed.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(urgent))
-    pod = build_pod("urgent", python("import time; time.sleep(3)"), limits={"cpu": "500m"})
-    job = build_job("urgent", pod)
-    job["metadata"]["labels"] = {
-        "kueue.x-k8s.io/queue-name": f"{bed.namespace}-user-queue",
-        "kueue.x-k8s.io/priority-class": bed.namespace,
-    }
-    bed.cluster.create(job, bed.namespace)
+    make_priority(bed)
+    first = bed.with_section(**section(bed), queue_priority=bed.namespace)
+    urgent = first.create_sweep([0.3], seconds=3)
+    first.start(urgent, 1)
     bed.wait_for(lambda: "it gave way" in str(list_reasons(bed, path)), "one that gave way")
+    bed.wait_for(lambda: bed.results(urgent).coverage.finished == 1, "the run that came first")
+    assert bed.results(path).coverage.finished < 2
     bed.wait_for(lambda: bed.results(path).coverage.finished == 2, "both runs")
     coverage = bed.results(path).coverage
     assert (coverage.duplicates, coverage.lost) == (0, 0)
+    for one in (path, urgent):
+        end_agents(bed.executor, str(one))
+
+
+def test_a_priority_class_that_is_missing_is_told(bed: Bed) -> None:
+    """Kueue makes no Workload then and says nothing; the classes are for administrators to see."""
+    tenant = bed.with_section(**section(bed), queue_priority="nope")
+    admin = tenant.with_kube(
+        open_client(bed.cluster.kubeconfig, bed.namespace), **section(bed), queue_priority="nope"
+    )
+    path = tenant.create_sweep([0.1])
+    tenant.start(path, 1)
+    never = "there is no WorkloadPriorityClass nope"
+    bed.wait_for(lambda: never in str(list_reasons(admin, path)), never)
+    [said] = list_reasons(tenant, path)
+    assert said.startswith("Kueue has not seen it yet in queue")
+    assert said.endswith("kubectl get workloadpriorityclasses nope")
     end_agents(bed.executor, str(path))
+
+
+def test_a_run_whose_pod_does_not_come_back_in_time_goes_on_later(bed: Bed) -> None:
+    """Kueue evicts a workload whose pod waits for a node, and queues it again."""
+    node, label = bed.cluster.nodes[0].name, bed.namespace
+    bed.cluster.kubectl("label", "node", node, f"{label}=yes")
+    bed = bed.with_section(**section(bed), node_selector={label: "yes"})
+    path = bed.create_sweep([0.1], seconds=15)
+    bed.start(path, 1)
+    bed.wait_for(lambda: bed.results(path).coverage.running == 1, "a run at work")
+    bed.cluster.kubectl("label", "node", node, f"{label}-")
+    [pod] = bed.kube.list_objects(POD, build_selector(str(path)))
+    bed.kube.delete(POD, pod["metadata"]["name"])
+    late = "its pod did not start in time"
+    bed.wait_for(lambda: late in str(list_reasons(bed, path)), late)
+    assert "in queue" in open_shell(bed).deployer("agents", "list", str(path)).stdout
+    bed.cluster.kubectl("label", "node", node, f"{label}=yes")
+    bed.wait_for(lambda: bed.results(path).coverage.finished == 1, "the run")
+    [run] = list_runs(bed.server.client, path)
+    assert len(run.attempts) == 2
+    assert bed.results(path).coverage.sentence().startswith("1/1 configurations finished, 0 dupl")
+    bed.cluster.kubectl("label", "node", node, f"{label}-")
+    end_agents(bed.executor, str(path))
+
+
+def test_what_is_wrong_with_a_queue_is_named_and_its_remedy_mends_it(
+    kueue: Cluster, bed: Bed
+) -> None:
+    """The doctor, as an administrator and as a tenant."""
+    queue = f"{bed.namespace}-user-queue"
+    shell = open_shell(bed)
+    bench = Bench(kueue, bed.folder, {**shell.environment, "KUBECONFIG": str(kueue.kubeconfig)})
+
+    def check(code: str, said: str, **changes: object) -> None:
+        bench.write(build(bed.namespace, queue=queue, **changes))
+        wrong = bench.list_wrong()
+        assert wrong[code].sentence == said
+        for one in wrong.values():
+            bench.paste(one.remedy)
+        assert bench.list_wrong() == {}
+
+    make_priority(bed)
+    check("queue", f"is missing; there is {queue}", queue="user-queue")
+    check("queue-quota", "has no nvidia.com/gpu at all", gpu=1)
+    bound = f"has 1 cpu of {bed.namespace} in all, and an agent asks for 1.5"
+    check("queue-quota", bound, cpu="1500m")
+    near = f"there is no WorkloadPriorityClass {bed.namespace}x; there is "
+    there = kueue.kubectl("get", "workloadpriorityclasses", "-o", "name").split()
+    near += ", ".join(sorted(one.partition("/")[2] for one in there))
+    check("queue-priority", near, queue_priority=f"{bed.namespace}x")
+
+    [_, _, lost] = build_queues(bed.namespace, QUOTA, name="lost")
+    lost["spec"]["clusterQueue"] = "nowhere"
+    kueue.kubectl("apply", "-f", "-", stdin=json.dumps(lost))
+    bench.write(build(bed.namespace, queue=f"{bed.namespace}-lost"))
+    leads = "leads to ClusterQueue nowhere, which is missing"
+    bed.wait_for(lambda: leads in str(bench.list_wrong().get("queue")), leads)
+
+    tenant = Bench(kueue, bed.folder, shell.environment)
+    tenant.write(build(bed.namespace, queue=queue, gpu=1, queue_priority=bed.namespace))
+    found = {one.code: one for one in tenant.examine()}
+    assert found["queue-quota"].sentence == "has no nvidia.com/gpu at all"
+    assert found["queue-priority"].verdict is Verdict.UNKNOWN
+    stop(bed, "Hold")
+    tenant.write(build(bed.namespace, queue=queue))
+
+    def is_held() -> bool:
+        [one] = [one for one in tenant.examine() if one.code == "queue"]
+        said = (one.verdict, one.sentence)
+        return said == (Verdict.UNKNOWN, "admits nothing: LocalQueue is stopped")
+
+    bed.wait_for(is_held, "a queue that is held")
 
 
 @pytest.mark.parametrize(
@@ -138,13 +261,18 @@ def test_what_never_passes_is_told(
 
 def test_a_queue_that_is_stopped_is_told(bed: Bed) -> None:
     queue = f"{bed.namespace}-user-queue"
-    stop = ("--type=merge", "-p", '{"spec": {"stopPolicy": "Hold"}}')
-    bed.cluster.kubectl("patch", "localqueue", queue, "-n", bed.namespace, *stop)
+    stop(bed, "Hold")
     path = bed.create_sweep([0.1])
     bed.start(path, 1)
     bed.wait_for(lambda: f"queue {queue} admits nothing" in str(list_reasons(bed, path)), "why")
-    go = ("--type=merge", "-p", '{"spec": {"stopPolicy": "None"}}')
-    bed.cluster.kubectl("patch", "localqueue", queue, "-n", bed.namespace, *go)
+    shell = open_shell(bed)
+    shell.write("site.yaml", {"site": "ours", "hints": {"queue-stopped": "ask help@example.org"}})
+    shell.write("deployer.yaml", {**build(bed.namespace, **section(bed)), "profile": "site.yaml"})
+    listed = shell.deployer("agents", "list", str(path), "-o", "json").stdout
+    [agent] = json.loads(listed)["agents"]
+    assert agent["pending"]["remedy"].startswith(f"kubectl describe localqueue {queue} ")
+    assert agent["pending"]["remedy"].endswith("; ask help@example.org")
+    stop(bed, "None")
     bed.wait_for(lambda: bed.results(path).coverage.finished == 1, "the run")
     end_agents(bed.executor, str(path))
 

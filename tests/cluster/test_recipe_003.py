@@ -1,9 +1,13 @@
-"""Recipe 003 on the cluster: its README's commands as a tenant, on real images in a claim."""
+"""Recipe 003 as a tenant of a real Kueue: its README's commands, on real images in a claim.
+
+The node has one GPU by name, a slice of an A100 by its label; the queue has quota for one agent.
+"""
 
 from __future__ import annotations
 
 import json
 import runpy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +18,10 @@ from deployer.kube.kinds import CLAIM, CONFIG_MAP, JOB, POD, SECRET
 from deployer.kube.names import build_selector
 from tests.cluster.bed import SECTION, open_client, serve_for_pods, wait_for
 from tests.cluster.cluster import Cluster
+from tests.cluster.control_plane.kueue import build_queues, start_kueue
 from tests.cluster.shell import enter_shell
 from tests.cluster.tenants import load_rules, make_tenant
+from tests.cluster.test_audit import list_writes
 from tests.cluster.volumes import offer_volume
 from tests.real_data import DATA
 from tests.recipes.idx import write_mnist_part
@@ -23,6 +29,7 @@ from tests.recipes.readme import Recipe, copy_recipe
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 SLICE = "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"
+QUOTA = {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "1"}
 
 
 def check_plan(recipe: Recipe) -> None:
@@ -42,11 +49,24 @@ def check_plan(recipe: Recipe) -> None:
         assert mounts["/mnt/ceph"]["readOnly"]
 
 
+@pytest.fixture(scope="module")
+def cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """Return a cluster of our own: Kueue's webhooks see every Job."""
+    cluster = make_cluster()
+    start_kueue(cluster)
+    node = cluster.nodes[0].name
+    cluster.set_gpus(node, 1)
+    label = f"nvidia.com/gpu.product={SLICE}"
+    cluster.kubectl("label", "node", node, label, "--overwrite")
+    return cluster
+
+
 def shrink(recipe: Recipe, namespace: str) -> None:
-    """Make the recipe fit into the test cluster: its image, no GPU, one epoch."""
+    """Make the recipe fit into the test cluster: its image, two cores, one epoch."""
     config: dict[str, Any] = recipe.read_yaml("deployer.yaml")
     config["data"]["storage_class"] = namespace
-    small = {**SECTION, "memory": "1200Mi", "cpu": "400m", "namespace": namespace}
+    small = {**SECTION, "memory": "1200Mi", "cpu": "1", "namespace": namespace}
+    del small["gpu"]
     config["kubernetes"] |= small
     recipe.write_yaml("deployer.yaml", {**config, "replicas": 2})
     sweep = recipe.read_yaml("sweep.yaml")
@@ -76,6 +96,8 @@ def test_three_seeds_as_a_tenant(cluster: Cluster, namespace: str, tmp_path: Pat
     write_mnist_part(DATA / "fashion_mnist", tmp_path / "images", "FashionMNIST")
     check_plan(recipe)
     shrink(recipe, namespace)
+    for manifest in build_queues(namespace, QUOTA, product=SLICE):
+        cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
     offer_volume(cluster, namespace, tmp_path / "volume")
     rules = (*load_rules("agents"), *load_rules("data"))
     tenant = make_tenant(cluster, namespace, rules=rules)
@@ -84,6 +106,11 @@ def test_three_seeds_as_a_tenant(cluster: Cluster, namespace: str, tmp_path: Pat
         said = recipe.run_blocks(**shell.environment)
         best = json.loads(shell.deployer("results", "-o", "json").stdout)["best"]["value"]
     assert "3/3 configurations finished, 0 duplicates, 0 lost" in said
+    # One of two is admitted; the other is told its place, and starts once the first has ended.
+    assert f"it is number 1 of 1 in queue {namespace}-user-queue" in said
+    sent = [one["requestObject"] for one in list_writes(cluster, f"tenant-{namespace}")]
+    jobs = [one for one in sent if (one or {}).get("kind") == "Job"]
+    assert {job["metadata"]["labels"][QUEUE] for job in jobs} == {f"{namespace}-user-queue"}
     [model] = (recipe.folder / "model").rglob("model.pth")
     accuracy = evaluate(model, recipe.folder / "train.py", tmp_path / "images")
     assert accuracy == pytest.approx(best, abs=1e-6)

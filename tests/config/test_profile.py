@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError
+from deployer.executors.reason import Cause, Reason, add_hint
 from tests.project_files import read_project
 
 FILE = "kubernetes:\n  namespace: team\n  image: trainer:1\n"
@@ -43,6 +45,18 @@ def test_defaults_are_the_sites_where_the_project_says_nothing(tmp_path: Path) -
     assert project.kubernetes.queue == "team-queue"
     assert project.kubernetes.memory == "2Gi"
     assert project.kubernetes.labels == {"unit": "ours", "mine": "yes"}
+
+
+def test_what_users_do_about_a_wait_is_said_by_its_cause(tmp_path: Path) -> None:
+    (tmp_path / "other.yaml").write_text("site: x\nhints: {quota-used: 'ask ${namespace}@x'}\n")
+    profile = load(tmp_path, FILE, Flags(profile="other.yaml")).profile
+    assert profile
+    assert profile.hints == {Cause.QUOTA_USED: "ask team@x"}
+    bare = Reason(Cause.QUOTA_USED, "a")
+    assert add_hint(bare, profile.hints).remedy == "ask team@x"
+    assert add_hint(replace(bare, remedy="b"), profile.hints).remedy == "b; ask team@x"
+    other = Reason(Cause.QUEUED, "a", remedy="b")
+    assert add_hint(other, profile.hints) is other
 
 
 def test_flag_beats_environment_beats_file(tmp_path: Path) -> None:
@@ -98,6 +112,10 @@ def test_an_unknown_name_has_the_nearest_known(tmp_path: Path) -> None:
                 ("bad.yaml:3: demands.[0].hint: is missing", "add `hint:`"),
                 ("bad.yaml:4: demands.[0].hnt: unknown key", "did you mean `hint`?"),
             ],
+        ),
+        (
+            "site: x\nhints: {quota: ask us}",
+            [("bad.yaml:2: hints.quota: 'quota' is not known", "did you mean `quota-used`?")],
         ),
         ("site: [", None),
     ],

@@ -58,6 +58,7 @@ service_account: trainer
 run_as_user: 2000
 priority_class: low
 queue: sweeps-user-queue
+queue_priority: urgent
 env: {OMP_NUM_THREADS: 4, WANDB_BASE_URL: not-this-one}
 secrets: {HF_TOKEN: {name: hugging-face, key: token}}
 labels: {team: vision}

@@ -82,7 +82,7 @@ def test_a_namespace_that_is_being_deleted_takes_no_agents(kubeconfig: Path) -> 
 
 
 def queue(name: str, **status: object) -> dict[str, Any]:
-    return {"metadata": {"name": name}, "status": status}
+    return {"metadata": {"name": name}, "spec": {"clusterQueue": "all"}, "status": status}
 
 
 def test_queues_are_judged(kubeconfig: Path) -> None:
@@ -90,7 +90,8 @@ def test_queues_are_judged(kubeconfig: Path) -> None:
         section = {"queue": wanted} if wanted else {}
         return show(judge_queues(build_case(kubeconfig, **section), queues))
 
-    stopped = {"type": "Active", "status": "False", "message": "ClusterQueue gpus is stopped"}
+    stopped = {"type": "Active", "status": "False", "reason": "Stopped", "message": "it is held"}
+    lost = {**stopped, "reason": "ClusterQueueDoesNotExist"}
     assert said(None) == []
     assert said(None, queue("research-user-queue")) == [
         "unknown: this namespace has research-user-queue, and the agents are in none | "
@@ -101,8 +102,12 @@ def test_queues_are_judged(kubeconfig: Path) -> None:
         "kubernetes: {queue: research-user-queue} in deployer.yaml"
     ]
     assert said("gpus", queue("gpus", conditions=[stopped])) == [
-        "wrong: takes no Jobs: ClusterQueue gpus is stopped | "
+        "unknown: admits nothing: it is held | "
         "kubectl describe localqueue gpus -n research --context c"
+    ]
+    assert said("gpus", queue("gpus", conditions=[lost])) == [
+        "wrong: leads to ClusterQueue all, which is missing | kubectl get localqueues -n research "
+        "--context c, and kubernetes: {queue: NAME} in deployer.yaml"
     ]
     assert said("gpus", queue("gpus", pendingWorkloads=2)) == ["right: takes Jobs; 2 wait in it | "]
 

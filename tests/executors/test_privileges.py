@@ -70,6 +70,7 @@ BY_HAND = {
     | {("get", "nodes"), ("list", "nodes"), ("get", "namespaces"), ("create", "namespaces")}
     | {(verb, "persistentvolumes") for verb in ("create", "get", "list", "patch", "delete")}
     | {("get", "storageclasses"), ("list", "storageclasses"), ("list", "priorityclasses")}
+    | {("get", "clusterqueues"), ("list", "resourceflavors"), ("list", "workloadpriorityclasses")}
 }
 
 

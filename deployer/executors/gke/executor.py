@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from deployer.config.kubernetes_section import ClusterConfig
 from deployer.executors.base import Agent
 from deployer.executors.kubernetes.executor import KubernetesExecutor
-from deployer.executors.reason import NO_NODE
+from deployer.executors.reason import NO_NODE, Cause
 from deployer.gke.api.client import Gke
 from deployer.gke.api.model import CloudCluster
 from deployer.gke.cluster.access import open_kube_of
@@ -36,10 +36,11 @@ class GkeExecutor(KubernetesExecutor):
         folder: Path,
         *,
         find_pushed: Callable[[], str] | None,
+        hints: Mapping[Cause, str],
         prices: Callable[[], Prices],
     ) -> None:
         kube = open_kube_of(gke, found, cluster.namespace)
-        super().__init__(kube, cluster, folder, find_pushed=find_pushed)
+        super().__init__(kube, cluster, folder, find_pushed=find_pushed, hints=hints)
         self._gke = gke
         self._spec = spec
         self._found = found

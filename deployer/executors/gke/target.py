@@ -74,6 +74,7 @@ class GkeTarget(KubernetesTarget):
             self.section,
             project.folder,
             find_pushed=self.pushed,
+            hints=self.hints,
             prices=lambda: self.prices,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from deployer.config.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.config.kubernetes_section import ClusterConfig
@@ -42,6 +43,7 @@ from deployer.executors.kubernetes.rights import check_rights
 from deployer.executors.kubernetes.waiting.admission import check_admission
 from deployer.executors.kubernetes.waiting.pending_pods import PendingPods
 from deployer.executors.plan import Plan
+from deployer.executors.reason import Cause
 from deployer.kube.client import Kube
 from deployer.kube.kinds import JOB, POD, Manifest, kind_of
 from deployer.kube.names import build_selector
@@ -54,7 +56,7 @@ class KubernetesExecutor(Executor):
     """Agents as Jobs. `sleep` waits between looks; `folder` is where a template's path begins.
 
     `find_pushed` returns the image of new sweeps where the section names none. `grows` tells that
-    nodes come which are not there yet.
+    nodes come which are not there yet. `hints` are what a site adds to reasons of a wait.
     """
 
     grows = False
@@ -67,12 +69,13 @@ class KubernetesExecutor(Executor):
         sleep: Callable[[float], None] = time.sleep,
         *,
         find_pushed: Callable[[], str] | None = None,
+        hints: Mapping[Cause, str] = MappingProxyType({}),
     ) -> None:
         self.kube = kube
         self._products = GpuProducts(
             kube, cluster.gpu.product_label if cluster.gpu else GPU_PRODUCT_LABEL
         )
-        self._pending = PendingPods(kube, self.grows)
+        self._pending = PendingPods(kube, self.grows, hints=hints)
         self._builder = ManifestBuilder(kube, cluster, folder, find_pushed)
         self._data_claims = list_claims(cluster)
         self._sleep = sleep

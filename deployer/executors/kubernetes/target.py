@@ -40,6 +40,7 @@ from deployer.executors.kubernetes.manifests.inputs import load_inputs
 from deployer.executors.kubernetes.manifests.templates import load_templates
 from deployer.executors.kubernetes.surroundings import read_surroundings
 from deployer.executors.plan import Plan
+from deployer.executors.reason import Cause
 from deployer.executors.target import (
     Demand,
     HostedBackend,
@@ -77,8 +78,17 @@ class KubernetesTarget(Target):
         """Return the executor; raises ConfigError if the kubeconfig has no such cluster."""
         project = self.project
         return KubernetesExecutor(
-            self.open_kube(), self.section, project.folder, find_pushed=self.pushed
+            self.open_kube(),
+            self.section,
+            project.folder,
+            find_pushed=self.pushed,
+            hints=self.hints,
         )
+
+    @property
+    def hints(self) -> Mapping[Cause, str]:
+        """Return what the site's profile adds to the reasons of a wait."""
+        return self.project.profile.hints if self.project.profile else {}
 
     @property
     def section(self) -> ClusterConfig:

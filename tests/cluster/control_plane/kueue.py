@@ -154,5 +154,10 @@ def _build_settings(
     }
     if pods_ready_seconds is not None:
         timeout = f"{pods_ready_seconds}s"
-        settings["waitForPodsReady"] = {"timeout": timeout, "blockAdmission": False}
+        settings["waitForPodsReady"] = {
+            "timeout": timeout,
+            "recoveryTimeout": timeout,
+            "blockAdmission": False,
+            "requeuingStrategy": {"backoffBaseSeconds": 2, "backoffMaxSeconds": 4},
+        }
     return settings

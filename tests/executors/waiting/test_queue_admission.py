@@ -9,6 +9,8 @@ import pytest
 from deployer.executors.kubernetes.waiting.facts import Queue
 from deployer.executors.kubernetes.waiting.queue_admission import explain_queue
 from deployer.executors.reason import Cause, Passes, Reason
+from deployer.kube.names import QUEUE_PRIORITY_LABEL
+from tests.docs.pending_table import is_listed
 
 FLAVOR = "couldn't assign flavors to pod set main: "
 USED = f"{FLAVOR}insufficient unused quota for nvidia.com/gpu in flavor a100, 1 more needed"
@@ -32,10 +34,12 @@ def build_workload(name: str, message: str = "", **more: Any) -> dict[str, Any]:
     }
 
 
-def explain(*workloads: dict[str, Any], uid: str = "a", active: bool = True) -> Reason:
-    conditions = [] if active else [{"type": "Active", "status": "False", "message": "stopped"}]
-    local = {"status": {"conditions": conditions}}
-    return explain_queue({"metadata": {"uid": uid}}, Queue("q", local, workloads), "ns")
+def explain(*workloads: dict[str, Any], uid: str = "a", stopped: str = "") -> Reason:
+    """Return why a Job waits; `stopped` is Kueue's reason why its queue is not active."""
+    inactive = {"type": "Active", "status": "False", "reason": stopped, "message": "as it says"}
+    local = {"spec": {"clusterQueue": "all"}, "status": {"conditions": [inactive]}}
+    queue = Queue("q", local if stopped else {"status": {}}, workloads)
+    return explain_queue({"metadata": {"uid": uid}}, queue, "ns")
 
 
 def test_its_place_is_told_by_priority_then_age() -> None:
@@ -81,5 +85,45 @@ def test_what_is_known_of_the_queue_alone() -> None:
     job = {"metadata": {"uid": "a"}}
     assert explain_queue(job, Queue("q"), "ns").cause is Cause.QUEUE_MISSING
     assert explain_queue(job, Queue("q", known=False), "ns").sentence == "it waits in queue q"
-    assert explain(active=False).cause is Cause.QUEUE_STOPPED
     assert explain().sentence == "Kueue has not seen it yet in queue q"
+
+
+@pytest.mark.parametrize(
+    ("stopped", "cause", "passes", "said"),
+    [
+        ("Stopped", Cause.QUEUE_STOPPED, Passes.UNKNOWN, "queue q admits nothing: as it says"),
+        (
+            "ClusterQueueIsInactive",
+            Cause.QUEUE_STOPPED,
+            Passes.UNKNOWN,
+            "queue q admits nothing: its ClusterQueue all is not active",
+        ),
+        (
+            "ClusterQueueDoesNotExist",
+            Cause.QUEUE_MISSING,
+            Passes.NEVER,
+            "queue q leads to ClusterQueue all, which is missing",
+        ),
+    ],
+)
+def test_a_queue_that_admits_nothing_is_told(
+    stopped: str, cause: Cause, passes: Passes, said: str
+) -> None:
+    found = explain(stopped=stopped)
+    assert (found.cause, found.passes, found.sentence) == (cause, passes, said)
+    assert is_listed(found)
+
+
+def test_a_priority_class_that_is_missing_is_told_where_classes_may_be_read() -> None:
+    job = {"metadata": {"uid": "a", "labels": {QUEUE_PRIORITY_LABEL: "urgnt"}}}
+
+    def ask(there: frozenset[str] | None) -> Reason:
+        return explain_queue(job, Queue("q", {"status": {}}, priorities=there), "ns")
+
+    found = ask(frozenset({"urgent", "idle"}))
+    assert found.line == (
+        "there is no WorkloadPriorityClass urgnt; there is idle, urgent (never passes): "
+        "kubernetes: {queue_priority: urgent} in deployer.yaml"
+    )
+    assert is_listed(found)
+    assert ask(None).cause is ask(frozenset({"urgnt"})).cause is Cause.QUEUED

@@ -24,13 +24,13 @@ from deployer.executors.kubernetes.manifests.pod import (
     list_common_fields,
     set_identity,
     set_image,
+    set_queue,
 )
 from deployer.executors.kubernetes.manifests.templates import find_folder, load_documents
 from deployer.kube.names import (
     LOADER,
     LOADER_LABEL,
     MADE_BY_ANNOTATION,
-    QUEUE_LABEL,
     build_labels,
 )
 
@@ -113,8 +113,7 @@ def _name_job(metadata: Manifest, task: LoaderTask, cluster: ClusterConfig) -> N
         metadata["generateName"] = f"{task.name}-"
     else:
         metadata["name"] = task.name
-    if cluster.queue:
-        metadata["labels"][QUEUE_LABEL] = cluster.queue
+    set_queue(metadata, cluster)
 
 
 def _label(metadata: Manifest, task: LoaderTask, cluster: ClusterConfig) -> None:

@@ -20,7 +20,7 @@ from deployer.executors.kubernetes.examination.policy import (
     examine_admission,
     examine_pod_security,
 )
-from deployer.executors.kubernetes.examination.queue import examine_queue
+from deployer.executors.kubernetes.examination.queue import examine_priority, examine_queue
 from deployer.executors.kubernetes.examination.quota import examine_limits, examine_quota
 from deployer.executors.kubernetes.examination.reach import examine_reach
 from deployer.executors.kubernetes.examination.rights import examine_rights
@@ -59,6 +59,7 @@ def _list_namespace_questions(case: Case) -> Sequence[Question]:
         Question("quota", f"quota of {name}", lambda: examine_quota(case)),
         Question("limits", f"limit ranges of {name}", lambda: examine_limits(case)),
         Question("queue", f"queue in {name}", lambda: examine_queue(case)),
+        Question("queue-priority", _name_priority(case), lambda: examine_priority(case)),
         *objects,
         *(one.question() for one in _list_data_checks(case)),
         Question("image", f"image {image}", lambda: examine_image(case)),
@@ -67,6 +68,10 @@ def _list_namespace_questions(case: Case) -> Sequence[Question]:
         *(_list_probes(case) if case.probed_url else ()),
         Question("backend", f"embedded backend in {name}", lambda: _examine_backend(case)),
     )
+
+
+def _name_priority(case: Case) -> str:
+    return f"WorkloadPriorityClass {case.section.queue_priority}"
 
 
 def _list_probes(case: Case) -> Iterator[Question]:

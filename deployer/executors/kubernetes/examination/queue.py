@@ -1,4 +1,4 @@
-"""The Kueue queue of the Jobs: it is there, it is active, its ClusterQueue is.
+"""The Kueue queue of the Jobs: it is there, it is active, its priority class is.
 
 Why a Job waits in it is said in `waiting/`.
 """
@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from deployer.executors.findings import Finding, right, unknown, wrong
+from deployer.errors import KubeError
+from deployer.executors.findings import FORBIDDEN, Finding, right, unknown, wrong
 from deployer.executors.kubernetes.examination.case import Case
+from deployer.executors.kubernetes.examination.queue_quota import Quotas, judge_quotas
 from deployer.executors.kubernetes.waiting.placement import find_nearest
-from deployer.executors.kubernetes.waiting.queues import build_kind
+from deployer.executors.kubernetes.waiting.queue_admission import explain_priority, explain_stop
+from deployer.executors.kubernetes.waiting.queues import PRIORITY, build_kind
 from deployer.executors.reason import edit
 from deployer.kube.names import KUEUE
-from deployer.kube.objects import find_condition
 
 Manifest = Mapping[str, Any]
 
@@ -29,6 +31,27 @@ def examine_queue(case: Case) -> Iterator[Finding]:
         return
     queues = case.kube.list_objects(build_kind(version, "LocalQueue"))
     yield from judge_queues(case, queues)
+    own = (one for one in queues if one["metadata"]["name"] == case.section.queue)
+    for queue in own:
+        yield from judge_quotas(case, queue, _read_quotas(case, version, queue))
+
+
+def examine_priority(case: Case) -> Iterator[Finding]:
+    """Look for the priority class that the Jobs name in their queue. Raises KubeError."""
+    name, version = case.section.queue_priority, case.kube.find_version(KUEUE)
+    if name is None or version is None:
+        return
+    there = case.kube.list_objects(build_kind(version, PRIORITY))
+    yield judge_priority(name, {one["metadata"]["name"] for one in there})
+
+
+def judge_priority(name: str, there: set[str]) -> Finding:
+    """Say whether a WorkloadPriorityClass is there; pure."""
+    subject = f"WorkloadPriorityClass {name}"
+    if name in there:
+        return right("queue-priority", subject, "is there")
+    reason = explain_priority(name, there)
+    return wrong("queue-priority", subject, reason.sentence, reason.remedy)
 
 
 def judge_queues(case: Case, queues: Sequence[Manifest]) -> Iterator[Finding]:
@@ -48,10 +71,21 @@ def judge_queues(case: Case, queues: Sequence[Manifest]) -> Iterator[Finding]:
         said = f"is missing{there}"
         yield wrong("queue", subject, said, edit("kubernetes", f"queue: {near}"))
         return
-    inactive = find_condition(found, "Active", "False")
-    if inactive:
-        said = f"takes no Jobs: {inactive.get('message') or inactive.get('reason')}"
-        yield wrong("queue", subject, said, f"kubectl describe localqueue {name} {case.where}")
+    if stop := explain_stop(name, found, case.where):
+        build = wrong if stop.hopeless else unknown
+        yield build("queue", subject, stop.sentence, stop.remedy)
         return
     waiting = (found.get("status") or {}).get("pendingWorkloads") or 0
     yield right("queue", subject, f"takes Jobs; {waiting} wait in it")
+
+
+def _read_quotas(case: Case, version: str, queue: Manifest) -> Quotas | None:
+    """Return what is behind a queue; None to a tenant, who may not look."""
+    try:
+        behind = case.kube.get(build_kind(version, "ClusterQueue"), queue["spec"]["clusterQueue"])
+        flavors = case.kube.list_objects(build_kind(version, "ResourceFlavor"))
+    except KubeError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return None
+    return Quotas(behind, {one["metadata"]["name"]: one for one in flavors}) if behind else None

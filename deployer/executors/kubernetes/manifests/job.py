@@ -23,12 +23,11 @@ from deployer.executors.kubernetes.manifests.fields import (
     without_none,
 )
 from deployer.executors.kubernetes.manifests.mounts import graft, set_volumes
-from deployer.executors.kubernetes.manifests.pod import set_identity, set_image
+from deployer.executors.kubernetes.manifests.pod import set_identity, set_image, set_queue
 from deployer.executors.kubernetes.manifests.task import AgentTask
 from deployer.kube.names import (
     AGENT_LABEL,
     AGENTS_ANNOTATION,
-    QUEUE_LABEL,
     SWEEP_PATH_ANNOTATION,
     build_labels,
     build_name,
@@ -97,8 +96,7 @@ def _set_metadata(job: Manifest, task: AgentTask, cluster: ClusterConfig) -> Non
     for target in (metadata, job["spec"]["template"].setdefault("metadata", {})):
         update(target, "labels", labels)
         update(target, "annotations", annotations)
-    if cluster.queue:
-        metadata["labels"][QUEUE_LABEL] = cluster.queue
+    set_queue(metadata, cluster)
 
 
 def _set_job(spec: Manifest, task: AgentTask, cluster: ClusterConfig) -> None:

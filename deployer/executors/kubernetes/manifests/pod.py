@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from deployer.config.kubernetes_section import ClusterConfig
-from deployer.executors.kubernetes.manifests.fields import Manifest, merged, update
+from deployer.executors.kubernetes.manifests.fields import Manifest, merged, update, without_none
+from deployer.kube.names import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 
 POD = "spec.template.spec"
 
@@ -35,6 +36,12 @@ def set_identity(pod: Manifest, cluster: ClusterConfig) -> None:
     secrets = [{"name": name} for name in cluster.image_pull_secrets]
     if secrets:
         pod["imagePullSecrets"] = merged(pod.get("imagePullSecrets", ()), secrets)
+
+
+def set_queue(metadata: Manifest, cluster: ClusterConfig) -> None:
+    """Name the queue in which a Job waits, and its priority there."""
+    named = {QUEUE_LABEL: cluster.queue, QUEUE_PRIORITY_LABEL: cluster.queue_priority}
+    update(metadata, "labels", without_none(named))
 
 
 def set_image(container: Manifest, image: str | None, cluster: ClusterConfig) -> None:

@@ -36,13 +36,15 @@ class Nodes:
 class Queue:
     """A queue of Kueue: its LocalQueue, None if there is none, and the namespace's Workloads.
 
-    Where they may not be read, `known` is false.
+    Where they may not be read, `known` is false. `priorities` are the names of Kueue's priority
+    classes, None where they may not be read.
     """
 
     name: str
     local_queue: Manifest | None = None
     workloads: tuple[Manifest, ...] = ()
     known: bool = True
+    priorities: frozenset[str] | None = None
 
     def find_workload(self, job: Manifest) -> Manifest | None:
         """Return the Workload of a Job."""

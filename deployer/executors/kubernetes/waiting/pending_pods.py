@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.gpu_drivers.survey import Survey, survey_cluster
@@ -19,7 +20,7 @@ from deployer.executors.kubernetes.waiting.missing_objects import MissingObjects
 from deployer.executors.kubernetes.waiting.queue_admission import is_suspended
 from deployer.executors.kubernetes.waiting.queues import Queues
 from deployer.executors.kubernetes.waiting.references import list_pull_secrets, list_references
-from deployer.executors.reason import Reason
+from deployer.executors.reason import Cause, Reason, add_hint
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, EVENT, NODE, VOLUME, Manifest
 from deployer.kube.objects import created_at, find_condition
@@ -32,12 +33,20 @@ Waiting = tuple[Manifest, Manifest | None]  # a Job and its newest pod
 
 
 class PendingPods:
-    """Explains pods that wait. `grows` tells that nodes come which are not there yet."""
+    """Explains pods that wait. `grows` tells that nodes come which are not there yet.
+
+    `hints` are what a site adds to the remedies.
+    """
 
     def __init__(
-        self, kube: Kube, grows: bool = False, now: Callable[[], float] = time.monotonic
+        self,
+        kube: Kube,
+        grows: bool = False,
+        now: Callable[[], float] = time.monotonic,
+        hints: Mapping[Cause, str] = MappingProxyType({}),
     ) -> None:
         self._kube = kube
+        self._hints = hints
         self._grows = grows
         self._now = now
         self._objects = MissingObjects(kube, now)
@@ -56,7 +65,7 @@ class PendingPods:
         events = self._read_events(found)
         facts = {job["metadata"]["name"]: self._gather(job, pod, events) for job, pod in found}
         reasons = {name: explain(known) for name, known in facts.items()}
-        return {name: reason for name, reason in reasons.items() if reason}
+        return {name: add_hint(one, self._hints) for name, one in reasons.items() if one}
 
     def _gather(
         self, job: Manifest, pod: Manifest | None, events: Mapping[str, Sequence[Event]]

@@ -7,11 +7,14 @@ that of its pkg/scheduler/flavorassigner (0.15 to 0.19).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from deployer.executors.kubernetes.waiting.facts import Facts, Queue
+from deployer.executors.kubernetes.waiting.placement import find_nearest
 from deployer.executors.reason import Cause, Passes, Reason, edit
+from deployer.kube.names import QUEUE_PRIORITY_LABEL
 from deployer.kube.objects import find_condition
 
 Manifest = Mapping[str, Any]
@@ -20,6 +23,7 @@ TOO_SMALL = re.compile(
     r"insufficient quota for (\S+) in flavor (\S+), .*maximum capacity \((\S+)\)"
 )
 NOT_OFFERED = re.compile(r"resource (\S+) unavailable in ClusterQueue")
+PRIORITIES = "workloadpriorityclasses"
 NO_FLAVOR = re.compile(r"flavor (\S+) doesn't match node affinity")
 
 
@@ -47,15 +51,48 @@ def explain_queue(job: Manifest, queue: Queue, namespace: str) -> Reason:
         said = f"queue {queue.name} is not in namespace {namespace}"
         mend = f"kubectl get localqueues -n {namespace}, and {edit('kubernetes', 'queue: NAME')}"
         return Reason(Cause.QUEUE_MISSING, said, Passes.NEVER, mend)
-    inactive = find_condition(queue.local_queue, "Active", "False")
-    if inactive:
-        said = f"queue {queue.name} admits nothing: {inactive.get('message') or 'it is stopped'}"
-        return Reason(Cause.QUEUE_STOPPED, said, Passes.UNKNOWN, look)
+    if stop := explain_stop(queue.name, queue.local_queue, f"-n {namespace}"):
+        return replace(stop, sentence=f"queue {queue.name} {stop.sentence}")
     workload = queue.find_workload(job)
     if workload is None:
+        priority = (job["metadata"].get("labels") or {}).get(QUEUE_PRIORITY_LABEL)
+        if priority and queue.priorities is not None and priority not in queue.priorities:
+            return explain_priority(priority, queue.priorities)
+        if priority and queue.priorities is None:
+            look = f"an administrator sees whether it is there: kubectl get {PRIORITIES} {priority}"
         said = f"Kueue has not seen it yet in queue {queue.name}"
         return Reason(Cause.QUEUED, said, Passes.UNKNOWN, look)
     return _explain_workload(workload, queue, namespace)
+
+
+def explain_stop(name: str, local_queue: Manifest, where: str) -> Reason | None:
+    """Return why a LocalQueue admits nothing; the sentence goes on after its name.
+
+    Who stops a queue starts it again, some day; a ClusterQueue that is missing is nobody's plan.
+    `where` is kubectl's flags.
+    """
+    inactive = find_condition(local_queue, "Active", "False")
+    if inactive is None:
+        return None
+    behind = (local_queue.get("spec") or {}).get("clusterQueue")
+    if inactive.get("reason") == "ClusterQueueDoesNotExist":
+        said = f"leads to ClusterQueue {behind}, which is missing"
+        mend = f"kubectl get localqueues {where}, and {edit('kubernetes', 'queue: NAME')}"
+        return Reason(Cause.QUEUE_MISSING, said, Passes.NEVER, mend)
+    why = inactive.get("message") or "it is stopped"
+    if inactive.get("reason") == "ClusterQueueIsInactive":
+        why = f"its ClusterQueue {behind} is not active"
+    look = f"kubectl describe localqueue {name} {where}"
+    return Reason(Cause.QUEUE_STOPPED, f"admits nothing: {why}", Passes.UNKNOWN, look)
+
+
+def explain_priority(name: str, there: Collection[str]) -> Reason:
+    """Return that a WorkloadPriorityClass is missing: Kueue makes no Workload of such a Job."""
+    own = f"; there is {', '.join(sorted(there))}" if there else ""
+    near = find_nearest(name, there) or "null"
+    said = f"there is no WorkloadPriorityClass {name}{own}"
+    mend = edit("kubernetes", f"queue_priority: {near}")
+    return Reason(Cause.PRIORITY_CLASS, said, Passes.NEVER, mend)
 
 
 def _explain_workload(workload: Manifest, queue: Queue, namespace: str) -> Reason:

@@ -9,9 +9,10 @@ from deployer.errors import KubeError
 from deployer.executors.kubernetes.waiting.facts import Queue
 from deployer.kube.client import Kube
 from deployer.kube.kinds import Kind, Manifest
-from deployer.kube.names import KUEUE, QUEUE_LABEL
+from deployer.kube.names import KUEUE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 
 LOOK_LIFE_SECONDS = 4.0
+PRIORITY = "WorkloadPriorityClass"
 
 
 class Queues:
@@ -23,17 +24,30 @@ class Queues:
         self._looked_at = float("-inf")
         self._queues: list[Manifest] | None = None
         self._workloads: list[Manifest] | None = None
+        self._priorities: frozenset[str] | None = None
+        self._priorities_looked_at = float("-inf")
 
     def find(self, job: Manifest) -> Queue | None:
         """Return the queue of a Job; None for one that is in none. Raises KubeError."""
-        name = (job["metadata"].get("labels") or {}).get(QUEUE_LABEL)
+        labels = job["metadata"].get("labels") or {}
+        name = labels.get(QUEUE_LABEL)
         if not name:
             return None
         self._look()
         if self._queues is None or self._workloads is None:
             return Queue(name, known=False)
         found = (one for one in self._queues if one["metadata"]["name"] == name)
-        return Queue(name, next(found, None), tuple(self._workloads))
+        priorities = self._name_priorities() if labels.get(QUEUE_PRIORITY_LABEL) else None
+        return Queue(name, next(found, None), tuple(self._workloads), priorities=priorities)
+
+    def _name_priorities(self) -> frozenset[str] | None:
+        """Return the names of Kueue's priority classes, which belong to no namespace."""
+        if self._priorities_looked_at < self._looked_at:
+            there = self._list(self._kube.find_version(KUEUE), PRIORITY)
+            named = (one["metadata"]["name"] for one in there or ())
+            self._priorities = None if there is None else frozenset(named)
+            self._priorities_looked_at = self._looked_at
+        return self._priorities
 
     def _look(self) -> None:
         if self._now() - self._looked_at < LOOK_LIFE_SECONDS:
@@ -57,4 +71,5 @@ class Queues:
 
 def build_kind(version: str, name: str) -> Kind:
     """Return a kind of Kueue's as the cluster's own version of it has it."""
-    return Kind(f"{KUEUE}/{version}", name, f"{name.lower()}s")
+    plural = f"{name.lower()}{'es' if name.endswith('s') else 's'}"
+    return Kind(f"{KUEUE}/{version}", name, plural)
