@@ -191,8 +191,7 @@ def test_what_is_wrong_with_a_queue_is_named_and_its_remedy_mends_it(
         bench.write(build(bed.namespace, **{"queue": queue, **changes}))
         wrong = bench.list_wrong()
         assert wrong[code].sentence == said
-        for one in wrong.values():
-            bench.paste(one.remedy)
+        bench.paste(wrong[code].remedy)
         assert bench.list_wrong() == {}
 
     make_priority(bed)

@@ -6,11 +6,12 @@ import json
 import logging
 import os
 import socket
-import sqlite3
 import sys
 import threading
+import traceback
 from dataclasses import fields
 from pathlib import Path
+from typing import NoReturn
 
 import uvicorn
 
@@ -41,6 +42,8 @@ logger = logging.getLogger(__name__)
 
 UPKEEP_SECONDS = 2.0
 KEEP_ALIVE_SECONDS = 75  # agents ask every 5 s, and must not meet a connection that is being closed
+# EX_SOFTWARE: an image without this program ends with 1, and is told from it by that.
+FAILED = 70
 KEY_FILE_VARIABLE = "DEPLOYER_BACKEND_KEY_FILE"
 
 
@@ -185,11 +188,14 @@ def main() -> None:
     try:
         serve(host, int(port), Path(folder), plain="plain" in rest)
     except BackendError as error:
-        sys.exit(error.message)
-    except (OSError, sqlite3.OperationalError) as error:
-        if is_full(error):
-            sys.exit(f"the disk of {folder} is full")
-        raise
+        _end(error.message)
+    except Exception as error:
+        _end(f"the disk of {folder} is full" if is_full(error) else traceback.format_exc())
+
+
+def _end(said: str) -> NoReturn:
+    sys.stderr.write(f"{said.rstrip()}\n")
+    sys.exit(FAILED)
 
 
 if __name__ == "__main__":

@@ -45,8 +45,7 @@ def describe_trouble(kube: Kube, backend: ClusterBackend, health: Health) -> Bac
             f"kubectl edit pvc {claim} -n {backend.namespace}",
         )
     if health is Health.AWAY:
-        why = explain_absence(kube, backend.name) or "its server starts"
-        return BackendError(
-            f"the embedded backend is not ready: {why}", choose_hint(kube, backend.name, why)
-        )
+        why = explain_absence(kube, backend.name)
+        said = f"the embedded backend is not ready: {why.words or 'its server starts'}"
+        return BackendError(said, choose_hint(kube, backend.name, why))
     return None

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from deployer.errors import BackendError
 from deployer.executors.kubernetes.waiting.pending_pods import PendingPods
+from deployer.executors.reason import Cause, Reason, edit
 from deployer.kube.client import Kube
 from deployer.kube.kinds import POD, STATEFUL_SET, Manifest
-from deployer.kube.objects import find_condition, find_container_state
+from deployer.kube.objects import find_condition
 
 START_SECONDS = 300.0  # pulling an image and getting a disk; a node may have to be made
 POLL_SECONDS = 1.0
 HOPELESS_RESTARTS = 2
+# Python without the module, and what runtimes say of a program that cannot be run. Our own program
+# never ends with these: backend/server/foreground.py.
+NOT_OUR_PROGRAM = (1, 126, 127, 128)
+OF_CLAIMS = (Cause.CLAIM_MISSING, Cause.CLAIM_UNBOUND, Cause.CLAIM_ELSEWHERE)
 
 
 def is_up(stateful_set: Manifest) -> bool:
@@ -24,6 +30,25 @@ def is_up(stateful_set: Manifest) -> bool:
         and status.get("readyReplicas") == 1
         and status.get("currentRevision") == status.get("updateRevision")
     )
+
+
+@dataclass(frozen=True)
+class Absence:
+    """Why the backend does not serve; nothing is said while its server starts.
+
+    `reason` is why its pod does not run, `exit_code` how its container ended last, `restarts` how
+    often it has.
+    """
+
+    words: str = ""
+    reason: Reason | None = None
+    exit_code: int | None = None
+    restarts: int = 0
+
+    @property
+    def hopeless(self) -> bool:
+        """Tell whether no waiting mends it."""
+        return self.restarts >= HOPELESS_RESTARTS or bool(self.reason and self.reason.hopeless)
 
 
 def wait_until_up(kube: Kube, name: str, tell: Callable[[str], None]) -> None:
@@ -37,55 +62,47 @@ def wait_until_up(kube: Kube, name: str, tell: Callable[[str], None]) -> None:
         stateful_set = kube.get(STATEFUL_SET, name)
         if stateful_set is not None and is_up(stateful_set):
             return
-        pod = kube.get(POD, f"{name}-0")
-        why = _explain(pending, name, pod)
-        if _is_hopeless(pod) or time.monotonic() > deadline:
-            raise BackendError(
-                f"the embedded backend in namespace {kube.namespace} does not come up: {why}",
-                choose_hint(kube, name, why),
-            )
-        if why not in told:
-            told.add(why)
-            tell(f"waiting for the embedded backend: {why}")
+        why = _explain(pending, name, kube.get(POD, f"{name}-0"))
+        if why.hopeless or time.monotonic() > deadline:
+            said = f"the embedded backend in namespace {kube.namespace} does not come up"
+            raise BackendError(f"{said}: {why.words}", choose_hint(kube, name, why))
+        if why.words not in told:
+            told.add(why.words)
+            tell(f"waiting for the embedded backend: {why.words}")
         time.sleep(POLL_SECONDS)
 
 
-def explain_absence(kube: Kube, name: str) -> str:
-    """Say why the backend does not serve; empty while its server starts. Raises KubeError."""
+def explain_absence(kube: Kube, name: str) -> Absence:
+    """Say why the backend does not serve. Raises KubeError."""
     return _explain(PendingPods(kube), name, kube.get(POD, f"{name}-0"))
 
 
-def _explain(pending: PendingPods, name: str, pod: Manifest | None) -> str:
-    ended = (_find_last(pod) or {}).get("message", "")
-    if ended:
-        return str(ended).strip().splitlines()[-1]
-    if pod is None or (pod.get("status") or {}).get("phase") != "Running":
-        found = pending.explain([({"metadata": {"name": name}}, pod)])
-        return found[name].line if name in found else ""
-    return ""  # its server starts, which takes seconds
-
-
-def _find_last(pod: Manifest | None) -> Manifest | None:
-    """Return how the pod's container ended last."""
-    statuses = ((pod or {}).get("status") or {}).get("containerStatuses") or ()
-    ends = ((one.get("lastState") or {}).get("terminated") for one in statuses)
-    return next((dict(end) for end in ends if end), None)
-
-
-def _is_hopeless(pod: Manifest | None) -> bool:
-    """Tell whether the container has ended again and again, or its image is not to be had."""
-    if pod is None or find_condition(pod, "Ready"):
-        return False
-    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    waiting = find_container_state(pod, "waiting") or {}
-    often = any(one.get("restartCount", 0) >= HOPELESS_RESTARTS for one in statuses)
-    return often or waiting.get("reason") in ("ImagePullBackOff", "InvalidImageName")
-
-
-def choose_hint(kube: Kube, name: str, why: str) -> str:
-    """Return what to do about a backend that does not come up, by what is said about it."""
-    if "No module named" in why or "executable file not found" in why:
-        return "backend: {image: …} in deployer.yaml: an image with Python and deployer in it"
-    if "PersistentVolumeClaim" in why or "persistentvolumeclaim" in why:
-        return "backend: {storage_class: …} in deployer.yaml; kubectl get storageclass"
+def choose_hint(kube: Kube, name: str, why: Absence) -> str:
+    """Return what to do about a backend that does not come up."""
+    if why.exit_code in NOT_OUR_PROGRAM:
+        return f"{edit('backend', 'image: …')}: an image with Python and deployer in it"
+    if why.reason and why.reason.cause in OF_CLAIMS:
+        return f"{edit('backend', 'storage_class: …')}; kubectl get storageclass"
     return f"kubectl describe pod {name}-0 -n {kube.namespace}"
+
+
+def read_end(pod: Manifest | None) -> Absence | None:
+    """Return how the pod's container ended last; None if it is ready, or never has; pure."""
+    if pod is None or find_condition(pod, "Ready"):
+        return None
+    for one in (pod.get("status") or {}).get("containerStatuses") or ():
+        ended = (one.get("lastState") or {}).get("terminated")
+        if ended:
+            words = str(ended.get("message") or "").strip().splitlines()[-1:]
+            said = words[0] if words else f"its server ended with {ended.get('exitCode')}"
+            return Absence(said, None, ended.get("exitCode"), one.get("restartCount", 0))
+    return None
+
+
+def _explain(pending: PendingPods, name: str, pod: Manifest | None) -> Absence:
+    if ended := read_end(pod):
+        return ended
+    if pod is None or (pod.get("status") or {}).get("phase") != "Running":
+        reason = pending.explain([({"metadata": {"name": name}}, pod)]).get(name)
+        return Absence(reason.line, reason) if reason else Absence()
+    return Absence()  # its server starts, which takes seconds
