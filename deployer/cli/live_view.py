@@ -86,6 +86,7 @@ def follow(
         expected=launch.expected,
         timeout_seconds=timeout_seconds,
         pending_seconds=pending_seconds,
+        packer=launch.packer,
     )
     try:
         return _show(statuses, plain, usd_per_hour)

@@ -12,6 +12,7 @@ import typer
 from deployer.config.project import Flags, Project
 from deployer.executors.registry import open_executor
 from deployer.launch.environment import read_project
+from deployer.launch.request import Packing, parse_packing
 from deployer.launch.resolution import Choice, choose_sweep, open_sweep, settle_executor
 from deployer.text import DURATION_HINT, parse_duration
 from deployer.wandb_api.model import SweepPath
@@ -54,6 +55,14 @@ def read_positive_duration(text: str) -> float:
     if not seconds:
         raise typer.BadParameter(f"'{text}' is no time at all")
     return seconds
+
+
+def read_packing(text: str) -> Packing:
+    """Return what `--packing` says; raises BadParameter."""
+    try:
+        return parse_packing(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 SweepArgument = Annotated[
@@ -110,6 +119,16 @@ OneRunOption = Annotated[
         "--one-run-per-job",
         help="Start an agent for each remaining run, which ends after it; "
         "--replicas limits how many work at a time.",
+    ),
+]
+PackingOption = Annotated[
+    Packing | None,
+    typer.Option(
+        "--packing",
+        metavar="K|auto",
+        parser=read_packing,
+        help="How many agents share a GPU, this machine if it has none, or a pod; `auto` measures "
+        "it on this machine while they work: one, two, more, for a minute each.",
     ),
 ]
 ColdOption = Annotated[

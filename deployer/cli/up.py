@@ -20,6 +20,7 @@ from deployer.cli.options import (
     OnOption,
     Output,
     OutputOption,
+    PackingOption,
     PendingTimeoutOption,
     PlainOption,
     ProfileOption,
@@ -68,6 +69,7 @@ DownAfterOption = Annotated[
 def up(
     file: FileArgument,
     replicas: ReplicasOption = None,
+    packing: PackingOption = None,
     plain: PlainOption = False,
     detach: DetachOption = False,
     new: NewOption = False,
@@ -97,6 +99,9 @@ def up(
     """
     if detach and down_after:
         raise ConfigError("--down-after", "somebody has to see the end", "leave out --detach")
+    if detach and packing and packing.agents is None:
+        said = "`auto` adds agents for as long as somebody watches"
+        raise ConfigError("--packing", said, "leave out --detach, or give a number: --packing 2")
     config = read_config(Flags(wandb, entity, project, replicas, on, cold, profile))
     request = Request(
         file,
@@ -108,6 +113,7 @@ def up(
         capacity_seconds=wait_for_capacity or 0.0,
         lock=None if no_lock else lock or name_lock(file),
         check_script=not no_check,
+        packing=packing,
     )
     launch = pipeline.up(config, request, say)
     if detach:

@@ -151,9 +151,13 @@ class Project:
 
     def with_image(self, image: str) -> Project:
         """Return the same config for agents in this image, whatever deployer.yaml names."""
+        return self.with_kubernetes(image=image)
+
+    def with_kubernetes(self, **values: Any) -> Project:
+        """Return the same config with other values in its section `kubernetes:`."""
         document = self.document or Document(FILE_NAME, None, {}, {}, (), ())
         value = document.value or {}
-        value = {**value, "kubernetes": {**(value.get("kubernetes") or {}), "image": image}}
+        value = {**value, "kubernetes": {**(value.get("kubernetes") or {}), **values}}
         return replace(self, document=replace(document, value=value))
 
     def for_server(self, wandb: str, source: str) -> Project:

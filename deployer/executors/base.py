@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Literal
 
 from deployer.executors.findings import Check, run_checks
+from deployer.executors.memory import Memory
 from deployer.executors.plan import Plan
 from deployer.executors.reason import Reason
 
@@ -97,6 +98,10 @@ class Executor(ABC):
 
     def list_gpus(self) -> Sequence[str]:
         """Return the GPUs that a plan deals out; none where a scheduler does it."""
+        return ()
+
+    def read_memory(self, sweep_path: str) -> Sequence[Memory]:
+        """Return what a sweep's agents take of each memory that they share, if it is known."""
         return ()
 
     def check(self, plan: Plan) -> None:

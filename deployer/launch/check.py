@@ -13,6 +13,7 @@ from deployer.executors.target import Limits, Target
 from deployer.images.code import SHORT
 from deployer.launch.lock.file import check_lock_place
 from deployer.launch.one_run_per_job import count_agents
+from deployer.launch.packing import check_packing
 from deployer.launch.planning import build_draft, choose_bound
 from deployer.launch.request import Request
 from deployer.sweeps.creation import Draws, check_draws, check_names
@@ -54,6 +55,7 @@ def list_checks(
             lambda: _check_one_run(project, target, request),
             "its runs can be counted",
         ),
+        Check("packing", file, lambda: check_packing(target, request), "agents can be packed so"),
         *list_target_checks(project, target, build_limits(project, request), server),
     )
 

@@ -30,6 +30,7 @@ from deployer.launch.check import (
 from deployer.launch.code import settle_code
 from deployer.launch.lock.writing import Planned, write_lock
 from deployer.launch.one_run_per_job import count_wanted, takes_one_run
+from deployer.launch.packing import Packer, prepare_packing, settle_packing
 from deployer.launch.planning import (
     AgentStarter,
     apply_plan,
@@ -57,7 +58,8 @@ from deployer.watch.status import Status, watch_status
 class Launch:
     """A sweep with agents at work; a watcher keeps `wanted` of them alive.
 
-    `expected` is how many configurations the file promises, None without end.
+    `expected` is how many configurations the file promises, None without end. `packer` measures how
+    many agents share a GPU while it is watched.
     """
 
     project: Project
@@ -68,6 +70,7 @@ class Launch:
     agents: tuple[Agent, ...]
     wanted: int | None = None
     expected: int | None = None
+    packer: Packer | None = None
 
     @property
     def sweep_path(self) -> str:
@@ -82,7 +85,7 @@ def up(project: Project, request: Request, tell: Tell) -> Launch:
     """
     for warning in request.sweep.warnings:
         tell(f"warning: {warning}")
-    project = settle_code(project, tell)
+    project = prepare_packing(settle_code(project, tell), request.packing)
     script = begin_script_check(project, request)
     project, server = resolve(project, request, tell)
     target = find_target(project)
@@ -95,7 +98,9 @@ def up(project: Project, request: Request, tell: Tell) -> Launch:
         executor = target.open()
         server = _reach(project, target, executor, server, tell)
         path = _make(project, server, request, tell)
-        return _start_patiently(project, server, executor, path, request, tell)
+        project, packer = settle_packing(project, target, request.packing, executor, path, tell)
+        launch = _start_patiently(project, server, executor, path, request, tell)
+        return replace(launch, packer=packer)
 
 
 def resolve(project: Project, request: Request, tell: Tell) -> tuple[Project, Server | None]:
@@ -198,18 +203,21 @@ def watch_sweep(
     expected: int | None = None,
     timeout_seconds: float | None = None,
     pending_seconds: float | None = None,
+    packer: Packer | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Status]:
     """Yield the status whenever it changes, until the sweep is over. Raises WatchTimeout.
 
     Agents that die are replaced until `wanted` work again, as many as there are if it is None.
-    StartFailed if no agent has started after `pending_seconds`, or none can.
+    StartFailed if no agent has started after `pending_seconds`, or none can. `packer` counts more.
     """
     if wanted is None:
         wanted = count_wanted(executor.list_agents(str(path)))
     timeout = PendingTimeout(pending_seconds)
     starter = AgentStarter(server, executor, path, folder)
-    reconciler = Reconciler(server, executor, path, wanted, starter, expected, tell, timeout)
+    reconciler = Reconciler(
+        server, executor, path, wanted, starter, expected, tell, timeout, packer
+    )
     return watch_status(
         reconciler.read,
         time.time,

@@ -8,6 +8,15 @@ from pathlib import Path
 from deployer.sweeps.creation import Draws
 from deployer.sweeps.sweep_file import Sweep
 
+MOST = 128  # agents on one machine
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How many agents share a GPU, this machine, or a pod; None to measure it."""
+
+    agents: int | None
+
 
 @dataclass(frozen=True)
 class Request:
@@ -15,7 +24,8 @@ class Request:
 
     `continued` goes on with an unfinished sweep of the same content; `one_run` is an agent for each
     run; `capacity_seconds` is how long to ask again where all is out of stock. `lock` is where the
-    lock file is written; `check_script` asks the script about its flags.
+    lock file is written; `check_script` asks the script about its flags. Without `packing` nothing
+    is said of how many agents share a GPU.
     """
 
     file: Path
@@ -27,3 +37,13 @@ class Request:
     capacity_seconds: float = 0.0
     lock: Path | None = None
     check_script: bool = True
+    packing: Packing | None = None
+
+
+def parse_packing(text: str) -> Packing:
+    """Read a number of agents, or `auto`; raises ValueError."""
+    if text == "auto":
+        return Packing(None)
+    if text.isdecimal() and 1 <= int(text) <= MOST:
+        return Packing(int(text))
+    raise ValueError(f"'{text}' is neither `auto` nor a number from 1 to {MOST}")

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from deployer.config.paths import sweeps_folder
 
@@ -23,7 +24,8 @@ class SweepRecord:
     are in seconds since the epoch. `on` is where its agents were started last, empty before that;
     `backend_on` names the cluster in which the embedded backend is, empty for this machine; `data`
     is the folder that it was copied to before its cluster was deleted. `commit` is that of its
-    code, if it is from git: agents that join later run the same.
+    code, if it is from git: agents that join later run the same. `packing` is what was measured of
+    how many agents share a GPU.
     """
 
     mutation_id: str
@@ -39,6 +41,7 @@ class SweepRecord:
     backend_on: str = ""
     commit: str = ""
     data: str = ""
+    packing: dict[str, Any] = field(default_factory=dict)
 
 
 def load_records(folder: Path | None = None) -> tuple[SweepRecord, ...]:
@@ -74,6 +77,19 @@ def find_commit(sweep_path: str) -> str:
     """Return the commit of a sweep's code; empty where it is none, or is not known."""
     found = (r.commit for r in load_records() if r.sweep_path == sweep_path and r.commit)
     return next(found, "")
+
+
+def remember_packing(sweep_path: str, packing: dict[str, Any]) -> None:
+    """Note what was measured of how many of a sweep's agents share a GPU."""
+    for record in load_records():
+        if record.sweep_path == sweep_path:
+            save_record(replace(record, packing=packing))
+
+
+def find_packing(sweep_path: str) -> dict[str, Any]:
+    """Return what `remember_packing` noted; empty if nothing was."""
+    found = (r.packing for r in load_records() if r.sweep_path == sweep_path and r.packing)
+    return next(found, {})
 
 
 def remember_copy(on: str, base_url: str, data: Path) -> None:

@@ -50,9 +50,19 @@ class Starter(Protocol):
         """Start the plan's agents; raises what `Executor.apply` raises."""
 
 
+class Packer(Protocol):
+    """Measures how many agents share a GPU; `launch` has it."""
+
+    def look(self, status: Status, now: float) -> int:
+        """Take in a status; return how many agents there shall be."""
+
+
 @dataclass
 class Reconciler:
-    """Keeps `wanted` agents at work on one sweep; `tell` gets sentences."""
+    """Keeps `wanted` agents at work on one sweep, or as many as `packer` says.
+
+    `tell` gets sentences.
+    """
 
     server: Server
     executor: Executor
@@ -62,6 +72,7 @@ class Reconciler:
     expected: int | None
     tell: Callable[[str], None]
     pending_timeout: PendingTimeout = field(default_factory=PendingTimeout)
+    packer: Packer | None = None
     _now: float = 0.0
     _fruitless: dict[str, int] = field(default_factory=dict)
     _missing_before: bool = False
@@ -110,6 +121,8 @@ class Reconciler:
         self._doubt_metric(status)
         if not status.trouble and not self.server.extended:
             self._guard(status)
+        if self.packer:
+            self.wanted = self.packer.look(status, self._now)
         try:
             for sentence in self.executor.heal():
                 self.tell(sentence)

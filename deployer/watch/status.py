@@ -78,6 +78,7 @@ class Status:
     trouble: str = ""
     deadline: float | None = None
     out_of_time: bool = False
+    runs: tuple[RunInfo, ...] = ()
 
     @property
     def best(self) -> Row | None:
@@ -134,6 +135,7 @@ def summarise_status(
         overshooting=is_overshooting(sweep, results.coverage),
         deadline=deadline,
         out_of_time=deadline is not None and deadline <= now,
+        runs=tuple(runs),
     )
 
 

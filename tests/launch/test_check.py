@@ -14,7 +14,7 @@ from deployer.executors.registry import find_target
 from deployer.executors.target import Limits
 from deployer.launch.check import check, check_reach, list_target_checks
 from deployer.launch.provision import telling_bill
-from deployer.launch.request import Request
+from deployer.launch.request import Packing, Request
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.wandb_api.server import Inside
 from tests.project_files import read_project
@@ -82,6 +82,16 @@ def refuse(folder: Path, text: str, **wanted: Any) -> str:
             "on: kubernetes\nkubernetes: {image: x, agents_per_pod: 2}\n",
             {"one_run": True},
             "kubernetes.agents_per_pod: a pod of 2 agents ends with the last of their runs",
+        ),
+        (
+            "on: local\n",
+            {"packing": Packing(None), "one_run": True},
+            "--packing: agents that leave after one run are not there long enough",
+        ),
+        (
+            "on: kubernetes\nkubernetes: {image: x}\n",
+            {"packing": Packing(None)},
+            "--packing: `auto` measures agents of this machine, and those of kubernetes share",
         ),
     ],
 )

@@ -21,8 +21,10 @@ from deployer.executors.base import Agent, Executor
 from deployer.executors.findings import Check
 from deployer.executors.local.agent_folder import AgentFolder, Spec, load_folder, load_folders
 from deployer.executors.local.logs import follow_lines
+from deployer.executors.local.memory import read_gpu_memory, read_memory
 from deployer.executors.local.supervisors import list_gpus, start_supervisor
 from deployer.executors.local.termination import end_agent, longest_end_seconds, signal_supervisor
+from deployer.executors.memory import Memory
 from deployer.executors.plan import AgentPlan, Plan
 
 STARTS_AT_ONCE = 8  # each is a Python that begins
@@ -49,6 +51,11 @@ class LocalExecutor(Executor):
     def list_gpus(self) -> Sequence[str]:
         """Return the GPUs that are dealt out to agents."""
         return list_gpus(self._environment)
+
+    def read_memory(self, sweep_path: str) -> Sequence[Memory]:
+        """Return what a sweep's agents take of this machine's memory, and of each of its GPUs."""
+        processes = [one.id for folder in self._folders(sweep_path) for one in folder.processes()]
+        return (*read_memory(processes), *read_gpu_memory(self._environment, self.list_gpus()))
 
     def list_checks(self, plan: Plan) -> Sequence[Check]:
         """Return the question whether this system can run supervisors."""

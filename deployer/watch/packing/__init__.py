@@ -1,0 +1,1 @@
+"""How many agents share a GPU best, or this machine: measured by their own runs; pure."""

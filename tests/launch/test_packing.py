@@ -1,0 +1,133 @@
+"""`--packing`: what it means where, what is kept of a measurement, and a real one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deployer.config.project import Flags
+from deployer.executors.base import Ending
+from deployer.executors.local.executor import LocalExecutor
+from deployer.executors.registry import find_target
+from deployer.launch import pipeline
+from deployer.launch.packing import Packer, from_record, prepare_packing, settle_packing, to_record
+from deployer.launch.request import Packing, Request, parse_packing
+from deployer.sweeps.records import find_packing
+from deployer.sweeps.sweep_file import load_sweep
+from deployer.wandb_api.model import SweepPath
+from deployer.watch.packing.levels import Level, Place
+from deployer.watch.packing.measurement import Measurement, Patience
+from deployer.watch.packing.rates import Rate, Unit
+from tests.conftest import ServedBackend
+from tests.project_files import read_project
+from tests.stock import BIN, write_project
+
+PATH = SweepPath("e", "p", "s")
+LEVELS = [
+    Level(1, Rate(72.0, 0.1, Unit.STEPS, {"r1": 72.0})),
+    Level(2, Rate(118.0, 0.1, Unit.STEPS, {"r1": 59.0, "r2": 59.0})),
+]
+
+
+def test_it_is_a_number_or_auto() -> None:
+    assert parse_packing("3") == Packing(3)
+    assert parse_packing("auto") == Packing(None)
+    for text in ("0", "-1", "129", "many", ""):
+        with pytest.raises(ValueError, match="is neither `auto` nor a number from 1 to 128"):
+            parse_packing(text)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "packing", "replicas", "agents"),
+    [
+        ("", 3, None, 3),
+        ("0,1", 3, None, 6),
+        ("0,1", 3, 4, 4),
+        ("0,1", None, None, 2),
+        ("0,1,2", None, 2, 2),
+    ],
+)
+def test_on_this_machine_it_is_for_each_gpu(
+    tmp_path: Path, gpus: str, packing: int | None, replicas: int | None, agents: int
+) -> None:
+    project = read_project(tmp_path, Flags(replicas=replicas), CUDA_VISIBLE_DEVICES=gpus)
+    target = find_target(project)
+    wanted, packer = settle_packing(
+        project, target, Packing(packing), target.open(), PATH, lambda _: None
+    )
+    assert wanted.given_replicas == agents
+    assert (packer is not None) == (packing is None)
+
+
+def test_in_a_cluster_it_is_for_each_pod(tmp_path: Path) -> None:
+    project = read_project(tmp_path, Flags(on="kubernetes"))
+    assert prepare_packing(project, Packing(3)).kubernetes.agents_per_pod == 3
+    assert prepare_packing(project, None) == project
+
+
+def test_agents_that_others_join_take_memory_as_they_need_it(tmp_path: Path) -> None:
+    project = read_project(tmp_path, TF_FORCE_GPU_ALLOW_GROWTH="false")
+    told = prepare_packing(project, Packing(None)).environment
+    assert told["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
+    assert told["TF_FORCE_GPU_ALLOW_GROWTH"] == "false"  # as the user has it
+
+
+def test_a_measurement_is_kept_with_its_sweep() -> None:
+    def fresh(gpu: bool) -> Measurement:
+        return Measurement(Place(2, gpu=gpu))
+
+    measured = replace(fresh(True), levels=list(LEVELS), over=True, why="because")
+    executor = LocalExecutor({})
+    packer = Packer(executor, "e/p/s", measured, print, drained={"s-a3"})
+    record: dict[str, Any] = json.loads(json.dumps(to_record(packer)))
+    again = from_record(record, executor, "e/p/s", fresh(True), print)
+    assert again.measurement.levels == LEVELS
+    assert again.measurement.sentence() == ("2 agents per GPU: 118 steps/s (1: 72); because")
+    # Those that were sent away are not missed.
+    assert again.agents == 2 * 2 + 1
+    # Another machine is measured anew.
+    assert from_record(record, executor, "e/p/s", fresh(False), print).measurement.levels == []
+    assert from_record({}, executor, "e/p/s", fresh(True), print).agents == 2
+
+
+@pytest.mark.slow(seconds=25)
+def test_a_sweep_is_measured_while_it_runs(backend: ServedBackend, tmp_path: Path) -> None:
+    """With real agents: the one that does not pay leaves after its run, and nothing is lost."""
+    folder = tmp_path / "project"
+    grid = {"lr": {"values": list(range(12))}}
+    file = write_project(folder, {"method": "grid", "parameters": grid})
+    path = {"PATH": f"{BIN}:/usr/bin:/bin", "CUDA_VISIBLE_DEVICES": ""}
+    project = read_project(folder, **backend.environment, **path)
+    said: list[str] = []
+    request = Request(file, load_sweep(file), packing=Packing(None))
+    launch = pipeline.up(project, request, said.append)
+    packer = launch.packer
+    assert packer
+    # As if one alone were known to be so fast that two are not.
+    packer.measurement = Measurement(
+        Place(), levels=[Level(1, Rate(10.0**6, 0.0, Unit.RUNS))], patience=Patience(level=1.0)
+    )
+    *_, last = pipeline.watch_sweep(
+        launch.server,
+        launch.executor,
+        launch.path,
+        folder,
+        said.append,
+        wanted=launch.wanted,
+        expected=launch.expected,
+        packer=packer,
+    )
+    assert last.results.coverage.sentence() == "12/12 configurations finished, 0 duplicates, 0 lost"
+    assert [level.size for level in packer.measurement.levels] == [1, 2]
+    assert packer.measurement.best == 1
+    assert packer.measurement.sentence() in said
+    assert find_packing(launch.sweep_path)["drained"] == sorted(packer.drained)
+    agents = {agent.name: agent for agent in launch.executor.list_agents(launch.sweep_path)}
+    assert {agent.exit_code for agent in agents.values()} == {0}
+    assert packer.drained == {f"{launch.path.sweep_id}-a2"}
+    assert [agent.ending is Ending.DRAINED for agent in agents.values()] == [False, True]
+    launch.executor.forget(launch.sweep_path)
