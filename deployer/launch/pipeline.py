@@ -56,10 +56,9 @@ from deployer.watch.status import Status, watch_status
 
 @dataclass(frozen=True)
 class Launch:
-    """A sweep with agents at work; a watcher keeps `wanted` of them alive.
+    """A sweep with agents at work; a watcher keeps `wanted` of them alive, or what `packer` says.
 
-    `expected` is how many configurations the file promises, None without end. `packer` measures how
-    many agents share a GPU while it is watched.
+    `expected` is how many configurations the file promises, None without end.
     """
 
     project: Project
@@ -99,8 +98,7 @@ def up(project: Project, request: Request, tell: Tell) -> Launch:
         server = _reach(project, target, executor, server, tell)
         path = _make(project, server, request, tell)
         project, packer = settle_packing(project, target, request.packing, executor, path, tell)
-        launch = _start_patiently(project, server, executor, path, request, tell)
-        return replace(launch, packer=packer)
+        return _start_patiently(project, server, executor, path, request, packer, tell)
 
 
 def resolve(project: Project, request: Request, tell: Tell) -> tuple[Project, Server | None]:
@@ -279,6 +277,7 @@ def _start_patiently(
     executor: Executor,
     path: SweepPath,
     request: Request,
+    packer: Packer | None,
     tell: Tell,
 ) -> Launch:
     def record(plan: Plan) -> None:
@@ -298,4 +297,4 @@ def _start_patiently(
             before=record,
         )
 
-    return ask_patiently(server, start, tell)
+    return replace(ask_patiently(server, start, tell), packer=packer)
