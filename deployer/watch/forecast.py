@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from itertools import pairwise
 
 from deployer.sweeps.results import ACTIVE_STATES, Results, run_seconds
 from deployer.wandb_api.model import RunInfo
 
-# Between two runs an agent waits for its next poll, and the run for the SDK to start.
+# Where no server tells of attempts: an agent waits for its next poll, and the run for the SDK.
 AGENT_POLL_SECONDS = 5.0
 
 
@@ -27,10 +28,8 @@ def forecast_end(
         # The next one is overdue, or the clock was set: then it is due now, the others after it.
         ends_at = max(min(last, now) + left * seconds, now + (left - 1) * seconds)
         return ends_at if ends_at > now else None
-    durations = [d for r in runs if r.state == "finished" and (d := run_seconds(r)) is not None]
-    if not durations:
+    if (usual := usual_seconds(runs)) is None:
         return None
-    usual = statistics.median(durations) + AGENT_POLL_SECONDS
     spent = sum(
         min(usual, max(0.0, now - run.created_at))
         for run in runs
@@ -38,6 +37,28 @@ def forecast_end(
     )
     remaining = left * usual - spent
     return now + remaining / min(agents, left) if remaining > 0 else None
+
+
+def usual_seconds(runs: Sequence[RunInfo]) -> float | None:
+    """Return how long an agent usually is at one run, from when it is handed out to the next.
+
+    None before the first run has finished.
+    """
+    done = [run for run in runs if run.state == "finished"]
+    begun: dict[str, list[float]] = {}
+    for attempt in (attempt for run in runs for attempt in run.attempts):
+        if attempt.assigned_at is not None:
+            begun.setdefault(attempt.agent, []).append(attempt.assigned_at)
+    turns = [b - a for times in begun.values() for a, b in pairwise(sorted(times))]
+    whole = [
+        last.ended_at - last.assigned_at
+        for last in (run.attempts[-1] for run in done if run.attempts)
+        if last.ended_at is not None and last.assigned_at is not None
+    ]
+    if done and (turns or whole):
+        return max(0.0, statistics.median(turns or whole))
+    durations = [seconds for run in done if (seconds := run_seconds(run)) is not None]
+    return statistics.median(durations) + AGENT_POLL_SECONDS if durations else None
 
 
 def finishing_pace(runs: Sequence[RunInfo], agents: int) -> tuple[float, float] | None:

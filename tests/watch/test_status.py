@@ -11,7 +11,7 @@ import pytest
 from deployer.cli.output.views import build_live_view, build_status_line
 from deployer.errors import WandbError, WatchTimeout
 from deployer.executors.base import Agent, AgentState
-from deployer.wandb_api.model import AgentInfo, RunInfo, SweepInfo, SweepPath
+from deployer.wandb_api.model import AgentInfo, Attempt, RunInfo, SweepInfo, SweepPath
 from deployer.watch.status import (
     POLL_SECONDS,
     SHORTEST_SECONDS,
@@ -71,6 +71,14 @@ def test_forecast_shares_what_is_left_among_living_agents() -> None:
     assert status(runs=HALF, agents=(agent("x"),)).ends_at == 1030.0 + 165.0
     assert status(runs=HALF, agents=(agent("x"), agent("y"))).ends_at == 1030.0 + 82.5
     assert status(runs=HALF, agents=(agent("x"),), others=1).ends_at == 1030.0 + 82.5
+
+
+def test_forecast_goes_by_what_a_run_has_taken_its_agent() -> None:
+    first = replace(HALF[0], attempts=(Attempt(1, "x", 990.0, 1010.0, "finished", 0),))
+    # 3 runs of 20 s each, of which the one that is at work has spent them all.
+    assert status(runs=(first, HALF[1]), agents=(agent("x"),)).ends_at == 1030.0 + 40.0
+    second = replace(HALF[1], attempts=(Attempt(1, "x", 1015.0, None, None, None),))
+    assert status(runs=(first, second), agents=(agent("x"),)).ends_at == 1030.0 + 50.0
 
 
 def test_forecast_goes_by_the_time_between_finishes_once_it_is_known() -> None:
