@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 
 from deployer.config import paths
 from deployer.config.project import Project
@@ -21,9 +22,16 @@ IN_IMAGE = "its code is in the image"
 
 def begin_script_check(project: Project, request: Request) -> Future[Report]:
     """Begin to ask a sweep's script about its flags, in a thread."""
-    pool = ThreadPoolExecutor(max_workers=1)
-    future = pool.submit(ask_script, project, find_target(project), request)
-    pool.shutdown(wait=False)
+    future: Future[Report] = Future()
+
+    def ask() -> None:
+        try:
+            future.set_result(ask_script(project, find_target(project), request))
+        except BaseException as error:
+            future.set_exception(error)
+
+    # Whoever ends before the script has answered does not wait for it.
+    threading.Thread(target=ask, daemon=True).start()
     return future
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,24 @@ from deployer.sweeps.problem import Problem
 
 TRUE_ANYWAY = "bool"
 NUMBERS = ("int", "float")
+BUILT_IN = (*NUMBERS, "bool", "str")
+GPU = re.compile(r"\b(cuda|gpus?|hip|mps|device|accelerator)\b")
 
 
 class Complaints:
     """Builds the problems of one script and one sweep."""
 
     def __init__(
-        self, config: Mapping[str, Any], script: str, folder: Path, answer: Mapping[str, Any]
+        self,
+        config: Mapping[str, Any],
+        script: str,
+        folder: Path,
+        answer: Mapping[str, Any],
+        elsewhere: bool = False,
     ) -> None:
         self._config, self._script, self._folder = config, script, folder
         self._answer = answer
+        self._elsewhere = elsewhere
         self._flags: Sequence[Mapping[str, Any]] = answer["flags"]
         self._found: dict[tuple[str, str], Problem] = {}
 
@@ -53,10 +62,20 @@ class Complaints:
         self._found[key] = Problem(self._path(flag), message, hint, "error" if sure else "warning")
 
     def _sure(self, said: Mapping[str, Any], corner: Mapping[str, Any]) -> bool:
-        """Tell whether a server could not hand out the value in a form that the parser takes."""
-        value = corner.get(said["flag"].lstrip("-"))
-        whole = isinstance(value, float) and value.is_integer()
-        return bool(self._answer["sure"]) and not (said["kind"] == "type" and whole)
+        """Tell whether the script would refuse the value where it runs, too.
+
+        A server may hand out 1.0 as 1, no GPU is seen here, and files may be there that are not
+        here: only elsewhere do types of the script's own see them.
+        """
+        kind, value = said["kind"], corner.get(said["flag"].lstrip("-"))
+        if not self._answer["sure"]:
+            return False
+        if kind in ("type", "choice") and GPU.search(f"{said['flag']} {value}".lower()):
+            return False
+        if kind == "type":
+            whole = isinstance(value, float) and value.is_integer()
+            return not whole and (not self._elsewhere or said["type"] in BUILT_IN)
+        return kind != "refused" or not self._elsewhere
 
     def _word(self, said: Mapping[str, Any]) -> tuple[str, str]:
         """Return what is wrong, and what to do about it."""
@@ -83,10 +102,8 @@ class Complaints:
             case "type":
                 kind = said["type"]
                 return f"{where}: {flag} takes {kind}, not {value!r}", _hint_at_type(kind, value)
-        return f"{self._script} refuses its command: {said['said']}", self._suggest_command()
-
-    def _suggest_command(self) -> str:
-        return f"run it by hand with these flags: {self._script}"
+        hint = f"python {self._script} --help says what it takes"
+        return f"{self._script} refuses its command: {said['said']}", hint
 
     def _suggest(self, flag: str) -> str:
         names = [name for one in self._flags for name in one["names"] if name.startswith("-")]

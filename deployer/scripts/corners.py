@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from deployer.errors import DeployerError
@@ -28,7 +28,8 @@ def list_corners(config: Mapping[str, Any]) -> list[dict[str, Any]]:
         return [{}]
     longest = max(map(len, values))
     rows = [[v[min(i, len(v) - 1)] for v in values] for i in range(longest)]
-    ends = [distinct([v[0], v[1] if _is_range(p) else v[-1]]) for p, v in _pair(space, values)]
+    pairs = zip(space.parameters, values, strict=True)
+    ends = [distinct([v[0], v[1] if isinstance(p, Continuous) else v[-1]]) for p, v in pairs]
     rows += [list(row) for row in itertools.islice(itertools.product(*ends), MOST_CORNERS)]
     return distinct([space.nest(row) for row in rows])
 
@@ -44,14 +45,6 @@ def list_values(parameter: Parameter) -> list[Any]:
             return [low, high]
         case Continuous():
             return [_find_value(parameter, u) for u in (0.0, 1.0, INSIDE)]
-
-
-def _pair(space: Any, values: Sequence[list[Any]]) -> Sequence[tuple[Parameter, list[Any]]]:
-    return list(zip(space.parameters, values, strict=True))
-
-
-def _is_range(parameter: Parameter) -> bool:
-    return isinstance(parameter, Continuous)
 
 
 def _find_value(parameter: Continuous, u: float) -> float:

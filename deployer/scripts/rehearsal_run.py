@@ -64,6 +64,7 @@ def rehearse(
             "target": invocation.target,
             "module": invocation.module,
             "config": config,
+            "seconds": seconds,
         }
         request.write_text(json.dumps(asked), encoding="utf-8")
         variables = {**build_environment(environment, Path(scratch)), **invocation.variables}

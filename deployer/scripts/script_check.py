@@ -136,7 +136,9 @@ class _Check:
         if "parser" not in answer:
             return Report(script, metric, self._explain(answer)), []
         answer["sure"] = answer["sure"] and self._is_sure(answer)
-        complaints = Complaints(self._config, script, self._around.folder, answer)
+        complaints = Complaints(
+            self._config, script, self._around.folder, answer, not self._around.same_packages
+        )
         problems = (*complaints.list_all(self._corners), *metric)
         return Report(script, problems), [*answer["files"], *answer["packages"]]
 

@@ -141,6 +141,23 @@ def test_flags_of_other_packages_are_doubts_where_other_versions_may_run(tmp_pat
     assert (said(True), said(False)) == ("parameters.lr", "doubt")
 
 
+def test_what_only_the_place_of_the_runs_can_tell_is_a_doubt(tmp_path: Path) -> None:
+    script = (
+        "import argparse, os\n"
+        "def there(path):\n    if not os.path.exists(path): raise ValueError\n"
+        "p = argparse.ArgumentParser()\np.add_argument('--data', type=there)\n"
+        "p.add_argument('--device', choices=['cpu'])\np.parse_args()\n"
+    )
+
+    def asked(parameters: str, same: bool) -> str:
+        (line,) = ask(tmp_path, script, parameters, same_packages=same)
+        return line.partition(":")[0]
+
+    assert asked("data: {value: /mnt/data}", True) == "parameters.data"
+    assert asked("data: {value: /mnt/data}", False) == "doubt"
+    assert asked("device: {value: cuda}", True) == "doubt"
+
+
 def test_a_report_is_remembered_until_something_changes(tmp_path: Path) -> None:
     memory, project = tmp_path / "memory", tmp_path / "project"
     count = tmp_path / "count"

@@ -174,7 +174,7 @@ CASES: list[tuple[str, str, str, list[str]]] = [
         [
             "parameters: train.py refuses its command: "
             "the following arguments are required: data | "
-            "run it by hand with these flags: train.py"
+            "python train.py --help says what it takes"
         ],
     ),
     (
@@ -186,7 +186,7 @@ CASES: list[tuple[str, str, str, list[str]]] = [
         "lr: {value: 1}",
         [
             "parameters: train.py refuses its command: one of the arguments --a is required | "
-            "run it by hand with these flags: train.py"
+            "python train.py --help says what it takes"
         ],
     ),
     (
@@ -278,7 +278,7 @@ CASES: list[tuple[str, str, str, list[str]]] = [
         "lr: {values: [0.5, 2]}",
         [
             "parameters: train.py refuses its command: too big | "
-            "run it by hand with these flags: train.py"
+            "python train.py --help says what it takes"
         ],
     ),
     (

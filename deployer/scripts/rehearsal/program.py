@@ -5,6 +5,8 @@ import json
 import os
 import runpy
 import sys
+import threading
+import time
 from typing import Any, Callable, Dict
 
 from . import absl_flags, argparse_flags, click_flags, wandb_stand_in
@@ -13,6 +15,8 @@ from .sources import find_caller, is_of_project
 
 # What these do with a command line is their own: a parser of theirs says nothing of a script's.
 OWN_WAYS = ("hydra",)
+LOOK_SECONDS = 0.5
+GRACE_SECONDS = 5.0  # whoever waits ends it first, and says so
 LATE = "it logs before it has read its flags"
 
 
@@ -20,6 +24,7 @@ def main(request_path: str) -> None:
     """Rehearse what the file asks for; never returns."""
     with open(request_path, encoding="utf-8") as file:
         request = json.load(file)
+    threading.Thread(target=_end_in_time, args=(request["seconds"],), daemon=True).start()
     folder = os.getcwd()
     answer = Answer(request["answer"], request["command_lines"], folder)
     target, as_module = request["target"], request["module"]
@@ -31,6 +36,14 @@ def main(request_path: str) -> None:
     sys.meta_path.insert(0, _Watcher(answer, folder))
     reason, more = _run(target, as_module, folder)
     answer.end(reason, **more)
+
+
+def _end_in_time(seconds: float) -> None:
+    """End the process after its time, and when nobody waits for it any more."""
+    parent, end = os.getppid(), time.monotonic() + seconds + GRACE_SECONDS
+    while time.monotonic() < end and os.getppid() == parent:
+        time.sleep(LOOK_SECONDS)
+    os._exit(1)
 
 
 def _run(target: str, as_module: bool, folder: str) -> Any:
