@@ -34,9 +34,16 @@ SHELL_START = "#!/bin/sh\n''''exec '{python}' -IS \"$0\" \"$@\" #'''\n"
 class WarmParent:
     """The process from which an agent's runs are forked, once there is a list of their imports."""
 
-    def __init__(self, settings: Settings, packages: Iterable[str] = EXAMINED) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        packages: Iterable[str] = EXAMINED,
+        needed_bytes: int = NEEDED_BYTES,
+    ) -> None:
         self._settings = settings
         self._packages = packages
+        self._needed_bytes = needed_bytes
+        self._reason = find_reason(settings)  # why there is no parent
         self._environment: Dict[str, str] = {}
         self._python = ""
         self._list_path = ""
@@ -48,8 +55,12 @@ class WarmParent:
         """Return the environment of an agent whose `python` is the stand-in, if one can be."""
         self._environment = dict(environment)
         path = environment.get("PATH", os.defpath)
-        self._python = (shutil.which("python", path=path) or "") if self._can_be else ""
+        self._python = ""
+        if self._reason or not self._settings.warm:
+            return self._environment
+        self._python = shutil.which("python", path=path) or ""
         if not self._python:
+            self._reason = "no python on PATH"
             return self._environment
         self.let_go()  # of what an earlier supervisor has left
         name = name_list(self._settings.sweep_path, self._python)
@@ -58,8 +69,8 @@ class WarmParent:
         try:
             os.makedirs(folder, exist_ok=True)
             write_stand_in(os.path.join(folder, "python"), self._python)
-        except OSError:
-            self._python = ""
+        except OSError as error:
+            self._python, self._reason = "", str(error)
             return self._environment
         path = os.pathsep.join([folder, path])
         return {**self._environment, "PATH": path, IMPORTS_VARIABLE: self._list_path}
@@ -73,27 +84,36 @@ class WarmParent:
             self._process = 0
             self.let_go()
         listed_at = read_time(self._list_path) if self._python else 0
-        if listed_at == (self._listed_at if self._process else 0) or self._starts >= MOST_STARTS:
+        if listed_at == (self._listed_at if self._process else 0):
+            return
+        if self._starts >= MOST_STARTS:
+            self._reason = "the parent has ended too often"
             return
         self.let_go()  # a run has imported more
-        if count_free_bytes() >= NEEDED_BYTES:
+        enough = count_free_bytes() >= self._needed_bytes
+        self._reason = "" if enough else "too little memory is free"
+        if enough:
             self._starts += 1
             self._listed_at = listed_at
             try:
                 self._start()
-            except (OSError, NotImplementedError):
+            except (OSError, NotImplementedError) as error:
+                self._reason = str(error)
                 self.let_go()
 
     def read_start(self) -> str:
         """Return how the last run was started: `warm`, or `cold` and why; empty if not known."""
-        if not self._python:
-            return ""  # what an earlier agent has left in the folder is about a run of its own
+        if not self._settings.warm:
+            return ""
+        if not self._python:  # what an earlier agent has left in the folder is about its own run
+            return f"cold: {self._reason}"
         try:
             path = os.path.join(self._settings.folder, "start")
             with open(path, encoding="utf-8") as file:
-                return file.read()
+                start = file.read()
         except OSError:
             return ""
+        return f"cold: {self._reason}" if start == FIRST_START and self._reason else start
 
     def let_go(self) -> None:
         """Let the parent end, at once if it has no run."""
@@ -105,11 +125,6 @@ class WarmParent:
         for name in ("warm.sock", "warm.starting"):
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(self._settings.folder, name))
-
-    @property
-    def _can_be(self) -> bool:
-        # An agent that takes one run would import for that one alone.
-        return self._settings.warm and self._settings.count != 1
 
     @property
     def _starting(self) -> str:
@@ -142,6 +157,13 @@ class WarmParent:
         finally:
             os.close(reader)
             os.close(log)
+
+
+def find_reason(settings: Settings) -> str:
+    """Return why an agent like this one never has a parent, empty if it may have one."""
+    if settings.count == 1:
+        return "the agent takes one run"  # which a parent would import for alone
+    return "" if os.path.isdir("/proc/self/fd") and hasattr(os, "fork") else "no /proc"
 
 
 def name_list(sweep_path: str, python: str) -> str:

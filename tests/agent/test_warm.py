@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,19 @@ def test_an_agent_without_a_parent_says_nothing_of_an_earlier_ones_run(tmp_path:
     parent = WarmParent(Settings("e/p/sweep", "http://127.0.0.1:1", "a1", str(tmp_path)))
     assert parent.lead(os.environ) == dict(os.environ)
     assert parent.read_start() == ""
+
+
+def test_an_agent_says_why_it_has_no_parent(tmp_path: Path) -> None:
+    once = Settings("e/p/sweep", "http://127.0.0.1:1", "a1", str(tmp_path), warm=True, count=1)
+    parent = WarmParent(once)
+    assert parent.lead(os.environ) == dict(os.environ)
+    assert parent.read_start() == "cold: the agent takes one run"
+    (tmp_path / "a2").mkdir()
+    parent = WarmParent(replace(once, count=0, folder=str(tmp_path / "a2")), needed_bytes=1 << 60)
+    Path(parent.lead(os.environ)["DEPLOYER_WARM_IMPORTS"]).write_text("json")
+    parent.tend(())
+    (tmp_path / "a2" / "start").write_text("cold: no parent yet")
+    assert parent.read_start() == "cold: too little memory is free"
 
 
 def test_a_parent_that_still_imports_is_not_waited_for(tmp_path: Path) -> None:
