@@ -38,10 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(words: list[str]) -> int:
     """Run one command and return its exit code; an unexpected error keeps its traceback."""
     from deployer.cli import app
+    from deployer.cli.output.log import close_log, lift_flags
 
     try:
         code = get_command(app).main(
-            words or ["--help"], prog_name="deployer", standalone_mode=False
+            lift_flags(words) or ["--help"], prog_name="deployer", standalone_mode=False
         )
     except DeployerError as error:
         from deployer.cli.output.render import show_error
@@ -56,6 +57,8 @@ def run(words: list[str]) -> int:
         return _say_full(error, words)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
+    finally:
+        close_log()
     return code if isinstance(code, int) else ExitCode.DONE
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -33,5 +34,23 @@ def _root(
             "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Nothing on stderr but errors; with every command.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Each request on stderr, too; with every command.")
+    ] = False,
+    log_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--log-file",
+            metavar="PATH",
+            help="Keep what is told, and each request, in a file, too; with every command.",
+        ),
+    ] = None,
 ) -> None:
-    """Keep the group a group: Typer needs a callback where no command is registered."""
+    """Set how much is told; the flags may stand anywhere in the command line."""
+    if quiet or verbose or log_file:
+        from deployer.cli.output.log import open_log
+
+        open_log(quiet, verbose, log_file)

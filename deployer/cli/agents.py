@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from deployer.cli.command_group import make_app
+from deployer.cli.completion import complete_agents
 from deployer.cli.live_view import say_what_begins_later, wait_until_started
 from deployer.cli.logs import logs
 from deployer.cli.options import (
@@ -105,7 +106,12 @@ def scale(
 def drain(
     agent: Annotated[
         list[str],
-        typer.Option("--agent", metavar="AGENT", help="An agent's name; may be repeated."),
+        typer.Option(
+            "--agent",
+            metavar="AGENT",
+            autocompletion=complete_agents,
+            help="An agent's name; may be repeated.",
+        ),
     ],
     sweep: SweepArgument = None,
     on: OnOption = None,

@@ -10,6 +10,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command as build_command
 
+from deployer.cli.examples import add_examples
+
 
 class CommandGroup(TyperGroup):
     """A group whose list of commands is folded where the terminal ends, and never cut."""
@@ -36,9 +38,11 @@ class CommandWithOthers(TyperCommand):
 
     def get_command(self, _ctx: Any, name: str) -> Any:
         """Return a command below; None if there is no such command."""
-        return (
-            build_command(import_module(self.modules[name]).app) if name in self.modules else None
-        )
+        if name not in self.modules:
+            return None
+        command = build_command(import_module(self.modules[name]).app)
+        add_examples(command, (str(self.name), name))
+        return command
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any

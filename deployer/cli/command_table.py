@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from typer.core import TyperGroup
 from typer.main import get_command as build_command
 
+from deployer.cli.examples import add_examples
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -52,6 +54,7 @@ class LazyGroup(TyperGroup):
         module = import_module(f"deployer.cli.{COMMANDS[cmd_name][0]}")
         command = build_command(module.app)
         command.name = cmd_name
+        add_examples(command, (cmd_name,))
         return command
 
     def format_commands(self, _ctx: Any, formatter: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from deployer.cli.completion import complete_agents
 from deployer.cli.options import (
     OnOption,
     Output,
@@ -36,7 +37,10 @@ def logs(
         bool, typer.Option("--follow", "-f", help="Go on until all have ended.")
     ] = False,
     agent: Annotated[
-        list[str] | None, typer.Option("--agent", metavar="AGENT", help="Only this one.")
+        list[str] | None,
+        typer.Option(
+            "--agent", metavar="AGENT", autocompletion=complete_agents, help="Only this one."
+        ),
     ] = None,
     run: Annotated[
         str | None,

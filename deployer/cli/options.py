@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from deployer.cli.completion import complete_executors, complete_profiles, complete_sweeps
 from deployer.config.project import Flags, Project
 from deployer.executors.registry import open_executor
 from deployer.launch.environment import read_project
@@ -69,6 +70,7 @@ SweepArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="SWEEP",
+        autocompletion=complete_sweeps,
         help="ENTITY/PROJECT/SWEEP_ID, a short id or an address; "
         "left out: the newest made from this folder.",
     ),
@@ -94,6 +96,7 @@ OnOption = Annotated[
     typer.Option(
         "--on",
         metavar="EXECUTOR",
+        autocompletion=complete_executors,
         envvar="DEPLOYER_ON",
         help="local, kubernetes or gke; left out: where the sweep's agents are, else local.",
     ),
@@ -103,6 +106,7 @@ ProfileOption = Annotated[
     typer.Option(
         "--profile",
         metavar="SITE",
+        autocompletion=complete_profiles,
         envvar="DEPLOYER_PROFILE",
         help="Whose rules hold: eidf, or a file of your own.",
     ),

@@ -27,6 +27,10 @@ A DURATION is a number with its unit: `30s`, `90m`, `2h` or `1d`. A SWEEP is
 `ENTITY/PROJECT/SWEEP_ID`, a short id or an address; left out, the newest that was made from the
 current folder. An EXECUTOR is where agents run: `local`, `kubernetes` or `gke`. A FILE is a
 [W&B sweep file](https://docs.wandb.ai/guides/sweeps/sweep-config-keys).
+
+With every command: `--quiet` shows nothing on stderr but errors, `--verbose` each request, too, and
+`--log-file PATH` keeps all of it in a file, without secrets. `deployer --install-completion` tells
+a shell the commands, and the sweeps, agents and profiles of this machine.
 """
 EXIT_RULE = """\
 1 and 2 say that a command did not do what it was asked, or not all of it. 3 and 4 are about a sweep

@@ -13,6 +13,7 @@ from dataclasses import asdict, is_dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
+from deployer.cli.output.log import TOLD, Telling
 from deployer.errors import ConfigErrors, DeployerError
 from deployer.text import number_hint
 
@@ -30,7 +31,14 @@ ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))"
 
 
 def say(text: str) -> None:
-    """Tell the user something on stderr."""
+    """Tell the user something on stderr, unless nothing but errors is wanted."""
+    TOLD.info(text)
+    if not Telling.quiet:
+        print(text, file=sys.stderr, flush=True)
+
+
+def _say_error(text: str) -> None:
+    TOLD.info(text)
     print(text, file=sys.stderr, flush=True)
 
 
@@ -64,15 +72,15 @@ def show_json_line(value: Any) -> None:
 def show_error(error: DeployerError, as_json: bool) -> None:
     """Show a failure on stderr: what failed, then what to do about it."""
     if as_json:
-        say(json.dumps(build_error(error)))
+        _say_error(json.dumps(build_error(error)))
         return
     if isinstance(error, ConfigErrors):
         for warning in error.warnings:
             say(f"warning: {warning}")
     for one in error.parts:
-        say(f"error: {one.message}")
+        _say_error(f"error: {one.message}")
         if one.hint:
-            say(f"hint: {one.hint}")
+            _say_error(f"hint: {one.hint}")
 
 
 def build_error(error: DeployerError) -> dict[str, Any]:
@@ -165,7 +173,7 @@ def _cut(text: str) -> Text:
 @contextmanager
 def open_live(plain: bool) -> Iterator[Live | None]:
     """Give a view on stderr that is redrawn in place; None in a pipe or where lines are wanted."""
-    if plain or not sys.stderr.isatty():
+    if plain or Telling.quiet or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console

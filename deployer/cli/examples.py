@@ -1,0 +1,81 @@
+"""An example or two of every command, shown at the end of its help."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Words = tuple[str, ...]
+# Commands as they are typed; a test reads each of them as the command line would.
+EXAMPLES: dict[Words, tuple[str, ...]] = {
+    ("up",): ("up sweep.yaml --replicas 2", "up sweep.yaml --on kubernetes --replicas 8 --detach"),
+    ("plan",): ("plan sweep.yaml --on kubernetes --replicas 4",),
+    ("doctor",): ("doctor", "doctor sweep.yaml --on kubernetes --fix"),
+    ("watch",): ("watch", "watch me/digits/ab12cd34 --plain"),
+    ("results",): ("results", "results ab12cd34 -o csv"),
+    ("results", "get"): ("results get --best", "results get --to s3://bucket/models"),
+    ("heal",): ("heal", "heal ab12cd34"),
+    ("reproduce",): ("reproduce best",),
+    ("down",): ("down", "down --all"),
+    ("sweep", "check"): ("sweep check sweep.yaml", "sweep check --strict a.yaml b.yaml"),
+    ("sweep", "schema"): ("sweep schema",),
+    ("sweep", "import"): ("sweep import sets.csv --metric loss --to sweep.yaml",),
+    ("sweep", "export"): ("sweep export sweep.yaml --to sets.csv",),
+    ("sweep", "create"): ("sweep create sweep.yaml --run-cap 20",),
+    ("sweep", "list"): ("sweep list", "sweep list --project digits -o json"),
+    ("sweep", "show"): ("sweep show ab12cd34",),
+    ("sweep", "pause"): ("sweep pause", "sweep pause ab12cd34 --release"),
+    ("sweep", "resume"): ("sweep resume",),
+    ("sweep", "stop"): ("sweep stop ab12cd34",),
+    ("sweep", "cancel"): ("sweep cancel ab12cd34",),
+    ("sweep", "delete"): ("sweep delete me/digits/ab12cd34 --yes",),
+    ("agents", "up"): ("agents up --replicas 4",),
+    ("agents", "list"): ("agents list",),
+    ("agents", "scale"): ("agents scale 2",),
+    ("agents", "drain"): ("agents drain --agent ab12cd34-1",),
+    ("agents", "logs"): ("agents logs -f",),
+    ("agents", "down"): ("agents down",),
+    ("data", "put"): ("data put ./mnist mnist --on kubernetes",),
+    ("data", "get"): ("data get mnist --to ./mnist",),
+    ("data", "preload"): ("data preload --on kubernetes",),
+    ("data", "list"): ("data list",),
+    ("data", "delete"): ("data delete mnist",),
+    ("secret", "create"): ("secret create",),
+    ("secret", "rotate"): ("secret rotate",),
+    ("secret", "show"): ("secret show",),
+    ("secret", "delete"): ("secret delete",),
+    ("rights",): ("rights agents --user ann",),
+    ("drivers", "status"): ("drivers status",),
+    ("drivers", "install"): ("drivers install --timeout 20m",),
+    ("drivers", "remove"): ("drivers remove",),
+    ("image", "build"): ("image build",),
+    ("image", "push"): ("image push",),
+    ("image", "save"): ("image save image.tar",),
+    ("image", "load"): ("image load image.tar",),
+    ("gke", "plan"): ("gke plan",),
+    ("gke", "up"): ("gke up",),
+    ("gke", "status"): ("gke status",),
+    ("gke", "credentials"): ("gke credentials",),
+    ("gke", "down"): ("gke down",),
+    ("gke", "list"): ("gke list",),
+    ("orphans",): ("orphans",),
+    ("backend", "serve"): ("backend serve --port 8080",),
+    ("backend", "up"): ("backend up",),
+    ("backend", "status"): ("backend status",),
+    ("backend", "down"): ("backend down",),
+    ("backend", "env"): ("backend env",),
+    ("backend", "open"): ("backend open --on kubernetes",),
+    ("backend", "copy"): ("backend copy --on kubernetes --data ./backend",),
+    ("backend", "user", "add"): ("backend user add ann --key-stdin",),
+    ("backend", "user", "key"): ("backend user key ann --key-stdin --only",),
+    ("backend", "user", "list"): ("backend user list",),
+    ("backend", "user", "remove"): ("backend user remove ann",),
+}
+
+
+def add_examples(command: Any, words: Words) -> None:
+    """Put the examples of a command, and of those below it, at the end of their help."""
+    if shown := EXAMPLES.get(words):
+        lines = "\n".join(f"  deployer {example}" for example in shown)
+        command.epilog = f"\b\nExamples:\n{lines}"
+    for name, one in getattr(command, "commands", {}).items():
+        add_examples(one, (*words, name))

@@ -1,0 +1,97 @@
+"""How much is told besides results, and the file that keeps all of it.
+
+Of a request it is method, address and status: no headers, no bodies, no query, and so no key.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Sequence
+from io import TextIOWrapper
+from pathlib import Path
+
+from deployer.config.redaction import redact_text
+from deployer.errors import ConfigError
+
+# What is told, whatever of it is shown; below it the client of all our HTTP requests.
+TOLD = logging.getLogger("deployer.told")
+REQUESTS = logging.getLogger("urllib3.connectionpool")
+GLOBAL = ("--quiet", "--verbose")
+LOG_FILE = "--log-file"
+QUERY = re.compile(r"\?[^\s\"]*")
+
+
+class _Redacting(logging.Formatter):
+    """Formats a line without secrets."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redact_text(QUERY.sub("?…", super().format(record)))
+
+
+class Telling:
+    """What of the things told is shown; set once, by the flags of the command line."""
+
+    quiet = False
+
+
+def open_log(quiet: bool, verbose: bool, file: Path | None) -> None:
+    """Set how much is shown, and which file keeps all of it; raises ConfigError.
+
+    The file is appended to, and readable by its owner alone.
+    """
+    if quiet and verbose:
+        raise ConfigError("--quiet", "is the opposite of --verbose", "leave one of them out")
+    Telling.quiet = quiet
+    if verbose:
+        _listen(REQUESTS, logging.StreamHandler(sys.stderr), "request: %(message)s")
+    if file is not None:
+        handler = logging.StreamHandler(_open(file))
+        for logger in (TOLD, REQUESTS):
+            _listen(logger, handler, "%(asctime)s %(name)s %(message)s")
+
+
+def close_log() -> None:
+    """Forget what was set, and close the file."""
+    Telling.quiet = False
+    for logger in (TOLD, REQUESTS):
+        for handler in list(logger.handlers):
+            logger.removeHandler(handler)
+            if isinstance(handler, logging.StreamHandler) and handler.stream is not sys.stderr:
+                handler.stream.close()
+        logger.setLevel(logging.NOTSET)
+
+
+def lift_flags(words: Sequence[str]) -> list[str]:
+    """Return a command line with the flags of every command in front, where `deployer` reads them.
+
+    What follows `--` is no flag.
+    """
+    end = words.index("--") if "--" in words else len(words)
+    front: list[str] = []
+    others: list[str] = []
+    rest = list(words[:end])
+    while rest:
+        word = rest.pop(0)
+        is_ours = word in GLOBAL or word == LOG_FILE or word.startswith(f"{LOG_FILE}=")
+        (front if is_ours else others).append(word)
+        if word == LOG_FILE and rest:
+            front.append(rest.pop(0))
+    return [*front, *others, *words[end:]]
+
+
+def _listen(logger: logging.Logger, handler: logging.Handler, form: str) -> None:
+    handler.setFormatter(_Redacting(form))
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+
+
+def _open(file: Path) -> TextIOWrapper:
+    try:
+        number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError as error:
+        said = f"{file} cannot be written: {(error.strerror or str(error)).lower()}"
+        raise ConfigError(LOG_FILE, said, "name another file") from error
+    return open(number, "a", encoding="utf-8", errors="replace")

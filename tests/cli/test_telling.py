@@ -1,0 +1,86 @@
+"""--quiet, --verbose and --log-file with any command; what a shell completes."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from deployer.__main__ import run as run_command
+from deployer.cli.completion import complete_profiles, complete_sweeps
+from deployer.cli.output.log import lift_flags
+from deployer.sweeps.records import SweepRecord, save_record
+from tests.conftest import ServedBackend
+
+GOOD = "program: train.py\nmethod: grid\nparameters: {lr: {values: [1, 2]}}\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").touch()
+    Path("a.yaml").write_text(GOOD)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "lifted"),
+    [
+        ("up a.yaml --quiet", "--quiet up a.yaml"),
+        ("up --log-file x a.yaml --verbose", "--log-file x --verbose up a.yaml"),
+        ("up --log-file=x a.yaml", "--log-file=x up a.yaml"),
+        ("up -- --quiet", "up -- --quiet"),
+        ("up --log-file", "--log-file up"),
+    ],
+)
+def test_the_flags_may_stand_anywhere(words: str, lifted: str) -> None:
+    assert " ".join(lift_flags(words.split())) == lifted
+
+
+def test_quiet_leaves_results_and_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["sweep", "export", "a.yaml", "--to", "sets.csv", "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert run_command(["sweep", "export", "a.yaml", "--quiet"]) == 0
+    assert capsys.readouterr().out.startswith("- hyperparam_set:")
+    assert run_command(["sweep", "export", "b.yaml", "--quiet"]) == 2
+    assert capsys.readouterr().err.startswith("error: b.yaml: cannot be read")
+    assert run_command(["sweep", "export", "a.yaml", "--quiet", "--verbose"]) == 2
+    assert "--quiet: is the opposite of --verbose" in capsys.readouterr().err
+
+
+def test_a_log_file_keeps_what_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["sweep", "export", "a.yaml", "--to", "sets.csv", "--force", "--log-file", "x.log"]
+    assert run_command([*words, "--quiet"]) == 0
+    assert run_command(["sweep", "export", "b.yaml", "--log-file", "x.log"]) == 2
+    first, *_, last = (folder / "x.log").read_text().splitlines()
+    assert first.endswith("deployer.told 2 sets in sets.csv")
+    assert last.endswith("deployer.told hint: name a W&B sweep file")
+    assert stat.S_IMODE((folder / "x.log").stat().st_mode) == 0o600
+    assert run_command([*words[:-1], "no/such/folder"]) == 2
+    assert "--log-file: no/such/folder cannot be written" in capsys.readouterr().err
+
+
+def test_requests_are_told_without_secrets(
+    backend: ServedBackend, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in backend.environment.items():
+        monkeypatch.setenv(name, value)
+    words = ["sweep", "list", "--wandb", backend.environment["WANDB_BASE_URL"], "-o", "json"]
+    assert run_command([*words, "--verbose", "--log-file", "x.log"]) == 0
+    shown, kept = capsys.readouterr().err, Path("x.log").read_text()
+    for told in (shown, kept):
+        assert '"POST /graphql HTTP/1.1" 200' in told
+        assert backend.environment["WANDB_API_KEY"] not in told
+    assert run_command(words) == 0
+    assert "POST" not in capsys.readouterr().err
+
+
+def test_sweeps_and_profiles_are_completed_from_this_machine() -> None:
+    for number, path in enumerate(("me/a/one11111", "me/b/two22222", "")):
+        save_record(SweepRecord(f"id{number}", path, "embedded", "", "/f", "s.yaml", "", number))
+    assert complete_sweeps("") == ["me/b/two22222", "me/a/one11111"]
+    assert complete_sweeps("me/a") == ["me/a/one11111"]
+    assert complete_sweeps("tw") == ["two22222"]
+    assert complete_sweeps("x") == []
+    assert complete_profiles("e") == ["eidf"]
