@@ -189,7 +189,7 @@ RetriesOption = Annotated[
 ]
 NoCheckOption = Annotated[
     bool,
-    typer.Option("--no-check", help="Do not run the script up to its flags before anything else."),
+    typer.Option("--no-check", help="Do not ask the script whether it takes the flags."),
 ]
 PlainOption = Annotated[
     bool, typer.Option("--plain", help="Plain lines instead of the live view, as in a pipe.")

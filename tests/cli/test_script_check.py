@@ -1,0 +1,48 @@
+"""A sweep that its script does not take is refused before anything is made."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from tests.cli.conftest import Project
+
+WRONG = [
+    "error: grid.yaml:7: parameters.lr: train.py:6: --lr takes float, not 'big'",
+    "hint: write numbers as its values",
+    "error: grid.yaml:8: parameters.layrs: train.py has no flag --layrs",
+    "hint: did you mean --layers? (train.py:7)",
+]
+
+
+def write_wrong(project: Project) -> None:
+    path = project.write_grid(lrs="[1.0, big]")
+    path.write_text(path.read_text().replace("layers:", "layrs:"))
+
+
+def test_what_the_script_refuses_is_refused_before_anything_is_made(project: Project) -> None:
+    write_wrong(project)
+    for words in (["plan"], ["sweep", "create"]):
+        assert project.run(*words, "grid.yaml", code=2).stderr.splitlines() == WRONG
+    home = Path(os.environ["DEPLOYER_HOME"])
+    assert sorted(path.name for path in home.iterdir()) == ["checks"]
+    assert project.run("plan", "grid.yaml", "--no-check").stderr == ""
+
+
+def test_up_refuses_and_doctor_says_the_same(project: Project) -> None:
+    write_wrong(project)
+    assert project.run("up", "grid.yaml", code=2).stderr.splitlines()[-4:] == WRONG
+    assert json.loads(project.run("sweep", "list", "-o", "json").stdout) == []
+    said = json.loads(project.run("doctor", "grid.yaml", "-o", "json", code=1).stdout)
+    found = [one for one in said["findings"] if one["code"] == "script"]
+    assert [f"error: {one['sentence']}" for one in found] == WRONG[::2]
+    assert [one["verdict"] for one in found] == ["wrong", "wrong"]
+
+
+def test_a_script_that_cannot_be_asked_is_no_obstacle(project: Project) -> None:
+    project.write_grid()
+    project.write("train.py", "import wandb\nwandb.init()\n")
+    (said,) = project.run("plan", "grid.yaml").stderr.splitlines()
+    why = "it reads no flags with argparse, click, typer or absl"
+    assert said == f"grid.yaml: the script is not checked: {why}"
