@@ -104,6 +104,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(folder))
     monkeypatch.setenv("NETRC", str(folder / ".netrc"))
     monkeypatch.setenv("DEPLOYER_HOME", str(folder / "deployer"))
+    # As in an environment that is activated: each `python` on PATH, which may be a slow shim of a
+    # version manager, would be asked whether it has wandb.
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    # Else pydantic, and so each `import wandb`, reads what every installed package says of itself.
+    monkeypatch.setenv("PYDANTIC_DISABLE_PLUGINS", "__all__")
     return folder
 
 

@@ -31,6 +31,7 @@ def test_on_a_cpu(recipe: Callable[[str], Recipe], tmp_path: Path, home: Path) -
     sweep = copy.read_yaml("sweep.small.yaml")
     sweep["parameters"]["epochs"]["value"] = EPOCHS  # of 3
     sweep["parameters"]["train_limit"]["value"] = 2500  # of 5000
+    sweep["parameters"]["width"]["value"] = 4  # of 8
     copy.write_yaml("sweep.small.yaml", sweep)
     said = copy.run_blocks("On a CPU")
     assert "4/4 configurations finished, 0 duplicates, 0 lost" in said

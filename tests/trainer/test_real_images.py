@@ -39,7 +39,7 @@ def test_resnet9_learns_cifar10_with_every_augmentation(data_folder: Path, tmp_p
     rows, _ = run_here(
         "--dataset=cifar10",
         f"--data={tmp_path}",
-        "--width=8",
+        "--width=4",
         "--epochs=3",
         "--train_limit=4000",
         "--test_limit=1000",
