@@ -10,7 +10,6 @@ from typing import Container, Dict, Iterable, Mapping, Optional
 
 from .processes import RESTORED_SIGNALS, send_signal
 from .settings import Settings
-from .warm.examined import EXAMINED
 
 IMPORTS_VARIABLE = "DEPLOYER_WARM_IMPORTS"
 # What an import of torch takes, and as much again.
@@ -32,12 +31,15 @@ SHELL_START = "#!/bin/sh\n''''exec '{python}' -IS \"$0\" \"$@\" #'''\n"
 
 
 class WarmParent:
-    """The process from which an agent's runs are forked, once there is a list of their imports."""
+    """The process from which an agent's runs are forked, once there is a list of their imports.
+
+    It imports `packages`, by default those that are examined.
+    """
 
     def __init__(
         self,
         settings: Settings,
-        packages: Iterable[str] = EXAMINED,
+        packages: Iterable[str] = (),
         needed_bytes: int = NEEDED_BYTES,
     ) -> None:
         self._settings = settings

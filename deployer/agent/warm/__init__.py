@@ -4,8 +4,8 @@ A run writes the list of its imports (`prologue/deployer_imports.py`), the super
 parent (`warm_parent.py`); from there on:
 
 * `lists`: the files in which runs say what they import, and the parent what it leaves out, and why;
-* `gathering`, `imports`: the parent imports what it may, while `audit` watches what that draws and
-  reads, and `state` what it changes;
+* `gathering`, `imports`: the parent imports what is `examined`, while `audit` watches what
+  that draws and reads, and `state` what it changes;
 * `stand_in`: what an agent starts instead of `python`, a script of its own; it asks for a run;
 * `forking`: the parent puts its modules away, and forks each run;
 * `program`, `repairs`: a fork becomes the run, and does anew what no two runs may share;

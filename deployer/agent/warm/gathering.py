@@ -3,6 +3,7 @@
 import os
 import sys
 
+from .examined import EXAMINED
 from .imports import Imports
 from .lists import read_entries, read_unfit, write_unfit
 from .state import State
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def gather(path: str, packages: "Collection[str]") -> "Tuple[Imports, State]":
-    """Import what the list at `path` names of these packages.
+    """Import what the list at `path` names of these packages, or of those that are examined.
 
     Return it, and how this process was before.
 
@@ -21,7 +22,7 @@ def gather(path: str, packages: "Collection[str]") -> "Tuple[Imports, State]":
     """
     begun = State()
     unfit = read_unfit(f"{path}.unfit")
-    imports = Imports(unfit, packages)
+    imports = Imports(unfit, packages or EXAMINED)
     imports.import_all(read_entries(path))
     if imports.found:
         write_unfit(f"{path}.unfit", {**imports.found, **unfit})
