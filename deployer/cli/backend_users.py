@@ -34,6 +34,7 @@ def add(
     key_stdin: KeyStdinOption = False,
     data: DataOption = None,
     on: ExecutorOption = None,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Add a user with an entity of their own, also while the backend runs."""
     key = _read_key("add", name, key_stdin)
@@ -43,6 +44,7 @@ def add(
     else:
         users.add_user(choose_folder(data), name, key)
     say(f"added user {name}")
+    _show(name, "added", output)
 
 
 @app.command("key")
@@ -54,6 +56,7 @@ def add_key(
     ] = False,
     data: DataOption = None,
     on: ExecutorOption = None,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Give a user another key; the others stay valid unless --only is given."""
     key = _read_key("key", name, key_stdin)
@@ -63,6 +66,7 @@ def add_key(
     else:
         users.add_user_key(choose_folder(data), name, key, only)
     say(f"added a key of {name}; the others are refused" if only else f"added a key of {name}")
+    _show(name, "key-added", output)
 
 
 @app.command("list")
@@ -87,6 +91,7 @@ def remove(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A user who is there.")],
     data: DataOption = None,
     on: ExecutorOption = None,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Refuse all keys of a user, their agents' too; what they made stays.
 
@@ -98,6 +103,12 @@ def remove(
     else:
         users.remove_user_of(choose_folder(data), name)
     say(f"removed user {name}; deployer backend user add {name} brings back what they made")
+    _show(name, "removed", output)
+
+
+def _show(name: str, state: str, output: Output) -> None:
+    if output is Output.JSON:
+        show_json({"user": name, "state": state})
 
 
 @contextmanager

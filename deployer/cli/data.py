@@ -161,6 +161,7 @@ def delete(
     ] = False,
     yes: YesOption = False,
     on: OnOption = None,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Delete what runs see of a data set, for good where it is kept there."""
     from deployer.launch import data_deletion, data_sets
@@ -170,11 +171,14 @@ def delete(
     data_deletion.check_deletable(project, data, kept)
     check_can_ask(yes)
     what = data_deletion.describe_deletion(project, data, kept)
-    if yes or confirm(f"delete {what}?"):
+    wanted = yes or confirm(f"delete {what}?")
+    if wanted:
         data_deletion.delete(project, data, kept, say)
         say(f"deleted {what}")
     else:
         say("nothing was deleted")
+    if output is Output.JSON:
+        show_json({"data": data.name, "deleted": wanted})
 
 
 def _read(on: str | None) -> Project:

@@ -7,6 +7,7 @@ from typing import Any
 Words = tuple[str, ...]
 # Commands as they are typed; a test reads each of them as the command line would.
 EXAMPLES: dict[Words, tuple[str, ...]] = {
+    ("init",): ("init train.py", "init --from me/digits/ab12cd34 --yes"),
     ("up",): ("up sweep.yaml --replicas 2", "up sweep.yaml --on kubernetes --replicas 8 --detach"),
     ("plan",): ("plan sweep.yaml --on kubernetes --replicas 4",),
     ("doctor",): ("doctor", "doctor sweep.yaml --on kubernetes --fix"),

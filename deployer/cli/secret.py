@@ -32,6 +32,7 @@ def create(
     namespace: NamespaceOption = None,
     on: ClusterOption = None,
     wandb: WandbOption = None,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Make the Secret from stdin, environment or netrc, or check the one that is there."""
     from deployer.executors.kubernetes.keys.key_secret import create_secret, get_key
@@ -43,6 +44,7 @@ def create(
     made = create_secret(kube, key, config.wandb)
     done = "created" if made else "already there"
     say(f"Secret wandb-secret in namespace {kube.namespace}: {done}, the key of {owner}")
+    _show_state(kube.namespace, "created" if made else "there", output)
 
 
 @app.command()
@@ -52,6 +54,7 @@ def rotate(
     namespace: NamespaceOption = None,
     on: ClusterOption = None,
     wandb: WandbOption = None,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Replace the key; agents at work use the new one from their next run on."""
     from deployer.executors.kubernetes.keys.key_rotation import rotate_secret
@@ -65,6 +68,7 @@ def rotate(
         f"Secret {', '.join(done.secrets)} in namespace {kube.namespace}: now the key of {owner}; "
         f"agents at work that take it up at their next run: {done.agents}"
     )
+    _show_state(kube.namespace, "rotated", output)
 
 
 @app.command("show")
@@ -87,14 +91,24 @@ def show_(
 
 @app.command()
 def delete(
-    context: ContextOption = None, namespace: NamespaceOption = None, on: ClusterOption = None
+    context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    on: ClusterOption = None,
+    output: OutputOption = Output.TABLE,
 ) -> None:
     """Delete the Secret if `deployer` made it."""
     from deployer.executors.kubernetes.keys.key_secret import delete_secret
 
     kube = open_client(read_config(Flags(on=on)), context, namespace)
-    done = "deleted" if delete_secret(kube) else "not there"
+    deleted = delete_secret(kube)
+    done = "deleted" if deleted else "not there"
     say(f"Secret wandb-secret in namespace {kube.namespace}: {done}")
+    _show_state(kube.namespace, "deleted" if deleted else "missing", output)
+
+
+def _show_state(namespace: str, state: str, output: Output) -> None:
+    if output is Output.JSON:
+        show_json({"secret": "wandb-secret", "namespace": namespace, "state": state})
 
 
 def _read_config(wandb: str | None, on: str | None) -> Project:

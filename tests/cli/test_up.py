@@ -216,7 +216,10 @@ def test_the_environment_of_the_embedded_backend(project: Project) -> None:
     assert lines[0] == f"export WANDB_BASE_URL={status['url']}"
     assert lines[2] == f"export WANDB_ENTITY={status['entity']}"
     key = "n" * 40
-    project.run("backend", "user", "add", "ann", "--key-stdin", text=key + "\n")
+    added = project.run(
+        *("backend", "user", "add", "ann", "--key-stdin", "-o", "json"), text=key + "\n"
+    )
+    assert json.loads(added.stdout) == {"user": "ann", "state": "added"}
     listed = project.run("sweep", "list", "--wandb", status["url"], "-o", "json", WANDB_API_KEY=key)
     assert json.loads(listed.stdout) == []
     words = ("sweep", "list", "--wandb", status["url"])

@@ -11,6 +11,32 @@ from tests.docs.commands import is_group, list_commands
 COMMANDS = {words: one for words, one in list_commands().items() if words and not is_group(one)}
 
 
+# Commands without `-o json`, and why that is so.
+WITHOUT_JSON = {
+    "backend copy": "tells how far it is",
+    "backend open": "lasts until Ctrl-C",
+    "backend serve": "lasts until it is stopped",
+    "drivers install": "tells how far it is; drivers status has the result",
+    "drivers remove": "drivers status has the result",
+    "init": "its results are files",
+    "gke credentials": "its result is the name of a context",
+    "gke plan": "its result is a table of what would be made",
+    "rights": "its result is YAML for kubectl",
+    "sweep export": "its result is a file, JSON if it is named so",
+    "sweep import": "its result is a file",
+    "sweep schema": "its result is JSON",
+}
+
+
+def test_commands_with_a_result_have_it_as_json() -> None:
+    without = {
+        " ".join(words)
+        for words, one in COMMANDS.items()
+        if not any("--output" in parameter.opts for parameter in one.params)
+    }
+    assert without == WITHOUT_JSON.keys()
+
+
 def test_every_command_has_examples() -> None:
     assert EXAMPLES.keys() == COMMANDS.keys()
 
