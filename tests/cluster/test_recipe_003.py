@@ -108,9 +108,12 @@ def test_three_seeds_as_a_tenant(cluster: Cluster, namespace: str, tmp_path: Pat
     assert "3/3 configurations finished, 0 duplicates, 0 lost" in said
     # One of two is admitted; the other is told its place, and starts once the first has ended.
     assert f"it is number 1 of 1 in queue {namespace}-user-queue" in said
-    sent = [one["requestObject"] for one in list_writes(cluster, f"tenant-{namespace}")]
-    jobs = [one for one in sent if (one or {}).get("kind") == "Job"]
-    assert {job["metadata"]["labels"][QUEUE] for job in jobs} == {f"{namespace}-user-queue"}
+    sent = list_writes(cluster, f"tenant-{namespace}")
+    made = [
+        one for one in sent if one["verb"] == "create" and one["objectRef"]["resource"] == "jobs"
+    ]
+    queues = {one["requestObject"]["metadata"]["labels"][QUEUE] for one in made}
+    assert queues == {f"{namespace}-user-queue"}
     [model] = (recipe.folder / "model").rglob("model.pth")
     accuracy = evaluate(model, recipe.folder / "train.py", tmp_path / "images")
     assert accuracy == pytest.approx(best, abs=1e-6)
