@@ -20,7 +20,7 @@ from .exit_codes import FAILED, FINISHED, MISCONFIGURED, UNSETTLED, AgentLog, En
 from .interruption import SERVER_SECONDS, build_task, clear_leftovers, end_runs, settle_leftovers
 from .keys import Keys
 from .last_run import end_unstarted, is_settled
-from .processes import become_subreaper, list_own, send_signal, spawn
+from .processes import become_subreaper, list_descendants, list_own, send_signal, spawn
 from .run_ends import RunEnds
 from .server_questions import GOODBYE_SECONDS, Questions, say_goodbye
 from .settings import KEY_VARIABLE, Settings
@@ -31,6 +31,7 @@ from .warm_parent import FIRST_START, WarmParent
 RUN_SETTLED = Ending(FINISHED, "it has taken its last run")
 RUN_RETURNED = Ending(UNSETTLED, "its run is handed out again")
 KEY_ROTATED = Ending(FINISHED, "the key was rotated; another agent begins with the new one")
+LINGER_SECONDS = 15.0  # long after any agent has seen its run end
 
 
 class Supervisor:
@@ -44,6 +45,7 @@ class Supervisor:
         self.questions = Questions(settings, self.keys, self.signals, self._say_waiting)
         self.leaving = False
         self.let_go = False
+        self.idle_since = 0.0
         self.status = StatusFile(settings)
         self.warm_parent = WarmParent(settings)
         self.log = AgentLog()
@@ -175,6 +177,8 @@ class Supervisor:
                 if mute:
                     return mute
             self._let_go(agent)
+            if self._lingers(agent):
+                return None
         # A run that the interrupt caught between its start and the agent's list is not waited for.
         while self._may_run_end() and any(process.is_run for process in list_own()):
             self.signals.pause(TICK_SECONDS)
@@ -210,6 +214,16 @@ class Supervisor:
         if not self.let_go and (self.signals.draining or self.keys.rotated):
             self.let_go = True
             send_signal(agent, signal.SIGINT)
+
+    def _lingers(self, agent: int) -> bool:
+        """Tell whether an agent that was let go stays although it has no run any more.
+
+        W&B's hangs if the interrupt comes while it starts its wandb-core.
+        """
+        now = time.monotonic()
+        if not self.let_go or any(process.is_run for process in list_descendants(agent)):
+            self.idle_since = now
+        return now - self.idle_since > LINGER_SECONDS
 
     def _may_run_end(self) -> bool:
         return self.let_go and not self.signals.interrupted

@@ -185,6 +185,20 @@ def test_a_drain_lets_the_run_end_and_takes_no_other(bench: Bench) -> None:
     assert supervised.left() == []
 
 
+def test_an_agent_that_hangs_after_its_run_is_drained_all_the_same(bench: Bench) -> None:
+    path = bench.create_sweep("[1.0, 2.0]", wait="yes")
+    supervised = bench.start(path)
+    bench.wait_for_work()
+    child_of(supervised).suspend()
+    supervised.process.send_signal(signal.SIGUSR1)
+    wait_for(lambda: supervised.status and supervised.status.state == "draining", "draining")
+    bench.release()
+    code, output = supervised.wait()
+    assert code == 0, output
+    assert [run.state for run in bench.runs(path)] == ["finished"]
+    assert supervised.left() == []
+
+
 def test_a_stop_ends_a_drain(bench: Bench) -> None:
     supervised = bench.start(bench.create_sweep(wait="yes"))
     bench.wait_for_work()
