@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,8 +14,10 @@ from typing import Any
 
 import urllib3
 import websocket
+import yaml
 from kubernetes import client
 from kubernetes import config as untyped
+from kubernetes.config import kube_config as untyped_files
 from kubernetes.config.config_exception import ConfigException
 from kubernetes.stream import ws_client as untyped_sockets
 
@@ -22,11 +25,14 @@ from deployer.config import paths
 from deployer.errors import ConfigError
 
 config: Any = untyped
+kube_config: Any = untyped_files
 ws_client: Any = untyped_sockets
 
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 DISCOVERY_LIFE_SECONDS = 6 * 3600.0  # as kubectl keeps it
 CONNECTIONS = 16  # more threads gain nothing end to end
+SHOW_KUBECONFIG = "kubectl config view; KUBECONFIG names the file"
+IMPERSONATION = "impersonate-"
 
 
 @dataclass(frozen=True)
@@ -66,12 +72,43 @@ def load_access(
             client_configuration=settings,
             persist_config=False,
         )
+    except yaml.YAMLError as error:
+        raise ConfigError(files, "is not YAML that can be read", SHOW_KUBECONFIG) from error
     except (ConfigException, OSError) as error:
-        raise ConfigError(
-            files, f"cannot be used: {error}", "kubectl config view; KUBECONFIG names the file"
-        ) from error
+        raise ConfigError(files, f"cannot be used: {error}", SHOW_KUBECONFIG) from error
+    user = _read_user(files, str(chosen["context"].get("user", "")))
+    _check_plugin(files, user, settings)
     found = namespace or chosen["context"].get("namespace") or "default"
-    return Access(_build_client(settings), str(chosen["name"]), found)
+    api = _build_client(settings)
+    _impersonate(files, user, api)
+    return Access(api, str(chosen["name"]), found)
+
+
+def _read_user(files: str, name: str) -> Mapping[str, Any]:
+    """Return a kubeconfig's entry of a user."""
+    found = kube_config.KubeConfigMerger(files).config["users"].get_with_name(name, safe=True)
+    return (found.safe_get("user") if found else None) or {}
+
+
+def _check_plugin(files: str, user: Mapping[str, Any], settings: Any) -> None:
+    """Refuse a user whose program gave no credentials: the client would go on as nobody."""
+    if "exec" not in user or "authorization" in settings.api_key or settings.cert_file:
+        return
+    command = str(user["exec"].get("command", ""))
+    if "/" in command or shutil.which(command):
+        raise ConfigError(files, f"{command} gave no credentials", "kubectl get pods says why")
+    hint = user["exec"].get("installHint") or f"install {command}, and see that it is on the PATH"
+    raise ConfigError(files, f"{command}, which gives the credentials, is not installed", hint)
+
+
+def _impersonate(files: str, user: Mapping[str, Any], api: Any) -> None:
+    """Act as the user that a kubeconfig names, which the client itself overlooks."""
+    others = [key for key in ("as-groups", "as-uid", "as-user-extra") if user.get(key)]
+    if others:
+        hint = f"leave {others[0]} out, or use that user's own token"
+        raise ConfigError(files, f"{others[0]} is not supported, only as", hint)
+    if user.get("as"):
+        api.set_default_header("Impersonate-User", str(user["as"]))
 
 
 def _load_own(namespace: str | None) -> Access:
@@ -110,6 +147,9 @@ def open_websocket(access: Access, path: str) -> Any:
     headers = {
         one["key"]: one["value"] for one in settings.auth_settings().values() if one.get("value")
     }
+    for key, value in access.client.default_headers.items():
+        if key.lower().startswith(IMPERSONATION):
+            headers[key] = value
     headers["sec-websocket-protocol"] = "v4.channel.k8s.io"
     address = ws_client.get_websocket_url(f"{settings.host}{path}")
     try:

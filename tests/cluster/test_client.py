@@ -54,6 +54,20 @@ def test_help_does_not_import_the_client() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
+def test_an_impersonated_user_has_no_other_rights(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    content = yaml.safe_load(cluster.kubeconfig.read_text())
+    for one in content["users"]:
+        one["user"]["as"] = "somebody"
+    file = tmp_path / "kubeconfig"
+    file.write_text(yaml.safe_dump(content))
+    with pytest.raises(KubeError) as caught:
+        open_client(file, namespace).list_objects(POD)
+    assert caught.value.status == 403
+    assert 'User "somebody" cannot list' in str(caught.value)
+
+
 def test_apply_list_patch_delete(kube: Kube, home: Path) -> None:
     kube.apply(build_config_map("one", a="1"))
     kube.apply(build_config_map("one", a="2"))

@@ -35,7 +35,7 @@ from deployer.wandb_api.operations import (
 )
 from tests.conftest import FOREIGN_KEY, ServedBackend
 
-GRID = "method: grid\nmetric: {name: loss}\nparameters: {lr: {values: [1, 2]}}\n"
+GRID = "method: grid\nmetric: {name: loss, goal: minimize}\nparameters: {lr: {values: [1, 2]}}\n"
 
 
 @dataclass
