@@ -71,6 +71,13 @@ def render_commands(
     ]
 
 
+def list_unset(config: Mapping[str, Any], environment: Mapping[str, str]) -> list[str]:
+    """Return the environment variables that the command names and that are not set."""
+    words = [str(word) for word in config.get("command") or ()]
+    named = [name for word in words for name in ENVIRONMENT_MACRO.findall(word)]
+    return [name for name in dict.fromkeys(named) if name not in environment]
+
+
 def _fill_in(word: str, environment: Mapping[str, str]) -> str:
     """Fill in ${envvar:NAME}; a variable that is not set stands for its name."""
     return ENVIRONMENT_MACRO.sub(lambda m: environment.get(m[1], m[1]), word)

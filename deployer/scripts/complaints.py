@@ -65,7 +65,8 @@ class Complaints:
         """Tell whether the script would refuse the value where it runs, too.
 
         A server may hand out 1.0 as 1, no GPU is seen here, and files may be there that are not
-        here: only elsewhere do types of the script's own see them.
+        here: only elsewhere do types of the script's own see them. And a range's very end, which
+        such a type may refuse, is next to never drawn.
         """
         kind, value = said["kind"], corner.get(said["flag"].lstrip("-"))
         if not self._answer["sure"]:
@@ -74,8 +75,15 @@ class Complaints:
             return False
         if kind == "type":
             whole = isinstance(value, float) and value.is_integer()
-            return not whole and (not self._elsewhere or said["type"] in BUILT_IN)
+            whole = whole and said.get("whole", True)
+            own = said["type"] not in BUILT_IN
+            return not whole and not (own and (self._elsewhere or self._is_drawn(said["flag"])))
         return kind != "refused" or not self._elsewhere
+
+    def _is_drawn(self, flag: str) -> bool:
+        """Tell whether a flag's value is any number of a range."""
+        raw = (self._config.get("parameters") or {}).get(flag.lstrip("-"))
+        return isinstance(raw, Mapping) and "min" in raw and "q" not in raw
 
     def _word(self, said: Mapping[str, Any]) -> tuple[str, str]:
         """Return what is wrong, and what to do about it."""
@@ -94,6 +102,8 @@ class Complaints:
             case "no_value":
                 hint = "command: [..., '${args_no_boolean_flags}'] instead of '${args}'"
                 return f"{where}: {flag} takes no value, and gets {flag}={value}", hint
+            case "type" if said.get("words"):
+                return f"{where}: {flag} does not take {value!r}", said["words"]
             case "type" if not said["type"]:
                 return f"{where}: {flag} does not take {value!r}", "write values that it takes"
             case "choice":
@@ -103,11 +113,13 @@ class Complaints:
                 kind = said["type"]
                 return f"{where}: {flag} takes {kind}, not {value!r}", _hint_at_type(kind, value)
         hint = f"python {self._script} --help says what it takes"
-        return f"{self._script} refuses its command: {said['said']}", hint
+        return f"{self._script} refuses its command: {said['said'].strip().splitlines()[0]}", hint
 
     def _suggest(self, flag: str) -> str:
         names = [name for one in self._flags for name in one["names"] if name.startswith("-")]
         near = find_near(flag, names)
+        if near == flag:
+            return "it is one of a subcommand: write that before '${args}' in command"
         if near:
             one = next(one for one in self._flags if near in one["names"])
             return f"did you mean {near}? ({self._place(one)})"

@@ -11,10 +11,12 @@ from deployer.sweeps.parameters.forms import Categorical, Constant, Continuous, 
 from deployer.sweeps.parameters.parse import parse_parameters
 from deployer.sweeps.parameters.values import distinct
 
-MOST_VALUES = 100  # of one parameter
+MOST_VALUES = 10_000  # of one parameter, as many as anybody waits for
 MOST_CORNERS = 64
 # Neither end, and no number that happens to be whole.
 INSIDE = 0.3819
+# Quantiles of distributions that never come to their ends.
+OPEN_ENDS = (0.001, 0.999)
 
 
 def list_corners(config: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -44,7 +46,8 @@ def list_values(parameter: Parameter) -> list[Any]:
         case Integer(min=low, max=high):
             return [low, high]
         case Continuous():
-            return [_find_value(parameter, u) for u in (0.0, 1.0, INSIDE)]
+            ends = (0.0, 1.0) if "uniform" in parameter.distribution else OPEN_ENDS
+            return [_find_value(parameter, u) for u in (*ends, INSIDE)]
 
 
 def _find_value(parameter: Continuous, u: float) -> float:

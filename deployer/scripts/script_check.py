@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from deployer.config.redaction import is_secret_name
 from deployer.scripts import remembered
-from deployer.scripts.agent_commands import render_commands
+from deployer.scripts.agent_commands import list_unset, render_commands
 from deployer.scripts.complaints import Complaints, check_metric, show_file
 from deployer.scripts.corners import list_corners
 from deployer.scripts.flags import Flag, parse_flag
@@ -19,9 +21,10 @@ from deployer.scripts.log_calls import Logged, find_logged
 from deployer.scripts.project_modules import Module, list_project_modules, reads_flags
 from deployer.scripts.rehearsal_run import find_executable, rehearse
 from deployer.scripts.unseen import Unseen
-from deployer.sweeps.problem import Problem
+from deployer.sweeps.problem import Problem, doubt
 
 SECONDS = 60.0
+MOST_CONFIRMED = 5  # kinds of complaints: each costs the script's import once more
 NO_PARSER = "it reads no flags with argparse, click, typer or absl"
 
 
@@ -41,6 +44,11 @@ class Report:
     script: str = ""
     problems: tuple[Problem, ...] = ()
     not_checked: str = ""
+
+    @property
+    def refused(self) -> bool:
+        """Tell whether the sweep cannot run as it is."""
+        return any(problem.severity == "error" for problem in self.problems)
 
 
 def check_script(
@@ -77,13 +85,21 @@ def read_script(
     return _Check(config, around, seconds).read()
 
 
+def _kind_of(said: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what makes two complaints of a parser one."""
+    return said["kind"], said["flag"] or said.get("said", "")
+
+
 class _Check:
     """One sweep and its script."""
 
     def __init__(self, config: Mapping[str, Any], around: Surroundings, seconds: float) -> None:
         self._config, self._around, self._seconds = config, around, seconds
+        # No key comes into a command either; where one is named, nobody can tell what it is.
+        shown = {k: v for k, v in around.environment.items() if not is_secret_name(k)}
+        self._shown, self._unset = shown, list_unset(config, shown)
         self._corners = list_corners(config)
-        self._invocation = self._see([""])[0]
+        self._invocation = self._see(self._corners[:1], [""])[0]
         self._executable = find_executable(self._invocation, around.environment)
         self._modules = self._list_modules()
 
@@ -98,7 +114,7 @@ class _Check:
             problems = [Problem(**{**p, "path": tuple(p["path"])}) for p in kept["problems"]]
             return Report(kept["script"], tuple(problems))
         report, used = self._examine()
-        if memory and not report.not_checked:
+        if memory and not report.not_checked and not report.refused:
             files += [*used, str(Path(self._executable).resolve()), *remembered.list_own_files()]
             remembered.save(memory, key, sorted(set(files)), asdict(report))
         return report
@@ -107,7 +123,7 @@ class _Check:
         """Return flags and metrics; raises Unseen."""
         if not reads_flags(self._modules):
             raise Unseen(NO_PARSER)
-        answer = self._ask()
+        answer = self._ask(self._corners)
         if "parser" not in answer:
             raise Unseen(self._explain(answer))
         folder = self._around.folder
@@ -126,7 +142,7 @@ class _Check:
         if not reads_flags(self._modules):
             return Report(script, metric, NO_PARSER), []
         try:
-            answer = self._ask()
+            answer = self._ask(self._corners)
         except Unseen as unseen:
             return Report(script, metric, str(unseen)), []
         if "syntax" in answer:
@@ -135,38 +151,63 @@ class _Check:
             return Report(script, (broken,)), answer["files"]
         if "parser" not in answer:
             return Report(script, metric, self._explain(answer)), []
-        answer["sure"] = answer["sure"] and self._is_sure(answer)
+        self._confirm(answer)
+        answer["sure"] = answer["sure"] and not self._unset and self._is_sure(answer)
         complaints = Complaints(
             self._config, script, self._around.folder, answer, not self._around.same_packages
         )
-        problems = (*complaints.list_all(self._corners), *metric)
+        problems = (*complaints.list_all(self._corners), *self._list_unset(), *metric)
         return Report(script, problems), [*answer["files"], *answer["packages"]]
+
+    def _list_unset(self) -> Iterator[Problem]:
+        """Warn of environment variables that the command needs and that are not set here."""
+        for name in self._unset:
+            if name not in self._around.environment:
+                said = f"{name} is not set here, so its name is taken for its value"
+                yield doubt(("command",), said, "set it where the agents run")
 
     def _is_sure(self, answer: Mapping[str, Any]) -> bool:
         """Tell whether flags are the same where the script runs: defined in the project."""
         return self._around.same_packages or all(flag["own"] for flag in answer["flags"])
 
-    def _ask(self) -> dict[str, Any]:
+    def _confirm(self, answer: dict[str, Any]) -> None:
+        """Drop what a parser says of a configuration only if it has read others before.
+
+        Each kind of complaint is asked about once more, by itself in a process of its own.
+        """
+        said: list[list[Any]] = answer["problems"]
+        first = {_kind_of(one): i for i in reversed(range(1, len(said))) for one in said[i]}
+        certain = {_kind_of(one) for one in said[0]}
+        doubtful = {kind: i for kind, i in first.items() if kind not in certain}
+        for kind, index in itertools.islice(doubtful.items(), MOST_CONFIRMED):
+            alone = self._ask([self._corners[index]])
+            if "parser" in alone and kind not in map(_kind_of, alone["problems"][0]):
+                answer["problems"] = [[p for p in ps if _kind_of(p) != kind] for ps in said]
+                said = answer["problems"]
+
+    def _ask(self, corners: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="deployer-arguments-") as scratch:
-            files = [str(Path(scratch, f"{n}.json")) for n in range(len(self._corners))]
-            for file, corner in zip(files, self._corners, strict=True):
+            files = [str(Path(scratch, f"{n}.json")) for n in range(len(corners))]
+            for file, corner in zip(files, corners, strict=True):
                 Path(file).write_text(json.dumps(corner), encoding="utf-8")
-            found = self._see(files)
+            found = self._see(corners, files)
             first = found[0]
             if any(replace(one, arguments=first.arguments) != first for one in found):
                 raise Unseen("its command starts another script for each configuration")
             return rehearse(
                 first,
                 [one.arguments for one in found],
-                self._corners[0],
+                corners[0],
                 self._around.folder,
                 self._around.environment,
                 self._seconds,
             )
 
-    def _see(self, json_files: list[str]) -> list[Invocation]:
-        corners, around = self._corners[: len(json_files)], self._around
-        commands = render_commands(self._config, corners, around.environment, json_files)
+    def _see(
+        self, corners: Sequence[Mapping[str, Any]], json_files: Sequence[str]
+    ) -> list[Invocation]:
+        around = self._around
+        commands = render_commands(self._config, corners, self._shown, json_files)
         path = around.environment.get("PATH", "")
         return [see_through(words, around.folder, path) for words in commands]
 

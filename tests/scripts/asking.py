@@ -21,6 +21,7 @@ def ask(
     command: str = "",
     files: dict[str, str] | None = None,
     more: str = "",
+    method: str = "grid",
     same_packages: bool = True,
     seconds: float = 60.0,
     memory: Path | None = None,
@@ -30,7 +31,7 @@ def ask(
     for name, text in {"train.py": script + RAN, **(files or {})}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    text = f"program: train.py\nmethod: grid\nparameters: {{{parameters}}}\n{more}"
+    text = f"program: train.py\nmethod: {method}\nparameters: {{{parameters}}}\n{more}"
     sweep = parse_sweep(text + (f"command: {command}\n" if command else ""), "s.yaml")
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     own = {"HOME": str(folder), "PATH": path, **environment}

@@ -9,8 +9,10 @@ import pytest
 from tests.scripts.asking import RAN, ask
 
 SCRIPT = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr', type=float)\n"
-SCRIPT += "p.parse_args()\n"
-WRONG = "lr: {value: x}"
+PARSE = "p.parse_args()\n"
+SCRIPT += PARSE
+WRONG, RIGHT = "lr: {value: x}", "lr: {value: 1}"
+OTHER = "p.add_argument('--x')\n" + PARSE
 SAID = "parameters.lr: train.py:3: --lr takes float, not 'x' | write numbers as its values"
 SHELL = "[bash, run.sh, '${args}']"
 
@@ -165,17 +167,105 @@ def test_a_report_is_remembered_until_something_changes(tmp_path: Path) -> None:
     files = {"flags.py": SCRIPT}
     script = note + "from flags import p\n"
 
-    def asked(parameters: str = WRONG, **files: str) -> int:
+    def asked(parameters: str = RIGHT, **files: str) -> int:
         before = count.read_text() if count.exists() else ""
         named = {f"{name}.py": text for name, text in files.items()}
-        assert ask(project, script, parameters, files=named, memory=memory)
+        assert ask(project, script, parameters, files=named, memory=memory) == []
         return len(count.read_text()) - len(before)
 
     assert asked(**{name[:-3]: text for name, text in files.items()}) == 1
     assert asked() == 0
     assert asked(flags=SCRIPT + "\n") == 1
-    assert asked("lr: {value: y}") == 1
+    assert asked("lr: {value: 2}") == 1
     assert asked() == 0
+
+
+def test_a_refusal_is_asked_again(tmp_path: Path) -> None:
+    """What a parser reads besides the project's modules, nobody can know."""
+    script = (
+        "import argparse, json\np = argparse.ArgumentParser()\n"
+        "p.add_argument('--model', choices=json.load(open('models.json')))\np.parse_args()\n"
+    )
+
+    def asked(models: str) -> list[str]:
+        files = {"models.json": models}
+        memory = tmp_path / "memory"
+        return ask(tmp_path, script, "model: {value: mlp}", files=files, memory=memory)
+
+    assert len(asked('["cnn"]')) == 1
+    assert asked('["cnn", "mlp"]') == []
+
+
+def test_a_refusal_counts_only_if_it_is_one_in_a_process_of_its_own(tmp_path: Path) -> None:
+    script = (
+        "import argparse\nseen = []\ndef once(text):\n    if seen: raise ValueError\n"
+        "    seen.append(text)\n    return int(text)\n"
+        "p = argparse.ArgumentParser()\np.add_argument('--seed', type=once)\np.parse_args()\n"
+    )
+    assert ask(tmp_path, script, "seed: {values: [1, 2, 3]}") == []
+
+
+@pytest.mark.parametrize(
+    ("variable", "said"),
+    [
+        ("NOT_THERE", ["NOT_THERE is not set here, so its name is taken for its value"]),
+        ("HF_TOKEN", []),
+    ],
+)
+def test_a_variable_that_nobody_knows_here_is_a_doubt(
+    variable: str, said: list[str], tmp_path: Path
+) -> None:
+    script = "import sys\nassert 'hidden' not in str(sys.argv)\n" + SCRIPT.replace(PARSE, OTHER)
+    command = f"[python, train.py, '--lr=${{envvar:{variable}}}', '${{args}}']"
+    first, *others = ask(tmp_path, script, "x: {value: 1}", command=command, HF_TOKEN="hidden")
+    assert first.startswith(f"doubt: parameters: train.py:5: --lr takes float, not '{variable}'")
+    assert others == [f"doubt: command: {one} | set it where the agents run" for one in said]
+
+
+@pytest.mark.parametrize(
+    "parse",
+    [
+        "try:\n    p.parse_args()\nexcept SystemExit:\n    pass\n",
+        "import contextlib\nwith contextlib.suppress(SystemExit):\n    p.parse_args()\n",
+        "def read():\n    return p.parse_args()\ntry:\n    read()\nexcept:\n    pass\n",
+        "p.exit_on_error = False\np.parse_args()\n",
+    ],
+)
+def test_a_refusal_that_the_script_may_survive_is_a_doubt(parse: str, tmp_path: Path) -> None:
+    script = SCRIPT.replace(PARSE, parse)
+    assert parse in script
+    (line,) = ask(tmp_path, script, WRONG)
+    assert line.startswith("doubt: ")
+
+
+def test_the_very_end_of_a_range_is_a_doubt_for_a_type_of_the_scripts_own(tmp_path: Path) -> None:
+    script = (
+        "import argparse\ndef rate(text):\n    if not 0 < float(text) < 1: raise ValueError\n"
+        "p = argparse.ArgumentParser()\np.add_argument('--rate', type=rate)\np.parse_args()\n"
+    )
+    random = {"method": "random", "more": "run_cap: 1\n"}
+    (line,) = ask(tmp_path, script, "rate: {min: 0.0, max: 0.5}", **random)
+    assert line.startswith("doubt: parameters.rate: train.py:5: --rate takes rate, not '0.0'")
+
+
+@pytest.mark.parametrize(
+    ("again", "said"),
+    [
+        ("subprocess.call([sys.executable, *sys.argv])", "it starts itself again"),
+        (
+            "os.execv(sys.executable, [sys.executable, *sys.argv])",
+            "it starts another program in its own place",
+        ),
+    ],
+)
+def test_a_script_that_starts_itself_again_is_not_run(
+    again: str, said: str, tmp_path: Path
+) -> None:
+    script = (
+        "import os, subprocess, sys\nif 'AGAIN' not in os.environ:\n"
+        f"    os.environ['AGAIN'] = '1'\n    {again}\n" + SCRIPT
+    )
+    assert ask(tmp_path, script, WRONG) == [f"not checked: {said}"]
 
 
 METRIC = "metric: {name: los, goal: minimize}\n"

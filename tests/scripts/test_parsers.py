@@ -15,7 +15,7 @@ TYPER = "import typer\nfrom enum import Enum\n"
 ABSL = "from absl import app, flags\n"
 LR = 'add("--lr", type=float)\n'
 NO_FLAGS = "not checked: it reads no flags with argparse, click, typer or absl"
-ENDS = "not checked: it ends with exit code None before it has read its flags"
+ENDS = "not checked: it ends with exit code 0 before it has read its flags"
 NUMBERS = "write numbers as its values"
 
 # Name, script, parameters, what is said.
@@ -268,6 +268,34 @@ CASES: list[tuple[str, str, str, list[str]]] = [
         'p = P()\np.add_argument("--lr", type=float)\n' + PARSE,
         "lr: {value: x}",
         [f"parameters.lr: train.py:7: --lr takes float, not 'x' | {NUMBERS}"],
+    ),
+    (
+        "a parser that goes on after its error",
+        "import argparse\nclass P(argparse.ArgumentParser):\n"
+        "    def error(self, message):\n        print(message)\n"
+        'p = P()\np.add_argument("--lr", type=float)\n' + PARSE,
+        "lrr: {value: 1}",
+        [],
+    ),
+    (
+        "a type with words of its own",
+        ARGPARSE + "def rate(text):\n    if not 0 < float(text) < 1:\n"
+        "        raise argparse.ArgumentTypeError('must be in (0, 1)')\n"
+        'add("--rate", type=rate)\n' + PARSE,
+        "rate: {values: [0.5, 1.0]}",
+        ["parameters.rate: train.py:7: --rate does not take '1.0' | must be in (0, 1)"],
+    ),
+    (
+        "a flag of a subcommand that is not named",
+        ARGPARSE
+        + "s = p.add_subparsers()\n"
+        + 's.add_parser("fit").add_argument("--lr")\n'
+        + PARSE,
+        "lr: {value: 1}",
+        [
+            "parameters.lr: train.py has no flag --lr | "
+            "it is one of a subcommand: write that before '${args}' in command"
+        ],
     ),
     (
         "a custom action",

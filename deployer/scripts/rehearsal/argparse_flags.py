@@ -1,17 +1,14 @@
-"""argparse: what a parser says of command lines, and which of its flags a refusal is about."""
+"""argparse: what a parser says of command lines."""
 
 import argparse
 import copy
-import os
 import sys
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, List, Tuple
 
 from .answer import Answer, Judged, Words
-from .sources import find_caller, is_called_by_project
-
-PLACE = "_deployer_place"
-OWN = "_deployer_own"
-Problem = Dict[str, Any]
+from .argparse_description import OWN, PLACE, describe_flags, list_parsers
+from .argparse_refusals import explain
+from .sources import find_caller, is_called_by_project, may_catch_exit
 
 
 class Refused(BaseException):
@@ -78,9 +75,16 @@ class _Watch:
         answer.add_flags(list(describe_flags(parser)))
         judged = [judge(parser, line, namespace, strict, self.originals) for line in lines]
         if strict or judged[0].problems or not answer.may_parse_again:
-            answer.settle("argparse", judged, strict)
+            sure = _ends_at_refusals(parser) and not may_catch_exit(self.folder)
+            answer.settle("argparse", judged, strict, sure)
         answer.leave_over("argparse", judged)
         return original(parser, args, namespace)
+
+
+def _ends_at_refusals(parser: Any) -> bool:
+    """Tell whether nothing of the script's own decides what becomes of a refusal."""
+    own_exit = type(parser).exit is not argparse.ArgumentParser.exit
+    return not own_exit and bool(getattr(parser, "exit_on_error", True))
 
 
 def _refuses_left_over() -> bool:
@@ -99,16 +103,15 @@ def judge(parser: Any, line: Words, namespace: Any, strict: bool, originals: Any
     try:
         with _Disarmed(parser):
             _, rest = parse(parser, list(line), copy.copy(namespace))
+            if rest and strict:
+                parser.error("unrecognized arguments: " + " ".join(rest))
     except Refused as refusal:
-        return Judged(_explain(parser, line, str(refusal)), [])
+        return Judged(explain(parser, line, str(refusal)), [])
     except SystemExit as end:
-        return Judged(_explain(parser, line, "it ends with exit code %s" % end.code), [])
+        return Judged(explain(parser, line, "it ends with exit code %s" % end.code), [])
     except Exception as error:
         said = "%s: %s" % (type(error).__name__, error)
-        return Judged(_explain(parser, line, said) if line else [], [])
-    if rest and strict:
-        said = "unrecognized arguments: " + " ".join(rest)
-        return Judged(_explain(parser, line, said), rest)
+        return Judged(explain(parser, line, said) if line else [], [])
     return Judged([], list(rest))
 
 
@@ -116,7 +119,7 @@ class _Disarmed:
     """A parser, and those of its subcommands, whose refusal is raised and that opens no file."""
 
     def __init__(self, parser: Any) -> None:
-        self.parsers = list(_list_parsers(parser))
+        self.parsers = list(list_parsers(parser))
         self.types: List[Tuple[Any, Any]] = []
 
     def __enter__(self) -> None:
@@ -146,145 +149,3 @@ class _Disarmed:
             raise Refused(message)
 
         return error
-
-
-def _list_parsers(parser: Any) -> Iterator[Any]:
-    yield parser
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for inner in dict.fromkeys(action.choices.values()):
-                yield from _list_parsers(inner)
-
-
-def describe_flags(parser: Any) -> Iterator[Dict[str, Any]]:
-    """Yield what is known of each flag, those of subcommands included."""
-    for one in _list_parsers(parser):
-        for action in one._actions:
-            if not action.option_strings or isinstance(action, argparse._HelpAction):
-                continue
-            path, line = getattr(action, PLACE, ("", 0))
-            kind = action.type
-            yield {
-                "names": sorted(action.option_strings, key=len, reverse=True),
-                "type": _name_type(kind),
-                "choices": _list_choices(action),
-                "default": _plain(action.default),
-                "required": bool(action.required),
-                "takes_value": action.nargs != 0,
-                "many": action.nargs not in (None, 0, "?"),
-                "constant": _plain(action.const) if action.nargs == 0 else None,
-                "paired": type(action).__name__ == "BooleanOptionalAction",
-                "help": action.help if isinstance(action.help, str) else "",
-                "file": path,
-                "line": line,
-                "own": getattr(action, OWN, False),
-            }
-
-
-def _name_type(kind: Any) -> str:
-    return "" if kind is None else str(getattr(kind, "__name__", type(kind).__name__))
-
-
-def _list_choices(action: Any) -> List[Any]:
-    try:
-        return [] if action.choices is None else [_plain(one) for one in action.choices][:1000]
-    except TypeError:
-        return []
-
-
-def _plain(value: Any) -> Any:
-    known = (bool, int, float, str, type(None))
-    return value if isinstance(value, known) else str(value)
-
-
-def _explain(parser: Any, line: Words, said: str) -> List[Problem]:
-    """Return what a refusal is about: flag by flag, else in the parser's words."""
-    try:
-        found = list(_Reading(parser, line).list_problems())
-    except Exception:
-        found = []
-    return found or [{"kind": "refused", "flag": "", "said": said}]
-
-
-class _Reading:
-    """One look at a command line beside the parser that has refused it."""
-
-    def __init__(self, parser: Any, line: Words) -> None:
-        self.parser, self.line = parser, line
-        self.given: List[Any] = []
-
-    def list_problems(self) -> Iterator[Problem]:
-        """Yield a problem for each flag that is wrong or missing."""
-        words = list(self.line)
-        read = [self.parser]
-        while words:
-            word = words.pop(0)
-            inner = self._find_subcommand(word)
-            if inner is not None:
-                self.parser = inner
-                read.append(inner)
-            elif word.startswith("--") and len(word) > 2:
-                yield from self._read_flag(word, words)
-        for parser in read:
-            for action in parser._actions:
-                if action.required and action.option_strings and action not in self.given:
-                    yield _problem("missing", max(action.option_strings, key=len), action)
-
-    def _find_subcommand(self, word: str) -> Optional[Any]:
-        for action in self.parser._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                return action.choices.get(word)
-        return None
-
-    def _read_flag(self, word: str, words: Words) -> Iterator[Problem]:
-        name, equals, value = word.partition("=")
-        known = self.parser._option_string_actions
-        near = [name] if name in known else [one for one in known if one.startswith(name)]
-        if name not in known and not getattr(self.parser, "allow_abbrev", True):
-            near = []
-        meant = list({id(known[one]): known[one] for one in near}.values())
-        if len(meant) != 1:
-            taken = [] if equals else _take(words)
-            kind = "ambiguous" if meant else "unknown"
-            yield _problem(kind, name, None, value=" ".join(taken) or value, near=sorted(near))
-            return
-        action = meant[0]
-        self.given.append(action)
-        if action.nargs == 0:
-            if equals:
-                yield _problem("no_value", name, action, value=value)
-            return
-        for text in [value] if equals else _take(words, action.nargs):
-            yield from self._read_value(name, action, text)
-
-    def _read_value(self, name: str, action: Any, text: str) -> Iterator[Problem]:
-        try:
-            read = self.parser._get_value(action, text)
-        except Exception:
-            yield _problem("type", name, action, value=text)
-            return
-        if action.choices is not None and read not in action.choices:
-            yield _problem("choice", name, action, value=text)
-
-
-def _take(words: Words, nargs: Any = None) -> Words:
-    """Take the values that follow a flag."""
-    taken: Words = []
-    while words and not words[0].startswith("--") and (nargs is not None or not taken):
-        taken.append(words.pop(0))
-    return taken
-
-
-def _problem(kind: str, flag: str, action: Any, **more: Any) -> Problem:
-    path, line = getattr(action, PLACE, ("", 0)) if action is not None else ("", 0)
-    named = action is not None
-    return {
-        "kind": kind,
-        "flag": flag,
-        "names": list(action.option_strings) if named else [],
-        "type": _name_type(action.type) if named else "",
-        "choices": _list_choices(action) if named else [],
-        "file": path and os.path.realpath(path),
-        "line": line,
-        **more,
-    }

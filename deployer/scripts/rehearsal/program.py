@@ -34,6 +34,7 @@ def main(request_path: str) -> None:
     wandb_stand_in.install(request["config"], lambda: answer.end(LATE), sys.path)
     argparse_flags.install(answer, folder)
     sys.meta_path.insert(0, _Watcher(answer, folder))
+    sys.addaudithook(lambda event, given: _watch_programs(answer, event, given))
     reason, more = _run(target, as_module, folder)
     answer.end(reason, **more)
 
@@ -55,7 +56,9 @@ def _run(target: str, as_module: bool, folder: str) -> Any:
     except ModuleNotFoundError as error:
         return "", {"missing": error.name or str(error)}
     except SystemExit as end:
-        return "it ends with exit code %s before it has read its flags" % end.code, {}
+        how = "exit code %s" % end.code if isinstance(end.code, int) else repr(end.code)
+        how = "exit code 0" if end.code is None else how
+        return "it ends with %s before it has read its flags" % how, {}
     except SyntaxError as error:
         if error.filename and os.path.realpath(error.filename) == os.path.realpath(target):
             return "", {"syntax": error.msg, "file": error.filename, "line": error.lineno or 0}
@@ -63,6 +66,14 @@ def _run(target: str, as_module: bool, folder: str) -> Any:
     except BaseException as error:
         return "%s: %s" % (type(error).__name__, error), _find_place(error, folder)
     return "it ends before it has read its flags", {}
+
+
+def _watch_programs(answer: Answer, event: str, given: Any) -> None:
+    """End where the script starts itself again: that process would train."""
+    if event == "os.exec":
+        answer.end("it starts another program in its own place")
+    elif event == "subprocess.Popen" and sys.argv[0] in [str(word) for word in given[1]]:
+        answer.end("it starts itself again")
 
 
 def _find_place(error: BaseException, folder: str) -> Dict[str, Any]:

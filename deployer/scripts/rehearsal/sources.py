@@ -4,7 +4,7 @@ import ast
 import os
 import sys
 import sysconfig
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Sequence, Set, Tuple
 
 PARSES = (
     "parse_args",
@@ -13,6 +13,8 @@ PARSES = (
     "parse_known_intermixed_args",
     "parse_args_into_dataclasses",
 )
+# Whoever catches these survives a parser's refusal.
+ENDINGS = {"SystemExit", "BaseException", "ArgumentError"}
 _trees: Dict[str, Any] = {}
 
 
@@ -53,6 +55,40 @@ def find_caller(folder: str, skipped: str) -> Tuple[str, int]:
     return nearest
 
 
+def may_catch_exit(folder: str) -> bool:
+    """Tell whether the project's code goes on where a parser ends the process.
+
+    That is where one of the calls on the way here stands in a `try` that catches SystemExit.
+    """
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        path, line = frame.f_code.co_filename, frame.f_lineno
+        if is_of_project(path, folder):
+            for node in _walk(os.path.realpath(path)):
+                if _catches_exit(node) and node.lineno <= line <= _last_line(node.body[-1]):
+                    return True
+        frame = frame.f_back
+    return False
+
+
+def _catches_exit(node: Any) -> bool:
+    if isinstance(node, ast.With):
+        return any(_names(item.context_expr) & ENDINGS for item in node.items)
+    if not isinstance(node, ast.Try):
+        return False
+    caught = [handler.type for handler in node.handlers]
+    return any(kind is None or _names(kind) & ENDINGS for kind in caught)
+
+
+def _names(node: Any) -> Set[str]:
+    found = {getattr(one, "id", "") for one in ast.walk(node)}
+    return found | {getattr(one, "attr", "") for one in ast.walk(node)}
+
+
+def _last_line(node: Any) -> int:
+    return int(getattr(node, "end_lineno", None) or node.lineno)
+
+
 def is_called_by_project(folder: str, skipped: str) -> bool:
     """Tell whether what calls a file of argparse is the project itself, not a package it uses."""
     frame: Any = sys._getframe(1)
@@ -72,8 +108,7 @@ def list_unseen_parses(folder: str, seen: Sequence[Tuple[str, int]]) -> List[Tup
         for node in _walk(path):
             called = getattr(getattr(node, "func", None), "attr", "")
             if isinstance(node, ast.Call) and called in PARSES:
-                last = getattr(node, "end_lineno", None) or node.lineno
-                lines = range(node.lineno, last + 1)
+                lines = range(node.lineno, _last_line(node) + 1)
                 if not any(one == path and line in lines for one, line in seen):
                     found.append((path, node.lineno))
     return found

@@ -62,6 +62,10 @@ class Config(Dict[str, Any]):
         more.pop("allow_val_change", None)
         super().update(more)
 
+    def as_dict(self) -> Dict[str, Any]:
+        """Return the values as a dict of their own."""
+        return dict(self)
+
     def setdefaults(self, given: Any) -> None:
         """Take over what is not known yet."""
         for name, value in dict(given).items():
