@@ -28,7 +28,7 @@ def draft_for_script(project: Project, script: str, given: Mapping[str, str]) ->
     try:
         read = read_script(config, around)
     except Unseen as unseen:
-        hint = "write the file by hand: docs/sweeps.md, sweeps/digits.yaml"
+        hint = f"write the file by hand, with program: {program} and parameters:"
         raise ConfigError(script, str(unseen), hint) from unseen
     names = [flag.name for flag in read.flags]
     for name in given:
@@ -36,7 +36,7 @@ def draft_for_script(project: Project, script: str, given: Mapping[str, str]) ->
             raise ConfigError("--set", f"{script} has no flag --{name}", f"one of: {names}")
     draft = draft_sweep(program, command, read.flags, read.logged, given)
     if not draft.tried:
-        raise ConfigError(script, NOTHING_TO_TRY, "write parameters: by hand: docs/sweeps.md")
+        raise ConfigError(script, NOTHING_TO_TRY, "write program: and parameters: by hand")
     return draft
 
 

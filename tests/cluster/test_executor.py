@@ -129,7 +129,7 @@ def test_what_never_fits_is_refused_before_anything_is_made(bed: Bed) -> None:
     with pytest.raises(KubeError) as caught:
         greedy.start(path, 1)
     assert "exceeded quota: tenant, requested: requests.nvidia.com/gpu=5" in caught.value.message
-    assert caught.value.hint.startswith(f"kubectl describe resourcequota -n {bed.namespace}")
+    assert f"kubectl describe quota tenant -n {bed.namespace}" in caught.value.hint
     assert bed.list_left() == []
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from deployer.errors import KubeError
+from deployer.executors.kubernetes.waiting.admission import advise
 from deployer.executors.kubernetes.waiting.refusals import explain_refusal
 from deployer.executors.reason import Cause, Passes
 from tests.docs.pending_table import is_listed
@@ -92,3 +94,18 @@ def test_each_refusal_is_told_apart(said: str, cause: Cause, passes: Passes, sen
 def test_a_webhook_that_does_not_answer_may_do_so_later() -> None:
     said = "Error creating: Internal error occurred: failed calling webhook: timeout"
     assert explain_refusal(said, "ns").passes is Passes.UNKNOWN
+
+
+def test_a_refused_dry_run_has_the_remedy_of_its_reason() -> None:
+    asked = "kubectl auth can-i create pods -n ns"
+
+    def advised(said: str) -> str:
+        return advise(KubeError(START + said, asked, status=403), "ns").hint
+
+    assert advised("maximum memory usage per Container is 256Mi, but limit is 512Mi") == (
+        "kubernetes: {memory: 256Mi} in deployer.yaml"
+    )
+    assert advised('violates PodSecurity "restricted:latest": host namespaces').startswith(
+        "leave that out in deployer.yaml"
+    )
+    assert advised("something new") == asked

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from deployer.errors import KubeError
-from deployer.executors.kubernetes.waiting.refusals import is_for_good
+from deployer.executors.kubernetes.waiting.refusals import explain_refusal, is_for_good
 from deployer.kube.client import Kube
 from deployer.kube.kinds import JOB, POD, Manifest, kind_of
 
@@ -25,12 +25,18 @@ def check_admission(kube: Kube, job: Manifest) -> None:
         kube.create(job, dry_run=True)
     except KubeError as error:
         if named is None or error.reason != "AlreadyExists":
-            raise
+            raise advise(error, kube.namespace) from error
     try:
         kube.create(build_pod(job), dry_run=True)
     except KubeError as error:
         if is_refusal(error, lambda: kube.is_allowed("create", POD)):
-            raise
+            raise advise(error, kube.namespace) from error
+
+
+def advise(error: KubeError, namespace: str) -> KubeError:
+    """Return a refusal with the remedy of its reason, which `doctor` gives, too; pure."""
+    remedy = explain_refusal(error.message, namespace).remedy
+    return KubeError(error.message, remedy or error.hint, status=error.status, reason=error.reason)
 
 
 def build_pod(job: Manifest) -> Manifest:
