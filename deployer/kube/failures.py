@@ -20,6 +20,10 @@ HEALTH = "kubectl get --raw /readyz{context}"
 REACH = "kubectl cluster-info{context}"
 RIGHT = "kubectl auth can-i {verb} {plural}{namespace}{context}"
 LOOK = "kubectl get {plural}{namespace}{context}"
+WEBHOOKS = (
+    "ask an administrator: "
+    "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations{context}"
+)
 SENT = "deployer plan FILE -o yaml shows what is sent"
 REPORT = "please report this"
 
@@ -50,6 +54,7 @@ REFUSALS: tuple[tuple[str, str], ...] = (
     ("violates PodSecurity", "kubectl get namespace{namespace} --show-labels{context}"),
     ('namespaces "', "kubectl create namespace {name}{context}"),
     ("being terminated", "kubectl get namespace{namespace}{context}"),
+    ("failed calling webhook", WEBHOOKS),
     ("field is immutable", "deployer down, then the command again"),
 )
 # Every exception of the client and of urllib3 that is no answer; the first class that fits counts.

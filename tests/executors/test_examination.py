@@ -14,6 +14,7 @@ from deployer.config.kubernetes_section import parse_cluster
 from deployer.executors.findings import Finding, Verdict
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.examination.cluster import judge_namespace, judge_version
+from deployer.executors.kubernetes.examination.image import PULL_TYPES, judge_type
 from deployer.executors.kubernetes.examination.objects import (
     judge_classes,
     judge_unbound,
@@ -79,6 +80,20 @@ def test_a_namespace_that_is_being_deleted_takes_no_agents(kubeconfig: Path) -> 
         "wrong: is being deleted | "
         "kubectl wait --for=delete namespace/research --timeout=5m --context c"
     ]
+
+
+def test_a_pull_secret_of_another_type_is_wrong(kubeconfig: Path) -> None:
+    case = build_case(kubeconfig)
+
+    def judge(kind: str) -> Finding | None:
+        return judge_type(case, {"metadata": {"name": "site"}, "type": kind})
+
+    assert [judge(kind) for kind in PULL_TYPES] == [None, None]
+    found = judge("Opaque")
+    assert found
+    assert found.wrong
+    assert found.remedy.startswith("kubectl create secret generic site-pull -n research")
+    assert found.remedy.endswith("kubernetes: {image_pull_secrets: [site-pull]} in deployer.yaml")
 
 
 def queue(name: str, **status: object) -> dict[str, Any]:

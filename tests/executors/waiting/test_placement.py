@@ -248,6 +248,17 @@ def test_what_nodes_say(
     assert is_listed(found)
 
 
+@pytest.mark.parametrize("asked", [f"{GPU}s", SLICE])
+def test_a_resource_that_nodes_name_otherwise_is_misnamed_whatever_their_taints(asked: str) -> None:
+    nodes = [node("cpu", A100, 0), node("a", taints=[TAINT])]
+    found = explain(nodes, [], build_pod(gpus={asked: 1}))
+    assert found
+    assert found.line == (
+        f"no node has {asked}; there is {GPU} (never passes): "
+        f"kubernetes: {{gpu: {{resource: {GPU}}}}} {YAML}"
+    )
+
+
 def test_a_driver_whose_pod_fails_is_what_is_said_and_no_remedy() -> None:
     waiting = {"reason": "ErrImagePull", "message": "no such host"}
     status = {"containerStatuses": [{"name": "main", "state": {"waiting": waiting}}]}

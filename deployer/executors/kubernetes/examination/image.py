@@ -21,6 +21,7 @@ from deployer.kube.kinds import SECRET
 
 Manifest = Mapping[str, Any]
 FIELD = ".dockerconfigjson"
+PULL_TYPES = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
 NO_LOGIN = (401, 403)
 OWN_FILE = '"$HOME/.docker/config.json"'
 
@@ -74,7 +75,23 @@ def _read_secret(
         said = "the pull secret is missing"
         yield wrong("pull-secret", subject, said, _make_secret(case, name))
         return None
+    if finding := judge_type(case, secret):
+        yield finding
+        return None
     return read_login(secret, repository)
+
+
+def judge_type(case: Case, secret: Manifest) -> Finding | None:
+    """Say that nodes ignore a Secret of another type than a pull secret's; pure."""
+    kind = secret.get("type", "Opaque")
+    if kind in PULL_TYPES:
+        return None
+    name = secret["metadata"]["name"]
+    # Its type cannot be changed, and something else may read it: another one is made.
+    new = f"{name}-pull"
+    remedy = f"{_make_secret(case, new)}; {edit('kubernetes', f'image_pull_secrets: [{new}]')}"
+    said = f"is of type {kind}, which nodes ignore: a pull secret's is {PULL_TYPES[0]}"
+    return wrong("pull-secret", f"Secret {name}", said, remedy)
 
 
 def read_login(secret: Manifest, repository: Repository) -> Credentials:

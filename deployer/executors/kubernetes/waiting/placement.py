@@ -25,6 +25,7 @@ PRESSURES = {"MemoryPressure": "memory", "DiskPressure": "disk", "PIDPressure": 
 # Taken away once a node's own agents run (Cilium's, the cloud's own).
 STARTUP_TAINTS = ("not-ready", "uninitialized", "startup")
 PRODUCT = "gpu.product"
+VENDOR = "nvidia.com/"
 COUNTED = ("cpu", "memory")  # by every kubelet
 
 
@@ -63,6 +64,8 @@ def explain_placement(nodes: Nodes, pod: Manifest) -> Reason | None:
     selected = [room for room in rooms if is_selected(room.name, room.labels, spec)]
     if not selected:
         return _explain_selector(rooms, spec, what)
+    if misnamed := _explain_name(selected, wanted):
+        return misnamed  # before the taints: what is asked for decides which are tolerated
     tolerated = [room for room in selected if find_taint(room.taints, spec) is None]
     if not tolerated:
         return _explain_taint(selected[0], spec)
@@ -179,15 +182,25 @@ def _explain_resource(rooms: Sequence[_Room], resource: str, count: float) -> Re
         said = f"{asks}, and no node has more than {shown}"
         remedy = _choose_amount(resource, shown)
         return Reason(Cause.NO_SUCH_RESOURCE, said, Passes.NEVER, remedy)
-    counted = {r.name for room in rooms if room.gpus for r in room.gpus.resources if r.allocatable}
-    if counted and is_gpu_resource(resource):
-        said = f"no node has {resource}; there is {', '.join(sorted(counted))}"
-        remedy = edit("kubernetes", f"gpu: {{resource: {find_nearest(resource, counted)}}}")
-        return Reason(Cause.NO_SUCH_RESOURCE, said, Passes.NEVER, remedy)
+    if misnamed := _explain_name(rooms, [resource]):
+        return misnamed
     gaps = [room.gpus for room in rooms if room.gpus and not room.gpus.allocatable]
     if gaps:
         return _explain_gap(gaps[0])
     return Reason(Cause.NO_SUCH_RESOURCE, f"no node has {resource}", Passes.NEVER)
+
+
+def _explain_name(rooms: Sequence[_Room], wanted: Iterable[str]) -> Reason | None:
+    """Say which GPUs nodes offer if it is none that is asked for; None if they offer none."""
+    counted = {r.name for room in rooms if room.gpus for r in room.gpus.resources if r.allocatable}
+    for resource in wanted:
+        if not resource.startswith(VENDOR) or any(room.count(resource) for room in rooms):
+            continue
+        if counted:
+            said = f"no node has {resource}; there is {', '.join(sorted(counted))}"
+            remedy = edit("kubernetes", f"gpu: {{resource: {find_nearest(resource, counted)}}}")
+            return Reason(Cause.NO_SUCH_RESOURCE, said, Passes.NEVER, remedy)
+    return None
 
 
 def _explain_gap(node: NodeGpus) -> Reason:

@@ -134,7 +134,8 @@ def _objects(message: str, namespace: str) -> Reason | None:
         return Reason(Cause.PRIORITY_CLASS, said, Passes.NEVER, remedy)
     if found := RUNTIME.search(message):
         said = f"there is no RuntimeClass {found['name']}"
-        return Reason(Cause.RUNTIME_CLASS, said, Passes.NEVER, "kubectl get runtimeclass")
+        remedy = f"kubectl get runtimeclass; {edit('kubernetes', 'runtime_class: …')}"
+        return Reason(Cause.RUNTIME_CLASS, said, Passes.NEVER, remedy)
     return None
 
 
