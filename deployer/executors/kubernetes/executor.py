@@ -37,11 +37,13 @@ from deployer.executors.kubernetes.agents.paused_replicas import note_paused, re
 from deployer.executors.kubernetes.concurrency import do_all
 from deployer.executors.kubernetes.data.claims import check_claims
 from deployer.executors.kubernetes.data.mounts import list_claims
+from deployer.executors.kubernetes.examination.case import list_own
 from deployer.executors.kubernetes.keys.agent_keys import KeyStore, store_keys
 from deployer.executors.kubernetes.manifest_builder import ManifestBuilder
 from deployer.executors.kubernetes.rights import check_rights
 from deployer.executors.kubernetes.waiting.admission import check_admission
 from deployer.executors.kubernetes.waiting.pending_pods import PendingPods
+from deployer.executors.kubernetes.waiting.room import check_room
 from deployer.executors.plan import Plan
 from deployer.executors.reason import Cause
 from deployer.kube.client import Kube
@@ -97,6 +99,7 @@ class KubernetesExecutor(Executor):
     def _check_admission(self, plan: Plan) -> None:
         manifests = self.build_manifests(plan, {plan.agents[0].name: ""})
         check_admission(self.kube, next(one for one in manifests if kind_of(one) == JOB))
+        check_room(self.kube, list_own(manifests, plan))
 
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
         """Start the plan's agents that are not alive yet; `api_keys` maps agent name to key.

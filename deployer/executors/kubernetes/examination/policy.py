@@ -10,6 +10,7 @@ from deployer.executors.findings import Finding, right, unknown, wrong
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.waiting.admission import build_pod, check_admission
 from deployer.executors.kubernetes.waiting.refusals import explain_refusal
+from deployer.executors.kubernetes.waiting.room import check_room
 from deployer.executors.reason import Cause, edit
 from deployer.kube.kinds import POD, Manifest
 
@@ -41,6 +42,11 @@ def examine_admission(case: Case) -> Iterator[Finding]:
         known = reason.cause is not Cause.REFUSED
         said, remedy = (reason.sentence, reason.remedy) if known else (error.message, error.hint)
         yield wrong(f"{ADMISSION}-{classify(error)}", "admission", said, remedy)
+        return
+    try:
+        check_room(case.kube, case.own)
+    except KubeError as error:
+        yield wrong(f"{ADMISSION}-objects", "admission", error.message, error.hint)
         return
     yield right("admission", "admission", "the server takes the agents")
 
