@@ -123,5 +123,7 @@ def test_a_stop_while_the_server_is_away_is_made_good_by_the_next_supervisor(
     )
     code, output = bench.start_with_own_key(path).wait()
     assert code == 0, output
-    assert bench.read_run(path).steps == tuple(range(step + 4))
+    steps = bench.read_run(path).steps
+    # The trainer may have been ended between its checkpoint and its note of the step.
+    assert steps in (tuple(range(step + 4)), tuple(range(step + 5)))
     assert bench.causes(path) == ["interrupted", "finished"]

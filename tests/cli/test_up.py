@@ -129,10 +129,12 @@ def test_a_trainer_that_fails_ends_with_3(project: Project) -> None:
 def test_up_again_continues_and_new_makes_another(project: Project) -> None:
     project.write_grid(lrs="[1.0]")
     path = project.run("sweep", "create", "grid.yaml").stdout.strip()
+    hold = project.write("hold", "")
     first = json.loads(project.run("up", "grid.yaml", "--detach", "-o", "json").stdout)
     assert first["sweep"] == path
     again = json.loads(project.run("up", "grid.yaml", "--detach", "-o", "json").stdout)
     assert (again["sweep"], len(again["agents"])) == (path, 1)
+    hold.unlink()
     lock = project.folder / "grid.lock.yaml"
     assert f"\nsweep: {path}\n" in lock.read_text()
     made = project.run("up", "grid.yaml", "--new", "--detach", "-o", "json")
