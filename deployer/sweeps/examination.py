@@ -14,6 +14,9 @@ from deployer.errors import ConfigError
 from deployer.sweeps.problem import Problem
 from deployer.sweeps.validation.configuration import check_config
 
+# Where a word that YAML reads in its own way may change what a sweep does.
+READ_AS_NUMBERS = ("parameters", "run_cap", "metric", "early_terminate")
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -58,7 +61,7 @@ def examine_sweep(text: str, place: str, run_cap: int | None = None) -> Examinat
 def list_findings(document: Document, problems: Iterable[Problem]) -> tuple[Finding, ...]:
     """Return problems, and YAML's remarks, in the order of the file; no doubt beside an error."""
     remarks: list[Remark] = [*document.duplicates]
-    remarks += [r for r in document.scalars if r.path[0] == "parameters"]
+    remarks += [r for r in document.scalars if r.path[0] in READ_AS_NUMBERS]
     found = [*problems, *(Problem(r.path, r.message, r.hint, "warning") for r in remarks)]
     wrong = {one.path for one in found if one.severity == "error"}
     kept = [one for one in found if one.severity == "error" or one.path not in wrong]
