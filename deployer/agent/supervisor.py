@@ -260,8 +260,7 @@ class Supervisor:
 
     def _about_last_run(self, tell: Callable[[Task, str, float], object]) -> object:
         task = build_task(self.settings, self.keys.current)
-        run_id = self.log.last_run_id
-        return run_task(lambda: tell(task, run_id, SERVER_SECONDS), SERVER_SECONDS)
+        return run_task(lambda: tell(task, self.log.last_run_id, SERVER_SECONDS), SERVER_SECONDS)
 
     def _read_log(self, reader: LogReader) -> None:
         self.death_record.look()

@@ -39,7 +39,7 @@ from deployer.launch import pipeline
 from deployer.launch.lock.file import name_lock
 from deployer.launch.pipeline import Launch
 from deployer.launch.provision import closing
-from deployer.launch.request import Request
+from deployer.launch.request import Packing, Request
 from deployer.sweeps.creation import Draws
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.text import format_count
@@ -97,11 +97,7 @@ def up(
     Exit code 0 only if every configuration is finished; 3 if agents were started and it is not; 1
     or 2 if it was refused before that, or a server was lost. Ctrl-C detaches.
     """
-    if detach and down_after:
-        raise ConfigError("--down-after", "somebody has to see the end", "leave out --detach")
-    if detach and packing and packing.agents is None:
-        said = "`auto` adds agents for as long as somebody watches"
-        raise ConfigError("--packing", said, "leave out --detach, or give a number: --packing 2")
+    _check_words(detach, down_after, packing)
     config = read_config(Flags(wandb, entity, project, replicas, on, cold, profile))
     request = Request(
         file,
@@ -121,6 +117,15 @@ def up(
         return
     with closing(launch.target, launch.executor, launch.path, down_after, say):
         follow_and_report(launch, output, plain=plain, pending_seconds=pending_timeout)
+
+
+def _check_words(detach: bool, down_after: bool, packing: Packing | None) -> None:
+    """Refuse what needs somebody who watches where nobody does."""
+    if detach and down_after:
+        raise ConfigError("--down-after", "somebody has to see the end", "leave out --detach")
+    if detach and packing and packing.agents is None:
+        said = "`auto` adds agents for as long as somebody watches"
+        raise ConfigError("--packing", said, "leave out --detach, or give a number: --packing 2")
 
 
 def _leave(launch: Launch, pending_seconds: float | None, output: str) -> None:

@@ -159,8 +159,7 @@ def start_agents(
     before(plan)
     agents = tuple(apply_plan(server, executor, plan))
     given = None if any(map(takes_one_run, agents)) else project.given_replicas
-    wanted = given or len(agents)
-    return Launch(project, target, server, executor, path, agents, wanted, expected)
+    return Launch(project, target, server, executor, path, agents, given or len(agents), expected)
 
 
 def add_agents(

@@ -6,9 +6,10 @@ import sys
 import threading
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from .sources import list_unseen_parses
+from .sources import list_project_files, list_unseen_parses
 
 Words = List[str]
+PACKAGES = ("site-packages", "dist-packages")
 # Between a parser that leaves words over and the next one, which the script may never reach.
 NEXT_PARSER_SECONDS = 5.0
 
@@ -86,17 +87,11 @@ class Answer:
         with self._lock:
             if not self._done:
                 self._done = True
-                answer.update(flags=list(self._flags.values()), files=self._list_files())
+                answer.update(
+                    flags=list(self._flags.values()), files=list_project_files(self._folder)
+                )
                 answer["packages"] = [p for p in sys.path if os.path.basename(p) in PACKAGES]
                 with open(self._path + ".new", "w", encoding="utf-8") as file:
                     json.dump(answer, file, default=str)
                 os.replace(self._path + ".new", self._path)
             os._exit(0)
-
-    def _list_files(self) -> List[str]:
-        from .sources import list_project_files
-
-        return list_project_files(self._folder)
-
-
-PACKAGES = ("site-packages", "dist-packages")
