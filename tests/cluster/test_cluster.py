@@ -122,6 +122,7 @@ def test_services_and_dns(cluster: Cluster, namespace: str) -> None:
     assert cluster.kubectl("logs", "client", "-n", namespace).split() == ["200", "200"]
 
 
+@pytest.mark.usefixtures("real_gpus")  # another test may wait for no node to count any
 def test_simulated_gpu_pod_is_scheduled(cluster: Cluster, namespace: str) -> None:
     nodes = cluster.add_gpu_nodes(1, gpus=2, prefix=f"gpu-{namespace[-6:]}")
     selector = {"nvidia.com/gpu.product": GPU_PRODUCT, "kubernetes.io/hostname": nodes[0]}

@@ -170,8 +170,7 @@ def make_objects(cluster: Cluster, site: RunningRegistry) -> None:
     cluster.create({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", **polite})
     runtime = {"metadata": {"name": "nvidia"}, "handler": "nvidia"}
     cluster.create({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", **runtime})
-    cluster.create(POLICY)
-    cluster.create(BINDING)
+    forbid_hostname(cluster)
     first = build_pod("first", ["true"], limits={GPU: "1"}, node_selector={HOST: "pend-busy"})
     small = build_pod("small", ["true"], limits={"cpu": "2"}, node_selector={HOST: "pend-small"})
     small["spec"]["tolerations"] = [{"key": GPU, "operator": "Exists"}]
@@ -179,6 +178,20 @@ def make_objects(cluster: Cluster, site: RunningRegistry) -> None:
         cluster.create(pod, "main")
     for name in ("first", "small"):
         cluster.wait_for(f"pod/{name}", "jsonpath=.status.phase=Running", "main")
+
+
+def forbid_hostname(cluster: Cluster) -> None:
+    """Have the policy refuse pods, as it does some seconds after its objects are there."""
+    cluster.create(POLICY)
+    cluster.create(BINDING)
+    pod = build_pod("refused", ["true"])
+    pod["spec"]["hostname"] = "refused"
+    send = ("create", "-n", "main", "--dry-run=server", "-f", "-")
+
+    def refuses() -> bool:
+        return "no terminal" in cluster.try_kubectl(*send, stdin=json.dumps(pod)).stderr
+
+    wait_for(refuses, "the policy")
 
 
 def build_agent(case: Case, registry: str) -> dict[str, Any]:
