@@ -8,7 +8,8 @@ parent (`warm_parent.py`); from there on:
   that draws and reads, and `state` what it changes;
 * `stand_in`: what an agent starts instead of `python`, a script of its own; it asks for a run;
 * `forking`: the parent puts its modules away, and forks each run;
-* `program`, `repairs`: a fork becomes the run, and does anew what no two runs may share;
+* `program`, `repairs`: a fork becomes the run, and does anew what no two runs may share; `ending`:
+  at its end it leaves alone what it shares with its parent;
 * `handover`: a run is given each module as it asks for it; `start_over`: or begins without a
   parent;
 * `core_wait`, `package_metadata`: what every run would otherwise wait for, or read again.

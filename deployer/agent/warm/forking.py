@@ -5,6 +5,7 @@ run begins.
 """
 
 import contextlib
+import ctypes
 import gc
 import marshal
 import os
@@ -16,10 +17,12 @@ import sys
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence, Tuple
 
 from .core_wait import look_sooner
+from .ending import Ending
 from .handover import Handover, Store
 from .imports import (
     FREE_PREFIXES,
     PACKAGES,
+    PYTHONS_OWN,
     Group,
     Imports,
     find_shadowed,
@@ -39,12 +42,18 @@ LENGTH = struct.Struct("=I")
 
 
 def prepare_run(
-    imports: Imports, begun: State, at_start: FrozenSet[str], folder: str, path: str
+    imports: Imports,
+    begun: State,
+    at_start: FrozenSet[str],
+    folder: str,
+    path: str,
+    ending: Ending,
 ) -> Callable[[], None]:
     """Listen and fork; returns in a run alone, with what executes its program.
 
     `begun` is how the process was before its imports, `at_start` are the modules that every Python
-    has at its start, `folder` is the agent's, and `path` that of the list of imports.
+    has at its start, `folder` is the agent's, and `path` that of the list of imports. `ending` is
+    told of a run what it shares with this process.
     """
     parent = os.getpid()
     look_sooner()
@@ -65,6 +74,7 @@ def prepare_run(
     finder = Handover(store, start_over)
     try:
         become(task, parent, finder, seed)
+        ending.begin({**store.modules, **sys.modules}, PYTHONS_OWN, ctypes.PyDLL(None))
         program = build_program(task["arguments"])
     except Exception as error:
         start_over("__main__", repr(error))

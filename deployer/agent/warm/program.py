@@ -1,10 +1,8 @@
 """What a forked process takes over to be the run that its stand-in was asked for."""
 
-import atexit
 import builtins
 import contextlib
 import ctypes
-import gc
 import os
 import resource
 import signal
@@ -37,7 +35,6 @@ def become(task: Task, parent: int, finder: Any, seed: Callable[[], None]) -> No
     os.environ.update(task["environment"])
     signal.pthread_sigmask(signal.SIG_SETMASK, task["blocked"])
     seed()
-    atexit.register(gc.unfreeze)  # what a library counts at the end must be free by then
     sys.meta_path.insert(0, finder)
     prologue: Any = sys.modules["sitecustomize"]
     prologue.begin()
@@ -91,7 +88,7 @@ def build_program(arguments: Sequence[str]) -> Callable[[], None]:
         sys.argv = ["-c", *words[2:]]
         sys.path.insert(0, "")
         main.__loader__ = BuiltinImporter
-        return lambda: exec(compile(words[1], "<string>", "exec", 0, True), main.__dict__)
+        return lambda: exec(compile(words[1], "<string>", "exec", 0, True), find_variables())
     sys.argv = list(words)
     return build_script(words[0], main)
 
@@ -115,7 +112,12 @@ def build_script(name: str, main: Any) -> Callable[[], None]:
     main.__loader__ = SourceFileLoader("__main__", path)
     with open(path, "rb") as file:
         source = file.read()
-    return lambda: exec(compile(source, path, "exec", 0, True), main.__dict__)
+    return lambda: exec(compile(source, path, "exec", 0, True), find_variables())
+
+
+def find_variables() -> Dict[str, Any]:
+    """Return the variables of `__main__`, which nobody but `sys.modules` shall hold."""
+    return vars(sys.modules["__main__"])
 
 
 def hide_our_frames() -> None:
