@@ -72,9 +72,13 @@ def agent_command(settings: Settings) -> List[str]:
     )
     # As with the command `wandb`, files of the project must not stand in for modules.
     safely = ["-P"] if sys.version_info >= (3, 11) else []
+    return [sys.executable, *safely, "-c", "\n".join(steps), *agent_words(settings)]
+
+
+def agent_words(settings: Settings) -> List[str]:
+    """Return the command line that wandb gets."""
     count = ["--count", str(settings.count)] if settings.count else []
-    start = [sys.executable, *safely, "-c", "\n".join(steps)]
-    return [*start, "wandb", "agent", *count, settings.sweep_path]
+    return ["wandb", "agent", *count, settings.sweep_path]
 
 
 def agent_environment(settings: Settings, environment: Mapping[str, str]) -> Dict[str, str]:

@@ -15,6 +15,7 @@ import sys
 import time
 from typing import Any, Dict, Mapping, Optional
 
+from .processes import AGENT_NAME, name_process
 from .settings import FOLDER_VARIABLE
 from .warm.core_wait import PORT_FILE_MODULE, look_sooner
 
@@ -34,6 +35,7 @@ def main(quick: bool) -> None:
 
     An agent that is not `quick` waits as long as the stock one.
     """
+    name_process(AGENT_NAME)
     sys.argv = sys.argv[1:]  # after `-c`: `wandb agent ...`
     from wandb import wandb_agent
 

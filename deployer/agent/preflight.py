@@ -12,7 +12,7 @@ CHILD_SECONDS = 60  # a server that drips byte by byte outwits the socket's time
 VIEWER = "query Viewer { viewer { id entity username } }"
 SWEEP_STATE = """
 query GetSweepState($entity: String, $project: String, $sweep: String!) {
-  project(name: $project, entityName: $entity) { sweep(sweepName: $sweep) { id state } }
+  project(name: $project, entityName: $entity) { sweep(sweepName: $sweep) { id state config } }
 }
 """
 OWN_KEY = """
@@ -20,6 +20,8 @@ mutation DeployerCreateAgentKey($sweepPath: String!, $agentName: String!, $key: 
   deployerCreateAgentKey(input: {sweepPath: $sweepPath, agentName: $agentName, key: $key}) { key }
 }
 """
+# In the sweep's YAML, for which the standard library has no reader.
+PROGRAM = re.compile(r"""^program: *["']?([^"'#\n]+?)["']? *$""", re.MULTILINE)
 _REFUSED_FOR_GOOD = re.compile(r"permission denied|not found|does not exist", re.IGNORECASE)
 
 
@@ -32,6 +34,7 @@ class Answer:
     sweep_state: str = ""
     error: str = ""
     retry_after_seconds: float = 0.0
+    program: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,9 @@ def get_sweep_state(server: Server, sweep_path: str) -> Answer:
     found = (reply.data.get("project") or {}).get("sweep") or {}
     if not found and (reply.error or reply.status != 200):
         return Answer(reply.status, True, "", reply.error, reply.retry_after_seconds)
-    return Answer(200, True, sweep_state=str(found.get("state", "")).upper())
+    program = PROGRAM.search(str(found.get("config") or ""))
+    state = str(found.get("state", "")).upper()
+    return Answer(200, True, state, program=program.group(1) if program else "")
 
 
 def bring_own_key(server: Server, sweep_path: str, agent: str, key: str) -> Reply:

@@ -14,6 +14,7 @@ EXIT_CODE_FIELD = 49  # the 52nd of /proc/PID/stat, counted from the third; see 
 TERMINATE_SECONDS = 5.0  # between SIGTERM and SIGKILL, for whatever ignored the interrupt
 KILL_SECONDS = 10.0  # a process in an uninterruptible system call can outlast SIGKILL
 POLL_SECONDS = 0.1
+AGENT_NAME = "wandb-agent"  # as launcher.py names its process
 # Python ignores these two, and a shell's `&` the third; a child would inherit that.
 RESTORED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT)
 
@@ -51,6 +52,12 @@ class Process(NamedTuple):
 def become_subreaper() -> None:
     """Make orphans of our descendants our own children, so that none can slip away."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def name_process(name: str) -> None:
+    """Give this process a name in the process table."""
+    with contextlib.suppress(OSError), open("/proc/self/comm", "w", encoding="utf-8") as file:
+        file.write(name)
 
 
 def spawn(command: Sequence[str], environment: Dict[str, str], log: int) -> int:
@@ -200,8 +207,7 @@ def read_variable(process_id: int, name: str) -> str:
 
 def is_agent(process: Process) -> bool:
     """Tell the `wandb agent` itself from its runs and their helpers."""
-    words = _read_words(process.id, "cmdline")
-    return b"-c" in words and [b"wandb", b"agent"] in (words[i : i + 2] for i in range(len(words)))
+    return process.name == AGENT_NAME
 
 
 def _read_environment(process_id: int) -> List[bytes]:

@@ -43,6 +43,7 @@ class Questions:
         self._keys = keys
         self._signals = signals
         self._tell = tell
+        self.program = ""  # of the sweep, once it was asked for
 
     def preflight(self) -> Optional[Ending]:
         """Wait until the server has said clearly whether an agent can start; None if it can."""
@@ -90,7 +91,9 @@ class Questions:
         result = self._signals.find_out(
             lambda: asdict(get_sweep_state(server, path)), CHILD_SECONDS
         )
-        return Answer(**result) if result else Answer(0, error=BROKEN_OFF)
+        answer = Answer(**result) if result else Answer(0, error=BROKEN_OFF)
+        self.program = answer.program or self.program
+        return answer
 
     def _wait_for_server(self, trouble: TryAgain, tries: int) -> None:
         self._tell(trouble.reason)

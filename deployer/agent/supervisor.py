@@ -15,12 +15,12 @@ from .core_health import CoreWatch
 from .death_record import INTERRUPTED as ASKED
 from .death_record import DeathRecord, judge_predecessor
 from .delivery import Task
-from .environment import agent_command, agent_environment
+from .environment import agent_environment
 from .exit_codes import FAILED, FINISHED, MISCONFIGURED, UNSETTLED, AgentLog, Ending, judge_ending
 from .interruption import SERVER_SECONDS, build_task, clear_leftovers, end_runs, settle_leftovers
 from .keys import Keys
 from .last_run import end_unstarted, is_settled
-from .processes import become_subreaper, list_descendants, list_own, send_signal, spawn
+from .processes import become_subreaper, list_descendants, list_own, send_signal
 from .run_ends import RunEnds
 from .server_questions import GOODBYE_SECONDS, Questions, say_goodbye
 from .settings import KEY_VARIABLE, Settings
@@ -151,11 +151,10 @@ class Supervisor:
         return self.signals.asked_to or mute or self._judge(self.signals.exit_statuses[agent])
 
     def _start_agent(self) -> int:
-        command = agent_command(self.settings)
         log = os.open(self.settings.log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             environment = agent_environment(self.settings, self.environment)
-            return spawn(command, self.warm_parent.lead(environment), log)
+            return self.warm_parent.start_agent(environment, log, self.questions.program)
         finally:
             os.close(log)
 

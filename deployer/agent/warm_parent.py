@@ -1,14 +1,19 @@
 """Keeps an agent's warm parent, and puts the stand-in for `python` on the agent's PATH."""
 
 import contextlib
+import glob
 import os
 import pkgutil
 import shutil
 import signal
+import sys
 import zlib
-from typing import Container, Dict, Iterable, Mapping, Optional
+from typing import Any, Container, Dict, Iterable, Mapping, Optional, Sequence, Tuple
 
-from .processes import RESTORED_SIGNALS, send_signal
+from .child_task import run_task
+from .environment import agent_command, agent_words
+from .parent_code import build_code, build_sharing_code
+from .processes import RESTORED_SIGNALS, send_signal, spawn
 from .settings import Settings
 
 IMPORTS_VARIABLE = "DEPLOYER_WARM_IMPORTS"
@@ -24,6 +29,9 @@ GROUP_LIMITS = (
         "/sys/fs/cgroup/memory/memory.usage_in_bytes",
     ),
 )
+LOOK_SECONDS = 5.0  # at the script
+AGENT_LOG = 3  # as sharing.py has it, with the names of these files
+STARTING, PROCESS, WRONG = "warm.starting", "warm.process", "warm.wrong"
 FIRST_START = "cold: no parent yet"  # as stand_in.py says it
 SHEBANG_BYTES = 127  # Linux before 5.1
 # Where a path cannot stand behind `#!`: a shell script whose first line Python takes for a string.
@@ -50,10 +58,26 @@ class WarmParent:
         self._python = ""
         self._list_path = ""
         self._process, self._lifeline = 0, -1
+        self._is_shared = False  # its parent is to branch off from the agent
+        self._likely: Sequence[str] = ()
         self._starts = 0
-        self._listed_at = 0
 
-    def lead(self, environment: Mapping[str, str]) -> Dict[str, str]:
+    def start_agent(self, environment: Mapping[str, str], log: int, program: str = "") -> int:
+        """Start the agent; its parent branches off from it where it can. Return its process id.
+
+        `program` is the sweep's, if it is known, by which a first run is warm, too.
+        """
+        led = self.lead(environment, program)
+        if not self._python or not is_same_python(self._python) or not self._is_enough():
+            return spawn(agent_command(self._settings), led, log)
+        variables = {name: led[name] for name in ("PATH", IMPORTS_VARIABLE)}
+        code = build_sharing_code(
+            self._settings.folder, self._list_path, self._likely, variables, self._settings.quick
+        )
+        self._is_shared = True
+        return self._start([code, *agent_words(self._settings)], log)
+
+    def lead(self, environment: Mapping[str, str], program: str = "") -> Dict[str, str]:
         """Return the environment of an agent whose `python` is the stand-in, if one can be."""
         self._environment = dict(environment)
         path = environment.get("PATH", os.defpath)
@@ -65,7 +89,8 @@ class WarmParent:
             self._reason = "no python on PATH"
             return self._environment
         self.let_go()  # of what an earlier supervisor has left
-        name = name_list(self._settings.sweep_path, self._python)
+        self._likely, mark = self._look(program)
+        name = name_list(self._python, mark or self._settings.sweep_path)
         self._list_path = os.path.join(self._settings.agents_folder, name)
         folder = os.path.join(self._settings.folder, "bin")
         try:
@@ -77,31 +102,51 @@ class WarmParent:
         path = os.pathsep.join([folder, path])
         return {**self._environment, "PATH": path, IMPORTS_VARIABLE: self._list_path}
 
+    def _look(self, program: str) -> Tuple[Sequence[str], int]:
+        """Look at the script in a child, so that its parser does not stay in our memory."""
+
+        def look() -> object:
+            from .warm.likely import look_at
+
+            return look_at(program, os.curdir)
+
+        found = run_task(look, LOOK_SECONDS) if program else None
+        return found or ((), 0)
+
     def tend(self, ended: Container[int]) -> None:
         """Start the parent if there is none and can be one; `ended` are processes that are not.
 
         It imports for seconds, and serves then.
         """
+        self._look_for_shared()
         if self._process in ended:
             self._process = 0
             self.let_go()
-        listed_at = read_time(self._list_path) if self._python else 0
-        if listed_at == (self._listed_at if self._process else 0):
+        if self._process or self._is_shared or not self._python or not read_time(self._list_path):
             return
         if self._starts >= MOST_STARTS:
             self._reason = "the parent has ended too often"
-            return
-        self.let_go()  # a run has imported more
-        enough = count_free_bytes() >= self._needed_bytes
-        self._reason = "" if enough else "too little memory is free"
-        if enough:
+        elif self._is_enough():
             self._starts += 1
-            self._listed_at = listed_at
+            code = build_code(self._settings.folder, self._list_path, self._packages)
             try:
-                self._start()
+                self._process = self._start([code])
             except (OSError, NotImplementedError) as error:
                 self._reason = str(error)
                 self.let_go()
+
+    def _is_enough(self) -> bool:
+        enough = count_free_bytes() >= self._needed_bytes
+        self._reason = "" if enough else "too little memory is free"
+        return enough
+
+    def _look_for_shared(self) -> None:
+        """Find the parent that has branched off from the agent, or find that there is none."""
+        if not self._is_shared:
+            return
+        self._look_for_process()
+        if self._is_shared and not os.path.exists(self._get_path(STARTING)):
+            self.let_go()
 
     def read_start(self) -> str:
         """Return how the last run was started: `warm`, or `cold` and why; empty if not known."""
@@ -119,42 +164,47 @@ class WarmParent:
 
     def let_go(self) -> None:
         """Let the parent end, at once if it has no run."""
-        if self._process and os.path.exists(self._starting):
+        self._look_for_process()
+        if self._process and os.path.exists(self._get_path(STARTING)):
             send_signal(self._process, signal.SIGKILL)  # it would import to the end first
         if self._lifeline >= 0:
             os.close(self._lifeline)
-        self._process, self._lifeline = 0, -1
-        for name in ("warm.sock", "warm.starting"):
+        self._process, self._lifeline, self._is_shared = 0, -1, False
+        for name in ("warm.sock", STARTING, PROCESS, WRONG):
             with contextlib.suppress(OSError):
-                os.unlink(os.path.join(self._settings.folder, name))
+                os.unlink(self._get_path(name))
 
-    @property
-    def _starting(self) -> str:
-        return os.path.join(self._settings.folder, "warm.starting")
+    def _look_for_process(self) -> None:
+        """Find the process that has branched off from the agent, once it has."""
+        with contextlib.suppress(OSError, ValueError):
+            with open(self._get_path(PROCESS), encoding="utf-8") as file:
+                self._process = int(file.read())
+            self._is_shared = False
 
-    def _build_code(self) -> str:
-        return build_code(self._settings.folder, self._list_path, self._packages)
+    def _get_path(self, name: str) -> str:
+        return os.path.join(self._settings.folder, name)
 
-    def _start(self) -> None:
-        with open(self._starting, "w", encoding="utf-8"):
+    def _start(self, words: Sequence[str], agent_log: int = -1) -> int:
+        with open(self._get_path(STARTING), "w", encoding="utf-8"):
             pass
         reader, self._lifeline = os.pipe()
         # Not into the runs' log; and by its size the parent sees which imports write.
-        path = os.path.join(self._settings.folder, "warm.log")
+        path = self._get_path("warm.log")
         log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC, 0o600)
+        streams = [(reader, 0), (log, 1), (log, 2)]
+        group: Dict[str, Any] = {"setsid": True}  # so that nobody takes it for a run
+        if agent_log >= 0:
+            streams.append((agent_log, AGENT_LOG))
+            group = {"setpgroup": 0}
         try:
-            self._process = os.posix_spawn(
+            return os.posix_spawn(
                 self._python,
-                ["python", "-c", self._build_code()],
+                ["python", "-c", *words],
                 self._environment,
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, reader, 0),
-                    (os.POSIX_SPAWN_DUP2, log, 1),
-                    (os.POSIX_SPAWN_DUP2, log, 2),
-                ],
-                setsid=True,  # so that nobody takes it for a run
+                file_actions=[(os.POSIX_SPAWN_DUP2, *stream) for stream in streams],
                 setsigmask=[],
                 setsigdef=RESTORED_SIGNALS,
+                **group,
             )
         finally:
             os.close(reader)
@@ -168,43 +218,22 @@ def find_reason(settings: Settings) -> str:
     return "" if os.path.isdir("/proc/self/fd") and hasattr(os, "fork") else "no /proc"
 
 
-def name_list(sweep_path: str, python: str) -> str:
-    """Return the name of a sweep's list of imports.
+def name_list(python: str, mark: object) -> str:
+    """Return the name of a list of imports, by the interpreter, its packages and a mark.
 
-    Each sweep has its own: its first run tells anew what the script does before each import.
+    The mark is that of the project's files. It is the sweep where they are not known: then its
+    first run tells anew what the script does before each import.
     """
-    return f"imports-{zlib.crc32(f'{sweep_path} {python}'.encode()):08x}"
+    above = os.path.dirname(os.path.dirname(python))
+    folders = sorted(glob.glob(os.path.join(glob.escape(above), "lib*", "python3*", "*-packages")))
+    told = (python, read_time(python), [(one, read_time(one)) for one in folders], mark)
+    return f"imports-{zlib.crc32(repr(told).encode()):08x}"
 
 
-def build_code(folder: str, list_path: str, packages: Iterable[str]) -> str:
-    """Return the parent's program, whose frame is the only one below that of a run."""
-    package_folder, package = os.path.split(os.path.dirname(os.path.abspath(__file__)))
-    lines = (
-        "import sys",
-        "at_start = frozenset(sys.modules)",
-        f"sys.path[:] = [{package_folder!r}, *filter(None, sys.path)]",
-        f"from {package}.warm.ending import Ending",
-        f"from {package}.warm.gathering import gather",
-        "del sys.path[0]",
-        "ending = Ending()",
-        f"gathered = gather({list_path!r}, {sorted(packages)!r})",
-        f"sys.path[:0] = [{package_folder!r}]",
-        f"from {package}.warm.forking import prepare_run",
-        f"from {package}.warm.program import hide_our_frames",
-        "del sys.path[0]",
-        f"program = prepare_run(*gathered, at_start, {folder!r}, {list_path!r}, ending)",
-        "del gathered",
-        "try:",
-        "    program()",
-        "    ending.note(0)",
-        "except SystemExit as error:",
-        "    ending.note(error.code)",
-        "    raise",
-        "except BaseException:",
-        "    hide_our_frames()",
-        "    raise",
-    )
-    return "\n".join(lines)
+def is_same_python(python: str) -> bool:
+    """Tell whether an interpreter is ours, with the same packages."""
+    folders = {os.path.dirname(os.path.abspath(path)) for path in (python, sys.executable)}
+    return len(folders) == 1 and os.path.samefile(python, sys.executable)
 
 
 def write_stand_in(path: str, python: str) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import psutil
 
-from deployer.agent.warm_parent import name_list
-from tests.bench.bed import DEPLOYER, Bed, make_bed
+from deployer.agent.processes import AGENT_NAME
+from tests.bench.bed import Bed, make_bed
 from tests.bench.figures import Figure
 
 LONG_RUN = {
@@ -66,8 +66,6 @@ def bench_warm_memory(folder: Path) -> list[Figure]:
 
 def _measure_two_runs(bed: Bed, warm: bool) -> float:
     path = bed.deployer("sweep", "create", "sweep.yaml").stdout.strip()
-    if warm:
-        _learn(bed, path)
     bed.deployer("agents", "up", path, "--replicas", "2")
     for run in bed.wait_for_runs(path.rpartition("/")[2], 2):
         while not bed.has_metric(run):
@@ -80,20 +78,10 @@ def _measure_two_runs(bed: Bed, warm: bool) -> float:
     return float(sum(process.memory_full_info().pss for process in processes)) / MIB
 
 
-def _learn(bed: Bed, path: str) -> None:
-    """Leave a sweep the list of what its runs import, by those of a short one."""
-    sweep = bed.folder / "sweep.yaml"
-    sweep.write_text(sweep.read_text().replace("3600.0", "0.0"))
-    bed.deployer("up", "sweep.yaml", "--replicas", "1", "--new", "--plain")
-    agents = bed.folder / "deployer" / "agents"
-    [learned] = (one for one in agents.glob("imports-*") if not one.suffix)
-    learned.rename(agents / name_list(path, str(DEPLOYER.with_name("python"))))
-
-
 def _list_of_runs(supervisor: int) -> list[psutil.Process]:
     """Return what is below a supervisor, but for its agent and the agent's own wandb-core."""
     found = psutil.Process(supervisor).children(recursive=True)
-    agents = [p.pid for p in found if any("launcher import main" in w for w in p.cmdline())]
+    agents = [p.pid for p in found if p.name() == AGENT_NAME]
     return [
         p
         for p in found

@@ -14,6 +14,8 @@ from typing import Literal
 
 import psutil
 
+from deployer.agent.processes import AGENT_NAME
+
 Kind = Literal[
     "trainer",
     "stand-in",
@@ -85,12 +87,12 @@ def _kind_of(process: psutil.Process) -> Kind:
         return "backend"
     if "-m deployer.agent" in words:
         return "supervisor"
-    if ".warm.forking import" in words:
-        return "warm-parent" if os.getsid(process.pid) == process.pid else "trainer"
     if "-IS" in command:
         return "stand-in"
-    if ".launcher import main" in words:
+    if process.name() == AGENT_NAME:
         return "agent"
+    if ".warm.forking import" in words:  # which an agent's parent and runs inherit from it
+        return "warm-parent" if os.getsid(process.pid) == process.pid else "trainer"
     if "-m deployer up" in words:
         return "up"
     return "trainer" if "train.py" in words else "other"

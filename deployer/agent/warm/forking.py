@@ -23,21 +23,23 @@ from .imports import (
     FREE_PREFIXES,
     PACKAGES,
     PYTHONS_OWN,
-    Group,
     Imports,
     find_shadowed,
     list_files,
     put_away,
 )
-from .lists import read_unfit
+from .lists import read_entries, read_unfit
 from .package_metadata import keep_metadata
-from .program import Task, become, build_program, find_place
+from .program import Task, become, build_program, find_place, name_process
 from .repairs import build_seeding
 from .start_over import StartOver
 from .state import State
 
 SOCKET = "warm.sock"
 STARTING = "warm.starting"  # stand-ins wait while it is there
+WRONG = "warm.wrong"  # there once a run has found that it does not import what was assumed
+PARENT_NAME = "warm-parent"
+MANY = 150  # modules; the SDK itself has 400 and takes half a second
 LENGTH = struct.Struct("=I")
 
 
@@ -66,11 +68,12 @@ def prepare_run(
     store = Store(imports.groups, others)
     gc.collect()
     gc.freeze()
-    runs = Runs(folder, imports.groups, f"{path}.unfit")
+    runs = Runs(folder, imports, path)
+    name_process(PARENT_NAME)
     with contextlib.suppress(OSError):  # the supervisor has let us go
         os.unlink(os.path.join(folder, STARTING))
     task = runs.serve()
-    start_over = StartOver(task, folder, f"{path}.unfit")
+    start_over = StartOver(task, folder, f"{path}.unfit", runs.listed)
     finder = Handover(store, start_over)
     try:
         become(task, parent, finder, seed)
@@ -107,11 +110,15 @@ def listen(folder: str) -> socket.socket:
 class Runs:
     """The runs that were forked, each with the connection of its stand-in."""
 
-    def __init__(self, folder: str, groups: Sequence[Group], unfit_path: str) -> None:
+    def __init__(self, folder: str, imports: Imports, path: str) -> None:
         self.connections: Dict[int, socket.socket] = {}
-        self.groups = groups
-        self.unfit_path = unfit_path
-        self.unfit = read_unfit(unfit_path)
+        self.groups = groups = imports.groups
+        self.imports = imports
+        self.wrong_path = os.path.join(folder, WRONG)
+        self.path = path
+        self.listed = {name for name, _ in read_entries(path)}
+        self.unfit_path = f"{path}.unfit"
+        self.unfit = read_unfit(self.unfit_path)
         self.files = list_files(groups)
         self.reads = {name for group in groups for name in group.reads}
         self.affinity = os.sched_getaffinity(0)
@@ -156,8 +163,14 @@ class Runs:
             connection = self.connections.pop(process, None)
             if connection:
                 killed = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+                self.stale = self.stale or self.lacks_much()
                 send(connection, {"signal": killed, "code": os.WEXITSTATUS(status)})
                 connection.close()
+
+    def lacks_much(self) -> bool:
+        """Tell whether runs import so much more that another parent is worth while."""
+        names = {name for name, _ in read_entries(self.path)} - self.listed
+        return sum(map(self.imports.is_wanted, names)) >= MANY
 
     def lose(self, process: int) -> None:
         """Kill the run of a stand-in that was killed."""
@@ -198,6 +211,8 @@ class Runs:
         if task["arguments"][0] == "-u" and not getattr(sys.stdout, "write_through", True):
             return "option -u"
         self.stale = True  # unless it is not
+        if os.path.exists(self.wrong_path):
+            return "imports were not as assumed"
         if list_files(self.groups) != self.files:
             return "packages have changed"
         if read_unfit(self.unfit_path) != self.unfit:

@@ -114,9 +114,7 @@ class Imports:
         kept, python.__import__ = python.__import__, self.audit.import_module
         try:
             for name, environment in entries:
-                unfit = {**self._unfit, **self.found}
-                wanted = is_examined(name, self._packages) and not is_below(name, unfit)
-                if wanted and name not in sys.modules:
+                if name not in sys.modules and self.is_wanted(name):
                     told = {**base, **environment}
                     set_environment({n: value for n, value in told.items() if value is not None})
                     self._import(name)
@@ -126,6 +124,12 @@ class Imports:
             finders.remove(self._barrier)
             set_environment(base)
             sys.argv = [""]
+
+    def is_wanted(self, name: str) -> bool:
+        """Tell whether a module is to be imported, unless it is there."""
+        unfit = {**self._unfit, **self.found}
+        there = any(name in group.modules for group in self.groups)
+        return not there and is_examined(name, self._packages) and not is_below(name, unfit)
 
     def _import(self, name: str) -> None:
         before, known, folders = State(), set(sys.modules), len(self.audit.folders)

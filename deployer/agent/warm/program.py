@@ -22,7 +22,8 @@ def become(task: Task, parent: int, finder: Any, seed: Callable[[], None]) -> No
     if os.getppid() != parent:
         os._exit(1)
     os.setpgid(0, 0)
-    rename_and_offer()
+    name_process("python")
+    change_score(OOM_SCORE)
     os.chdir(task["folder"])
     os.umask(task["umask"])
     for name, limit in task["limits"].items():
@@ -40,15 +41,14 @@ def become(task: Task, parent: int, finder: Any, seed: Callable[[], None]) -> No
     prologue.begin()
 
 
-def rename_and_offer() -> None:
-    """Be called `python`, and be killed for memory before the parent is."""
+def name_process(name: str) -> None:
+    """Give this process a name in the process table."""
     with contextlib.suppress(OSError), open("/proc/self/comm", "w", encoding="utf-8") as file:
-        file.write("python")
-    change_score(OOM_SCORE)
+        file.write(name)
 
 
 def change_score(more: int) -> None:
-    """Have the kernel sooner, or later, kill this process when memory runs out."""
+    """Have the kernel kill this process sooner, or later, when memory runs out: not the parent."""
     path = "/proc/self/oom_score_adj"
     with contextlib.suppress(OSError), open(path, "r+", encoding="utf-8") as file:
         score = int(file.read())

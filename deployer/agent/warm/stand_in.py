@@ -24,7 +24,7 @@ STARTING = "warm.starting"  # there while the parent imports, which this run wou
 STARTING_SECONDS = 15.0
 TICK_SECONDS = 0.02
 COMMAND_NAME = "warm-python"  # what it is called in the process table
-LAUNCHER = b".launcher import main"
+AGENT_NAME = b"wandb-agent"  # as launcher.py names its process
 SO_LENGTH = _struct.Struct("=I")
 FORWARDED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCONT")
 STREAMS = (0, 1, 2)
@@ -81,8 +81,8 @@ def find_reason(arguments: "List[str]", environment: "Environment") -> str:
 def is_agents() -> bool:
     """Tell whether the agent itself has started us, and no script in between."""
     try:
-        with open(f"/proc/{os.getppid()}/cmdline", "rb") as file:
-            return LAUNCHER in file.read()
+        with open(f"/proc/{os.getppid()}/comm", "rb") as file:
+            return file.read().strip() == AGENT_NAME
     except OSError:
         return False
 

@@ -3,16 +3,23 @@
 import os
 import signal
 import sys
-from typing import Any, Dict
+from typing import Any, Container, Dict
 
 from .lists import read_unfit, write_unfit
 from .program import OOM_SCORE, change_score
 
 
 class StartOver:
-    """Called in a run with a module and why it is not what a cold run would have imported."""
+    """Called in a run with a module and why it is not what a cold run would have imported.
 
-    def __init__(self, task: Dict[str, Any], folder: str, path: str) -> None:
+    `listed` are the modules that runs have imported before; others were assumed, so that the next
+    parent knows better.
+    """
+
+    def __init__(
+        self, task: Dict[str, Any], folder: str, path: str, listed: Container[str]
+    ) -> None:
+        self._listed = listed
         self._task = task
         self._folder = folder
         self._path = path
@@ -20,7 +27,11 @@ class StartOver:
 
     def __call__(self, module: str, reason: str) -> None:
         """Remember the module, and start over; returns where that is no longer possible."""
-        write_unfit(self._path, {**read_unfit(self._path), module: reason})
+        if module in self._listed:
+            write_unfit(self._path, {**read_unfit(self._path), module: reason})
+        else:
+            with open(os.path.join(self._folder, "warm.wrong"), "w", encoding="utf-8"):
+                pass
         if not self._can_be:
             sys.stderr.write(f"deployer: {module}: {reason}; this run goes on as it is\n")
             return
