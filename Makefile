@@ -50,7 +50,7 @@ BESIDE_LINT = { $(LINT); } & lint=$$!; code=0; $(1) || code=$$?; \
 	wait $$lint || { echo "error: lint or types, see above"; exit 1; }; exit $$code
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-kubernetes check test test-kubernetes test-full root bench docs format clean
+.PHONY: help setup demo demo-kubernetes check test test-kubernetes test-wandb test-full root bench docs format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,6 +97,9 @@ root:
 test-kubernetes: root $(COMPILED) ## a real cluster, disks and registries; needs root, builds the cluster once
 	@$(BIN)/python -m tests.cluster.control_plane.binaries
 	@$(TESTS) $(IN_NAMESPACES) -m "kube and not full $(WITHOUT_DATA)"
+
+test-wandb: $(SETUP) ## our claims on a W&B server, with your key: make test-wandb URL=https://...
+	@$(BIN)/python -m tests.any_wandb $(URL)
 
 test-full: root $(COMPILED) ## repeated faults, older SDKs, an older Kubernetes: about an hour; needs root
 	@$(BIN)/python -m tests.cluster.control_plane.binaries kubernetes kubernetes-1.31

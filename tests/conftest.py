@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from zlib import crc32
 
@@ -24,24 +24,30 @@ FOREIGN_KEY = "f" * 40
 
 
 @dataclass(frozen=True)
-class ServedBackend:
-    """A backend process of a test and how to reach it."""
+class WandbServer:
+    """A W&B server, whoever runs it, and the key that it knows."""
 
     url: str
-    key: str
+    key: str = field(repr=False)
     entity: str
-    data: Path
-    process: subprocess.Popen[str]
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return what the plain SDK needs to talk to this backend."""
+        """Return what the plain SDK needs to talk to this server."""
         return {
             "WANDB_BASE_URL": self.url,
             "WANDB_API_KEY": self.key,
             "WANDB_ENTITY": self.entity,
             "WANDB_ERROR_REPORTING": "false",
         }
+
+
+@dataclass(frozen=True)
+class ServedBackend(WandbServer):
+    """A backend process of a test and how to reach it."""
+
+    data: Path
+    process: subprocess.Popen[str]
 
 
 def serve_backend(data: Path, *flags: str, port: int = 0) -> ServedBackend:

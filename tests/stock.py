@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from tests.conftest import ServedBackend
+from tests.conftest import WandbServer
 
 BIN = Path(sys.executable).parent
 
@@ -49,15 +49,13 @@ def write_project(folder: Path, config: Mapping[str, Any]) -> Path:
     return path
 
 
-def stock_environment(backend: ServedBackend) -> dict[str, str]:
+def stock_environment(backend: WandbServer) -> dict[str, str]:
     """Return an environment with nothing but the four variables that W&B documents."""
     path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
     return {**os.environ, **backend.environment, "PATH": path}
 
 
-def wandb(
-    backend: ServedBackend, folder: Path, *arguments: str
-) -> subprocess.CompletedProcess[str]:
+def wandb(backend: WandbServer, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the `wandb` command line to its end."""
     return subprocess.run(
         [BIN / "wandb", *arguments],
@@ -70,7 +68,7 @@ def wandb(
     )
 
 
-def run_program(backend: ServedBackend, program: str, *arguments: str) -> str:
+def run_program(backend: WandbServer, program: str, *arguments: str) -> str:
     """Run Python code that uses the SDK to its end, which must be a good one; return its output."""
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],
@@ -84,7 +82,7 @@ def run_program(backend: ServedBackend, program: str, *arguments: str) -> str:
     return done.stdout
 
 
-def wandb_sweep(backend: ServedBackend, sweep_file: Path, project: str) -> str:
+def wandb_sweep(backend: WandbServer, sweep_file: Path, project: str) -> str:
     """Create a sweep by `wandb sweep` and return its path."""
     made = wandb(backend, sweep_file.parent, "sweep", "--project", project, sweep_file.name)
     found = re.search(r"wandb agent (\S+)", made.stderr)
@@ -92,9 +90,7 @@ def wandb_sweep(backend: ServedBackend, sweep_file: Path, project: str) -> str:
     return found.group(1)
 
 
-def start_wandb_agent(
-    backend: ServedBackend, folder: Path, sweep_path: str
-) -> subprocess.Popen[str]:
+def start_wandb_agent(backend: WandbServer, folder: Path, sweep_path: str) -> subprocess.Popen[str]:
     """Start a stock `wandb agent`; its output goes to a file in the folder."""
     with (folder / f"agent-{os.urandom(3).hex()}.log").open("w") as log:
         return subprocess.Popen(
