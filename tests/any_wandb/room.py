@@ -126,8 +126,12 @@ class Room:
 
     def heal(self, path: str, replicas: int = 2) -> str:
         """Have run again what is missing, if the server did not; return what was done."""
-        results = self.read("results", path)
-        if _is_whole(results):
+
+        def settled() -> Any:
+            results = self.read("results", path)
+            return not results["coverage"]["running"] and results
+
+        if _is_whole(self.wait_for(settled, "the server's word on the runs that died")):
             return "run again by the server"
         healing = self.read("heal", path, "--replicas", str(replicas))
         self.run("watch", healing["sweep_path"], "--plain", code=None)
