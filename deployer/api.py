@@ -39,8 +39,8 @@ from deployer.launch.agent_environment import choose_pace
 from deployer.launch.code import settle_code
 from deployer.launch.environment import read_project
 from deployer.launch.lock.file import name_lock
-from deployer.launch.pipeline import Launch
 from deployer.launch.request import Request
+from deployer.launch.starting import Launch
 from deployer.sweeps.creation import Draws, make_sweep
 from deployer.sweeps.rerun import Healing, get_whole_snapshot, heal_sweep
 from deployer.sweeps.results import Results, build_results

@@ -20,7 +20,8 @@ from deployer.cli.output.views import (
 from deployer.errors import BackendStopped, SweepFailed
 from deployer.executors.base import Executor
 from deployer.launch.backend_revival import ask_patiently
-from deployer.launch.pipeline import Launch, count_later, watch_sweep
+from deployer.launch.pipeline import count_later, watch_sweep
+from deployer.launch.starting import Launch
 from deployer.sweeps.metric_doubts import list_metric_doubts
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import Results, build_results
@@ -89,7 +90,7 @@ def follow(
         packer=launch.packer,
     )
     try:
-        return _show(statuses, plain, usd_per_hour)
+        return show_statuses(statuses, plain, usd_per_hour)
     except KeyboardInterrupt:
         say(f"\ndetached; the agents go on. Reattach: deployer watch {path}")
         say(f"end them: deployer down {path}")
@@ -222,7 +223,9 @@ def _failure_lines(
         yield f"and {hidden} more failures: deployer results {path} -o json"
 
 
-def _show(statuses: Iterator[Status], plain: bool, usd_per_hour: float | None) -> Status:
+def show_statuses(
+    statuses: Iterator[Status], plain: bool, usd_per_hour: float | None = None
+) -> Status:
     """Show each status: redrawn in place on a terminal, as a line where it cannot be."""
     started = time.monotonic()  # a clock that is set is no time that has passed
     last: Status | None = None

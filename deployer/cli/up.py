@@ -33,13 +33,14 @@ from deployer.cli.options import (
     read_config,
 )
 from deployer.cli.output.render import say, show_json
+from deployer.cli.probe import Showing, run_after_probe
 from deployer.config.project import Flags
 from deployer.errors import ConfigError
 from deployer.launch import pipeline
 from deployer.launch.lock.file import name_lock
-from deployer.launch.pipeline import Launch
 from deployer.launch.provision import closing
 from deployer.launch.request import Packing, Request
+from deployer.launch.starting import Launch
 from deployer.sweeps.creation import Draws
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.text import format_count
@@ -47,6 +48,16 @@ from deployer.text import format_count
 app = make_app()
 
 DetachOption = Annotated[bool, typer.Option("--detach", help="Return once the agents are started.")]
+ProbeOption = Annotated[
+    bool,
+    typer.Option(
+        "--probe",
+        help="Look at one run for a minute, say what it shows, then ask before the rest starts.",
+    ),
+]
+YesOption = Annotated[
+    bool, typer.Option("--yes", "-y", help="Start the rest at once if the probe was good.")
+]
 NewOption = Annotated[
     bool, typer.Option("--new", help="Create a new sweep even if there is an unfinished one.")
 ]
@@ -72,6 +83,8 @@ def up(
     packing: PackingOption = None,
     plain: PlainOption = False,
     detach: DetachOption = False,
+    probe: ProbeOption = False,
+    yes: YesOption = False,
     new: NewOption = False,
     run_cap: RunCapOption = None,
     seed: SeedOption = None,
@@ -95,9 +108,10 @@ def up(
     """Run a sweep to its end: create or continue it, start agents, watch, rank.
 
     Exit code 0 only if every configuration is finished; 3 if agents were started and it is not; 1
-    or 2 if it was refused before that, or a server was lost. Ctrl-C detaches.
+    or 2 if it was refused before that, or a server was lost. Ctrl-C detaches. With --probe, 3 if
+    the first run failed, 4 if the rest was not started.
     """
-    _check_words(detach, down_after, packing)
+    _check_words(detach, down_after, packing, probe)
     config = read_config(Flags(wandb, entity, project, replicas, on, cold, profile))
     request = Request(
         file,
@@ -111,6 +125,10 @@ def up(
         check_script=not no_check,
         packing=packing,
     )
+    if probe:
+        showing = Showing(output, plain, pending_timeout, down_after)
+        run_after_probe(config, request, showing, yes=yes)
+        return
     launch = pipeline.up(config, request, say)
     if detach:
         _leave(launch, pending_timeout, output)
@@ -119,8 +137,11 @@ def up(
         follow_and_report(launch, output, plain=plain, pending_seconds=pending_timeout)
 
 
-def _check_words(detach: bool, down_after: bool, packing: Packing | None) -> None:
+def _check_words(detach: bool, down_after: bool, packing: Packing | None, probe: bool) -> None:
     """Refuse what needs somebody who watches where nobody does."""
+    if detach and probe:
+        said = "somebody has to see what the first run shows"
+        raise ConfigError("--probe", said, "leave out --detach; Ctrl-C detaches later")
     if detach and down_after:
         raise ConfigError("--down-after", "somebody has to see the end", "leave out --detach")
     if detach and packing and packing.agents is None:

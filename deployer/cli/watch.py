@@ -22,8 +22,8 @@ from deployer.cli.options import (
 )
 from deployer.config.project import Flags
 from deployer.executors.registry import find_target
-from deployer.launch.pipeline import Launch
 from deployer.launch.resolution import open_sweep
+from deployer.launch.starting import Launch
 
 app = make_app()
 

@@ -132,6 +132,6 @@ class Executor(ABC):
         """Do what no scheduler does for the agents listed last; return what was done."""
         return ()
 
-    def get_usd_per_hour(self, sweep_path: str) -> float | None:
-        """Return what a sweep's agents cost; None where nobody is billed or knows it."""
+    def get_usd_per_hour(self, sweep_path: str, agents: int | None = None) -> float | None:
+        """Return what a sweep's agents cost, or so many; None where nobody is billed or knows."""
         return None

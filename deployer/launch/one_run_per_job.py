@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from deployer.agent.settings import COUNT_VARIABLE
+from deployer.agent.settings import COUNT_VARIABLE, PROBE_VARIABLE
 from deployer.errors import ConfigError
 from deployer.executors.base import Agent
 from deployer.sweeps.results import Coverage
 
 
 def takes_one_run(agent: Agent) -> bool:
-    """Tell whether an agent leaves after its first run."""
-    return agent.environment.get(COUNT_VARIABLE) == "1"
+    """Tell whether an agent leaves after its first run, as all of its sweep do."""
+    return agent.environment.get(COUNT_VARIABLE) == "1" and not is_probe(agent)
+
+
+def is_probe(agent: Agent) -> bool:
+    """Tell whether an agent leaves after its first run, and the others of its sweep do not."""
+    return agent.environment.get(PROBE_VARIABLE) == "1"
 
 
 def count_left(coverage: Coverage) -> int | None:
@@ -40,11 +45,13 @@ def count_agents(left: int | None, bound: int | None) -> int:
 def count_wanted(agents: Sequence[Agent]) -> int:
     """Return how many agents a watcher keeps alive that is told no number.
 
-    Those that left after their run are not missed; of others, every one that ever was.
+    Those that left after their run are not missed; of others, every one that ever was. None is
+    missed as long as there was only a probe.
     """
     if any(map(takes_one_run, agents)):
         return max(1, sum(agent.alive for agent in agents))
-    return len(agents)
+    others = len(agents) - sum(map(is_probe, agents))
+    return len(agents) if others else 0  # whether more than a probe is wanted nobody has said yet
 
 
 def list_used_names(agents: Iterable[Agent]) -> list[str]:
@@ -55,5 +62,7 @@ def list_used_names(agents: Iterable[Agent]) -> list[str]:
     return [
         agent.name
         for agent in agents
-        if takes_one_run(agent) and agent.state == "ended" and agent.exit_code == 0
+        if (takes_one_run(agent) or is_probe(agent))
+        and agent.state == "ended"
+        and agent.exit_code == 0
     ]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from deployer.errors import AgentError, Refusals, collect_refusals
 from deployer.executors.base import Agent, Executor
+from deployer.launch.one_run_per_job import is_probe
 from deployer.wandb_api.model import RunInfo, SweepPath
 from deployer.watch.agent_runs import join_runs
 
@@ -70,5 +71,5 @@ def check_names(executor: Executor, path: SweepPath, names: Sequence[str]) -> li
 
 
 def stays(agent: Agent) -> bool:
-    """Tell whether an agent works and nobody has asked it to leave."""
-    return agent.alive and agent.state not in ("draining", "stopping")
+    """Tell whether an agent works and will take more runs than the one that it may have."""
+    return agent.alive and agent.state not in ("draining", "stopping") and not is_probe(agent)

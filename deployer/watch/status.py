@@ -185,8 +185,9 @@ def watch_status(
     reconcile: Callable[[Status], bool] = lambda _: False,
     *,
     quick: bool = False,
+    every: bool = False,
 ) -> Iterator[Status]:
-    """Yield the status whenever it has changed, until the sweep is over.
+    """Yield the status whenever it has changed, or `every` time, until the sweep is over.
 
     `reconcile` does what each status asks for and tells whether the sweep goes on because of it.
     `quick` watchers look often at the beginning and at the end.
@@ -198,7 +199,7 @@ def watch_status(
     last: Status | None = None
     while True:
         status = _read_patiently(read, last, clock())
-        if status is not None and (last is None or _shown(status) != _shown(last)):
+        if status is not None and (every or last is None or _shown(status) != _shown(last)):
             yield status
         last = status or last
         goes_on = status is not None and reconcile(status)

@@ -42,18 +42,22 @@ class GkeExecutor(KubernetesExecutor):
         kube = open_kube_of(gke, found, cluster.namespace)
         super().__init__(kube, cluster, folder, find_pushed=find_pushed, hints=hints)
         self._gke = gke
+        self._agents_per_pod = cluster.agents_per_pod
         self._spec = spec
         self._found = found
         self._prices = prices
         self._listed: Sequence[Agent] = ()
         self._patient_until = 0.0
 
-    def get_usd_per_hour(self, sweep_path: str) -> float | None:
-        """Return what the cluster costs with a sweep's agents; None if a price is unknown."""
-        agents = self.list_agents(sweep_path)
-        alive = len({agent.pod or agent.name for agent in agents if agent.alive})
+    def get_usd_per_hour(self, sweep_path: str, agents: int | None = None) -> float | None:
+        """Return the cluster's price with a sweep's agents, or so many; None if it is unknown."""
+        if agents is None:
+            there = self.list_agents(sweep_path)
+            pods = len({agent.pod or agent.name for agent in there if agent.alive})
+        else:
+            pods = -(-agents // self._agents_per_pod)
         found = self._found
-        pools = estimate_pools(self._spec, found.location, self._prices(), found.pool_names, alive)
+        pools = estimate_pools(self._spec, found.location, self._prices(), found.pool_names, pods)
         return pools.usd_per_hour
 
     def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:

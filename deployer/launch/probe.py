@@ -1,0 +1,183 @@
+"""`up --probe`: one run of the sweep is looked at before the rest is started."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from deployer.agent.settings import COUNT_VARIABLE, PROBE_VARIABLE
+from deployer.config.project import Project
+from deployer.errors import ConfigError
+from deployer.executors.base import Agent, Executor
+from deployer.executors.memory import Memory
+from deployer.executors.plan import Plan
+from deployer.executors.registry import find_target
+from deployer.executors.target import Tell
+from deployer.launch import pipeline
+from deployer.launch.one_run_per_job import count_agents, count_left, is_probe
+from deployer.launch.packing import find_place, settle_packing
+from deployer.launch.pipeline import watch_sweep
+from deployer.launch.planning import choose_bound
+from deployer.launch.request import Request
+from deployer.launch.starting import Launch, start_asked, start_patiently
+from deployer.sweeps.results import ACTIVE_STATES
+from deployer.text import format_count
+from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.operations import get_sweep, list_runs
+from deployer.wandb_api.server import Server
+from deployer.watch.probe import Probe, Report, Rest, Verdict, forecast_rest
+from deployer.watch.status import Status
+
+MEMORY_SECONDS = 1.0
+
+
+def up(project: Project, request: Request, tell: Tell) -> tuple[Launch, Probe]:
+    """Do what `pipeline.up` does, but start a single agent for a single run.
+
+    One that goes on from an earlier probe is looked at instead. Raises DeployerError.
+    """
+    probes: list[Probe] = []
+
+    def start(
+        project: Project,
+        server: Server,
+        executor: Executor,
+        path: SweepPath,
+        request: Request,
+        tell: Tell,
+    ) -> Launch:
+        there = [agent for agent in executor.list_agents(str(path)) if agent.alive]
+        check_alone(there, path)
+        runs = list_runs(server.client, path)
+        known = {run.run_id: len(run.attempts) for run in runs}
+        if there:
+            tell(f"{there[0].name}, an earlier probe, is at work: this looks at its run")
+            active = {run.run_id for run in runs if run.state in ACTIVE_STATES}
+            known = {run_id: count for run_id, count in known.items() if run_id not in active}
+            target, expected = find_target(project), request.sweep.expected
+            launch = Launch(
+                project, target, server, executor, path, tuple(there), expected=expected
+            )
+        else:
+            launch = start_patiently(
+                project, server, executor, path, request, tell, narrow_to_probe(request)
+            )
+        probes.append(Probe(frozenset(agent.name for agent in launch.agents), known))
+        return launch
+
+    launch = pipeline.up(project, request, tell, start)
+    return launch, probes[0]
+
+
+def check_alone(agents: Sequence[Agent], path: SweepPath) -> None:
+    """Refuse a probe beside agents that are at work already; raises ConfigError."""
+    if agents and not all(map(is_probe, agents)):
+        said = f"{format_count(len(agents), 'agent')} of {path} work already"
+        raise ConfigError("--probe", said, f"deployer watch {path} shows them; or leave it out")
+
+
+def narrow_to_probe(request: Request) -> Callable[[Plan], Plan]:
+    """Return what leaves the first agent of a plan, for one run.
+
+    Where all take one run each, it is one of them.
+    """
+    own = () if request.one_run else ((COUNT_VARIABLE, "1"), (PROBE_VARIABLE, "1"))
+
+    def narrow(plan: Plan) -> Plan:
+        first = (replace(one, environment=(*one.environment, *own)) for one in plan.agents[:1])
+        return replace(plan, agents=tuple(first))
+
+    return narrow
+
+
+def watch_probe(
+    launch: Launch, probe: Probe, tell: Tell, pending_seconds: float | None = None
+) -> Iterator[Status]:
+    """Yield the status until the probe's run has ended or enough of it was seen; start nothing.
+
+    Raises StartFailed if the agent cannot start, or has not after `pending_seconds`.
+    """
+    executor, path, read_at = launch.executor, launch.path, 0.0
+    for status in watch_sweep(
+        launch.server,
+        executor,
+        path,
+        launch.project.code.folder,
+        tell,
+        wanted=0,
+        expected=launch.expected,
+        pending_seconds=pending_seconds,
+        every=True,
+    ):
+        memory: Sequence[Memory] = ()
+        if (now := time.time()) - read_at >= MEMORY_SECONDS:
+            memory, read_at = executor.read_memory(str(path)), now
+        probe.look(status, now, memory)
+        yield status
+        if probe.over:
+            return
+
+
+def judge(launch: Launch, probe: Probe) -> Report:
+    """Return what the probe has shown; one whose run has failed is stopped.
+
+    Its next try is the user's to begin.
+    """
+    executor, path = launch.executor, launch.path
+    report = probe.report(get_sweep(launch.server.client, path))
+    if report.verdict is Verdict.FAILED:
+        executor.stop([agent.name for agent in executor.list_agents(str(path)) if agent.alive])
+    return report
+
+
+def forecast(launch: Launch, request: Request, probe: Probe, report: Report) -> Rest | None:
+    """Return what is left after the probe's run, with the agents that are asked for."""
+    if probe.status is None:
+        return None
+    coverage = probe.status.results.coverage
+    agents = count_asked(launch, request, count_left(coverage))
+    rest = forecast_rest(report, probe.status, agents)
+    usd = launch.executor.get_usd_per_hour(str(launch.path), agents)
+    if usd is None or rest.seconds is None:
+        return rest
+    return replace(rest, usd=usd * rest.seconds / 3600)
+
+
+def count_asked(launch: Launch, request: Request, left: int | None) -> int:
+    """Return how many agents the rest will have at first."""
+    project, packing = launch.project, request.packing
+    if request.one_run:
+        return count_agents(left, choose_bound(project, launch.target, one_run=True))
+    if packing and packing.agents and launch.target.runs_here:
+        count = packing.agents * find_place(launch.executor).count
+        return min(count, project.given_replicas or count)
+    return project.replicas
+
+
+def start_rest(launch: Launch, request: Request, tell: Tell, *, going: bool) -> Launch:
+    """Start the agents that are asked for; the probe's counts as one while its run is `going`.
+
+    Then whoever watches starts another in its place.
+    """
+    project, executor, path = launch.project, launch.executor, launch.path
+    working = [a for a in executor.list_agents(str(path)) if a.alive and is_probe(a)]
+    if not (working and going):
+        return start_asked(project, launch.server, executor, path, request, tell)
+    project, packer = settle_packing(project, launch.target, request.packing, executor, path, tell)
+    rest = Launch(
+        project,
+        launch.target,
+        launch.server,
+        executor,
+        path,
+        tuple(working),
+        project.replicas,
+        launch.expected,
+        packer,
+    )
+    if project.replicas == len(working):
+        return rest
+    fewer = replace(project, given_replicas=project.replicas - len(working))
+    started = start_patiently(fewer, launch.server, executor, path, request, tell)
+    return replace(rest, agents=(*working, *started.agents))

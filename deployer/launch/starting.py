@@ -1,0 +1,157 @@
+"""The last steps of `up`: plan a sweep's agents, write the lock file, start them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from deployer.config.project import Project
+from deployer.executors.base import Agent, Executor
+from deployer.executors.deadline import find_end
+from deployer.executors.plan import Plan
+from deployer.executors.registry import find_target
+from deployer.executors.target import Target, Tell
+from deployer.launch.agent_environment import choose_pace
+from deployer.launch.backend_revival import ask_patiently
+from deployer.launch.check import check_reach, warn_about_deadline, warn_about_many
+from deployer.launch.lock.writing import Planned, write_lock
+from deployer.launch.one_run_per_job import takes_one_run
+from deployer.launch.packing import Packer, settle_packing
+from deployer.launch.planning import apply_plan, choose_bound, plan_agents
+from deployer.launch.request import Request
+from deployer.sweeps.records import remember_executor
+from deployer.wandb_api.model import SweepInfo, SweepPath
+from deployer.wandb_api.operations import get_sweep
+from deployer.wandb_api.server import Server
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A sweep with agents at work; a watcher keeps `wanted` of them alive, or what `packer` says.
+
+    `expected` is how many configurations the file promises, None without end.
+    """
+
+    project: Project
+    target: Target
+    server: Server
+    executor: Executor
+    path: SweepPath
+    agents: tuple[Agent, ...]
+    wanted: int | None = None
+    expected: int | None = None
+    packer: Packer | None = None
+
+    @property
+    def sweep_path(self) -> str:
+        """Return ENTITY/PROJECT/SWEEP_ID."""
+        return str(self.path)
+
+
+def start_agents(
+    project: Project,
+    server: Server,
+    executor: Executor,
+    sweep: SweepInfo,
+    tell: Tell,
+    *,
+    one_run: bool = False,
+    max_seconds: float | None = None,
+    expected: int | None = None,
+    before: Callable[[Plan], Plan] = lambda plan: plan,
+) -> Launch:
+    """Start agents until there are as many as the project says; tell what is doubtful about it.
+
+    With `one_run`, or where the sweep's agents are so already, each takes one run. They leave after
+    `max_seconds`. `before` is called with the plan, and returns the one that is carried out.
+    """
+    target, path = find_target(project), sweep.path
+    check_reach(target, server.url, server.inside)
+    one_run = one_run or any(map(takes_one_run, executor.list_agents(str(path))))
+    if one_run and (warning := warn_about_deadline(target)):
+        tell(f"warning: {warning}")
+    bound, deadline = choose_bound(project, target, one_run), find_end(max_seconds, time.time())
+    plan = plan_agents(
+        server,
+        executor,
+        path,
+        bound,
+        project.code,
+        one_run=one_run,
+        deadline=deadline,
+        pace=choose_pace(project, server.extended),
+    )
+    if warning := warn_about_many(server, len(plan.agents)):
+        tell(f"warning: {warning}")
+    if sweep.state == "PAUSED" and plan.agents:
+        said = "is PAUSED: agents wait and hold their GPUs until"
+        tell(f"{path} {said}: deployer sweep resume {path}")
+    remember_executor(str(path), target.name)
+    plan = before(plan)
+    agents = tuple(apply_plan(server, executor, plan))
+    given = None if any(map(takes_one_run, agents)) else project.given_replicas
+    return Launch(project, target, server, executor, path, agents, given or len(agents), expected)
+
+
+class Start(Protocol):
+    """Starts agents of a sweep that was just made or goes on: the last step of `up`."""
+
+    def __call__(
+        self,
+        project: Project,
+        server: Server,
+        executor: Executor,
+        path: SweepPath,
+        request: Request,
+        tell: Tell,
+    ) -> Launch:
+        """Return the sweep with its agents; raises DeployerError."""
+
+
+def start_asked(
+    project: Project,
+    server: Server,
+    executor: Executor,
+    path: SweepPath,
+    request: Request,
+    tell: Tell,
+) -> Launch:
+    """Start as many agents as are asked for, after the lock file is written."""
+    target = find_target(project)
+    project, packer = settle_packing(project, target, request.packing, executor, path, tell)
+    launch = start_patiently(project, server, executor, path, request, tell)
+    return replace(launch, packer=packer)
+
+
+def start_patiently(
+    project: Project,
+    server: Server,
+    executor: Executor,
+    path: SweepPath,
+    request: Request,
+    tell: Tell,
+    narrow: Callable[[Plan], Plan] = lambda plan: plan,
+) -> Launch:
+    """Write the lock file and start the agents that `narrow` leaves of the plan."""
+
+    def record(plan: Plan) -> Plan:
+        target = find_target(project)
+        write_lock(Planned(project, request, server, target, executor, path, plan), tell)
+        return narrow(plan)
+
+    def start() -> Launch:
+        return start_agents(
+            project,
+            server,
+            executor,
+            get_sweep(server.client, path),
+            tell,
+            one_run=request.one_run,
+            max_seconds=request.max_seconds,
+            expected=request.sweep.expected,
+            before=record,
+        )
+
+    return ask_patiently(server, start, tell)

@@ -1,0 +1,61 @@
+"""`up --probe`: one run is looked at before the rest is started."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.conftest import Project
+from tests.cli.test_recovery import read
+
+RAISES = """
+import wandb
+wandb.init()
+raise ValueError("no learning rate for mortals")
+"""
+
+
+@pytest.mark.slow
+def test_the_rest_waits_for_a_word_and_the_probe_counts_once(project: Project) -> None:
+    project.write_grid()
+    first = project.run(
+        "up", "grid.yaml", "--probe", "--new", "--replicas", "2", "-o", "json", code=4
+    )
+    report = json.loads(first.stdout)
+    assert (report["verdict"], report["metric"], report["logged"]) == ("good", "loss", ["loss"])
+    assert report["rest"]["runs"] == 3
+    assert report["rest"]["agents"] == 2
+    assert report["run_seconds"] > 0
+    assert report["memory"][0]["used_bytes"] > 1_000_000
+    said = "the rest is not started; to start it: deployer up grid.yaml --replicas 2 -o json"
+    assert said in first.stderr
+    [agent] = read(project, "agents", "list")
+    assert (agent["exit_code"], agent["reason"]) == (0, "it has taken its last run")
+    # Once more: another run is looked at, then the rest is started.
+    words = ("up", "grid.yaml", "--probe", "--yes", "--replicas", "2")
+    second = project.run(*words)
+    assert "2 runs, about" in second.stderr
+    assert "4/4 configurations finished, 0 duplicates, 0 lost" in second.stdout
+    [sweep] = read(project, "sweep", "list")
+    assert sweep["state"] == "FINISHED"
+
+
+@pytest.mark.slow
+def test_nothing_follows_a_probe_that_failed(project: Project) -> None:
+    project.write("train.py", RAISES)
+    project.write_grid()
+    ended = project.run("up", "grid.yaml", "--probe", "--yes", "--no-check", code=3)
+    *_, error, hint = ended.stderr.splitlines()
+    assert error.endswith("has failed (crashed: exit code 1), and nothing more is started")
+    assert hint == "hint: mend it, then: deployer up grid.yaml --probe --yes --no-check"
+    assert "ValueError: no learning rate for mortals" in ended.stderr
+    [row] = read(project, "results")["rows"]
+    assert len(row["attempts"]) == 1
+    assert [agent["state"] for agent in read(project, "agents", "list")] == ["ended"]
+
+
+def test_a_probe_is_somebodys_to_see(project: Project) -> None:
+    project.write_grid()
+    refused = project.run("up", "grid.yaml", "--probe", "--detach", code=2)
+    assert "--probe: somebody has to see what the first run shows" in refused.stderr
