@@ -8,7 +8,10 @@ Words = tuple[str, ...]
 # Commands as they are typed; a test reads each of them as the command line would.
 EXAMPLES: dict[Words, tuple[str, ...]] = {
     ("init",): ("init train.py", "init --from me/digits/ab12cd34 --yes"),
-    ("up",): ("up sweep.yaml --replicas 2", "up sweep.yaml --on kubernetes --replicas 8 --detach"),
+    ("up",): (
+        "up sweep.yaml --replicas 2",
+        "up sweep.yaml --on kubernetes --replicas 8 --probe",
+    ),
     ("plan",): ("plan sweep.yaml --on kubernetes --replicas 4",),
     ("doctor",): ("doctor", "doctor sweep.yaml --on kubernetes --fix"),
     ("watch",): ("watch", "watch me/digits/ab12cd34 --plain"),

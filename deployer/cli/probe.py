@@ -133,6 +133,6 @@ def _check(launch: Launch, report: Report) -> None:
         near = difflib.get_close_matches(str(report.metric), report.logged, n=1)
         meant = f" {near[0]}" if near else " what the script logs"
         raise SweepFailed(
-            f"the probe did not log {report.metric}, and nothing more is started; it logged {logged}",
+            f"the probe did not log {report.metric} but {logged}; nothing more is started",
             f"in the sweep's file, let metric: name: be{meant}",
         )

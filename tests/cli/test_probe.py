@@ -50,7 +50,7 @@ def test_nothing_follows_a_probe_that_failed(project: Project) -> None:
     assert error.endswith("has failed (crashed: exit code 1), and nothing more is started")
     assert hint == "hint: mend it, then: deployer up grid.yaml --probe --yes --no-check"
     assert "ValueError: no learning rate for mortals" in ended.stderr
-    [row] = read(project, "results")["rows"]
+    [row] = read(project, "results")["runs"]
     assert len(row["attempts"]) == 1
     assert [agent["state"] for agent in read(project, "agents", "list")] == ["ended"]
 

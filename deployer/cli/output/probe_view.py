@@ -7,7 +7,7 @@ from typing import Any
 from deployer.cli.output.render import format_value
 from deployer.executors.memory import Memory
 from deployer.text import format_bytes, format_count, format_seconds
-from deployer.watch.probe import Report, Rest
+from deployer.watch.probe import Report, Rest, Verdict
 
 SHOWN_NAMES = 8
 
