@@ -8,6 +8,7 @@ imports, so that it itself imports nothing but what is built in.
 """
 
 import _io
+import _thread
 import _weakref
 import atexit
 import gc
@@ -52,10 +53,24 @@ class Ending:
 
     def __call__(self) -> None:
         """End the process, or leave it to Python."""
-        alone = len(sys._current_frames()) == 1
-        if self.code is not None and alone and is_flushed():
+        if self.code is not None and not self._has_own_threads() and is_flushed():
             self._end(self.code)
         gc.unfreeze()  # what a library counts at the end must be free by then
+
+    def _has_own_threads(self) -> bool:
+        """Tell whether another thread executes the run's own code, which is to be taken apart.
+
+        The SDK's waits, at the end of every run, for messages.
+        """
+        modules = (one for one in self._shared.values() if isinstance(one, type(sys)))
+        shared = {id(vars(one)) for one in modules}
+        for thread, frame in sys._current_frames().items():
+            below: "Any" = frame if thread != _thread.get_ident() else None
+            while below:
+                if id(below.f_globals) not in shared:
+                    return True
+                below = below.f_back
+        return False
 
     def _end(self, code: int) -> None:
         libraries = list_libraries() - self._libraries
