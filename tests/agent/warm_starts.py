@@ -57,7 +57,7 @@ class Starts:
     def begin(self) -> None:
         """Start the parent, and wait until it serves."""
         self.parent.tend(reap())
-        wait_for(self._serves, "the parent")
+        wait_for(self.serves, "the parent")
 
     def end(self) -> None:
         """Let the parent go, and wait for its end."""
@@ -71,7 +71,8 @@ class Starts:
         lines = path.read_text().splitlines() if path.exists() else []
         return dict(line.split("\t") for line in lines)
 
-    def _serves(self) -> bool:
+    def serves(self) -> bool:
+        """Tell whether the parent serves."""
         starting = (self.folder / "warm.starting").exists()
         return (self.folder / "warm.sock").exists() and not starting
 
