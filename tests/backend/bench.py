@@ -15,6 +15,7 @@ from deployer.backend.db.runs import Run, change_run, find_run
 from deployer.backend.db.sweeps import Sweep, create_sweep, sweep_by_id
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.dispatch import heartbeat, succeed_predecessors
+from deployer.backend.scheduling.suggestions import NotReady
 from deployer.backend.server.file_stream import apply_chunk
 from tests.backend.client import grid
 
@@ -54,7 +55,12 @@ class Bench:
         return agent.id, caller
 
     def beat(self, agent: tuple[int, Caller], *alive: str) -> dict[str, Any]:
-        commands = heartbeat(self.backend, agent[0], set(alive))
+        """Send a heartbeat, again if a model had to be waited for."""
+        try:
+            commands = heartbeat(self.backend, agent[0], set(alive))
+        except NotReady as early:
+            early.ready.result()
+            commands = heartbeat(self.backend, agent[0], set(alive), waited_seconds=1.0)
         return commands[0] if commands else {"type": "wait"}
 
     def take(self, agent: tuple[int, Caller]) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from deployer.backend.db.database import Store, select
+from deployer.backend.db.database import select
 from deployer.backend.db.files import File
 from deployer.backend.db.migrations import MIGRATIONS
 from deployer.backend.db.runs import Run
+from deployer.backend.db.store import Store
 from deployer.backend.db.sweeps import Sweep
 
 FIRST_CONTENT = """

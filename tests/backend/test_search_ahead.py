@@ -101,6 +101,6 @@ def test_what_was_prepared_is_what_would_have_been_suggested(bench: Bench) -> No
         bench.send(name, files={"wandb-summary.json": summary}, complete=True, exitcode=0)
     with bench.backend.store.transaction() as db:
         wanted = ask_question(db, sweep, 11)
-    answer = bench.backend.suggestions.answer(sweep, wanted)
+    answer = bench.backend.suggestions._suggest(wanted)
     assert answer == bench.backend.search.suggest(wanted.settings, sweep.seed, wanted.runs, 11)
     assert bench.run(bench.take(agent)).assigned_args == answer

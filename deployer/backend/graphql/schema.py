@@ -21,6 +21,8 @@ from graphql import (
     DocumentNode,
     GraphQLError,
     GraphQLSchema,
+    OperationDefinitionNode,
+    OperationType,
     Visitor,
     execute_sync,
     parse,
@@ -50,8 +52,9 @@ from deployer.backend.graphql.resolvers import (
     sweep,
     viewer,
 )
-from deployer.backend.refusal import Refusal, describe_passing
+from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.context import Request
+from deployer.backend.scheduling.suggestions import NotReady
 
 logger = logging.getLogger(__name__)
 
@@ -129,8 +132,19 @@ class GraphQL:
             return (GraphQLError(feature.sentence),)
         return tuple(_as_wandb_says(error) for error in errors) or document
 
+    def changes(self, body: Mapping[str, Any]) -> bool:
+        """Tell whether a request may change something."""
+        document = self._document(str(body.get("query") or ""))
+        return not isinstance(document, tuple) and any(
+            isinstance(part, OperationDefinitionNode) and part.operation is OperationType.MUTATION
+            for part in document.definitions
+        )
+
     def answer(self, request: Request, body: Mapping[str, Any]) -> Reply:
-        """Return HTTP status and JSON body; 400 for what the schema does not know."""
+        """Return HTTP status and JSON body; 400 for what the schema does not know.
+
+        Raise NotReady for a request that has to wait and be done again.
+        """
         document = self._document(str(body.get("query") or ""))
         if isinstance(document, tuple):
             return 400, _refused(*(error.message for error in document))
@@ -143,7 +157,7 @@ class GraphQL:
         )
         if not result.errors:
             return 200, {"data": result.data}
-        return _failure(result.errors[0])
+        return describe_failure(result.errors[0].original_error or result.errors[0])
 
 
 def _as_wandb_says(error: GraphQLError) -> GraphQLError:
@@ -155,16 +169,20 @@ def _as_wandb_says(error: GraphQLError) -> GraphQLError:
     return GraphQLError(message)
 
 
-def _failure(error: GraphQLError) -> Reply:
-    cause = error.original_error
-    if cause is None or isinstance(cause, GraphQLError):  # the latter: variables of wrong types
-        return 400, _refused(error.message)
+def describe_failure(cause: Exception) -> Reply:
+    """Return HTTP status and JSON body of a request that failed.
+
+    Raise what says that it waits for a model, or that the disk is full or away.
+    """
+    if isinstance(cause, NotReady | sqlite3.OperationalError | OSError):
+        raise cause
+    if isinstance(cause, GraphQLError):  # variables of wrong types, say
+        return 400, _refused(cause.message)
     if isinstance(cause, Refusal):
         return cause.status, _refused(cause.message)
-    if isinstance(cause, sqlite3.OperationalError | OSError | BrokenProcessPool):
-        message = describe_passing(cause)
-        logger.error("%s", message)
-        return 503, _refused(message)
+    if isinstance(cause, BrokenProcessPool):
+        logger.error("the search's process was killed")
+        return 503, _refused("the search's process was killed; trying again may help")
     logger.error("a resolver failed", exc_info=cause)
     return 500, _refused("internal error; the backend's log says more")
 

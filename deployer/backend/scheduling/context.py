@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from deployer.backend.db.accounts import Caller
-from deployer.backend.db.database import DATABASE, Store
+from deployer.backend.db.database import DATABASE
+from deployer.backend.db.store import Store
 from deployer.backend.scheduling.lifecycle import Patience
 from deployer.backend.scheduling.presence import Presence
 from deployer.backend.scheduling.search.engine import SearchEngine
@@ -37,7 +36,6 @@ class Backend:
     search: SearchEngine = field(init=False)
     suggestions: Suggestions = field(init=False)
     signer: Signer = field(init=False)
-    assigning: dict[int, threading.Lock] = field(init=False)
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -48,7 +46,6 @@ class Backend:
         self.search = SearchEngine()
         self.suggestions = Suggestions(self.store, self.search)
         self.signer = load_signer(self.folder)
-        self.assigning = defaultdict(threading.Lock)
 
     @property
     def files_folder(self) -> Path:
@@ -61,9 +58,8 @@ class Backend:
         return BlobFolder(self.files_folder, self.folder / INCOMING_FOLDER)
 
     def close(self) -> None:
-        """Stop the search process and close the database."""
+        """Stop the search and close the database."""
         self.suggestions.close()
-        self.search.close()
         self.store.close()
 
 
@@ -72,9 +68,11 @@ class Request:
     """One authenticated request: the backend, who asks, and the address they reached us at.
 
     `shared` tells that a process says of itself that others write to its run, too.
+    `waited_seconds` is how long it has waited for a suggestion since it was first done.
     """
 
     backend: Backend
     caller: Caller
     base_url: str
     shared: bool = False
+    waited_seconds: float = 0.0

@@ -18,7 +18,7 @@ from deployer.backend.db.attempts import (
 )
 from deployer.backend.db.database import Connection, select, update
 from deployer.backend.db.runs import Run, change_run, list_runs
-from deployer.backend.db.sweeps import DELETED, ENDED, Sweep, sweep_by_id, update_sweep
+from deployer.backend.db.sweeps import DELETED, Sweep, sweep_by_id, update_sweep
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import (
     LOST_REPLY_SECONDS,
@@ -35,12 +35,11 @@ from deployer.backend.scheduling.run_endings import (
     finish_if_complete,
     marks_of,
 )
-from deployer.backend.scheduling.suggestions import ask_question
+from deployer.backend.scheduling.suggestions import NotReady
 
 Command = dict[str, Any]
-# How long a request waits for those before it; then the agent asks again, 5 s later. Were many to
-# wait for a model, nobody else would be served meanwhile.
-BUSY_SECONDS = 3.0
+# How long a request waits for a model; then the agent asks again, 5 s later.
+MODEL_SECONDS = 20.0
 EXIT: Command = {"type": "exit"}
 # How a waiting run's attempts ended: what was interrupted goes first; what failed, or was killed
 # again and again, goes last.
@@ -57,23 +56,22 @@ FIRST = f"NOT {LAST}"
 OWNED = "agent_id = ? AND state IN ('pending', 'running', 'preempting') ORDER BY id"
 
 
-def heartbeat(backend: Backend, agent_id: int, alive: set[str]) -> list[Command]:
-    """Note which runs an agent has alive (by run name) and return its commands."""
+def heartbeat(
+    backend: Backend, agent_id: int, alive: set[str], waited_seconds: float = 0.0
+) -> list[Command]:
+    """Note which runs an agent has alive (by run name) and return its commands.
+
+    Raise NotReady if it has to wait for a model; it is then called again with what it has waited.
+    """
     with backend.store.transaction() as db:
         agent = agent_by_id(db, agent_id)
         update(db, "agents", agent.id, heartbeat_at=backend.now(), ended_at=None)
         backend.presence.seen("agent", agent.id)
         _note_alive(backend, db, agent, alive)
         commands = _standing_commands(backend, db, agent, alive)
-    if commands is not None:
-        return commands
-    lock = backend.assigning[agent.sweep_id]
-    if not lock.acquire(timeout=BUSY_SECONDS):
-        return []
-    try:
-        return _next_run(backend, agent)
-    finally:
-        lock.release()
+        if commands is not None:
+            return commands
+        return _next_run(backend, db, agent, waited_seconds)
 
 
 def _note_alive(backend: Backend, db: Connection, agent: Agent, alive: set[str]) -> None:
@@ -135,32 +133,31 @@ def _leave(backend: Backend, db: Connection, agent: Agent) -> list[Command]:
     return [EXIT]
 
 
-def _next_run(backend: Backend, agent: Agent) -> list[Command]:
+def _next_run(
+    backend: Backend, db: Connection, agent: Agent, waited_seconds: float
+) -> list[Command]:
     """Find work: what the agent never received, what came back, what is new, what fails."""
-    with backend.store.transaction() as db:
-        sweep = sweep_by_id(db, agent.sweep_id)
-        if sweep.ended:
-            return _leave(backend, db, agent)
-        _reclaim(backend, db, sweep)
-        ordinal = None if sweep.local_scheduler else free_ordinal(db, sweep)
-        run = _undelivered(backend, db, agent) or _returned(backend, db, agent, FIRST)
-        if run is None and ordinal is None:
-            run = _returned(backend, db, agent, LAST)
-        if run:
-            return _deliver(backend, db, sweep, run)
-        if ordinal is None:
-            return _wait_or_leave(backend, db, sweep, agent)
-        question = ask_question(db, sweep, ordinal)
-    args = backend.suggestions.answer(sweep, question)
-    with backend.store.transaction() as db:
-        now_is = sweep_by_id(db, sweep.id)
-        if now_is.config != sweep.config or now_is.state in ("PAUSED", *ENDED):
-            return []  # somebody steered meanwhile; the next heartbeat sees it
-        if args is None:
-            update_sweep(db, sweep, backend.now(), expected=ordinal)
-            return _wait_or_leave(backend, db, sweep, agent)
-        run = assign_run(db, sweep, agent, ordinal, args, backend.now())
+    sweep = sweep_by_id(db, agent.sweep_id)
+    _reclaim(backend, db, sweep)
+    ordinal = None if sweep.local_scheduler else free_ordinal(db, sweep)
+    run = _undelivered(backend, db, agent) or _returned(backend, db, agent, FIRST)
+    if run is None and ordinal is None:
+        run = _returned(backend, db, agent, LAST)
+    if run:
         return _deliver(backend, db, sweep, run)
+    if ordinal is None:
+        return _wait_or_leave(backend, db, sweep, agent)
+    try:
+        args = backend.suggestions.find(db, sweep, ordinal, again=waited_seconds > 0)
+    except NotReady:
+        if waited_seconds < MODEL_SECONDS:
+            raise
+        return []
+    if args is None:
+        sweep = update_sweep(db, sweep, backend.now(), expected=ordinal)
+        return _wait_or_leave(backend, db, sweep, agent)
+    run = assign_run(db, sweep, agent, ordinal, args, backend.now())
+    return _deliver(backend, db, sweep, run)
 
 
 def _undelivered(backend: Backend, db: Connection, agent: Agent) -> Run | None:

@@ -1,7 +1,8 @@
-"""The next configuration of a bayes sweep, made ahead of the agent that asks for it.
+"""The next configuration of a sweep; of a bayes sweep, made ahead of the agent that asks for it.
 
 A model takes up to a second, an agent wants its answer at once: as soon as a run was handed out,
-a thread begins with what comes next.
+a thread begins with what comes next. The server's writer never waits for it: a request that comes
+too early is undone, and done again once the suggestion is there.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ import json
 import logging
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from deployer.backend.db.database import Connection, Store
+from deployer.backend.db.database import Connection
 from deployer.backend.db.lines import parse_row
+from deployer.backend.db.store import Store
 from deployer.backend.db.sweeps import Sweep, sweep_by_id
 from deployer.backend.scheduling.numbering import free_ordinal
 from deployer.backend.scheduling.search.engine import SearchEngine
 from deployer.backend.scheduling.search.runs import ENDED, SearchRun
+from deployer.backend.scheduling.search.suggest import needs_model
 from deployer.sweeps.metrics import metric_value
 
 # With so many outcomes the newest run's is left out, so that the next suggestion can be made while
@@ -48,6 +52,14 @@ class Question:
 
         It knows of every configuration that was handed out, and of nearly all outcomes.
         """
+        if not self.is_about(earlier):
+            return False
+        changed = sum(now != then for now, then in zip(self.runs, earlier.runs, strict=True))
+        ended = sum(run.ended for run in self.runs)
+        return changed <= min(len(self.runs) - ended, int(LATE_OUTCOMES * ended))
+
+    def is_about(self, earlier: Question) -> bool:
+        """Tell whether the same had been handed out when an earlier question was asked."""
         if (self.settings, self.seed, self.ordinal, len(self.runs)) != (
             earlier.settings,
             earlier.seed,
@@ -55,12 +67,25 @@ class Question:
             len(earlier.runs),
         ):
             return False
-        pairs = list(zip(self.runs, earlier.runs, strict=True))
-        if any(now.arguments != then.arguments for now, then in pairs):
-            return False
-        changed = sum(now != then for now, then in pairs)
-        ended = sum(run.ended for run in self.runs)
-        return changed <= min(len(self.runs) - ended, int(LATE_OUTCOMES * ended))
+        pairs = zip(self.runs, earlier.runs, strict=True)
+        return all(now.arguments == then.arguments for now, then in pairs)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A suggestion to make: for a question, or for whoever asks next; `ready` once it is made."""
+
+    sweep_id: int
+    question: Question | None = None
+    ready: Future[None] = field(default_factory=Future)
+
+
+class NotReady(Exception):
+    """A model is at work on what a request asked for, which has to ask again when it is `ready`."""
+
+    def __init__(self, ready: Future[None]) -> None:
+        super().__init__("the next suggestion is in the making")
+        self.ready = ready
 
 
 def ask_question(db: Connection, sweep: Sweep, ordinal: int) -> Question:
@@ -112,12 +137,12 @@ def _search_run(
 
 
 class Suggestions:
-    """Answers questions, if it can with what it has prepared."""
+    """Answers questions, those for a model with what was prepared."""
 
     def __init__(self, store: Store, engine: SearchEngine) -> None:
         self._store, self._engine = store, engine
         self._changed = threading.Condition()
-        self._wanted: list[int] = []
+        self._wanted: list[Wanted] = []
         self._prepared: dict[int, tuple[Question, dict[str, Any] | None]] = {}
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -127,33 +152,49 @@ class Suggestions:
         if sweep.method != "bayes" or sweep.ended or sweep.local_scheduler:
             return
         with self._changed:
-            if sweep.id not in self._wanted[1:]:
-                self._wanted.append(sweep.id)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, daemon=True)
-                self._thread.start()
-            self._changed.notify_all()
+            if all(one.sweep_id != sweep.id for one in self._wanted[1:]):
+                self._want(Wanted(sweep.id))
 
-    def answer(self, sweep: Sweep, question: Question) -> dict[str, Any] | None:
-        """Return the configuration, waiting for it if need be; None when a grid is done."""
+    def find(
+        self, db: Connection, sweep: Sweep, ordinal: int, again: bool = False
+    ) -> dict[str, Any] | None:
+        """Return a sweep's configuration of a number, None when a grid is done.
+
+        Raise NotReady while a model is at work on it. Whoever asks `again` takes what was made for
+        the first question, whatever has ended since.
+        """
+        if sweep.method != "bayes":
+            return self._engine.suggest(sweep.settings, sweep.seed, (), ordinal)
+        question = ask_question(db, sweep, ordinal)
+        if not needs_model(question.settings, question.runs):
+            return self._suggest(question)
         with self._changed:
-            while not self._has(sweep, question) and sweep.id in self._wanted:
-                self._changed.wait()
-            if self._has(sweep, question):
-                return self._prepared[sweep.id][1]
-        return self._suggest(question)
+            found = self._prepared.get(sweep.id)
+            fits = question.is_about if again else question.answered_by
+            if found and fits(found[0]):
+                return found[1]
+            for one in self._wanted:
+                if one.question and question.is_about(one.question):
+                    raise NotReady(one.ready)
+            wanted = Wanted(sweep.id, question)
+            self._want(wanted)
+        raise NotReady(wanted.ready)
 
     def close(self) -> None:
-        """End the thread."""
+        """End the thread; what it is at work on is given up."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+        self._engine.close()
         if self._thread:
             self._thread.join()
 
-    def _has(self, sweep: Sweep, question: Question) -> bool:
-        found = self._prepared.get(sweep.id)
-        return found is not None and question.answered_by(found[0])
+    def _want(self, wanted: Wanted) -> None:
+        self._wanted.append(wanted)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="suggestions", daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
 
     def _suggest(self, question: Question) -> dict[str, Any] | None:
         runs = list(question.runs)
@@ -166,23 +207,38 @@ class Suggestions:
                 self._changed.wait_for(lambda: self._wanted or self._closed)
                 if self._closed:
                     return
-                sweep_id = self._wanted[0]
-            try:
-                self._make(sweep_id)
-            except Exception:  # whoever asks meets it again, and is told
-                logger.exception("no suggestion could be prepared")
+                wanted = self._wanted[0]
+            failure = self._try(wanted)
             with self._changed:
                 self._wanted.pop(0)
-                self._changed.notify_all()
+            if failure:
+                wanted.ready.set_exception(failure)
+            else:
+                wanted.ready.set_result(None)
 
-    def _make(self, sweep_id: int) -> None:
-        with self._store.transaction() as db:
-            question = next_question(db, sweep_id)
-        known = self._prepared.get(sweep_id)
+    def _try(self, wanted: Wanted) -> Exception | None:
+        try:
+            self._make(wanted)
+        except Exception as failure:
+            if wanted.question is None and not self._closed:  # nobody waits who would be told
+                logger.exception("no suggestion could be prepared")
+            return failure
+        return None
+
+    def _make(self, wanted: Wanted) -> None:
+        question = wanted.question or self._read_question(wanted.sweep_id)
+        known = self._prepared.get(wanted.sweep_id)
         if question is None:
-            self._prepared.pop(sweep_id, None)
+            self._prepared.pop(wanted.sweep_id, None)
         if question is None or (known and question.answered_by(known[0])):
             return
         args = self._suggest(question)
         with self._changed:
-            self._prepared[sweep_id] = question, args
+            self._prepared[wanted.sweep_id] = question, args
+
+    def _read_question(self, sweep_id: int) -> Question | None:
+        """Read it after the change that called for it, which may still be in the writing."""
+        with self._store.transaction():
+            pass
+        with self._store.snapshot() as db:
+            return next_question(db, sweep_id)

@@ -1,13 +1,22 @@
-"""The HTTP surface: GraphQL, the file stream, uploads and downloads, health."""
+"""The HTTP surface: GraphQL, the file stream, uploads and downloads, health.
+
+What changes something goes to the store's writer and is answered when it is on the disk; what only
+reads does so in a thread, from a snapshot.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import gzip
 import json
 import logging
 import secrets
 import sqlite3
+import time
+from collections.abc import Callable
+from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 from starlette.applications import Starlette
@@ -21,9 +30,11 @@ from deployer.backend.db.accounts import Caller, find_caller
 from deployer.backend.db.database import Connection
 from deployer.backend.db.projects import get_project
 from deployer.backend.db.runs import Run, check_writer, get_run
-from deployer.backend.graphql.schema import GraphQL
+from deployer.backend.graphql.schema import GraphQL, Reply, describe_failure
 from deployer.backend.refusal import Refusal, describe_passing
 from deployer.backend.scheduling.context import Backend, Request
+from deployer.backend.scheduling.dispatch import MODEL_SECONDS
+from deployer.backend.scheduling.suggestions import NotReady
 from deployer.backend.server.file_stream import apply_chunk
 from deployer.backend.server.health import Health, disk_is_full
 from deployer.backend.server.transfers import build_transfer_routes
@@ -74,7 +85,7 @@ def _unavailable(_: HttpRequest, error: Exception) -> Response:
 
 
 class Surface:
-    """The endpoints; each authenticates, then works in a thread."""
+    """The endpoints; each authenticates first."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -88,13 +99,37 @@ class Surface:
     async def graphql(self, http: HttpRequest) -> Response:
         """Answer a GraphQL request."""
         body = await _json_body(http)
-        return await run_in_threadpool(self._graphql, http, body)
+        if self.schema.changes(body):
+            return await self._change(partial(self._graphql, http, body))
+        return await run_in_threadpool(self._query, http, body)
 
-    def _graphql(self, http: HttpRequest, body: dict[str, Any]) -> Response:
+    def _query(self, http: HttpRequest, body: dict[str, Any]) -> Response:
+        with self.backend.store.snapshot():
+            return self._graphql(http, body)
+
+    def _graphql(self, http: HttpRequest, body: dict[str, Any], waited: float = 0.0) -> Response:
         shared = SHARED_HEADER in http.headers
-        request = Request(self.backend, self.caller(http), _base_url(http), shared)
-        status, reply = self.schema.answer(request, body)
-        return JSONResponse(reply, status_code=status)
+        request = Request(self.backend, self.caller(http), _base_url(http), shared, waited)
+        return _reply(self.schema.answer(request, body))
+
+    async def _change(self, work: Callable[[float], Response]) -> Response:
+        """Have the writer do it, and again once a model is done for which it had to wait."""
+        begun, waited = time.monotonic(), 0.0
+        while True:
+            try:
+                return await asyncio.wrap_future(self.backend.store.submit(_undoing(work, waited)))
+            except _Undone as undone:
+                return undone.reply
+            except NotReady as early:
+                ready = asyncio.shield(asyncio.wrap_future(early.ready))
+                try:
+                    await asyncio.wait_for(ready, max(0.0, MODEL_SECONDS - waited))
+                except TimeoutError:
+                    waited = MODEL_SECONDS
+                except Exception as failure:
+                    return _reply(describe_failure(failure))
+                else:
+                    waited = time.monotonic() - begun
 
     async def copy(self, http: HttpRequest) -> Response:
         """Send all that there is to the owner of the data folder, whose key lies in it."""
@@ -107,18 +142,19 @@ class Surface:
     async def file_stream(self, http: HttpRequest) -> Response:
         """Take one chunk of a run's stream."""
         chunk = await _json_body(http)
-        return await run_in_threadpool(self._file_stream, http, chunk)
+        return await asyncio.wrap_future(
+            self.backend.store.submit(partial(self._file_stream, http, chunk))
+        )
 
-    def _file_stream(self, http: HttpRequest, chunk: dict[str, Any]) -> Response:
-        with self.backend.store.transaction() as db:
-            caller = self.caller(http)
-            run = self._run(db, caller, http)
-            check_writer(db, caller, run)
-            return JSONResponse(apply_chunk(self.backend, db, run, chunk))
+    def _file_stream(self, http: HttpRequest, chunk: dict[str, Any], db: Connection) -> Response:
+        caller = self.caller(http)
+        run = self._run(db, caller, http)
+        check_writer(db, caller, run)
+        return JSONResponse(apply_chunk(self.backend, db, run, chunk))
 
     def caller(self, http: HttpRequest) -> Caller:
         """Return whose key the request has; refuse with 401 if nobody's."""
-        with self.backend.store.transaction() as db:
+        with self.backend.store.snapshot() as db:
             caller = find_caller(db, _key(http))
         if caller is None:
             raise Refusal(401, "the API key is not valid for this server")
@@ -128,6 +164,31 @@ class Surface:
         place = http.path_params
         project = get_project(db, caller, place["entity"], place["project"])
         return get_run(db, project, place["run"])
+
+
+class _Undone(Exception):
+    """Undoes what a request has changed, which is answered with a refusal."""
+
+    def __init__(self, reply: Response) -> None:
+        super().__init__("refused")
+        self.reply = reply
+
+
+def _undoing(work: Callable[[float], Response], waited: float) -> Callable[[Connection], Response]:
+    """Return a change that leaves nothing behind unless it is answered with 200."""
+
+    def change(_: Connection) -> Response:
+        reply = work(waited)
+        if reply.status_code != HTTPStatus.OK:
+            raise _Undone(reply)
+        return reply
+
+    return change
+
+
+def _reply(answer: Reply) -> Response:
+    status, body = answer
+    return JSONResponse(body, status_code=status)
 
 
 def _key(http: HttpRequest) -> str:

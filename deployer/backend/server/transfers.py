@@ -117,7 +117,7 @@ class Transfers:
     def download(self, http: HttpRequest) -> Response:
         """Send what a signed address stands for."""
         target = self._signed(http, "download")
-        with self.backend.store.transaction() as db:
+        with self.backend.store.snapshot() as db:
             if target.table == RUN_FILES:
                 blob_id = file_by_id(db, target.row_id).blob_id
             elif target.table == ARTIFACT_FILES:
@@ -130,7 +130,7 @@ class Transfers:
         """Send a file of a run to whoever has a key for it."""
         place = http.path_params
         caller = self.find_caller(http)
-        with self.backend.store.transaction() as db:
+        with self.backend.store.snapshot() as db:
             project = get_project(db, caller, place["entity"], place["project"])
             run = get_run(db, project, place["run"])
             file = find_file(db, run.id, place["name"])
@@ -142,7 +142,7 @@ class Transfers:
         """Send a file of a collection by its MD5, as the SDK fetches a single one."""
         place = http.path_params
         caller = self.find_caller(http)
-        with self.backend.store.transaction() as db:
+        with self.backend.store.snapshot() as db:
             project = get_project(db, caller, place["entity"], place["project"])
             collection = find_collection(db, project, place["collection"])
             md5 = _base64_digest(place["digest"])

@@ -15,7 +15,8 @@ from deployer.backend.db.accounts import (
     list_present_users,
     remove_user,
 )
-from deployer.backend.db.database import DATABASE, Connection, Store
+from deployer.backend.db.database import DATABASE, Connection
+from deployer.backend.db.store import Store
 from deployer.errors import BackendError
 
 

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deployer.backend.db.blobs import Blob, find_blob
-from deployer.backend.db.database import Connection, Store, insert
+from deployer.backend.db.database import Connection, insert
+from deployer.backend.db.store import Store
 
 # Left free for the database, which must be able to write that a file was refused: the smaller of
 # the two, so that a small volume has room for files at all.

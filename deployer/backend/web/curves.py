@@ -7,9 +7,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from deployer.backend.db.database import Store
 from deployer.backend.db.lines import read_rows
 from deployer.backend.db.runs import Run
+from deployer.backend.db.store import Store
 from deployer.sweeps.metrics import metric_value
 
 Curve = list[tuple[float, float | None]]
@@ -30,7 +30,7 @@ class CurveCache:
         key, version = (run.id, metric), (run.attempt, run.heartbeat_at)
         known = self._known.pop(key, None)
         if known is None or known[0] != version:
-            with self._store.transaction() as db:
+            with self._store.snapshot() as db:
                 rows = read_rows(db, run.id)
             known = (version, build_curve(rows, metric))
         self._known[key] = known

@@ -93,7 +93,7 @@ class Pages:
         if caller is None:
             return RedirectResponse(f"/login?next={quote(http.url.path)}", 303, HEADERS)
         try:
-            with self.backend.store.transaction() as db:
+            with self.backend.store.snapshot() as db:
                 view.find(db, caller, http.path_params)
         except Refusal as refusal:
             return self._html(MISSING, refusal.status, message=refusal.message)
@@ -111,7 +111,7 @@ class Pages:
     def download(self, http: HttpRequest) -> Response:
         """Send a run's file to be saved: shown here, a user's HTML would act as this site."""
         caller = self._caller(http)
-        with self.backend.store.transaction() as db:
+        with self.backend.store.snapshot() as db:
             _, run = find_run_of(db, caller, http.path_params)
             file = find_file(db, run.id, http.path_params["name"])
         return self._attachment(http, file.blob_id if file else None)
@@ -119,7 +119,7 @@ class Pages:
     def download_artifact(self, http: HttpRequest) -> Response:
         """Send a file of an artifact to be saved."""
         caller = self._caller(http)
-        with self.backend.store.transaction() as db:
+        with self.backend.store.snapshot() as db:
             _, _, row = find_artifact_of(db, caller, http.path_params)
             file = find_artifact_file(db, row, http.path_params["name"])
         return self._attachment(http, file.blob_id if file else None)
@@ -145,7 +145,7 @@ class Pages:
         return await run_in_threadpool(self._login, http, form.get("key", [""])[0].strip())
 
     def _login(self, http: HttpRequest, key: str) -> Response:
-        with self.backend.store.transaction() as db:
+        with self.backend.store.snapshot() as db:
             caller = find_caller(db, key)
         if caller is None:
             return self._login_page(http, 401, WRONG_KEY)
@@ -183,7 +183,7 @@ class Pages:
 
     def _visitor(self, http: HttpRequest) -> Caller | None:
         token = http.cookies.get(_cookie_name(http), "")
-        with self.backend.store.transaction() as db:
+        with self.backend.store.snapshot() as db:
             return self.sessions.find_caller(db, token)
 
     def _caller(self, http: HttpRequest) -> Caller:

@@ -91,7 +91,7 @@ def find_run_of(db: Connection, caller: Caller, place: Place) -> tuple[Project, 
 
 def show_home(site: Site, caller: Caller, _: Place) -> dict[str, Any]:
     """Return the caller's projects, each with its newest sweeps."""
-    with site.backend.store.transaction() as db:
+    with site.backend.store.snapshot() as db:
         found = []
         for project in list_projects(db, caller, None):
             sweeps = list_sweeps(db, project)
@@ -112,7 +112,7 @@ def show_home(site: Site, caller: Caller, _: Place) -> dict[str, Any]:
 
 def show_project(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
     """Return a project's sweeps, and its newest runs and artifacts."""
-    with site.backend.store.transaction() as db:
+    with site.backend.store.snapshot() as db:
         project = find_place(db, caller, place)
         sweeps = [(sweep, _runs(db, sweep)) for sweep in list_sweeps(db, project)]
         tail = "project_id = ? ORDER BY id DESC LIMIT ?"
@@ -131,7 +131,7 @@ def show_project(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
 
 def show_sweep(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
     """Return a sweep's head, its table, its best run and the curves of its metric."""
-    with site.backend.store.transaction() as db:
+    with site.backend.store.snapshot() as db:
         project, sweep = find_sweep_of(db, caller, place)
         runs = _runs(db, sweep)
         attempts = list_last_attempts(db, sweep)
@@ -154,7 +154,7 @@ def show_sweep(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
 
 def show_run(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
     """Return a run's configuration, summary, curves, console tail, files and artifacts."""
-    with site.backend.store.transaction() as db:
+    with site.backend.store.snapshot() as db:
         project, run = find_run_of(db, caller, place)
         sweep = sweep_by_id(db, run.sweep_id) if run.sweep_id else None
         rows = read_rows(db, run.id)
@@ -180,7 +180,7 @@ def show_run(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
 
 def show_artifact(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
     """Return a version of an artifact with its files, and the versions beside it."""
-    with site.backend.store.transaction() as db:
+    with site.backend.store.snapshot() as db:
         project, collection, row = find_artifact_of(db, caller, place)
         described = describe_artifact(db, collection, row)
     return {

@@ -37,7 +37,8 @@ def resolve_heartbeat(_: Any, info: Info, input: dict[str, Any]) -> dict[str, An
         check_owner(db, request.caller, row)
     run_state = json.loads(input.get("run_state") or "{}")
     alive = {name for name, living in run_state.items() if living}
-    return {"agent": row, "commands": json.dumps(heartbeat(request.backend, row.id, alive))}
+    commands = heartbeat(request.backend, row.id, alive, request.waited_seconds)
+    return {"agent": row, "commands": json.dumps(commands)}
 
 
 def check_owner(db: Connection, caller: Caller, row: Agent) -> None:

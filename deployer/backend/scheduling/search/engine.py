@@ -43,6 +43,7 @@ class SearchEngine:
 
     def __init__(self) -> None:
         self._pool: ProcessPoolExecutor | None = None
+        self._closed = False
         self._lock = threading.Lock()
 
     def suggest(
@@ -63,14 +64,19 @@ class SearchEngine:
             return self._submit(suggest, *request).result()
 
     def close(self) -> None:
-        """End the process, if there is one."""
+        """End the process, if there is one, whatever it is at work on."""
         with self._lock:
+            self._closed = True
             pool, self._pool = self._pool, None
         if pool:
+            for process in multiprocessing.active_children():
+                process.kill()
             pool.shutdown(wait=True, cancel_futures=True)
 
     def _submit(self, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
         with self._lock:
+            if self._closed:
+                raise BrokenProcessPool("the search was closed")
             if self._pool is None:
                 self._pool = _new_pool()
             try:
