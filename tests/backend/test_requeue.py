@@ -116,6 +116,7 @@ def test_what_a_dead_agent_never_began_goes_to_the_next(bench: Bench) -> None:
     sweep = bench.sweep()
     name = bench.beat(bench.agent(sweep))["run_id"]
     bench.seconds += bench.backend.patience.silence_seconds
+    end_silent_runs(bench.backend)
     assert bench.beat(bench.agent(sweep))["run_id"] == name
 
 

@@ -14,6 +14,7 @@ from deployer.backend.db.sweeps import Sweep
 from deployer.backend.refusal import Refusal, not_found
 
 ACTIVE = ("pending", "running", "preempting")
+IS_ACTIVE = "state IN ('pending', 'running', 'preempting')"  # word for word as in the index
 
 
 @dataclass(frozen=True)

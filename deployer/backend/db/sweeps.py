@@ -31,6 +31,7 @@ ENDED = ("FINISHED", "CANCELED", DELETED)
 class Sweep:
     """A sweep; `expected` is the number of configurations, None for an endless one.
 
+    Below `first_free` every configuration has a run; a run that goes sets it back.
     `healed_retries` replace the sweep file's once somebody has healed it. `stop_reason` says
     why the server itself stopped it before its end.
     """
@@ -45,6 +46,7 @@ class Sweep:
     state: str
     seed: str
     expected: int | None
+    first_free: int
     healed_retries: int | None
     stop_reason: str | None
     controller: str | None

@@ -17,7 +17,7 @@ from deployer.backend.db.attempts import (
     repeat_attempt,
 )
 from deployer.backend.db.database import Connection, select, update
-from deployer.backend.db.runs import Run, change_run, list_runs
+from deployer.backend.db.runs import IS_ACTIVE, Run, change_run, list_runs
 from deployer.backend.db.sweeps import DELETED, Sweep, sweep_by_id, update_sweep
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import (
@@ -26,9 +26,8 @@ from deployer.backend.scheduling.lifecycle import (
     PATIENT_KILLS,
     Outcome,
     judge_disappearance,
-    requeue,
 )
-from deployer.backend.scheduling.numbering import free_ordinal
+from deployer.backend.scheduling.numbering import free_ordinal, note_taken
 from deployer.backend.scheduling.run_endings import (
     abandon_run,
     end_run,
@@ -53,7 +52,7 @@ KILLED_AGAIN = (
 )
 LAST = f"({FAILED_ONCE} OR {KILLED_AGAIN})"
 FIRST = f"NOT {LAST}"
-OWNED = "agent_id = ? AND state IN ('pending', 'running', 'preempting') ORDER BY id"
+OWNED = f"agent_id = ? AND {IS_ACTIVE} ORDER BY id"
 
 
 def heartbeat(
@@ -138,7 +137,6 @@ def _next_run(
 ) -> list[Command]:
     """Find work: what the agent never received, what came back, what is new, what fails."""
     sweep = sweep_by_id(db, agent.sweep_id)
-    _reclaim(backend, db, sweep)
     ordinal = None if sweep.local_scheduler else free_ordinal(db, sweep)
     run = _undelivered(backend, db, agent) or _returned(backend, db, agent, FIRST)
     if run is None and ordinal is None:
@@ -157,6 +155,7 @@ def _next_run(
         sweep = update_sweep(db, sweep, backend.now(), expected=ordinal)
         return _wait_or_leave(backend, db, sweep, agent)
     run = assign_run(db, sweep, agent, ordinal, args, backend.now())
+    note_taken(db, sweep, ordinal)
     return _deliver(backend, db, sweep, run)
 
 
@@ -181,14 +180,6 @@ def _returned(backend: Backend, db: Connection, agent: Agent, turn: str) -> Run 
         if rested or last_cause(db, run) != "never started":
             return reassign_run(db, run, agent, backend.now())
     return None
-
-
-def _reclaim(backend: Backend, db: Connection, sweep: Sweep) -> None:
-    """Take back what was assigned to agents that have gone silent before they began it."""
-    for run in list_runs(db, "sweep_id = ? AND state = 'pending' AND queued = 0", sweep.id):
-        silence = backend.presence.silence_seconds("agent", run.agent_id or 0)
-        if silence >= backend.patience.silence_seconds:
-            end_run(backend, db, run, requeue("node"))
 
 
 def succeed_predecessors(backend: Backend, db: Connection, agent: Agent) -> None:
@@ -228,21 +219,17 @@ def _wait_or_leave(backend: Backend, db: Connection, sweep: Sweep, agent: Agent)
         return _leave(backend, db, agent)
     if sweep.local_scheduler:
         return []
-    busy = _list_busy(backend, db, agent)
-    if not agent.supervised or not busy or any(run.announced for run in busy):
+    if not agent.supervised or not _has_stand_in(backend, db, agent):
         return []
     return _leave(backend, db, agent)
 
 
-def _list_busy(backend: Backend, db: Connection, agent: Agent) -> list[Run]:
-    """Return the runs of a sweep's other agents, of those that are there."""
-    busy = list_runs(
-        db,
-        "sweep_id = ? AND agent_id != ? AND state IN ('pending', 'running', 'preempting')"
-        " AND queued = 0",
-        agent.sweep_id,
-        agent.id,
-    )
-    patience = backend.patience.silence_seconds
-    presence = backend.presence
-    return [r for r in busy if presence.silence_seconds("agent", r.agent_id or 0) < patience]
+def _has_stand_in(backend: Backend, db: Connection, agent: Agent) -> bool:
+    """Tell whether another agent of the sweep is at work and there, and none is interrupted."""
+    others = f"FROM runs WHERE sweep_id = ? AND {IS_ACTIVE} AND queued = 0 AND agent_id != ?"
+    which = (agent.sweep_id, agent.id)
+    if db.execute(f"SELECT 1 {others} AND announced IS NOT NULL LIMIT 1", which).fetchone():
+        return False
+    patience, presence = backend.patience.silence_seconds, backend.presence
+    busy = db.execute(f"SELECT agent_id {others}", which)  # read no further than to the first
+    return any(presence.silence_seconds("agent", row[0]) < patience for row in busy)

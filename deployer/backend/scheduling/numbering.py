@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from deployer.backend.db.database import Connection
+from deployer.backend.db.database import Connection, update
 from deployer.backend.db.runs import change_run, list_runs
 from deployer.backend.db.sweeps import Sweep
 from deployer.sweeps.parameters.parse import parse_parameters
@@ -47,15 +47,15 @@ def place_of(db: Connection, sweep: Sweep, args: Mapping[str, Any]) -> int | Non
 
 def free_ordinal(db: Connection, sweep: Sweep) -> int | None:
     """Return the lowest number without a run, or None when every configuration has one."""
-    rows = db.execute(
-        "SELECT ordinal FROM runs WHERE sweep_id = ? AND ordinal IS NOT NULL ORDER BY ordinal",
-        (sweep.id,),
-    )
-    taken = [row[0] for row in rows]
-    ordinal = len(taken)
-    if taken and taken[-1] != len(taken) - 1:
-        ordinal = next(n for n, used in enumerate(taken) if n != used)
+    ordinal = sweep.first_free
+    while _is_taken(db, sweep, ordinal):
+        ordinal += 1
     return None if sweep.expected is not None and ordinal >= sweep.expected else ordinal
+
+
+def note_taken(db: Connection, sweep: Sweep, ordinal: int) -> None:
+    """Note that a run has got the lowest free number, so that nobody counts up to it again."""
+    update(db, "sweeps", sweep.id, first_free=ordinal + 1)
 
 
 def grid_place(db: Connection, sweep: Sweep, args: Mapping[str, Any]) -> int | None:
@@ -64,8 +64,12 @@ def grid_place(db: Connection, sweep: Sweep, args: Mapping[str, Any]) -> int | N
     beyond = place is not None and sweep.expected is not None and place >= sweep.expected
     if place is None or beyond:
         return None
-    taken = db.execute("SELECT 1 FROM runs WHERE sweep_id = ? AND ordinal = ?", (sweep.id, place))
-    return None if taken.fetchone() else place
+    return None if _is_taken(db, sweep, place) else place
+
+
+def _is_taken(db: Connection, sweep: Sweep, ordinal: int) -> bool:
+    found = "SELECT 1 FROM runs WHERE sweep_id = ? AND ordinal = ?"
+    return db.execute(found, (sweep.id, ordinal)).fetchone() is not None
 
 
 def _space(sweep: Sweep) -> Space:

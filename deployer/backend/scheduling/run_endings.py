@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from deployer.backend.db.attempts import settle_attempt
 from deployer.backend.db.database import Connection
 from deployer.backend.db.lines import parse_row
-from deployer.backend.db.runs import Run, change_run, list_runs
+from deployer.backend.db.runs import IS_ACTIVE, Run, change_run, list_runs, run_by_id
 from deployer.backend.db.sweeps import DELETED, Sweep, sweep_by_id, update_sweep
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import (
@@ -21,10 +22,10 @@ from deployer.backend.scheduling.lifecycle import (
     judge_failure,
     judge_kills,
     judge_unassigned,
+    requeue,
 )
+from deployer.backend.scheduling.numbering import free_ordinal
 from deployer.sweeps.metrics import metric_value
-
-SETTLED = "(queued = 0 AND state NOT IN ('pending', 'running', 'preempting'))"
 
 
 def marks_of(run: Run) -> Marks:
@@ -113,17 +114,21 @@ def finish_if_complete(backend: Backend, db: Connection, sweep: Sweep) -> Sweep:
 
     So must have what somebody enqueued besides.
     """
-    if sweep.ended or sweep.expected is None:
+    if sweep.ended or sweep.expected is None or _has_open_runs(db, sweep):
         return sweep
-    settled, open_ones = db.execute(
-        f"SELECT COUNT(*) FILTER (WHERE ordinal IS NOT NULL AND {SETTLED}),"
-        f" COUNT(*) FILTER (WHERE args IS NOT NULL AND NOT {SETTLED})"
-        " FROM runs WHERE sweep_id = ?",
-        (sweep.id,),
-    ).fetchone()
-    if settled < sweep.expected or open_ones:
+    if free_ordinal(db, sweep) is not None:
         return sweep
     return update_sweep(db, sweep, backend.now(), state="FINISHED")
+
+
+def _has_open_runs(db: Connection, sweep: Sweep) -> bool:
+    return any(
+        db.execute(
+            f"SELECT 1 FROM runs WHERE sweep_id = ? AND {state} AND args IS NOT NULL LIMIT 1",
+            (sweep.id,),
+        ).fetchone()
+        for state in ("queued = 1", IS_ACTIVE)
+    )
 
 
 def finish_if_target_reached(backend: Backend, db: Connection, run: Run) -> None:
@@ -144,11 +149,27 @@ def finish_if_target_reached(backend: Backend, db: Connection, run: Run) -> None
 
 def end_silent_runs(backend: Backend) -> None:
     """End runs of which nothing was heard for too long; called every few seconds."""
+    with backend.store.snapshot() as db:
+        silent = [run.id for run in list_runs(db, IS_ACTIVE) if _is_silent(backend, run)]
+    if not silent:
+        return
     with backend.store.transaction() as db:
-        for run in list_runs(db, "state IN ('running', 'preempting')"):
-            silence = backend.presence.silence_seconds("run", run.id)
-            if silence >= backend.patience.silence_seconds:
+        for run in map(partial(run_by_id, db), silent):
+            if not _is_silent(backend, run):
+                continue
+            if run.state == "pending":
+                end_run(backend, db, run, requeue("node"))
+            else:
                 abandon_run(backend, db, run)
+
+
+def _is_silent(backend: Backend, run: Run) -> bool:
+    """Tell whether nothing is heard of a run, or of the agent that was sent it and never began."""
+    presence, patience = backend.presence, backend.patience.silence_seconds
+    if run.state != "pending":
+        return run.active and presence.silence_seconds("run", run.id) >= patience
+    handed_out = run.sweep_id is not None and not run.queued
+    return handed_out and presence.silence_seconds("agent", run.agent_id or 0) >= patience
 
 
 def requeue_failed(backend: Backend, db: Connection, sweep: Sweep) -> int:
