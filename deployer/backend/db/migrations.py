@@ -292,6 +292,8 @@ MIGRATIONS = (
             WHERE id = OLD.sweep_id; END;
     DROP INDEX runs_agent;
     CREATE INDEX runs_agent ON runs (agent_id, state);
+    CREATE INDEX runs_of_sweep ON runs (sweep_id, created_at);
+    CREATE INDEX runs_of_project ON runs (project_id, created_at);
     CREATE INDEX runs_active ON runs (state)
         WHERE state IN ('pending', 'running', 'preempting');
     """,

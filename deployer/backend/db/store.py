@@ -69,7 +69,6 @@ class Store:
         self.path = path
         self._full_at: float | None = None
         self._lock = threading.RLock()
-        self._thread: threading.Thread | None = None
         self._waiting: queue.SimpleQueue[Change[Any] | None] = queue.SimpleQueue()
         self._readers: queue.LifoQueue[Connection] = queue.LifoQueue()
         self._joined = threading.local()
@@ -85,6 +84,8 @@ class Store:
         self._connection.execute(f"PRAGMA journal_size_limit={WAL_BYTES}")
         migrate(self._connection)
         path.chmod(0o600)
+        self._writer = threading.Thread(target=self._write, name="writer", daemon=True)
+        self._writer.start()
 
     def submit(self, work: Callable[[Connection], Result]) -> Future[Result]:
         """Have something written; its outcome is there once it is on the disk.
@@ -92,10 +93,6 @@ class Store:
         `work` runs in the writer's thread and must not wait for anything.
         """
         change = Change(work)
-        with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._write, name="writer", daemon=True)
-                self._thread.start()
         self._waiting.put(change)
         return change.done
 
@@ -147,9 +144,8 @@ class Store:
 
     def close(self) -> None:
         """Write what waits and close the file; the WAL is folded back into it."""
-        if self._thread:
-            self._waiting.put(None)
-            self._thread.join()
+        self._waiting.put(None)
+        self._writer.join()
         while not self._readers.empty():
             self._readers.get_nowait().close()
         with self._lock:

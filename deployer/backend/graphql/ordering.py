@@ -14,6 +14,7 @@ from deployer.backend.refusal import Refusal
 from deployer.sweeps.metrics import WRITTEN
 
 DEFAULT_ORDER = "+created_at"  # W&B's own
+DEFAULT_PAGE = 50
 
 # Known or not, number or text, the number, the text, the row.
 Place = tuple[int, int, float, str, int]
@@ -65,18 +66,18 @@ def ordered_connection(
     order: Order[R],
     after: str | None = None,
     first: int | None = None,
-    default_page: int | None = 50,
+    default_page: int | None = DEFAULT_PAGE,
 ) -> dict[str, Any]:
     """Return one page; a cursor is its row's place, so added and deleted rows shift nothing."""
     placed = sorted(((order.place(row), row) for row in rows), key=_place, reverse=order.descending)
     if after:
-        mark = _decode(after)
+        mark = decode_place(after)
         rest = [p for p in placed if (p[0] < mark if order.descending else p[0] > mark)]
     else:
         rest = placed
     size = first if first is not None else default_page
     page = rest if size is None else rest[: max(size, 0)]
-    edges = [{"node": row, "cursor": _encode(place)} for place, row in page]
+    edges = [{"node": row, "cursor": encode_place(place)} for place, row in page]
     return {
         "edges": edges,
         "page_info": {
@@ -103,11 +104,13 @@ def _sortable(value: Any) -> tuple[int, float, str] | None:
     return (1, 0.0, str(value))
 
 
-def _encode(place: Place) -> str:
+def encode_place(place: Place) -> str:
+    """Return the cursor of a row's place."""
     return base64.urlsafe_b64encode(json.dumps(place).encode()).decode()
 
 
-def _decode(cursor: str) -> Place:
+def decode_place(cursor: str) -> Place:
+    """Return the place that a cursor stands for; refuse with 400 what is none."""
     try:
         known, kind, number, text, row_id = json.loads(base64.urlsafe_b64decode(cursor))
         return (int(known), int(kind), float(number), str(text), int(row_id))

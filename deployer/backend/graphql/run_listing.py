@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from deployer.backend.db.accounts import list_users
-from deployer.backend.db.database import Connection, select
+from deployer.backend.db.database import Connection
 from deployer.backend.db.projects import Project
 from deployer.backend.db.runs import Run, list_runs
-from deployer.backend.db.sweeps import find_sweep, list_sweeps
+from deployer.backend.db.sweeps import Sweep, find_sweep, list_sweeps
 from deployer.backend.graphql.fields import Fields, run_fields
 from deployer.backend.graphql.filters import parse_filter
-from deployer.backend.graphql.ordering import DEFAULT_ORDER, Order, ordered_connection, parse_order
+from deployer.backend.graphql.ordering import (
+    DEFAULT_ORDER,
+    DEFAULT_PAGE,
+    Order,
+    decode_place,
+    encode_place,
+    ordered_connection,
+    parse_order,
+)
 
 CREATED = ("created_at", "createdAt")
-
-
-@dataclass(frozen=True)
-class Birth:
-    """When a run was made: all that the default order needs."""
-
-    id: int
-    created_at: float
 
 
 @dataclass(frozen=True)
@@ -48,17 +47,30 @@ def page_of_runs(
         found = filter_runs(db, project, filters)
         wanted = parse_order(order, fields_of_runs(db, project))
         return ordered_connection(found, wanted, after, first)
-    by_birth: Order[Birth] = Order(lambda birth: birth.created_at, key.startswith("-"))
-    page = ordered_connection(_births(db, where), by_birth, after, first)
-    runs = _runs_by_id(db, [edge["node"].id for edge in page["edges"]])
-    edges = [{**edge, "node": runs[edge["node"].id]} for edge in page["edges"]]
-    return {**page, "edges": edges}
+    size = first if first is not None else DEFAULT_PAGE
+    return _page_by_birth(db, where, key.startswith("-"), after, size)
+
+
+def page_of_sweep(
+    db: Connection, sweep: Sweep, order: str | None, after: str | None, first: int | None
+) -> dict[str, Any] | None:
+    """Return one page of a sweep's runs, all without `first`; None if the order needs them all."""
+    key = (order or DEFAULT_ORDER).strip()
+    if key.lstrip("+-") not in CREATED:
+        return None
+    where = _Where("sweep_id = ?", sweep.id)
+    return _page_by_birth(db, where, key.startswith("-"), after, first)
 
 
 def count_runs(db: Connection, project: Project, filters: str | None) -> int:
     """Return how many runs pass a filter."""
     where = _where(db, project, filters)
-    return len(_births(db, where) if where else filter_runs(db, project, filters))
+    return _count(db, where) if where else len(filter_runs(db, project, filters))
+
+
+def count_of_sweep(db: Connection, sweep: Sweep) -> int:
+    """Return how many runs a sweep has."""
+    return _count(db, _Where("sweep_id = ?", sweep.id))
 
 
 def filter_runs(db: Connection, project: Project, filters: str | None) -> list[Run]:
@@ -94,11 +106,36 @@ def _where(db: Connection, project: Project, filters: str | None) -> _Where | No
     return None
 
 
-def _births(db: Connection, where: _Where) -> Sequence[Birth]:
-    return select(db, Birth, f"runs WHERE {where.sql}", [where.value])
+def _page_by_birth(
+    db: Connection, where: _Where, descending: bool, after: str | None, size: int | None
+) -> dict[str, Any]:
+    """Have the database find a page, so that none costs more for the runs on others."""
+    size = -1 if size is None else max(size, 0)
+    values: list[Any] = [where.value]
+    rest, way = "", "DESC" if descending else "ASC"
+    if after:
+        *_, created_at, _, row_id = decode_place(after)
+        rest = f" AND (created_at, id) {'<' if descending else '>'} (?, ?)"
+        values += [created_at, row_id]
+    found = list_runs(
+        db,
+        f"{where.sql}{rest} ORDER BY created_at {way}, id {way} LIMIT ?",
+        *values,
+        size if size < 0 else size + 1,
+    )
+    page = found if size < 0 else found[:size]
+    order: Order[Run] = Order(lambda run: run.created_at, descending)
+    edges = [{"node": run, "cursor": encode_place(order.place(run))} for run in page]
+    return {
+        "edges": edges,
+        "page_info": {
+            "has_next_page": len(page) < len(found),
+            "end_cursor": edges[-1]["cursor"] if edges else after,
+        },
+        "total_count": _count(db, where),
+    }
 
 
-def _runs_by_id(db: Connection, ids: Iterable[int]) -> dict[int, Run]:
-    wanted = list(ids)
-    marks = ", ".join("?" * len(wanted))
-    return {run.id: run for run in list_runs(db, f"id IN ({marks})", *wanted)}
+def _count(db: Connection, where: _Where) -> int:
+    (found,) = db.execute(f"SELECT COUNT(*) FROM runs WHERE {where.sql}", (where.value,)).fetchone()
+    return int(found)

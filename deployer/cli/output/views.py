@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from deployer.cli.output.chart import build_chart
 from deployer.cli.output.render import (
     format_parameter,
     format_value,
+    say,
     show,
     show_csv,
     show_json,
@@ -28,6 +30,7 @@ from deployer.watch.status import AgentStatus, Status
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+MOST_ROWS = 500  # of a ranking on the screen
 STATE_ORDER = ("running", "pending", "preempting", "preempted", "failed", "crashed", "killed")
 
 
@@ -88,6 +91,9 @@ def show_results(results: Results, output: str) -> None:
         columns, rows = build_ranking(results, exact=True)
         show_csv(columns, rows)
     else:
+        if len(results.rows) > MOST_ROWS:
+            say(f"the first {MOST_ROWS} of {len(results.rows)} runs; -o csv gives all")
+            results = replace(results, rows=results.rows[:MOST_ROWS])
         build = build_chart if output == "chart" else partial(build_ranking, exact=False)
         show_table(*build(results))
 

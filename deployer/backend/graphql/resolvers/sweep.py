@@ -28,7 +28,12 @@ from deployer.backend.graphql.resolvers.wire import (
     iso_time,
     transaction,
 )
-from deployer.backend.graphql.run_listing import fields_of_runs, filter_runs
+from deployer.backend.graphql.run_listing import (
+    count_of_sweep,
+    fields_of_runs,
+    filter_runs,
+    page_of_sweep,
+)
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.config_warnings import check_supported, list_warnings
 from deployer.backend.scheduling.dispatch import succeed_predecessors
@@ -180,7 +185,7 @@ def resolve_run_count_expected(row: Sweep, _: Info) -> int | None:
 @sweep.field("runCount")
 def resolve_run_count(row: Sweep, info: Info) -> int:
     with transaction(info) as db:
-        return len(_runs(db, row))
+        return count_of_sweep(db, row)
 
 
 @sweep.field("bestLoss")
@@ -205,7 +210,8 @@ def resolve_runs(
     order: str | None = None,
 ) -> dict[str, Any]:
     with transaction(info) as db:
-        return _run_page(db, row, _runs(db, row), filters, after, first, order)
+        page = None if filters else page_of_sweep(db, row, order, after, first)
+        return page or _run_page(db, row, _runs(db, row), filters, after, first, order)
 
 
 @sweep.field("priorRuns")

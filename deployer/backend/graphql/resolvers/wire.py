@@ -12,13 +12,12 @@ from typing import Any, TypeAlias
 from graphql import GraphQLResolveInfo
 
 from deployer.backend.db.database import Connection
+from deployer.backend.graphql.ordering import DEFAULT_PAGE
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.context import Request
 
 # What a resolver is told about the request it is part of.
 Info: TypeAlias = "GraphQLResolveInfo[Request]"
-
-DEFAULT_PAGE = 50
 
 
 def transaction(info: Info) -> AbstractContextManager[Connection]:
