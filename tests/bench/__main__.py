@@ -24,6 +24,7 @@ from tests.bench import (
     traffic,
 )
 from tests.bench.figures import Figure, render
+from tests.bench.load import bench as load
 
 BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
     "help": command_line.bench_help,
@@ -39,6 +40,8 @@ BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
     "small-files": small_files.bench_small_files,
     "warm-memory": memory.bench_warm_memory,
     "requests": requests.bench_requests,
+    "load": load.bench_load,
+    "load-table": load.bench_load_table,
     "request-for-work": suggestions.bench_request_for_work,
     "packing": packing.bench_packing,
     "search-quality": quality.bench_search_quality,
@@ -46,7 +49,7 @@ BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
     "thousand-agents": cluster.bench_thousand_agents,
     "first-metric-in-pod": cluster.bench_first_metric_in_pod,
 }
-BY_NAME_ALONE = ("search-quality",)
+BY_NAME_ALONE = ("search-quality", "load-table")
 ON_A_CLUSTER = ("doctor", "thousand-agents", "first-metric-in-pod")
 
 
