@@ -12,7 +12,8 @@
     ├── AgentError                      exit 1   an agent cannot be started, found or stopped
     ├── StartFailed                     exit 3   no agent starts, and none will, or none in time
     ├── SweepFailed                     exit 3   it ended without every configuration finished
-    └── WatchTimeout                    exit 4   still going; safe to watch again
+    ├── WatchTimeout                    exit 4   still going; safe to watch again
+    └── RestWaits                       exit 4   a probe was looked at; the rest is not started
 
 Anything else that reaches `main()` is a bug and keeps its traceback.
 """
@@ -261,3 +262,10 @@ class WatchTimeout(DeployerError):
 
     exit_code = ExitCode.STILL_GOING
     code = "watch-timeout"
+
+
+class RestWaits(DeployerError):
+    """A sweep's probe was looked at, and nobody has said yes to the rest, which is not started."""
+
+    exit_code = ExitCode.STILL_GOING
+    code = "rest-waits"

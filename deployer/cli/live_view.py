@@ -151,7 +151,7 @@ def _report(
         reason = reason or ("its time is over (--max-time): " if out_of_time else "")
         raise SweepFailed(
             f"{path}: {reason}{results.coverage.sentence()}",
-            f"deployer {_choose_next(results)} {path}",
+            _choose_next(results),
         )
     check_ranked(results)
 
@@ -169,9 +169,11 @@ def check_ranked(results: Results) -> None:
 
 def _choose_next(results: Results) -> str:
     """Return the command that looks into what failed, or runs what is missing."""
+    path = results.sweep_path
     if results.failures:
-        return "agents logs"
-    return "agents up" if results.state in HANDING_OUT else "heal"
+        first = "" if results.coverage.finished else "; up --probe tries one run before the others"
+        return f"deployer agents logs {path}{first}"
+    return f"deployer {'agents up' if results.state in HANDING_OUT else 'heal'} {path}"
 
 
 def show_outcome(

@@ -7,21 +7,19 @@ import shlex
 import sys
 from dataclasses import dataclass
 
-import typer
-
 from deployer.cli.confirmation import can_ask, confirm
 from deployer.cli.live_view import follow_and_report, show_statuses
 from deployer.cli.output.probe_view import build_probe_lines, probe_to_plain
 from deployer.cli.output.render import say, show_json
 from deployer.config.project import Project
-from deployer.errors import ExitCode, SweepFailed
+from deployer.errors import RestWaits, SweepFailed
 from deployer.launch.probe import forecast, judge, start_rest, watch_probe
 from deployer.launch.probe import up as begin_probe
 from deployer.launch.provision import closing
 from deployer.launch.request import Request
 from deployer.launch.starting import Launch
 from deployer.sweeps.endings import describe_attempt
-from deployer.sweeps.results import Row
+from deployer.sweeps.results import ACTIVE_STATES, Row
 from deployer.watch.probe import Probe, Report, Rest, Verdict
 from deployer.watch.run_logs import get_run_tail
 
@@ -58,7 +56,7 @@ def _look_first(
 ) -> Launch:
     """Look at the probe's run, say what it shows, and start the rest if that is wanted.
 
-    Raises SweepFailed if it was no good, typer.Exit if the rest is not started.
+    Raises SweepFailed if it was no good, RestWaits if the rest is not started.
     """
     try:
         say("looking at one run, for a minute once it logs")
@@ -70,7 +68,8 @@ def _look_first(
         wanted = _is_wanted(launch, report, rest, yes=yes)
     except KeyboardInterrupt:
         say(f"\nthe rest is not started; to start it: {name_command()}")
-        say(f"the probe goes on; to end it: deployer down {launch.path}")
+        if probe.run is None or probe.run.state in ACTIVE_STATES:
+            say(f"the probe goes on; to end it: deployer down {launch.path}")
         raise
     except SweepFailed:
         if showing.output == "json":
@@ -80,8 +79,7 @@ def _look_first(
         return start_rest(launch, request, say, going=report.going)
     if showing.output == "json":
         show_json(probe_to_plain(report, rest))
-    say(f"the rest is not started; to start it: {name_command()}")
-    raise typer.Exit(ExitCode.STILL_GOING)
+    raise RestWaits(f"the rest of {launch.path} is not started", name_command())
 
 
 def name_command() -> str:

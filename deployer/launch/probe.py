@@ -24,7 +24,7 @@ from deployer.launch.starting import Launch, start_asked, start_patiently
 from deployer.sweeps.results import ACTIVE_STATES
 from deployer.text import format_count
 from deployer.wandb_api.model import SweepPath
-from deployer.wandb_api.operations import get_sweep, list_runs
+from deployer.wandb_api.operations import get_memory, get_sweep, list_runs
 from deployer.wandb_api.server import Server
 from deployer.watch.probe import Probe, Report, Rest, Verdict, forecast_rest
 from deployer.watch.status import Status
@@ -125,7 +125,11 @@ def judge(launch: Launch, probe: Probe) -> Report:
     Its next try is the user's to begin.
     """
     executor, path = launch.executor, launch.path
-    report = probe.report(get_sweep(launch.server.client, path))
+    client = launch.server.client
+    report = probe.report(get_sweep(client, path))
+    if report.row and not report.memory:
+        memory = get_memory(client, path, report.row.run_id)
+        report = replace(report, memory=memory, sampled=True)
     if report.verdict is Verdict.FAILED:
         executor.stop([agent.name for agent in executor.list_agents(str(path)) if agent.alive])
     return report
@@ -138,7 +142,7 @@ def forecast(launch: Launch, request: Request, probe: Probe, report: Report) -> 
     coverage = probe.status.results.coverage
     agents = count_asked(launch, request, count_left(coverage))
     rest = forecast_rest(report, probe.status, agents)
-    usd = launch.executor.get_usd_per_hour(str(launch.path), agents)
+    usd = launch.executor.get_usd_per_hour(str(launch.path), rest.agents)
     if usd is None or rest.seconds is None:
         return rest
     return replace(rest, usd=usd * rest.seconds / 3600)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ import yaml
 
 from deployer.errors import WandbError
 
+GPU_MEMORY = re.compile(r"system\.gpu\.(\d+)\.memoryAllocatedBytes")
 ENDED_SWEEP_STATES = ("FINISHED", "CANCELED")
 
 
@@ -240,6 +242,19 @@ def parse_json(text: Any) -> dict[str, Any]:
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def parse_memory(metrics: dict[str, Any]) -> dict[str, int]:
+    """Return the bytes that a run's process takes, and what is taken of each of its GPUs."""
+    found: dict[str, int] = {}
+    for key, value in sorted(metrics.items()):
+        if not isinstance(value, int | float):
+            continue
+        if key == "system.proc.memory.rssMB":
+            found["memory"] = int(value * 2**20)
+        elif match := GPU_MEMORY.fullmatch(key):
+            found[f"GPU {match[1]}"] = int(value)
+    return found
 
 
 def parse_run_config(text: Any) -> dict[str, Any]:

@@ -109,6 +109,12 @@ query RunConsoleLogTail($entity: String!, $project: String!, $run: String!, $las
 }
 """
 
+SYSTEM_METRICS = """
+query RunSystemMetrics($entity: String!, $project: String!, $run: String!) {
+  project(name: $project, entityName: $entity) { run(name: $run) { systemMetrics } }
+}
+"""
+
 LOG_PAGE = """
 query RunConsoleLogPage(
   $entity: String!, $project: String!, $run: String!, $after: String, $first: Int!

@@ -61,7 +61,8 @@ class Report:
     """What the probe's run has shown.
 
     `seen_seconds` is how long it took, or has gone on. `run_seconds` is how long a run takes, by
-    what `progress` says if it has not finished, such as `epoch 3 of 50`.
+    what `progress` says if it has not finished, such as `epoch 3 of 50`. `memory` has bytes by
+    name, `memory` or `GPU 0`: the most that was seen, or if `sampled`, what the run's SDK saw last.
     """
 
     sweep: str
@@ -73,7 +74,8 @@ class Report:
     rows_per_minute: float | None = None
     metric: str | None = None
     value: float | None = None
-    memory: tuple[Memory, ...] = ()
+    memory: Mapping[str, int] = field(default_factory=dict)
+    sampled: bool = False
     run_seconds: float | None = None
     progress: str = ""
 
@@ -92,6 +94,7 @@ class Probe:
 
     agents: frozenset[str]
     known: Mapping[str, int]
+    logging_seconds: float = LOGGING_SECONDS
     run: RunInfo | None = None
     status: Status | None = None
     _begun_at: float | None = None
@@ -99,7 +102,7 @@ class Probe:
     _now: float = 0.0
     _marks: list[Mark] = field(default_factory=list)
     _counts: dict[str, list[Mark]] = field(default_factory=dict)
-    _memory: dict[str, Memory] = field(default_factory=dict)
+    _memory: dict[str, int] = field(default_factory=dict)
 
     def look(self, status: Status, now: float, memory: Sequence[Memory] = ()) -> None:
         """Take in what is seen; `memory` is what the agent takes of each."""
@@ -114,9 +117,8 @@ class Probe:
             self._logged_at = now
         self._note_progress(self.run)
         for one in memory:
-            known = self._memory.get(one.name)
-            if known is None or one.used_bytes > known.used_bytes:
-                self._memory[one.name] = one
+            name = one.name.removeprefix("memory of ")
+            self._memory[name] = max(one.used_bytes, self._memory.get(name, 0))
 
     @property
     def over(self) -> bool:
@@ -124,7 +126,7 @@ class Probe:
         if self.has_failed or (self.run and self.run.state not in (*ACTIVE_STATES, "preempted")):
             return True
         if self._logged_at is not None:
-            return self._now - self._logged_at >= LOGGING_SECONDS
+            return self._now - self._logged_at >= self.logging_seconds
         return self._begun_at is not None and self._now - self._begun_at >= SILENT_SECONDS
 
     @property
@@ -152,7 +154,7 @@ class Probe:
             rows_per_minute=self._find_pace(run),
             metric=name,
             value=metric_value(run.summary, name, sweep.metric_goal) if name else None,
-            memory=tuple(self._memory.values()),
+            memory=self._memory,
             run_seconds=seconds,
             progress=progress,
         )
@@ -221,6 +223,7 @@ def forecast_rest(report: Report, status: Status, agents: int) -> Rest:
     if coverage.expected is None:
         return Rest(None, agents)
     left = max(0, coverage.waiting + coverage.running - report.going)
+    agents = min(agents, left) or 1
     if report.run_seconds is None:
         return Rest(left, agents)
     return Rest(left, agents, -(-left // max(1, agents)) * report.run_seconds)

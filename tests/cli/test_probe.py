@@ -19,22 +19,20 @@ raise ValueError("no learning rate for mortals")
 @pytest.mark.slow
 def test_the_rest_waits_for_a_word_and_the_probe_counts_once(project: Project) -> None:
     project.write_grid()
-    first = project.run(
-        "up", "grid.yaml", "--probe", "--new", "--replicas", "2", "-o", "json", code=4
-    )
+    words = ("grid.yaml", "--replicas", "2", "-o", "json")
+    first = project.run("up", "--probe", "--new", *words, code=4)
     report = json.loads(first.stdout)
     assert (report["verdict"], report["metric"], report["logged"]) == ("good", "loss", ["loss"])
     assert report["rest"]["runs"] == 3
     assert report["rest"]["agents"] == 2
     assert report["run_seconds"] > 0
-    assert report["memory"][0]["used_bytes"] > 1_000_000
-    said = "the rest is not started; to start it: deployer up grid.yaml --replicas 2 -o json"
-    assert said in first.stderr
+    assert report["memory"]["memory"] > 1_000_000
+    error = json.loads(first.stderr.splitlines()[-1])["error"]
+    assert (error["code"], error["hint"]) == ("rest-waits", f"deployer up {' '.join(words)}")
     [agent] = read(project, "agents", "list")
     assert (agent["exit_code"], agent["reason"]) == (0, "it has taken its last run")
     # Once more: another run is looked at, then the rest is started.
-    words = ("up", "grid.yaml", "--probe", "--yes", "--replicas", "2")
-    second = project.run(*words)
+    second = project.run("up", "grid.yaml", "--probe", "--yes", "--replicas", "2")
     assert "2 runs, about" in second.stderr
     assert "4/4 configurations finished, 0 duplicates, 0 lost" in second.stdout
     [sweep] = read(project, "sweep", "list")

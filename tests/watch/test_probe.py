@@ -125,4 +125,4 @@ def test_memory_is_the_most_that_was_seen() -> None:
     probe = watch(make_run())
     for used in (3, 5, 4):
         probe.look(make_status(make_run()), 1001.0, [Memory("memory", used, 9)])
-    assert [one.used_bytes for one in probe.report(SWEEP).memory] == [5]
+    assert probe.report(SWEEP).memory == {"memory": 5}

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from deployer.cli.output.render import format_value
-from deployer.executors.memory import Memory
 from deployer.text import format_bytes, format_count, format_seconds
 from deployer.watch.probe import Report, Rest, Verdict
 
-SHOWN_NAMES = 8
+SHOWN_NAMES = 6
 
 
 def build_probe_lines(report: Report, rest: Rest | None, *, priced: bool) -> list[str]:
@@ -19,12 +18,12 @@ def build_probe_lines(report: Report, rest: Rest | None, *, priced: bool) -> lis
     title = report.row.title or report.row.run_id
     going = report.going
     ended = "finished after" if report.row.state == "finished" else f"{report.row.state} after"
-    seen = f"{'goes on since' if going else ended} {format_seconds(report.seen_seconds)}"
+    seen = f"{'has gone on for' if going else ended} {format_seconds(report.seen_seconds)}"
     said = {
         "logged": _say_logged(report),
         "metric": _say_metric(report, going=going),
         "a run": _say_length(report, going=going),
-        "memory": _say_memory(report.memory),
+        "memory": _say_memory(report),
         "the rest": _say_rest(rest, priced=priced) if rest else "",
     }
     lines = [f"  {name:<10}{words}" for name, words in said.items() if words]
@@ -39,8 +38,9 @@ def probe_to_plain(report: Report, rest: Rest | None) -> dict[str, Any]:
 def _say_logged(report: Report) -> str:
     if not report.logged:
         return "nothing yet"
-    hidden = len(report.logged) - SHOWN_NAMES
-    names = ", ".join(report.logged[:SHOWN_NAMES]) + (f" and {hidden} more" if hidden > 0 else "")
+    ordered = sorted(report.logged, key=lambda name: (name != report.metric, name))
+    hidden = len(ordered) - SHOWN_NAMES
+    names = ", ".join(ordered[:SHOWN_NAMES]) + (f" and {hidden} more" if hidden > 0 else "")
     pace = f", {format_pace(report.rows_per_minute)}" if report.rows_per_minute else ""
     return f"{names}; {format_count(report.rows, 'step')}{pace}"
 
@@ -66,13 +66,15 @@ def _say_length(report: Report, *, going: bool) -> str:
     return f"about {format_seconds(report.run_seconds)}{by}"
 
 
-def _say_memory(memory: tuple[Memory, ...]) -> str:
-    parts = [f"{format_bytes(one.used_bytes)} of {_name(one)}" for one in memory if one.used_bytes]
-    return ", ".join(parts) or "not known here"
-
-
-def _name(memory: Memory) -> str:
-    return "this machine" if memory.name == "memory" else memory.name.removeprefix("memory of ")
+def _say_memory(report: Report) -> str:
+    parts = [
+        f"{format_bytes(used)}{'' if name == 'memory' else f' of {name}'}"
+        for name, used in report.memory.items()
+        if used
+    ]
+    if not parts:
+        return "not known here"
+    return f"{', '.join(parts)}{', as W&B last measured it' if report.sampled else ' at most'}"
 
 
 def _say_rest(rest: Rest, *, priced: bool) -> str:

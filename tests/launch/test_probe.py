@@ -1,0 +1,109 @@
+"""A probe with real agents on a server that has no more than W&B's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deployer.agent.settings import COUNT_VARIABLE, PROBE_VARIABLE
+from deployer.config.project import Flags
+from deployer.errors import ConfigError
+from deployer.executors.base import Agent
+from deployer.executors.plan import AgentPlan, Plan
+from deployer.launch import probe as probing
+from deployer.launch.one_run_per_job import count_wanted, list_used_names, takes_one_run
+from deployer.launch.pipeline import watch_sweep
+from deployer.launch.request import Request
+from deployer.launch.scaling import stays
+from deployer.sweeps.sweep_file import load_sweep
+from deployer.wandb_api.model import SweepPath
+from deployer.watch.probe import Verdict
+from tests.conftest import ServedBackend
+from tests.project_files import read_project
+from tests.stock import BIN, write_project
+
+PATH = SweepPath("e", "p", "s")
+PROBE = Agent(
+    "s-a1", str(PATH), "running", 1.0, environment={COUNT_VARIABLE: "1", PROBE_VARIABLE: "1"}
+)
+WORKER = Agent("s-a2", str(PATH), "running", 2.0)
+HELD = """
+import argparse, os, time
+import wandb
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+run = wandb.init(config={**vars(parser.parse_args()), "epochs": 50})
+run.log({"loss": 1.0, "epoch": 1})
+while os.path.exists("hold"):
+    time.sleep(0.1)
+run.finish()
+"""
+
+
+def test_others_are_not_bound_to_one_run_as_a_probe_is() -> None:
+    assert not takes_one_run(PROBE)
+    assert not stays(PROBE)
+    assert stays(WORKER)
+    ended = Agent(**{**vars(PROBE), "state": "ended", "exit_code": 0})
+    assert list_used_names([ended, WORKER]) == ["s-a1"]
+    # Who watches a probe alone starts nothing in its place; later its place is one of the sweep's.
+    assert count_wanted([ended]) == 0
+    assert count_wanted([ended, WORKER]) == 2
+
+
+def test_it_is_the_first_of_the_agents_that_are_planned(tmp_path: Path) -> None:
+    file = write_project(tmp_path, {"method": "grid", "parameters": {"lr": {"values": [1]}}})
+    agents = tuple(AgentPlan(f"s-a{n}", (), (("A", "b"),)) for n in (1, 2))
+    plan = Plan(str(PATH), "http://here", "/folder", agents)
+    request = Request(file, load_sweep(file))
+    [first] = probing.narrow_to_probe(request)(plan).agents
+    assert first.environment == (("A", "b"), (COUNT_VARIABLE, "1"), (PROBE_VARIABLE, "1"))
+    # Where all take one run, it is one of them.
+    alone = Request(file, request.sweep, one_run=True)
+    assert probing.narrow_to_probe(alone)(plan).agents == agents[:1]
+
+
+def test_beside_agents_at_work_it_is_refused() -> None:
+    probing.check_alone([PROBE], PATH)
+    with pytest.raises(ConfigError, match="--probe: 2 agents of e/p/s work already"):
+        probing.check_alone([PROBE, WORKER], PATH)
+
+
+@pytest.mark.slow(seconds=30)
+def test_the_rest_joins_a_probe_that_goes_on(plain_backend: ServedBackend, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    grid = {"lr": {"values": [1, 2, 3]}}
+    file = write_project(
+        folder, {"method": "grid", "metric": {"name": "accuracy"}, "parameters": grid}
+    )
+    (folder / "train.py").write_text(HELD)
+    (folder / "hold").touch()
+    environment = {**plain_backend.environment, "PATH": f"{BIN}:/usr/bin:/bin"}
+    project = read_project(folder, Flags(replicas=2), **environment)
+    said: list[str] = []
+    request = Request(file, load_sweep(file))
+    launch, probe = probing.up(project, request, said.append)
+    probe.logging_seconds = 0.0
+    *_, last = probing.watch_probe(launch, probe, said.append)
+    report = probing.judge(launch, probe)
+    assert (report.verdict, report.going, report.value) == (Verdict.GOOD, True, None)
+    assert report.logged == ("loss", "epoch")
+    assert report.memory["memory"] > 1_000_000
+    rest = probing.forecast(launch, request, probe, report)
+    assert rest
+    assert (rest.runs, rest.agents, rest.seconds) == (2, 2, None)
+    assert len(last.agents) == 1
+    # Twice in a row: the run that goes on is looked at, and no other is started.
+    again, _ = probing.up(project, request, said.append)
+    assert [a.name for a in again.agents] == [a.name for a in launch.agents]
+
+    joined = probing.start_rest(launch, request, said.append, going=report.going)
+    assert len(joined.agents) == joined.wanted == 2
+    (folder / "hold").unlink()
+    *_, last = watch_sweep(
+        joined.server, joined.executor, joined.path, folder, said.append, wanted=joined.wanted
+    )
+    assert last.results.coverage.sentence() == "3/3 configurations finished, 0 duplicates, 0 lost"
+    launch.executor.forget(launch.sweep_path)
