@@ -31,7 +31,7 @@ from deployer.launch.planning import (
 )
 from deployer.launch.provision import telling_bill
 from deployer.launch.request import Request
-from deployer.launch.script import begin_script_check, tell_report
+from deployer.launch.script import await_report, begin_script_check, tell_report
 from deployer.launch.server import connect
 from deployer.launch.starting import Launch, Start, start_agents, start_asked
 from deployer.sweeps.creation import MadeSweep, find_unfinished, make_sweep
@@ -57,7 +57,7 @@ def up(project: Project, request: Request, tell: Tell, start: Start = start_aske
     project, server = resolve(project, request, tell)
     target = find_target(project)
     check(project, target, request, server)
-    tell_report(script.result(), request, tell)
+    tell_report(await_report(script, request.file, tell), request, tell)
     if warning := target.warn_about_code():
         tell(f"warning: {warning}")
     with telling_bill(target, tell):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from pathlib import Path
 
 from deployer.config import paths
 from deployer.config.project import Project
@@ -33,6 +35,15 @@ def begin_script_check(project: Project, request: Request) -> Future[Report]:
     # Whoever ends before the script has answered does not wait for it.
     threading.Thread(target=ask, daemon=True).start()
     return future
+
+
+def await_report(future: Future[Report], file: Path, tell: Tell, patience: float = 1.0) -> Report:
+    """Return what the script says; tell what is waited for if it takes long."""
+    try:
+        return future.result(timeout=patience)
+    except FutureTimeout:
+        tell(f"{file}: asking its script about its flags")
+    return future.result()
 
 
 def check_script_first(project: Project, request: Request, tell: Tell) -> None:

@@ -76,11 +76,11 @@ class Broken:
 GPU_NODES = "gpu-0, gpu-1"
 CASES = {
     "quota-cpu": Broken(
-        {"quota": "an agent asks for 0.2 requests.cpu, and the quota allows 100m"},
+        {"quota": "allows 100m requests.cpu, and an agent asks for 200m"},
         objects=[quota(requests_cpu="100m")],
     ),
     "quota-gpu": Broken(
-        {"quota": "an agent asks for 2 requests.nvidia.com/gpu, and the quota allows 1"},
+        {"quota": "allows 1 requests.nvidia.com/gpu, and an agent asks for 2"},
         {"gpu": {"count": 2}},
         [quota(requests_nvidia_com__gpu="1")],
     ),
@@ -94,7 +94,7 @@ CASES = {
     ),
     "quota-and-limit-range": Broken(
         {
-            "quota": "an agent asks for 0.5Gi limits.memory, and the quota allows 256Mi",
+            "quota": "allows 256Mi limits.memory, and an agent asks for 512Mi",
             "limits": "a container may have 100m cpu at most",
         },
         objects=[quota(limits_memory="256Mi"), limit_range(max={"cpu": "100m"})],
@@ -157,7 +157,7 @@ CASES = {
         {"pod-security": 'forbids the agents: "restricted:'}, {"host_ipc": True}, label=RESTRICTED
     ),
     "nfs-forbidden": Broken(
-        {"pod-security": "restricted volume types"},
+        {"pod-security": "restricted volume types"},  # it is mended without weaker rules
         {
             "volumes": [
                 {
@@ -172,7 +172,7 @@ CASES = {
     "account-and-quota-and-policy": Broken(
         {
             "service-account": "is missing",
-            "quota": "an agent asks for 0.2 requests.cpu, and the quota allows 100m",
+            "quota": "allows 100m requests.cpu, and an agent asks for 200m",
             "pod-security": "forbids the agents",
         },
         {"service_account": "trainer", "host_ipc": True},

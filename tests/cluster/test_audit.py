@@ -89,8 +89,8 @@ def test_without_room_for_an_agent_no_sweep_is_made(
         up = shell.run(sys.executable, "-m", "deployer", "up", "sweep.yaml", "--detach")
         sweeps = list_sweeps(server.client, server.viewer.entity, "audit")
     assert up.returncode == 1
-    assert "exceeded quota" in up.stderr
-    assert "hint: " in up.stderr
+    assert "quota tenant allows 8Gi limits.memory, and a pod asks for 900Gi" in up.stderr
+    assert 'hint: kubernetes: {memory: "8Gi"} in deployer.yaml' in up.stderr
     assert sweeps == ()
     assert list_writes(cluster, f"tenant-{namespace}") == []
 

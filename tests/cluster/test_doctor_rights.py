@@ -35,8 +35,9 @@ def test_a_tenant_is_told_what_it_may_not_see_and_leaves_nothing(
     assert list_writes(cluster, f"tenant-{namespace}") == []
     assert list_writes(cluster, f"tenant-{namespace}", dry_run=True) != []
     bench.write(build(f"{namespace}-other"))
-    [wrong] = [one for one in bench.examine() if one.code == "namespace"]
-    assert (wrong.verdict, wrong.sentence) == (Verdict.UNKNOWN, "may not be read")
+    [shut] = bench.list_wrong().values()
+    assert (shut.code, shut.sentence) == ("namespace", "is missing, or you have no rights in it")
+    assert [one.code for one in bench.examine() if one.verdict is Verdict.UNKNOWN] == ["nodes"]
 
 
 def test_each_right_of_a_tenant_is_missed_by_name(

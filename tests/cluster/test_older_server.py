@@ -73,4 +73,4 @@ def test_quota_is_said_before_anything_is_made(cluster: Cluster, namespace: str)
     container["resources"]["limits"]["nvidia.com/gpu"] = "5"
     with pytest.raises(KubeError) as caught:
         check_admission(kube, job)
-    assert "exceeded quota: tenant, requested: requests.nvidia.com/gpu=5" in caught.value.message
+    assert "quota tenant allows 4 requests.nvidia.com/gpu, and a pod asks" in caught.value.message

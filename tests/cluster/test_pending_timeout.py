@@ -93,9 +93,9 @@ def test_agents_of_a_full_cluster_start_unwatched_and_leave_a_sweep_that_has_end
 
 def test_what_the_server_forbids_is_said_before_anything_is_made(bed: Bed) -> None:
     path = bed.create_sweep([0.1])
-    with pytest.raises(KubeError, match="no PriorityClass with name gold was found"):
+    with pytest.raises(KubeError, match="there is no PriorityClass gold"):
         bed.with_section(priority_class="gold").start(path, 1)
     bed.cluster.create(LIMITS, bed.namespace)
-    with pytest.raises(KubeError, match="maximum cpu usage per Container is 100m"):
+    with pytest.raises(KubeError, match="a container cpu of at most 100m"):
         bed.start(path, 1)
     assert bed.list_left() == []

@@ -11,10 +11,15 @@ import pytest
 from deployer.config.backend_section import BackendConfig
 from deployer.config.data_section import DataSet
 from deployer.config.kubernetes_section import parse_cluster
-from deployer.executors.findings import Finding, Verdict
+from deployer.executors.findings import Finding, Verdict, right, wrong
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.examination.cluster import judge_namespace, judge_version
-from deployer.executors.kubernetes.examination.image import PULL_TYPES, judge_type
+from deployer.executors.kubernetes.examination.image import (
+    PULL_TYPES,
+    judge_secret,
+    judge_type,
+    weigh,
+)
 from deployer.executors.kubernetes.examination.objects import (
     judge_classes,
     judge_unbound,
@@ -96,6 +101,18 @@ def test_a_pull_secret_of_another_type_is_wrong(kubeconfig: Path) -> None:
     assert found.remedy.endswith("kubernetes: {image_pull_secrets: [site-pull]} in deployer.yaml")
 
 
+def test_a_pull_secret_is_wrong_only_where_its_registry_wants_a_login(kubeconfig: Path) -> None:
+    case = build_case(kubeconfig)
+    missing = judge_secret(case, "site", None)
+    assert missing
+    login = wrong("pull-secret", "Secret site", "the login of Secret site is refused")
+    assert list(weigh(login, [missing])) == [missing]
+    there = right("image", "image a", "its registry has it")
+    [softer, same] = weigh(there, [missing])
+    assert (softer.verdict, softer.remedy, same) == (Verdict.UNKNOWN, missing.remedy, there)
+    assert list(weigh(login, [])) == [login]
+
+
 def queue(name: str, **status: object) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"clusterQueue": "all"}, "status": status}
 
@@ -150,9 +167,9 @@ def test_a_quota_has_room_now_or_later_or_never(kubeconfig: Path) -> None:
     )
     assert said(2, "8", size=4) == "right: has room for 2 pods now | "
     assert said(3, "8", size=4).startswith("unknown: 2 of 3 pods fit at a time")
-    assert said(1, "1", size=4).startswith("wrong: a pod asks for 4 requests.nvidia.com/gpu")
+    assert said(1, "1", size=4).startswith("wrong: allows 1 requests.nvidia.com/gpu, and a pod ")
     assert said(1, "1") == (
-        "wrong: an agent asks for 4 requests.nvidia.com/gpu, and the quota allows 1 | "
+        "wrong: allows 1 requests.nvidia.com/gpu, and an agent asks for 4 | "
         "kubernetes: {gpu: {count: 1}} in deployer.yaml"
     )
 
@@ -201,6 +218,9 @@ def test_classes_of_claims_that_are_made(kubeconfig: Path) -> None:
     first = {"volumeBindingMode": "WaitForFirstConsumer"}
     assert judge_unbound(case, waiting, first).verdict is Verdict.RIGHT
     assert judge_unbound(case, waiting, {}).verdict is Verdict.UNKNOWN
+    assert judge_unbound(case, waiting, None).verdict is Verdict.WRONG
+    classless = {"metadata": {"name": "data"}, "spec": {}}
+    assert judge_unbound(case, classless, None).verdict is Verdict.UNKNOWN
 
 
 def list_rows() -> Iterator[str]:

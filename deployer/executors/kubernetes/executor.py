@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -35,15 +36,14 @@ from deployer.executors.kubernetes.agents.gpu_products import GpuProducts
 from deployer.executors.kubernetes.agents.packs import DRAIN_ANNOTATION
 from deployer.executors.kubernetes.agents.paused_replicas import note_paused, read_paused
 from deployer.executors.kubernetes.concurrency import do_all
-from deployer.executors.kubernetes.data.claims import check_claims
 from deployer.executors.kubernetes.data.mounts import list_claims
-from deployer.executors.kubernetes.examination.case import list_own
+from deployer.executors.kubernetes.examination.case import Case, list_own
+from deployer.executors.kubernetes.examination.needed import list_checks
 from deployer.executors.kubernetes.keys.agent_keys import KeyStore, store_keys
 from deployer.executors.kubernetes.manifest_builder import ManifestBuilder
-from deployer.executors.kubernetes.rights import check_rights
 from deployer.executors.kubernetes.waiting.admission import check_admission
 from deployer.executors.kubernetes.waiting.pending_pods import PendingPods
-from deployer.executors.kubernetes.waiting.room import check_room
+from deployer.executors.kubernetes.waiting.references import Reference
 from deployer.executors.plan import Plan
 from deployer.executors.reason import Cause
 from deployer.kube.client import Kube
@@ -58,7 +58,8 @@ class KubernetesExecutor(Executor):
     """Agents as Jobs. `sleep` waits between looks; `folder` is where a template's path begins.
 
     `find_pushed` returns the image of new sweeps where the section names none. `grows` tells that
-    nodes come which are not there yet. `hints` are what a site adds to reasons of a wait.
+    nodes come which are not there yet. `hints` are what a site adds to reasons of a wait. `beside`
+    is what is made for others than agents.
     """
 
     grows = False
@@ -72,6 +73,7 @@ class KubernetesExecutor(Executor):
         *,
         find_pushed: Callable[[], str] | None = None,
         hints: Mapping[Cause, str] = MappingProxyType({}),
+        beside: Collection[Reference] = (),
     ) -> None:
         self.kube = kube
         self._products = GpuProducts(
@@ -79,6 +81,7 @@ class KubernetesExecutor(Executor):
         )
         self._pending = PendingPods(kube, self.grows, hints=hints)
         self._builder = ManifestBuilder(kube, cluster, folder, find_pushed)
+        self._beside = frozenset(beside)
         self._data_claims = list_claims(cluster)
         self._sleep = sleep
         self._seen: Sequence[AgentObjects] = ()
@@ -86,20 +89,14 @@ class KubernetesExecutor(Executor):
 
     def list_checks(self, plan: Plan) -> Sequence[Check]:
         """Return what is asked of the cluster before anything is made; the last is a dry run."""
-        where = f"namespace {self.kube.namespace}"
-        return (
-            Check("rights", where, lambda: check_rights(self.kube), "agents may run there"),
-            Check("data", where, self._check_claims, "the data sets are there"),
-            Check("admission", where, lambda: self._check_admission(plan), "agents are admitted"),
-        )
+        return list_checks(self.kube, self._data_claims, cache(lambda: self._build_case(plan)))
 
-    def _check_claims(self) -> None:
-        check_claims(self.kube, self._data_claims)
-
-    def _check_admission(self, plan: Plan) -> None:
+    def _build_case(self, plan: Plan) -> Case:
+        """Return what the doctor would look at, as far as agents need it."""
         manifests = self.build_manifests(plan, {plan.agents[0].name: ""})
-        check_admission(self.kube, next(one for one in manifests if kind_of(one) == JOB))
-        check_room(self.kube, list_own(manifests, plan))
+        job = next(one for one in manifests if kind_of(one) == JOB)
+        own = frozenset(list_own(manifests, plan)) | self._beside
+        return Case(self.kube, self._builder.cluster, job=job, own=own, grows=self.grows)
 
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
         """Start the plan's agents that are not alive yet; `api_keys` maps agent name to key.

@@ -37,7 +37,7 @@ class ManifestBuilder:
         find_pushed: Callable[[], str] | None = None,
     ) -> None:
         self._kube = kube
-        self._cluster = replace(cluster, namespace=kube.namespace)
+        self.cluster = replace(cluster, namespace=kube.namespace)
         self._folder = folder
         self._find_pushed = find_pushed
 
@@ -45,10 +45,10 @@ class ManifestBuilder:
         self, plan: Plan, names: Sequence[str], secret_name: str, secret_keys: Mapping[str, str]
     ) -> tuple[Manifest, ...]:
         """Return the manifests of the named agents of a plan. Raises ConfigError, KubeError."""
-        template = self._cluster.template
+        template = self.cluster.template
         built = build_manifests(
             replace(plan, agents=tuple(agent for agent in plan.agents if agent.name in names)),
-            replace(self._cluster, image=self._find_image(plan)),
+            replace(self.cluster, image=self._find_image(plan)),
             load_templates(self._folder / template if template else None),
             secret_name=secret_name,
             secret_keys=secret_keys,
@@ -74,8 +74,8 @@ class ManifestBuilder:
         Agents that join later run in the image in which the others do, whatever was pushed since.
         Raises ImageError if the section `image:` is there and nothing has been pushed.
         """
-        if self._cluster.image or self._find_pushed is None:
-            return self._cluster.image
+        if self.cluster.image or self._find_pushed is None:
+            return self.cluster.image
         jobs = self._kube.list_objects(JOB, build_selector(plan.sweep_path))
         known = (find_container(job) for job in jobs if path_of(job) == plan.sweep_path)
         image = next((str(one["image"]) for one in known if one), None)
@@ -87,7 +87,7 @@ class ManifestBuilder:
         If a first try failed before all parts of it were there, no agent has begun with it, and
         it counts as none.
         """
-        if self._cluster.code != "archive":
+        if self.cluster.code != "archive":
             return None
         selector = build_selector(plan.sweep_path, CODE)
         maps = [

@@ -29,7 +29,7 @@ from deployer.executors.kubernetes.data.mounts import add_data, name_claim
 from deployer.executors.kubernetes.data.outputs import add_outputs, find_outputs
 from deployer.executors.kubernetes.data.store_secret import read_secret
 from deployer.executors.kubernetes.data.volumes import open_volume
-from deployer.executors.kubernetes.examination.case import Case, list_own
+from deployer.executors.kubernetes.examination.case import Case, list_made, list_own
 from deployer.executors.kubernetes.examination.examination import examine_cluster
 from deployer.executors.kubernetes.examination.mending import mend
 from deployer.executors.kubernetes.executor import KubernetesExecutor
@@ -39,6 +39,7 @@ from deployer.executors.kubernetes.manifests.demands import check_demands
 from deployer.executors.kubernetes.manifests.inputs import load_inputs
 from deployer.executors.kubernetes.manifests.templates import load_templates
 from deployer.executors.kubernetes.surroundings import read_surroundings
+from deployer.executors.kubernetes.waiting.references import Reference
 from deployer.executors.plan import Plan
 from deployer.executors.reason import Cause
 from deployer.executors.target import (
@@ -54,7 +55,7 @@ from deployer.images.code_archive import warn_about_left_out
 from deployer.images.context import read_inputs
 from deployer.images.image import find_pushed, push_image
 from deployer.kube.client import Kube, open_kube
-from deployer.kube.kinds import JOB, Manifest, kind_of
+from deployer.kube.kinds import JOB, SECRET, Manifest, kind_of
 
 NAMESPACE = "NAMESPACE"  # of the kubeconfig, which is not read
 NOT_BUILT = "not-built"  # stands for what is not built yet
@@ -83,6 +84,7 @@ class KubernetesTarget(Target):
             project.folder,
             find_pushed=self.pushed,
             hints=self.hints,
+            beside=self._beside,
         )
 
     @property
@@ -169,7 +171,7 @@ class KubernetesTarget(Target):
             folder=project.folder,
             job=next((one for one in manifests if kind_of(one) == JOB), None),
             pods=section.count_pods(demand.agents),
-            own=frozenset(list_own(manifests, demand.plan)),
+            own=frozenset(list_own(manifests, demand.plan)) | self._beside,
             data=project.data,
             backend=project.backend if project.embedded else None,
             image=project.image,
@@ -271,6 +273,12 @@ class KubernetesTarget(Target):
         if self.project.profile:
             check_demands(self.project.profile, agents)
         return [*self._build_backend(cluster), *agents]
+
+    @property
+    def _beside(self) -> frozenset[Reference]:
+        """Return what is made for the embedded backend."""
+        made = list_made(self._build_backend(self.section))
+        return frozenset((*made, Reference(SECRET, KEY_SECRET)) if self.project.embedded else ())
 
     def _build_backend(self, cluster: ClusterConfig) -> Sequence[Manifest]:
         if not self.project.embedded:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from deployer.executors.kubernetes.gpu_drivers.nodes import summarise_nodes
+from deployer.executors.kubernetes.gpu_drivers.survey import count_held
 from deployer.executors.kubernetes.waiting.facts import Nodes
 from deployer.executors.kubernetes.waiting.placement import explain_placement, find_nearest
 from deployer.executors.reason import Cause, Reason
@@ -46,6 +47,12 @@ def node(
     return build_node(name, labels, {GPU: count} if count else {}, **spec)
 
 
+def hold(node: str, owner: str, **requests: str) -> dict[str, Any]:
+    pod = build_cpu_pod(**requests)
+    own = {"name": "x", "ownerReferences": [{"kind": owner}]}
+    return {**pod, "metadata": own, "spec": {**pod["spec"], "nodeName": node}, "status": {}}
+
+
 def build_cpu_pod(**limits: str) -> dict[str, Any]:
     pod = build_pod(phase="Pending")
     pod["spec"]["containers"][0]["resources"]["limits"] = limits
@@ -62,7 +69,8 @@ def explain(
     nodes: list[dict[str, Any]], pods: list[dict[str, Any]], pod: dict[str, Any]
 ) -> Reason | None:
     """Return why nodes on which these pods run do not take one more."""
-    return explain_placement(Nodes(tuple(nodes), summarise_nodes(nodes, pods)), pod)
+    found = Nodes(tuple(nodes), summarise_nodes(nodes, pods), held=count_held(pods))
+    return explain_placement(found, pod)
 
 
 @pytest.mark.parametrize(
@@ -224,6 +232,14 @@ def explain(
             Cause.NO_SUCH_RESOURCE,
             "it asks for 64 cpu, and no node has more than 2 (never passes): "
             f"kubernetes: {{cpu: 2}} {YAML}",
+        ),
+        (
+            [build_node("a", {}, {"cpu": 4, "memory": 8 << 30})],
+            [hold("a", "DaemonSet", cpu="250m"), hold("a", "Job", cpu="3")],
+            build_cpu_pod(cpu="64"),
+            Cause.NO_SUCH_RESOURCE,
+            "it asks for 64 cpu, and no node has more than 4 (never passes): "
+            f"kubernetes: {{cpu: 3700m}} {YAML}",
         ),
         (
             [build_node("a", {}, {"cpu": 2, "memory": 8 << 30})],

@@ -13,7 +13,7 @@ import pytest
 
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.waiting.references import Reference
-from deployer.executors.kubernetes.waiting.room import check_room
+from deployer.executors.kubernetes.waiting.room import check_room, judge_room
 from deployer.kube.client import Kube, open_kube
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, SECRET
 
@@ -89,9 +89,19 @@ def kube(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kube]:
 def test_a_quota_on_objects_refuses_what_is_missing_alone(kube: Kube) -> None:
     check_room(kube, [Reference(SECRET, "there"), Reference(CLAIM, "none")])
     for kind in (SECRET, CONFIG_MAP):
-        with pytest.raises(KubeError, match="exceeded quota: q") as caught:
+        with pytest.raises(KubeError, match="quota q allows 0") as caught:
             check_room(kube, [Reference(kind, "new")])
-        assert caught.value.hint.startswith("kubectl describe resourcequota -n ns")
+        assert "kubectl describe quota q -n ns" in caught.value.hint
+
+
+def test_a_quota_needs_room_for_all_objects_of_a_kind() -> None:
+    status = {"hard": {"secrets": "1", "count/configmaps": "3"}, "used": {"count/configmaps": "1"}}
+    quota = {"metadata": {"name": "q"}, "status": status}
+    assert judge_room(quota, {"secrets": 1, "configmaps": 2}, "ns") is None
+    full = judge_room(quota, {"secrets": 2, "configmaps": 2}, "ns")
+    assert full
+    assert full.sentence == "quota q of namespace ns is used up: 0 of 1 secrets"
+    assert full.remedy == "kubectl describe quota q -n ns"
 
 
 @pytest.mark.parametrize("kube", [Refusing], indirect=True)

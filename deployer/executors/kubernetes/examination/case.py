@@ -74,6 +74,11 @@ class Case:
 def list_own(manifests: Iterable[Manifest], plan: Plan) -> Iterator[Reference]:
     """Yield what `up` makes for its agents: their ConfigMaps, claims and keys; pure."""
     yield Reference(SECRET, name_keys(plan, [agent.name for agent in plan.agents])[0])
+    yield from list_made(manifests)
+
+
+def list_made(manifests: Iterable[Manifest]) -> Iterator[Reference]:
+    """Yield the objects among some manifests that pods may refer to; pure."""
     for one in manifests:
         if (kind := kind_of(one)).kind in MADE:
             yield Reference(MADE[kind.kind], one["metadata"]["name"])

@@ -6,10 +6,13 @@ from collections.abc import Iterator
 
 from deployer.errors import KubeError
 from deployer.executors.clock import judge_clock
-from deployer.executors.findings import Finding, right, unknown, wrong
+from deployer.executors.findings import Finding, Verdict, right, unknown, wrong
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.manifests.server_version import SINCE, parse_version
+from deployer.executors.kubernetes.rights import NEEDED, find_missing
+from deployer.executors.kubernetes.roles import Role, describe_grant
 from deployer.executors.kubernetes.waiting.admission import DRY_RUN
+from deployer.executors.reason import edit
 from deployer.kube.kinds import CONFIG_MAP, NAMESPACE, Manifest
 
 OLDEST = (1, 24)
@@ -44,6 +47,23 @@ def examine_namespace(case: Case) -> Iterator[Finding]:
         if error.status != 403:
             raise
         yield _judge_by_dry_run(case)
+
+
+def examine_access(case: Case) -> Iterator[Finding]:
+    """Look for the namespace; one without any right in it is as good as none. Raises KubeError."""
+    for found in examine_namespace(case):
+        hidden = found.verdict is Verdict.UNKNOWN
+        shut = hidden and len(find_missing(case.kube, NEEDED)) == len(NEEDED)
+        yield judge_shut(case) if shut else found
+
+
+def judge_shut(case: Case) -> Finding:
+    """Say that whoever asks may do nothing there, as where a namespace is missing; pure."""
+    said = "is missing, or you have no rights in it"
+    other = edit("kubernetes", "namespace: NAME")
+    remedy = f"{other}, one that is yours; or an administrator makes it, then: "
+    grant = describe_grant(Role.AGENTS, case.where)
+    return wrong("namespace", f"namespace {case.namespace}", said, f"{remedy}{grant}")
 
 
 def judge_namespace(case: Case, found: Manifest | None) -> Finding:

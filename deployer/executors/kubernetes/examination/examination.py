@@ -11,7 +11,7 @@ from deployer.executors.kubernetes.backend.examination import describe_trouble, 
 from deployer.executors.kubernetes.data.claims import check_claims
 from deployer.executors.kubernetes.data.mounts import list_claims
 from deployer.executors.kubernetes.examination.case import Case
-from deployer.executors.kubernetes.examination.cluster import examine_namespace, examine_server
+from deployer.executors.kubernetes.examination.cluster import examine_access, examine_server
 from deployer.executors.kubernetes.examination.image import examine_image
 from deployer.executors.kubernetes.examination.nodes import examine_nodes
 from deployer.executors.kubernetes.examination.objects import list_object_questions
@@ -36,7 +36,7 @@ def examine_cluster(case: Case) -> tuple[Finding, ...]:
     if any(one.code == "cluster" for one in first):
         return first
     subject = f"namespace {case.namespace}"
-    namespace = Question("namespace", subject, lambda: examine_namespace(case)).examine()
+    namespace = Question("namespace", subject, lambda: examine_access(case)).examine()
     questions = [*_list_cluster_questions(case)]
     if not any(one.wrong for one in namespace):
         questions += _list_namespace_questions(case)

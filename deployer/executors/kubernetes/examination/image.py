@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from deployer.config.image_reference import DOCKER_HUB, Repository, parse_image
 from deployer.errors import ImageError, KubeError
-from deployer.executors.findings import Finding, right, unknown, wrong
+from deployer.executors.findings import FORBIDDEN, Finding, right, unknown, wrong
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.waiting.placement import find_nearest
 from deployer.executors.reason import edit
@@ -34,17 +34,37 @@ def examine_image(case: Case) -> Iterator[Finding]:
     if image is None or case.section.image_pull_policy == "Never":
         return  # what nodes have they need not pull
     repository, tag = parse_image(image)
-    logins = []
+    logins, useless = [], []
     for name in case.section.image_pull_secrets:
-        found = yield from _read_secret(case, name, repository)
-        if found is None:
+        try:
+            secret = case.kube.get(SECRET, name)
+        except KubeError as error:
+            if error.status != FORBIDDEN:
+                raise
+            said = "may not be read: the image is not asked for"
+            yield unknown("pull-secret", f"Secret {name}", said)
             return
-        logins += [found] if found else []
-    subject = f"image {image}"
+        trouble = judge_secret(case, name, secret)
+        useless += [trouble] if trouble else []
+        logins += [read_login(secret, repository)] if secret and not trouble else []
     plain = case.image.plain_http
     ca = find_ca(case.image, case.environment)
     registry = Registry(repository, logins[0] if logins else Credentials(), ca, plain)
-    yield _ask(case, registry, tag, subject)
+    yield from weigh(_ask(case, registry, tag, f"image {image}"), useless)
+
+
+def weigh(found: Finding, useless: Sequence[Finding]) -> Iterator[Finding]:
+    """Yield what a registry says, and how much it matters that pull secrets are useless; pure.
+
+    A kubelet asks without them, as `found` was: they are wrong only where a login is wanted.
+    """
+    if found.code == "pull-secret" and found.wrong and useless:
+        yield from useless
+        return
+    for one in useless:
+        said = f"{one.sentence}: nodes pull without it, or have the image"
+        yield unknown(one.code, one.subject, said, one.remedy)
+    yield found
 
 
 def _examine_built(case: Case) -> Finding:
@@ -59,26 +79,12 @@ def _examine_built(case: Case) -> Finding:
     return right("image", subject, f"`up` builds it with {builder.name}, and pushes it")
 
 
-def _read_secret(
-    case: Case, name: str, repository: Repository
-) -> Generator[Finding, None, Credentials | None]:
-    """Yield what is wrong with a pull secret; return its login, None if there is no use in it."""
-    subject = f"Secret {name}"
-    try:
-        secret = case.kube.get(SECRET, name)
-    except KubeError as error:
-        if error.status != 403:
-            raise
-        yield unknown("pull-secret", subject, "may not be read: the image is not asked for")
-        return None
+def judge_secret(case: Case, name: str, secret: Manifest | None) -> Finding | None:
+    """Say why nodes have no use for a pull secret; None if they have; pure."""
     if secret is None:
         said = "the pull secret is missing"
-        yield wrong("pull-secret", subject, said, _make_secret(case, name))
-        return None
-    if finding := judge_type(case, secret):
-        yield finding
-        return None
-    return read_login(secret, repository)
+        return wrong("pull-secret", f"Secret {name}", said, _make_secret(case, name))
+    return judge_type(case, secret)
 
 
 def judge_type(case: Case, secret: Manifest) -> Finding | None:

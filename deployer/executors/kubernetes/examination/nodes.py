@@ -51,7 +51,8 @@ def read_pod(case: Case, job: Manifest) -> Manifest:
 
 def judge_nodes(case: Case, pod: Manifest, survey: Survey) -> Finding:
     """Say why no node takes an agent's pod, or whether there is room for all; pure."""
-    reason = explain_placement(Nodes(survey.all_nodes, survey.nodes, case.grows), pod)
+    nodes = Nodes(survey.all_nodes, survey.nodes, case.grows, survey.held)
+    reason = explain_placement(nodes, pod)
     if reason is None:
         return _judge_free(case, pod, survey)
     if case.grows and reason.cause in (Cause.NO_SUCH_RESOURCE, Cause.SELECTOR):

@@ -75,8 +75,11 @@ def judge_unbound(case: Case, claim: Manifest, storage_class: Manifest | None) -
     subject, look = f"PersistentVolumeClaim {name}", f"kubectl describe pvc {name} {case.where}"
     wanted = (claim.get("spec") or {}).get("storageClassName")
     if storage_class is None:
-        why = f"there is no StorageClass {wanted}" if wanted else "it names no StorageClass"
-        return wrong("claim", subject, f"is not bound: {why}, and no volume fits", look)
+        if not wanted:  # a volume that an administrator makes would be bound to it
+            said = "is not bound: it names no StorageClass, and no volume fits"
+            return unknown("claim", subject, said, look)
+        said = f"is not bound: there is no StorageClass {wanted}, and no volume fits"
+        return wrong("claim", subject, said, look)
     if storage_class.get("volumeBindingMode") == WAITS_FOR_POD:
         return right("claim", subject, "is bound when the first pod uses it")
     return unknown("claim", subject, "is not bound yet", look)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator
+from dataclasses import asdict
 
+import yaml
+
+from deployer.config.kubernetes_parts import Volume
 from deployer.errors import KubeError
 from deployer.executors.findings import Finding, right, unknown, wrong
 from deployer.executors.kubernetes.examination.case import Case
-from deployer.executors.kubernetes.waiting.admission import build_pod, check_admission
+from deployer.executors.kubernetes.waiting.admission import advise, ask_admission, build_pod
 from deployer.executors.kubernetes.waiting.refusals import explain_refusal
 from deployer.executors.kubernetes.waiting.room import check_room
 from deployer.executors.reason import Cause, edit
-from deployer.kube.kinds import POD, Manifest
+from deployer.kube.kinds import POD, VOLUME, Manifest
 
 ADMISSION = "admission"
 # The server's rules that have a finding of their own, which says more than its refusal.
@@ -36,12 +41,10 @@ def examine_admission(case: Case) -> Iterator[Finding]:
     if case.job is None:
         return
     try:
-        check_admission(case.kube, case.job)
+        ask_admission(case.kube, case.job)
     except KubeError as error:
-        reason = explain_refusal(error.message, case.namespace)
-        known = reason.cause is not Cause.REFUSED
-        said, remedy = (reason.sentence, reason.remedy) if known else (error.message, error.hint)
-        yield wrong(f"{ADMISSION}-{classify(error)}", "admission", said, remedy)
+        told = advise(error, case.namespace)
+        yield wrong(f"{ADMISSION}-{classify(error)}", "admission", told.message, told.hint)
         return
     try:
         check_room(case.kube, case.own)
@@ -92,5 +95,25 @@ def _mend(case: Case) -> str:
     """Return the edit that takes away a privilege that was asked for, else what allows it."""
     if case.section.host_ipc:
         return edit("kubernetes", "host_ipc: false")
+    data = [one.name for one in case.data if one.nfs and one.nfs.inline]
+    own = [one for one in case.section.volumes if one.name not in data]
+    claimed = ""
+    if any(one.nfs and one.nfs.inline for one in own):
+        claimed = edit("kubernetes", f"volumes: [{', '.join(map(_write_claimed, own))}]")
+    elif data:
+        sets = ", ".join(f"{name}: {{nfs: {{inline: false}}}}" for name in data)
+        claimed = edit("data", sets)
+    if claimed and not case.kube.is_allowed("create", VOLUME):
+        return f"ask an administrator for a claim on the NFS folder; with one: {claimed}"
     label = "pod-security.kubernetes.io/enforce=baseline"
-    return f"kubectl label --overwrite namespace {case.namespace} {label}{case.cluster}"
+    weaker = f"kubectl label --overwrite namespace {case.namespace} {label}{case.cluster}"
+    return claimed or weaker
+
+
+def _write_claimed(volume: Volume) -> str:
+    """Return a volume as deployer.yaml has it, an NFS folder as a claim."""
+    fields = {name: value for name, value in asdict(volume).items() if value}
+    if volume.nfs:
+        fields["nfs"] = {"server": volume.nfs.server, "path": volume.nfs.path}
+    text = yaml.safe_dump(fields, default_flow_style=True, width=math.inf, sort_keys=False)
+    return text.strip()

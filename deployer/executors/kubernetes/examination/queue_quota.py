@@ -11,10 +11,10 @@ from typing import Any
 
 from deployer.executors.findings import Finding, unknown, wrong
 from deployer.executors.kubernetes.examination.case import Case
-from deployer.executors.kubernetes.examination.quota import ENOUGH, count_usage, format_amount
+from deployer.executors.kubernetes.examination.quota import ENOUGH, count_usage
 from deployer.executors.kubernetes.gpu_drivers.labels import is_gpu_resource
 from deployer.executors.reason import edit
-from deployer.kube.quantities import read_quantity
+from deployer.kube.quantities import format_quantity, read_quantity, rewrite_quantity
 
 Manifest = Mapping[str, Any]
 CODE = "queue-quota"
@@ -89,8 +89,8 @@ def _judge_amounts(
             if one["name"] == name
         ]
         if found and amount > (most := max(found))[0] * (1 + ENOUGH):
-            said = f"has {most[1]} {name} of {most[2]} in all"
-            said = f"{said}, and {case.one} asks for {format_amount(amount)}"
+            said = f"has {rewrite_quantity(most[1])} {name} of {most[2]} in all"
+            said = f"{said}, and {case.one} asks for {format_quantity(amount)}"
             yield wrong(CODE, subject, said, _mend(name, most[1]))
 
 

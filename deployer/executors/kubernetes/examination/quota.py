@@ -9,13 +9,13 @@ from typing import Any
 
 from deployer.executors.findings import Finding, right, unknown, wrong
 from deployer.executors.kubernetes.examination.case import Case
+from deployer.executors.kubernetes.waiting.refusals import ask_for
 from deployer.executors.reason import edit
 from deployer.kube.kinds import LIMIT_RANGE, QUOTA
-from deployer.kube.quantities import read_quantity
+from deployer.kube.quantities import format_quantity, read_quantity, rewrite_quantity
 
 Manifest = Mapping[str, Any]
 ENOUGH = 1e-9  # of what floating point loses
-SETTINGS = {"cpu": "cpu", "memory": "memory"}
 
 
 @dataclass(frozen=True)
@@ -59,15 +59,16 @@ def judge_quota(case: Case, quota: Manifest) -> Finding:
     least, fewest = min(rooms, key=lambda one: one.ever), min(rooms, key=lambda one: one.now)
     look = f"kubectl describe resourcequota {name} {case.where}"
     if least.ever < 1:
-        said = f"{case.one} asks for {format_amount(least.asked)} {least.resource}"
-        said = f"{said}, and the quota allows {least.hard}"
-        return wrong("quota", subject, said, _mend(least, look))
+        said = f"allows {rewrite_quantity(least.hard)} {least.resource}"
+        said = f"{said}, and {case.one} asks for {format_quantity(least.asked)}"
+        return wrong("quota", subject, said, ask_for(least.resource, least.hard) or look)
     if least.ever < case.pods:
         fit = f"{least.ever} of {case.pods} {case.several} fit at a time"
-        said = f"{fit} ({least.hard} {least.resource})"
+        said = f"{fit} ({rewrite_quantity(least.hard)} {least.resource})"
         return unknown("quota-small", subject, f"{said}; the others wait for them", look)
     if fewest.now < case.pods:
-        used = f"{fewest.used} of {fewest.hard} {fewest.resource} are used"
+        amounts = f"{rewrite_quantity(fewest.used)} of {rewrite_quantity(fewest.hard)}"
+        used = f"{amounts} {fewest.resource} are used"
         said = f"{fewest.now} of {case.pods} {case.several} fit now: {used}; the others wait"
         return unknown("quota-used", subject, said, look)
     return right("quota", subject, f"has room for {fewest.now} {case.several} now")
@@ -129,17 +130,6 @@ def _is_best_effort(pod: Manifest) -> bool:
     return not any((c.get("resources") or {}).get("limits") for c in pod["containers"])
 
 
-def _mend(room: Room, otherwise: str) -> str:
-    """Return the edit after which a pod asks for no more than there is."""
-    kind, _, name = room.resource.partition(".")
-    name = name if kind in ("requests", "limits") else room.resource
-    if name in SETTINGS and read_quantity(room.hard):
-        return edit("kubernetes", f'{SETTINGS[name]}: "{room.hard}"')
-    if "/" in name and not name.startswith("count/"):
-        return edit("kubernetes", f"gpu: {{count: {int(read_quantity(room.hard))}}}")
-    return otherwise
-
-
 def examine_limits(case: Case) -> Iterator[Finding]:
     """Compare the limit ranges with the containers of a pod, and with it. Raises KubeError."""
     for limits in case.kube.list_objects(LIMIT_RANGE):
@@ -173,9 +163,17 @@ def _list_broken(limit: Manifest, containers: Iterable[Manifest]) -> Iterator[tu
         most, least = (limit.get("max") or {}).get(name), (limit.get("min") or {}).get(name)
         for amount in amounts:
             if most is not None and amount > read_quantity(most) * (1 + ENOUGH):
-                yield f"a {whole.lower()} may have {most} {name} at most", name, str(most)
+                yield (
+                    f"a {whole.lower()} may have {rewrite_quantity(most)} {name} at most",
+                    name,
+                    str(most),
+                )
             elif least is not None and 0 < amount < read_quantity(least) * (1 - ENOUGH):
-                yield f"a {whole.lower()} must have {least} {name} at least", name, str(least)
+                yield (
+                    f"a {whole.lower()} must have {rewrite_quantity(least)} {name} at least",
+                    name,
+                    str(least),
+                )
 
 
 def _amount(container: Manifest, name: str) -> float:
@@ -188,10 +186,3 @@ def _set(name: str, amount: str, case: Case) -> str:
     if case.section.template:
         return f"{name}: {amount} in {case.section.template}"
     return edit("kubernetes", f'{name}: "{amount}"')
-
-
-def format_amount(amount: float) -> str:
-    """Return an amount for people: whole numbers, GiB from one MiB on."""
-    if amount >= 2**20:
-        return f"{amount / 2**30:g}Gi"
-    return f"{amount:g}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from deployer.errors import KubeError
@@ -12,7 +14,8 @@ from deployer.executors.kubernetes.gpu_drivers.nodes import (
     summarise_own_pods,
 )
 from deployer.kube.client import Kube
-from deployer.kube.kinds import NODE, POD, QUOTA, Kind, Manifest
+from deployer.kube.kinds import JOB, NODE, POD, QUOTA, Kind, Manifest
+from deployer.kube.objects import sum_requests
 
 # The server leaves out pods that hold nothing.
 HOLDING = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="
@@ -23,7 +26,8 @@ class Survey:
     """The nodes with GPUs, as far as they may be seen; `all_nodes` are those without, too.
 
     `complete` is false where nodes may not be listed. `limits` are sentences: what may not be
-    seen, and why; `quotas` are those of the namespace that are about GPUs.
+    seen, and why; `quotas` are those of the namespace that are about GPUs. `held` is what stays
+    taken on each node, by resource; None where pods were not looked at.
     """
 
     nodes: tuple[NodeGpus, ...]
@@ -31,6 +35,7 @@ class Survey:
     limits: tuple[str, ...] = ()
     quotas: tuple[str, ...] = ()
     all_nodes: tuple[Manifest, ...] = ()
+    held: Mapping[str, Mapping[str, float]] | None = None
 
 
 def survey_nodes(kube: Kube) -> tuple[NodeGpus, ...]:
@@ -53,7 +58,8 @@ def survey_cluster(kube: Kube) -> Survey:
         return Survey((), all_nodes=tuple(nodes))
     pods, refusal = _try_list(kube.in_namespace(""), POD, HOLDING)
     if not refusal:
-        return Survey(summarise_nodes(gpu_nodes, pods), all_nodes=tuple(nodes))
+        found = summarise_nodes(gpu_nodes, pods)
+        return Survey(found, all_nodes=tuple(nodes), held=count_held(pods))
     pods, _ = _try_list(kube, POD, HOLDING)
     said = f"pods of other namespaces may not be listed: in use counts {kube.namespace} alone"
     return Survey(
@@ -62,6 +68,18 @@ def survey_cluster(kube: Kube) -> Survey:
         quotas=_list_quotas(kube),
         all_nodes=tuple(nodes),
     )
+
+
+def count_held(pods: Iterable[Manifest]) -> dict[str, Counter[str]]:
+    """Return the CPUs and memory on each node of pods that stay, as those of Jobs do not; pure."""
+    held: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for pod in pods:
+        owners = pod["metadata"].get("ownerReferences") or ()
+        if any(one.get("kind") != JOB.kind for one in owners):
+            for resource in ("cpu", "memory"):
+                amount = sum_requests(pod, resource)
+                held[pod["spec"]["nodeName"]][resource] += amount  # type: ignore[assignment]
+    return held
 
 
 def _try_list(kube: Kube, kind: Kind, field_selector: str = "") -> tuple[list[Manifest], bool]:

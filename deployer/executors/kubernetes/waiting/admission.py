@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.waiting.refusals import explain_refusal, is_for_good
+from deployer.executors.reason import Cause
 from deployer.kube.client import Kube
 from deployer.kube.kinds import JOB, POD, Manifest, kind_of
 
@@ -14,7 +15,15 @@ POLICY_REFUSED = " denied request"  # of a ValidatingAdmissionPolicy
 
 
 def check_admission(kube: Kube, job: Manifest) -> None:
-    """Send a Job and the pod that it would make as a dry run; raises KubeError.
+    """Send a Job and its pod as a dry run; raises KubeError in the words of `doctor`."""
+    try:
+        ask_admission(kube, job)
+    except KubeError as error:
+        raise advise(error, kube.namespace) from error
+
+
+def ask_admission(kube: Kube, job: Manifest) -> None:
+    """Send a Job and the pod that it would make as a dry run; raises the server's KubeError.
 
     A Job may be accepted whose pods are refused later. A quota that others use up now is no reason
     to refuse: it passes.
@@ -25,18 +34,22 @@ def check_admission(kube: Kube, job: Manifest) -> None:
         kube.create(job, dry_run=True)
     except KubeError as error:
         if named is None or error.reason != "AlreadyExists":
-            raise advise(error, kube.namespace) from error
+            raise
     try:
         kube.create(build_pod(job), dry_run=True)
     except KubeError as error:
         if is_refusal(error, lambda: kube.is_allowed("create", POD)):
-            raise advise(error, kube.namespace) from error
+            raise
 
 
 def advise(error: KubeError, namespace: str) -> KubeError:
-    """Return a refusal with the remedy of its reason, which `doctor` gives, too; pure."""
-    remedy = explain_refusal(error.message, namespace).remedy
-    return KubeError(error.message, remedy or error.hint, status=error.status, reason=error.reason)
+    """Return a refusal with the sentence and the remedy of its reason; pure.
+
+    What no rule of Kubernetes refuses is left as the server says it.
+    """
+    reason = explain_refusal(error.message, namespace)
+    said = error.message if reason.cause is Cause.REFUSED else reason.sentence
+    return KubeError(said, reason.remedy or error.hint, status=error.status, reason=error.reason)
 
 
 def build_pod(job: Manifest) -> Manifest:

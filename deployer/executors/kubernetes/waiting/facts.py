@@ -25,11 +25,15 @@ class Event:
 
 @dataclass(frozen=True)
 class Nodes:
-    """All nodes, and what their GPUs are used for; `autoscaled` where others may come."""
+    """All nodes, and what their GPUs are used for; `autoscaled` where others may come.
+
+    `held` is what stays taken on each node, by resource; None where it was not looked at.
+    """
 
     all: tuple[Manifest, ...]
     gpus: tuple[NodeGpus, ...]
     autoscaled: bool = False
+    held: Mapping[str, Mapping[str, float]] | None = None
 
 
 @dataclass(frozen=True)

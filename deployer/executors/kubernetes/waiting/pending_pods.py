@@ -121,7 +121,7 @@ class PendingPods:
         survey = self._survey
         if not survey.complete:
             return None
-        return Nodes(survey.all_nodes, survey.nodes, self._grows)
+        return Nodes(survey.all_nodes, survey.nodes, self._grows, survey.held)
 
     def _read_node_of(self, pod: Manifest) -> Nodes | None:
         """Return the node that a pod was given to, which may not answer."""

@@ -17,7 +17,7 @@ from deployer.executors.kubernetes.gpu_drivers.shortage import find_gap
 from deployer.executors.kubernetes.waiting.facts import Nodes
 from deployer.executors.kubernetes.waiting.node_fit import find_taint, is_selected
 from deployer.executors.reason import EDIT, Cause, Passes, Reason, edit
-from deployer.kube.objects import count_requests, find_condition
+from deployer.kube.objects import count_requests, find_condition, sum_requests
 from deployer.kube.quantities import format_quantity, read_quantity
 
 Manifest = Mapping[str, Any]
@@ -27,6 +27,7 @@ STARTUP_TAINTS = ("not-ready", "uninitialized", "startup")
 PRODUCT = "gpu.product"
 VENDOR = "nvidia.com/"
 COUNTED = ("cpu", "memory")  # by every kubelet
+STEPS = {"cpu": 0.1, "memory": 64 * 2**20}  # in which advice is given
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class _Room:
     taints: Sequence[Mapping[str, str]]
     node: Manifest
     gpus: NodeGpus | None
+    held: Mapping[str, float] | None
 
     def count(self, resource: str) -> float:
         """Return how much of a resource there is, used or not; what is not counted suffices."""
@@ -98,6 +100,7 @@ def _list_rooms(nodes: Nodes) -> list[_Room]:
             taints=node.get("spec", {}).get("taints") or (),
             node=node,
             gpus=gpus.get(node["metadata"]["name"]),
+            held=None if nodes.held is None else nodes.held.get(node["metadata"]["name"], {}),
         )
         for node in nodes.all
     ]
@@ -107,18 +110,9 @@ def _count_wanted(pod: Manifest) -> dict[str, float]:
     """Return what one pod asks for: extended resources first, then CPU and memory."""
     wanted: dict[str, float] = dict(count_requests(pod))
     for resource in COUNTED:
-        amounts = [_request(one, resource) for one in pod["spec"].get("containers") or ()]
-        if sum(amounts):
-            wanted[resource] = sum(amounts)
+        if amount := sum_requests(pod, resource):
+            wanted[resource] = amount
     return wanted
-
-
-def _request(container: Manifest, resource: str) -> float:
-    resources = container.get("resources") or {}
-    for part in ("requests", "limits"):  # a limit without a request is one
-        if resource in (resources.get(part) or {}):
-            return read_quantity(resources[part][resource])
-    return 0.0
 
 
 def _explain_selector(rooms: Sequence[_Room], spec: Manifest, what: str) -> Reason:
@@ -180,7 +174,7 @@ def _explain_resource(rooms: Sequence[_Room], resource: str, count: float) -> Re
     if most:
         shown = format_quantity(most, down=True)
         said = f"{asks}, and no node has more than {shown}"
-        remedy = _choose_amount(resource, shown)
+        remedy = _choose_amount(rooms, resource, shown)
         return Reason(Cause.NO_SUCH_RESOURCE, said, Passes.NEVER, remedy)
     if misnamed := _explain_name(rooms, [resource]):
         return misnamed
@@ -229,6 +223,14 @@ def _explain_use(rooms: Sequence[_Room], wanted: Mapping[str, int]) -> Reason | 
     return None
 
 
-def _choose_amount(resource: str, most: str) -> str:
-    field = resource if resource in COUNTED else "gpu"
-    return edit("kubernetes", f"{field}: {most}")
+def _choose_amount(rooms: Sequence[_Room], resource: str, most: str) -> str:
+    """Return the edit that asks for what fits beside what stays on a node, if that is known."""
+    if resource not in COUNTED:
+        return edit("kubernetes", f"gpu: {most}")
+    known = [room for room in rooms if room.held is not None]
+    left = max(
+        (one.count(resource) - (one.held or {}).get(resource, 0) for one in known), default=0
+    )
+    steps = int(left / STEPS[resource] + 1e-9)
+    amount = format_quantity(steps * STEPS[resource]) if steps else "…"
+    return edit("kubernetes", f"{resource}: {amount}")

@@ -8,10 +8,12 @@ its source, and `tests/executors/waiting/test_refusals.py` a sentence of each.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from deployer.executors.reason import EDIT, Cause, Passes, Reason, edit
-from deployer.kube.quantities import read_quantity
+from deployer.kube.quantities import read_quantity, rewrite_quantity
 
+SETTINGS = ("cpu", "memory")
 # plugin/pkg/admission/resourcequota: quota controller, `checkRequest`.
 QUOTA = re.compile(
     r"exceeded quota: (?P<name>\S+), requested: (?P<requested>\S+), "
@@ -27,6 +29,7 @@ LIMITED = re.compile(
 RATIO = re.compile(r"(?P<what>\S+) max limit to request ratio per \w+ is (?P<limit>[^\s,]+)")
 # staging/src/k8s.io/pod-security-admission, `EvaluatePod`.
 POD_SECURITY = re.compile(r'violates PodSecurity "(?P<level>[^"]+)": (?P<why>.+)', re.DOTALL)
+NFS = 'uses restricted volume type "nfs"'
 # plugin/pkg/admission/serviceaccount.
 ACCOUNT = re.compile(r'error looking up service account \S+: serviceaccount "(?P<name>[^"]+)"')
 # plugin/pkg/admission/priority.
@@ -63,6 +66,17 @@ def shorten(message: str) -> str:
     return (rest if forbidden else message).strip()
 
 
+def ask_for(resource: str, amount: str) -> str:
+    """Return the edit after which a pod takes so much of what a quota limits; empty if none."""
+    kind, _, name = resource.partition(".")
+    name = name if kind in ("requests", "limits") else resource
+    if name in SETTINGS and read_quantity(amount):
+        return edit("kubernetes", f'{name}: "{amount}"')
+    if "/" in name and not name.startswith("count/"):
+        return edit("kubernetes", f"gpu: {{count: {int(read_quantity(amount))}}}")
+    return ""
+
+
 def _quota(message: str, namespace: str) -> Reason | None:
     if unsaid := UNSAID.search(message):
         said = f"quota {unsaid['name']} asks for {unsaid['what'].strip()}"
@@ -80,25 +94,32 @@ def _quota(message: str, namespace: str) -> Reason | None:
     look = f"kubectl describe quota {found['name']} -n {namespace}"
     for name, amount in asked.items():
         if read_quantity(amount) > read_quantity(limited.get(name, amount)):
-            said = (
-                f"quota {found['name']} allows {limited[name]} {name}, and a pod asks for {amount}"
-            )
-            return Reason(
-                Cause.QUOTA_SMALL, said, Passes.NEVER, f"ask for less {EDIT}, or for more: {look}"
-            )
-    full = ", ".join(f"{used.get(name, '0')} of {limited.get(name, '?')} {name}" for name in asked)
-    said = f"quota {found['name']} of namespace {namespace} is used up: {full}"
+            most, wanted = rewrite_quantity(limited[name]), rewrite_quantity(amount)
+            said = f"quota {found['name']} allows {most} {name}, and a pod asks for {wanted}"
+            less = ask_for(name, limited[name]) or f"ask for less {EDIT}, or for more: {look}"
+            return Reason(Cause.QUOTA_SMALL, said, Passes.NEVER, less)
+    full = {
+        n: (rewrite_quantity(used.get(n, "0")), rewrite_quantity(limited.get(n))) for n in asked
+    }
+    return explain_full(found["name"], namespace, full)
+
+
+def explain_full(name: str, namespace: str, full: Mapping[str, tuple[str, str]]) -> Reason:
+    """Say that a quota is used up; `full` has what is used and allowed of each resource."""
+    amounts = ", ".join(f"{used} of {hard} {what}" for what, (used, hard) in full.items())
+    said = f"quota {name} of namespace {namespace} is used up: {amounts}"
+    look = f"kubectl describe quota {name} -n {namespace}"
     return Reason(Cause.QUOTA_USED, said, Passes.WITH_TIME, look)
 
 
 def _limits(message: str, namespace: str) -> Reason | None:
     look = f"kubectl describe limits -n {namespace}"
     if found := LIMITED.search(message):
-        asked = f", and it asks for {found['asked']}" if found["asked"] else ""
-        said = (
-            f"the limit range allows a {found['of'].lower()} {found['what']} of "
-            f"{'at most' if found['bound'] == 'maximum' else 'at least'} {found['limit']}{asked}"
-        )
+        asked = f", and it asks for {rewrite_quantity(found['asked'])}" if found["asked"] else ""
+        bound = "at most" if found["bound"] == "maximum" else "at least"
+        limit = rewrite_quantity(found["limit"])
+        of = f"a {found['of'].lower()} {found['what']}"
+        said = f"the limit range allows {of} of {bound} {limit}{asked}"
         remedy = edit("kubernetes", f"{found['what']}: {found['limit']}")
         known = found["what"] in ("cpu", "memory")
         return Reason(Cause.LIMIT_RANGE, said, Passes.NEVER, remedy if known else look)
@@ -112,6 +133,8 @@ def _policies(message: str) -> Reason | None:
     if found := POD_SECURITY.search(message):
         said = f"Pod Security {found['level']} forbids it: {found['why'].strip()}"
         remedy = f"leave that out {EDIT}, or ask an administrator for another namespace"
+        if NFS in found["why"]:
+            remedy = f"nfs: {{…, inline: false}} {EDIT}, or a claim from an administrator"
         return Reason(Cause.POD_SECURITY, said, Passes.NEVER, remedy)
     if found := POLICY.search(message):
         # A webhook that cannot be called is an internal error, which comes without `denied`.
