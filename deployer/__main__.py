@@ -16,12 +16,6 @@ from typer.main import get_command
 from deployer.errors import DeployerError, ExitCode
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-# The words of pydantic, by which Typer checks values, and ours.
-REWORDED = (
-    ("Value error, ", ""),
-    ("Input should be a valid integer, unable to parse string as an integer", "not a whole number"),
-    ("Input should be ", "has to be "),
-)
 JSON_FORMS = ("-o json", "-ojson", "--output json", "--output=json")
 
 
@@ -92,28 +86,10 @@ def wants_json(words: Sequence[str]) -> bool:
 def _refuse(error: TyperException, words: Sequence[str]) -> int:
     """Show a wrong command line as any other error."""
     from deployer.cli.output.render import show_error
+    from deployer.cli.usage import build_usage_error
 
-    context = getattr(error, "ctx", None)
-    hint = f"{context.command_path} --help" if context else "deployer --help"
-    show_error(UsageError(_word(error), hint), as_json=wants_json(words))
+    show_error(build_usage_error(error, words), as_json=wants_json(words))
     return error.exit_code
-
-
-def _word(error: TyperException) -> str:
-    option = str(getattr(error, "option_name", ""))
-    if option[1:].isdigit():  # -1 looks like an option
-        return f"{option} is below zero, which no number here may be"
-    said = error.format_message()
-    for theirs, ours in REWORDED:
-        said = said.replace(theirs, ours)
-    return said
-
-
-class UsageError(DeployerError):
-    """The command line itself is wrong."""
-
-    exit_code = ExitCode.WRONG_INPUT
-    code = "usage"
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ DISMISSED_FILE = "stopped"  # there from `backend down` until the next start
 
 PROBE_SECONDS = 1.0  # `is_served` holds the lock for an instant, which a starting server waits out
 
+OTHER_FOLDER = "name another folder: --data FOLDER"
+
 
 @dataclass(frozen=True)
 class Address:
@@ -43,7 +45,7 @@ class FolderLock:
         self.data = data
 
     def __enter__(self) -> FolderLock:
-        self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_data_folder(self.data)
         self._stream = (self.data / LOCK_FILE).open("a")
         deadline = time.monotonic() + PROBE_SECONDS
         while not _try_lock(self._stream):
@@ -57,6 +59,16 @@ class FolderLock:
 
     def __exit__(self, *_: object) -> None:
         self._stream.close()
+
+
+def make_data_folder(data: Path) -> None:
+    """Make the folder if it is not there; raises BackendError."""
+    try:
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise BackendError(f"{data}: there is a file in its place", OTHER_FOLDER) from error
+    except PermissionError as error:
+        raise BackendError(f"{data}: you may not make this folder", OTHER_FOLDER) from error
 
 
 def is_served(data: Path) -> bool:

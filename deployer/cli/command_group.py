@@ -11,10 +11,16 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command as build_command
 
 from deployer.cli.examples import add_examples
+from deployer.cli.usage import require_command
 
 
 class CommandGroup(TyperGroup):
     """A group whose list of commands is folded where the terminal ends, and never cut."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the first word names; raises UsageError."""
+        require_command(self, ctx, args)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write each command with the first paragraph of its help."""

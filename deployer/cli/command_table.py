@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from typer.main import get_command as build_command
 
 from deployer.cli.examples import add_examples
+from deployer.cli.usage import require_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,6 +57,11 @@ class LazyGroup(TyperGroup):
         command.name = cmd_name
         add_examples(command, (cmd_name,))
         return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the first word names; raises UsageError."""
+        require_command(self, ctx, args)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, _ctx: Any, formatter: Any) -> None:
         """Write the list of commands from the table."""

@@ -42,28 +42,36 @@ class Documents(StrEnum):
     JSON = "json"
 
 
+class BadValue(typer.BadParameter):
+    """A flag has a value that cannot be."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
 def read_duration(text: str) -> float:
-    """Return the seconds of a flag such as `--timeout 90s`; raises BadParameter."""
+    """Return the seconds of a flag such as `--timeout 90s`; raises BadValue."""
     try:
         return parse_duration(text)
     except ValueError as error:
-        raise typer.BadParameter(f"{error}: {DURATION_HINT}") from error
+        raise BadValue(str(error), DURATION_HINT) from error
 
 
 def read_positive_duration(text: str) -> float:
-    """Return the seconds of a flag that cannot be zero; raises BadParameter."""
+    """Return the seconds of a flag that cannot be zero; raises BadValue."""
     seconds = read_duration(text)
     if not seconds:
-        raise typer.BadParameter(f"'{text}' is no time at all")
+        raise BadValue(f"'{text}' is no time at all", DURATION_HINT)
     return seconds
 
 
 def read_packing(text: str) -> Packing:
-    """Return what `--packing` says; raises BadParameter."""
+    """Return what `--packing` says; raises BadValue."""
     try:
         return parse_packing(text)
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
+        raise BadValue(str(error), "write `auto`, or a number such as 2") from error
 
 
 SweepArgument = Annotated[

@@ -79,12 +79,13 @@ def get_(
     if sweep and _is_run_of_newest(sweep, flags):
         runs, sweep = [sweep, *(runs or ())], None
     _check_words(sweep, runs, best)
+    base = None if to is None else _trim(to)
     config = read_config_of(sweep, flags)
     server, path = _open(sweep, config)
     snapshot = get_whole_snapshot(server, path)
     chosen = choose_runs(snapshot, best, runs or ())
     folders, names = name_folders(snapshot.runs), name_runs(snapshot.runs)
-    base = f"{paths.RESULTS}/{path.sweep_id}" if to is None else _trim(to)
+    base = base or f"{paths.RESULTS}/{path.sweep_id}"
     targets = {run.run_id: f"{base}/{folders[run.run_id]}" for run in chosen}
     with open_places(config, server, path, say) as places:
         copied = _copy_runs(config, places, names, targets, overwrite)
@@ -111,8 +112,11 @@ def _open(sweep: str | None, config: Project) -> tuple[Server, SweepPath]:
 
 
 def _trim(place: str) -> str:
-    """Return a place without the slashes at its end; raises ConfigError for none at all."""
+    """Return a place without the slashes at its end; raises ConfigError for what is no place."""
     trimmed = place.rstrip("/")
+    if "://" in trimmed and not URL.fullmatch(trimmed):  # not repeated: it may hold a key
+        hint = "a folder, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; keys are in the environment"
+        raise ConfigError("--to", "is no address of an object store", hint)
     if not place.strip() or trimmed.endswith(":"):
         hint = "a folder, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER"
         raise ConfigError("--to", f"'{place}' is no place", hint)
@@ -153,9 +157,6 @@ def _copy_runs(
 def _open_target(config: Project, place: str) -> Store:
     if "://" not in place:
         return FolderStore(config.folder / Path(place).expanduser())
-    if not URL.fullmatch(place):  # not repeated: it may hold a key
-        hint = "a folder, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; keys are in the environment"
-        raise ConfigError("--to", "is no address of an object store", hint)
     of_file = config.outputs.endpoint_url
     endpoint = config.environment.get("AWS_ENDPOINT_URL") or of_file
     return open_address(place, endpoint if place.startswith("s3://") else None)

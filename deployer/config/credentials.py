@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 
 from deployer.errors import ConfigError
 
+NETRC = "each entry is: machine HOST login user password KEY; wandb login writes one"
+SETTINGS = "write [default] and below it lines such as base_url = https://api.wandb.ai"
 CLOUD_URL = "https://api.wandb.ai"
 
 
@@ -56,8 +58,12 @@ class Credentials:
             entries = netrc.netrc(str(self.netrc_path)).hosts
         except FileNotFoundError:
             return None
-        except (netrc.NetrcParseError, OSError) as error:
-            raise ConfigError(str(self.netrc_path), f"cannot be read: {error}") from error
+        except netrc.NetrcParseError as error:  # its own words may hold a key
+            place = f"{self.netrc_path}:{error.lineno}"
+            raise ConfigError(place, "is no entry of a netrc file", NETRC) from None
+        except OSError as error:
+            said = f"cannot be read: {(error.strerror or str(error)).lower()}"
+            raise ConfigError(str(self.netrc_path), said, NETRC) from error
         fallback = entries.get("default") if default_counts else None
         entry = entries.get(urlsplit(base_url).netloc, fallback)
         return (entry[2], str(self.netrc_path)) if entry and entry[2] else None
@@ -84,6 +90,9 @@ def _load_settings(path: Path) -> dict[str, str]:
     parser = configparser.ConfigParser(interpolation=None)
     try:
         parser.read(path)
-    except (configparser.Error, OSError) as error:
-        raise ConfigError(str(path), f"cannot be read: {error}") from error
+    except configparser.Error:  # its own words may hold a key
+        raise ConfigError(str(path), "is not as wandb writes it", SETTINGS) from None
+    except OSError as error:
+        said = f"cannot be read: {(error.strerror or str(error)).lower()}"
+        raise ConfigError(str(path), said, SETTINGS) from error
     return dict(parser["default"]) if parser.has_section("default") else {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,12 @@ def place_of_key(document: Document | None, name: str) -> str:
     return document.place_of((next(keys, name),))
 
 
+def place_of_flag(flag: str, value: str, environment: Mapping[str, str]) -> str:
+    """Name the place of a flag's value: the variable that it came from, else the flag."""
+    variable = f"DEPLOYER_{flag.strip('-').upper()}"
+    return variable if environment.get(variable) == value else flag
+
+
 def list_values(document: Document | None) -> Mapping[str, Any]:
     """Return the values by key; raises ConfigErrors with every complaint, also in sections."""
     value = document.value if document else None
@@ -98,7 +105,7 @@ def list_values(document: Document | None) -> Mapping[str, Any]:
 
 def _find_problem(place: str, key: str, value: Any) -> ConfigError | None:
     if key not in KEYS:
-        near = difflib.get_close_matches(key, KEYS, n=1)
+        near = difflib.get_close_matches(key, KEYS, n=1) or _find_in_sections(key)
         hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(KEYS)}"
         return ConfigError(place, "unknown key", hint)
     if isinstance(value, str) and value in WORDS.get(key, ()):
@@ -115,6 +122,14 @@ def _find_problem(place: str, key: str, value: Any) -> ConfigError | None:
     if isinstance(value, int) and kinds is int and value < 1:
         return ConfigError(place, f"{value} is below 1", "write 1 or more")
     return None
+
+
+def _find_in_sections(key: str) -> list[str]:
+    """Return the paths of a key that stands in a section, not above all."""
+    from deployer.config.sections import SECTIONS  # pydantic, as below
+
+    found = [one for one in SECTIONS.values() if is_dataclass(one.root)]
+    return [f"{s.name}.{key}" for s in found if key in {field.name for field in fields(s.root)}]
 
 
 def _list_section_problems(document: Document | None, name: str) -> list[ConfigError]:

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from deployer.config.code import Code
 from deployer.config.credentials import Credentials, load_credentials
-from deployer.config.deployer_yaml import FILE_NAME, list_values, place_of_key, read_document
+from deployer.config.deployer_yaml import (
+    FILE_NAME,
+    list_values,
+    place_of_flag,
+    place_of_key,
+    read_document,
+)
 from deployer.config.project_name import derive_project
 from deployer.config.yaml_document import Document
 from deployer.errors import ConfigError
@@ -205,6 +211,7 @@ def load_project(
     given = flags.replicas if flags.replicas is not None else values.get("replicas")
     wandb, source, explicit = _choose_server(flags, document, values, credentials)
     key, key_source = _find_key(wandb, credentials)
+    on = (flags.on, place_of_flag("--on", flags.on, environment)) if flags.on else None
     # WANDB_ENTITY and WANDB_PROJECT name things on the server that the SDK is set up for.
     ours = wandb == EMBEDDED
     return Project(
@@ -218,7 +225,7 @@ def load_project(
         file_entity=values.get("entity"),
         file_project=values.get("project"),
         replicas=1 if given is None else given,
-        on=_choose_executor(flags.on, document, executors, values.get("on", LOCAL)),
+        on=_choose_executor(on, document, executors, values.get("on", LOCAL)),
         explicit_wandb=explicit,
         credentials=credentials,
         given_replicas=given,
@@ -249,7 +256,8 @@ def _choose_server(
     flags: Flags, document: Document | None, values: Mapping[str, Any], credentials: Credentials
 ) -> tuple[str, str, bool]:
     if flags.wandb:
-        return normalise_server(flags.wandb, "--wandb"), "--wandb", True
+        source = place_of_flag("--wandb", flags.wandb, credentials.environment)
+        return normalise_server(flags.wandb, source), source, True
     if named := values.get("wandb"):
         source = place_of_key(document, "wandb")
         return normalise_server(named, source), source, False
@@ -278,14 +286,13 @@ def _find_profile(
 
 
 def _find_key(wandb: str, credentials: Credentials) -> tuple[str, str]:
-    found = None if wandb == EMBEDDED else credentials.key(wandb)
-    return found or ("", "")
+    return (None if wandb == EMBEDDED else credentials.key(wandb)) or ("", "")
 
 
 def _choose_executor(
-    flag: str | None, document: Document | None, known: Collection[str], of_file: str
+    flag: tuple[str, str] | None, document: Document | None, known: Collection[str], of_file: str
 ) -> str:
-    name, place = (flag, "--on") if flag else (of_file, place_of_key(document, "on"))
+    name, place = flag or (of_file, place_of_key(document, "on"))
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean `{near[0]}`?" if near else f"one of: {', '.join(known)}"

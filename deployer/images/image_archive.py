@@ -82,7 +82,7 @@ def _open(path: Path) -> Iterator[tarfile.TarFile]:
     except OSError as error:
         if error.strerror is None:  # gzip's own: not a whole file
             raise ImageError(f"{path} is damaged: {error}", HINT) from error
-        raise ImageError(f"{path}: {error.strerror}", HINT) from error
+        raise ImageError(f"{path}: {error.strerror.lower()}", HINT) from error
 
 
 Members = dict[str, tarfile.TarInfo]

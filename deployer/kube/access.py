@@ -32,6 +32,9 @@ NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 DISCOVERY_LIFE_SECONDS = 6 * 3600.0  # as kubectl keeps it
 CONNECTIONS = 16  # more threads gain nothing end to end
 SHOW_KUBECONFIG = "kubectl config view; KUBECONFIG names the file"
+NO_KUBECONFIG = (
+    "export KUBECONFIG=FILE, the one that your cluster's administrator or provider gave you"
+)
 IMPERSONATION = "impersonate-"
 
 
@@ -59,6 +62,8 @@ def load_access(
     files = environment.get("KUBECONFIG") or "~/.kube/config"
     if not _exists(files) and NAMESPACE_FILE.exists():
         return _load_own(namespace)
+    if not _exists(files):
+        raise ConfigError(files, "there is no such kubeconfig", NO_KUBECONFIG)
     try:
         contexts, active = config.list_kube_config_contexts(config_file=files)
         chosen = next((c for c in contexts if c["name"] == context), None) if context else active

@@ -18,6 +18,8 @@ from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep, list_projects
 from deployer.wandb_api.server import Server
 
+FILE_ENDINGS = (".yaml", ".yml")
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -56,6 +58,9 @@ def choose_sweep(text: str | None, config: Project, known_paths: Iterable[str] =
     if not 1 <= len(parts) <= 3 or not all(parts):
         raise ConfigError("SWEEP", f"'{text}' is not a sweep", "write ENTITY/PROJECT/SWEEP_ID")
     whole = _match(text, [r.sweep_path for r in load_records()]) or _match(text, known_paths)
+    if not whole and text.endswith(FILE_ENDINGS):
+        hint = f"deployer sweep list names sweeps; deployer up {text} makes one"
+        raise ConfigError("SWEEP", f"'{text}' is a sweep file, and no sweep", hint)
     entity, project, sweep_id = (whole.split("/") if whole else ["", "", *parts])[-3:]
     record = next((r for r in load_records() if r.sweep_path == whole), None) if whole else None
     return Choice(_config_for(record, config), entity, project, sweep_id)

@@ -5,6 +5,7 @@ Files are read as W&B reads them. `load_sweep` reads a file; everything else is 
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 from dataclasses import dataclass, field
@@ -63,7 +64,16 @@ def load_text(path: str | Path) -> str:
         raise ConfigError(place, "not a text file in UTF-8", "save it as UTF-8") from error
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise ConfigError(place, f"cannot be read: {reason}", "name a W&B sweep file") from error
+        raise ConfigError(place, f"cannot be read: {reason}", _hint_at_file(Path(path))) from error
+
+
+def _hint_at_file(path: Path) -> str:
+    """Name the file of the same folder that was probably meant, else where one comes from."""
+    others = {one.stem: one for kind in ("*.yaml", "*.yml") for one in path.parent.glob(kind)}
+    near = difflib.get_close_matches(path.stem, others, n=1)
+    if near and not path.exists():
+        return f"did you mean {others[near[0]]}?"
+    return "name a W&B sweep file; deployer init SCRIPT writes one"
 
 
 def parse_sweep(text: str, place: str, run_cap: int | None = None) -> Sweep:

@@ -31,7 +31,7 @@ DURATIONS = [
 COMMANDS = list_commands()
 LEAVES = {words: one for words, one in COMMANDS.items() if not is_group(one)}
 GROUPS = [words for words in COMMANDS if words not in LEAVES]
-FORMATS = [", ".join(f"'{one}'" for one in kind) for kind in (Output, Ranking, Documents)]
+FORMATS = [", ".join(kind) for kind in (Output, Ranking, Documents)]
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,10 @@ def test_a_bare_number_is_no_duration(
     words: tuple[str, ...], arguments: list[str], flag: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run([*words, *arguments, flag, "6"]) == 2
-    said = f"Invalid value for '{flag}': '6' is not a duration: write one such as 30s, 90m or 2h"
-    assert said in capsys.readouterr().err
+    assert capsys.readouterr().err.splitlines() == [
+        f"error: {flag}: '6' is not a duration",
+        "hint: write one such as 30s, 90m or 2h",
+    ]
 
 
 def test_every_duration_is_tried_and_none_has_its_unit_in_its_name() -> None:
@@ -79,7 +81,7 @@ def test_a_time_of_zero_is_refused_where_it_would_end_all(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run(["up", "x.yaml", "--max-time", "0s"]) == 2
-    assert "'--max-time': '0s' is no time at all" in capsys.readouterr().err
+    assert "--max-time: '0s' is no time at all" in capsys.readouterr().err
 
 
 def test_a_measurement_needs_a_watcher(capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,9 +107,9 @@ def test_a_wrong_format_names_the_right_ones(
     said = capsys.readouterr().err
     assert code == 2
     if formats:
-        assert any(f"'xml' is not one of {names}." in said for names in FORMATS)
+        assert any(f"'xml' is not one of {names}\n" in said for names in FORMATS)
     else:
-        assert "No such option: -o" in said
+        assert "-o: there is no such flag" in said
 
 
 @pytest.mark.parametrize("words", GROUPS, ids=" ".join)

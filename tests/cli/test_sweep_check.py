@@ -40,7 +40,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             2,
             [
                 "nope.yaml:1:1: error: cannot be read: no such file or directory"
-                " (name a W&B sweep file)"
+                " (name a W&B sweep file; deployer init SCRIPT writes one)"
             ],
             "2 files: 1 error, 0 warnings",
         ),

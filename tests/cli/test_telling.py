@@ -30,8 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("up a.yaml --quiet", "--quiet up a.yaml"),
         ("up --log-file x a.yaml --verbose", "--log-file x --verbose up a.yaml"),
         ("up --log-file=x a.yaml", "--log-file=x up a.yaml"),
-        ("up -- --quiet", "up -- --quiet"),
-        ("up --log-file", "--log-file up"),
+        ("up -- --quiet --log-file", "up -- --quiet --log-file"),
     ],
 )
 def test_the_flags_may_stand_anywhere(words: str, lifted: str) -> None:
@@ -55,7 +54,9 @@ def test_a_log_file_keeps_what_is_told(folder: Path, capsys: pytest.CaptureFixtu
     assert run_command(["sweep", "export", "b.yaml", "--log-file", "x.log"]) == 2
     first, *_, last = (folder / "x.log").read_text().splitlines()
     assert first.endswith("deployer.told 2 sets in sets.csv")
-    assert last.endswith("deployer.told hint: name a W&B sweep file")
+    assert last.endswith(
+        "deployer.told hint: name a W&B sweep file; deployer init SCRIPT writes one"
+    )
     assert stat.S_IMODE((folder / "x.log").stat().st_mode) == 0o600
     assert run_command([*words[:-1], "no/such/folder"]) == 2
     assert "--log-file: no/such/folder cannot be written" in capsys.readouterr().err

@@ -17,6 +17,7 @@ from deployer.backend.data_folder import (
     dismiss,
     is_dismissed,
     is_served,
+    make_data_folder,
     read_address,
     read_key,
     recall,
@@ -151,7 +152,7 @@ def _spawn(data: Path) -> subprocess.Popen[bytes]:
         str(data),
     ]
     try:
-        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_data_folder(data)
         with (data / LOG_FILE).open("ab") as log:
             return subprocess.Popen(
                 command,
@@ -166,7 +167,7 @@ def _spawn(data: Path) -> subprocess.Popen[bytes]:
         if disk_is_full(data.parent):
             raise build_disk_full(data) from error
         hint = "deployer backend up --data FOLDER"
-        raise BackendError(f"{data}: {error.strerror}", hint) from error
+        raise BackendError(f"{data}: {(error.strerror or str(error)).lower()}", hint) from error
 
 
 def _server_environment() -> dict[str, str]:

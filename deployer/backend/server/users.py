@@ -7,7 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from deployer.backend.data_folder import FolderLock, is_served, read_key, write_key
+from deployer.backend.data_folder import (
+    FolderLock,
+    is_served,
+    make_data_folder,
+    read_key,
+    write_key,
+)
 from deployer.backend.db.accounts import (
     add_key,
     create_user,
@@ -60,7 +66,7 @@ def remove_user_of(data: Path, name: str) -> None:
 
 @contextmanager
 def _accounts(data: Path, hint: str) -> Iterator[Connection]:
-    data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_data_folder(data)
     # A folder that nobody has served yet gets its tables here, and from nobody else meanwhile.
     with nullcontext() if is_served(data) else FolderLock(data):
         store = Store(data / DATABASE)

@@ -21,7 +21,7 @@ TOLD = logging.getLogger("deployer.told")
 REQUESTS = logging.getLogger("urllib3.connectionpool")
 GLOBAL = ("--quiet", "--verbose")
 LOG_FILE = "--log-file"
-QUERY = re.compile(r"\?[^\s\"]*")
+QUERY = re.compile(r"\?[^\s\"]+")
 
 
 class _Redacting(logging.Formatter):
@@ -67,7 +67,7 @@ def close_log() -> None:
 def lift_flags(words: Sequence[str]) -> list[str]:
     """Return a command line with the flags of every command in front, where `deployer` reads them.
 
-    What follows `--` is no flag.
+    What follows `--` is no flag. Raises ConfigError.
     """
     end = words.index("--") if "--" in words else len(words)
     front: list[str] = []
@@ -77,7 +77,9 @@ def lift_flags(words: Sequence[str]) -> list[str]:
         word = rest.pop(0)
         is_ours = word in GLOBAL or word == LOG_FILE or word.startswith(f"{LOG_FILE}=")
         (front if is_ours else others).append(word)
-        if word == LOG_FILE and rest:
+        if word == LOG_FILE:
+            if not rest or rest[0].startswith("-"):
+                raise ConfigError(LOG_FILE, "needs a path", "--log-file deployer.log")
             front.append(rest.pop(0))
     return [*front, *others, *words[end:]]
 

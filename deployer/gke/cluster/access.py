@@ -128,4 +128,5 @@ def _write(path: Path, text: str) -> None:
             file.write(text)
         partial.replace(target)
     except OSError as error:
-        raise ConfigError(str(path), f"cannot be written: {error.strerror}") from error
+        hint = "KUBECONFIG=FILE names another"
+        raise ConfigError(str(path), f"cannot be written: {error.strerror}", hint) from error
