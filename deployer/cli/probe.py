@@ -75,6 +75,8 @@ def _look_first(
         if showing.output == "json":
             show_json(probe_to_plain(report, rest))
         raise
+    if rest and rest.runs == 0:
+        return launch
     if wanted:
         return start_rest(launch, request, say, going=report.going)
     if showing.output == "json":
@@ -106,12 +108,15 @@ def _is_wanted(launch: Launch, report: Report, rest: Rest | None, *, yes: bool) 
 
 
 def _is_nothing_left(launch: Launch, rest: Rest | None) -> bool:
-    """Tell that no run was left for the agent; raises SweepFailed if it has left without one."""
+    """Tell whether no run was left for the agent; raises SweepFailed if it ended otherwise."""
     agents = {agent.name for agent in launch.agents}
     found = [a for a in launch.executor.list_agents(launch.sweep_path) if a.name in agents]
-    if (rest and rest.runs == 0) or all(agent.exit_code == 0 for agent in found):
+    if rest and rest.runs == 0:
         say("no run is left to look at")
         return True
+    if all(agent.exit_code == 0 for agent in found):
+        say("an earlier probe was just leaving: type the command again")
+        return False
     why = "; ".join(f"{agent.name}: {agent.reason or agent.state}" for agent in found)
     said = f"the agent has left without a run, and nothing more is started: {why}"
     raise SweepFailed(said, f"deployer agents logs {launch.path}")

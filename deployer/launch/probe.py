@@ -27,7 +27,7 @@ from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_memory, get_sweep, list_runs
 from deployer.wandb_api.server import Server
 from deployer.watch.probe import Probe, Report, Rest, Verdict, forecast_rest
-from deployer.watch.status import Status
+from deployer.watch.status import Status, get_status
 
 MEMORY_SECONDS = 1.0
 
@@ -120,12 +120,13 @@ def watch_probe(
 
 
 def judge(launch: Launch, probe: Probe) -> Report:
-    """Return what the probe has shown; one whose run has failed is stopped.
+    """Look for the last time and return what the probe has shown; a run that fails is stopped.
 
     Its next try is the user's to begin.
     """
-    executor, path = launch.executor, launch.path
-    client = launch.server.client
+    executor, path, client = launch.executor, launch.path, launch.server.client
+    # What was seen last may be older than the end of its agent.
+    probe.look(get_status(client, executor, path, launch.expected, now := time.time()), now)
     report = probe.report(get_sweep(client, path))
     if report.row and not report.memory:
         memory = get_memory(client, path, report.row.run_id)
@@ -153,8 +154,8 @@ def count_asked(launch: Launch, request: Request, left: int | None) -> int:
     project, packing = launch.project, request.packing
     if request.one_run:
         return count_agents(left, choose_bound(project, launch.target, one_run=True))
-    if packing and packing.agents and launch.target.runs_here:
-        count = packing.agents * find_place(launch.executor).count
+    if packing and launch.target.runs_here:
+        count = (packing.agents or 1) * find_place(launch.executor).count
         return min(count, project.given_replicas or count)
     return project.replicas
 
@@ -165,6 +166,7 @@ def start_rest(launch: Launch, request: Request, tell: Tell, *, going: bool) -> 
     Then whoever watches starts another in its place.
     """
     project, executor, path = launch.project, launch.executor, launch.path
+    request = replace(request, lock=None)  # the probe's start has written it
     working = [a for a in executor.list_agents(str(path)) if a.alive and is_probe(a)]
     if not (working and going):
         return start_asked(project, launch.server, executor, path, request, tell)

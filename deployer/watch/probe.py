@@ -180,12 +180,18 @@ class Probe:
 
     def _judge(self, sweep: SweepInfo, run: RunInfo) -> Verdict:
         finished = run.state == "finished" or is_stopped_early(sweep, run.state)
-        if self.has_failed or (run.state not in ACTIVE_STATES and not finished):
+        ended = run.state not in ACTIVE_STATES or self._has_left()
+        if self.has_failed or (ended and not finished):
             return Verdict.FAILED
         if sweep.metric_name and finished:
             value = metric_value(run.summary, sweep.metric_name, sweep.metric_goal)
             return Verdict.UNRANKED if value is None else Verdict.GOOD
         return Verdict.GOOD if finished or list_logged(run.summary) else Verdict.SILENT
+
+    def _has_left(self) -> bool:
+        """Tell whether its agent is gone, whatever the server knows of that yet."""
+        ours = [a for a in self.status.agents if a.name in self.agents] if self.status else []
+        return all(agent.state in ("ended", "lost") for agent in ours)
 
     def _seen_seconds(self, run: RunInfo) -> float:
         if run.state == "finished":

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.cli.conftest import Project
-from tests.cli.test_recovery import read
+from tests.cli.test_recovery import read, wait_for
 
 RAISES = """
 import wandb
@@ -29,6 +29,7 @@ def test_the_rest_waits_for_a_word_and_the_probe_counts_once(project: Project) -
     assert report["memory"]["memory"] > 1_000_000
     error = json.loads(first.stderr.splitlines()[-1])["error"]
     assert (error["code"], error["hint"]) == ("rest-waits", f"deployer up {' '.join(words)}")
+    wait_for(lambda: read(project, "agents", "list")[0]["state"] == "ended")
     [agent] = read(project, "agents", "list")
     assert (agent["exit_code"], agent["reason"]) == (0, "it has taken its last run")
     # Once more: another run is looked at, then the rest is started.
