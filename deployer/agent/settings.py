@@ -41,6 +41,8 @@ QUICK = "quick"
 STOCK = "stock"
 # With 1, runs are forked from a parent that has imported what they import.
 WARM_VARIABLE = "DEPLOYER_AGENT_WARM"
+# The sweep's commands, to ask a script about that only the pod has.
+SCRIPT_CHECK_VARIABLE = "DEPLOYER_SCRIPT_CHECK"
 # A file for the last sentence: a container's termination log, which the kubelet passes on.
 LAST_WORDS_VARIABLE = "DEPLOYER_TERMINATION_LOG"
 

@@ -22,6 +22,7 @@ from .keys import Keys
 from .last_run import end_unstarted, is_settled
 from .processes import become_subreaper, list_descendants, list_own, send_signal
 from .run_ends import RunEnds
+from .script_check import check_script
 from .server_questions import GOODBYE_SECONDS, Questions, say_goodbye
 from .settings import KEY_VARIABLE, Settings
 from .signals import DRAINED, TICK_SECONDS, Signals
@@ -61,6 +62,7 @@ class Supervisor:
             or self._clear()
             or self.questions.preflight()
             or self.questions.take_own_key()
+            or check_script(self.environment, self.signals, self._say)
             or self._run_agents()
         )
         self._leave()

@@ -29,8 +29,9 @@ class Agent:
 
     `state` is `lost` when its supervisor is gone without having written an exit code.
     `dismissed` says that somebody has sent it away, so that no watcher starts it again.
-    `exit_code` is 0 finished, 3 gave up, 74 it stood still before it had started, 75 its only run
-    is handed out again, 78 bad key or missing sweep, 143 asked to stop.
+    `exit_code` is 0 finished, 3 gave up, 65 its script refuses the sweep, 74 it stood still
+    before it had started, 75 its only run is handed out again, 78 bad key or missing sweep, 143
+    asked to stop.
     `ending` and `pending`, why it has not started, are what is decided by; `reason` is for people.
     `run_start` is how its last run was started, `warm`, or `cold` and why, if the executor knows.
     `folder` is the project folder it works in, if the executor knows; only a cluster has `pod` and

@@ -6,20 +6,25 @@ import threading
 from collections.abc import Iterable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import replace
 from pathlib import Path
 
+from deployer.agent.settings import SCRIPT_CHECK_VARIABLE
 from deployer.config import paths
 from deployer.config.project import Project
 from deployer.errors import ConfigError, ConfigErrors
 from deployer.executors.findings import Finding, Question, right, unknown
+from deployer.executors.plan import Plan
 from deployer.executors.registry import find_target
 from deployer.executors.target import Target, Tell
 from deployer.launch.request import Request
+from deployer.scripts.pod_request import build_pod_request
 from deployer.scripts.script_check import Report, Surroundings, check_script
 from deployer.sweeps.examination import Finding as Complaint
 from deployer.sweeps.examination import locate
+from deployer.sweeps.problem import Problem
 
-IN_IMAGE = "its code is in the image"
+FIRST_POD = "its code is in the image: the pods that `up` starts ask it before they take a run"
 
 
 def begin_script_check(project: Project, request: Request) -> Future[Report]:
@@ -56,9 +61,24 @@ def ask_script(project: Project, target: Target, request: Request) -> Report:
     if not request.check_script:
         return Report()
     if not target.has_folder:
-        return Report(not_checked=IN_IMAGE)
+        return Report(not_checked=FIRST_POD)
     around = Surroundings(project.code.folder, target.run_environment, target.runs_here)
     return check_script(request.sweep.config, around, paths.checks_folder())
+
+
+def add_script_check(plan: Plan, target: Target, request: Request) -> Plan:
+    """Return a plan whose agents ask the script themselves where only they have it."""
+    if target.has_folder or not request.check_script:
+        return plan
+    config, document = request.sweep.config, request.sweep.document
+    known = {name: ("parameters", name) for name in config.get("parameters") or {}}
+    places = {
+        name: locate(document, Problem(path, "")).place
+        for name, path in {"": ("parameters",), **known}.items()
+    }
+    told = (SCRIPT_CHECK_VARIABLE, build_pod_request(config, places))
+    agents = (replace(one, environment=(*one.environment, told)) for one in plan.agents)
+    return replace(plan, agents=tuple(agents))
 
 
 def tell_report(report: Report, request: Request, tell: Tell) -> None:

@@ -21,6 +21,7 @@ from deployer.launch.one_run_per_job import takes_one_run
 from deployer.launch.packing import Packer, settle_packing
 from deployer.launch.planning import apply_plan, choose_bound, plan_agents
 from deployer.launch.request import Request
+from deployer.launch.script import add_script_check
 from deployer.sweeps.records import remember_executor
 from deployer.wandb_api.model import SweepInfo, SweepPath
 from deployer.wandb_api.operations import get_sweep
@@ -139,7 +140,7 @@ def start_patiently(
     def record(plan: Plan) -> Plan:
         target = find_target(project)
         write_lock(Planned(project, request, server, target, executor, path, plan), tell)
-        return narrow(plan)
+        return narrow(add_script_check(plan, target, request))
 
     def start() -> Launch:
         return start_agents(

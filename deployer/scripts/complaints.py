@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import ast
-import difflib
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from deployer.scripts.log_calls import Logged
+from deployer.scripts.rehearsal.wording import find_near, is_sure, show_place, word
 from deployer.sweeps.parameters.keys import nearest
 from deployer.sweeps.problem import Problem
 
 TRUE_ANYWAY = "bool"
-NUMBERS = ("int", "float")
-BUILT_IN = (*NUMBERS, "bool", "str")
-GPU = re.compile(r"\b(cuda|gpus?|hip|mps|device|accelerator)\b")
 
 
 class Complaints:
@@ -53,83 +48,21 @@ class Complaints:
         key = (kind, flag or said.get("said", ""))
         if key in self._found:
             return
-        if kind == "unclear":
-            text = f"{self._script} may not take its command: {said['said']}"
-            self._found[key] = Problem(self._path(flag), text, "look at its parser", "warning")
-            return
-        message, hint = self._word(said)
+        message, hint = word(said, self._script, self._flags, str(self._folder))
         sure = self._sure(said, corner)
         self._found[key] = Problem(self._path(flag), message, hint, "error" if sure else "warning")
 
     def _sure(self, said: Mapping[str, Any], corner: Mapping[str, Any]) -> bool:
-        """Tell whether the script would refuse the value where it runs, too.
-
-        A server may hand out 1.0 as 1, no GPU is seen here, and files may be there that are not
-        here: only elsewhere do types of the script's own see them. And a range's very end, which
-        such a type may refuse, is next to never drawn.
-        """
-        kind, value = said["kind"], corner.get(said["flag"].lstrip("-"))
-        if not self._answer["sure"]:
-            return False
-        if kind in ("type", "choice") and GPU.search(f"{said['flag']} {value}".lower()):
-            return False
-        if kind == "type":
-            whole = isinstance(value, float) and value.is_integer()
-            whole = whole and said.get("whole", True)
-            own = said["type"] not in BUILT_IN
-            return not whole and not (own and (self._elsewhere or self._is_drawn(said["flag"])))
-        return kind != "refused" or not self._elsewhere
-
-    def _is_drawn(self, flag: str) -> bool:
-        """Tell whether a flag's value is any number of a range."""
-        raw = (self._config.get("parameters") or {}).get(flag.lstrip("-"))
-        return isinstance(raw, Mapping) and "min" in raw and "q" not in raw
-
-    def _word(self, said: Mapping[str, Any]) -> tuple[str, str]:
-        """Return what is wrong, and what to do about it."""
-        flag, value = said["flag"], said.get("value", "")
-        where = self._place(said)
-        match said["kind"]:
-            case "unknown":
-                return f"{self._script} has no flag {flag}", self._suggest(flag)
-            case "ambiguous":
-                near = ", ".join(said["near"])
-                return f"{self._script}: {flag} could be {near}", "write the flag's whole name"
-            case "missing":
-                hint = f"add {flag.lstrip('-')}: {{value: …}}, or write the flag in command"
-                hint = hint if flag.startswith("-") else "write it in command"
-                return f"{where}: {flag} is required, and the sweep does not give it", hint
-            case "no_value":
-                hint = "command: [..., '${args_no_boolean_flags}'] instead of '${args}'"
-                return f"{where}: {flag} takes no value, and gets {flag}={value}", hint
-            case "type" if said.get("words"):
-                return f"{where}: {flag} does not take {value!r}", said["words"]
-            case "type" if not said["type"]:
-                return f"{where}: {flag} does not take {value!r}", "write values that it takes"
-            case "choice":
-                choices = [str(choice) for choice in said["choices"]]
-                return f"{where}: {flag} does not take {value!r}", nearest(value, choices)
-            case "type":
-                kind = said["type"]
-                return f"{where}: {flag} takes {kind}, not {value!r}", _hint_at_type(kind, value)
-        hint = f"python {self._script} --help says what it takes"
-        return f"{self._script} refuses its command: {said['said'].strip().splitlines()[0]}", hint
-
-    def _suggest(self, flag: str) -> str:
-        names = [name for one in self._flags for name in one["names"] if name.startswith("-")]
-        near = find_near(flag, names)
-        if near == flag:
-            return "it is one of a subcommand: write that before '${args}' in command"
-        if near:
-            one = next(one for one in self._flags if near in one["names"])
-            return f"did you mean {near}? ({self._place(one)})"
-        return nearest(flag, names) if names else "it has no flags at all"
+        """Tell whether the script would refuse the value where it runs, too."""
+        flag = said["flag"].lstrip("-")
+        drawn = flag in list_drawn(self._config)
+        return self._answer["sure"] and is_sure(said, corner.get(flag), drawn, self._elsewhere)
 
     def _add_left_over(self, words: Sequence[str]) -> None:
         """Warn of flags that a lenient parser leaves aside, where they look like one of its own."""
         names = [name for one in self._flags for name in one["names"]]
-        for word in words:
-            flag = word.partition("=")[0]
+        for given in words:
+            flag = given.partition("=")[0]
             near = find_near(flag, names) if flag.startswith("--") else ""
             if near:
                 message = f"{self._script} leaves {flag} aside"
@@ -159,9 +92,7 @@ class Complaints:
 
     def _place(self, said: Mapping[str, Any]) -> str:
         """Return the file and line where a flag is defined."""
-        if not said.get("file"):
-            return self._script
-        return f"{show_file(said['file'], self._folder)}:{said['line']}"
+        return show_place(said, self._script, str(self._folder))
 
 
 def check_metric(config: Mapping[str, Any], logged: Logged, script: str) -> Iterator[Problem]:
@@ -174,31 +105,11 @@ def check_metric(config: Mapping[str, Any], logged: Logged, script: str) -> Iter
     yield Problem(("metric", "name"), message, nearest(name, sorted(logged.names)), "warning")
 
 
-def find_near(flag: str, names: Sequence[str]) -> str:
-    """Return the name that was probably meant: - and _ are one, and so are - and --."""
-    plain = {name.strip("-").replace("_", "-"): name for name in reversed(names)}
-    found = difflib.get_close_matches(flag.strip("-").replace("_", "-"), plain, n=1)
-    return plain[found[0]] if found else ""
+def list_drawn(config: Mapping[str, Any]) -> list[str]:
+    """Return the parameters whose value is any number of a range."""
+    given = (config.get("parameters") or {}).items()
+    return [name for name, raw in given if isinstance(raw, Mapping) and _is_range(raw)]
 
 
-def show_file(path: str, folder: Path) -> str:
-    """Return a path as a person in the folder names it."""
-    real = Path(path)
-    return str(real.relative_to(folder)) if real.is_relative_to(folder) else path
-
-
-def _hint_at_type(kind: str, value: str) -> str:
-    if kind == "int" and _is_number(value):
-        return "list whole numbers, or write distribution: int_uniform"
-    if value == "None":
-        return "leave the parameter out, or have the script read None"
-    if kind in NUMBERS:
-        return "write numbers as its values"
-    return "write values that it takes"
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return isinstance(ast.literal_eval(text), int | float)
-    except (ValueError, SyntaxError):
-        return False
+def _is_range(raw: Mapping[str, Any]) -> bool:
+    return "min" in raw and "q" not in raw

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -46,14 +47,12 @@ def see_through(words: Sequence[str], folder: Path, path: str) -> Invocation:
     return found
 
 
-def find_module_file(name: str, folder: Path) -> Path | None:
-    """Return the file that `-m NAME` runs, if the folder has it."""
-    base = folder / Path(*name.split("."))
-    files = (base / "__main__.py", base.with_name(base.name + ".py"))
-    return next((file for file in files if file.is_file()), None)
+def see_elsewhere(words: Sequence[str]) -> Invocation:
+    """Return what a command starts where none of its files can be looked at. Raises Unseen."""
+    return _read(list(words), Path(os.devnull), None)
 
 
-def _read(words: list[str], folder: Path, path: str) -> Invocation:
+def _read(words: list[str], folder: Path, path: str | None) -> Invocation:
     if not words:
         raise Unseen("its command starts nothing")
     first, name = words[0], Path(words[0]).name
@@ -77,7 +76,7 @@ def _read(words: list[str], folder: Path, path: str) -> Invocation:
     return _read_file(words, folder, path)
 
 
-def _read_env(words: list[str], folder: Path, path: str) -> Invocation:
+def _read_env(words: list[str], folder: Path, path: str | None) -> Invocation:
     variables: dict[str, str] = {}
     while words and (found := ASSIGNMENT.fullmatch(words[0])):
         variables[found[1]] = found[2]
@@ -117,8 +116,10 @@ def _launch(launcher: Launcher, words: list[str], python: tuple[str, ...]) -> In
     return found
 
 
-def _find_python_beside(program: str, path: str) -> str:
+def _find_python_beside(program: str, path: str | None) -> str:
     """Return the interpreter of an installed command: the one in its folder."""
+    if path is None:
+        return "python"
     found = shutil.which(program, path=path)
     if not found:
         raise Unseen(f"there is no {program} here")
@@ -126,7 +127,7 @@ def _find_python_beside(program: str, path: str) -> str:
     return str(beside) if beside.exists() else "python"
 
 
-def _read_shell(words: list[str], folder: Path, path: str) -> Invocation:
+def _read_shell(words: list[str], folder: Path, path: str | None) -> Invocation:
     if len(words) < 2 or words[1].startswith("-"):
         raise Unseen(f"{' '.join(words[:2])}: what a shell does cannot be seen")
     variables, command = read_shell_script(folder / words[1], words[2:])
@@ -134,7 +135,7 @@ def _read_shell(words: list[str], folder: Path, path: str) -> Invocation:
     return replace(inner, variables={**variables, **inner.variables})
 
 
-def _read_file(words: list[str], folder: Path, path: str) -> Invocation:
+def _read_file(words: list[str], folder: Path, path: str | None) -> Invocation:
     """Read the first line of a program of the project: its interpreter."""
     file = folder / words[0]
     if "/" not in words[0] and not file.is_file():

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from deployer.scripts.project_modules import Module
+from deployer.scripts.rehearsal.project_modules import Module
 
 # Whatever these log, they log under names of their own.
 LOGGING_PACKAGES = frozenset(

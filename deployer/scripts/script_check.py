@@ -13,19 +13,26 @@ from typing import Any
 from deployer.config.redaction import is_secret_name
 from deployer.scripts import remembered
 from deployer.scripts.agent_commands import list_unset, render_commands
-from deployer.scripts.complaints import Complaints, check_metric, show_file
+from deployer.scripts.complaints import Complaints, check_metric
 from deployer.scripts.corners import list_corners
 from deployer.scripts.flags import Flag, parse_flag
-from deployer.scripts.invocation import Invocation, find_module_file, see_through
+from deployer.scripts.invocation import Invocation, see_through
 from deployer.scripts.log_calls import Logged, find_logged
-from deployer.scripts.project_modules import Module, list_project_modules, reads_flags
+from deployer.scripts.rehearsal.pod import NO_PARSER
+from deployer.scripts.rehearsal.process import name_complaint
+from deployer.scripts.rehearsal.project_modules import (
+    Module,
+    find_module_file,
+    list_project_modules,
+    reads_flags,
+)
+from deployer.scripts.rehearsal.wording import explain_end, show_file, show_place
 from deployer.scripts.rehearsal_run import find_executable, rehearse
 from deployer.scripts.unseen import Unseen
 from deployer.sweeps.problem import Problem, doubt
 
 SECONDS = 60.0
 MOST_CONFIRMED = 5  # kinds of complaints: each costs the script's import once more
-NO_PARSER = "it reads no flags with argparse, click, typer or absl"
 
 
 @dataclass(frozen=True)
@@ -85,11 +92,6 @@ def read_script(
     return _Check(config, around, seconds).read()
 
 
-def _kind_of(said: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what makes two complaints of a parser one."""
-    return said["kind"], said["flag"] or said.get("said", "")
-
-
 class _Check:
     """One sweep and its script."""
 
@@ -126,13 +128,8 @@ class _Check:
         answer = self._ask(self._corners)
         if "parser" not in answer:
             raise Unseen(self._explain(answer))
-        folder = self._around.folder
-        found = [
-            parse_flag(
-                one, f"{show_file(one['file'], folder)}:{one['line']}" if one["file"] else ""
-            )
-            for one in answer["flags"]
-        ]
+        folder = str(self._around.folder)
+        found = [parse_flag(one, show_place(one, "", folder)) for one in answer["flags"]]
         return Reading(tuple(flag for flag in found if flag), find_logged(self._modules))
 
     def _examine(self) -> tuple[Report, list[str]]:
@@ -146,7 +143,7 @@ class _Check:
         except Unseen as unseen:
             return Report(script, metric, str(unseen)), []
         if "syntax" in answer:
-            place = f"{show_file(answer['file'], self._around.folder)}:{answer['line']}"
+            place = f"{show_file(answer['file'], str(self._around.folder))}:{answer['line']}"
             broken = Problem(("program",), f"{place}: {answer['syntax']}", "correct the script")
             return Report(script, (broken,)), answer["files"]
         if "parser" not in answer:
@@ -176,13 +173,13 @@ class _Check:
         Each kind of complaint is asked about once more, by itself in a process of its own.
         """
         said: list[list[Any]] = answer["problems"]
-        first = {_kind_of(one): i for i in reversed(range(1, len(said))) for one in said[i]}
-        certain = {_kind_of(one) for one in said[0]}
+        first = {name_complaint(one): i for i in reversed(range(1, len(said))) for one in said[i]}
+        certain = {name_complaint(one) for one in said[0]}
         doubtful = {kind: i for kind, i in first.items() if kind not in certain}
         for kind, index in itertools.islice(doubtful.items(), MOST_CONFIRMED):
             alone = self._ask([self._corners[index]])
-            if "parser" in alone and kind not in map(_kind_of, alone["problems"][0]):
-                answer["problems"] = [[p for p in ps if _kind_of(p) != kind] for ps in said]
+            if "parser" in alone and kind not in map(name_complaint, alone["problems"][0]):
+                answer["problems"] = [[p for p in ps if name_complaint(p) != kind] for ps in said]
                 said = answer["problems"]
 
     def _ask(self, corners: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -223,10 +220,4 @@ class _Check:
 
     def _explain(self, answer: Mapping[str, Any]) -> str:
         """Return why a script did not come to its parser."""
-        if "syntax" in answer:
-            return f"{show_file(answer['file'], self._around.folder)}: {answer['syntax']}"
-        if missing := answer.get("missing"):
-            return f"{self._invocation.interpreter[0]} here has no module {missing}"
-        place = answer.get("file")
-        where = f"{show_file(place, self._around.folder)}:{answer['line']}: " if place else ""
-        return f"{where}{answer['ended']}"
+        return explain_end(answer, self._invocation.interpreter[0], str(self._around.folder))

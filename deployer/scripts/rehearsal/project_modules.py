@@ -30,6 +30,13 @@ class Module:
         return frozenset(name.partition(".")[0] for name, _ in list_imports(self) if name)
 
 
+def find_module_file(name: str, folder: Path) -> Path | None:
+    """Return the file that `-m NAME` runs, if the folder has it."""
+    base = folder / Path(*name.split("."))
+    files = (base / "__main__.py", base.with_name(base.name + ".py"))
+    return next((file for file in files if file.is_file()), None)
+
+
 def list_project_modules(entry: Path, roots: tuple[Path, ...]) -> list[Module]:
     """Return a script and the modules below `roots` that it imports, itself or through others."""
     found: dict[Path, Module] = {}
