@@ -34,6 +34,7 @@ from graphql.language import FieldDefinitionNode
 from graphql.language.visitor import REMOVE
 
 from deployer.backend.graphql.features import find_missing_feature
+from deployer.backend.graphql.limits import DEEPEST, MOST_TOKENS, find_excess
 from deployer.backend.graphql.resolvers import (
     account,
     agent,
@@ -124,9 +125,13 @@ class GraphQL:
 
     def _checked_document(self, text: str) -> DocumentNode | tuple[GraphQLError, ...]:
         try:
-            document = parse(text)
+            document = parse(text, max_tokens=MOST_TOKENS)
         except GraphQLError as error:
             return (error,)
+        except RecursionError:
+            return (GraphQLError(f"the query asks for more than {DEEPEST} levels"),)
+        if excess := find_excess(document):
+            return (excess,)
         errors = validate(self._schema, document)
         if feature := find_missing_feature(errors):
             return (GraphQLError(feature.sentence),)

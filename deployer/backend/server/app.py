@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import gzip
-import json
 import logging
 import secrets
 import sqlite3
@@ -35,6 +33,7 @@ from deployer.backend.refusal import Refusal, describe_passing
 from deployer.backend.scheduling.context import Backend, Request
 from deployer.backend.scheduling.dispatch import MODEL_SECONDS
 from deployer.backend.scheduling.suggestions import NotReady
+from deployer.backend.server.bodies import read_json
 from deployer.backend.server.file_stream import apply_chunk
 from deployer.backend.server.health import Health, disk_is_full
 from deployer.backend.server.transfers import build_transfer_routes
@@ -98,7 +97,7 @@ class Surface:
 
     async def graphql(self, http: HttpRequest) -> Response:
         """Answer a GraphQL request."""
-        body = await _json_body(http)
+        body = await read_json(http)
         if self.schema.changes(body):
             return await self._change(partial(self._graphql, http, body))
         return await run_in_threadpool(self._query, http, body)
@@ -141,7 +140,7 @@ class Surface:
 
     async def file_stream(self, http: HttpRequest) -> Response:
         """Take one chunk of a run's stream."""
-        chunk = await _json_body(http)
+        chunk = await read_json(http)
         return await asyncio.wrap_future(
             self.backend.store.submit(partial(self._file_stream, http, chunk))
         )
@@ -205,16 +204,3 @@ def _key(http: HttpRequest) -> str:
 def _base_url(http: HttpRequest) -> str:
     """Return the address by which the client reached us; uploads must be reachable there too."""
     return str(http.base_url).rstrip("/")
-
-
-async def _json_body(http: HttpRequest) -> dict[str, Any]:
-    raw = await http.body()
-    if http.headers.get("content-encoding") == "gzip":
-        raw = gzip.decompress(raw)
-    try:
-        body = json.loads(raw or b"{}")
-    except ValueError as error:
-        raise Refusal(400, f"the body is not JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise Refusal(400, "the body is not a JSON object")
-    return body

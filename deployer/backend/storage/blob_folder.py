@@ -6,6 +6,7 @@ late can hit nothing newer. What is being received lies in a folder of its own.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import os
@@ -14,6 +15,7 @@ import shutil
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from deployer.backend.db.blobs import Blob, find_blob
 from deployer.backend.db.database import Connection, insert
@@ -23,6 +25,7 @@ from deployer.backend.db.store import Store
 # the two, so that a small volume has room for files at all.
 RESERVE_BYTES = 64 * 1024 * 1024
 RESERVE_SHARE = 0.05
+CHECKED_BYTES = 16 * 1024 * 1024  # of a file whose size nobody said, after which space is checked
 
 INCOMING_FOLDER = "incoming"
 REFERRERS = (
@@ -71,8 +74,11 @@ class BlobFolder:
             with path.open("wb") as stream:
                 async for block in blocks:
                     digest.update(block)
-                    size += len(block)
                     stream.write(block)
+                    if (size + len(block)) // CHECKED_BYTES > size // CHECKED_BYTES:
+                        self.check_space(0)
+                    size += len(block)
+                await asyncio.to_thread(_sync, stream)
         except BaseException:
             path.unlink(missing_ok=True)
             raise
@@ -81,7 +87,9 @@ class BlobFolder:
     def write(self, content: bytes) -> Received:
         """Write bytes that the server itself made."""
         path = self.incoming / secrets.token_hex(8)
-        path.write_bytes(content)
+        with path.open("wb") as stream:
+            stream.write(content)
+            _sync(stream)
         digest = hashlib.md5(content, usedforsecurity=False).digest()
         return Received(path, base64.b64encode(digest).decode(), len(content))
 
@@ -107,7 +115,22 @@ def keep(db: Connection, folder: BlobFolder, user_id: int, received: Received, n
         received.path.unlink()
     else:
         os.replace(received.path, folder.path(found.id))
+        _sync_names(folder.content)
     return found
+
+
+def _sync(stream: BinaryIO) -> None:
+    """Have what was written on the disk before anybody is told that it was received."""
+    stream.flush()
+    os.fsync(stream.fileno())
+
+
+def _sync_names(folder: Path) -> None:
+    names = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(names)
+    finally:
+        os.close(names)
 
 
 def delete_unreferenced(store: Store, folder: BlobFolder) -> None:

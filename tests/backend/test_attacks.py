@@ -1,0 +1,79 @@
+"""What nobody's client sends, refused one by one; the server goes on."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping
+
+import pytest
+import requests  # noqa: TID251 - an attacker is a client of its own
+
+from deployer.backend.graphql.limits import DEEPEST, MOST_FIELDS, MOST_LISTS
+from deployer.backend.server.bodies import MOST_BYTES
+from tests.backend.client import Client
+
+GZIP = {"Content-Encoding": "gzip"}
+BOMB = gzip.compress(b'{"query": "' + b" " * (MOST_BYTES + 1) + b'"}')
+
+
+def deep(levels: int) -> str:
+    return "{ viewer " + "{ teams { edges { node " * levels + "{ id }" + " } } }" * levels + " }"
+
+
+def spread(levels: int) -> str:
+    """Return a short document that asks for 2 ** levels fields."""
+    fragments = [
+        f"fragment F{n} on User {{ a: id ...F{n + 1} ...F{n + 1} }}" for n in range(levels)
+    ]
+    return f"{{ viewer {{ ...F0 }} }} {' '.join(fragments)} fragment F{levels} on User {{ id }}"
+
+
+def aliases(count: int) -> str:
+    many = " ".join(f"a{n}: runs {{ edges {{ node {{ id }} }} }}" for n in range(count))
+    return f'{{ project(name: "p") {{ {many} }} }}'
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "said"),
+    [
+        (BOMB, GZIP, 413, f"the body is bigger than {MOST_BYTES} bytes"),
+        (b"not gzip", GZIP, 400, "the body is not gzip"),
+        (gzip.compress(b"{}" * 100)[:-5], GZIP, 400, "the body is not gzip: its end is missing"),
+        (b"[" * 100_000, {}, 400, "the body is not JSON"),
+        (b"[]", {}, 400, "the body is not a JSON object"),
+        (b"\xff\xfe", {}, 400, "the body is not JSON"),
+    ],
+    ids=["bomb", "not gzip", "cut off", "deep", "list", "not UTF-8"],
+)
+def test_bodies(
+    client: Client, body: bytes, headers: Mapping[str, str], status: int, said: str
+) -> None:
+    reply = requests.post(
+        f"{client.url}/graphql", body, auth=("api", client.key), headers=headers, timeout=30
+    )
+    assert (reply.status_code, said in reply.text) == (status, True), reply.text
+    client.ask("{ viewer { id } }")
+
+
+def test_a_body_without_an_end_is_cut_off(client: Client) -> None:
+    blocks = (b" " * 1024 * 1024 for _ in range(MOST_BYTES // 2**20 + 2))
+    reply = requests.post(f"{client.url}/graphql", blocks, auth=("api", client.key), timeout=30)
+    assert (reply.status_code, "bigger than" in reply.text) == (413, True)
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        (deep(DEEPEST), f"the query asks for more than {DEEPEST} levels"),
+        (deep(3000), "nested too deeply"),
+        (spread(40), f"the query asks for more than {MOST_FIELDS} fields"),
+        (aliases(MOST_LISTS + 1), f"the query asks for more than {MOST_LISTS} lists"),
+        ("{ viewer { ...A } } fragment A on User { ...A }", "within itself"),
+        ("{ viewer { id } " + "x " * 20_000 + "}", "token"),
+    ],
+    ids=["deep", "very deep", "spread", "aliases", "endless", "long"],
+)
+def test_queries(client: Client, query: str, said: str) -> None:
+    reply = client.post(query)
+    assert (reply.status_code, said in json.dumps(reply.json())) == (400, True), reply.text[:500]
