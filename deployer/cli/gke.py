@@ -10,7 +10,14 @@ import typer
 
 from deployer.cli.command_group import make_app
 from deployer.cli.confirmation import YesOption, can_ask, confirm
-from deployer.cli.options import CapacityOption, Output, OutputOption, read_config
+from deployer.cli.options import (
+    CapacityOption,
+    Documents,
+    DocumentsOption,
+    Output,
+    OutputOption,
+    read_config,
+)
 from deployer.cli.output.render import say, show, show_json, show_table, show_yaml
 from deployer.config.project import Flags, Project
 from deployer.errors import CloudError, KubeError
@@ -34,7 +41,7 @@ SpecArgument = Annotated[
 
 
 @app.command()
-def plan(spec: SpecArgument = None) -> None:
+def plan(spec: SpecArgument = None, output: DocumentsOption = Documents.YAML) -> None:
     """Print what `gke up` would send, and the price; contacts nothing."""
     from deployer.gke.api.messages import describe_plan
 
@@ -43,7 +50,11 @@ def plan(spec: SpecArgument = None) -> None:
     _say_prices(chosen, config, sources=True)
     calls = describe_plan(chosen)
     shown = [{"call": call, "parent": parent, "message": sent} for call, parent, sent in calls]
-    show_yaml([*shown, *_plan_timer(chosen)])
+    documents = [*shown, *_plan_timer(chosen)]
+    if output == "json":
+        show_json(documents)
+    else:
+        show_yaml(documents)
 
 
 @app.command()

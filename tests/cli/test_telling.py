@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import pty
+import select
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,6 +52,23 @@ def test_quiet_leaves_results_and_errors(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().err.startswith("error: b.yaml: cannot be read")
     assert run_command(["sweep", "export", "a.yaml", "--quiet", "--verbose"]) == 2
     assert "--quiet: is the opposite of --verbose" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [("--quiet",), ()], ids=["quiet", "told"])
+def test_quiet_draws_nothing_in_a_terminal(folder: Path, words: tuple[str, ...]) -> None:
+    (folder / "deployer.yaml").write_text("data: {name: digits, path: /data, folder: store}\n")
+    ours, terminal = pty.openpty()
+    put = [sys.executable, "-m", "deployer", "data", "put", "a.yaml", "digits", *words]
+    done = subprocess.run(put, stdout=subprocess.PIPE, stderr=terminal, check=False)
+    os.close(terminal)
+    with contextlib.closing(os.fdopen(ours, "rb", buffering=0)) as screen:
+        ready, _, _ = select.select([screen], [], [], 0)
+        try:
+            drawn = screen.read(1) if ready else b""
+        except OSError:  # the end, as a terminal has it
+            drawn = b""
+    assert done.returncode == 0
+    assert bool(drawn) == (not words)
 
 
 def test_a_log_file_keeps_what_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

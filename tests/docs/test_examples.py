@@ -20,7 +20,6 @@ WITHOUT_JSON = {
     "drivers remove": "drivers status has the result",
     "init": "its results are files",
     "gke credentials": "its result is the name of a context",
-    "gke plan": "its result is a table of what would be made",
     "rights": "its result is YAML for kubectl",
     "sweep export": "its result is a file, JSON if it is named so",
     "sweep import": "its result is a file",

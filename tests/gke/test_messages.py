@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from deployer.__main__ import run
 from deployer.config.yaml_document import parse_document
@@ -45,6 +46,8 @@ def test_plan_of_each_specification(
     assert re.search(r"for [13] x e2-standard-2 \(2025-03-06, \d+ months old, https://", err)
     assert "an hour goes on until `deployer down --cluster`" in err
     check_golden(f"gke/{name}.yaml", out)
+    assert run(["gke", "plan", name, "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == list(yaml.safe_load_all(out))
 
 
 def test_every_packaged_specification_has_a_golden() -> None:
