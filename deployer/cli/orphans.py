@@ -50,7 +50,8 @@ def orphans(
 ) -> None:
     """Find what older or crashed runs left in the cloud and the kubeconfig's cluster; remove it.
 
-    Clusters in which agents are at work, or which hold results, are shown and stay.
+    What is found is shown, and nothing is removed unasked. Clusters in which agents are at work, or
+    which hold results, stay.
     """
     old_since = time.time() - min_age
     kube = _open_kube()

@@ -46,7 +46,10 @@ def watch(
     wandb: WandbOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show a sweep live until it is over, then its ranking; exit codes as for up."""
+    """Show a sweep live until it is over, then its ranking.
+
+    Exit codes as for up; 4 if --timeout has passed and the sweep goes on.
+    """
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     server, path = open_sweep(pick_sweep(sweep, config))
     target = find_target(config)
