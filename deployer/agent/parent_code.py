@@ -30,7 +30,7 @@ SHARE = (
 GATHER = (
     "ending = Ending()",
     "del sys.path[0]",
-    "gathered = gather({path!r}, {packages!r})",
+    "gathered = gather({path!r}, {packages!r}, {likely!r})",
 )
 SERVE = (
     "sys.path[:0] = [{package_folder!r}]",
@@ -51,9 +51,10 @@ SERVE = (
 )
 
 
-def build_code(folder: str, path: str, packages: Iterable[str]) -> str:
+def build_code(folder: str, path: str, packages: Iterable[str], likely: Sequence[str]) -> str:
     """Return a parent's program, by the agent's folder and the path of the list of imports."""
-    return fill((*BEGIN, *GATHER, *SERVE), folder=folder, path=path, packages=sorted(packages))
+    told = {"packages": sorted(packages), "likely": list(likely)}
+    return fill((*BEGIN, *GATHER, *SERVE), folder=folder, path=path, **told)
 
 
 def build_sharing_code(

@@ -122,13 +122,16 @@ class WarmParent:
         if self._process in ended:
             self._process = 0
             self.let_go()
-        if self._process or self._is_shared or not self._python or not read_time(self._list_path):
+        if self._process or self._is_shared or not self._python:
+            return
+        if not self._likely and not read_time(self._list_path):
             return
         if self._starts >= MOST_STARTS:
             self._reason = "the parent has ended too often"
         elif self._is_enough():
             self._starts += 1
-            code = build_code(self._settings.folder, self._list_path, self._packages)
+            folder = self._settings.folder
+            code = build_code(folder, self._list_path, self._packages, self._likely)
             try:
                 self._process = self._start([code])
             except (OSError, NotImplementedError) as error:

@@ -4,6 +4,7 @@ A run writes the list of its imports (`prologue/deployer_imports.py`), the super
 parent (`warm_parent.py`); from there on:
 
 * `lists`: the files in which runs say what they import, and the parent what it leaves out, and why;
+* `sharing`: an agent and its parent import the SDK once; `likely`: what a first run will import;
 * `gathering`, `imports`: the parent imports what is `examined`, while `audit` watches what
   that draws and reads, and `state` what it changes;
 * `stand_in`: what an agent starts instead of `python`, a script of its own; it asks for a run;

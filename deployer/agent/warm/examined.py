@@ -5,6 +5,8 @@ what is compared with a cold start. Any other package may do at its import what 
 process alone.
 """
 
+import sys
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Container
@@ -12,12 +14,13 @@ if TYPE_CHECKING:
 # fmt: off
 EXAMINED = frozenset((
     "PIL", "_yaml", "annotated_types", "anyio", "certifi", "charset_normalizer", "click", "cuda",
-    "cwsandbox", "distro", "docker_pycreds", "eval_type_backport", "filelock", "fsspec",
-    "functorch", "git", "gitdb", "google._upb", "google.protobuf", "h11", "httpcore", "httpx",
-    "idna", "jinja2", "markupsafe", "mpmath", "networkx", "numpy", "nvidia", "opentelemetry",
-    "packaging", "platformdirs", "psutil", "pydantic", "pydantic_core", "requests", "sentry_sdk",
-    "setproctitle", "smmap", "sniffio", "sympy", "torch", "torchgen", "torchvision", "tqdm",
-    "triton", "typing_extensions", "typing_inspection", "urllib3", "wandb", "xxhash", "yaml",
+    "cwsandbox", "defusedxml", "distro", "docker_pycreds", "eval_type_backport", "filelock",
+    "fsspec", "functorch", "git", "gitdb", "google._upb", "google.protobuf", "h11", "httpcore",
+    "httpx", "idna", "jinja2", "markupsafe", "mpmath", "networkx", "numpy", "nvidia",
+    "opentelemetry", "packaging", "platformdirs", "psutil", "pydantic", "pydantic_core",
+    "requests", "sentry_sdk", "setproctitle", "smmap", "sniffio", "sympy", "torch", "torchgen",
+    "torchvision", "tqdm", "triton", "typing_extensions", "typing_inspection", "urllib3", "wandb",
+    "xxhash", "yaml",
 ))
 # fmt: on
 COMPILED_ENDING = "__mypyc"  # of a module without a package's name, by which one keeps its own
@@ -28,3 +31,11 @@ def is_examined(name: str, packages: "Container[str]") -> bool:
     words = name.split(".")
     within = (".".join(words[:end]) in packages for end in range(1, len(words) + 1))
     return any(within) or name.endswith(COMPILED_ENDING)
+
+
+def is_found(name: str) -> bool:
+    """Tell whether there is such a module, as far as can be told without an import."""
+    package = name.rpartition(".")[0]
+    path = getattr(sys.modules.get(package), "__path__", None) if package else None
+    unknown = bool(package) and path is None
+    return unknown or any(finder.find_spec(name, path) for finder in sys.meta_path)

@@ -10,7 +10,7 @@ import os
 import sys
 
 from .audit import EVERYTHING, PREFIXES, Audit
-from .examined import is_examined
+from .examined import is_examined, is_found
 from .state import State, set_environment
 
 TYPE_CHECKING = False
@@ -114,7 +114,7 @@ class Imports:
         kept, python.__import__ = python.__import__, self.audit.import_module
         try:
             for name, environment in entries:
-                if name not in sys.modules and self.is_wanted(name):
+                if name not in sys.modules and self.is_wanted(name) and is_found(name):
                     told = {**base, **environment}
                     set_environment({n: value for n, value in told.items() if value is not None})
                     self._import(name)

@@ -6,7 +6,6 @@ branches off, and the agent goes on as W&B's own.
 
 import os
 import sys
-from importlib.machinery import PathFinder
 
 from .examined import EXAMINED
 from .imports import Imports
@@ -56,7 +55,7 @@ def import_first(path: str) -> "Optional[Gathered]":
     begun = State()
     imports = Imports(read_unfit(f"{path}.unfit"), EXAMINED)
     arguments: "Any" = sys.argv
-    imports.import_all([(name, {}) for name in FIRST if is_found(name)])
+    imports.import_all([(name, {}) for name in FIRST])
     sys.argv = arguments
     if imports.found:
         write_unfit(f"{path}.unfit", {**imports.found, **read_unfit(f"{path}.unfit")})
@@ -65,16 +64,9 @@ def import_first(path: str) -> "Optional[Gathered]":
 
 def list_assumed(path: str, likely: "Sequence[str]") -> "List[Entry]":
     """Return what a first run will probably import; it is for the list to say what runs do."""
-    names = [*BY_INIT, *likely] if "wandb" in sys.modules else []
+    names = [*FIRST, *BY_INIT, *likely] if likely or "wandb" in sys.modules else []
     known = {name for name, _ in read_entries(path)}
-    return [(name, {}) for name in names if name not in known and is_found(name)]
-
-
-def is_found(name: str) -> bool:
-    """Tell whether there is such a module, in a package that is imported."""
-    package = name.rpartition(".")[0]
-    path = getattr(sys.modules.get(package), "__path__", None) if package else None
-    return (path is not None or not package) and PathFinder.find_spec(name, path) is not None
+    return [(name, {}) for name in names if name not in known]
 
 
 def fork(folder: str) -> bool:
