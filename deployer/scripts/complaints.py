@@ -78,10 +78,18 @@ class Complaints:
             message = f"{where}: type=bool takes every text for true, 'False' too"
             hint = "action=argparse.BooleanOptionalAction, or type=lambda text: text == 'True'"
             self._found.setdefault(("bool", name), Problem(path, message, hint, "warning"))
+        if flag["paired"] and flag["default"] is True and value is False and self._drops_false():
+            message = f"{where}: --{name} is on by default, and no agent writes --no-{name}"
+            hint = "default=False in the script, or a flag that takes a value"
+            problem = Problem(path, message, hint, "warning")
+            self._found.setdefault(("dropped", name), problem)
         if isinstance(value, dict) and flag["type"] in ("", "str"):
             message = f"{where}: --{name} gets a mapping as one text, {str(value)[:40]}"
             hint = "read it with ast.literal_eval, or from wandb.config"
             self._found.setdefault(("mapping", name), Problem(path, message, hint, "warning"))
+
+    def _drops_false(self) -> bool:
+        return "${args_no_boolean_flags}" in (self._config.get("command") or ())
 
     def _path(self, flag: str) -> tuple[str, ...]:
         name = flag.lstrip("-")

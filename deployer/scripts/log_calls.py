@@ -81,8 +81,23 @@ def _read_call(call: ast.Call, mappings: dict[str, list[str] | None]) -> Iterato
     if name == "log" and base not in MATHEMATICS and base not in LOGGERS:
         given = call.args[0] if call.args else next((k.value for k in call.keywords), None)
         yield from _read_mapping(given, mappings)
+    elif name == "define_metric":
+        yield from _read_definition(call)
     elif name == "update" and base == "summary":
         yield from _read_mapping(call.args[0] if call.args else None, mappings)
+
+
+def _read_definition(call: ast.Call) -> Iterator[str | None]:
+    """Yield what a metric's summary holds: `loss.min` for define_metric("loss", summary="min")."""
+    given = {one.arg: one.value for one in call.keywords}
+    if "summary" not in given:
+        return
+    metric = call.args[0] if call.args else given.get("name")
+    name, kinds = _constant(metric) if metric else None, _constant(given["summary"])
+    if name is None or "*" in name or kinds is None:
+        yield None
+        return
+    yield from (f"{name}.{kind.strip()}" for kind in kinds.split(","))
 
 
 def _read_mapping(

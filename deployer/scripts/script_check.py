@@ -14,7 +14,7 @@ from deployer.config.redaction import is_secret_name
 from deployer.scripts import remembered
 from deployer.scripts.agent_commands import list_unset, render_commands
 from deployer.scripts.complaints import Complaints, check_metric
-from deployer.scripts.corners import list_corners
+from deployer.scripts.corners import MOST_VALUES, list_corners
 from deployer.scripts.flags import Flag, parse_flag
 from deployer.scripts.invocation import Invocation, see_through
 from deployer.scripts.log_calls import Logged, find_logged
@@ -153,7 +153,12 @@ class _Check:
         complaints = Complaints(
             self._config, script, self._around.folder, answer, not self._around.same_packages
         )
-        problems = (*complaints.list_all(self._corners), *self._list_unset(), *metric)
+        problems = (
+            *complaints.list_all(self._corners),
+            *self._list_unset(),
+            *self._list_cut(),
+            *metric,
+        )
         return Report(script, problems), [*answer["files"], *answer["packages"]]
 
     def _list_unset(self) -> Iterator[Problem]:
@@ -162,6 +167,14 @@ class _Check:
             if name not in self._around.environment:
                 said = f"{name} is not set here, so its name is taken for its value"
                 yield doubt(("command",), said, "set it where the agents run")
+
+    def _list_cut(self) -> Iterator[Problem]:
+        """Say of which lists not every value was asked about."""
+        for name, raw in (self._config.get("parameters") or {}).items():
+            values = raw.get("values") if isinstance(raw, Mapping) else None
+            if isinstance(values, list) and len(values) > MOST_VALUES:
+                said = f"only {MOST_VALUES:,} of {len(values):,} values are asked about"
+                yield doubt(("parameters", name), said, "look at the others yourself")
 
     def _is_sure(self, answer: Mapping[str, Any]) -> bool:
         """Tell whether flags are the same where the script runs: defined in the project."""

@@ -36,7 +36,10 @@ SWEEP = {
 
 def test_image_without_deployer(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
     write_foreign_python(tmp_path / "opt")
-    cluster.add_image(IMAGE, folders={"/opt": tmp_path / "opt"})
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "train.py").write_text(TRAINER)
+    folders = {"/opt": tmp_path / "opt", "/srv/code": tmp_path / "code"}
+    cluster.add_image(IMAGE, folders=folders)
     tenant = make_tenant(cluster, namespace)
     with serve_for_pods(cluster, tmp_path / "backend") as server:
         shell = open_shell(tmp_path / "project", tenant, server)
@@ -54,3 +57,14 @@ def test_image_without_deployer(cluster: Cluster, namespace: str, tmp_path: Path
         assert {pod["status"]["containerStatuses"][0]["image"] for pod in pods} == {IMAGE}
         shell.deployer("down")
         assert cluster.kubectl(*listed) == ""
+
+        # With the image's own code, its pod sees before any run that the script refuses the sweep.
+        of_image = {**section, "code": "image", "working_dir": "/srv/code"}
+        shell.write("deployer.yaml", {"on": "kubernetes", "kubernetes": of_image})
+        shell.write("wrong.yaml", {**SWEEP, "parameters": {"lr": {"values": ["high"]}}})
+        refused = shell.try_deployer("up", "wrong.yaml", "--plain")
+        assert refused.returncode == 3, refused.stderr
+        assert "ended with exit code 65 and is not started again: wrong.yaml:" in refused.stderr
+        assert "train.py:6: --lr takes float, not 'high' (write numbers" in refused.stderr
+        assert "0/1 configurations finished, 0 duplicates, 0 lost" in refused.stdout
+        assert "wrong.yaml:" in shell.deployer("agents", "list").stdout

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,11 @@ COMMANDS: list[tuple[str, str]] = [
     ),
     ("[python, -m, json.tool]", "not checked: the module json.tool is not in this folder"),
     ("[uv, run, --what, train.py]", "not checked: uv run --what: what it starts cannot be seen"),
+    ("[poetry, run, python, train.py]", "not checked: there is no poetry here"),
+    ("[conda, run, -n, x, python, train.py]", "not checked: there is no conda here"),
+    ("[deepspeed, train.py]", "not checked: deepspeed: what it starts cannot be seen"),
+    ("[xvfb-run, python, train.py]", "not checked: xvfb-run: what it starts cannot be seen"),
+    ("[env, -i, python, train.py]", "not checked: env -i: what it starts cannot be seen"),
     ("[python, gone.py]", "not checked: there is no file gone.py here"),
 ]
 
@@ -180,6 +187,20 @@ def test_a_report_is_remembered_until_something_changes(tmp_path: Path) -> None:
     assert asked() == 0
 
 
+@pytest.mark.parametrize("read", ["json.load(open('models/a.json'))", "os.listdir('models')"])
+def test_a_pass_is_asked_again_once_what_it_read_has_changed(read: str, tmp_path: Path) -> None:
+    script = (
+        "import argparse, json, os\np = argparse.ArgumentParser()\n"
+        f"p.add_argument('--model', choices={read})\np.parse_args()\n"
+    )
+    project, memory, config = tmp_path / "project", tmp_path / "memory", "model: {value: a.json}"
+    files = {"models/a.json": '["a.json"]'}
+    assert ask(project, script, config, files=files, memory=memory) == []
+    (project / "models/a.json").unlink()
+    [said] = ask(project, script, config, files={"models/b.json": "[]"}, memory=memory)
+    assert said != ""
+
+
 def test_a_refusal_is_asked_again(tmp_path: Path) -> None:
     """What a parser reads besides the project's modules, nobody can know."""
     script = (
@@ -280,6 +301,8 @@ LOGS = [
     ("run.log({**more, 'loss': 1})", []),
     ("import lightning\nself.log('loss', 1)", []),
     ("from x import WandbCallback\nrun.log({'loss': 1})", []),
+    ("wandb.define_metric('*', summary='min')\nrun.log({'loss': 1})", []),
+    ("wandb.define_metric('loss', summary='min')\nrun.log({'loss': 1})", ["known"]),
     ("import math\nmath.log(2)\nrun.log({'loss': 1})", ["known"]),
     ("", []),
 ]
@@ -292,3 +315,58 @@ def test_a_metric_that_no_call_logs(text: str, said: list[str], tmp_path: Path) 
     assert len(doubts) == len(said)
     for one in doubts:
         assert one.startswith("doubt: metric.name: train.py logs no los | did you mean loss?")
+
+
+@pytest.mark.parametrize("launcher", ["poetry", "pipenv", "conda", "uv"])
+def test_an_environment_is_entered_as_its_command_does(launcher: str, tmp_path: Path) -> None:
+    """A command that changes the environment runs before the script is asked, with its words."""
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    fake = bin_folder / launcher
+    fake.write_text('#!/bin/sh\necho "$1" > entered\nshift\nexec "$@"\n')
+    fake.chmod(0o755)
+    path = os.pathsep.join([str(bin_folder), str(Path(sys.executable).parent), os.environ["PATH"]])
+    command = f"[{launcher}, run, python, train.py, '${{args}}']"
+    assert ask(tmp_path, SCRIPT, WRONG, command=command, PATH=path) == [SAID]
+    assert (tmp_path / "entered").read_text() == "run\n"
+
+
+def test_the_summary_of_a_metric_is_a_metric(tmp_path: Path) -> None:
+    script = "import wandb\nwandb.define_metric('loss', summary='min')\n"
+    metric = "metric: {name: loss.min, goal: minimize}\n"
+    script += SCRIPT + "wandb.log({'loss': 1})\n"
+    assert ask(tmp_path, script, RIGHT, more=metric) == []
+
+
+def test_a_flag_that_is_on_by_default_never_gets_its_false(tmp_path: Path) -> None:
+    script = (
+        "import argparse\np = argparse.ArgumentParser()\n"
+        "p.add_argument('--amp', action=argparse.BooleanOptionalAction, default=True)\n"
+    ) + PARSE
+    values = "amp: {values: [true, false]}"
+    command = "[python, train.py, '${args_no_boolean_flags}']"
+    on = "train.py:3: --amp is on by default, and no agent writes --no-amp"
+    assert ask(tmp_path, script, values, command=command) == [
+        f"doubt: parameters.amp: {on} | default=False in the script, or a flag that takes a value"
+    ]
+    [refused] = ask(tmp_path, script, values)
+    assert refused.endswith(
+        "| have it take a value: it is on by default, and no agent writes --no-…"
+    )
+
+
+def test_a_refusal_is_placed_at_the_flag_that_it_names(tmp_path: Path) -> None:
+    script = (
+        "import argparse\np = argparse.ArgumentParser()\ng = p.add_mutually_exclusive_group()\n"
+        "g.add_argument('--a')\ng.add_argument('--b')\n"
+    ) + PARSE
+    [said] = ask(tmp_path, script, "a: {value: 1}, b: {value: 2}")
+    assert said.startswith("parameters.b: train.py refuses its command: argument --b: not allowed")
+
+
+def test_a_list_of_which_not_all_is_asked_about(tmp_path: Path) -> None:
+    values = ", ".join(map(str, range(10_001)))
+    assert ask(tmp_path, SCRIPT, f"lr: {{values: [{values}]}}") == [
+        "doubt: parameters.lr: only 10,000 of 10,001 values are asked about | "
+        "look at the others yourself"
+    ]

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import threading
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from .sources import list_project_files, list_unseen_parses
 
@@ -34,6 +34,8 @@ class Answer:
         self._pending: Optional[Tuple[str, List[Judged]]] = None
         self._lock = threading.RLock()
         self._done = False
+        self._opened: Set[str] = set()
+        self.read_other_words = False  # by a parser of the script, perhaps of its command line
 
     def find_lines(self, words: Sequence[str]) -> Optional[List[Words]]:
         """Return all command lines in the form in which a parser got the first one, if it did."""
@@ -47,6 +49,13 @@ class Answer:
     def note_parse(self, place: Sequence[Any]) -> None:
         """Note the file and line from where a parser was called."""
         self._seen.append(tuple(place))
+
+    def note_opened(self, path: str) -> None:
+        """Note a file that is read, or a folder that is listed, if it is the project's."""
+        inside = os.path.join(os.path.realpath(self._folder), "")
+        real = os.path.realpath(path)
+        if real.startswith(inside) and "__pycache__" not in real and len(self._opened) < 1000:
+            self._opened.add(real)
 
     @property
     def may_parse_again(self) -> bool:
@@ -87,9 +96,8 @@ class Answer:
         with self._lock:
             if not self._done:
                 self._done = True
-                answer.update(
-                    flags=list(self._flags.values()), files=list_project_files(self._folder)
-                )
+                files = {*list_project_files(self._folder), *self._opened}
+                answer.update(flags=list(self._flags.values()), files=sorted(files))
                 answer["packages"] = [p for p in sys.path if os.path.basename(p) in PACKAGES]
                 with open(self._path + ".new", "w", encoding="utf-8") as file:
                     json.dump(answer, file, default=str)

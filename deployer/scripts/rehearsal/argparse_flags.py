@@ -12,7 +12,12 @@ from .sources import find_caller, is_called_by_project, may_catch_exit
 
 
 class Refused(BaseException):
-    """A parser does not take a command line; not to be caught by a script."""
+    """A parser does not take a command line; not to be caught by a script.
+
+    `flag` is the one that it names, if any.
+    """
+
+    flag = ""
 
 
 def install(answer: Answer, folder: str) -> None:
@@ -67,6 +72,7 @@ class _Watch:
         words = sys.argv[1:] if args is None else [str(word) for word in args]
         lines = answer.find_lines(words)
         if lines is None:
+            answer.read_other_words = True
             if answer.may_parse_again:
                 return original(parser, args, namespace)
             answer.end("it parses other words than those of its command line")
@@ -106,7 +112,7 @@ def judge(parser: Any, line: Words, namespace: Any, strict: bool, originals: Any
             if rest and strict:
                 parser.error("unrecognized arguments: " + " ".join(rest))
     except Refused as refusal:
-        return Judged(explain(parser, line, str(refusal)), [])
+        return Judged(explain(parser, line, str(refusal), refusal.flag), [])
     except SystemExit as end:
         return Judged(explain(parser, line, "it ends with exit code %s" % end.code), [])
     except Exception as error:
@@ -140,12 +146,21 @@ class _Disarmed:
         own = type(parser).error
 
         def error(message: str) -> None:
+            refusal = Refused(message)
+            refusal.flag = _find_named(sys.exc_info()[1])
             if own is not argparse.ArgumentParser.error:
                 try:
                     own(parser, message)
                 except BaseException:
-                    raise Refused(message) from None
+                    raise refusal from None
                 return  # a parser that goes on all the same
-            raise Refused(message)
+            raise refusal
 
         return error
+
+
+def _find_named(error: Any) -> str:
+    """Return the flag that an error of argparse is about, empty if none."""
+    named = str(getattr(error, "argument_name", None) or "").split("/")
+    flags = [name for name in named if name.startswith("--")]
+    return max(flags, key=len) if flags else ""

@@ -10,13 +10,13 @@ from .argparse_description import PLACE, list_choices, name_type
 Problem = Dict[str, Any]
 
 
-def explain(parser: Any, line: Words, said: str) -> List[Problem]:
+def explain(parser: Any, line: Words, said: str, flag: str = "") -> List[Problem]:
     """Return what a refusal is about: flag by flag, else in the parser's words."""
     try:
         found = list(_Reading(parser, line).list_problems())
     except Exception:
         found = []
-    return found or [{"kind": "refused", "flag": "", "said": said}]
+    return found or [{"kind": "refused", "flag": flag, "said": said}]
 
 
 class _Reading:

@@ -101,7 +101,11 @@ def _describe(error: Any, names: List[str], line: Words, folder: str) -> Problem
         "near": [],
         "file": path,
         "line": number,
-        "said": error.format_message() if hasattr(error, "format_message") else str(error),
+        "said": "it needs the name of a command"
+        if "NoArgsIsHelpError" in names
+        else error.format_message()
+        if hasattr(error, "format_message")
+        else str(error),
     }
 
 

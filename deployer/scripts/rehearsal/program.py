@@ -18,6 +18,7 @@ OWN_WAYS = ("hydra",)
 LOOK_SECONDS = 0.5
 GRACE_SECONDS = 5.0  # whoever waits ends it first, and says so
 LATE = "it logs before it has read its flags"
+OTHER = "it parses other words than those of its command line"
 
 
 def main(request_path: str) -> None:
@@ -31,10 +32,11 @@ def main(request_path: str) -> None:
     script_folder = os.path.dirname(os.path.realpath(target))
     sys.path.insert(0, folder if as_module else script_folder)
     sys.argv = [target, *request["command_lines"][0]]
-    wandb_stand_in.install(request["config"], lambda: answer.end(LATE), sys.path)
+    wandb_stand_in.install(request["config"], lambda: _end_late(answer), sys.path)
     argparse_flags.install(answer, folder)
     sys.meta_path.insert(0, _Watcher(answer, folder))
     sys.addaudithook(lambda event, given: _watch_programs(answer, event, given))
+    sys.addaudithook(lambda event, given: _watch_files(answer, event, given))
     reason, more = _run(target, as_module, folder)
     answer.end(reason, **more)
 
@@ -74,6 +76,21 @@ def _watch_programs(answer: Answer, event: str, given: Any) -> None:
         answer.end("it starts another program in its own place")
     elif event == "subprocess.Popen" and sys.argv[0] in [str(word) for word in given[1]]:
         answer.end("it starts itself again")
+
+
+def _end_late(answer: Answer) -> None:
+    answer.end(OTHER if answer.read_other_words else LATE)
+
+
+def _watch_files(answer: Answer, event: str, given: Any) -> None:
+    """Note what the script reads beside its modules: its flags may depend on it."""
+    if event not in ("open", "os.listdir", "os.scandir") or not isinstance(given[0], str):
+        return
+    caller = sys._getframe(1).f_back
+    if caller is not None and caller.f_code.co_filename.startswith("<frozen importlib"):
+        return  # it looks for modules, which are known
+    if event != "open" or str(given[1] or "r")[0] == "r":
+        answer.note_opened(given[0])
 
 
 def _find_place(error: BaseException, folder: str) -> Dict[str, Any]:

@@ -48,6 +48,8 @@ def word(said: Said, script: str, flags: Sequence[Said], folder: str) -> Tuple[s
         return "%s: %s is required, and the sweep does not give it" % (where, flag), hint
     if kind == "no_value":
         hint = "command: [..., '${args_no_boolean_flags}'] instead of '${args}'"
+        if any(flag in one["names"] and one["default"] is True for one in flags):
+            hint = "have it take a value: it is on by default, and no agent writes --no-…"
         return "%s: %s takes no value, and gets %s=%s" % (where, flag, flag, value), hint
     if kind in ("type", "choice"):
         return _word_value(said, where)
