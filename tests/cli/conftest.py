@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.forked import PATIENCE_SECONDS, run_forked
 
 TRAINER = """
 import argparse, os, sys, time
@@ -58,7 +60,7 @@ class Project:
         return subprocess.Popen(
             [sys.executable, "-m", "deployer", *words],
             cwd=self.folder,
-            env={**os.environ, "WANDB_ERROR_REPORTING": "false", **environment},
+            env=self._environment(environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -69,11 +71,19 @@ class Project:
         self, *words: str, text: str = "", code: int | None = 0, **environment: str
     ) -> subprocess.CompletedProcess[str]:
         """Run `deployer` to its end and check its exit code."""
+        done = run_forked(words, self.folder, self._environment(environment), text)
+        return _checked(done, code)
+
+    def run_afresh(
+        self, *words: str, code: int | None = 0, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Do the same with a Python that is started for it, as a shell does."""
         process = self.start(*words, **environment)
-        out, err = process.communicate(text, timeout=180)
-        if code is not None:
-            assert process.returncode == code, f"exit {process.returncode}\n{out}\n{err}"
-        return subprocess.CompletedProcess(words, process.returncode, out, err)
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
+        return _checked(subprocess.CompletedProcess(words, process.returncode, out, err), code)
+
+    def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
+        return {**os.environ, "WANDB_ERROR_REPORTING": "false", **more}
 
     def write(self, name: str, text: str) -> Path:
         """Write a file of the project."""
@@ -84,6 +94,14 @@ class Project:
     def write_grid(self, name: str = "grid.yaml", lrs: str = "[1.0, 2.0]", **more: str) -> Path:
         """Write a sweep with two runs for each learning rate."""
         return self.write(name, GRID.format(project="proj", lrs=lrs) + more.get("text", ""))
+
+
+def _checked(
+    done: subprocess.CompletedProcess[str], code: int | None
+) -> subprocess.CompletedProcess[str]:
+    if code is not None:
+        assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
 
 
 @pytest.fixture

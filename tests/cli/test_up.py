@@ -79,7 +79,7 @@ def test_two_runs_to_the_end(project: Project, tmp_path: Path) -> None:
         project.write("deployer.yaml", SECTIONS + outputs)
         with counting_opens(file, tmp_path) as (environment, list_opens):
             told = {**proxies, **environment, **store.environment}
-            done = project.run("up", "grid.yaml", "--replicas", "2", "--plain", **told)
+            done = project.run_afresh("up", "grid.yaml", "--replicas", "2", "--plain", **told)
             assert list_opens() == ["deployer/__main__.py"]
         sent = [path.read_text() for path in store.folder.glob("kept/*/*/model")]
     assert "using embedded W&B backend http://127.0.0.1:" in done.stderr
