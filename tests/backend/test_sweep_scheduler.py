@@ -93,6 +93,18 @@ def test_a_waiting_run_can_be_stopped(client: Client) -> None:
     assert client.heartbeat(client.create_agent(sweep)) == []
 
 
+@pytest.mark.parametrize("state", ["FINISHED", "CANCELED"])
+def test_a_run_that_no_agent_has_had_ends_with_its_sweep(client: Client, state: str) -> None:
+    sweep = client.create_sweep(SCHEDULED)
+    begun = enqueue(client, sweep, {"lr": 0.5})
+    agent = client.create_agent(sweep)
+    client.heartbeat(agent)
+    client.init_run(begun, sweep=sweep)
+    waiting = enqueue(client, sweep, {"lr": 0.25})
+    client.set_state(sweep, state)
+    assert (client.run(begun)["state"], client.run(waiting)["state"]) == ("running", "killed")
+
+
 @pytest.mark.slow
 def test_wandb_sweep_scheduler_with_stock_agents(backend: ServedBackend, tmp_path: Path) -> None:
     folder = tmp_path / "p"
@@ -112,7 +124,11 @@ def test_wandb_sweep_scheduler_with_stock_agents(backend: ServedBackend, tmp_pat
     sweep = Client.of(backend, project).sweep(name)
     runs = [edge["node"] for edge in sweep["runs"]["edges"]]
     assert sweep["state"] == "FINISHED"
-    assert {run["state"] for run in runs} == {"finished"}
+    # One that it enqueues before it sees that the last of three has finished finds no agent.
+    states = [run["state"] for run in runs]
+    assert states.count("finished") >= SCHEDULED["run_cap"]
+    assert set(states[: SCHEDULED["run_cap"]]) == {"finished"}
+    assert set(states) <= {"finished", "killed"}
     log_text = (folder / "scheduler.log").read_text()
     enqueued = re.findall(r"Enqueued run (\S+) with", log_text)
     assert [run["name"] for run in runs] == enqueued

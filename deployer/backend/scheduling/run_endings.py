@@ -131,6 +131,12 @@ def _has_open_runs(db: Connection, sweep: Sweep) -> bool:
     )
 
 
+def end_waiting(backend: Backend, db: Connection, sweep: Sweep) -> None:
+    """End the runs of an ended sweep that were enqueued and that no agent has had."""
+    for run in list_runs(db, "sweep_id = ? AND state = 'pending' AND queued = 1", sweep.id):
+        end_run(backend, db, run, Outcome("killed", "stopped"))
+
+
 def finish_if_target_reached(backend: Backend, db: Connection, run: Run) -> None:
     """End a sweep early once a run's summary has reached `metric.target`."""
     if run.sweep_id is None:
@@ -144,7 +150,7 @@ def finish_if_target_reached(backend: Backend, db: Connection, run: Run) -> None
     if value is None:
         return
     if value >= metric["target"] if goal == "maximize" else value <= metric["target"]:
-        update_sweep(db, sweep, backend.now(), state="FINISHED")
+        end_waiting(backend, db, update_sweep(db, sweep, backend.now(), state="FINISHED"))
 
 
 def end_silent_runs(backend: Backend) -> None:

@@ -16,6 +16,7 @@ from deployer.backend.db.sweeps import DELETED, Sweep, sweep_by_id, update_sweep
 from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.numbering import grid_place, place_of, renumber
+from deployer.backend.scheduling.run_endings import end_waiting
 
 
 def change_sweep(backend: Backend, db: Connection, sweep: Sweep, **changes: Any) -> Sweep:
@@ -24,6 +25,8 @@ def change_sweep(backend: Backend, db: Connection, sweep: Sweep, **changes: Any)
     changed = update_sweep(db, sweep, now, **changes)
     if changes.get("state") == "CANCELED":
         stop_runs(backend, db, changed)
+    if changed.ended:
+        end_waiting(backend, db, changed)
     if "config" in changes:
         renumber(db, changed)
     return sweep_by_id(db, sweep.id)
@@ -42,7 +45,7 @@ def delete_sweep(backend: Backend, db: Connection, sweep: Sweep) -> None:
     The row stays, since the keys of its agents are good until their runs have ended.
     """
     stop_runs(backend, db, sweep)
-    update_sweep(db, sweep, backend.now(), state=DELETED)
+    end_waiting(backend, db, update_sweep(db, sweep, backend.now(), state=DELETED))
     for run in list_runs(db, "sweep_id = ?", sweep.id):
         if not run.active:
             change_run(db, run, sweep_id=None, ordinal=None, queued=0)
