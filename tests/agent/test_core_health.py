@@ -28,7 +28,8 @@ for line in sys.stdin:
         file.read(1 << 16)
     print('read', flush=True)
 """
-SPINNING = "while True: pass"
+# It ends with the test, even with one that is killed: its stdin ends then.
+SPINNING = "import select\nwhile not select.select([0], [], [], 0)[0]: pass"
 # A child works while its parent waits.
 PARENT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SPINNING!r}])"
 
