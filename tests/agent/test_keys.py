@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import create_agent_keys
 from tests.agent.conftest import Bench, wait_for
 from tests.conftest import ServedBackend
+from tests.forked import run_forked
 
 pytestmark = pytest.mark.slow
 
@@ -43,8 +43,8 @@ def rotate(backend: ServedBackend, *only: str) -> str:
     """Give the backend's user another key; with "--only", it is the only one that counts."""
     key = secrets.token_hex(20)
     words = ("backend", "user", "key", backend.entity, "--key-stdin", "--data", str(backend.data))
-    command = [sys.executable, "-m", "deployer", *words, *only]
-    subprocess.run(command, input=f"{key}\n", text=True, check=True)
+    done = run_forked([*words, *only], backend.data, os.environ, f"{key}\n")
+    assert done.returncode == 0, done.stderr
     return key
 
 

@@ -5,26 +5,20 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.control_plane.image import build_image
+from tests.forked import run_forked
 from tests.images.registry import PASSWORD, serve_registry
 
 
 def _deployer(
     folder: Path, *words: str, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "deployer", "image", *words],
-        cwd=folder,
-        env={**os.environ, **(environment or {})},
-        capture_output=True,
-        text=True,
-    )
+    return run_forked(["image", *words], folder, {**os.environ, **(environment or {})})
 
 
 @pytest.mark.slow

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
 from pathlib import Path
 
 import pytest
+
+from tests.forked import run_forked
 
 
 @pytest.mark.parametrize(
@@ -27,10 +28,5 @@ import pytest
     ],
 )
 def test_wrong_flags(flags: tuple[str, ...], said: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "deployer", "drivers", *flags],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    done = run_forked(["drivers", *flags], tmp_path, os.environ)
     assert (done.returncode, done.stderr) == (2, said)
