@@ -49,6 +49,13 @@ LINT := $(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && $(BIN
 BESIDE_LINT = { $(LINT); } & lint=$$!; code=0; $(1) || code=$$?; \
 	wait $$lint || { echo "error: lint or types, see above"; exit 1; }; exit $$code
 
+# torch takes a process 4 s of a core to load: one has all of the trainer's tests, beside the others,
+# and says what became of them in the end.
+TRAINER_SAID := .venv/.trainer-tests
+BESIDE_TRAINER = ( $(TESTS) tests/trainer $(2) >$(TRAINER_SAID) 2>&1 & trainer=$$!; code=0; \
+	$(1) --ignore tests/trainer $(2) || code=$$?; \
+	wait $$trainer || code=$$?; cat $(TRAINER_SAID); exit $$code )
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-kubernetes check test test-kubernetes test-wandb test-full root bench docs format clean
 
@@ -87,7 +94,7 @@ check: $(COMPILED) ## lint, types, unit tests and one small sweep, in under 90 s
 		-m "not slow and not full and not data and not kube")
 
 test: $(COMPILED) ## everything that needs no root, in about 12 minutes on 2 cores
-	@$(call BESIDE_LINT,$(TESTS) $(SIDE_BY_SIDE) -m "not kube and not full $(WITHOUT_DATA)")
+	@$(call BESIDE_LINT,$(call BESIDE_TRAINER,$(TESTS) $(SIDE_BY_SIDE),-m "not kube and not full $(WITHOUT_DATA)"))
 	@$(DATA_NOTE)
 
 root:
