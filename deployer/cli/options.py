@@ -140,7 +140,7 @@ PackingOption = Annotated[
         metavar="K|auto",
         parser=read_packing,
         help="How many agents share a GPU, this machine if it has none, or a pod; `auto` measures "
-        "it on this machine while they work: one, two, more, for a minute each.",
+        "it while they work: one, two, more, for a minute each.",
     ),
 ]
 ColdOption = Annotated[

@@ -105,6 +105,9 @@ class Executor(ABC):
         """Return what a sweep's agents take of each memory that they share, if it is known."""
         return ()
 
+    def share_pods(self, size: int) -> None:
+        """Let so many of the agents that start from now on share a pod, where there are pods."""
+
     def check(self, plan: Plan) -> None:
         """Ask whether the plan's agents would be taken; raises what forbids it."""
         run_checks(self.list_checks(plan))

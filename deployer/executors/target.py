@@ -92,11 +92,13 @@ class Target(ABC):
     """One name of `--on` for one project; the defaults suit an executor that needs no preparation.
 
     `runs_here`: agents are processes of this machine, in the project's folder, their logs stay, and
-    nobody queues what does not fit. `hosts_backend`: the embedded backend runs in the target, too.
-    `disposable`: its cluster is made for the sweep, is paid for, and can be deleted.
+    nobody queues what does not fit. `packs`: several may share a pod. `hosts_backend`: the embedded
+    backend runs in the target, too. `disposable`: its cluster is made for the sweep, is paid for,
+    and can be deleted.
     """
 
     runs_here = False
+    packs = False
     hosts_backend = False
     disposable = False
 

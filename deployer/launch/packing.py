@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import replace
+from functools import partial
 
 from deployer.config.project import Project
 from deployer.errors import ConfigError
 from deployer.executors.base import Executor
-from deployer.executors.memory import Memory
 from deployer.executors.target import Target, Tell
+from deployer.launch.packer import Packer, from_record
+from deployer.launch.pod_packing import PodPacker
 from deployer.launch.request import Packing, Request
-from deployer.sweeps.records import find_packing, remember_packing
+from deployer.sweeps.records import find_packing
 from deployer.wandb_api.model import SweepPath
-from deployer.watch.packing.levels import Level, Place, choose_surplus
+from deployer.watch.packing.levels import Place
 from deployer.watch.packing.measurement import Measurement
-from deployer.watch.packing.rates import Rate, Unit
-from deployer.watch.status import Status
 
-MEMORY_SECONDS = 5.0  # reading it asks nvidia-smi and every process
+MOST_IN_POD = 16  # as `agents_per_pod` has it
 # JAX takes three quarters of a GPU at its start unless told not to: then none could join it.
 GROWING_MEMORY = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
@@ -31,8 +29,8 @@ def check_packing(target: Target, request: Request) -> None:
     if request.one_run:
         said = "agents that leave after one run are not there long enough to be measured"
         raise ConfigError("--packing", said, "leave --one-run-per-job out, or give a number")
-    if not target.runs_here:
-        said = f"`auto` measures agents of this machine, and those of {target.name} share a pod"
+    if not target.runs_here and not target.packs:
+        said = f"`auto` measures agents that share a GPU or a pod, which {target.name} has not"
         raise ConfigError("--packing", said, "give a number: --packing 2")
 
 
@@ -45,71 +43,12 @@ def prepare_packing(project: Project, packing: Packing | None) -> Project:
     return project.with_kubernetes(agents_per_pod=packing.agents)
 
 
-def find_place(executor: Executor) -> Place:
-    """Return what the agents of this machine share."""
+def find_place(executor: Executor, target: Target) -> Place:
+    """Return what agents share."""
+    if not target.runs_here:
+        return Place(pod=True)
     gpus = len(executor.list_gpus())
     return Place(gpus or 1, gpu=gpus > 0)
-
-
-@dataclass
-class Packer:
-    """Measures a sweep's agents while somebody watches, and lets those leave that are too many.
-
-    What was measured is kept with the sweep, so that the next watcher goes on there. `said`
-    is whether its end was told.
-    """
-
-    executor: Executor
-    path: str
-    measurement: Measurement
-    tell: Tell
-    drained: set[str] = field(default_factory=set)
-    said: bool = False
-    _memory_at: float = 0.0
-
-    @property
-    def agents(self) -> int:
-        """Return how many agents there shall be now; those that were sent away still count."""
-        measurement = self.measurement
-        if not measurement.over:
-            return measurement.agents
-        return measurement.best * measurement.place.count + len(self.drained)
-
-    def look(self, status: Status, now: float) -> int:
-        """Take in a status; return how many agents there shall be."""
-        known = len(self.measurement.levels)
-        self.measurement.look(status, now, self._read_memory(now))
-        for level in self.measurement.levels[known:]:
-            self.tell(self._describe(level))
-            self._remember()
-        if self.measurement.over and not self.said:
-            self.said = True
-            self.tell(self.measurement.sentence())
-            self._drain()
-            self._remember()
-        return self.agents
-
-    def _describe(self, level: Level) -> str:
-        place = self.measurement.place.describe(level.size)
-        error = f"± {max(1, round(100 * level.rate.error))} %"
-        return f"measured {place}: {level.rate.figure} {level.rate.unit} {error}"
-
-    def _read_memory(self, now: float) -> Sequence[Memory]:
-        if self.measurement.over or now - self._memory_at < MEMORY_SECONDS:
-            return ()
-        self._memory_at = now
-        return self.executor.read_memory(self.path)
-
-    def _drain(self) -> None:
-        agents = self.executor.list_agents(self.path)
-        leaving = choose_surplus(agents, self.measurement.best)
-        if leaving:
-            self.executor.drain(leaving)
-            self.drained.update(leaving)
-            self.tell(f"{', '.join(leaving)}: leave after their runs")
-
-    def _remember(self) -> None:
-        remember_packing(self.path, to_record(self))
 
 
 def settle_packing(
@@ -124,50 +63,32 @@ def settle_packing(
 
     There are never more than --replicas. Goes on with what was measured of the sweep before.
     """
-    if packing is None or not target.runs_here:
+    if packing is None or (packing.agents is not None and not target.runs_here):
         return project, None
-    place, most = find_place(executor), project.given_replicas
+    place, most = find_place(executor, target), project.given_replicas
     if packing.agents is not None:
         count = packing.agents * place.count
         return _with_agents(project, min(count, most or count)), None
     place = replace(place, count=min(place.count, most or place.count))
-    packer = from_record(
-        find_packing(str(path)), executor, str(path), Measurement(place, most), tell
-    )
+    packer = _open_packer(executor, str(path), place, most, tell)
     measurement = packer.measurement
     if measurement.over:
         tell(f"as measured before: {measurement.sentence()}")
-        return _with_agents(project, measurement.best * place.count), packer
-    where, seconds = "a GPU" if place.gpu else "this machine", measurement.patience.level
-    tell(f"measuring how many agents {where} bears: {seconds:.0f} s or more with each number")
-    return _with_agents(project, measurement.agents), packer
+        return _with_agents(project, packer.beginning), packer
+    seconds = measurement.patience.level
+    tell(f"measuring how many agents {place.name} bears: {seconds:.0f} s or more with each number")
+    return _with_agents(project, packer.beginning), packer
+
+
+def _open_packer(
+    executor: Executor, path: str, place: Place, most: int | None, tell: Tell
+) -> Packer:
+    known = find_packing(path)
+    if place.pod:
+        fresh = Measurement(place, min(most or MOST_IN_POD, MOST_IN_POD))
+        return from_record(known, executor, path, fresh, tell, partial(PodPacker, total=most))
+    return from_record(known, executor, path, Measurement(place, most), tell)
 
 
 def _with_agents(project: Project, count: int) -> Project:
     return replace(project, replicas=count, given_replicas=count)
-
-
-def to_record(packer: Packer) -> dict[str, Any]:
-    """Return what is kept of a measurement."""
-    measurement = packer.measurement
-    return {
-        "place": asdict(measurement.place),
-        "levels": [asdict(level) for level in measurement.levels],
-        "over": measurement.over,
-        "why": measurement.why,
-        "drained": sorted(packer.drained),
-    }
-
-
-def from_record(
-    record: Mapping[str, Any], executor: Executor, path: str, fresh: Measurement, tell: Tell
-) -> Packer:
-    """Return who goes on with a measurement; with a `fresh` one if it was of another machine."""
-    if record.get("place") != asdict(fresh.place):
-        return Packer(executor, path, fresh, tell)
-    levels = [
-        Level(one["size"], Rate(**{**one["rate"], "unit": Unit(one["rate"]["unit"])}))
-        for one in record["levels"]
-    ]
-    known = replace(fresh, levels=levels, over=record["over"], why=record["why"])
-    return Packer(executor, path, known, tell, set(record["drained"]), said=known.over)

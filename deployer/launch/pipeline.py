@@ -23,7 +23,8 @@ from deployer.launch.check import (
 )
 from deployer.launch.code import settle_code
 from deployer.launch.one_run_per_job import count_wanted, takes_one_run
-from deployer.launch.packing import Packer, prepare_packing
+from deployer.launch.packer import Packer
+from deployer.launch.packing import prepare_packing
 from deployer.launch.planning import (
     AgentStarter,
     build_draft,

@@ -155,7 +155,7 @@ def count_asked(launch: Launch, request: Request, left: int | None) -> int:
     if request.one_run:
         return count_agents(left, choose_bound(project, launch.target, one_run=True))
     if packing and launch.target.runs_here:
-        count = (packing.agents or 1) * find_place(launch.executor).count
+        count = (packing.agents or 1) * find_place(launch.executor, launch.target).count
         return min(count, project.given_replicas or count)
     return project.replicas
 

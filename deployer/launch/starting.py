@@ -18,7 +18,8 @@ from deployer.launch.backend_revival import ask_patiently
 from deployer.launch.check import check_reach, warn_about_deadline, warn_about_many
 from deployer.launch.lock.writing import Planned, write_lock
 from deployer.launch.one_run_per_job import takes_one_run
-from deployer.launch.packing import Packer, settle_packing
+from deployer.launch.packer import Packer
+from deployer.launch.packing import settle_packing
 from deployer.launch.planning import apply_plan, choose_bound, plan_agents
 from deployer.launch.request import Request
 from deployer.launch.script import add_script_check

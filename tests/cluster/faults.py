@@ -14,9 +14,10 @@ from deployer.backend.data_folder import read_address
 from tests.cluster.cluster import Cluster
 
 # Kubernetes protects a container's processes from the kernel's killer all alike, so that it takes
-# the largest. This one offers another one first, found by a word of its command line.
+# the largest. This one offers another one first, found by a word of its command line. It stops it
+# until then: short of memory, a process may also be refused a socket, and fail by itself.
 HOG = """
-import os, sys
+import os, signal, sys
 for name in filter(str.isdigit, os.listdir("/proc")):
     try:
         with open(f"/proc/{name}/cmdline") as file:
@@ -24,6 +25,7 @@ for name in filter(str.isdigit, os.listdir("/proc")):
         if chosen:
             with open(f"/proc/{name}/oom_score_adj", "w") as file:
                 file.write("1000")
+            os.kill(int(name), signal.SIGSTOP)
     except OSError:
         pass
 blocks = []

@@ -88,11 +88,6 @@ def refuse(folder: Path, text: str, **wanted: Any) -> str:
             {"packing": Packing(None), "one_run": True},
             "--packing: agents that leave after one run are not there long enough",
         ),
-        (
-            "on: kubernetes\nkubernetes: {image: x}\n",
-            {"packing": Packing(None)},
-            "--packing: `auto` measures agents of this machine, and those of kubernetes share",
-        ),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_contacted(

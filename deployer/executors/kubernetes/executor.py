@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -134,6 +135,10 @@ class KubernetesExecutor(Executor):
         Reads the cluster and changes nothing. Raises ConfigError, KubeError.
         """
         return self._build(plan, api_keys)[1]
+
+    def share_pods(self, size: int) -> None:
+        """Let so many of the agents that start from now on share a pod."""
+        self._builder.cluster = replace(self._builder.cluster, agents_per_pod=size)
 
     def drain(self, names: Sequence[str]) -> None:
         """Let each agent's current run end, then let the agent leave.

@@ -73,6 +73,7 @@ class KubernetesTarget(Target):
     """Agents as Jobs, with the embedded backend beside them."""
 
     hosts_backend = True
+    packs = True
     grows = False  # nodes come which are not there yet
 
     def open(self) -> KubernetesExecutor:

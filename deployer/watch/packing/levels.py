@@ -19,14 +19,22 @@ USABLE = 0.9  # of memory that is free: runs do not all need their most at the s
 
 @dataclass(frozen=True)
 class Place:
-    """What agents share: `count` GPUs, or one machine without any."""
+    """What agents share: `count` GPUs, or one machine without any; in a cluster each pod."""
 
     count: int = 1
     gpu: bool = False
+    pod: bool = False
+
+    @property
+    def name(self) -> str:
+        """Return what one of them is called."""
+        return "a pod" if self.pod else "a GPU" if self.gpu else "this machine"
 
     def describe(self, size: int) -> str:
         """Say how many agents share it."""
         agents = f"{size} agent{'' if size == 1 else 's'}"
+        if self.pod:
+            return f"{agents} per pod"
         return f"{agents} per GPU" if self.gpu else f"{agents} on this machine"
 
 
