@@ -70,9 +70,9 @@ class PodPacker(Packer):
 
     def _make_room(self, taking: list[AgentStatus]) -> None:
         names = tuple(agent.name for agent in taking)
-        self.executor.drain(names)
-        self.drained.update(names)
+        self.drained.update(names)  # also if the cluster fails before all have heard of it
         self._remember()
+        self.executor.drain(names)
 
     def _drain(self) -> None:
         """Leave it to the next look, which replaces the pod."""

@@ -121,9 +121,9 @@ class Reconciler:
         self._doubt_metric(status)
         if not status.trouble and not self.server.extended:
             self._guard(status)
-        if self.packer:
-            self.wanted = self.packer.look(status, self._now)
         try:
+            if self.packer:
+                self.wanted = self.packer.look(status, self._now)
             for sentence in self.executor.heal():
                 self.tell(sentence)
             return self._leave_bad_nodes(status) or self._replace(status)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from deployer.errors import KubeError, StartFailed
+from deployer.executors.plan import build_plan
 from deployer.kube.kinds import JOB, POD
 from deployer.launch.pipeline import watch_sweep
 from deployer.launch.scaling import end_agents
@@ -92,6 +93,11 @@ def test_agents_of_a_full_cluster_start_unwatched_and_leave_a_sweep_that_has_end
 
 
 def test_what_the_server_forbids_is_said_before_anything_is_made(bed: Bed) -> None:
+    draft = build_plan("e/p/draft", bed.server.url, str(bed.folder), 1)
+    with pytest.raises(KubeError, match="Secret nothing is missing") as caught:
+        bed.with_section(secrets=NOTHING).executor.check(draft)
+    assert caught.value.hint.startswith("kubectl create secret generic nothing -n ")
+    bed.executor.check(draft)
     path = bed.create_sweep([0.1])
     with pytest.raises(KubeError, match="there is no PriorityClass gold"):
         bed.with_section(priority_class="gold").start(path, 1)
