@@ -31,8 +31,6 @@ def test_a_pod_with_more_agents_takes_the_place_of_the_first(
     ):
         pods = {agent.pod for agent in status.agents if agent.state == "running"}
         sizes.append((len(pods), sum(agent.state == "running" for agent in status.agents)))
-    # A busy machine may have done all runs before two are measured.
-    assert measurement.over
     assert measurement.levels[0].size == 1
     assert any(said.startswith("measured 1 agent per pod: ") for said in told)
     assert {(1, 1), (1, 2)} <= set(sizes)
