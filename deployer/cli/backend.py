@@ -18,7 +18,7 @@ from deployer.backend.server.daemon import (
 from deployer.backend.server.health import Health
 from deployer.cli import backend_in_cluster as inside
 from deployer.cli import backend_users
-from deployer.cli.backend_options import DataOption, ExecutorOption, choose_folder
+from deployer.cli.backend_options import DataOption, ExecutorOption, LogFormat, choose_folder
 from deployer.cli.command_group import make_app
 from deployer.cli.options import Output, OutputOption
 from deployer.cli.output.render import say, show, show_json
@@ -44,10 +44,16 @@ def serve(
     plain: Annotated[
         bool, typer.Option("--no-extensions", help="Hide what W&B's own server does not have.")
     ] = False,
+    log_format: Annotated[
+        LogFormat, typer.Option("--log-format", help="The format of what it logs to stderr.")
+    ] = LogFormat.TEXT,
 ) -> None:
     """Serve in the foreground; /healthz answers 200 when it is ready."""
     from deployer.backend.server.foreground import serve as serve_folder
+    from deployer.backend.server.json_log import log_as_json
 
+    if log_format is LogFormat.JSON:
+        log_as_json()
     more = f" --data {shlex.quote(str(data))}" if data else ""
     say(f'use it: eval "$(deployer backend env{more})"')
     serve_folder(host, port, choose_folder(data), plain)

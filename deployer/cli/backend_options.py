@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +23,13 @@ ExecutorOption = Annotated[
         help="local, kubernetes or gke; left out: as deployer.yaml has it, else local.",
     ),
 ]
+
+
+class LogFormat(StrEnum):
+    """The formats of a server's log."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 def choose_folder(data: Path | None) -> Path:

@@ -142,6 +142,16 @@ class Store:
         """Tell whether a recent write found the disk full."""
         return self._full_at is not None and time.monotonic() - self._full_at < FULL_SECONDS
 
+    @property
+    def writing(self) -> bool:
+        """Tell whether the writer is there."""
+        return self._writer.is_alive()
+
+    @property
+    def waiting(self) -> int:
+        """Return how many changes wait for the writer."""
+        return self._waiting.qsize()
+
     def close(self) -> None:
         """Write what waits and close the file; the WAL is folded back into it."""
         self._waiting.put(None)

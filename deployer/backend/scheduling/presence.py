@@ -27,3 +27,9 @@ class Presence:
     def silence_seconds(self, kind: Kind, row_id: int) -> float:
         """Return how long nothing was heard, the server's own start counting as a sign."""
         return self._monotonic() - self._last.get((kind, row_id), self._started)
+
+    def count(self, kind: Kind, seconds: float) -> int:
+        """Return how many were heard of in the last seconds."""
+        since = self._monotonic() - seconds
+        heard = self._last.copy()
+        return sum(told == kind and last >= since for (told, _), last in heard.items())

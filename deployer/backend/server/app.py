@@ -19,6 +19,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -36,6 +37,7 @@ from deployer.backend.scheduling.suggestions import NotReady
 from deployer.backend.server.bodies import read_json
 from deployer.backend.server.file_stream import apply_chunk
 from deployer.backend.server.health import Health, disk_is_full
+from deployer.backend.server.monitoring import Monitor, Timing
 from deployer.backend.server.transfers import build_transfer_routes
 from deployer.backend.storage.backup import stream_copy
 from deployer.backend.web.routes import build_page_routes
@@ -48,10 +50,13 @@ SHARED_HEADER = "x-wandb-use-async-filestream"
 
 def build_app(backend: Backend) -> Starlette:
     """Return the ASGI application of one backend."""
-    surface = Surface(backend)
+    surface, monitor = Surface(backend), Monitor(backend)
     return Starlette(
+        middleware=[Middleware(Timing, monitor)],
         routes=[
             Route("/healthz", surface.health),
+            Route("/readyz", monitor.ready),
+            Route("/metrics", monitor.figures),
             Route("/ready", surface.health),
             Route("/graphql", surface.graphql, methods=["POST"]),
             Route("/deployer/copy", surface.copy),

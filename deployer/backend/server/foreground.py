@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import socket
 import sys
 import threading
@@ -63,27 +64,41 @@ def serve(host: str, port: int, data: Path, plain: bool = False) -> None:
         listener = _listen(host, port or _remembered_port(data))
         url = f"http://{_shown_host(host)}:{listener.getsockname()[1]}"
         write_private(data / ADDRESS_FILE, json.dumps({"url": url, "pid": os.getpid()}))
+        server = _build_server(backend)
+        logger.info("serving %s at %s", data, url)
         print(url, flush=True)  # noqa: T201 - the one line that a caller waits for
         try:
-            _run(backend, listener)
+            _run(backend, server, listener)
         finally:
             backend.close()
+            logger.info("stopped")
 
 
-def _run(backend: Backend, listener: socket.socket) -> None:
-    over = threading.Event()
-    upkeep = threading.Thread(target=_keep_up, args=(backend, over), daemon=True)
-    upkeep.start()
+def _build_server(backend: Backend) -> uvicorn.Server:
+    """Return the server; from now on SIGTERM ends it, also before it serves.
+
+    uvicorn raises the signal once more when it has ended: that must not end what comes then.
+    """
     config = uvicorn.Config(
         build_app(backend),
         http="httptools",
+        log_config=None,
         log_level="warning",
         access_log=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=3,
     )
+    server = uvicorn.Server(config)
+    signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
+    return server
+
+
+def _run(backend: Backend, server: uvicorn.Server, listener: socket.socket) -> None:
+    over = threading.Event()
+    upkeep = threading.Thread(target=_keep_up, args=(backend, over), daemon=True)
+    upkeep.start()
     try:
-        uvicorn.Server(config).run(sockets=[listener])
+        server.run(sockets=[listener])
     finally:
         over.set()
         upkeep.join()

@@ -44,7 +44,7 @@ class PageEntity(Convertor[str]):
     """The first part of a page's address: anything but the first parts of the machine's own."""
 
     regex = (
-        r"(?!(?:api|artifactsV2|download|files|graphql|healthz|login|logout|ready|sdk|static|upload)"
+        r"(?!(?:api|artifactsV2|download|files|graphql|healthz|login|logout|metrics|ready|readyz|sdk|static|upload)"
         r"(?:/|$))[^/]+"
     )
 

@@ -63,6 +63,11 @@ class SearchEngine:
         except BrokenProcessPool:
             return self._submit(suggest, *request).result()
 
+    @property
+    def alive(self) -> bool:
+        """Tell whether its process, if it has one, is there."""
+        return self._pool is None or bool(multiprocessing.active_children())
+
     def close(self) -> None:
         """End the process, if there is one, whatever it is at work on."""
         with self._lock:
