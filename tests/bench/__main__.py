@@ -19,6 +19,7 @@ from tests.bench import (
     packing,
     quality,
     requests,
+    script_check,
     small_files,
     suggestions,
     traffic,
@@ -28,6 +29,7 @@ from tests.bench.load import bench as load
 
 BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
     "help": command_line.bench_help,
+    "script-check": script_check.bench_script_check,
     "first-metric": agents.bench_first_metric,
     "null-runs": agents.bench_null_runs,
     "torch-runs": agents.bench_torch_runs,
