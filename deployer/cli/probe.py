@@ -20,6 +20,8 @@ from deployer.launch.request import Request
 from deployer.launch.starting import Launch
 from deployer.sweeps.endings import describe_attempt
 from deployer.sweeps.results import ACTIVE_STATES, Row
+from deployer.wandb_api.model import ENDED_SWEEP_STATES
+from deployer.wandb_api.operations import get_sweep
 from deployer.watch.probe import Probe, Report, Rest, Verdict
 from deployer.watch.run_logs import get_run_tail
 
@@ -102,6 +104,8 @@ def _is_wanted(launch: Launch, report: Report, rest: Rest | None, *, yes: bool) 
     _check(launch, report)
     if rest and rest.runs == 0:
         return True
+    if not yes and not can_ask():
+        say("there is no terminal to ask on; --yes starts the rest after a good probe")
     if yes or not can_ask():
         return yes and report.verdict is Verdict.GOOD
     return confirm("start the rest?")
@@ -129,10 +133,16 @@ def _check(launch: Launch, report: Report) -> None:
         for line in tail:
             say(f"  | {line}")
         said = f"{report.row.run_id}, the probe, has failed{_say_how(report.row)}"
+        if get_sweep(launch.server.client, launch.path).state in ENDED_SWEEP_STATES:
+            again = f"mend it, then: deployer heal {launch.path}"
+            raise SweepFailed(f"{said}, and the sweep with it", again)
         again = f"mend it, then: deployer {shlex.join(sys.argv[1:])}"
         raise SweepFailed(f"{said}, and nothing more is started", again)
     if report.verdict is Verdict.UNRANKED:
-        logged = ", ".join(report.logged) or "no number"
+        if not report.logged:
+            said = "the probe has finished and logged nothing; nothing more is started"
+            raise SweepFailed(said, f'run.log({{"{report.metric}": …}}) in the script')
+        logged = ", ".join(report.logged)
         near = difflib.get_close_matches(str(report.metric), report.logged, n=1)
         meant = f" {near[0]}" if near else " what the script logs"
         raise SweepFailed(

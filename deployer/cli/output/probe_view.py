@@ -37,7 +37,7 @@ def probe_to_plain(report: Report, rest: Rest | None) -> dict[str, Any]:
 
 def _say_logged(report: Report) -> str:
     if not report.logged:
-        return "nothing yet"
+        return "nothing yet" if report.going else "nothing"
     ordered = sorted(report.logged, key=lambda name: (name != report.metric, name))
     hidden = len(ordered) - SHOWN_NAMES
     names = ", ".join(ordered[:SHOWN_NAMES]) + (f" and {hidden} more" if hidden > 0 else "")
@@ -54,6 +54,8 @@ def _say_metric(report: Report, *, going: bool) -> str:
     if report.metric is None:
         return "the sweep has none"
     if report.value is None:
+        if not report.logged:
+            return ""
         return f"{report.metric} is not among it{' yet' if going else ''}"
     return f"{report.metric} {format_value(report.value)}"
 
