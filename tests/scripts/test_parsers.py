@@ -382,6 +382,24 @@ CASES: list[tuple[str, str, str, list[str]]] = [
         ],
     ),
     (
+        "a number out of click's range",
+        CLICK + '@click.option("--lr", type=click.FloatRange(0, 1))\n'
+        'def main(lr): open("ran", "w")\nmain()',
+        "lr: {values: [0.5, 2.5]}",
+        ["parameters.lr: train.py:3: --lr does not take '2.5' | 2.5 is not in the range 0<=x<=1"],
+    ),
+    (
+        "a number out of typer's range",
+        TYPER + "from typing import Annotated\n"
+        "def main(lr: Annotated[float, typer.Option(max=3)] = 1): open('ran', 'w')\n"
+        "typer.run(main)",
+        "lr: {values: [0.5, 5.5]}",
+        [
+            "parameters.lr: train.py:4: --lr does not take '5.5' | "
+            "Input should be less than or equal to 3"
+        ],
+    ),
+    (
         "a click command that fits",
         CLICK + '@click.option("--lr", type=float)\ndef main(lr): open("ran", "w")\nmain()',
         "lr: {value: 0.1}",

@@ -85,7 +85,7 @@ def _describe(error: Any, names: List[str], line: Words, folder: str) -> Problem
     flag = getattr(error, "option_name", None) or (max(options, key=len) if options else "")
     given = [word.partition("=")[2] for word in line if word.partition("=")[0] in [flag, *options]]
     after = [new for old, new in zip(line, line[1:]) if old in [flag, *options]]
-    choices = _list_choices(param)
+    value, choices = (given or after or [""])[0], _list_choices(param)
     if kind == "type" and choices:
         kind = "choice"
     if kind == "no_value" and not any(given):
@@ -97,7 +97,8 @@ def _describe(error: Any, names: List[str], line: Words, folder: str) -> Problem
         "names": options,
         "type": _name_type(param),
         "choices": choices,
-        "value": (given or after or [""])[0],
+        "value": value,
+        "words": _say_bounds(_name_type(param), value, error),
         "near": [],
         "file": path,
         "line": number,
@@ -107,6 +108,15 @@ def _describe(error: Any, names: List[str], line: Words, folder: str) -> Problem
         if hasattr(error, "format_message")
         else str(error),
     }
+
+
+def _say_bounds(kind: str, value: str, error: Any) -> str:
+    """Return the parser's own words on a number that is one, and is refused all the same."""
+    try:
+        {"int": int, "float": float}[kind](value)
+    except (KeyError, ValueError):
+        return ""
+    return str(getattr(error, "message", None) or "").rstrip(".")
 
 
 def _name_type(param: Any) -> str:

@@ -126,6 +126,8 @@ def _hint_at_type(kind: str, flag: str, value: str) -> str:
         return "leave the parameter out, or have the script read None"
     if kind in NUMBERS and value.startswith("{"):
         return "write each of its parameters by its own name, such as %s.NAME" % flag.lstrip("-")
+    if kind in NUMBERS and value.startswith("["):
+        return "an agent writes a list as one word: have the script take it apart"
     if kind in NUMBERS:
         return "write numbers as its values"
     return "write values that it takes"
