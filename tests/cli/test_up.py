@@ -251,5 +251,5 @@ def test_a_backend_in_the_foreground_serves_a_second_user(project: Project, tmp_
     refused = project.run("sweep", "show", path, WANDB_BASE_URL=url, WANDB_API_KEY="x" * 40, code=1)
     assert "the key came from WANDB_API_KEY" in refused.stderr
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == -signal.SIGTERM  # it closes properly, then says by what it ended
+    assert process.wait(20) == 0  # told to end, it closes properly
     process.communicate()
