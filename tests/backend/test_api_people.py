@@ -151,6 +151,7 @@ def test_a_feature_that_is_not_there_is_refused_by_name(
 
 def test_keys_have_names_and_never_themselves(client: Client) -> None:
     keys = "{ viewer { apiKeys { edges { node { id name description } } } } }"
-    (edge,) = client.ask(keys)["viewer"]["apiKeys"]["edges"]
-    assert edge["node"]["name"].startswith("key ")
-    assert client.key not in str(edge)
+    edges = client.ask(keys)["viewer"]["apiKeys"]["edges"]  # other tests give this user more
+    assert edges
+    assert all(edge["node"]["name"].startswith("key ") for edge in edges)
+    assert client.key not in str(edges)
