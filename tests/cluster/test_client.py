@@ -152,7 +152,7 @@ def test_kubeconfig_is_read_as_kubectl_does(cluster: Cluster, tmp_path: Path) ->
         load_access("elsewhere", None, environment)
     with pytest.raises(ConfigError) as caught:
         load_access(None, None, {"KUBECONFIG": f"{tmp_path}/missing"})
-    assert "cannot be used" in caught.value.message
+    assert "there is no such kubeconfig" in caught.value.message
 
 
 @pytest.mark.parametrize(

@@ -128,8 +128,9 @@ def test_what_never_fits_is_refused_before_anything_is_made(bed: Bed) -> None:
     greedy = bed.with_section(gpu=5)
     with pytest.raises(KubeError) as caught:
         greedy.start(path, 1)
-    assert "exceeded quota: tenant, requested: requests.nvidia.com/gpu=5" in caught.value.message
-    assert f"kubectl describe quota tenant -n {bed.namespace}" in caught.value.hint
+    said = "quota tenant allows 4 requests.nvidia.com/gpu, and a pod asks for 5"
+    assert said in caught.value.message
+    assert caught.value.hint == "kubernetes: {gpu: {count: 4}} in deployer.yaml"
     assert bed.list_left() == []
 
 

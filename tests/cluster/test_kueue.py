@@ -197,7 +197,7 @@ def test_what_is_wrong_with_a_queue_is_named_and_its_remedy_mends_it(
     make_priority(bed)
     check("queue", f"is missing; there is {queue}", queue="user-queue")
     check("queue-quota", "has no nvidia.com/gpu at all", gpu=1)
-    bound = f"has 1 cpu of {bed.namespace} in all, and an agent asks for 1.5"
+    bound = f"has 1 cpu of {bed.namespace} in all, and an agent asks for 1500m"
     check("queue-quota", bound, cpu="1500m")
     near = f"there is no WorkloadPriorityClass {bed.namespace}x; there is "
     there = kueue.kubectl("get", "workloadpriorityclasses", "-o", "name").split()

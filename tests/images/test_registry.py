@@ -220,7 +220,7 @@ def test_files_that_are_no_images(tmp_path: Path) -> None:
     assert refuse(pack(index_json='{"manifests": []}')).startswith(": a part of the image is miss")
     layout = json.dumps({"manifests": [{"digest": "sha256:00"}]})
     assert "keyword" not in refuse(pack(index_json=layout))
-    with pytest.raises(ImageError, match="No such file"):
+    with pytest.raises(ImageError, match="no such file"):
         read_archive(tmp_path / "nothing")
 
 
