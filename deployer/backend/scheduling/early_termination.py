@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from deployer.backend.db.database import Connection, select
 from deployer.backend.db.lines import parse_row, read_lines
-from deployer.backend.db.runs import Run, change_run, list_runs
+from deployer.backend.db.runs import Run, change_run, list_runs, run_by_id
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.search.hyperband import WrittenRun, runs_to_stop
@@ -22,23 +24,27 @@ class EarlyTermination:
 
     def stop_poor_runs(self) -> None:
         """Ask poor runs of all running sweeps to stop; called every few seconds."""
-        with self._backend.store.transaction() as db:
+        with self._backend.store.snapshot() as db:
             running = "sweeps WHERE state = 'RUNNING' AND config LIKE '%early_terminate%'"
-            for sweep in select(db, Sweep, running):
-                self._judge(db, sweep)
-
-    def _judge(self, db: Connection, sweep: Sweep) -> None:
-        if sweep.metric_name is None:
+            poor = [run.id for sweep in select(db, Sweep, running) for run in self._find(db, sweep)]
+        if not poor:
             return
+        with self._backend.store.transaction() as db:
+            for run in map(partial(run_by_id, db), poor):
+                if run.stop_requested_at is None:
+                    change_run(db, run, stop_requested_at=self._backend.now())
+
+    def _find(self, db: Connection, sweep: Sweep) -> list[Run]:
+        """Return the runs of a sweep that are poor and were not asked yet."""
+        if sweep.metric_name is None:
+            return []
         runs = list_runs(db, "sweep_id = ? ORDER BY id", sweep.id)
         written = [
             WrittenRun(run.name, run.state, self._logged(db, run, sweep.metric_name))
             for run in runs
         ]
         poor = set(runs_to_stop(sweep.settings, written))
-        for run in runs:
-            if run.name in poor and run.stop_requested_at is None:
-                change_run(db, run, stop_requested_at=self._backend.now())
+        return [run for run in runs if run.name in poor and run.stop_requested_at is None]
 
     def _logged(self, db: Connection, run: Run, metric: str) -> list[float]:
         key = (run.id, run.attempt, run.started_at)

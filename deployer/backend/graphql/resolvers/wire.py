@@ -21,7 +21,7 @@ Info: TypeAlias = "GraphQLResolveInfo[Request]"
 
 
 def transaction(info: Info) -> AbstractContextManager[Connection]:
-    """Open (or join) a transaction on the request's database."""
+    """Join the request's transaction: the writer's if it changes something, else a snapshot."""
     return info.context.backend.store.transaction()
 
 
