@@ -86,7 +86,7 @@ def wants_json(words: Sequence[str]) -> bool:
 def _refuse(error: TyperException, words: Sequence[str]) -> int:
     """Show a wrong command line as any other error."""
     from deployer.cli.output.render import show_error
-    from deployer.cli.usage import build_usage_error
+    from deployer.cli.shell.usage import build_usage_error
 
     show_error(build_usage_error(error, words), as_json=wants_json(words))
     return error.exit_code

@@ -33,9 +33,10 @@ from deployer.executors.base import Agent
 from deployer.executors.plan import Plan
 from deployer.executors.registry import open_executor
 from deployer.executors.target import Tell
-from deployer.launch import pipeline, planning
+from deployer.launch import pipeline
 from deployer.launch import server as launch_server
-from deployer.launch.agent_environment import choose_pace
+from deployer.launch.agents import planning
+from deployer.launch.agents.agent_environment import choose_pace
 from deployer.launch.code import settle_code
 from deployer.launch.environment import read_project
 from deployer.launch.lock.file import name_lock

@@ -4,14 +4,14 @@ import os
 import signal
 import sys
 
-from .child_task import run_task
-from .client import Server
 from .exit_codes import FAILED
-from .interruption import clear_leftovers
-from .server_questions import GOODBYE_SECONDS, say_goodbye
+from .host.child_task import run_task
+from .host.signals import WATCHED_SIGNALS
+from .host.status import hold_lock
+from .runs.interruption import clear_leftovers
+from .server.client import Server
+from .server.questions import GOODBYE_SECONDS, say_goodbye
 from .settings import KEY_VARIABLE, Settings, parse_settings
-from .signals import WATCHED_SIGNALS
-from .status import hold_lock
 from .supervisor import Supervisor
 
 

@@ -15,7 +15,7 @@ import sys
 import time
 from typing import Any, Dict, Mapping, Optional
 
-from .processes import AGENT_NAME, name_process
+from .host.processes import AGENT_NAME, name_process
 from .settings import FOLDER_VARIABLE
 from .warm.core_wait import PORT_FILE_MODULE, look_sooner
 

@@ -13,10 +13,10 @@ import time
 from typing import Callable, Dict, List, Mapping, Optional
 
 from .exit_codes import FAILED, FINISHED, GAVE_UP, MISCONFIGURED, REFUSED, STOPPED
-from .processes import reap, send_signal
+from .host.processes import reap, send_signal
+from .host.shares import count_cpus, divide
+from .host.signals import DRAIN_SIGNAL, STOP_SIGNALS, WATCHED_SIGNALS
 from .settings import KEY_FILE_VARIABLE, KEY_VARIABLE, LAST_WORDS_VARIABLE
-from .shares import count_cpus, divide
-from .signals import DRAIN_SIGNAL, STOP_SIGNALS, WATCHED_SIGNALS
 
 NAMES_VARIABLE = "DEPLOYER_AGENTS"  # of all agents of the pod, with blanks between them
 RESTARTS = 6  # as many as a Job's backoffLimit

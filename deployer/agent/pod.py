@@ -15,9 +15,9 @@ import time
 from typing import Mapping, MutableMapping
 
 from .__main__ import main as supervise
+from .host.signals import DRAIN_SIGNAL, WATCHED_SIGNALS
 from .pack import NAMES_VARIABLE, Member, build_environment, run_pack
 from .settings import parse_settings
-from .signals import DRAIN_SIGNAL, WATCHED_SIGNALS
 
 ARCHIVE_VARIABLE = "DEPLOYER_CODE_ARCHIVE"
 CODE_VARIABLE = "DEPLOYER_CODE_FOLDER"

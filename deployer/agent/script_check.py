@@ -6,9 +6,9 @@ import signal
 from typing import Any, Callable, Dict, Mapping, Optional
 
 from .exit_codes import REFUSED, Ending
-from .run_output import SECRET_NAMES
+from .host.signals import WATCHED_SIGNALS, Signals
+from .runs.run_output import SECRET_NAMES
 from .settings import SCRIPT_CHECK_VARIABLE
-from .signals import WATCHED_SIGNALS, Signals
 
 SECONDS = 400.0  # a few imports of the script; each has its own limit
 MODULE = "rehearsal.pod"  # of the zip file beside this package

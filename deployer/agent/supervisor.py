@@ -8,26 +8,32 @@ import sys
 import time
 from typing import Callable, Dict, Optional
 
-from .agent_log import LogReader, newest_run
-from .child_task import run_task
-from .client import Server
-from .core_health import CoreWatch
-from .death_record import INTERRUPTED as ASKED
-from .death_record import DeathRecord, judge_predecessor
-from .delivery import Task
 from .environment import agent_environment
 from .exit_codes import FAILED, FINISHED, MISCONFIGURED, UNSETTLED, AgentLog, Ending, judge_ending
-from .interruption import SERVER_SECONDS, build_task, clear_leftovers, end_runs, settle_leftovers
-from .keys import Keys
-from .last_run import end_unstarted, is_settled
-from .processes import become_subreaper, list_descendants, list_own, send_signal
-from .run_ends import RunEnds
+from .host.child_task import run_task
+from .host.core_health import CoreWatch
+from .host.death_record import INTERRUPTED as ASKED
+from .host.death_record import DeathRecord, judge_predecessor
+from .host.processes import become_subreaper, list_descendants, list_own, send_signal
+from .host.signals import DRAINED, TICK_SECONDS, Signals
+from .host.status import StatusFile, leave_last_words
+from .runs.agent_log import LogReader, newest_run
+from .runs.delivery import Task
+from .runs.interruption import (
+    SERVER_SECONDS,
+    build_task,
+    clear_leftovers,
+    end_runs,
+    settle_leftovers,
+)
+from .runs.last_run import end_unstarted, is_settled
+from .runs.run_ends import RunEnds
 from .script_check import check_script
-from .server_questions import GOODBYE_SECONDS, Questions, say_goodbye
+from .server.client import Server
+from .server.keys import Keys
+from .server.questions import GOODBYE_SECONDS, Questions, say_goodbye
 from .settings import KEY_VARIABLE, Settings
-from .signals import DRAINED, TICK_SECONDS, Signals
-from .status import StatusFile, leave_last_words
-from .warm_parent import FIRST_START, WarmParent
+from .warm.parent import FIRST_START, WarmParent
 
 RUN_SETTLED = Ending(FINISHED, "it has taken its last run")
 RUN_RETURNED = Ending(UNSETTLED, "its run is handed out again")

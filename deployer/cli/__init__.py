@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.command_table import LazyGroup
+from deployer.cli.shell.command_table import LazyGroup
 
 app = typer.Typer(
     cls=LazyGroup,

@@ -8,11 +8,13 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.command_group import make_app
-from deployer.cli.completion import complete_agents
 from deployer.cli.live_view import say_what_begins_later, wait_until_started
 from deployer.cli.logs import logs
-from deployer.cli.options import (
+from deployer.cli.output.agent_views import show_agents, show_ended
+from deployer.cli.output.render import say
+from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.completion import complete_agents
+from deployer.cli.shell.options import (
     ColdOption,
     MaxTimeOption,
     OneRunOption,
@@ -28,15 +30,13 @@ from deployer.cli.options import (
     pick_sweep,
     read_config_of,
 )
-from deployer.cli.output.agent_views import show_agents, show_ended
-from deployer.cli.output.render import say
 from deployer.config.project import Flags, Project
 from deployer.errors import WandbError, collect_refusals
 from deployer.executors.registry import open_executor
+from deployer.launch.agents.scaling import check_names, end_willing_agents, scale_down
+from deployer.launch.agents.stop_notice import tell_who_lasts
 from deployer.launch.pipeline import add_agents
 from deployer.launch.resolution import open_sweep
-from deployer.launch.scaling import check_names, end_willing_agents, scale_down
-from deployer.launch.stop_notice import tell_who_lasts
 from deployer.wandb_api.model import RunInfo, SweepPath
 from deployer.wandb_api.operations import list_runs
 

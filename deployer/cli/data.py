@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deployer.cli.command_group import make_app
-from deployer.cli.confirmation import YesOption, check_can_ask, confirm
-from deployer.cli.options import Output, OutputOption, read_config
 from deployer.cli.output.progress import follow_copy
 from deployer.cli.output.render import say, show, show_json, show_table
+from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.confirmation import YesOption, check_can_ask, confirm
+from deployer.cli.shell.options import Output, OutputOption, read_config
 from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError, collect_refusals
 from deployer.text import format_bytes
 
 if TYPE_CHECKING:
-    from deployer.launch.data_sets import Listing, Transfer
+    from deployer.launch.data.data_sets import Listing, Transfer
 
 app = make_app("The data sets that runs read, as `data:` in deployer.yaml names them.")
 
@@ -62,7 +62,7 @@ def put(
     What is equal there is left, what was broken off goes on, and nothing is deleted. Nothing is
     copied where a file has other content, unless --overwrite says so.
     """
-    from deployer.launch import data_sets
+    from deployer.launch.data import data_sets
 
     project = _read(on)
     data = data_sets.find_data(project, name)
@@ -91,7 +91,7 @@ def get(
     Files that are equal there are left; without --overwrite nothing is copied where one has other
     content.
     """
-    from deployer.launch import data_sets
+    from deployer.launch.data import data_sets
 
     if to is not None and ("://" in to or not to.strip()):
         said = "is no folder" if to.strip() else "is empty"
@@ -113,7 +113,7 @@ def preload(
     From an object store to this machine, or with --on kubernetes into the cluster. One archive is
     unpacked.
     """
-    from deployer.launch import data_sets
+    from deployer.launch.data import data_sets
 
     project = _read(on)
     named = [data_sets.find_data(project, name)] if name else data_sets.find_elsewhere(project)
@@ -131,7 +131,7 @@ def preload(
 @app.command("list")
 def list_(on: OnOption = None, output: OutputOption = Output.TABLE) -> None:
     """List data sets, and what of them runs see; exit code 1 where one cannot be read."""
-    from deployer.launch import data_sets
+    from deployer.launch.data import data_sets
 
     with collect_refusals() as refusals:
         _show_list(list(data_sets.list_places(_read(on), say, refusals)), output)
@@ -141,7 +141,7 @@ def _show_list(found: Sequence[Listing], output: str) -> None:
     if output == "json":
         show_json(found)
         return
-    from deployer.launch.data_sets import EXAMPLE
+    from deployer.launch.data.data_sets import EXAMPLE
 
     rows = [
         (one.name, one.kept_in, one.place, one.files, _size(one.size_bytes), one.state)
@@ -164,7 +164,7 @@ def delete(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Delete what runs see of a data set, for good where it is kept there."""
-    from deployer.launch import data_deletion, data_sets
+    from deployer.launch.data import data_deletion, data_sets
 
     project = _read(on)
     data = data_sets.find_data(project, name)

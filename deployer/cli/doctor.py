@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.command_group import make_app
-from deployer.cli.options import (
+from deployer.cli.output.findings import show_findings
+from deployer.cli.output.render import say, show_json
+from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.options import (
     NoCheckOption,
     OneRunOption,
     OnOption,
@@ -20,12 +22,10 @@ from deployer.cli.options import (
     WandbOption,
     read_config,
 )
-from deployer.cli.output.findings import show_findings
-from deployer.cli.output.render import say, show_json
 from deployer.config.project import Flags
 from deployer.errors import ExitCode
+from deployer.launch.checks.doctor import diagnose, mend
 from deployer.launch.code import settle_code
-from deployer.launch.doctor import diagnose, mend
 from deployer.launch.request import Request
 from deployer.sweeps.sweep_file import load_sweep
 

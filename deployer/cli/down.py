@@ -8,9 +8,11 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.backend_in_cluster import end_backend
-from deployer.cli.command_group import make_app
-from deployer.cli.options import (
+from deployer.cli.backend.backend_in_cluster import end_backend
+from deployer.cli.output.agent_views import show_ended
+from deployer.cli.output.render import say
+from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.options import (
     OnOption,
     Output,
     OutputOption,
@@ -19,16 +21,14 @@ from deployer.cli.options import (
     find_path,
     read_config_of,
 )
-from deployer.cli.output.agent_views import show_ended
-from deployer.cli.output.render import say
 from deployer.config.paths import backend_folder, list_copies
 from deployer.config.project import EMBEDDED, Flags, Project
 from deployer.errors import CloudError, ConfigError, Refusals, collect_refusals
 from deployer.executors.registry import find_target, list_names, open_executor
 from deployer.executors.target import Target
+from deployer.launch.agents.scaling import end_willing_agents
+from deployer.launch.agents.stop_notice import tell_who_lasts
 from deployer.launch.provision import find_disposable, take_down_cluster
-from deployer.launch.scaling import end_willing_agents
-from deployer.launch.stop_notice import tell_who_lasts
 from deployer.outputs.kept_here import delete_here
 from deployer.sweeps.records import SweepRecord, delete_records, load_records
 from deployer.wandb_api.model import SweepPath

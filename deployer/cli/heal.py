@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.command_group import make_app
-from deployer.cli.options import (
+from deployer.cli.output.render import say, show_json
+from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.options import (
     OnOption,
     Output,
     OutputOption,
@@ -17,7 +18,6 @@ from deployer.cli.options import (
     pick_sweep,
     read_config_of,
 )
-from deployer.cli.output.render import say, show_json
 from deployer.config.project import Flags
 from deployer.launch.code import settle_code
 from deployer.launch.pipeline import add_agents

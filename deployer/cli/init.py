@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.command_group import make_app
-from deployer.cli.confirmation import YesOption, ask_for, can_ask
-from deployer.cli.options import OnOption, WandbOption, pick_sweep, read_config
 from deployer.cli.output.render import say
+from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.confirmation import YesOption, ask_for, can_ask
+from deployer.cli.shell.options import OnOption, WandbOption, pick_sweep, read_config
 from deployer.config.deployer_yaml import FILE_NAME
 from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.completion import complete_agents
-from deployer.cli.options import (
+from deployer.cli.output.render import say, show_json_line, show_log_line, strip_colours
+from deployer.cli.shell.completion import complete_agents
+from deployer.cli.shell.options import (
     OnOption,
     Output,
     OutputOption,
@@ -19,13 +20,12 @@ from deployer.cli.options import (
     pick_sweep,
     read_config_of,
 )
-from deployer.cli.output.render import say, show_json_line, show_log_line, strip_colours
 from deployer.config.project import Flags, Project
 from deployer.errors import AgentError, ConfigError, DeployerError
 from deployer.executors.base import Executor
 from deployer.executors.registry import find_target
+from deployer.launch.agents.scaling import check_names
 from deployer.launch.resolution import open_sweep
-from deployer.launch.scaling import check_names
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep
 from deployer.watch.run_logs import follow_run, read_lost_output

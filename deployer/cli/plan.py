@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.command_group import make_app
-from deployer.cli.options import (
+from deployer.cli.output.render import say, show_json, show_yaml
+from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.options import (
     ColdOption,
     Documents,
     DocumentsOption,
@@ -24,18 +25,17 @@ from deployer.cli.options import (
     pick_sweep,
     read_config,
 )
-from deployer.cli.output.render import say, show_json, show_yaml
 from deployer.config.project import Flags, Project
 from deployer.executors.deadline import find_end
 from deployer.executors.plan import build_plan
 from deployer.executors.registry import find_target
-from deployer.launch.agent_environment import build_environment, choose_pace
+from deployer.launch.agents.agent_environment import build_environment, choose_pace
+from deployer.launch.agents.one_run_per_job import count_agents
+from deployer.launch.agents.planning import choose_bound, plan_agents
+from deployer.launch.checks.script import check_script_first
 from deployer.launch.code import settle_code
-from deployer.launch.one_run_per_job import count_agents
-from deployer.launch.planning import choose_bound, plan_agents
 from deployer.launch.request import Request
 from deployer.launch.resolution import open_sweep
-from deployer.launch.script import check_script_first
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.wandb_api.operations import get_sweep
 

@@ -7,10 +7,10 @@ import shlex
 import sys
 from dataclasses import dataclass
 
-from deployer.cli.confirmation import can_ask, confirm
 from deployer.cli.live_view import follow_and_report, show_statuses
 from deployer.cli.output.probe_view import build_probe_lines, probe_to_plain
 from deployer.cli.output.render import say, show_json
+from deployer.cli.shell.confirmation import can_ask, confirm
 from deployer.config.project import Project
 from deployer.errors import RestWaits, SweepFailed
 from deployer.launch.probe import forecast, judge, start_rest, watch_probe

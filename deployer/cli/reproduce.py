@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.command_group import make_app
 from deployer.cli.live_view import follow
-from deployer.cli.options import (
+from deployer.cli.output.render import format_value, say, show, show_json
+from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.options import (
     OnOption,
     Output,
     OutputOption,
@@ -17,7 +18,6 @@ from deployer.cli.options import (
     WandbOption,
     read_config,
 )
-from deployer.cli.output.render import format_value, say, show, show_json
 from deployer.config.project import Flags
 from deployer.errors import SweepFailed
 from deployer.launch import pipeline

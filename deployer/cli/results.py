@@ -7,9 +7,11 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from deployer.cli.command_group import CommandWithOthers, make_app
 from deployer.cli.live_view import check_ranked, show_outcome
-from deployer.cli.options import (
+from deployer.cli.output.render import say, show, show_json
+from deployer.cli.output.views import coverage_to_plain, show_results
+from deployer.cli.shell.command_group import CommandWithOthers, make_app
+from deployer.cli.shell.options import (
     OnOption,
     Ranking,
     RankingOption,
@@ -18,8 +20,6 @@ from deployer.cli.options import (
     pick_sweep,
     read_config,
 )
-from deployer.cli.output.render import say, show, show_json
-from deployer.cli.output.views import coverage_to_plain, show_results
 from deployer.config.project import Flags
 from deployer.errors import SweepFailed
 from deployer.executors.registry import find_target

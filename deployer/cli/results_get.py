@@ -8,8 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from deployer.cli.command_group import make_app
-from deployer.cli.options import (
+from deployer.cli.output.progress import follow_copy
+from deployer.cli.output.render import say, show_json, show_table
+from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.options import (
     OnOption,
     Output,
     OutputOption,
@@ -19,8 +21,6 @@ from deployer.cli.options import (
     read_config,
     read_config_of,
 )
-from deployer.cli.output.progress import follow_copy
-from deployer.cli.output.render import say, show_json, show_table
 from deployer.config import paths
 from deployer.config.data_section import URL
 from deployer.config.project import Flags, Project

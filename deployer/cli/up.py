@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.command_group import make_app
 from deployer.cli.live_view import follow_and_report, say_what_begins_later, wait_until_started
-from deployer.cli.options import (
+from deployer.cli.output.render import say, show_json
+from deployer.cli.probe import Showing, run_after_probe
+from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.options import (
     CapacityOption,
     ColdOption,
     EntityOption,
@@ -32,8 +34,6 @@ from deployer.cli.options import (
     WandbOption,
     read_config,
 )
-from deployer.cli.output.render import say, show_json
-from deployer.cli.probe import Showing, run_after_probe
 from deployer.config.project import Flags
 from deployer.errors import ConfigError
 from deployer.launch import pipeline

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.command_group import make_app
 from deployer.cli.live_view import follow_and_report
-from deployer.cli.options import (
+from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.options import (
     OnOption,
     Output,
     OutputOption,

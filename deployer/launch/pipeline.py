@@ -15,24 +15,24 @@ from deployer.config.project import Project
 from deployer.executors.base import Agent, Executor
 from deployer.executors.registry import find_target, list_names
 from deployer.executors.target import Target, Tell
-from deployer.launch.backend_revival import ask_patiently
-from deployer.launch.check import (
-    build_limits,
-    check,
-    check_program_here,
-)
-from deployer.launch.code import settle_code
-from deployer.launch.one_run_per_job import count_wanted, takes_one_run
-from deployer.launch.packer import Packer
-from deployer.launch.packing import prepare_packing
-from deployer.launch.planning import (
+from deployer.launch.agents.one_run_per_job import count_wanted, takes_one_run
+from deployer.launch.agents.planning import (
     AgentStarter,
     build_draft,
     get_left,
 )
+from deployer.launch.backend_revival import ask_patiently
+from deployer.launch.checks.check import (
+    build_limits,
+    check,
+    check_program_here,
+)
+from deployer.launch.checks.script import await_report, begin_script_check, tell_report
+from deployer.launch.code import settle_code
+from deployer.launch.packing.decision import prepare_packing
+from deployer.launch.packing.packer import Packer
 from deployer.launch.provision import telling_bill
 from deployer.launch.request import Request
-from deployer.launch.script import await_report, begin_script_check, tell_report
 from deployer.launch.server import connect
 from deployer.launch.starting import Launch, Start, start_agents, start_asked
 from deployer.sweeps.creation import MadeSweep, find_unfinished, make_sweep

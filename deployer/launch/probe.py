@@ -15,10 +15,10 @@ from deployer.executors.plan import Plan
 from deployer.executors.registry import find_target
 from deployer.executors.target import Tell
 from deployer.launch import pipeline
-from deployer.launch.one_run_per_job import count_agents, count_left, is_probe
-from deployer.launch.packing import find_place, settle_packing
+from deployer.launch.agents.one_run_per_job import count_agents, count_left, is_probe
+from deployer.launch.agents.planning import choose_bound
+from deployer.launch.packing.decision import find_place, settle_packing
 from deployer.launch.pipeline import watch_sweep
-from deployer.launch.planning import choose_bound
 from deployer.launch.request import Request
 from deployer.launch.starting import Launch, start_asked, start_patiently
 from deployer.sweeps.results import ACTIVE_STATES

@@ -17,8 +17,8 @@ from deployer.errors import (
 from deployer.executors.base import Executor
 from deployer.executors.registry import find_target, list_names
 from deployer.executors.target import Target, Tell
-from deployer.launch.scaling import end_agents
-from deployer.launch.stop_notice import tell_who_lasts
+from deployer.launch.agents.scaling import end_agents
+from deployer.launch.agents.stop_notice import tell_who_lasts
 from deployer.sweeps.records import remember_copy
 from deployer.wandb_api.model import SweepPath
 

@@ -13,16 +13,16 @@ from deployer.executors.deadline import find_end
 from deployer.executors.plan import Plan
 from deployer.executors.registry import find_target
 from deployer.executors.target import Target, Tell
-from deployer.launch.agent_environment import choose_pace
+from deployer.launch.agents.agent_environment import choose_pace
+from deployer.launch.agents.one_run_per_job import takes_one_run
+from deployer.launch.agents.planning import apply_plan, choose_bound, plan_agents
 from deployer.launch.backend_revival import ask_patiently
-from deployer.launch.check import check_reach, warn_about_deadline, warn_about_many
+from deployer.launch.checks.check import check_reach, warn_about_deadline, warn_about_many
+from deployer.launch.checks.script import add_script_check
 from deployer.launch.lock.writing import Planned, write_lock
-from deployer.launch.one_run_per_job import takes_one_run
-from deployer.launch.packer import Packer
-from deployer.launch.packing import settle_packing
-from deployer.launch.planning import apply_plan, choose_bound, plan_agents
+from deployer.launch.packing.decision import settle_packing
+from deployer.launch.packing.packer import Packer
 from deployer.launch.request import Request
-from deployer.launch.script import add_script_check
 from deployer.sweeps.records import remember_executor
 from deployer.wandb_api.model import SweepInfo, SweepPath
 from deployer.wandb_api.operations import get_sweep

@@ -17,9 +17,9 @@ import pytest
 
 import deployer.agent
 from deployer.agent.environment import PROLOGUE
-from deployer.agent.processes import Process, list_marked, send_signal
+from deployer.agent.host.processes import Process, list_marked, send_signal
+from deployer.agent.host.status import Status, load_status
 from deployer.agent.settings import POLLS_VARIABLE, QUICK
-from deployer.agent.status import Status, load_status
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import RunInfo, SweepPath
 from deployer.wandb_api.operations import create_agent_keys, create_sweep, list_runs

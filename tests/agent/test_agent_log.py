@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from deployer.agent.agent_log import LONGEST_LINE_BYTES, LogReader, newest_run
+from deployer.agent.runs.agent_log import LONGEST_LINE_BYTES, LogReader, newest_run
 from deployer.executors.local.agent_folder import AgentFolder, Spec
 from deployer.executors.local.logs import follow_lines
 

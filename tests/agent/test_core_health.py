@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from deployer.agent.core_health import (
+from deployer.agent.exit_codes import STALLED, Ending
+from deployer.agent.host.core_health import (
     LOOK_SECONDS,
     LOST,
     MISSING_LOOKS,
@@ -16,8 +17,7 @@ from deployer.agent.core_health import (
     STOOD_STILL,
     CoreWatch,
 )
-from deployer.agent.exit_codes import STALLED, Ending
-from deployer.agent.processes import is_core, list_processes
+from deployer.agent.host.processes import is_core, list_processes
 from tests.agent.conftest import wait_for
 
 # Each line on its stdin makes it read a file, as an import does; between them it sleeps.

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from deployer.agent.launcher import EXIT_NAME, STOCK_SECONDS, EndOfRun
-from deployer.agent.run_exit import RunExit
+from deployer.agent.runs.run_exit import RunExit
 from tests.agent.conftest import Bench, wait_for
 from tests.contract.sdks import python_with
 

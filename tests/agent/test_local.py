@@ -13,13 +13,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from deployer.agent.processes import list_marked
+from deployer.agent.host.processes import list_marked
 from deployer.config import paths
 from deployer.errors import AgentError
 from deployer.executors.base import Ending
 from deployer.executors.local.executor import LocalExecutor
 from deployer.executors.plan import Plan, build_plan
-from deployer.launch.stop_notice import tell_who_lasts
+from deployer.launch.agents.stop_notice import tell_who_lasts
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import create_agent_keys, get_sweep, list_agents
 from tests.agent.conftest import Bench, wait_for

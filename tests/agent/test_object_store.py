@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from deployer.agent.object_store import ObjectFolder, Refused, open_folder
-from deployer.agent.sent_outputs import main as send_outputs
+from deployer.agent.runs.object_store import ObjectFolder, Refused, open_folder
+from deployer.agent.runs.sent_outputs import main as send_outputs
 from tests.data.object_servers import BUCKET, ObjectServer, serve_nanio
 
 ODD = "deep er/ü+&=?#.json"

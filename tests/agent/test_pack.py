@@ -15,11 +15,11 @@ import pytest
 
 import deployer.agent
 from deployer.agent.exit_codes import STOPPED
+from deployer.agent.host.processes import list_marked, send_signal
+from deployer.agent.host.shares import count_cpus, divide
+from deployer.agent.host.status import Status, load_status
 from deployer.agent.pack import MESSAGE_BYTES, choose_gravest, join_ends
-from deployer.agent.processes import list_marked, send_signal
 from deployer.agent.settings import POLLS_VARIABLE, QUICK
-from deployer.agent.shares import count_cpus, divide
-from deployer.agent.status import Status, load_status
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import create_agent_keys, get_sweep
 from tests.agent.conftest import PATIENCE_SECONDS, Bench, wait_for

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import psutil
 import pytest
 
-from deployer.agent.processes import send_signal
+from deployer.agent.host.processes import send_signal
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import list_agents
 from tests.agent.conftest import Bench, Supervised, wait_for

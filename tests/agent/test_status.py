@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from deployer.agent.host.status import StatusFile, load_status
 from deployer.agent.settings import Settings
-from deployer.agent.status import StatusFile, load_status
 
 
 def test_the_end_is_said_where_no_new_file_can_be_written(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deployer.agent.processes import list_marked, reap
+from deployer.agent.host.processes import list_marked, reap
 from deployer.agent.settings import Settings
-from deployer.agent.warm_parent import WarmParent
+from deployer.agent.warm.parent import WarmParent
 from tests.agent.conftest import wait_for
 from tests.agent.warm_starts import Starts, build_starts
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.agent.processes import list_marked, read_process, reap
+from deployer.agent.host.processes import list_marked, read_process, reap
 from deployer.agent.warm.likely import look_at
 from tests.agent.conftest import wait_for
 from tests.agent.warm_starts import Starts, build_starts

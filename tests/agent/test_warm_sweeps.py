@@ -8,7 +8,7 @@ import signal
 import psutil
 import pytest
 
-from deployer.agent.processes import is_agent
+from deployer.agent.host.processes import is_agent
 from deployer.agent.settings import WARM_VARIABLE
 from deployer.wandb_api.model import SweepPath
 from tests.agent.conftest import Bench, Supervised, wait_for

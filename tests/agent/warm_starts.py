@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deployer.agent.environment import agent_environment
-from deployer.agent.processes import list_marked, reap
+from deployer.agent.host.processes import list_marked, reap
 from deployer.agent.settings import Settings
 from deployer.agent.warm.examined import EXAMINED
-from deployer.agent.warm_parent import WarmParent
+from deployer.agent.warm.parent import WarmParent
 from tests.agent.conftest import wait_for
 
 # What an agent does to start a run; the comment makes it one for the stand-in.

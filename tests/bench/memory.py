@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from deployer.agent.processes import AGENT_NAME
+from deployer.agent.host.processes import AGENT_NAME
 from tests.bench.bed import Bed, make_bed
 from tests.bench.figures import Figure
 

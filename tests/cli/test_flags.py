@@ -7,7 +7,7 @@ from importlib.metadata import version
 import pytest
 
 from deployer.__main__ import run
-from deployer.cli.options import Documents, Output, Ranking
+from deployer.cli.shell.options import Documents, Output, Ranking
 from deployer.text import parse_duration
 from tests.docs.commands import is_group, list_commands
 

@@ -12,7 +12,6 @@ import pytest
 from rich.console import Console
 
 from deployer.__main__ import wants_json
-from deployer.cli.command_table import COMMANDS
 from deployer.cli.output.render import (
     build_table,
     format_parameter,
@@ -24,6 +23,7 @@ from deployer.cli.output.render import (
     show_table,
     to_plain,
 )
+from deployer.cli.shell.command_table import COMMANDS
 from deployer.errors import ConfigError, ConfigErrors, WandbError
 from deployer.text import format_seconds
 
@@ -141,5 +141,5 @@ def test_json_is_asked_for_in_every_spelling(form: str) -> None:
 def test_every_command_has_its_module() -> None:
     folder = Path(__file__).parents[2] / "deployer" / "cli"
     for module, text in COMMANDS.values():
-        assert (folder / f"{module}.py").exists()
+        assert (folder / module.replace(".", "/")).with_suffix(".py").exists()
         assert text.endswith(".")

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from deployer.__main__ import run as run_command
-from deployer.cli.completion import complete_profiles, complete_sweeps
 from deployer.cli.output.log import lift_flags
+from deployer.cli.shell.completion import complete_profiles, complete_sweeps
 from deployer.sweeps.records import SweepRecord, save_record
 from tests.conftest import ServedBackend
 

@@ -22,7 +22,7 @@ from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.kube.client import Kube, open_kube
 from deployer.kube.kinds import CONFIG_MAP, JOB, POD, SECRET
 from deployer.kube.names import build_selector
-from deployer.launch.planning import apply_plan, plan_agents
+from deployer.launch.agents.planning import apply_plan, plan_agents
 from deployer.sweeps.results import Results, build_results
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import SweepPath

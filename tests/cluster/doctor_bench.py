@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from deployer.executors.findings import Finding, Verdict
-from deployer.launch.doctor import diagnose
+from deployer.launch.checks.doctor import diagnose
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import BIN
 from tests.cluster.broken import BARE, BASE, TAINTED, WHOLE

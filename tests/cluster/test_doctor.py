@@ -17,8 +17,8 @@ from deployer.executors.target import Demand
 from deployer.images.registry import Registry
 from deployer.images.registry_credentials import Credentials
 from deployer.kube.kinds import JOB
-from deployer.launch.doctor import mend
-from deployer.launch.planning import build_draft
+from deployer.launch.agents.planning import build_draft
+from deployer.launch.checks.doctor import mend
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import open_client
 from tests.cluster.broken import CASES, WHOLE, Broken, secret

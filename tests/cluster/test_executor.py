@@ -15,7 +15,7 @@ from deployer.executors.base import Ending
 from deployer.executors.kubernetes.agents.gpu_products import GpuProducts
 from deployer.kube.kinds import POD
 from deployer.kube.names import build_selector
-from deployer.launch.scaling import end_agents
+from deployer.launch.agents.scaling import end_agents
 from deployer.wandb_api.server import Server
 from deployer.watch.status import get_status
 from tests.cluster.bed import PATIENT_TRAINER, SECTION, Bed, make_bed, open_client

@@ -18,7 +18,7 @@ from deployer.executors.kubernetes.agents.agent_objects import (
 from deployer.kube.kinds import POD
 from deployer.kube.names import SWEEP_PATH_ANNOTATION as PATH
 from deployer.kube.names import build_labels, build_selector
-from deployer.launch.scaling import end_agents
+from deployer.launch.agents.scaling import end_agents
 from deployer.sweeps.recount import verify_sweep
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_snapshot

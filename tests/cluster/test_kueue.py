@@ -13,7 +13,7 @@ from deployer.executors.findings import Verdict
 from deployer.executors.reason import Cause, Passes
 from deployer.kube.kinds import POD
 from deployer.kube.names import build_selector
-from deployer.launch.scaling import end_agents
+from deployer.launch.agents.scaling import end_agents
 from deployer.wandb_api.operations import list_runs
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import Bed, make_bed, open_client, serve_for_pods

@@ -9,8 +9,8 @@ import pytest
 from deployer.errors import KubeError, StartFailed
 from deployer.executors.plan import build_plan
 from deployer.kube.kinds import JOB, POD
+from deployer.launch.agents.scaling import end_agents
 from deployer.launch.pipeline import watch_sweep
-from deployer.launch.scaling import end_agents
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import Bed, make_bed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from deployer.launch.packing.pod_packing import PodPacker
 from deployer.launch.pipeline import watch_sweep
-from deployer.launch.pod_packing import PodPacker
 from deployer.wandb_api.server import Server
 from deployer.watch.packing.levels import Place
 from deployer.watch.packing.measurement import Measurement, Patience

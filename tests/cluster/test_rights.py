@@ -11,8 +11,8 @@ from deployer.errors import KubeError, Refusals
 from deployer.executors.kubernetes.backend.removal import remove_backend
 from deployer.kube.kinds import CONFIG_MAP, JOB, SECRET, STATEFUL_SET, Manifest
 from deployer.kube.names import BACKEND, build_labels, build_selector
-from deployer.launch.planning import plan_agents
-from deployer.launch.scaling import end_agents
+from deployer.launch.agents.planning import plan_agents
+from deployer.launch.agents.scaling import end_agents
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import Bed, make_bed, open_client
 from tests.cluster.cluster import Cluster

@@ -14,7 +14,7 @@ from deployer.data.folder_store import FolderStore
 from deployer.data.tree import ORIGIN_NOTE
 from deployer.errors import ConfigError, DataError, DeployerError, SeveralErrors, collect_refusals
 from deployer.executors.registry import find_target
-from deployer.launch import data_deletion, data_sets
+from deployer.launch.data import data_deletion, data_sets
 from tests.data.archives import write_tar
 from tests.data.object_servers import BUCKET, ObjectServer
 from tests.data.stores import make_tree, read_tree

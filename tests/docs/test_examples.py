@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deployer.__main__ import run as run_command
-from deployer.cli.examples import EXAMPLES
+from deployer.cli.shell.examples import EXAMPLES
 from tests.docs.commands import is_group, list_commands
 
 COMMANDS = {words: one for words, one in list_commands().items() if words and not is_group(one)}

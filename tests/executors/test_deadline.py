@@ -10,7 +10,7 @@ from deployer.executors.deadline import find_deadline
 from deployer.executors.kubernetes.manifests.build import build_manifests
 from deployer.executors.kubernetes.manifests.templates import load_templates
 from deployer.executors.plan import build_plan
-from deployer.launch.agent_environment import Pace, build_environment
+from deployer.launch.agents.agent_environment import Pace, build_environment
 
 
 def agent(state: AgentState, deadline: float | None) -> Agent:

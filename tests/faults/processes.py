@@ -14,7 +14,7 @@ from typing import Literal
 
 import psutil
 
-from deployer.agent.processes import AGENT_NAME
+from deployer.agent.host.processes import AGENT_NAME
 
 Kind = Literal[
     "trainer",

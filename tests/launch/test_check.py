@@ -12,7 +12,7 @@ from deployer.errors import ConfigError, WandbError
 from deployer.executors.findings import run_checks
 from deployer.executors.registry import find_target
 from deployer.executors.target import Limits
-from deployer.launch.check import check, check_reach, list_target_checks
+from deployer.launch.checks.check import check, check_reach, list_target_checks
 from deployer.launch.provision import telling_bill
 from deployer.launch.request import Packing, Request
 from deployer.sweeps.sweep_file import load_sweep

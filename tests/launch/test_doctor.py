@@ -19,8 +19,8 @@ from deployer.executors.local.examination import (
     judge_torch,
     list_imports,
 )
-from deployer.launch.doctor import judge_disk
-from deployer.launch.server_examination import judge_port
+from deployer.launch.checks.doctor import judge_disk
+from deployer.launch.checks.server_examination import judge_port
 
 FINE = Interpreter("/venv/bin/python", (3, 11, 7), "0.31.0")
 SWEEP = "program: train.py\nmethod: grid\nparameters: {a: {values: [1, 2]}}\n"

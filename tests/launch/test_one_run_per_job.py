@@ -11,15 +11,15 @@ import pytest
 from deployer.errors import ConfigError
 from deployer.executors.base import Agent
 from deployer.executors.registry import find_target
-from deployer.launch.agent_environment import Pace, build_environment
-from deployer.launch.check import warn_about_deadline
-from deployer.launch.one_run_per_job import (
+from deployer.launch.agents.agent_environment import Pace, build_environment
+from deployer.launch.agents.one_run_per_job import (
     count_agents,
     count_left,
     count_wanted,
     list_used_names,
 )
-from deployer.launch.scaling import choose_leaving
+from deployer.launch.agents.scaling import choose_leaving
+from deployer.launch.checks.check import warn_about_deadline
 from deployer.sweeps.results import Coverage
 from deployer.wandb_api.model import Attempt, RunInfo
 from deployer.watch.agent_runs import join_runs

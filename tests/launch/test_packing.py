@@ -14,8 +14,8 @@ from deployer.executors.base import Ending
 from deployer.executors.local.executor import LocalExecutor
 from deployer.executors.registry import find_target
 from deployer.launch import pipeline
-from deployer.launch.packer import Packer, from_record, to_record
-from deployer.launch.packing import prepare_packing, settle_packing
+from deployer.launch.packing.decision import prepare_packing, settle_packing
+from deployer.launch.packing.packer import Packer, from_record, to_record
 from deployer.launch.request import Packing, Request, parse_packing
 from deployer.sweeps.records import find_packing
 from deployer.sweeps.sweep_file import load_sweep

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from deployer.executors.base import Agent, AgentState, Ending
 from deployer.executors.local.executor import LocalExecutor
-from deployer.launch.pod_packing import PodPacker
+from deployer.launch.packing.pod_packing import PodPacker
 from deployer.wandb_api.model import SweepInfo, SweepPath
 from deployer.watch.packing.levels import Level, Place
 from deployer.watch.packing.measurement import Measurement

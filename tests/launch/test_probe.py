@@ -12,10 +12,10 @@ from deployer.errors import ConfigError
 from deployer.executors.base import Agent
 from deployer.executors.plan import AgentPlan, Plan
 from deployer.launch import probe as probing
-from deployer.launch.one_run_per_job import count_wanted, list_used_names, takes_one_run
+from deployer.launch.agents.one_run_per_job import count_wanted, list_used_names, takes_one_run
+from deployer.launch.agents.scaling import stays
 from deployer.launch.pipeline import watch_sweep
 from deployer.launch.request import Request
-from deployer.launch.scaling import stays
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.wandb_api.model import SweepPath
 from deployer.watch.probe import Verdict

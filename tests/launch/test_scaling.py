@@ -9,7 +9,7 @@ import pytest
 from deployer.errors import ConfigError, KubeError, Refusals, SeveralErrors
 from deployer.executors.base import Agent, Executor
 from deployer.executors.plan import Plan
-from deployer.launch.scaling import end_agents, end_willing_agents
+from deployer.launch.agents.scaling import end_agents, end_willing_agents
 
 PATH = "me/proj/abc12345"
 

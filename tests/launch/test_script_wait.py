@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from pathlib import Path
 
-from deployer.launch.script import await_report
+from deployer.launch.checks.script import await_report
 from deployer.scripts.script_check import Report
 
 

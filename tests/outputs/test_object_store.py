@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.agent.sent_outputs import main as send_outputs
+from deployer.agent.runs.sent_outputs import main as send_outputs
 from tests.data.object_servers import BUCKET, ObjectServer, serve_nanio
 from tests.outputs.conftest import Kept
 

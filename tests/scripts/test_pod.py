@@ -15,8 +15,8 @@ from deployer.config.project import Project
 from deployer.executors.plan import build_plan
 from deployer.executors.registry import find_target
 from deployer.images.code_archive import build_supervisor_zip
+from deployer.launch.checks.script import add_script_check
 from deployer.launch.request import Request
-from deployer.launch.script import add_script_check
 from deployer.scripts.rehearsal import process
 from deployer.sweeps.sweep_file import parse_sweep
 from tests.project_files import read_project

@@ -12,11 +12,11 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from deployer.cli.sweep_check import format_finding
+from deployer.cli.sweep.sweep_check import format_finding
 from deployer.config.project import Flags
 from deployer.errors import ConfigError
+from deployer.launch.checks.sweep_check import check_file
 from deployer.launch.environment import read_project
-from deployer.launch.sweep_check import check_file
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.sweeps.validation.json_schema import build_schema
 from tests.golden_files import UPDATE

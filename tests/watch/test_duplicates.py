@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from deployer.launch.check import MANY_AGENTS, warn_about_many
-from deployer.launch.planning import RAMP_SECONDS, build_ramp
+from deployer.launch.agents.planning import RAMP_SECONDS, build_ramp
+from deployer.launch.checks.check import MANY_AGENTS, warn_about_many
 from deployer.sweeps.results import build_results
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import RunInfo, SweepInfo, SweepPath, Viewer

@@ -163,7 +163,7 @@ def send_objects(run: Any, folder: str, names: List[str]) -> None:
     outer, name = os.path.split(package)
     steps = (
         f"import json, os, sys; sys.path.append({outer!r})",
-        f"from {name}.sent_outputs import main",
+        f"from {name}.runs.sent_outputs import main",
         "sys.exit(main(os.environ, json.load(sys.stdin)))",
     )
     command = [sys.executable, "-I", "-S", "-c", "\n".join(steps)]

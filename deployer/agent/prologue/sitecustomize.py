@@ -12,7 +12,7 @@ import sys
 
 LOCK_SECONDS = 60.0  # longer than a successor needs to end what is left of its predecessor
 LOCKED = 75  # EX_TEMPFAIL
-FINISHED_ALREADY = 100  # late_delivery.py
+FINISHED_ALREADY = 100  # runs/late_delivery.py
 MARK = "DEPLOYER_RUN_PROLOGUE"
 
 locks: "list[int]" = []  # held until the process ends
@@ -89,7 +89,7 @@ def catch_up(run_id: str, resumes: bool) -> None:
     folder, name = os.path.split(package)
     steps = (
         f"import sys; sys.path.append({folder!r})",
-        f"from {name}.late_delivery import main; sys.exit(main({resumes}))",
+        f"from {name}.runs.late_delivery import main; sys.exit(main({resumes}))",
     )
     code = "\n".join(steps)
     if subprocess.call([sys.executable, "-I", "-S", "-c", code]) == FINISHED_ALREADY:

@@ -1,7 +1,7 @@
 """Warm starts: a run is forked from a parent that has imported what runs import.
 
 A run writes the list of its imports (`prologue/deployer_imports.py`), the supervisor starts the
-parent (`warm_parent.py`); from there on:
+parent (`parent`, with the programs of `parent_code`); from there on:
 
 * `lists`: the files in which runs say what they import, and the parent what it leaves out, and why;
 * `sharing`: an agent and its parent import the SDK once; `likely`: what a first run will import;

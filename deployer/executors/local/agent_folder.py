@@ -9,11 +9,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
-from deployer.agent.death_record import INTERRUPTED, NODE, OUT_OF_MEMORY, SIGNAL, judge_predecessor
 from deployer.agent.exit_codes import FINISHED, STOPPED
-from deployer.agent.processes import Process, list_marked
+from deployer.agent.host.death_record import (
+    INTERRUPTED,
+    NODE,
+    OUT_OF_MEMORY,
+    SIGNAL,
+    judge_predecessor,
+)
+from deployer.agent.host.processes import Process, list_marked
+from deployer.agent.host.status import Status, is_locked, load_status
 from deployer.agent.settings import Settings
-from deployer.agent.status import Status, is_locked, load_status
 from deployer.backend.server.health import disk_is_full
 from deployer.executors.base import Agent, AgentState, Ending
 

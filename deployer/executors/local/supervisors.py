@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from deployer.agent.host.shares import count_cpus, divide
 from deployer.agent.settings import (
     CHECKPOINTS_VARIABLE,
     FOLDER_VARIABLE,
@@ -16,7 +17,6 @@ from deployer.agent.settings import (
     NAME_VARIABLE,
     OUTPUTS_VARIABLE,
 )
-from deployer.agent.shares import count_cpus, divide
 from deployer.config import paths
 from deployer.errors import AgentError
 from deployer.executors.local.agent_folder import AgentFolder, Spec

@@ -8,9 +8,14 @@ import sys
 import time
 from collections.abc import Mapping
 
-from deployer.agent.interruption import SERVER_SECONDS
-from deployer.agent.processes import KILL_SECONDS, TERMINATE_SECONDS, read_variable, send_signal
-from deployer.agent.server_questions import GOODBYE_SECONDS
+from deployer.agent.host.processes import (
+    KILL_SECONDS,
+    TERMINATE_SECONDS,
+    read_variable,
+    send_signal,
+)
+from deployer.agent.runs.interruption import SERVER_SECONDS
+from deployer.agent.server.questions import GOODBYE_SECONDS
 from deployer.errors import AgentError
 from deployer.executors.local.agent_folder import AgentFolder
 

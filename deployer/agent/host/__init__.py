@@ -1,0 +1,1 @@
+"""This machine as a supervisor sees it: processes, signals, memory, its own status file."""

@@ -1,0 +1,97 @@
+"""Notices that an agent has no wandb-core: it died, or was never started.
+
+In newer versions of wandb an agent's heartbeats go through a wandb-core of its own. If that one
+dies the agent stays silent, starts no other, and its requests for work go nowhere. While a
+run is going this does no harm, since a run has a wandb-core of its own and the agent dies after it.
+"""
+
+import importlib.util
+import os
+from typing import FrozenSet, Optional
+
+from ..exit_codes import FAILED, STALLED, Ending
+from .processes import is_core, list_processes
+from .progress import Progress
+
+LOOK_SECONDS = 5.0
+MISSING_LOOKS = 3
+# An agent that starts on a busy node gets on slowly; so often in a row it did not get on at all.
+STILL_LOOKS = 24
+
+LOST = Ending(FAILED, "the agent's wandb-core died, and with it the agent's heartbeats")
+STOOD_STILL = Ending(
+    STALLED,
+    f"the agent stood still for {STILL_LOOKS * LOOK_SECONDS:.0f} s while it started: "
+    "it used no CPU, read nothing and logged nothing",
+)
+
+
+class CoreWatch:
+    """Checks now and then that the agent, a process id, has its wandb-core."""
+
+    def __init__(self, agent: int, log_path: str) -> None:
+        self._agent = agent
+        self._log_path = log_path
+        self._needed = heartbeats_need_core()
+        self._next_look = 0.0
+        self._former: FrozenSet[int] = frozenset()
+        self._begin()
+
+    def reset(self) -> None:
+        """Begin to count anew: the agent has a run, after which it starts another wandb-core.
+
+        How soon depends on the load. Until then the one that it ends is none that died.
+        """
+        if self._counts:
+            self._former = self._list_cores()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._counts = False
+        self._missing = 0
+        self._still = 0
+        self._seen = False
+        self._progress = Progress(self._agent, self._read_log_size)
+
+    def judge(self, now: float) -> Optional[Ending]:
+        """Return the agent's ending if it has no wandb-core; `now` in seconds, monotonic."""
+        self._counts = True
+        if self._needed and not self._seen and self._is_there():  # it may die before a look
+            self._seen, self._missing = True, 0
+        if self._needed and now >= self._next_look:
+            self._next_look = now + LOOK_SECONDS
+            self._look()
+        if self._seen and self._missing >= MISSING_LOOKS:
+            return LOST
+        return STOOD_STILL if self._still >= STILL_LOOKS else None
+
+    def _look(self) -> None:
+        there = self._is_there()
+        self._seen = self._seen or there
+        self._missing = 0 if there else self._missing + 1
+        self._still = 0 if self._seen or self._progress.look() else self._still + 1
+
+    def _is_there(self) -> bool:
+        return bool(self._list_cores() - self._former)
+
+    def _list_cores(self) -> FrozenSet[int]:
+        children = (p for p in list_processes() if p.parent == self._agent and not p.ended)
+        return frozenset(child.id for child in children if is_core(child))
+
+    def _read_log_size(self) -> int:
+        try:
+            return os.stat(self._log_path).st_size
+        except OSError:
+            return 0
+
+
+def heartbeats_need_core() -> bool:
+    """Tell by wandb's source; older versions send heartbeats themselves."""
+    wandb = importlib.util.find_spec("wandb")
+    if wandb is None or wandb.origin is None:
+        return False
+    try:
+        with open(os.path.join(os.path.dirname(wandb.origin), "wandb_agent.py"), "rb") as source:
+            return b"import _agent_heartbeat" in source.read()
+    except OSError:
+        return False

@@ -1,0 +1,115 @@
+"""The status of a supervisor: a small JSON file, and a lock for as long as it lives.
+
+The kernel lets go of the lock at death, whatever the death, so no process id has to be trusted.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Optional
+
+from ..exit_codes import Ending
+from ..settings import Settings
+
+LOCK_SECONDS = 5.0
+POLL_SECONDS = 0.05
+# Each status is as long as the one before, so that it fits where that one is.
+BLOCK_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Status:
+    """A supervisor's state: starting, running, draining, stopping or ended; times since epoch.
+
+    `run_start` is how its last run was started: `warm`, or `cold` and why.
+    """
+
+    state: str
+    process_id: int
+    started_at: float
+    agent_process_id: Optional[int] = None
+    run_id: Optional[str] = None
+    runs_ended: int = 0
+    ended_at: Optional[float] = None
+    exit_code: Optional[int] = None
+    reason: str = ""
+    drained: bool = False
+    run_start: str = ""
+
+
+class StatusFile:
+    """The status on disk, replaced as a whole at each change."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._path = settings.status_path
+        self.status = Status("starting", os.getpid(), time.time())
+        self._save()
+
+    def change(self, **changes: Any) -> None:
+        """Write the status if anything in it changes."""
+        changed = replace(self.status, **changes)
+        if changed != self.status:
+            self.status = changed
+            self._save()
+
+    def _save(self) -> None:
+        text = json.dumps(asdict(self.status)).ljust(BLOCK_BYTES)
+        temporary = f"{self._path}.new"
+        try:
+            with open(temporary, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(temporary, self._path)
+        except OSError:
+            # A full disk must not end the supervisor, nor hide its end: it goes where the last is.
+            with contextlib.suppress(OSError), open(self._path, "r+", encoding="utf-8") as file:
+                file.write(text)
+                file.truncate()
+
+
+def load_status(path: str) -> Optional[Status]:
+    """Read a status file; None if there is none yet."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return Status(**json.load(file))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def hold_lock(path: str) -> Optional[int]:
+    """Lock the file for as long as this process lives; None if another supervisor holds it."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    deadline = time.monotonic() + LOCK_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return handle
+        except BlockingIOError:
+            time.sleep(POLL_SECONDS)  # whoever looks whether we live holds it for a moment
+    os.close(handle)
+    return None
+
+
+def is_locked(path: str) -> bool:
+    """Tell whether a living supervisor holds the lock."""
+    try:
+        handle = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+def leave_last_words(path: str, ending: Ending) -> None:
+    """Write why a supervisor has ended to a file of its container, if there is one."""
+    if not path:
+        return
+    with contextlib.suppress(OSError), open(path, "w", encoding="utf-8") as file:
+        file.write(f"ended with exit code {ending.exit_code}: {ending.reason}\n")

@@ -1,0 +1,1 @@
+"""An agent's runs: what they print and leave, how they end, and what the server hears of it."""

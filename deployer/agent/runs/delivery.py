@@ -1,0 +1,237 @@
+"""Reports to the server how runs ended, with the history that it has missed.
+
+Everything here may be done twice: history is written at its line number, and a run that has ended
+takes no further end. Called in short-lived processes only.
+"""
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from ..host.processes import list_cores
+from ..server.client import Reply, Server, ask, post
+from .local_runs import Leftovers, is_interrupted, load_leftovers, note_interrupt
+
+REQUEST_SECONDS = 3.0  # one try; a server that hangs is asked again
+LONGEST_WAIT_SECONDS = 3.0
+LINES_PER_REQUEST = 500
+
+STARTED = ("running", "preempting")
+ACTIVE = ("pending", *STARTED)
+# What a server may call a run whose end it never heard of.
+GIVEN_UP = ("crashed", "preempted")
+KILLED_EXIT_CODE = 255  # what the SDK says of a run that was interrupted
+# A run that died is reported before its agent can have it again, or not at all: the server finds
+# it out by itself, some seconds later.
+DEATH_SECONDS = 10.0
+CORE_POLL_SECONDS = 0.1
+
+RUN = """
+query DeployerRun($entity: String, $project: String!, $run: String!) {
+  project(name: $project, entityName: $entity) { run(name: $run) {
+    state historyLineCount historyTail summaryMetrics } } }
+"""
+AGENT_RUNS = """
+query DeployerAgentRuns($entity: String, $project: String!, $sweep: String!, $agent: String!) {
+  project(name: $project, entityName: $entity) { sweep(sweepName: $sweep) {
+    agent(agentName: $agent) { runs { edges { node { name state } } } } } } }
+"""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Whose runs are meant: the server, the sweep's path, the agent, the folder of all agents."""
+
+    server: Server
+    sweep_path: str
+    agent: str
+    agents_folder: str
+
+    @property
+    def project(self) -> Dict[str, str]:
+        """Return the sweep's project as GraphQL variables."""
+        entity, project, _ = self.sweep_path.split("/")
+        return {"entity": entity, "project": project}
+
+
+@dataclass(frozen=True)
+class ServerRun:
+    """A run as the server has it; `last_step` is -1 without history."""
+
+    state: str
+    line_count: int
+    last_step: int
+    summary: Dict[str, Any]
+
+
+def mark_runs(task: Task, known: Tuple[str, ...], cause: str, seconds: float) -> List[str]:
+    """Mark this agent's runs as being ended, and why; return those that were marked.
+
+    `known` are the ids that the agent's folder knows, `cause` is one of `death`. A run that has
+    ended by itself, and only has not delivered it yet, is left alone.
+    """
+    deadline = time.monotonic() + seconds
+    # First on disk: the server may be away.
+    marked = [run_id for run_id in known if note_interrupt(task.agents_folder, run_id)]
+    for run_id in _active_runs(task, deadline):
+        if run_id not in known and note_interrupt(task.agents_folder, run_id):
+            marked.append(run_id)
+    for run_id in marked:
+        run = get_run(task, run_id, deadline)
+        if run and run.state in ACTIVE:
+            stream(task, run_id, _mark(cause), deadline)
+    return marked
+
+
+def settle_runs(task: Task, known: Tuple[str, ...], cause: str, seconds: float) -> None:
+    """End this agent's runs on the server; their processes are gone.
+
+    One that came to its end is delivered with its own exit code; all others are handed out again.
+    """
+    deadline = time.monotonic() + seconds
+    active = _active_runs(task, deadline)
+    for run_id in [*active, *(run_id for run_id in known if run_id not in active)]:
+        leftovers = load_leftovers(task.agents_folder, run_id)
+        if not deliver_end(task, run_id, leftovers, deadline, seen=False):
+            run = get_run(task, run_id, deadline)
+            if run and run.state in ACTIVE:
+                if leftovers:
+                    deliver_history(task, run_id, leftovers, run, deadline)
+                stream(task, run_id, _end(cause), deadline)
+
+
+def deliver_ended(task: Task, run_id: str, seconds: float, cause: str, killed: bool) -> None:
+    """See that the server knows the end of a run whose process has just ended.
+
+    `cause` is why, should it have died without coming to its end; empty if the server knows that.
+    `killed` tells that it certainly was killed from outside, which counts before `wandb.init`, too.
+    """
+    death_deadline = time.monotonic() + DEATH_SECONDS
+    leftovers = load_leftovers(task.agents_folder, run_id)
+    if leftovers is None or leftovers.exit_code is None:
+        # The SDK's own process may have the end still to write.
+        while list_cores(run_id) and time.monotonic() < death_deadline:
+            time.sleep(CORE_POLL_SECONDS)
+        leftovers = load_leftovers(task.agents_folder, run_id)
+    if leftovers and leftovers.exit_code is not None:
+        deliver_end(task, run_id, leftovers, time.monotonic() + seconds)
+    elif (leftovers or killed) and cause and not list_cores(run_id):
+        # The server may have been asked for the next run already, and thinks that it failed.
+        dead = (*ACTIVE, "preempted") if killed else STARTED
+        _deliver_death(task, run_id, leftovers, cause, death_deadline, dead)
+
+
+def _deliver_death(
+    task: Task,
+    run_id: str,
+    leftovers: Optional[Leftovers],
+    cause: str,
+    deadline: float,
+    dead: Tuple[str, ...],
+) -> None:
+    """Report a run that died without an exit record, so that it is handed out again at once.
+
+    `dead` are the states in which it is known to have died: one that has not called `wandb.init` in
+    this attempt may also have failed by itself, which is the server's to judge.
+    """
+    run = get_run(task, run_id, deadline)
+    if run and run.state in dead and not is_interrupted(task.agents_folder, run_id):
+        if leftovers:
+            deliver_history(task, run_id, leftovers, run, deadline)
+        # Once only: repeated after a lost reply, it could hit the next attempt.
+        stream(task, run_id, _end(cause), time.monotonic())
+
+
+def deliver_end(
+    task: Task, run_id: str, leftovers: Optional[Leftovers], deadline: float, seen: bool = True
+) -> bool:
+    """Deliver all of a run that ended by itself and could not say so; True if that was done.
+
+    `seen` is False if nobody saw its process end, which may have been killed behind its record.
+    """
+    if leftovers is None or leftovers.exit_code is None:
+        return False
+    run = get_run(task, run_id, deadline)
+    if run is None or run.state not in (*ACTIVE, *GIVEN_UP):
+        return False
+    # Handed out again, or deleted and begun anew: then only a good end of this very run counts.
+    if run.state not in STARTED and (leftovers.exit_code or not run.line_count):
+        return False
+    if not deliver_history(task, run_id, leftovers, run, deadline):
+        return False
+    end = {"complete": True, "exitcode": leftovers.exit_code}
+    # W&B's server ignores what it does not know.
+    return stream(task, run_id, end if seen else {**end, "deployerExitUnseen": True}, deadline)
+
+
+def deliver_history(
+    task: Task, run_id: str, leftovers: Leftovers, run: ServerRun, deadline: float
+) -> bool:
+    """Write the rows that the server has missed behind those it has, and the summary."""
+    steps = sorted(step for step in leftovers.rows if step > run.last_step)
+    for start in range(0, len(steps), LINES_PER_REQUEST):
+        lines = [json.dumps(leftovers.rows[s]) for s in steps[start : start + LINES_PER_REQUEST]]
+        part = {"offset": run.line_count + start, "content": lines}
+        if not stream(task, run_id, {"files": {"wandb-history.jsonl": part}}, deadline):
+            return False
+    if not steps:
+        return True
+    summary = json.dumps({**run.summary, **leftovers.summary})
+    part = {"offset": 0, "content": [summary]}
+    return stream(task, run_id, {"files": {"wandb-summary.json": part}}, deadline)
+
+
+def get_run(task: Task, run_id: str, deadline: float) -> Optional[ServerRun]:
+    """Ask for a run, until the deadline; None if there is none or the server stays away."""
+    variables = {**task.project, "run": run_id}
+    reply = insist(lambda: ask(task.server, RUN, variables, REQUEST_SECONDS), deadline)
+    found = (reply.data.get("project") or {}).get("run")
+    if not found:
+        return None
+    tail = json.loads(found.get("historyTail") or "[]")
+    last = json.loads(tail[-1]).get("_step", -1) if tail else -1
+    return ServerRun(
+        state=str(found["state"]),
+        line_count=int(found.get("historyLineCount") or 0),
+        last_step=int(last),
+        summary=json.loads(found.get("summaryMetrics") or "{}"),
+    )
+
+
+def _active_runs(task: Task, deadline: float) -> List[str]:
+    """Ask which runs the agent of our name holds; a server that knows no names has none."""
+    sweep_id = task.sweep_path.rpartition("/")[2]
+    variables = {**task.project, "sweep": sweep_id, "agent": task.agent}
+    reply = insist(lambda: ask(task.server, AGENT_RUNS, variables, REQUEST_SECONDS), deadline)
+    sweep = (reply.data.get("project") or {}).get("sweep") or {}
+    edges = ((sweep.get("agent") or {}).get("runs") or {}).get("edges") or []
+    return [edge["node"]["name"] for edge in edges if edge["node"]["state"] in ACTIVE]
+
+
+def _mark(cause: str) -> Dict[str, Any]:
+    """Return what ends an attempt whatever its exit code; W&B's server ignores the second key."""
+    return {"preempting": True, "deployerInterrupted": cause}
+
+
+def _end(cause: str) -> Dict[str, Any]:
+    return {**_mark(cause), "complete": True, "exitcode": KILLED_EXIT_CODE}
+
+
+def stream(task: Task, run_id: str, chunk: Dict[str, Any], deadline: float) -> bool:
+    """Write to a run's file stream; tell whether the server took it."""
+    path = "/files/{entity}/{project}/{run}/file_stream".format(**task.project, run=run_id)
+    reply = insist(lambda: post(task.server, path, chunk, REQUEST_SECONDS), deadline)
+    return reply.status == 200
+
+
+def insist(request: Callable[[], Reply], deadline: float) -> Reply:
+    """Repeat a request until the server has said something for good, or the deadline has come."""
+    wait = 0.2
+    while True:
+        reply = request()
+        wait = max(wait, reply.retry_after_seconds)
+        if not reply.passing or time.monotonic() + wait > deadline:
+            return reply
+        time.sleep(wait)
+        wait = min(2 * wait, LONGEST_WAIT_SECONDS)

@@ -1,0 +1,1 @@
+"""`deployer backend`: the embedded server, on this machine or in a cluster, and its users."""

@@ -1,0 +1,150 @@
+"""`deployer backend … --on kubernetes`: the embedded backend in a cluster."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deployer.backend.server.health import Health
+from deployer.cli.output.render import say, show, show_json
+from deployer.cli.shell.options import read_config
+from deployer.config.project import Flags, Project
+from deployer.errors import ConfigError, Refusals, collect_refusals
+from deployer.executors.registry import find_target
+from deployer.sweeps.records import delete_records
+
+if TYPE_CHECKING:
+    from deployer.executors.kubernetes.backend.deployment import ClusterBackend
+    from deployer.kube.client import Kube
+
+
+def choose_config(on: str | None, data: Path | None) -> Project | None:
+    """Return the config if a cluster's backend is meant; None for this machine's.
+
+    Raises ConfigError for a data folder and a cluster at once.
+    """
+    config = read_config(Flags(on=on))
+    if not find_target(config).hosts_backend or (data and not on):
+        return None
+    if data:
+        raise ConfigError("--data", "is a folder of this machine", "leave out --on or --data")
+    return config
+
+
+def up(config: Project, output: str) -> None:
+    """Make the backend, or bring it in line with `deployer.yaml`, and wait until it is ready."""
+    from deployer.executors.kubernetes.backend.deployment import ensure_backend
+
+    kube = find_target(config).open_kube()
+    _show(kube, ensure_backend(kube, config, config.on, say, anew=True), config.on, output)
+
+
+def status(config: Project, output: str) -> None:
+    """Say whether the backend is ready, and where."""
+    from deployer.executors.kubernetes.backend.deployment import require_backend
+
+    kube = find_target(config).open_kube()
+    _show(kube, require_backend(kube, config.on), config.on, output)
+
+
+def down(config: Project, output: str) -> None:
+    """End the backend; its data stays."""
+    kube = find_target(config).open_kube()
+    with collect_refusals() as refusals:
+        stopped = end_backend(kube, config.on, refusals, delete_data=False)
+    if output == "json":
+        show_json({"stopped": stopped})
+
+
+def end_backend(kube: Kube, on: str, refusals: Refusals, *, delete_data: bool) -> bool:
+    """Take the backend out of a cluster, and its data if that is meant; say what was done.
+
+    What is refused is noted, and the rest is done.
+    """
+    from deployer.executors.kubernetes.backend.manifests import NAME, build_url
+    from deployer.executors.kubernetes.backend.removal import find_data, remove_backend
+
+    claim, stopped = "", False
+    with refusals.noted():
+        claim = find_data(kube)
+    with refusals.noted():
+        stopped = remove_backend(kube, refusals, delete_data=delete_data)
+    where = f"namespace {kube.namespace}"
+    if stopped:
+        say(f"embedded backend in {where} stopped")
+    if claim and delete_data and not refusals:
+        url = build_url(NAME, kube.namespace)
+        delete_records(lambda record: (record.backend_on, record.base_url) == (on, url))
+        say(f"deleted PersistentVolumeClaim {claim} in {where}, and with it all sweeps")
+    elif claim:
+        again = f"deployer backend up --on {on} serves it again"
+        say(f"the embedded backend's data stays in PersistentVolumeClaim {claim}, {where}: {again}")
+    return stopped
+
+
+def list_variables(config: Project) -> dict[str, str]:
+    """Return what points the plain SDK at the backend, through the port that `open` holds."""
+    from deployer.executors.kubernetes.backend.tunnel import build_pages_url
+    from deployer.launch.server import connect
+
+    server = connect(config.for_server("embedded", "deployer backend env"), say)
+    say(f"valid while this runs: deployer backend open --on {config.on}")
+    return {
+        "WANDB_BASE_URL": build_pages_url(find_target(config).open_kube()),
+        "WANDB_API_KEY": server.client.key,
+        "WANDB_ENTITY": server.viewer.entity,
+    }
+
+
+def hold_open(config: Project) -> None:
+    """Hold a port of this machine open that leads to the backend, until Ctrl-C."""
+    from deployer.executors.kubernetes.backend.deployment import require_backend
+    from deployer.executors.kubernetes.backend.tunnel import build_pages_url, open_forward
+
+    kube = find_target(config).open_kube()
+    with open_forward(kube, require_backend(kube, config.on)) as forward:
+        if forward.url != build_pages_url(kube):
+            say(f"warning: {build_pages_url(kube)}, its usual address, is in use")
+        show(forward.url)
+        say(f"log in with the key: {_key_command(kube)}")
+        say("open until Ctrl-C")
+        threading.Event().wait()
+
+
+def copy(config: Project, data: Path) -> None:
+    """Bring all sweeps of the backend to a folder of this machine."""
+    from deployer.executors.kubernetes.backend.deployment import ensure_backend
+    from deployer.executors.kubernetes.backend.download import copy_backend
+
+    kube = find_target(config).open_kube()
+    backend = ensure_backend(kube, config, config.on, say)
+    copied = copy_backend(kube, backend, data)
+    where = f"namespace {kube.namespace}"
+    say(f"copied the embedded backend of {where} to {data}: {copied.describe()}")
+
+
+def _key_command(kube: Kube) -> str:
+    from deployer.executors.kubernetes.backend.manifests import KEY_FIELD, KEY_SECRET
+
+    context = f" --context {kube.context}" if kube.context else ""
+    get = f"kubectl get secret {KEY_SECRET} -n {kube.namespace}{context}"
+    return f"{get} -o 'jsonpath={{.data.{KEY_FIELD}}}' | base64 -d"
+
+
+def _show(kube: Kube, backend: ClusterBackend, on: str, output: str) -> None:
+    from deployer.executors.kubernetes.backend.examination import describe_trouble, examine_backend
+    from deployer.executors.kubernetes.backend.tunnel import build_pages_url
+
+    health = examine_backend(kube, backend)
+    if output == "json":
+        told = {"url": backend.url, "namespace": backend.namespace, "pod": backend.pod}
+        pages = build_pages_url(kube)
+        show_json({**told, "pages": pages, "running": backend.ready, "health": health})
+        return
+    words = {Health.READY: "running", Health.AWAY: "not ready"}
+    show(f"{words.get(health, str(health))}: {backend.url} (for agents)")
+    show(f"pages: {build_pages_url(kube)} while this runs: deployer backend open --on {on}")
+    show(f"key: {_key_command(kube)}")
+    if trouble := describe_trouble(kube, backend, health):
+        say(f"{trouble.message}\nhint: {trouble.hint}")

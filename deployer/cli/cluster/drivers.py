@@ -1,0 +1,280 @@
+"""`deployer drivers`: the GPU driver and the device plugin on a cluster's nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deployer.cli.cluster.target_cluster import (
+    ClusterOption,
+    ContextOption,
+    NamespaceOption,
+    open_client,
+)
+from deployer.cli.output.render import say, show_json, show_table
+from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.options import (
+    Output,
+    OutputOption,
+    read_config,
+    read_duration,
+    read_positive_duration,
+)
+from deployer.config.project import Flags, Project
+from deployer.errors import ConfigError, KubeError
+from deployer.text import format_count
+
+if TYPE_CHECKING:
+    from deployer.config.kubernetes_section import ClusterConfig
+    from deployer.executors.kubernetes.gpu_drivers.nodes import GpuResource, NodeGpus
+    from deployer.executors.kubernetes.gpu_drivers.smoke_test import Smoke
+    from deployer.executors.kubernetes.gpu_drivers.survey import Survey
+    from deployer.kube.client import Kube
+
+app = make_app("GPU drivers of a cluster's nodes.")
+
+COLUMNS = ("NODE", "PRODUCT", "DRIVER", "PLUGIN", "RESOURCE", "ALLOCATABLE", "IN-USE", "KIND")
+DistributionOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--distribution",
+        metavar="NAME",
+        help="cos or ubuntu: install ahead for a GKE pool that has no nodes yet.",
+    ),
+]
+DevicePluginOption = Annotated[
+    bool, typer.Option("--device-plugin", help="NVIDIA's device plugin, for own machines.")
+]
+MigStrategyOption = Annotated[
+    str,
+    typer.Option(
+        "--mig-strategy", metavar="STRATEGY", help="Of the device plugin: none, single or mixed."
+    ),
+]
+NodeSelectorOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--node-selector",
+        metavar="NAME=VALUE",
+        help="NAME=VALUE: the device plugin on these nodes.",
+    ),
+]
+RuntimeClassOption = Annotated[
+    str,
+    typer.Option("--runtime-class", metavar="NAME", help="Of the device plugin, such as nvidia."),
+]
+WaitOption = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        metavar="DURATION",
+        parser=read_duration,
+        help="How long to wait until GPUs are counted.",
+    ),
+]
+
+
+@app.command()
+def status(
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="Run `nvidia-smi` in a pod on each node with GPUs.")
+    ] = False,
+    image: Annotated[
+        str | None,
+        typer.Option(
+            "--image",
+            metavar="IMAGE",
+            help="The pods' image; else `kubernetes.image`, else NVIDIA's.",
+        ),
+    ] = None,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout",
+            metavar="DURATION",
+            parser=read_positive_duration,
+            help="How long a pod may take.",
+        ),
+    ] = "3m",  # type: ignore[assignment]
+    context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    on: ClusterOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show each node with GPUs: product, driver, plugin, what can be had and what is in use."""
+    from deployer.executors.kubernetes.gpu_drivers.survey import survey_cluster
+
+    config = read_config(Flags(on=on))
+    cluster = _load_section(config)
+    kube = open_client(config, context, namespace)
+    survey = survey_cluster(kube)
+    found = _smoke(kube, cluster, survey, image, timeout) if smoke else None
+    if output == "json":
+        show_json(_describe(survey, found))
+    else:
+        _show(survey, found)
+    failed = [one.node or "any node" for one in found or () if not one.ok]
+    if failed:
+        raise KubeError(f"nvidia-smi did not run on {', '.join(failed)}", "deployer drivers status")
+
+
+@app.command()
+def install(
+    distribution: DistributionOption = None,
+    device_plugin: DevicePluginOption = False,
+    mig_strategy: MigStrategyOption = "none",
+    node_selector: NodeSelectorOption = None,
+    runtime_class: RuntimeClassOption = "",
+    timeout: WaitOption = "10m",  # type: ignore[assignment]
+    context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    on: ClusterOption = None,
+) -> None:
+    """Install what nodes lack, if you may, and wait until their GPUs are counted."""
+    from deployer.executors.kubernetes.gpu_drivers.installation import (
+        ASK,
+        check_device_plugin,
+        ensure_drivers,
+        install_drivers,
+    )
+    from deployer.executors.kubernetes.gpu_drivers.manifests import DEVICE_PLUGIN, PluginChoice
+
+    kinds = _check_kinds(distribution or [])
+    choice = PluginChoice(
+        _check_strategy(mig_strategy), _parse_selector(node_selector or []), runtime_class
+    )
+    kube = open_client(read_config(Flags(on=on)), context, namespace)
+    if device_plugin:
+        check_device_plugin(kube)
+        kinds = (*kinds, DEVICE_PLUGIN)
+    if kinds:
+        install_drivers(kube, kinds, say, choice)
+    report = ensure_drivers(kube, wait_seconds=timeout, tell=say)
+    if not any(node.allocatable for node in report.nodes) and not kinds:
+        ahead = "for a GKE pool that has no nodes yet: deployer drivers install --distribution cos"
+        said = "no GPU is known of here, and none was brought"
+        raise KubeError(said, ASK if report.refused else ahead)
+
+
+@app.command()
+def remove(
+    context: ContextOption = None, namespace: NamespaceOption = None, on: ClusterOption = None
+) -> None:
+    """Delete the DaemonSets that `deployer` made; a loaded driver stays until its node goes."""
+    from deployer.executors.kubernetes.gpu_drivers.installation import remove_drivers
+
+    kube = open_client(read_config(Flags(on=on)), context, namespace)
+    if not remove_drivers(kube, say):
+        say("nothing of ours is installed")
+
+
+def _load_section(config: Project) -> ClusterConfig:
+    return config.kubernetes
+
+
+def _smoke(
+    kube: Kube, cluster: ClusterConfig, survey: Survey, image: str | None, wait_seconds: float
+) -> tuple[Smoke, ...]:
+    """Ask every node, or any one where nodes may not be listed."""
+    from deployer.executors.kubernetes.gpu_drivers.smoke_test import (
+        DEFAULT_IMAGE,
+        SmokePod,
+        any_node,
+        run_smoke,
+    )
+
+    gpu = cluster.gpu
+    product = {gpu.product_label: gpu.product} if gpu and gpu.product else {}
+    pod = SmokePod(
+        image or cluster.image or DEFAULT_IMAGE,
+        cluster.image_pull_secrets,
+        cluster.queue,
+        {**cluster.node_selector, **product},
+        cluster.runtime_class,
+    )
+    resource = gpu.resource if gpu else "nvidia.com/gpu"
+    nodes = survey.nodes if survey.complete else (any_node(resource),)
+    say(f"nvidia-smi runs in a pod on {format_count(len(nodes), 'node')}")
+    return run_smoke(kube, nodes, pod, wait_seconds=wait_seconds)
+
+
+def _show(survey: Survey, smoke: tuple[Smoke, ...] | None) -> None:
+    rows = [
+        _build_row(node, resource)
+        for node in survey.nodes
+        for resource in (node.resources or (None,))
+    ]
+    if rows:
+        show_table(COLUMNS, rows)
+    if smoke is not None:
+        show_table(
+            ("NODE", "RAN", "NVIDIA-SMI"),
+            [(one.node or "any", "yes" if one.ok else "no", one.said) for one in smoke],
+        )
+    for sentence in (*_list_troubles(survey), *survey.limits, *survey.quotas):
+        say(sentence)
+
+
+def _build_row(node: NodeGpus, resource: GpuResource | None) -> tuple[object, ...]:
+    if resource is None:
+        counts: tuple[object, ...] = ("none yet", None, None, None)
+    else:
+        counts = (resource.name, resource.allocatable, resource.in_use, resource.kind)
+    return (node.name, node.product, _describe_driver(node), node.plugin, *counts)
+
+
+def _describe_driver(node: NodeGpus) -> str:
+    if node.driver == "installed":
+        return node.driver_version or node.driver
+    version = f" ({node.driver_version})" if node.driver_version else ""
+    return f"{node.driver}{version}"
+
+
+def _list_troubles(survey: Survey) -> list[str]:
+    from deployer.executors.kubernetes.gpu_drivers.shortage import describe_gap
+
+    gaps = [describe_gap(node) for node in survey.nodes if survey.complete]
+    obstacles = [f"node {node.name} {node.obstacle}" for node in survey.nodes if node.obstacle]
+    none = ["no node has a GPU now"] if survey.complete and not survey.nodes else []
+    return [*filter(None, gaps), *obstacles, *none]
+
+
+def _describe(survey: Survey, smoke: tuple[Smoke, ...] | None) -> dict[str, Any]:
+    nodes = [
+        {name: value for name, value in vars(node).items() if name != "labels"}
+        for node in survey.nodes
+    ]
+    return {
+        "nodes": nodes,
+        "complete": survey.complete,
+        "limits": survey.limits,
+        "quotas": survey.quotas,
+        "smoke": smoke,
+    }
+
+
+def _check_kinds(kinds: list[str]) -> tuple[str, ...]:
+    from deployer.executors.kubernetes.gpu_drivers.manifests import DISTRIBUTIONS
+
+    wrong = [kind for kind in kinds if kind not in DISTRIBUTIONS]
+    if wrong:
+        said = f"'{wrong[0]}' is not a distribution"
+        raise ConfigError("--distribution", said, f"one of: {', '.join(DISTRIBUTIONS)}")
+    return tuple(kinds)
+
+
+def _check_strategy(strategy: str) -> str:
+    from deployer.executors.kubernetes.gpu_drivers.manifests import MIG_STRATEGIES
+
+    if strategy not in MIG_STRATEGIES:
+        said = f"'{strategy}' is not a strategy"
+        raise ConfigError("--mig-strategy", said, f"one of: {', '.join(MIG_STRATEGIES)}")
+    return strategy
+
+
+def _parse_selector(pairs: list[str]) -> dict[str, str]:
+    parts = [pair.partition("=") for pair in pairs]
+    if any(not name or not equals for name, equals, _ in parts):
+        raise ConfigError("--node-selector", "is not NAME=VALUE", "--node-selector gpu=yes")
+    return {name: value for name, _, value in parts}

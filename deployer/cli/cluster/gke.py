@@ -1,0 +1,277 @@
+"""`deployer gke`: a GKE cluster from a specification, made, shown and removed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deployer.cli.output.render import say, show, show_json, show_table, show_yaml
+from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.confirmation import YesOption, can_ask, confirm
+from deployer.cli.shell.options import (
+    CapacityOption,
+    Documents,
+    DocumentsOption,
+    Output,
+    OutputOption,
+    read_config,
+)
+from deployer.config.project import Flags, Project
+from deployer.errors import CloudError, KubeError
+from deployer.launch.environment import read_environment
+
+if TYPE_CHECKING:
+    from deployer.gke.api.client import Gke
+    from deployer.gke.api.model import CloudCluster, CloudPool
+    from deployer.gke.specification.spec import ClusterSpec
+
+app = make_app("Make, show and remove a GKE cluster.")
+
+SpecArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="SPEC",
+        help="A specification: a file, or the name of a packaged one; "
+        "left out: `gke:` of deployer.yaml, else t4.",
+    ),
+]
+
+
+@app.command()
+def plan(spec: SpecArgument = None, output: DocumentsOption = Documents.YAML) -> None:
+    """Print what `gke up` would send, and the price; contacts nothing."""
+    from deployer.gke.api.messages import describe_plan
+
+    config = read_config(Flags())
+    chosen = _load(spec, config)
+    _say_prices(chosen, config, sources=True)
+    calls = describe_plan(chosen)
+    shown = [{"call": call, "parent": parent, "message": sent} for call, parent, sent in calls]
+    documents = [*shown, *_plan_timer(chosen)]
+    if output == "json":
+        show_json(documents)
+    else:
+        show_yaml(documents)
+
+
+@app.command()
+def up(
+    spec: SpecArgument = None,
+    wait_for_capacity: CapacityOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Create the cluster, or complete it; changes nothing if it is complete."""
+    from deployer.executors.gke.target import set_timer, telling_interruption
+    from deployer.gke.cluster.creation import ensure_cluster
+    from deployer.gke.pricing.estimate import load_prices
+    from deployer.gke.pricing.sentences import describe_fallback
+
+    config = read_config(Flags())
+    chosen = _load(spec, config)
+    _say_prices(chosen, config)
+    gke = _open(chosen)
+    with telling_interruption(say):
+        cluster = ensure_cluster(gke, chosen, wait_seconds=wait_for_capacity or 0.0, tell=say)
+    prices = load_prices(config.folder)
+    for line in describe_fallback(chosen, cluster.location, cluster.pool_names, prices):
+        say(line)
+    for line in set_timer(gke, chosen, cluster) if chosen.delete_when_idle else ():
+        say(line)
+    _show_cluster(gke, cluster, output)
+
+
+@app.command()
+def status(spec: SpecArgument = None, output: OutputOption = Output.TABLE) -> None:
+    """Show the cluster, its pools and what Google says of them."""
+    chosen = _load(spec, read_config(Flags()))
+    gke = _open(chosen)
+    _show_cluster(gke, _find(gke, chosen), output)
+
+
+@app.command()
+def credentials(spec: SpecArgument = None) -> None:
+    """Add the cluster to your kubeconfig, for your own kubectl."""
+    from deployer.gke.cluster.access import PLUGIN, find_kubeconfig, open_kube_of, write_kubeconfig
+
+    chosen = _load(spec, read_config(Flags()))
+    gke = _open(chosen)
+    cluster = _find(gke, chosen)
+    open_kube_of(gke, cluster, None)
+    path = find_kubeconfig(read_environment())
+    context = write_kubeconfig(cluster, gke.project, path)
+    say(f"{path}: context {context} is now the current one; kubectl needs {PLUGIN}")
+    show(context)
+
+
+@app.command()
+def down(
+    spec: SpecArgument = None,
+    yes: YesOption = False,
+    delete_data: Annotated[
+        bool, typer.Option("--delete-data", help="Also the results of a backend in the cluster.")
+    ] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Remove the cluster and everything created for it, and prove it.
+
+    Its disks go, and what is on them; a list of what carries our labels must be empty at the end.
+    """
+    from deployer.executors.gke.target import remove_with_proof
+
+    chosen = _load(spec, read_config(Flags()))
+    gke = _open(chosen)
+    if not delete_data:
+        _check_results(gke, chosen)
+    what = f"cluster {chosen.name} of project {gke.project}, its disks and what is on them"
+    if not yes and can_ask() and not confirm(f"delete {what}?"):
+        say("nothing was deleted")
+        return
+    left = remove_with_proof(gke, chosen, say)
+    if output == "json":
+        show_json(left)
+
+
+@app.command("list")
+def list_(spec: SpecArgument = None, output: OutputOption = Output.TABLE) -> None:
+    """Show the project's clusters, ours and others'."""
+    gke = _open(_load(spec, read_config(Flags())))
+    rows = [_describe(gke, cluster) for cluster in gke.list_clusters()]
+    if output == "json":
+        show_json(rows)
+        return
+    names = ("name", "location", "status", "gpus", "created_at", "ours")
+    show_table(
+        [name.replace("_at", "").upper() for name in names],
+        [[row[name] for name in names] for row in rows],
+    )
+
+
+def _plan_timer(spec: ClusterSpec) -> list[dict[str, object]]:
+    """Return what the timer would be, and say which right it has to be given."""
+    from deployer.executors.gke.timer import build_timer, describe_grant
+    from deployer.gke.api.messages import ANY_PROJECT
+
+    project = spec.project or ANY_PROJECT
+    manifests = build_timer(spec, project, spec.locations[0], 0.0)
+    if manifests:
+        say("the timer that deletes the idle cluster needs one right, which you give it once:")
+        for command in describe_grant(spec, project):
+            say(f"  {command}")
+    return [{"call": "apply", "parent": f"cluster {spec.name}", "message": m} for m in manifests]
+
+
+def _check_results(gke: Gke, spec: ClusterSpec) -> None:
+    """Refuse to delete the disk of a backend with its results; raises CloudError.
+
+    A cluster that cannot be asked is deleted all the same.
+    """
+    from deployer.executors.kubernetes.orphans import holds_results
+    from deployer.gke.removal.teardown import open_kube_soon
+
+    own = [one for one in gke.list_clusters() if one.name == spec.name and one.ours]
+    for cluster in (one for one in own if one.usable and one.endpoint):
+        try:
+            holds = holds_results(open_kube_soon(gke, cluster))
+        except KubeError as error:
+            say(f"whether {cluster.words} holds results cannot be told: {error.message}")
+            continue
+        if holds:
+            raise CloudError(
+                f"{cluster.words} holds the results of its embedded backend",
+                "deployer down --cluster copies them here first; or add --delete-data",
+                "HOLDS_RESULTS",
+            )
+
+
+def _load(spec: str | None, config: Project) -> ClusterSpec:
+    from deployer.gke.specification.spec import load_spec
+
+    # A path on the command line is relative to where it was typed.
+    return load_spec(spec, Path.cwd()) if spec else load_spec(config.gke, config.folder)
+
+
+def _open(spec: ClusterSpec) -> Gke:
+    from deployer.gke.api.client import open_gke
+
+    return open_gke(spec.project, read_environment())
+
+
+def _find(gke: Gke, spec: ClusterSpec) -> CloudCluster:
+    from deployer.gke.cluster.creation import find_cluster
+
+    found = find_cluster(gke, spec)
+    if found is None:
+        raise CloudError(
+            f"there is no cluster {spec.name} in project {gke.project}",
+            "deployer gke up",
+            "NOT_FOUND",
+        )
+    return found
+
+
+def _say_prices(spec: ClusterSpec, config: Project, *, sources: bool = False) -> None:
+    from deployer.gke.pricing.estimate import estimate, load_prices
+    from deployer.gke.pricing.sentences import describe_estimate, describe_lines
+
+    found = estimate(spec, spec.locations[0], load_prices(config.folder))
+    # A row that is missing is in both.
+    told = (*(describe_lines(found) if sources else ()), *describe_estimate(found))
+    for line in dict.fromkeys(told):
+        say(line)
+
+
+def _show_cluster(gke: Gke, cluster: CloudCluster, output: str) -> None:
+    described = _describe(gke, cluster)
+    if output == "json":
+        show_json(described)
+        return
+    show(f"cluster {cluster.name} in {cluster.location}, project {gke.project}: {cluster.status}")
+    show_table(
+        ("POOL", "STATUS", "MACHINE", "GPUS", "NODES"),
+        [
+            (p["name"], p["status"], p["machine_type"], p["gpus"], p["nodes"])
+            for p in described["pools"]
+        ],
+    )
+    for condition in described["conditions"]:
+        show(f"{condition['code']}: {condition['message']}")
+
+
+def _describe(gke: Gke, cluster: CloudCluster) -> Mapping[str, Any]:
+    pools = [_describe_pool(pool) for pool in cluster.pools]
+    return {
+        "name": cluster.name,
+        "project": gke.project,
+        "location": cluster.location,
+        "status": cluster.status,
+        "version": cluster.version,
+        "endpoint": cluster.endpoint,
+        "created_at": cluster.created_at,
+        "ours": cluster.ours,
+        "labels": cluster.labels,
+        "gpus": ", ".join(dict.fromkeys(str(pool["gpus"]) for pool in pools if pool["gpus"])),
+        "pools": pools,
+        "conditions": [
+            {"code": code, "message": message}
+            for conditions in (cluster.conditions, *(pool.conditions for pool in cluster.pools))
+            for code, message in conditions
+        ],
+    }
+
+
+def _describe_pool(pool: CloudPool) -> Mapping[str, object]:
+    gpus = ", ".join(f"{count} {kind}" for kind, count in pool.accelerators)
+    fixed = pool.min_nodes == pool.max_nodes
+    return {
+        "name": pool.name,
+        "status": pool.status,
+        "machine_type": pool.machine_type,
+        "gpus": gpus + (" spot" if gpus and pool.spot else ""),
+        "spot": pool.spot,
+        "nodes": str(pool.max_nodes) if fixed else f"{pool.min_nodes} to {pool.max_nodes}",
+        "min_nodes": pool.min_nodes,
+        "max_nodes": pool.max_nodes,
+    }

@@ -1,0 +1,31 @@
+"""`deployer rights`: the Roles that an administrator grants, as kubectl takes them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from deployer.cli.output.render import show
+from deployer.cli.shell.command_group import make_app
+from deployer.executors.kubernetes.roles import Role, load_role
+
+app = make_app()
+
+
+@app.command()
+def rights(
+    role: Annotated[
+        Role, typer.Argument(metavar="ROLE", help="agents, backend, data or administrator.")
+    ] = Role.AGENTS,
+    user: Annotated[
+        str, typer.Option("--user", metavar="NAME", help="Also give it to this user.")
+    ] = "",
+) -> None:
+    """Print the smallest Role with which agents run in a namespace; contacts nothing.
+
+    `agents` is what every user needs, `backend` is for an embedded backend in the cluster, `data`
+    for `deployer data`, `administrator` for whoever looks after nodes. An administrator grants it:
+    `deployer rights agents --user NAME | kubectl apply -n NAMESPACE -f -`.
+    """
+    show(load_role(role, user).rstrip())

@@ -1,0 +1,151 @@
+"""`deployer secret`: the W&B key in the cluster, as the Secret `wandb-secret`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from deployer.cli.cluster.target_cluster import (
+    ClusterOption,
+    ContextOption,
+    NamespaceOption,
+    open_client,
+)
+from deployer.cli.output.render import say, show, show_json
+from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.options import Output, OutputOption, WandbOption, read_config
+from deployer.config.project import Flags, Project
+from deployer.errors import ConfigError, WandbError
+from deployer.wandb_api.client import Client
+from deployer.wandb_api.operations import get_viewer
+from deployer.wandb_api.server import Server
+
+app = make_app("Keep the W&B key in the cluster.")
+
+KeyStdinOption = Annotated[
+    bool,
+    typer.Option("--key-stdin", help="Read the key from stdin; else as `wandb` finds it."),
+]
+
+
+@app.command()
+def create(
+    key_stdin: KeyStdinOption = False,
+    context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    on: ClusterOption = None,
+    wandb: WandbOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Make the Secret from stdin, environment or netrc, or check the one that is there."""
+    from deployer.executors.kubernetes.keys.key_secret import create_secret, get_key
+
+    config = _read_config(wandb, on)
+    kube = open_client(config, context, namespace)
+    key = _read_key() if key_stdin else config.key or get_key(kube) or config.require_key()
+    owner = _check_key(config, key, "stdin" if key_stdin else config.key_source)
+    made = create_secret(kube, key, config.wandb)
+    done = "created" if made else "already there"
+    say(f"Secret wandb-secret in namespace {kube.namespace}: {done}, the key of {owner}")
+    _show_state(kube.namespace, "created" if made else "there", output)
+
+
+@app.command()
+def rotate(
+    key_stdin: KeyStdinOption = False,
+    context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    on: ClusterOption = None,
+    wandb: WandbOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Replace the key; agents at work use the new one from their next run on."""
+    from deployer.executors.kubernetes.keys.key_rotation import rotate_secret
+
+    config = _read_config(wandb, on)
+    kube = open_client(config, context, namespace)
+    key = _read_key() if key_stdin else config.require_key()
+    owner = _check_key(config, key, "stdin" if key_stdin else config.key_source)
+    done = rotate_secret(kube, key, config.wandb, lambda held: _is_of(config, held, owner))
+    say(
+        f"Secret {', '.join(done.secrets)} in namespace {kube.namespace}: now the key of {owner}; "
+        f"agents at work that take it up at their next run: {done.agents}"
+    )
+    _show_state(kube.namespace, "rotated", output)
+
+
+@app.command("show")
+def show_(
+    context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    on: ClusterOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show the Secret without its key."""
+    from deployer.executors.kubernetes.keys.key_secret import describe_secret
+
+    found = describe_secret(open_client(read_config(Flags(on=on)), context, namespace))
+    if output == "json":
+        show_json(found)
+        return
+    for name, value in vars(found).items():
+        show(f"{name.replace('_', ' ')}: {value}")
+
+
+@app.command()
+def delete(
+    context: ContextOption = None,
+    namespace: NamespaceOption = None,
+    on: ClusterOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Delete the Secret if `deployer` made it."""
+    from deployer.executors.kubernetes.keys.key_secret import delete_secret
+
+    kube = open_client(read_config(Flags(on=on)), context, namespace)
+    deleted = delete_secret(kube)
+    done = "deleted" if deleted else "not there"
+    say(f"Secret wandb-secret in namespace {kube.namespace}: {done}")
+    _show_state(kube.namespace, "deleted" if deleted else "missing", output)
+
+
+def _show_state(namespace: str, state: str, output: Output) -> None:
+    if output is Output.JSON:
+        show_json({"secret": "wandb-secret", "namespace": namespace, "state": state})
+
+
+def _read_config(wandb: str | None, on: str | None) -> Project:
+    config = read_config(Flags(wandb=wandb, on=on))
+    if config.embedded:
+        raise ConfigError(
+            "deployer secret",
+            "the embedded backend gives each agent a key of its own",
+            "name a W&B server: --wandb https://api.wandb.ai",
+        )
+    return config
+
+
+def _check_key(config: Project, key: str, source: str) -> str:
+    """Return whose key it is, as the server says. Raises WandbError."""
+    viewer = get_viewer(Client(config.wandb, key, source))
+    return viewer.name or viewer.entity
+
+
+def _is_of(config: Project, key: str, owner: str) -> bool:
+    """Tell whether a key in the cluster is this user's; agents' own keys belong to no user."""
+    client = Client(config.wandb, key, "the cluster")
+    try:
+        viewer = get_viewer(client)
+        server = Server(client, viewer, embedded=False)
+        return not server.extended and (viewer.name or viewer.entity) == owner
+    except WandbError:
+        return False
+
+
+def _read_key() -> str:
+    key = sys.stdin.readline().strip()
+    if not key:
+        raise ConfigError("--key-stdin", "there is no key on stdin", "deployer secret create <FILE")
+    return key

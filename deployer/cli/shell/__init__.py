@@ -1,0 +1,1 @@
+"""The command line itself: commands, groups, shared options, examples, completion, usage."""

@@ -1,0 +1,233 @@
+"""Options that several commands share, and the config that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deployer.cli.shell.completion import complete_executors, complete_profiles, complete_sweeps
+from deployer.config.project import Flags, Project
+from deployer.executors.registry import open_executor
+from deployer.launch.environment import read_project
+from deployer.launch.request import Packing, parse_packing
+from deployer.launch.resolution import Choice, choose_sweep, open_sweep, settle_executor
+from deployer.text import DURATION_HINT, parse_duration
+from deployer.wandb_api.model import SweepPath
+
+
+class Output(StrEnum):
+    """The formats of every command with a result."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+class Ranking(StrEnum):
+    """The formats of a ranking."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+    CHART = "chart"
+
+
+class Documents(StrEnum):
+    """The formats of what could be sent to a server."""
+
+    YAML = "yaml"
+    JSON = "json"
+
+
+class BadValue(typer.BadParameter):
+    """A flag has a value that cannot be."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def read_duration(text: str) -> float:
+    """Return the seconds of a flag such as `--timeout 90s`; raises BadValue."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise BadValue(str(error), DURATION_HINT) from error
+
+
+def read_positive_duration(text: str) -> float:
+    """Return the seconds of a flag that cannot be zero; raises BadValue."""
+    seconds = read_duration(text)
+    if not seconds:
+        raise BadValue(f"'{text}' is no time at all", DURATION_HINT)
+    return seconds
+
+
+def read_packing(text: str) -> Packing:
+    """Return what `--packing` says; raises BadValue."""
+    try:
+        return parse_packing(text)
+    except ValueError as error:
+        raise BadValue(str(error), "write `auto`, or a number such as 2") from error
+
+
+SweepArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="SWEEP",
+        autocompletion=complete_sweeps,
+        help="ENTITY/PROJECT/SWEEP_ID, a short id or an address; "
+        "left out: the newest made from this folder.",
+    ),
+]
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A W&B sweep file (YAML).")]
+WandbOption = Annotated[
+    str | None,
+    typer.Option(
+        "--wandb",
+        metavar="SERVER",
+        envvar="DEPLOYER_WANDB",
+        help="`embedded`, or a W&B server's address.",
+    ),
+]
+EntityOption = Annotated[
+    str | None, typer.Option("--entity", metavar="ENTITY", help="Whose sweep: user or team.")
+]
+ProjectOption = Annotated[
+    str | None, typer.Option("--project", metavar="PROJECT", help="The sweep's project.")
+]
+OnOption = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        metavar="EXECUTOR",
+        autocompletion=complete_executors,
+        envvar="DEPLOYER_ON",
+        help="local, kubernetes or gke; left out: where the sweep's agents are, else local.",
+    ),
+]
+ProfileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        metavar="SITE",
+        autocompletion=complete_profiles,
+        envvar="DEPLOYER_PROFILE",
+        help="Whose rules hold: eidf, or a file of your own.",
+    ),
+]
+ReplicasOption = Annotated[
+    int | None,
+    typer.Option(
+        "--replicas", metavar="N", envvar="DEPLOYER_REPLICAS", min=1, help="How many agents in all."
+    ),
+]
+OneRunOption = Annotated[
+    bool,
+    typer.Option(
+        "--one-run-per-job",
+        help="Start an agent for each remaining run, which ends after it; "
+        "--replicas limits how many work at a time.",
+    ),
+]
+PackingOption = Annotated[
+    Packing | None,
+    typer.Option(
+        "--packing",
+        metavar="K|auto",
+        parser=read_packing,
+        help="How many agents share a GPU, this machine if it has none, or a pod; `auto` measures "
+        "it while they work: one, two, more, for a minute each.",
+    ),
+]
+ColdOption = Annotated[
+    bool,
+    typer.Option(
+        "--cold",
+        help="Start a new Python for each run instead of forking one that has imported modules.",
+    ),
+]
+MaxTimeOption = Annotated[
+    float | None,
+    typer.Option(
+        "--max-time",
+        metavar="DURATION",
+        parser=read_positive_duration,
+        help="End agents after this time, such as 6h, watched or not; "
+        "their runs are handed out again.",
+    ),
+]
+PendingTimeoutOption = Annotated[
+    float | None,
+    typer.Option(
+        "--pending-timeout",
+        metavar="DURATION",
+        parser=read_positive_duration,
+        help="How long to wait for the first agent to start, such as 30m; then all are ended, "
+        "exit code 3. What no waiting mends is never waited for.",
+    ),
+]
+CapacityOption = Annotated[
+    float | None,
+    typer.Option(
+        "--wait-for-capacity",
+        metavar="DURATION",
+        parser=read_duration,
+        help="With a GKE cluster: how long to ask again while GPUs are sold out, such as 2h.",
+    ),
+]
+RunCapOption = Annotated[
+    int | None, typer.Option("--run-cap", metavar="N", min=1, help="At most this many runs.")
+]
+SeedOption = Annotated[
+    int | None,
+    typer.Option("--seed", metavar="N", help="Repeatable draws; on the embedded backend only."),
+]
+RetriesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--retries",
+        metavar="N",
+        min=0,
+        help="More attempts for a run that fails (1); on the embedded backend only.",
+    ),
+]
+NoCheckOption = Annotated[
+    bool,
+    typer.Option("--no-check", help="Do not ask the script whether it takes the flags."),
+]
+PlainOption = Annotated[
+    bool, typer.Option("--plain", help="Plain lines instead of the live view, as in a pipe.")
+]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="The format of stdout.")]
+RankingOption = Annotated[Ranking, typer.Option("--output", "-o", help="The format of stdout.")]
+DocumentsOption = Annotated[Documents, typer.Option("--output", "-o", help="The format of stdout.")]
+
+
+def read_config(flags: Flags) -> Project:
+    """Return the config for the current folder: flags, environment and `deployer.yaml`."""
+    return read_project(flags)
+
+
+def read_config_of(sweep: str | None, flags: Flags) -> Project:
+    """Return the config for a sweep that is there: its agents are where they were started."""
+    return settle_executor(sweep, read_config(flags))
+
+
+def pick_sweep(text: str | None, config: Project) -> Choice:
+    """Return the sweep that is meant; a short id may be that of any agent's sweep."""
+    return choose_sweep(text, config, _paths_of_agents(config))
+
+
+def find_path(text: str | None, config: Project) -> SweepPath:
+    """Return the sweep's path, asking a server only for what cannot be known without it."""
+    choice = pick_sweep(text, config)
+    return choice.path() if choice.complete else open_sweep(choice)[1]
+
+
+def _paths_of_agents(project: Project) -> Iterator[str]:
+    """Yield the sweeps of agents; the executor is asked only when the first one is needed."""
+    yield from (agent.sweep_path for agent in open_executor(project).list_agents())

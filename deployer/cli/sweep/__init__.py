@@ -1,0 +1,1 @@
+"""`deployer sweep`: make, check, show, import, export and control sweeps."""

@@ -1,0 +1,190 @@
+"""`deployer sweep`: create, list, show and delete sweeps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from deployer.cli.output.render import say, show, show_json, show_table
+from deployer.cli.output.views import show_sweep, sweep_to_plain
+from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.confirmation import YesOption, check_can_ask, confirm
+from deployer.cli.shell.options import (
+    EntityOption,
+    FileArgument,
+    NoCheckOption,
+    OnOption,
+    Output,
+    OutputOption,
+    ProjectOption,
+    RetriesOption,
+    RunCapOption,
+    SeedOption,
+    SweepArgument,
+    WandbOption,
+    pick_sweep,
+    read_config,
+    read_config_of,
+)
+from deployer.cli.sweep import sweep_check, sweep_control, sweep_files
+from deployer.config.project import Flags, Project
+from deployer.errors import AgentError, DeployerError
+from deployer.executors.base import Agent
+from deployer.executors.registry import open_executor
+from deployer.launch.checks.script import check_script_first
+from deployer.launch.request import Request
+from deployer.launch.resolution import open_sweep
+from deployer.launch.server import connect
+from deployer.outputs.kept_here import delete_here, measure_here
+from deployer.sweeps.creation import Draws, make_sweep
+from deployer.sweeps.records import delete_records
+from deployer.sweeps.rerun import get_whole_snapshot
+from deployer.sweeps.sweep_file import load_sweep
+from deployer.text import format_bytes, format_count
+from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.operations import (
+    delete_sweep,
+    get_sweep,
+    list_projects,
+    list_sweeps,
+)
+
+app = make_app("Check, create, list and control sweeps.")
+app.command()(sweep_check.check)
+app.command()(sweep_check.schema)
+app.command("import")(sweep_files.import_)
+app.command("export")(sweep_files.export)
+
+
+@app.command()
+def create(
+    file: FileArgument,
+    run_cap: RunCapOption = None,
+    seed: SeedOption = None,
+    retries: RetriesOption = None,
+    no_check: NoCheckOption = False,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+    entity: EntityOption = None,
+    project: ProjectOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Create a sweep and print its path.
+
+    The embedded backend is where its agents will be: --on.
+    """
+    config = read_config(Flags(wandb=wandb, entity=entity, project=project, on=on))
+    sweep = load_sweep(file, run_cap)
+    for warning in sweep.warnings:
+        say(f"warning: {warning}")
+    request = Request(file, sweep, draws=Draws(seed, retries), check_script=not no_check)
+    check_script_first(config, request, say)
+    server = connect(config, say)
+    say(f"using {server.describe()}")
+    now, draws = time.time(), request.draws
+    made = make_sweep(server, sweep, config, file=file, continued=False, draws=draws, now=now)
+    for warning in made.warnings:
+        say(f"warning: {warning}")
+    page = server.sweep_url(made.path)
+    say(f"results page: {page}")
+    if output == "json":
+        show_json({"sweep": str(made.path), "page": page})
+    else:
+        show(str(made.path))
+
+
+@app.command("list")
+def list_(
+    on: OnOption = None,
+    wandb: WandbOption = None,
+    entity: EntityOption = None,
+    project: ProjectOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List sweeps, newest first: a project's, or without --project those of all projects."""
+    config = read_config(Flags(wandb=wandb, entity=entity, project=project, on=on))
+    server = connect(config, say)
+    owner = config.entity_for(None, server.viewer.entity)
+    chosen = config.project or config.file_project
+    names = (chosen,) if chosen else list_projects(server.client, owner)
+    found = [sweep for name in names for sweep in list_sweeps(server.client, owner, name)]
+    found.sort(key=lambda sweep: sweep.created_at or 0.0, reverse=True)
+    if output == "json":
+        show_json([sweep_to_plain(info) for info in found])
+        return
+    if not found:
+        say(f"no sweeps of {owner}{f' in project {chosen}' if chosen else ''}")
+        say("hint: deployer up FILE")
+        return
+    columns = ("SWEEP", "STATE", "METHOD", "RUNS", "TITLE")
+    show_table(columns, [(str(i.path), i.state, i.method, i.run_count, i.title) for i in found])
+
+
+@app.command("show")
+def show_(
+    sweep: SweepArgument = None,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show one sweep: its state, runs, agents and address."""
+    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
+    server, path = open_sweep(pick_sweep(sweep, config))
+    snapshot = get_whole_snapshot(server, path)
+    show_sweep(snapshot, _list_agents(config, path), server.sweep_url(path), output)
+
+
+def _list_agents(config: Project, path: SweepPath) -> Sequence[Agent] | None:
+    """Return a sweep's agents; None, and a warning, where they cannot be asked for."""
+    try:
+        return open_executor(config).list_agents(str(path))
+    except DeployerError as error:
+        say(f"warning: its agents are not known: {error.message}")
+        return None
+
+
+app.command()(sweep_control.pause)
+app.command()(sweep_control.resume)
+app.command()(sweep_control.stop)
+app.command()(sweep_control.cancel)
+
+
+@app.command()
+def delete(
+    sweep: Annotated[
+        str,
+        typer.Argument(metavar="SWEEP", help="ENTITY/PROJECT/SWEEP_ID, a short id or an address."),
+    ],
+    yes: YesOption = False,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Delete a sweep for good; its runs stay in the project.
+
+    What its runs have written to DEPLOYER_OUTPUT_DIR on this machine goes with it.
+    On the embedded backend alone: W&B's own servers do it on the sweep's page.
+    """
+    check_can_ask(yes)
+    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
+    server, path = open_sweep(pick_sweep(sweep, config))
+    say(f"using {server.describe()}")
+    info = get_sweep(server.client, path)
+    if living := [a.name for a in open_executor(config).list_agents(str(path)) if a.alive]:
+        there = f"{path}: its agents are still there: {', '.join(living)}"
+        raise AgentError(there, f"deployer down {path}")
+    outputs = measure_here(path.sweep_id)
+    gone = f", their outputs on this machine go: {format_bytes(outputs)}" if outputs else ""
+    what = f"sweep {path} for good ({format_count(info.run_count, 'run')} of it stay{gone})"
+    if not yes and not confirm(f"delete {what}?"):
+        say("nothing was deleted")
+        return
+    delete_sweep(server.client, path)
+    delete_here(path.sweep_id)
+    meant = (str(path), server.name)
+    delete_records(lambda record: (record.sweep_path, record.server) == meant)
+    say(f"{path} is deleted")
+    sweep_control.show_state(path, "DELETED", output)

@@ -1,0 +1,75 @@
+"""`deployer sweep check` and `sweep schema`: what is wrong with sweep files, for editors and CI."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deployer.cli.output.render import say, show, show_json
+from deployer.cli.shell.options import (
+    NoCheckOption,
+    Output,
+    OutputOption,
+    RunCapOption,
+    read_config,
+)
+from deployer.config.project import Flags
+from deployer.errors import ExitCode
+from deployer.launch.checks.sweep_check import check_file
+from deployer.sweeps.examination import Finding
+from deployer.text import format_count
+
+FilesArgument = Annotated[
+    list[Path], typer.Argument(metavar="FILE", help="W&B sweep files (YAML).")
+]
+
+
+def check(
+    files: FilesArgument,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse what is doubtful, too: warnings count.")
+    ] = False,
+    run_cap: RunCapOption = None,
+    no_check: NoCheckOption = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Say everything that is wrong or doubtful about sweep files; contacts nothing.
+
+    A line each: FILE:LINE:COLUMN: error|warning: PATH: what (hint). Exit code 2 if a file is
+    refused. As `up` does, it looks for scripts from the folder you are in, and asks them about
+    their flags, which runs what they do while they are imported.
+    """
+    project = read_config(Flags())
+    findings: list[Finding] = []
+    for file in files:
+        checked = check_file(file, project, run_cap, ask=not no_check)
+        findings += checked.findings
+        if checked.not_checked:
+            say(f"{file}: the script is not checked: {checked.not_checked}")
+    if output == "json":
+        show_json(findings)
+    for one in findings if output != "json" else ():
+        show(format_finding(one))
+    counts = Counter(one.severity for one in findings)
+    said = f"{format_count(counts['error'], 'error')}, {format_count(counts['warning'], 'warning')}"
+    say(f"{format_count(len(files), 'file')}: {said}")
+    if counts["error"] or (strict and findings):
+        raise typer.Exit(ExitCode.WRONG_INPUT)
+
+
+def schema() -> None:
+    """Print the JSON schema of sweep files, by which editors complete and check them."""
+    from deployer.sweeps.validation.json_schema import format_schema
+
+    show(format_schema().rstrip())
+
+
+def format_finding(found: Finding) -> str:
+    """Return a complaint as editors read it; what is missing stands in the first line."""
+    place = f"{found.file}:{max(1, found.line)}:{max(1, found.column)}"
+    path = f"{found.path}: " if found.path else ""
+    hint = f" ({found.hint})" if found.hint else ""
+    return f"{place}: {found.severity}: {path}{found.message}{hint}"

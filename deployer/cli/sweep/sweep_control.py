@@ -1,0 +1,142 @@
+"""`deployer sweep pause|resume|stop|cancel`: what a sweep that is there does next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from deployer.cli.output.render import say, show_json
+from deployer.cli.shell.options import (
+    OnOption,
+    Output,
+    OutputOption,
+    SweepArgument,
+    WandbOption,
+    pick_sweep,
+    read_config,
+    read_config_of,
+)
+from deployer.config.project import Flags, Project
+from deployer.errors import WandbError
+from deployer.executors.base import Agent
+from deployer.executors.registry import open_executor
+from deployer.launch.agents.one_run_per_job import takes_one_run
+from deployer.launch.agents.stop_notice import tell_which_runs_stop, tell_who_lasts
+from deployer.launch.resolution import open_sweep
+from deployer.text import format_count
+from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.operations import get_sweep, set_sweep_state
+from deployer.wandb_api.server import NOT_GUARANTEED, Server
+
+# What a sweep may be when it gets a new state; one that has ended stays so.
+STEERABLE = {
+    "PAUSED": ("RUNNING", "PAUSED", "PENDING"),
+    "RUNNING": ("RUNNING", "PAUSED", "PENDING"),
+    "FINISHED": ("RUNNING", "PAUSED", "PENDING", "FINISHED"),
+    "CANCELED": ("RUNNING", "PAUSED", "PENDING", "CANCELED"),
+}
+
+
+def pause(
+    sweep: SweepArgument = None,
+    release: Annotated[
+        bool,
+        typer.Option("--release", help="Interrupt its agents too: their GPUs are free."),
+    ] = False,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Hand out no more runs; those under way finish, and agents wait until the sweep is resumed."""
+    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
+    server, path = _steer(sweep, config, "PAUSED")
+    executor = open_executor(config)
+    agents = [agent for agent in executor.list_agents(str(path)) if agent.alive]
+    if release:
+        with tell_who_lasts(executor, str(path), say):
+            released = executor.release(str(path))
+        _say_released(server, path, agents, released)
+    elif agents:
+        _say_held(path, len(agents))
+    show_state(path, "PAUSED", output)
+
+
+def resume(
+    sweep: SweepArgument = None,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Hand out runs again after a pause; released agents are started by `agents up`."""
+    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
+    _, path = _steer(sweep, config, "RUNNING")
+    if released := open_executor(config).count_paused(str(path)):
+        say(f"{format_count(released, 'agent')} were released: deployer agents up {path}")
+    show_state(path, "RUNNING", output)
+
+
+def stop(
+    sweep: SweepArgument = None,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """End the sweep: hand out no more runs; those under way finish."""
+    _, path = _steer(sweep, read_config(Flags(wandb=wandb, on=on)), "FINISHED")
+    show_state(path, "FINISHED", output)
+
+
+def cancel(
+    sweep: SweepArgument = None,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """End the sweep now and kill its runs under way."""
+    server, path = _steer(sweep, read_config(Flags(wandb=wandb, on=on)), "CANCELED")
+    tell_which_runs_stop(server, path, say)
+    show_state(path, "CANCELED", output)
+
+
+def _steer(text: str | None, config: Project, state: str) -> tuple[Server, SweepPath]:
+    """Set a sweep's state unless it has it; a sweep that ended can only end."""
+    server, path = open_sweep(pick_sweep(text, config))
+    say(f"using {server.describe()}")
+    info = get_sweep(server.client, path)
+    if info.state not in STEERABLE[state]:
+        raise WandbError(
+            f"{path}: a sweep that is {info.state} cannot become {state}",
+            "deployer up FILE --new makes another" if info.ended else "",
+        )
+    if info.state != state:
+        set_sweep_state(server.client, info, state)
+    say(f"{path} is {state}")
+    return server, path
+
+
+def show_state(path: SweepPath, state: str, output: str) -> None:
+    """Show a sweep's new state as JSON, if that is asked for."""
+    if output == "json":
+        show_json({"sweep": str(path), "state": state})
+
+
+def _say_held(path: SweepPath, agents: int) -> None:
+    """Say what a pause leaves as it is, and the command that ends it."""
+    said = "ends its run, then waits and holds its GPU" if agents == 1 else ""
+    said = said or "end their run, then wait and hold their GPUs"
+    say(f"{format_count(agents, 'agent')} {said}. Free them: deployer sweep pause {path} --release")
+
+
+def _say_released(
+    server: Server, path: SweepPath, agents: Sequence[Agent], released: Sequence[str]
+) -> None:
+    """Say that agents are gone, what becomes of their runs, and how all goes on."""
+    if released and not server.extended:
+        say(NOT_GUARANTEED)
+    again = f"deployer sweep resume {path}, then deployer agents up {path}"
+    if any(map(takes_one_run, agents)):
+        again += " --one-run-per-job"
+    said = "released, their runs go on when they are handed out again"
+    say(f"{format_count(len(released), 'agent')} {said}: {again}")

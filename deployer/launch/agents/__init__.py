@@ -1,0 +1,1 @@
+"""Which agents a sweep has: planned, started, told what they need, fewer, ended."""

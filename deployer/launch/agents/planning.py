@@ -1,0 +1,229 @@
+"""Which agents there shall be, and their start; contacts the server and the executor."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from deployer.config.code import COMMIT_VARIABLE, REPOSITORY_VARIABLE, Code
+from deployer.config.project import Project
+from deployer.executors.base import Agent, Executor
+from deployer.executors.deadline import find_deadline
+from deployer.executors.plan import Plan, build_plan
+from deployer.executors.target import Target
+from deployer.launch.agents.agent_environment import Pace, build_environment, find_pace
+from deployer.launch.agents.one_run_per_job import (
+    count_agents,
+    count_left,
+    list_used_names,
+    takes_one_run,
+)
+from deployer.launch.agents.scaling import stays
+from deployer.sweeps.results import build_results
+from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.operations import create_agent_keys, get_snapshot
+from deployer.wandb_api.server import Server
+
+# W&B's servers were seen to allow 50 to 200 requests a minute. An agent's start and its first run
+# take about 20 of them, and each agent that is there sends 12 heartbeats a minute.
+RAMP_SECONDS = 6.0
+RAMP_JITTER = 0.25
+
+
+def choose_bound(project: Project, target: Target, one_run: bool) -> int | None:
+    """Return how many agents there shall be; None for what was there, or one for each run.
+
+    A cluster queues what does not fit now, and this machine does not.
+    """
+    return project.replicas if one_run and target.runs_here else project.given_replicas
+
+
+def build_draft(project: Project, base_url: str, own_keys: bool) -> Plan:
+    """Plan an agent of a sweep that is not there yet, to ask whether it would be taken; pure."""
+    return build_plan(
+        sweep_path=str(SweepPath("entity", "project", "draft")),
+        base_url=base_url,
+        folder=str(project.code.folder),
+        replicas=1,
+        own_keys=own_keys,
+    )
+
+
+def plan_agents(
+    server: Server,
+    executor: Executor,
+    path: SweepPath,
+    replicas: int | None,
+    code: Code,
+    *,
+    one_run: bool = False,
+    deadline: float | None = None,
+    pace: Pace | None = None,
+) -> Plan:
+    """Work out which agents make `replicas` in all: those that stay, and new ones with this code.
+
+    With `one_run`, or where the sweep's agents are so already, each takes one run, and there are as
+    many as configurations are left, at most `replicas`. Else None means as many as were released,
+    or one. New ones leave at `deadline`, in seconds since the epoch, or with those that are there.
+    `pace` is that of those that are there if it is None. Raises ConfigError.
+    """
+    agents = executor.list_agents(str(path))
+    one_run = one_run or any(map(takes_one_run, agents))
+    if one_run:
+        replicas = count_agents(get_left(server, path), replicas)
+    elif replicas is None:
+        replicas = executor.count_paused(str(path)) or 1
+    replicas = max(replicas, sum(map(stays, agents)))
+    if deadline is None and any(agent.alive for agent in agents):
+        deadline = find_deadline(agents)
+    return _plan(
+        server,
+        executor,
+        path,
+        agents,
+        replicas,
+        code,
+        one_run=one_run,
+        deadline=deadline,
+        pace=pace or find_pace(agents),
+    )
+
+
+def plan_replacement(
+    server: Server,
+    executor: Executor,
+    path: SweepPath,
+    count: int,
+    avoided: Sequence[str],
+    folder: Path,
+    *,
+    avoided_nodes: Sequence[str] = (),
+) -> Plan:
+    """Plan `count` agents more than stay, none under an `avoided` name, where they worked before.
+
+    `folder` is for an executor that does not know it; they keep off `avoided_nodes`.
+    """
+    agents = executor.list_agents(str(path))
+    return _plan(
+        server,
+        executor,
+        path,
+        agents,
+        sum(map(stays, agents)) + count,
+        _find_code(agents, folder),
+        one_run=any(map(takes_one_run, agents)),
+        deadline=find_deadline(agents),
+        pace=find_pace(agents),
+        avoided=avoided,
+        avoided_nodes=avoided_nodes,
+    )
+
+
+@dataclass(frozen=True)
+class AgentStarter:
+    """Starts more of a sweep's agents for a watcher; see `plan_replacement`."""
+
+    server: Server
+    executor: Executor
+    path: SweepPath
+    folder: Path
+
+    def plan(self, count: int, avoided: Sequence[str], avoided_nodes: Sequence[str]) -> Plan:
+        """Plan `count` agents more, none under an `avoided` name or on an avoided node."""
+        return plan_replacement(
+            self.server,
+            self.executor,
+            self.path,
+            count,
+            avoided,
+            self.folder,
+            avoided_nodes=avoided_nodes,
+        )
+
+    def start(self, plan: Plan) -> None:
+        """Start the plan's agents."""
+        apply_plan(self.server, self.executor, plan)
+
+
+def _plan(
+    server: Server,
+    executor: Executor,
+    path: SweepPath,
+    agents: Sequence[Agent],
+    replicas: int,
+    code: Code,
+    *,
+    one_run: bool,
+    deadline: float | None,
+    pace: Pace,
+    avoided: Sequence[str] = (),
+    avoided_nodes: Sequence[str] = (),
+) -> Plan:
+    leaving = [a.name for a in agents if a.alive and not stays(a)]
+    return build_plan(
+        sweep_path=str(path),
+        base_url=server.url,
+        folder=str(code.folder),
+        replicas=replicas,
+        existing=[a.name for a in agents if stays(a)],
+        leaving=[*leaving, *list_used_names(agents), *avoided],
+        gpus=executor.list_gpus(),
+        environment=(*build_environment(one_run, deadline, pace), *code.variables),
+        avoided_nodes=avoided_nodes,
+        own_keys=server.extended,
+        deadline=deadline,
+    )
+
+
+def _find_code(agents: Sequence[Agent], folder: Path) -> Code:
+    """Return the code of the agents that are there, so that a replacement has the same."""
+    folders = [Path(agent.folder) for agent in agents if agent.folder]
+    told = agents[-1].environment if agents else {}
+    return Code(
+        folders[-1] if folders else folder,
+        told.get(COMMIT_VARIABLE, ""),
+        told.get(REPOSITORY_VARIABLE, ""),
+    )
+
+
+def get_left(server: Server, path: SweepPath) -> int | None:
+    """Return how many configurations of a sweep are left; None for one without end."""
+    snapshot = get_snapshot(server.client, path)
+    return count_left(build_results(snapshot.sweep, snapshot.runs).coverage)
+
+
+def build_ramp(count: int, chance: random.Random) -> tuple[float, ...]:
+    """Return the seconds to wait before each of `count` starts, so that limits bear them."""
+    spread = (1 - RAMP_JITTER, 1 + RAMP_JITTER)
+    return tuple(RAMP_SECONDS * chance.uniform(*spread) if n else 0.0 for n in range(count))
+
+
+def apply_plan(
+    server: Server,
+    executor: Executor,
+    plan: Plan,
+    sleep: Callable[[float], None] = time.sleep,
+    chance: random.Random | None = None,
+) -> Sequence[Agent]:
+    """Start the plan's agents that are not alive yet, each with its own key if it can have one.
+
+    On a server with W&B's limits they start one after another.
+    """
+    alive = {a.name for a in executor.list_agents(plan.sweep_path) if a.alive}
+    missing = tuple(agent.name for agent in plan.agents if agent.name not in alive)
+    path = SweepPath(*plan.sweep_path.split("/"))
+    keys = create_agent_keys(server.client, path, missing, uuid.uuid4().hex) if missing else {}
+    if server.extended:
+        return executor.apply(plan, keys)
+    starting = [agent for agent in plan.agents if agent.name in missing]
+    for agent, seconds in zip(
+        starting, build_ramp(len(starting), chance or random.Random()), strict=True
+    ):
+        sleep(seconds)
+        executor.apply(replace(plan, agents=(agent,)), keys)
+    names = {agent.name for agent in plan.agents}
+    return [a for a in executor.list_agents(plan.sweep_path) if a.name in names]

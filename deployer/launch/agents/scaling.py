@@ -1,0 +1,75 @@
+"""Fewer agents of a sweep: who leaves, and the end of all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from deployer.errors import AgentError, Refusals, collect_refusals
+from deployer.executors.base import Agent, Executor
+from deployer.launch.agents.one_run_per_job import is_probe
+from deployer.wandb_api.model import RunInfo, SweepPath
+from deployer.watch.agent_runs import join_runs
+
+
+def scale_down(
+    executor: Executor, path: SweepPath, replicas: int, runs: Sequence[RunInfo] = ()
+) -> tuple[str, ...]:
+    """Drain agents until `replicas` stay, idle ones first; return the names of those that go.
+
+    `runs` tell which agents are idle where the executor cannot.
+    """
+    leaving = choose_leaving(join_runs(executor.list_agents(str(path)), runs), replicas)
+    if leaving:
+        executor.drain(leaving)
+    return leaving
+
+
+def choose_leaving(agents: Sequence[Agent], replicas: int) -> tuple[str, ...]:
+    """Return who leaves until `replicas` stay: idle ones first, of these the youngest; pure."""
+    staying = [a for a in agents if stays(a)]
+    by_idleness = sorted(staying, key=lambda a: (a.run_id is not None, -a.started_at))
+    return tuple(a.name for a in by_idleness[: max(0, len(staying) - replicas)])
+
+
+def end_agents(executor: Executor, sweep_path: str | None) -> tuple[str, ...]:
+    """Interrupt one sweep's agents, or all, and delete what was kept about them.
+
+    Returns who was alive. Raises what was refused once the rest is done.
+    """
+    with collect_refusals() as refusals:
+        return end_willing_agents(executor, sweep_path, refusals)
+
+
+def end_willing_agents(
+    executor: Executor, sweep_path: str | None, refusals: Refusals
+) -> tuple[str, ...]:
+    """Do what `end_agents` does, and note what is refused instead of raising it.
+
+    Whoever watches them sees first that they are dismissed, and starts none again. Raises what
+    forbids to look at them at all.
+    """
+    agents = executor.list_agents(sweep_path)
+    executor.dismiss([agent.name for agent in agents])
+    # Lost ones too: their runs may still be going.
+    names = [agent.name for agent in agents if agent.state != "ended"]
+    stopped: tuple[str, ...] = ()
+    with refusals.noted():
+        stopped = tuple(executor.stop(names)) if names else ()
+    with refusals.noted():
+        executor.forget(sweep_path)
+    return stopped
+
+
+def check_names(executor: Executor, path: SweepPath, names: Sequence[str]) -> list[str]:
+    """Return the names if all are agents of the sweep; raises AgentError."""
+    known = [a.name for a in executor.list_agents(str(path))]
+    for name in names:
+        if name not in known:
+            hint = f"its agents: {', '.join(known)}" if known else "deployer agents list --all"
+            raise AgentError(f"{path} has no agent '{name}'", hint)
+    return list(names)
+
+
+def stays(agent: Agent) -> bool:
+    """Tell whether an agent works and will take more runs than the one that it may have."""
+    return agent.alive and agent.state not in ("draining", "stopping") and not is_probe(agent)

@@ -1,0 +1,1 @@
+"""What is refused or doubtful, before anything is made: for `up`, `doctor` and `sweep check`."""

@@ -1,0 +1,171 @@
+"""What is refused, and what is doubtful, before anything is made or paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from deployer.config.code import Code
+from deployer.config.project import Project
+from deployer.errors import ConfigError
+from deployer.executors.findings import Check, run_checks
+from deployer.executors.target import Limits, Target
+from deployer.images.code import SHORT
+from deployer.launch.agents.one_run_per_job import count_agents
+from deployer.launch.agents.planning import build_draft, choose_bound
+from deployer.launch.lock.file import check_lock_place
+from deployer.launch.packing.decision import check_packing
+from deployer.launch.request import Request
+from deployer.sweeps.creation import Draws, check_draws, check_names
+from deployer.sweeps.hyperparameter_sets import check_sets_file
+from deployer.sweeps.program import check_program
+from deployer.text import format_seconds
+from deployer.wandb_api.client import is_loopback
+from deployer.wandb_api.server import Inside, Server
+
+MANY_AGENTS = 20
+
+
+def check(project: Project, target: Target, request: Request, server: Server | None) -> None:
+    """Refuse what cannot work, without changing anything; `server` is None if it is yet to be made.
+
+    Raises ConfigError.
+    """
+    run_checks(list_checks(project, target, request, server))
+
+
+def list_checks(
+    project: Project, target: Target, request: Request, server: Server | None
+) -> Sequence[Check]:
+    """Return what `up` asks before it makes anything, in its order."""
+    config, file = request.sweep.config, str(request.file)
+    return (
+        Check(
+            "program",
+            file,
+            lambda: check_program_here(target, config, project.code, file),
+            "its program is there",
+        ),
+        Check("lock", file, lambda: check_lock_place(request.lock), "a lock file can be written"),
+        Check("names", file, lambda: _check_names(project, request, server), "its names are valid"),
+        *list_server_checks(target, server, request),
+        Check(
+            "runs",
+            file,
+            lambda: _check_one_run(project, target, request),
+            "its runs can be counted",
+        ),
+        Check("packing", file, lambda: check_packing(target, request), "agents can be packed so"),
+        *list_target_checks(project, target, build_limits(project, request), server),
+    )
+
+
+def list_server_checks(
+    target: Target, server: Server | None, request: Request | None = None
+) -> Sequence[Check]:
+    """Return what depends on the server: whether agents reach it, and what it can draw."""
+    if server is None:
+        return ()
+    draws = request.draws if request else Draws()
+    return (
+        Check(
+            "reach",
+            server.url,
+            lambda: check_reach(target, server.url, server.inside),
+            "its address is none of this machine's alone, or agents run here",
+        ),
+        Check("draws", server.url, lambda: check_draws(server, draws), "it has the wanted draws"),
+    )
+
+
+def list_target_checks(
+    project: Project, target: Target, limits: Limits, server: Server | None = None
+) -> Sequence[Check]:
+    """Return what depends on where agents run: their settings, and the data sets of this machine.
+
+    Contacts nothing.
+    """
+    url = server.url if server else target.backend_url
+    draft = build_draft(project, url, server.extended if server else True)
+    return (
+        Check("settings", target.name, lambda: target.check(draft, limits), "the settings fit"),
+        Check("data", target.name, target.check_data, "the data sets are there"),
+    )
+
+
+def _check_one_run(project: Project, target: Target, request: Request) -> None:
+    """Refuse an agent for each run where runs have no number or pods several agents."""
+    if not request.one_run:
+        return
+    count_agents(request.sweep.expected, choose_bound(project, target, True))
+    packed = project.kubernetes.agents_per_pod
+    if packed > 1 and not target.runs_here:
+        said = f"a pod of {packed} agents ends with the last of their runs"
+        hint = "leave --one-run-per-job out, or agents_per_pod"
+        raise ConfigError("deployer.yaml: kubernetes.agents_per_pod", said, hint)
+
+
+def _check_names(project: Project, request: Request, server: Server | None) -> None:
+    viewer = server.viewer.entity if server else ""
+    check_names(
+        entity=project.entity_for(request.sweep.entity, viewer),
+        project=project.project_for(request.sweep.project, request.sweep.program),
+    )
+
+
+def check_reach(target: Target, base_url: str, inside: Inside | None = None) -> None:
+    """Refuse agents that would not reach their server; raises ConfigError.
+
+    That is in a cluster for a server on this machine's own address, and here for one `inside`.
+    """
+    if inside and inside.on != target.name:
+        said = f"agents on {target.name} do not reach {base_url}, the embedded backend"
+        start = f"start them there: --on {inside.on}"
+        raise ConfigError("--on", f"{said} of --on {inside.on}", start)
+    if target.runs_here or not is_loopback(base_url):
+        return
+    raise ConfigError(
+        "--on",
+        f"pods in a cluster do not reach {base_url}, an address of this machine alone",
+        "deployer backend down; deployer backend serve --host ADDRESS, one that pods reach",
+    )
+
+
+def build_limits(project: Project, request: Request) -> Limits:
+    """Return what may be spent; with an agent for each run and no bound, all that there may be."""
+    agents = None if request.one_run and project.given_replicas is None else project.replicas
+    return Limits(agents, request.max_seconds, request.capacity_seconds)
+
+
+def check_program_here(target: Target, config: Mapping[str, Any], code: Code, place: str) -> None:
+    """Refuse a program, or a file of sets, that is not as the sweep says in the agents' code.
+
+    Raises ConfigError.
+    """
+    if target.has_folder:
+        check_program(config, code.folder, place, code.commit[:SHORT])
+        check_sets_file(config, code.folder, place)
+
+
+def warn_about_many(server: Server, replicas: int) -> str:
+    """Say why more agents may not help on a server with W&B's limits; empty if all is well."""
+    if server.extended or replicas <= MANY_AGENTS:
+        return ""
+    return (
+        f"{replicas} agents send {12 * replicas} heartbeats a minute; W&B's servers were seen to "
+        f"refuse more than 200 requests a minute, so above {MANY_AGENTS} agents runs come late"
+    )
+
+
+def warn_about_deadline(target: Target) -> str:
+    """Say that Jobs which wait for their turn come nearer to their end meanwhile, else empty.
+
+    A queue suspends them until they may run, and only then their time begins.
+    """
+    seconds = target.queued_seconds
+    if seconds is None:
+        return ""
+    return (
+        f"kubernetes.max_time: each Job ends after {format_seconds(seconds)}, its wait for a "
+        "free place included; --replicas N makes the next ones only when there is room"
+    )

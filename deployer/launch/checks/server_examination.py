@@ -1,0 +1,77 @@
+"""The W&B server as `up` would use it: it answers, knows the key, and its clock is ours."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from deployer.config.paths import backend_folder
+from deployer.config.project import Project
+from deployer.errors import ConfigError, DeployerError
+from deployer.executors.clock import judge_clock
+from deployer.executors.findings import Finding, examine_all, right, wrong
+from deployer.executors.registry import find_target
+from deployer.executors.target import Target
+from deployer.launch.checks.check import list_server_checks
+from deployer.wandb_api.client import Client
+from deployer.wandb_api.operations import get_viewer
+from deployer.wandb_api.server import Server
+
+REFUSED = (401, 403)
+LOOPBACK = "127.0.0.1"  # where one that `up` starts serves, whatever its name was before
+
+
+def examine_server(project: Project, target: Target) -> Iterator[Finding]:
+    """Ask the server that is meant; an embedded one of this machine that rests stays at rest.
+
+    One in a cluster is examined with the cluster.
+    """
+    if project.embedded:
+        if not find_target(project, project.backend_on).hosts_backend:
+            yield _examine_own_backend()
+        return
+    try:
+        client = Client(project.wandb, project.require_key(), project.key_source)
+        server = Server(client, get_viewer(client), embedded=False)
+    except DeployerError as error:
+        no_key = isinstance(error, ConfigError) or getattr(error, "status", 0) in REFUSED
+        yield wrong("key" if no_key else "server", project.wandb, error.message, error.hint)
+        return
+    who = server.viewer.name or server.viewer.entity
+    yield right("key", project.wandb, f"the key from {project.key_source} is {who}'s")
+    if client.ahead_seconds is not None:
+        yield judge_clock(project.wandb, client.ahead_seconds)
+    yield from examine_all([one.question() for one in list_server_checks(target, server)])
+
+
+def _examine_own_backend() -> Finding:
+    """Say how the embedded backend of this machine is; while it rests, whether its port is free."""
+    from deployer.backend.server.daemon import backend_status
+
+    backend = backend_status(backend_folder())
+    subject = "embedded backend"
+    if backend is None:
+        return right("backend", subject, "`up` starts it, at a free port")
+    if trouble := backend.describe_trouble():
+        return wrong("backend", subject, trouble.message, trouble.hint)
+    if backend.running:
+        return right("backend", subject, f"serves {backend.url}")
+    return judge_port(backend.url)
+
+
+def judge_port(url: str) -> Finding:
+    """Say whether the port at which a backend that rests will serve is free."""
+    port = urlsplit(url).port or 80
+    with socket.socket() as probe:
+        taken = probe.connect_ex((LOOPBACK, port)) == 0
+    if not taken:
+        return right("backend", "embedded backend", f"`up` starts it at {url}, which is free")
+    said = f"its port is taken by another program: {url}"
+    look = f"ss -tlnp 'sport = :{port}'"
+    return wrong(
+        "port",
+        "embedded backend",
+        said,
+        f"{look} names it; deployer backend serve --port 0 takes another",
+    )

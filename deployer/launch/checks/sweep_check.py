@@ -1,0 +1,66 @@
+"""Everything that is wrong or doubtful about a sweep file and its script, none of it raised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from deployer.config.project import Project
+from deployer.config.yaml_document import UnreadableYaml
+from deployer.errors import ConfigError
+from deployer.executors.registry import find_target
+from deployer.launch.checks.script import ask_script
+from deployer.launch.request import Request
+from deployer.sweeps.examination import Examination, Finding, examine_sweep, locate
+from deployer.sweeps.program import find_missing_scripts
+from deployer.sweeps.sweep_file import load_text, parse_sweep
+
+FROM_GIT = "its code is in git, and this contacts nothing"
+
+
+@dataclass(frozen=True)
+class FileCheck:
+    """What was found, in the order of the file; `not_checked` says why no script was asked."""
+
+    findings: tuple[Finding, ...]
+    not_checked: str = ""
+
+
+def check_file(
+    path: Path, project: Project, run_cap: int | None = None, ask: bool = True
+) -> FileCheck:
+    """Return what is found about a file; where it can run and with `ask`, its script is asked.
+
+    Contacts nothing: of code from git only the file is looked at.
+    """
+    try:
+        text = load_text(path)
+        examined = examine_sweep(text, str(path), run_cap)
+    except UnreadableYaml as error:
+        return FileCheck((_refuse(path, error.said, error.hint, error.line, error.column),))
+    except ConfigError as error:
+        said = error.message.removeprefix(f"{error.place}: ")
+        return FileCheck((_refuse(path, said, error.hint),))
+    if any(one.severity == "error" for one in examined.findings):
+        return FileCheck(examined.findings)
+    if project.code_config.git is not None and not project.resolved_code:
+        return FileCheck(examined.findings, FROM_GIT)
+    request = Request(path, parse_sweep(text, str(path), run_cap), check_script=ask)
+    return _check_script(project, examined, request)
+
+
+def _check_script(project: Project, examined: Examination, request: Request) -> FileCheck:
+    target = find_target(project)
+    folder = project.code.folder
+    missing = list(find_missing_scripts(examined.config, folder)) if target.has_folder else []
+    if missing:
+        located = (locate(examined.document, one) for one in missing)
+        return FileCheck((*located, *examined.findings))
+    report = ask_script(project, target, request)
+    located = (locate(examined.document, one) for one in report.problems)
+    found = sorted((*examined.findings, *located), key=lambda one: (one.line, one.column))
+    return FileCheck(tuple(found), report.not_checked)
+
+
+def _refuse(path: Path, said: str, hint: str, line: int = 0, column: int = 0) -> Finding:
+    return Finding(str(path), line, column, "error", "", said, hint)

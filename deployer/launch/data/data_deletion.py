@@ -1,0 +1,94 @@
+"""What `deployer data delete` deletes of a data set, and what it refuses to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deployer.config.project import Project
+from deployer.data.places import find_archive, find_place, open_kept
+from deployer.data.store import Store
+from deployer.errors import DataError
+from deployer.executors.registry import find_target
+from deployer.executors.target import Target, Tell
+from deployer.launch.data.data_sets import describe_kept, is_place
+
+if TYPE_CHECKING:
+    from deployer.config.data_section import DataSet
+
+
+def check_deletable(project: Project, data: DataSet, everywhere: bool) -> None:
+    """Refuse to delete a folder that is not there, holds more than a data set, or is a link.
+
+    Raises DataError.
+    """
+    target, place = find_target(project), Path(find_place(data, project.folder))
+    if target.runs_here and not everywhere and not os.path.lexists(place):
+        raise _refuse_nothing(target, data, everywhere)
+    if data.folder is None or not (everywhere or target.runs_here):
+        return
+    more = (project.folder, Path(project.environment.get("HOME") or "/"))
+    if any(one.resolve().is_relative_to(place.resolve()) for one in more):
+        said = f"data set {data.name}: {place} holds more than the data set"
+        raise DataError(said, f"delete what you mean yourself, or give {data.name} another folder")
+    if place.is_symlink():
+        said = f"data set {data.name}: {place} is a link to {place.resolve()}"
+        raise DataError(said, "delete the link or its target yourself")
+
+
+def describe_deletion(project: Project, data: DataSet, everywhere: bool) -> str:
+    """Name what `delete` would delete."""
+    target = find_target(project)
+    seen = f"what runs on {target.name} see of data set {data.name}"
+    if is_place(target, data):
+        return f"data set {data.name}, the folder {find_place(data, project.folder)}"
+    if data.claim or data.nfs:
+        return f"{seen}, for good"
+    return f"{seen}, and all of it in {describe_kept(data)}" if everywhere else seen
+
+
+def delete(project: Project, data: DataSet, everywhere: bool, tell: Tell) -> None:
+    """Delete what runs of the target see; with `everywhere` also what is kept elsewhere.
+
+    Raises DataError if there was nothing.
+    """
+    target = find_target(project)
+    found = _delete_place(target, data, tell)
+    credentials = target.read_credentials(data)
+    kept = open_kept(data, project.folder, credentials) if everywhere else None
+    if kept is not None and not is_place(target, data):
+        with kept:
+            found = _delete_kept(kept, data) or found
+    if not found:
+        raise _refuse_nothing(target, data, everywhere)
+
+
+def _delete_place(target: Target, data: DataSet, tell: Tell) -> bool:
+    """Delete what runs see; tell whether there was anything."""
+    try:
+        return target.delete_data(data, tell)
+    except DataError as error:
+        if not error.missing:
+            raise
+        return False
+
+
+def _delete_kept(kept: Store, data: DataSet) -> bool:
+    """Delete what is kept elsewhere; tell whether there was anything."""
+    archive = find_archive(data)
+    if not archive:
+        return kept.delete_all()
+    found = any(entry.path == archive for entry in kept.list_entries())
+    kept.delete(archive)
+    return found
+
+
+def _refuse_nothing(target: Target, data: DataSet, everywhere: bool) -> DataError:
+    place = "" if everywhere else f" where runs on {target.name} see it"
+    kept = data.url and not everywhere
+    more = f"; --kept deletes what is in {data.url}, too" if kept else ""
+    return DataError(
+        f"data set {data.name} is not there{place}: nothing was deleted",
+        f"deployer data list{target.project.on_option} shows what is there{more}",
+    )

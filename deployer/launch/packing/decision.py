@@ -1,0 +1,94 @@
+"""`--packing`: how many agents share a GPU, or this machine; given, or measured while they work."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from deployer.config.project import Project
+from deployer.errors import ConfigError
+from deployer.executors.base import Executor
+from deployer.executors.target import Target, Tell
+from deployer.launch.packing.packer import Packer, from_record
+from deployer.launch.packing.pod_packing import PodPacker
+from deployer.launch.request import Packing, Request
+from deployer.sweeps.records import find_packing
+from deployer.wandb_api.model import SweepPath
+from deployer.watch.packing.levels import Place
+from deployer.watch.packing.measurement import Measurement
+
+MOST_IN_POD = 16  # as `agents_per_pod` has it
+# JAX takes three quarters of a GPU at its start unless told not to: then none could join it.
+GROWING_MEMORY = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+
+
+def check_packing(target: Target, request: Request) -> None:
+    """Refuse a measurement where agents cannot be added; raises ConfigError."""
+    if request.packing is None or request.packing.agents is not None:
+        return
+    if request.one_run:
+        said = "agents that leave after one run are not there long enough to be measured"
+        raise ConfigError("--packing", said, "leave --one-run-per-job out, or give a number")
+    if not target.runs_here and not target.packs:
+        said = f"`auto` measures agents that share a GPU or a pod, which {target.name} has not"
+        raise ConfigError("--packing", said, "give a number: --packing 2")
+
+
+def prepare_packing(project: Project, packing: Packing | None) -> Project:
+    """Return the project for agents of which others will share a GPU, or a pod."""
+    if packing is None:
+        return project
+    if packing.agents is None:
+        return replace(project, environment={**GROWING_MEMORY, **project.environment})
+    return project.with_kubernetes(agents_per_pod=packing.agents)
+
+
+def find_place(executor: Executor, target: Target) -> Place:
+    """Return what agents share."""
+    if not target.runs_here:
+        return Place(pod=True)
+    gpus = len(executor.list_gpus())
+    return Place(gpus or 1, gpu=gpus > 0)
+
+
+def settle_packing(
+    project: Project,
+    target: Target,
+    packing: Packing | None,
+    executor: Executor,
+    path: SweepPath,
+    tell: Tell,
+) -> tuple[Project, Packer | None]:
+    """Return the project for as many agents as are to begin, and who measures them, if anybody.
+
+    There are never more than --replicas. Goes on with what was measured of the sweep before.
+    """
+    if packing is None or (packing.agents is not None and not target.runs_here):
+        return project, None
+    place, most = find_place(executor, target), project.given_replicas
+    if packing.agents is not None:
+        count = packing.agents * place.count
+        return _with_agents(project, min(count, most or count)), None
+    place = replace(place, count=min(place.count, most or place.count))
+    packer = _open_packer(executor, str(path), place, most, tell)
+    measurement = packer.measurement
+    if measurement.over:
+        tell(f"as measured before: {measurement.sentence()}")
+        return _with_agents(project, packer.beginning), packer
+    seconds = measurement.patience.level
+    tell(f"measuring how many agents {place.name} bears: {seconds:.0f} s or more with each number")
+    return _with_agents(project, packer.beginning), packer
+
+
+def _open_packer(
+    executor: Executor, path: str, place: Place, most: int | None, tell: Tell
+) -> Packer:
+    known = find_packing(path)
+    if place.pod:
+        fresh = Measurement(place, min(most or MOST_IN_POD, MOST_IN_POD))
+        return from_record(known, executor, path, fresh, tell, partial(PodPacker, total=most))
+    return from_record(known, executor, path, Measurement(place, most), tell)
+
+
+def _with_agents(project: Project, count: int) -> Project:
+    return replace(project, replicas=count, given_replicas=count)
