@@ -1,0 +1,146 @@
+"""Axes and lines of parallel coordinates; pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from deployer.sweeps.parameters.forms import Continuous
+from deployer.sweeps.parameters.parse import parse_parameters
+from deployer.sweeps.parameters.values import distinct, value_key
+from deployer.sweeps.results import Row
+
+# Values that lie over more than this factor are spread by their logarithm.
+LOG_FACTOR = 50.0
+
+
+class Scale(StrEnum):
+    """How values lie on an axis."""
+
+    LINEAR = "linear"
+    LOG = "log"
+    CATEGORY = "category"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis; the metric's is the last one.
+
+    `domain` is the least and the largest value, or (0, number of categories - 1). `categories` are
+    the values of a category axis, each at the place of its index.
+    """
+
+    name: str
+    scale: Scale
+    domain: tuple[float, float]
+    categories: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Line:
+    """A run: its place on each axis in the axis' own unit, a category's index; None if missing."""
+
+    run_id: str
+    state: str
+    rank: int | None
+    places: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """Axes of what varies, `constants` for the rest by name, and a line for each run, as ranked."""
+
+    axes: tuple[Axis, ...]
+    lines: tuple[Line, ...]
+    constants: Mapping[str, Any]
+
+
+def build_parallel(
+    rows: Sequence[Row],
+    sweep_config: Mapping[str, Any],
+    metric: str | None,
+    order: Sequence[str] = (),
+) -> Parallel:
+    """Return the axes of the parameters that vary, and of the metric, with a line for each row.
+
+    Those named in `order` (the most important first) stand nearest to the metric; the others are
+    to the left of them, as in the sweep's file.
+    """
+    names = tuple(dict.fromkeys(name for row in rows for name in row.parameters))
+    found = {name: distinct(_values(rows, name)) for name in names}
+    varying = [n for n in names if len(found[n]) > 1 or _is_partial(rows, n)]
+    rest = [name for name in varying if name not in order]
+    nearest = [name for name in reversed(order) if name in varying]
+    logs = _list_logarithmic(sweep_config)
+    axes = [_build_axis(name, found[name], logs) for name in (*rest, *nearest)]
+    if metric is not None:
+        axes.append(_build_metric_axis(metric, rows))
+    lines = tuple(_build_line(row, axes, metric is not None) for row in rows)
+    constants = {name: found[name][0] for name in names if name not in varying}
+    return Parallel(tuple(axes), lines, constants)
+
+
+def _values(rows: Sequence[Row], name: str) -> list[Any]:
+    return [row.parameters[name] for row in rows if name in row.parameters]
+
+
+def _is_partial(rows: Sequence[Row], name: str) -> bool:
+    return any(name not in row.parameters for row in rows)
+
+
+def _list_logarithmic(sweep_config: Mapping[str, Any]) -> set[str]:
+    """Return the parameters that the sweep draws by their logarithm."""
+    space, _ = parse_parameters(sweep_config.get("parameters", {}))
+    return {
+        ".".join(form.path)
+        for form in space.parameters
+        if isinstance(form, Continuous) and "log_" in form.distribution
+    }
+
+
+def _build_axis(name: str, values: Sequence[Any], logs: set[str]) -> Axis:
+    numbers = [float(value) for value in values if _is_number(value)]
+    if len(numbers) < len(values):
+        ordered = tuple(sorted(values, key=_category_key))
+        return Axis(name, Scale.CATEGORY, (0.0, float(max(0, len(ordered) - 1))), ordered)
+    least, most = min(numbers), max(numbers)
+    wide = least > 0 and most / least > LOG_FACTOR
+    is_log = least > 0 and (name in logs or wide)
+    return Axis(name, Scale.LOG if is_log else Scale.LINEAR, (least, most))
+
+
+def _category_key(value: Any) -> tuple[str, float, str]:
+    number = float(value) if _is_number(value) else 0.0
+    return type(value).__name__, number, str(value)
+
+
+def _build_metric_axis(metric: str, rows: Sequence[Row]) -> Axis:
+    values = [row.value for row in rows if row.value is not None and math.isfinite(row.value)]
+    return Axis(metric, Scale.LINEAR, (min(values, default=0.0), max(values, default=1.0)))
+
+
+def _build_line(row: Row, axes: Sequence[Axis], measured: bool) -> Line:
+    of_parameters = axes[:-1] if measured else axes
+    places = [_place(axis, row.parameters) for axis in of_parameters]
+    if measured:
+        finite = row.value is not None and math.isfinite(row.value)
+        places.append(row.value if finite else None)
+    return Line(row.run_id, row.state, row.rank, tuple(places))
+
+
+def _place(axis: Axis, parameters: Mapping[str, Any]) -> float | None:
+    if axis.name not in parameters:
+        return None
+    value = parameters[axis.name]
+    if axis.scale is not Scale.CATEGORY:
+        return float(value)
+    keys = [value_key(category) for category in axis.categories]
+    return float(keys.index(value_key(value)))
+
+
+def _is_number(value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and math.isfinite(value)
