@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.output.render import say
+from deployer.cli.output.render import ask, say
 from deployer.cli.shell.command_group import make_app
-from deployer.cli.shell.confirmation import YesOption, ask_for, can_ask
+from deployer.cli.shell.confirmation import YesOption, can_ask
 from deployer.cli.shell.options import OnOption, WandbOption, pick_sweep, read_config
 from deployer.config.deployer_yaml import FILE_NAME
 from deployer.config.project import Flags, Project
@@ -74,7 +74,7 @@ def _draft(script: str, config: Project, given: dict[str, str], yes: bool) -> st
             place = flag.place or script
             said = f"--{flag.name} is required, and nothing tells its value"
             raise ConfigError(place, said, f"deployer init {script} --set {flag.name}=VALUE")
-        given[flag.name] = ask_for(f"--{flag.name}{f' ({flag.help})' if flag.help else ''}:")
+        given[flag.name] = ask(f"--{flag.name}{f' ({flag.help})' if flag.help else ''}:")
     draft = draft_for_script(config, script, given) if draft.needed else draft
     say(f"{script}: {format_count(draft.tried, 'flag')} to try")
     return draft.text

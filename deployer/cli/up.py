@@ -112,6 +112,8 @@ def up(
     the first run failed, 4 if the rest was not started.
     """
     _check_words(detach, down_after, packing, probe)
+    if lock and no_lock:
+        raise ConfigError("--lock", "is the opposite of --no-lock", "leave one of them out")
     config = read_config(Flags(wandb, entity, project, replicas, on, cold, profile))
     request = Request(
         file,

@@ -30,16 +30,18 @@ def test_a_sweep_is_deleted_once_its_agents_are_gone(project: Project) -> None:
         f"hint: deployer down {path}",
     ]
     project.run("down")
-    assert answer(project, "n", path) == f"delete sweep {path} for good (0 runs of it stay)? [y/N]"
+    question = f"delete sweep {path} for good (0 runs of it stay)? [y/N]"
+    assert answer(project, "n", path) == [question, "nothing was deleted"]
+    assert answer(project, "n", "--quiet", path) == ["n", question]  # which somebody has to answer
     deleted = project.run("sweep", "delete", path, "--yes", "-o", "json").stdout
     assert json.loads(deleted) == {"sweep": path, "state": "DELETED"}
     assert read(project, "sweep", "list") == []
 
 
-def answer(project: Project, word: str, path: str, **environment: str) -> str:
-    """Say a word to the question on a terminal, after which nothing is deleted; return it."""
+def answer(project: Project, word: str, *words: str, **environment: str) -> list[str]:
+    """Say a word to the question on a terminal; return the last two lines there."""
     ours, theirs = os.openpty()
-    command = [sys.executable, "-m", "deployer", "sweep", "delete", path]
+    command = [sys.executable, "-m", "deployer", "sweep", "delete", *words]
     process = subprocess.Popen(
         command,
         cwd=project.folder,
@@ -49,9 +51,7 @@ def answer(project: Project, word: str, path: str, **environment: str) -> str:
     )
     os.write(ours, f"{word}\n".encode())
     assert process.wait(60) == 0
-    lines = os.read(ours, 4096).decode().splitlines()
-    assert lines[-1] == "nothing was deleted"
-    return lines[-2]
+    return os.read(ours, 4096).decode().splitlines()[-2:]
 
 
 def test_other_servers_delete_sweeps_on_their_page(
@@ -96,7 +96,7 @@ def test_outputs_go_with_their_sweep(project: Project, backend: ServedBackend) -
     for name in (sweep, "other"):
         write_output(name)
     path = f"{backend.entity}/deleting/{sweep}"
-    asked = answer(project, "n", path, **backend.environment)
+    asked, _ = answer(project, "n", path, **backend.environment)
     goes = "0 runs of it stay, their outputs on this machine go: 5 kB"
     assert asked == f"delete sweep {path} for good ({goes})? [y/N]"
     project.run("sweep", "delete", path, "--yes", **backend.environment)

@@ -37,7 +37,13 @@ def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
-def _say_error(text: str) -> None:
+def ask(question: str) -> str:
+    """Put a question on stderr, wanted or not: somebody has to answer. Return the answer."""
+    _say_always(question)
+    return sys.stdin.readline().strip()
+
+
+def _say_always(text: str) -> None:
     TOLD.info(text)
     print(text, file=sys.stderr, flush=True)
 
@@ -72,15 +78,15 @@ def show_json_line(value: Any) -> None:
 def show_error(error: DeployerError, as_json: bool) -> None:
     """Show a failure on stderr: what failed, then what to do about it."""
     if as_json:
-        _say_error(json.dumps(build_error(error)))
+        _say_always(json.dumps(build_error(error)))
         return
     if isinstance(error, ConfigErrors):
         for warning in error.warnings:
             say(f"warning: {warning}")
     for one in error.parts:
-        _say_error(f"error: {one.message}")
+        _say_always(f"error: {one.message}")
         if one.hint:
-            _say_error(f"hint: {one.hint}")
+            _say_always(f"hint: {one.hint}")
 
 
 def build_error(error: DeployerError) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.output.render import say
+from deployer.cli.output.render import ask
 from deployer.errors import ConfigError
 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -27,11 +27,4 @@ def check_can_ask(yes: bool) -> None:
 
 def confirm(question: str) -> bool:
     """Ask on the terminal; anything but yes is no."""
-    say(f"{question} [y/N]")
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def ask_for(question: str) -> str:
-    """Ask on the terminal for a text."""
-    say(question)
-    return sys.stdin.readline().strip()
+    return ask(f"{question} [y/N]").lower() in ("y", "yes")
