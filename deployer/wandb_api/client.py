@@ -31,7 +31,13 @@ NOT_WANDB = "is this the address of a W&B server? It must answer POST /graphql"
 BAD_ADDRESS = "an address looks like https://wandb.example.org"
 
 WHOLE_TRIES = 4  # for an answer that breaks off
-LIST_MUTATIONS = 'query Mutations { __type(name: "Mutation") { fields { name } } }'
+LIST_NAMES = """
+query Names {
+  mutations: __type(name: "Mutation") { fields { name } }
+  sweep_fields: __type(name: "Sweep") { fields { name } }
+}
+"""
+NAMED = ("mutations", "sweep_fields")
 
 # Every exception of requests: what happened, and what to do. The first class that fits counts.
 TROUBLES: tuple[tuple[type[http.RequestException], str, str], ...] = (
@@ -110,16 +116,26 @@ class Client:
                 raise
             return self._post(question, tries - 1)
 
-    @cached_property
+    @property
     def mutations(self) -> frozenset[str]:
         """The names of the server's mutations; none where introspection is off."""
+        return self._names["mutations"]
+
+    @property
+    def sweep_fields(self) -> frozenset[str]:
+        """The names of what the server tells of a sweep; none where introspection is off."""
+        return self._names["sweep_fields"]
+
+    @cached_property
+    def _names(self) -> dict[str, frozenset[str]]:
         try:
-            found = self.execute(LIST_MUTATIONS).get("__type") or {}
+            found = self.execute(LIST_NAMES)
         except WandbError as error:
             if error.status in (0, 401, 403):
                 raise
-            return frozenset()
-        return frozenset(str(f["name"]) for f in found.get("fields") or ())
+            found = {}
+        fields = {kind: (found.get(kind) or {}).get("fields") or () for kind in NAMED}
+        return {kind: frozenset(str(f["name"]) for f in fields[kind]) for kind in NAMED}
 
     def _read_clock(self, answer: requests.Response) -> None:
         if said := answer.headers.get("Date"):

@@ -203,6 +203,11 @@ def parse_run(node: dict[str, Any]) -> RunInfo:
     )
 
 
+def parse_runs(text: str) -> list[RunInfo]:
+    """Read a JSON array of Runs."""
+    return [parse_run(node) for node in json.loads(text)]
+
+
 def parse_attempt(node: dict[str, Any]) -> Attempt:
     """Read one attempt of a run."""
     return Attempt(
@@ -268,7 +273,9 @@ def parse_run_config(text: Any) -> dict[str, Any]:
 
 
 def parse_time(text: Any) -> float | None:
-    """Return seconds since the epoch; W&B leaves out the zone and means UTC."""
+    """Return seconds since the epoch, as they are or of a text without a zone: W&B means UTC."""
+    if isinstance(text, float):
+        return text
     if not isinstance(text, str) or not text:
         return None
     try:

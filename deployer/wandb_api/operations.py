@@ -20,6 +20,7 @@ from deployer.wandb_api.model import (
     parse_json,
     parse_memory,
     parse_run,
+    parse_runs,
     parse_sweep,
 )
 
@@ -29,6 +30,7 @@ LINES_PER_PAGE = 1000
 AGENT_KEYS = "deployerCreateAgentKey"
 REQUEUE = "deployerRequeue"
 DELETE_SWEEP = "deployerDeleteSweep"
+RUN_TABLE = "deployerRuns"
 
 
 def get_viewer(client: Client) -> Viewer:
@@ -82,6 +84,16 @@ def get_sweep(client: Client, path: SweepPath) -> SweepInfo:
 
 def get_snapshot(client: Client, path: SweepPath) -> Snapshot:
     """Return a sweep with all its runs and agents: one request up to 500 runs."""
+    read = _read_table if RUN_TABLE in client.sweep_fields else _read_pages
+    node, runs = read(client, path)
+    return Snapshot(
+        sweep=parse_sweep(node, path),
+        runs=tuple(runs),
+        agents=tuple(parse_agent(n) for n in _nodes(node.get("agents") or {})),
+    )
+
+
+def _read_pages(client: Client, path: SweepPath) -> tuple[dict[str, Any], list[RunInfo]]:
     known = _known_fields(client)
     query = queries.GET_SNAPSHOT % known
     node = _sweep_node(client, query, path, {"first": RUNS_PER_PAGE})
@@ -91,11 +103,17 @@ def get_snapshot(client: Client, path: SweepPath) -> Snapshot:
         page = {"first": RUNS_PER_PAGE, "cursor": cursor}
         runs = _sweep_node(client, queries.LIST_RUNS % known, path, page).get("runs") or {}
         nodes += _nodes(runs)
-    return Snapshot(
-        sweep=parse_sweep(node, path),
-        runs=tuple(parse_run(n) for n in nodes),
-        agents=tuple(parse_agent(n) for n in _nodes(node.get("agents") or {})),
-    )
+    return node, [parse_run(run) for run in nodes]
+
+
+def _read_table(client: Client, path: SweepPath) -> tuple[dict[str, Any], list[RunInfo]]:
+    node = _sweep_node(client, queries.GET_TABLE, path, {})
+    table = node[RUN_TABLE]
+    runs = parse_runs(table["runs"])
+    while cursor := table["endCursor"]:
+        table = _sweep_node(client, queries.NEXT_TABLE, path, {"cursor": cursor})[RUN_TABLE]
+        runs += parse_runs(table["runs"])
+    return node, runs
 
 
 def _known_fields(client: Client) -> dict[str, str]:

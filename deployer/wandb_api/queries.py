@@ -26,12 +26,13 @@ query GetSweep($entity: String, $project: String, $sweep: String!) {{
 }}
 """
 
+AGENTS = "agents { edges { node { id name host state heartbeatAt } } }"
+
 GET_SNAPSHOT = f"""
 query SweepWithRuns($entity: String, $project: String, $sweep: String!, $first: Int!) {{
   project(name: $project, entityName: $entity) {{
     sweep(sweepName: $sweep) {{
-      {SWEEP_FIELDS} %(sweep)s
-      agents {{ edges {{ node {{ id name host state heartbeatAt }} }} }}
+      {SWEEP_FIELDS} %(sweep)s {AGENTS}
       runs(first: $first) {{
         pageInfo {{ hasNextPage endCursor }}
         edges {{ node {{ {RUN_FIELDS} %(run)s }} }}
@@ -54,6 +55,25 @@ query SweepRuns(
     }}
   }}
 }}
+"""
+
+# The same of the embedded backend, which writes thousands of runs at once.
+GET_TABLE = f"""
+query SweepWithRunTable($entity: String, $project: String, $sweep: String!) {{
+  project(name: $project, entityName: $entity) {{
+    sweep(sweepName: $sweep) {{
+      {SWEEP_FIELDS} {OUR_SWEEP_FIELDS} {AGENTS} deployerRuns {{ runs endCursor }}
+    }}
+  }}
+}}
+"""
+
+NEXT_TABLE = """
+query SweepRunTable($entity: String, $project: String, $sweep: String!, $cursor: String) {
+  project(name: $project, entityName: $entity) {
+    sweep(sweepName: $sweep) { deployerRuns(after: $cursor) { runs endCursor } }
+  }
+}
 """
 
 LIST_PROJECTS = """

@@ -21,6 +21,7 @@ MOST_TOKENS = 10_000
 MOST_FIELDS = 2000
 DEEPEST = 30
 MOST_LISTS = 20  # each may read every run of a project
+LISTS = ("edges", "deployerRuns")
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class _Measure:
         for node in selections.selections if selections else ():
             if isinstance(node, FieldNode):
                 inner = self._of(node.selection_set)
-                is_list = int(node.name.value == "edges")
+                is_list = int(node.name.value in LISTS)
                 one = Size(inner.fields + 1, inner.depth + 1, inner.lists + is_list)
                 size = size.beside(one)
             elif isinstance(node, InlineFragmentNode):

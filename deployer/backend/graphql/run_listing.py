@@ -114,9 +114,8 @@ def _page_by_birth(
     values: list[Any] = [where.value]
     rest, way = "", "DESC" if descending else "ASC"
     if after:
-        *_, created_at, _, row_id = decode_place(after)
         rest = f" AND (created_at, id) {'<' if descending else '>'} (?, ?)"
-        values += [created_at, row_id]
+        values += parse_birth(after)
     found = list_runs(
         db,
         f"{where.sql}{rest} ORDER BY created_at {way}, id {way} LIMIT ?",
@@ -134,6 +133,17 @@ def _page_by_birth(
         },
         "total_count": _count(db, where),
     }
+
+
+def encode_birth(created_at: float, row_id: int) -> str:
+    """Return the cursor of a run in the order in which runs were made."""
+    return encode_place((0, 0, created_at, "", row_id))
+
+
+def parse_birth(cursor: str) -> tuple[float, int]:
+    """Return when the run of a cursor was made, and its row; refuse with 400 what is none."""
+    *_, created_at, _, row_id = decode_place(cursor)
+    return created_at, row_id
 
 
 def _count(db: Connection, where: _Where) -> int:

@@ -11,13 +11,17 @@ from deployer.backend.db.agents import Agent
 from deployer.backend.db.attempts import Attempt, list_attempts
 from deployer.backend.db.database import Connection, select_one
 from deployer.backend.db.projects import get_project
+from deployer.backend.db.run_table import read_run_table
 from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import Sweep, update_sweep
 from deployer.backend.graphql.resolvers.sweep import named_sweep
 from deployer.backend.graphql.resolvers.wire import Info, iso_time, transaction
+from deployer.backend.graphql.run_listing import encode_birth, parse_birth
 from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.run_endings import requeue_failed
 from deployer.backend.scheduling.sweep_control import delete_sweep
+
+LARGEST_TABLE = 2500  # runs in one answer, which is written while others wait
 
 mutation = MutationType()
 sweep = ObjectType("Sweep")
@@ -83,6 +87,17 @@ def _sweep_at(info: Info, db: Connection, path: str) -> Sweep:
     entity, project_name, sweep_name = path.split("/")
     project = get_project(db, info.context.caller, entity, project_name)
     return named_sweep(db, project, sweep_name)
+
+
+@sweep.field("deployerRuns")
+def resolve_runs(
+    row: Sweep, info: Info, after: str | None = None, first: int | None = None
+) -> dict[str, Any]:
+    """Return many runs at once, as JSON: a field of each by itself takes ten times as long."""
+    size = LARGEST_TABLE if first is None else min(max(first, 0), LARGEST_TABLE)
+    with transaction(info) as db:
+        runs, end = read_run_table(db, row, parse_birth(after) if after else None, size)
+    return {"runs": runs, "end_cursor": end and encode_birth(*end)}
 
 
 @run.field("deployerAgent")
