@@ -11,6 +11,7 @@ import typer
 from deployer.cli.live_view import say_what_begins_later, wait_until_started
 from deployer.cli.logs import logs
 from deployer.cli.output.agent_views import show_agents, show_ended
+from deployer.cli.output.busy import showing_busy
 from deployer.cli.output.render import say
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.completion import complete_agents
@@ -159,7 +160,8 @@ def _start(
     """Connect, start what is missing unless the sweep has ended, show all."""
     server, path = open_sweep(pick_sweep(sweep, config))
     say(f"using {server.describe()}")
-    launch = add_agents(config, server, path, say, one_run=one_run, max_seconds=max_seconds)
+    with showing_busy() as tell:
+        launch = add_agents(config, server, path, tell, one_run=one_run, max_seconds=max_seconds)
     say_what_begins_later(launch)
     if pending_seconds is not None and launch.agents:
         wait_until_started(launch, pending_seconds)

@@ -10,6 +10,7 @@ import typer
 
 from deployer.cli.backend.backend_in_cluster import end_backend
 from deployer.cli.output.agent_views import show_ended
+from deployer.cli.output.busy import showing_busy
 from deployer.cli.output.render import say
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import (
@@ -67,7 +68,8 @@ def down(
     gone = set()
     if cluster:
         path, target = _find_if_any(sweep, config), find_disposable(config)
-        take_down_cluster(target, path, say, everything=all_, delete_data=delete_data)
+        with showing_busy() as tell:
+            take_down_cluster(target, path, tell, everything=all_, delete_data=delete_data)
         gone = {target.name}
     if all_:
         with collect_refusals() as refusals:
@@ -81,7 +83,7 @@ def down(
 def _end_sweep(config: Project, path: str, output: str) -> None:
     executor = open_executor(config)
     with collect_refusals() as refusals:
-        with tell_who_lasts(executor, path, say):
+        with showing_busy() as tell, tell_who_lasts(executor, path, tell):
             ended = end_willing_agents(executor, path, refusals)
         if ended or not refusals:
             show_ended(path, ended, output)

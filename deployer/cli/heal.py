@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from deployer.cli.output.busy import showing_busy
 from deployer.cli.output.render import say, show_json
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import (
@@ -53,7 +54,8 @@ def heal(
     going = bool(healing.count) or healing.sweep_path != path
     if going and replicas:
         config = settle_code(config, say, str(path))  # the follow-up runs the original's code
-        launch = add_agents(config, server, healing.sweep_path, say)
+        with showing_busy() as tell:
+            launch = add_agents(config, server, healing.sweep_path, tell)
         say(f"{format_count(len(launch.agents), 'agent')} at work")
     elif going:
         said = f"deployer agents up {healing.sweep_path} --replicas N{config.on_option}"

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from deployer.cli.output.reasons import build_reason_lines
-from deployer.cli.output.render import open_live, say, show, show_json
+from deployer.cli.output.render import is_drawn, open_live, say, show, show_json
+from deployer.cli.output.status_view import LiveView, build_status_line
 from deployer.cli.output.views import (
     build_breaker_lines,
     build_failure_line,
-    build_live_view,
-    build_status_line,
     build_summary_lines,
     results_to_plain,
     show_results,
@@ -88,6 +87,7 @@ def follow(
         timeout_seconds=timeout_seconds,
         pending_seconds=pending_seconds,
         packer=launch.packer,
+        every=is_drawn(plain),
     )
     try:
         return show_statuses(statuses, plain, usd_per_hour)
@@ -233,16 +233,17 @@ def show_statuses(
     last: Status | None = None
     shown = ""
     told: set[str] = set()
+    view = LiveView(usd_per_hour)
     with open_live(plain) as live:
         for last in statuses:
             now = time.time()
-            line = build_status_line(last, now, usd_per_hour)
             if live is not None:
-                live.update(build_live_view(last, now, usd_per_hour), refresh=True)
-            elif line != shown:
+                live.update(view.build(last, now, live.console.height), refresh=True)
+                continue
+            line = build_status_line(last, now, usd_per_hour)
+            if line != shown:
                 say(f"{_clock(time.monotonic() - started)}  {line}")
-            if live is None:
-                _say_reasons(last, told)
+            _say_reasons(last, told)
             shown = line
     assert last is not None  # the first status is always yielded
     return last

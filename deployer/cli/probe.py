@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 
 from deployer.cli.live_view import follow_and_report, show_statuses
+from deployer.cli.output.busy import showing_busy
 from deployer.cli.output.probe_view import build_probe_lines, probe_to_plain
 from deployer.cli.output.render import say, show_json
 from deployer.cli.shell.confirmation import can_ask, confirm
@@ -46,7 +47,8 @@ class Showing:
 
 def run_after_probe(project: Project, request: Request, showing: Showing, *, yes: bool) -> None:
     """Do what `up` does, with a look at the first run before the rest is started."""
-    launch, probe = begin_probe(project, request, say)
+    with showing_busy(showing.plain) as tell:
+        launch, probe = begin_probe(project, request, tell)
     pending = showing.pending_seconds
     with closing(launch.target, launch.executor, launch.path, showing.down_after, say):
         launch = _look_first(launch, request, probe, showing, yes=yes)

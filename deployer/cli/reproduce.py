@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from deployer.cli.live_view import follow
+from deployer.cli.output.busy import showing_busy
 from deployer.cli.output.render import format_value, say, show, show_json
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import (
@@ -62,7 +63,8 @@ def reproduce(
     """
     config = read_config(Flags(wandb=wandb, replicas=replicas, on=on))
     again = prepare_again(config, run, sweep, tolerance, say)
-    launch = pipeline.up(again.project, again.request, say)
+    with showing_busy() as tell:
+        launch = pipeline.up(again.project, again.request, tell)
     with closing(launch.target, launch.executor, launch.path, False, say):
         follow(launch, plain or output == "json")
     snapshot = get_snapshot(launch.server.client, launch.path)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from deployer.cli.live_view import follow_and_report, say_what_begins_later, wait_until_started
+from deployer.cli.output.busy import showing_busy
 from deployer.cli.output.render import say, show_json
 from deployer.cli.probe import Showing, run_after_probe
 from deployer.cli.shell.command_group import make_app
@@ -131,7 +132,8 @@ def up(
         showing = Showing(output, plain, pending_timeout, down_after)
         run_after_probe(config, request, showing, yes=yes)
         return
-    launch = pipeline.up(config, request, say)
+    with showing_busy(plain) as tell:
+        launch = pipeline.up(config, request, tell)
     if detach:
         _leave(launch, pending_timeout, output)
         return

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deployer.backend.server.health import Health
+from deployer.cli.output.busy import showing_busy
 from deployer.cli.output.render import say, show, show_json
 from deployer.cli.shell.options import read_config
 from deployer.config.project import Flags, Project
@@ -37,7 +38,9 @@ def up(config: Project, output: str) -> None:
     from deployer.executors.kubernetes.backend.deployment import ensure_backend
 
     kube = find_target(config).open_kube()
-    _show(kube, ensure_backend(kube, config, config.on, say, anew=True), config.on, output)
+    with showing_busy() as tell:
+        backend = ensure_backend(kube, config, config.on, tell, anew=True)
+    _show(kube, backend, config.on, output)
 
 
 def status(config: Project, output: str) -> None:

@@ -12,6 +12,7 @@ from deployer.cli.cluster.target_cluster import (
     NamespaceOption,
     open_client,
 )
+from deployer.cli.output.busy import showing_busy
 from deployer.cli.output.render import say, show_json, show_table
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import (
@@ -148,9 +149,10 @@ def install(
     if device_plugin:
         check_device_plugin(kube)
         kinds = (*kinds, DEVICE_PLUGIN)
-    if kinds:
-        install_drivers(kube, kinds, say, choice)
-    report = ensure_drivers(kube, wait_seconds=timeout, tell=say)
+    with showing_busy() as tell:
+        if kinds:
+            install_drivers(kube, kinds, tell, choice)
+        report = ensure_drivers(kube, wait_seconds=timeout, tell=tell)
     if not any(node.allocatable for node in report.nodes) and not kinds:
         ahead = "for a GKE pool that has no nodes yet: deployer drivers install --distribution cos"
         said = "no GPU is known of here, and none was brought"

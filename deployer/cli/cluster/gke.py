@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deployer.cli.output.busy import showing_busy
 from deployer.cli.output.render import say, show, show_json, show_table, show_yaml
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.confirmation import YesOption, can_ask, confirm
@@ -73,8 +74,9 @@ def up(
     chosen = _load(spec, config)
     _say_prices(chosen, config)
     gke = _open(chosen)
-    with telling_interruption(say):
-        cluster = ensure_cluster(gke, chosen, wait_seconds=wait_for_capacity or 0.0, tell=say)
+    wait_seconds = wait_for_capacity or 0.0
+    with showing_busy() as tell, telling_interruption(tell):
+        cluster = ensure_cluster(gke, chosen, wait_seconds=wait_seconds, tell=tell)
     prices = load_prices(config.folder)
     for line in describe_fallback(chosen, cluster.location, cluster.pool_names, prices):
         say(line)
@@ -129,7 +131,8 @@ def down(
     if not yes and can_ask() and not confirm(f"delete {what}?"):
         say("nothing was deleted")
         return
-    left = remove_with_proof(gke, chosen, say)
+    with showing_busy() as tell:
+        left = remove_with_proof(gke, chosen, tell)
     if output == "json":
         show_json(left)
 

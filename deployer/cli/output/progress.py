@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from deployer.cli.output.log import Telling
-from deployer.cli.output.render import say
+from deployer.cli.output.render import is_drawn, say
 from deployer.data.copy import Progress
 from deployer.text import format_bytes
 
@@ -24,7 +22,7 @@ WORTH_LINES_BYTES = 64 << 20  # what is smaller is there before anybody wonders
 @contextmanager
 def follow_copy(title: str) -> Iterator[Progress]:
     """Show how far one copy is until the block ends."""
-    if Telling.quiet or not sys.stderr.isatty():
+    if not is_drawn(plain=False):
         yield CopyLines(title)
         return
     from rich.console import Console

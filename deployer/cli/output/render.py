@@ -176,10 +176,15 @@ def _cut(text: str) -> Text:
     return Text(text, no_wrap=True, overflow="ellipsis")
 
 
+def is_drawn(plain: bool) -> bool:
+    """Tell whether a view is redrawn in place: on a terminal, unless lines are wanted."""
+    return not plain and not Telling.quiet and sys.stderr.isatty()
+
+
 @contextmanager
 def open_live(plain: bool) -> Iterator[Live | None]:
     """Give a view on stderr that is redrawn in place; None in a pipe or where lines are wanted."""
-    if plain or Telling.quiet or not sys.stderr.isatty():
+    if not is_drawn(plain):
         yield None
         return
     from rich.console import Console

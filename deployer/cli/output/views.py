@@ -18,69 +18,17 @@ from deployer.cli.output.render import (
     show_csv,
     show_json,
     show_table,
-    without_empty_columns,
 )
 from deployer.executors.base import Agent
 from deployer.sweeps.metric_doubts import list_metric_doubts
 from deployer.sweeps.results import Coverage, Results, Row, build_results
-from deployer.text import format_count, format_seconds
-from deployer.wandb_api.model import ENDED_SWEEP_STATES, Snapshot, SweepInfo
-from deployer.watch.status import AgentStatus, Status
+from deployer.text import format_seconds
+from deployer.wandb_api.model import Snapshot, SweepInfo
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    pass
 
 MOST_ROWS = 500  # of a ranking on the screen
-STATE_ORDER = ("running", "pending", "preempting", "preempted", "failed", "crashed", "killed")
-
-
-def build_status_line(status: Status, now: float, usd_per_hour: float | None = None) -> str:
-    """Return a status as one line, for pipes and `--plain`; with a price, what the rest costs."""
-    coverage = status.results.coverage
-    total = f"/{coverage.expected}" if coverage.expected is not None else ""
-    parts = [f"{coverage.finished}{total} finished"]
-    # W&B's word for a run that waits for its next attempt, whatever ended the last one.
-    ended = status.sweep_state in ENDED_SWEEP_STATES
-    words = {} if ended else {"preempted": "to be tried again"}
-    parts += [f"{status.counts[s]} {words.get(s, s)}" for s in STATE_ORDER if status.counts.get(s)]
-    parts.append(_agents_phrase(status))
-    if status.best is not None:
-        parts.append(f"best {_metric_phrase(status, status.best)}")
-    if status.ends_at is not None and not status.over and not status.trouble:
-        left = max(0.0, status.ends_at - now)
-        parts.append(f"about {format_seconds(left)} left")
-        if usd_per_hour is not None:
-            parts[-1] += f" for about ${usd_per_hour * left / 3600:.2f}"
-    if status.deadline is not None and not status.over:
-        parts.append(f"agents leave in {format_seconds(max(0.0, status.deadline - now))}")
-    if status.sweep_state not in ("RUNNING", "PENDING"):
-        parts.append(f"sweep {status.sweep_state.lower()}")
-    if status.trouble:
-        parts.append(f"waiting for the server ({status.trouble})")
-    return ", ".join(parts)
-
-
-def build_live_view(
-    status: Status, now: float, usd_per_hour: float | None = None
-) -> RenderableType:
-    """Return the view that stays on the terminal: one line, then a line for each agent."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    head = Text(f"{status.title or status.sweep_path}  ", style="bold")
-    line = Text(build_status_line(status, now, usd_per_hour))
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    columns, rows = without_empty_columns(
-        ("AGENT", "STATE", "RUN", status.metric or "METRIC", "NODE", "GPU", "RESTARTS", ""),
-        [_agent_cells(agent) for agent in status.agents],
-    )
-    for column in columns:
-        table.add_column(column)
-    for row in rows:
-        table.add_row(*(Text(format_value(cell)) for cell in row))
-    return Group(head, line, table) if status.agents else Group(head, line)
 
 
 def show_results(results: Results, output: str) -> None:
@@ -180,32 +128,6 @@ def build_breaker_lines(reason: str, first: Row, tail: tuple[str, ...]) -> list[
     """Return why the server stopped the sweep, and what its first failing run printed last."""
     lines = [f"stopped: {reason}", build_failure_line(first, ())]
     return lines + [f"  | {line}" for line in tail if line.strip()]
-
-
-def _agents_phrase(status: Status) -> str:
-    count = status.living_agents
-    words = format_count(count, "agent")
-    return f"{words} and {status.other_agents} elsewhere" if status.other_agents else words
-
-
-def _metric_phrase(status: Status, row: Row) -> str:
-    return f"{status.metric}={format_value(row.value)} ({row.run_id})"
-
-
-def _agent_cells(agent: AgentStatus) -> tuple[object, ...]:
-    title = agent.run_title if agent.run_title != agent.run_id else None
-    run = " ".join(filter(None, (agent.run_id, title)))
-    code = f"exit {agent.exit_code}" if agent.exit_code else ""
-    return (
-        agent.name,
-        agent.state,
-        run,
-        agent.value,
-        agent.node,
-        agent.gpu,
-        agent.restarts or None,
-        " ".join(filter(None, (code, agent.reason))),
-    )
 
 
 def _configuration(row: Row) -> str:

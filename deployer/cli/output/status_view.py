@@ -1,0 +1,205 @@
+"""A sweep that goes on: one line for pipes, a view that is redrawn in place for terminals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from deployer.cli.output.render import format_value, without_empty_columns
+from deployer.sweeps.results import Coverage, Row
+from deployer.text import format_count, format_seconds
+from deployer.wandb_api.model import ENDED_SWEEP_STATES
+from deployer.watch.status import AgentStatus, Status
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+STATE_ORDER = ("running", "pending", "preempting", "preempted", "failed", "crashed", "killed")
+STYLES = {
+    "finished": "green",
+    "running": "cyan",
+    "starting": "yellow",
+    "ending": "yellow",
+    "failed": "red",
+    "lost": "red",
+    "ended": "dim",
+}
+BAR = "\N{BOX DRAWINGS HEAVY HORIZONTAL}"
+BAR_WIDTH = 40  # characters
+BLOCKS = "▁▂▃▄▅▆▇█"
+SPARK_WIDTH = 20  # values of a run that are remembered: as many as are shown
+LINES_BESIDE_AGENTS = 8  # head, bar, best, the table's own, the prompt's
+
+
+def build_status_line(status: Status, now: float, usd_per_hour: float | None = None) -> str:
+    """Return a status as one line, for pipes and `--plain`; with a price, what the rest costs."""
+    parts = [_count_finished(status), *_list_counts(status), _agents_phrase(status)]
+    if status.best is not None:
+        parts.append(f"best {_metric_phrase(status, status.best)}")
+    return ", ".join([*parts, *_list_times(status, now, usd_per_hour)])
+
+
+class LiveView:
+    """What stays on a terminal; it remembers what running runs logged, to draw it as a line."""
+
+    def __init__(self, usd_per_hour: float | None = None) -> None:
+        self._usd_per_hour = usd_per_hour
+        self._seen: dict[str, list[float]] = {}
+
+    def build(self, status: Status, now: float, height: int = 50) -> RenderableType:
+        """Return the view of a status: how far, the best so far, a line for each agent.
+
+        As many agents are shown as there are lines for them, those with a run first.
+        """
+        from rich.console import Group
+        from rich.text import Text
+
+        self._remember(status)
+        head = Text.assemble(
+            (status.title or status.sweep_path, "bold"), "  ", (status.sweep_path, "dim")
+        )
+        bar = build_bar(status.results.coverage)
+        far = [_count_finished(status), *_list_times(status, now, self._usd_per_hour)]
+        progress = Text.assemble(bar, "  " if bar else "", ", ".join(far))
+        at_work = Text(", ".join([*_list_counts(status), _agents_phrase(status)]))
+        parts: list[RenderableType] = [head, progress, at_work]
+        if status.best is not None:
+            parts.append(_build_best(status, status.best))
+        most = max(3, height - LINES_BESIDE_AGENTS)
+        agents = sorted(status.agents, key=lambda agent: agent.run_id is None)[:most]
+        if agents:
+            parts.append(self._build_agents(status, agents))
+        if (hidden := len(status.agents) - len(agents)) > 0:
+            parts.append(Text(f"and {format_count(hidden, 'agent')} more", style="dim"))
+        return Group(*parts)
+
+    def _remember(self, status: Status) -> None:
+        """Note what each run at work has logged since the last look."""
+        running = {agent.run_id: agent.value for agent in status.agents if agent.run_id}
+        self._seen = {
+            run: _append(self._seen.get(run, []), value) for run, value in running.items()
+        }
+
+    def _build_agents(self, status: Status, agents: Sequence[AgentStatus]) -> Table:
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+        from rich.text import Text
+
+        metric = status.metric or "METRIC"
+        columns, rows = without_empty_columns(
+            ("AGENT", "STATE", "RUN", metric, "", "NODE", "GPU", "RESTARTS", ""),
+            [self._cells(agent) for agent in agents],
+        )
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        for column in columns:
+            table.add_column(column, no_wrap=True)
+        for row in rows:
+            cells = (format_value(cell) for cell in row)
+            table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in cells))
+        return table
+
+    def _cells(self, agent: AgentStatus) -> tuple[object, ...]:
+        title = agent.run_title if agent.run_title != agent.run_id else None
+        code = f"exit {agent.exit_code}" if agent.exit_code else ""
+        return (
+            agent.name,
+            agent.state,
+            " ".join(filter(None, (agent.run_id, title))),
+            agent.value,
+            build_spark(self._seen.get(agent.run_id or "", [])),
+            agent.node,
+            agent.gpu,
+            agent.restarts or None,
+            " ".join(filter(None, (code, agent.reason))),
+        )
+
+
+def build_bar(coverage: Coverage) -> Text | str:
+    """Return a bar of what is finished, running, failed and lost; none for an endless sweep."""
+    from rich.text import Text
+
+    if not coverage.expected:
+        return ""
+    bar = Text()
+    end, done = 0, 0
+    for count, style in (
+        (coverage.finished, "green"),
+        (coverage.failed + coverage.lost, "red"),
+        (coverage.running, "cyan"),
+        (coverage.expected, "bright_black"),
+    ):
+        done = min(coverage.expected, done + count)
+        width = round(BAR_WIDTH * done / coverage.expected)
+        bar.append(BAR * (width - end), style=style)
+        end = width
+    return bar
+
+
+def build_spark(values: Sequence[float]) -> str:
+    """Return values as a small line of blocks between the least and the most of them."""
+    if len(values) < 2:
+        return ""
+    least, most = min(values), max(values)
+    scale = (len(BLOCKS) - 1) / (most - least) if most > least else 0.0
+    return "".join(BLOCKS[round((value - least) * scale)] for value in values)
+
+
+def _append(values: list[float], value: float | None) -> list[float]:
+    """Return the newest values; one that has not changed was logged no second time."""
+    if value is None or not math.isfinite(value) or values[-1:] == [value]:
+        return values
+    return [*values, value][-SPARK_WIDTH:]
+
+
+def _build_best(status: Status, best: Row) -> Text:
+    from rich.text import Text
+
+    configuration = "  ".join(f"{k}={format_value(v)}" for k, v in best.parameters.items())
+    return Text.assemble(
+        "best ", (_metric_phrase(status, best), "bold green"), "  ", (configuration, "dim")
+    )
+
+
+def _count_finished(status: Status) -> str:
+    coverage = status.results.coverage
+    total = f"/{coverage.expected}" if coverage.expected is not None else ""
+    return f"{coverage.finished}{total} finished"
+
+
+def _list_counts(status: Status) -> list[str]:
+    """Return how many runs are in each other state."""
+    # W&B's word for a run that waits for its next attempt, whatever ended the last one.
+    ended = status.sweep_state in ENDED_SWEEP_STATES
+    words = {} if ended else {"preempted": "to be tried again"}
+    counts = status.counts
+    return [f"{counts[s]} {words.get(s, s)}" for s in STATE_ORDER if counts.get(s)]
+
+
+def _list_times(status: Status, now: float, usd_per_hour: float | None) -> list[str]:
+    """Return what is left, what that costs, and what is in the way."""
+    parts = []
+    if status.ends_at is not None and not status.over and not status.trouble:
+        left = max(0.0, status.ends_at - now)
+        parts.append(f"about {format_seconds(left)} left")
+        if usd_per_hour is not None:
+            parts[-1] += f" for about ${usd_per_hour * left / 3600:.2f}"
+    if status.deadline is not None and not status.over:
+        parts.append(f"agents leave in {format_seconds(max(0.0, status.deadline - now))}")
+    if status.sweep_state not in ("RUNNING", "PENDING"):
+        parts.append(f"sweep {status.sweep_state.lower()}")
+    if status.trouble:
+        parts.append(f"waiting for the server ({status.trouble})")
+    return parts
+
+
+def _agents_phrase(status: Status) -> str:
+    count = status.living_agents
+    words = format_count(count, "agent")
+    return f"{words} and {status.other_agents} elsewhere" if status.other_agents else words
+
+
+def _metric_phrase(status: Status, row: Row) -> str:
+    return f"{status.metric}={format_value(row.value)} ({row.run_id})"
