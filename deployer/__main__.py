@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import logging
 import os
 import sys
@@ -16,6 +17,7 @@ from typer.main import get_command
 from deployer.errors import DeployerError, ExitCode
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
+YOUNG_OBJECTS = 100_000  # Python's 700 make reading a sweep of thousands of runs a third slower
 JSON_FORMS = ("-o json", "-ojson", "--output json", "--output=json")
 
 
@@ -25,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a narrow encoding costs a line, not a failure
+    gc.set_threshold(YOUNG_OBJECTS)
     logging.getLogger().addHandler(logging.NullHandler())  # clients' own words; ours are errors
     sys.exit(run(words))
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from deployer.sweeps.parameters.values import value_key
 
+PLAIN = (float, int, str)
+
 
 def list_parameters(sweep_config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of a sweep's parameters, nested ones joined by dots (`optimizer.lr`)."""
@@ -23,7 +25,9 @@ def flatten_configuration(run_config: Mapping[str, Any], names: tuple[str, ...])
     flat: dict[str, Any] = {}
     for name in names:
         found, value = _look_up(run_config, name)
-        if found:
+        if found and isinstance(value, PLAIN):  # nearly always, and there are thousands of runs
+            flat[name] = value
+        elif found:
             flat.update(_spread(name, value))
     return flat
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
+from functools import lru_cache
 
 from deployer.wandb_api.model import Attempt
 
@@ -25,6 +26,7 @@ OWN_EXIT_CODE = ("delivered", "own failure", "usage error", "never started")
 NOTED = ("delivered", "usage error", "never started", "OOM")
 
 
+@lru_cache(maxsize=256)
 def describe_attempt(cause: str, exit_code: int | None) -> str:
     """Say how an attempt ended, with its exit code or the signal that killed it."""
     said = WORDS.get(cause, cause)

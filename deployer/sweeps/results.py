@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from deployer.sweeps.configuration_list import find_list_parameter
@@ -121,8 +121,8 @@ def build_results(
 
     `expected` is used where the server does not say how many configurations there are.
     """
-    names = list_parameters(sweep.config)
-    rows = rank_rows(sweep, [_build_row(sweep, run, names) for run in runs])
+    names, listed = list_parameters(sweep.config), find_list_parameter(sweep.config)
+    rows = rank_rows(sweep, [_build_row(sweep, run, names, listed) for run in runs])
     done = [row for row in rows if row.rank is not None]
     finished = [row for row in rows if is_done(sweep, row.state)] if sweep.metric_name else []
     first = min((run for run in runs if is_done(sweep, run.state)), key=_start_of, default=None)
@@ -154,7 +154,7 @@ def rank_rows(sweep: SweepInfo, rows: Sequence[Row]) -> tuple[Row, ...]:
 
     ordered = sorted(rows, key=place)
     return tuple(
-        replace(row, rank=index) if is_ranked(sweep, row) else row
+        Row(**{**vars(row), "rank": index}) if is_ranked(sweep, row) else row
         for index, row in enumerate(ordered, start=1)
     )
 
@@ -228,7 +228,7 @@ def run_seconds(run: RunInfo) -> float | None:
     return max(0.0, run.heartbeat_at - run.created_at)
 
 
-def _build_row(sweep: SweepInfo, run: RunInfo, names: tuple[str, ...]) -> Row:
+def _build_row(sweep: SweepInfo, run: RunInfo, names: tuple[str, ...], listed: str) -> Row:
     seconds = run_seconds(run)
     return Row(
         rank=None,
@@ -236,7 +236,7 @@ def _build_row(sweep: SweepInfo, run: RunInfo, names: tuple[str, ...]) -> Row:
         title=run.title,
         state=run.state,
         value=_value(sweep, run),
-        parameters=_parameters(sweep, run, names),
+        parameters=_parameters(run, names, listed),
         duration_seconds=None if seconds is None else round(seconds, 1),
         exit_code=_exit_code(run),
         started_at=run.created_at,
@@ -253,11 +253,10 @@ def _exit_code(run: RunInfo) -> int | None:
     return run.attempts[-1].exit_code
 
 
-def _parameters(sweep: SweepInfo, run: RunInfo, names: tuple[str, ...]) -> dict[str, Any]:
+def _parameters(run: RunInfo, names: tuple[str, ...], listed: str) -> dict[str, Any]:
     """Return a run's parameters; those of an explicit list are shown as what they stand for."""
     flat = flatten_configuration(run.config, names)
-    name = find_list_parameter(sweep.config)
-    return {k.removeprefix(f"{name}."): v for k, v in flat.items()} if name else flat
+    return {k.removeprefix(f"{listed}."): v for k, v in flat.items()} if listed else flat
 
 
 def _value(sweep: SweepInfo, run: RunInfo) -> float | None:

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, is_dataclass
+from dataclasses import fields, is_dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -101,14 +101,15 @@ def build_error(error: DeployerError) -> dict[str, Any]:
 
 def to_plain(value: Any) -> Any:
     """Turn dataclasses and other values into what JSON can express."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return to_plain(asdict(value))
-    if isinstance(value, Mapping):
-        return {str(key): to_plain(inner) for key, inner in value.items()}
+    # What there is most of goes first: a sweep may have ten thousand runs.
+    if value is None or isinstance(value, (str, int)):
+        return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if value is None or isinstance(value, bool | int | str):
-        return value
+    if isinstance(value, (dict, Mapping)):
+        return {str(key): to_plain(inner) for key, inner in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Iterable):
         return [to_plain(inner) for inner in value]
     return str(value)

@@ -28,7 +28,7 @@ from deployer.wandb_api.model import Snapshot, SweepInfo
 if TYPE_CHECKING:
     pass
 
-MOST_ROWS = 500  # of a ranking on the screen
+MOST_ROWS = 200  # of a ranking on the screen
 
 
 def show_results(results: Results, output: str) -> None:
