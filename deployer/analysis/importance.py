@@ -5,10 +5,14 @@ Needs the extra `analysis` (scikit-learn), which is imported inside the call alo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from math import ceil
+from statistics import StatisticsError, correlation
 
+from deployer.analysis.columns import Column, Shares, build_columns
 from deployer.errors import DeployerError
 from deployer.sweeps.results import Row
 from deployer.text import format_count
@@ -22,13 +26,15 @@ class ParameterImportance:
     """One parameter.
 
     `share` (0 to 1) is how much of the metric's variance it explains by itself, `deviation` the
-    standard error of that. `told` says whether it is above the noise floor. `correlation` is
-    Spearman's with the metric (-1 to 1), None for categories. `runs` have a value of it.
+    standard error of that. `told` says whether it is above `floor`, the share that noise alone may
+    reach. `correlation` is Spearman's with the metric (-1 to 1), None for categories. `runs` have a
+    value of it.
     """
 
     name: str
     share: float
     deviation: float
+    floor: float
     told: bool
     correlation: float | None
     runs: int
@@ -37,7 +43,8 @@ class ParameterImportance:
         """Return `lr explains 71 % ± 8 %`, of a parameter that can be told from noise."""
         if self.share < 0.01:
             return f"{self.name} explains less than 1 %"
-        return f"{self.name} explains {self.share:.0%} ± {self.deviation:.0%}".replace("%", " %")
+        # An uncertainty is rounded up: none is none at all.
+        return f"{self.name} explains {100 * self.share:.0f} % ± {ceil(100 * self.deviation)} %"
 
 
 @dataclass(frozen=True)
@@ -46,8 +53,8 @@ class Importance:
 
     `runs` were used; `left_out` have no finite value of the metric, or have not finished.
     `explained` (0 to 1) is how much of the variance all parameters explain together, in runs that
-    the model has not seen. `floor` is the share that noise alone reaches. `constants` do not vary,
-    and `names` are texts that are another one in every run.
+    the model has not seen. `constants` do not vary, and `names` are texts that are another one in
+    every run.
     """
 
     metric: str
@@ -55,7 +62,6 @@ class Importance:
     runs: int
     left_out: int
     explained: float
-    floor: float
     constants: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
 
@@ -90,7 +96,75 @@ def build_importance(rows: Sequence[Row], metric: str) -> Importance:
     The same rows give the same answer. Raises DeployerError without the extra `analysis`.
     """
     require_importance()
-    raise NotImplementedError(metric, len(rows))
+    ranked = sorted((row for row in rows if row.rank is not None), key=lambda row: row.run_id)
+    values = [row.value for row in ranked if row.value is not None]
+    columns = build_columns([row.parameters for row in ranked])
+    found = _measure(columns.varying, values)
+    return Importance(
+        metric=metric,
+        parameters=tuple(sorted(_list_parameters(columns.varying, values, found), key=_place)),
+        runs=len(ranked),
+        left_out=len(rows) - len(ranked),
+        explained=found.explained,
+        constants=columns.constants,
+        names=columns.names,
+    )
+
+
+def _measure(columns: Sequence[Column], values: Sequence[float]) -> Shares:
+    """Return what each column explains; with too few runs the model has nothing to say."""
+    if not columns or len(values) < LEAST_RUNS:
+        nothing = (0.0,) * len(columns)
+        return Shares(nothing, nothing, nothing, 0.0)
+    from deployer.analysis.forest import measure_shares
+
+    return measure_shares(columns, values)
+
+
+def _list_parameters(
+    columns: Sequence[Column], values: Sequence[float], found: Shares
+) -> list[ParameterImportance]:
+    return [
+        ParameterImportance(
+            name=column.name,
+            share=max(0.0, share),
+            deviation=deviation,
+            floor=floor,
+            told=share > floor,
+            correlation=correlate(column, values),
+            runs=column.runs,
+        )
+        for column, share, deviation, floor in zip(
+            columns, found.shares, found.deviations, found.floors, strict=True
+        )
+    ]
+
+
+def _place(one: ParameterImportance) -> tuple[bool, float]:
+    return not one.told, -one.share
+
+
+def correlate(column: Column, values: Sequence[float]) -> float | None:
+    """Return Spearman's correlation of a number with the metric; None where there is none."""
+    pairs = [(p, v) for p, v in zip(column.places, values, strict=True) if p is not None]
+    if column.category or len(pairs) < 2:
+        return None
+    places, measured = ([pair[n] for pair in pairs] for n in (0, 1))
+    try:
+        return correlation(rank_values(places), rank_values(measured))
+    except StatisticsError:  # one of them does not vary
+        return None
+
+
+def rank_values(values: Sequence[float]) -> list[float]:
+    """Return the rank of each value from 1; equal ones share the mean of theirs."""
+    first: dict[float, int] = {}
+    counts = Counter(values)
+    below = 0
+    for value in sorted(counts):
+        first[value] = below
+        below += counts[value]
+    return [first[value] + (counts[value] + 1) / 2 for value in values]
 
 
 def _enumerate(names: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from deployer.analysis.columns import is_number
 from deployer.sweeps.parameters.forms import Continuous
 from deployer.sweeps.parameters.parse import parse_parameters
 from deployer.sweeps.parameters.values import distinct, value_key
@@ -102,7 +103,7 @@ def _list_logarithmic(sweep_config: Mapping[str, Any]) -> set[str]:
 
 
 def _build_axis(name: str, values: Sequence[Any], logs: set[str]) -> Axis:
-    numbers = [float(value) for value in values if _is_number(value)]
+    numbers = [float(value) for value in values if is_number(value)]
     if len(numbers) < len(values):
         ordered = tuple(sorted(values, key=_category_key))
         return Axis(name, Scale.CATEGORY, (0.0, float(max(0, len(ordered) - 1))), ordered)
@@ -113,7 +114,7 @@ def _build_axis(name: str, values: Sequence[Any], logs: set[str]) -> Axis:
 
 
 def _category_key(value: Any) -> tuple[str, float, str]:
-    number = float(value) if _is_number(value) else 0.0
+    number = float(value) if is_number(value) else 0.0
     return type(value).__name__, number, str(value)
 
 
@@ -139,8 +140,3 @@ def _place(axis: Axis, parameters: Mapping[str, Any]) -> float | None:
         return float(value)
     keys = [value_key(category) for category in axis.categories]
     return float(keys.index(value_key(value)))
-
-
-def _is_number(value: Any) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and math.isfinite(value)
