@@ -247,10 +247,12 @@ def _build_row(sweep: SweepInfo, run: RunInfo, names: tuple[str, ...], listed: s
 
 
 def _exit_code(run: RunInfo) -> int | None:
-    """Return a run's exit code; of one that never came to `wandb.init`, its process's."""
-    if run.exit_code is not None or not run.attempts:
-        return run.exit_code
-    return run.attempts[-1].exit_code
+    """Return the exit code of a run's process; where nobody saw it, what the SDK said of the run.
+
+    The SDK says 1 of any error within `wandb.init`, and 255 of a process that was killed.
+    """
+    seen = run.attempts[-1].exit_code if run.attempts else None
+    return run.exit_code if seen is None else seen
 
 
 def _parameters(run: RunInfo, names: tuple[str, ...], listed: str) -> dict[str, Any]:

@@ -55,6 +55,14 @@ def test_ranking_puts_nan_and_missing_last_and_follows_the_goal() -> None:
     assert order(build_results(sweep(upward), runs))[:2] == ["two", "one"]
 
 
+def test_the_exit_code_is_that_of_the_process_where_somebody_saw_it() -> None:
+    told = replace(run("told", "failed"), exit_code=1)
+    seen = replace(told, run_id="seen", attempts=(Attempt(1, "a", 0.0, 1.0, "own failure", 3),))
+    unseen = replace(told, run_id="unseen", attempts=(Attempt(1, "a", 0.0, 1.0, "LOST", None),))
+    codes = {r.run_id: r.exit_code for r in build_results(sweep(), [told, seen, unseen]).rows}
+    assert codes == {"told": 1, "seen": 3, "unseen": 1}
+
+
 def test_runs_that_have_not_finished_come_after_those_that_have() -> None:
     results = build_results(sweep(), [run("live", "running", 0.0), run("done", loss=5.0)])
     assert order(results) == ["done", "live"]
