@@ -57,6 +57,8 @@ def find_server(url: str) -> WandbServer:
 def run_tests(server: WandbServer, arguments: Sequence[str]) -> int:
     """Run the tests of this folder; what they print is passed on without the key."""
     side_by_side = () if "-n" in arguments else SIDE_BY_SIDE
+    sys.stdout.write(f"trying claims on {server.url} as {server.entity}: a minute to the first\n")
+    sys.stdout.flush()
     options = ("-q", "--tb=short", "-p", "no:cacheprovider", *side_by_side)
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest", str(FOLDER), *options, *arguments],
