@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,17 @@ SHORT_TEXT_WIDTH = 12  # what is left of a text in a narrow terminal: a run's id
 CELL_GAP = 3
 # Those that end in a letter, such as colours, and those that set a title or a link.
 ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
+
+
+@dataclass(frozen=True)
+class Styled:
+    """The text of a cell, and its colour on a terminal."""
+
+    text: str
+    style: str = ""
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def say(text: str) -> None:
@@ -166,15 +177,24 @@ def build_table(
         )
         least_width += least + CELL_GAP
     for row in data:
-        table.add_row(*(_cut(format_value(cell)) for cell in row))
+        table.add_row(*map(_build_cell, row))
     return table, least_width
 
 
-def _cut(text: str) -> Text:
+def _build_cell(value: object) -> Text:
+    return _cut(format_value(value), value.style if isinstance(value, Styled) else "")
+
+
+def _cut(text: str, style: str = "") -> Text:
     """Return a cell in one line, with an ellipsis where it does not fit."""
     from rich.text import Text
 
-    return Text(text, no_wrap=True, overflow="ellipsis")
+    return Text(text, style, no_wrap=True, overflow="ellipsis")
+
+
+def is_terminal() -> bool:
+    """Tell whether results are looked at, and not read by a program."""
+    return sys.stdout.isatty()
 
 
 def is_drawn(plain: bool) -> bool:

@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "doctor": ("doctor", "Check everything that `up` needs, and say how to mend it."),
     "watch": ("watch", "Show a sweep live until it is over."),
     "results": ("results", "Show a sweep's ranking, coverage and failures; copy its models."),
+    "importance": ("importance", "Show which parameters explain the metric, and which may not."),
     "heal": ("heal", "Run what is lost or failed again."),
     "reproduce": ("reproduce", "Run a configuration again as it ran, and compare its metric."),
     "down": ("down", "End a sweep's agents and delete what was made for it; results stay."),

@@ -1,0 +1,72 @@
+"""`deployer importance`, on runs of the embedded backend whose truth is known."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from deployer.analysis.importance import Importance, build_importance
+from deployer.cli.output.importance_view import build_importance_table, show_importance
+from tests.analysis.rows import draw_rows
+from tests.backend.client import Client as Sdk
+from tests.backend.client import grid
+from tests.cli.conftest import Project
+from tests.conftest import ServedBackend
+
+
+def make_importance(count: int) -> Importance:
+    return build_importance(draw_rows(count, lambda parameters, _: parameters["dropout"]), "loss")
+
+
+def test_table_and_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    show_importance(make_importance(60), "me/p/s", "table")
+    said = capsys.readouterr()
+    head, _, first, *_, sentence = said.out.splitlines()
+    assert head.split() == ["PARAMETER", "EXPLAINS", "±", "CORRELATION", "RUNS"]
+    assert first.split()[0] == "dropout"
+    assert first.split()[-2:] == ["+1.00", "60"]
+    assert sentence.startswith("dropout explains ")
+    assert sentence.endswith("cannot be told from noise with 60 runs")
+    assert "all of them explain" in said.err
+
+
+def test_bars_are_full_of_what_is_explained() -> None:
+    columns, rows = build_importance_table(make_importance(60), bars=True)
+    assert columns[:3] == ["PARAMETER", "EXPLAINS", ""]
+    widths = [len(str(row[2])) for row in rows]
+    assert widths[0] >= 7
+    assert max(widths[1:]) == 1
+
+
+def test_json_has_every_figure(capsys: pytest.CaptureFixture[str]) -> None:
+    found = make_importance(40)
+    show_importance(found, "me/p/s", "json")
+    plain = json.loads(capsys.readouterr().out)
+    assert (plain["sweep"], plain["runs"], plain["sentence"]) == ("me/p/s", 40, found.sentence())
+    assert set(plain["parameters"][0]) == {
+        *("name", "share", "deviation", "floor", "told", "correlation", "runs")
+    }
+
+
+def test_command_reads_a_sweep_and_another_metric(project: Project, backend: ServedBackend) -> None:
+    sdk = Sdk.of(backend, "importance")
+    sweep = sdk.create_sweep(
+        {**grid(x=list(range(12)), y=[1, 2]), "metric": {"name": "loss", "goal": "minimize"}}
+    )
+    agent = sdk.create_agent(sweep)
+    for _ in range(24):
+        (command,) = sdk.heartbeat(agent)
+        x = command["args"]["x"]["value"]
+        sdk.init_run(command["run_id"], config=json.dumps(command["args"]))
+        sdk.log(command["run_id"], [{"_step": 0, "loss": 2.0 * x, "other": float("nan")}])
+        sdk.finish(command["run_id"])
+    path = f"{sdk.entity}/importance/{sweep}"
+    plain = json.loads(project.run("importance", path, "-o", "json", **backend.environment).stdout)
+    assert [one["name"] for one in plain["parameters"] if one["told"]] == ["x"]
+    assert plain["parameters"][0]["correlation"] == 1.0
+    said = project.run("importance", path, **backend.environment).stdout
+    assert said.splitlines()[-1] == plain["sentence"]
+    for name, words in (("other", "is NaN or infinite in 24"), ("lost", "did you mean loss?")):
+        done = project.run("importance", path, "--metric", name, code=3, **backend.environment)
+        assert words in done.stderr
