@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeGuard
 
+from deployer.analysis.forecast import usual_seconds
 from deployer.executors.memory import Memory
 from deployer.sweeps.metrics import list_logged, metric_value
 from deployer.sweeps.results import ACTIVE_STATES, Row, is_stopped_early
 from deployer.wandb_api.model import RunInfo, SweepInfo
-from deployer.watch.forecast import usual_seconds
 from deployer.watch.packing.measurement import BAD_CAUSES, BAD_STATES, read_mark
 from deployer.watch.packing.rates import Mark
 from deployer.watch.status import Status

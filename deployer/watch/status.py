@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from deployer.analysis.forecast import forecast_end
 from deployer.errors import KubeError, WandbError, WatchTimeout
 from deployer.executors.base import Agent, Ending, Executor
 from deployer.executors.deadline import find_deadline
@@ -16,7 +17,6 @@ from deployer.wandb_api.model import AgentInfo, RunInfo, Snapshot, SweepInfo, Sw
 from deployer.wandb_api.operations import get_snapshot as read_snapshot
 from deployer.watch.agent_runs import join_runs, note_unheard
 from deployer.watch.duplicates import find_duplicates, is_overshooting
-from deployer.watch.forecast import forecast_end
 
 POLL_SECONDS = 2.0
 # Where a server bears it, a watcher looks again after a part of the time since the sweep's begin,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import requests  # noqa: TID251 - a test is a client of its own
@@ -31,3 +32,16 @@ def read(browser: requests.Session, client: Client, place: str = "") -> Any:
 
 def page(client: Client, place: str = "") -> str:
     return f"{client.url}/{client.entity}/{client.project}{place}"
+
+
+def list_rows(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the runs of a sweep's document by the names of their fields."""
+    return [dict(zip(document["fields"], row, strict=True)) for row in document["runs"]]
+
+
+def read_curves(
+    browser: requests.Session, client: Client, runs: Sequence[str], metric: str = "loss"
+) -> dict[str, tuple[list[float], list[float | None]]]:
+    """Return steps and values of some runs' curves, by run."""
+    data = read(browser, client, f"/curves?metric={metric}&runs={','.join(runs)}")
+    return {curve["run"]: (curve["steps"], curve["values"]) for curve in data["curves"]}

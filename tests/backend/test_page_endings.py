@@ -7,19 +7,19 @@ from typing import Any
 from deployer.backend.db.runs import change_run
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.scheduling.process_ends import note_exit
-from deployer.backend.web.curves import CurveCache
-from deployer.backend.web.views import Site, show_run, show_sweep
+from deployer.backend.web.views import open_site, show_run, show_sweep
 from tests.backend.bench import Bench
+from tests.backend.pages_browser import list_rows
 
 
 def sweep_page(bench: Bench, sweep: Sweep) -> dict[str, Any]:
     place = {"entity": "me", "project": "p", "sweep": sweep.name}
-    return show_sweep(Site(bench.backend, CurveCache(bench.backend.store)), bench.me, place)
+    return show_sweep(open_site(bench.backend), bench.me, place)
 
 
 def run_page(bench: Bench, name: str) -> dict[str, Any]:
     place = {"entity": "me", "project": "p", "run": name}
-    return show_run(Site(bench.backend, CurveCache(bench.backend.store)), bench.me, place)
+    return show_run(open_site(bench.backend), bench.me, place)
 
 
 def test_a_sweep_whose_runs_failed_has_failed(bench: Bench) -> None:
@@ -66,7 +66,7 @@ def test_a_run_that_ended_before_it_began_has_its_last_words_and_exit_code(bench
     [attempt] = data["attempts"]
     assert (attempt["words"], attempt["exit_code"]) == ("ended before wandb.init: exit code 1", 1)
     assert (attempt["output"], data["console"]) == ("no data\n", ["no data"])
-    [row] = sweep_page(bench, sweep)["runs"]
+    [row] = list_rows(sweep_page(bench, sweep))
     waits = "waits for its next attempt (ended before wandb.init: exit code 1)"
     assert (row["state"], row["note"]) == ("preempted", waits)
 
@@ -75,7 +75,7 @@ def test_a_run_that_was_killed_behind_its_last_row_says_so(bench: Bench) -> None
     sweep = bench.sweep()
     name = bench.take(bench.agent(sweep, "a"))
     bench.send(name, complete=True, exitcode=0, deployerExitUnseen=True)
-    [row] = sweep_page(bench, sweep)["runs"]
+    [row] = list_rows(sweep_page(bench, sweep))
     assert (row["state"], row["note"]) == ("finished", "all rows delivered, exit unknown")
     assert run_page(bench, name)["note"] == row["note"]
 
@@ -88,7 +88,7 @@ def test_a_run_has_one_name_and_tells_that_it_was_stopped_early(bench: Bench) ->
         change_run(db, bench.run(name), stop_requested_at=bench.seconds)
     bench.send(name, complete=True, exitcode=0)
     other = bench.take(agent)
-    rows = {row["id"]: row for row in sweep_page(bench, sweep)["runs"]}
+    rows = {row["id"]: row for row in list_rows(sweep_page(bench, sweep))}
     assert {row["title"] for row in rows.values()} == {name, other}
     assert (rows[name]["stopped_early"], rows[other]["stopped_early"]) == (True, False)
     assert run_page(bench, name)["stopped_early"]

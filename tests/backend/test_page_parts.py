@@ -7,24 +7,27 @@ from typing import Any
 
 import pytest
 
-from deployer.backend.web.command_line import build_command_line
-from deployer.backend.web.curves import POINTS_PER_CURVE, build_all_curves, build_curve
+from deployer.page.command_line import build_command_line
+from deployer.page.curves import POINTS_PER_CURVE, Point, build_all_curves, build_curve
 
 
 def test_a_curve_is_thinned_and_keeps_its_ends() -> None:
     rows = [{"_step": n, "val": {"loss": float(n)}} for n in range(5000)]
     curve = build_curve(rows, "val.loss")
     assert len(curve) == POINTS_PER_CURVE
-    assert (curve[0], curve[-1]) == ((0, 0.0), (4999, 4999.0))
+    assert (curve[0], curve[-1]) == (Point(0, 0.0), Point(4999, 4999.0))
 
 
 def test_numbers_alone_have_curves() -> None:
     image = {"_type": "image-file", "width": 3}
     rows: list[dict[str, Any]] = [
         {"a": 1, "b": True, "c": "text", "_runtime": 1, "d": image},
-        {"a": math.nan},
+        {"a": math.nan, "epoch": 2},
     ]
-    assert build_all_curves(rows) == {"a": [(0, 1.0), (1, None)]}
+    assert build_all_curves(rows) == {
+        "a": [Point(0, 1.0, seconds=1), Point(1, None, epoch=2)],
+        "epoch": [Point(1, 2.0, epoch=2)],
+    }
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import math
 import requests  # noqa: TID251 - a test is a client of its own
 
 from tests.backend.client import Client, grid
-from tests.backend.pages_browser import page, read
+from tests.backend.pages_browser import list_rows, page, read, read_curves
 
 
 def test_a_sweep_is_ranked_with_its_best_and_its_curves(
@@ -25,7 +25,9 @@ def test_a_sweep_is_ranked_with_its_best_and_its_curves(
         client.log(run["run_id"], [{"_step": n, "loss": loss} for n, loss in enumerate(losses[lr])])
         client.finish(run["run_id"], exit_code=int(lr == 0.3))
     data = read(browser, client, f"/sweeps/{sweep}")
-    rows = [(r["rank"], r["state"], r["value"], r["parameters"], r["agent"]) for r in data["runs"]]
+    rows = [
+        (r["rank"], r["state"], r["value"], r["parameters"], r["agent"]) for r in list_rows(data)
+    ]
     assert data["columns"] == ["lr"]
     assert data["fixed"] == {"epochs": 3}
     assert rows == [
@@ -37,8 +39,8 @@ def test_a_sweep_is_ranked_with_its_best_and_its_curves(
     assert data["progress"]["failed"] == 1
     assert data["best"] == {"run": f"{sweep}-1", "title": f"{sweep}-1", "value": 1.0}
     assert data["command"] == "python train.py --epochs=3 --lr=0.2"
-    curves = {curve["run"]: curve["points"] for curve in data["curves"]}
-    assert curves[f"{sweep}-1"] == [[0, 3.0], [1, 1.0]]
+    curves = read_curves(browser, client, data["chosen"])
+    assert curves[f"{sweep}-1"] == ([0, 1], [3.0, 1.0])
     assert len(curves) == 3
 
 
@@ -47,11 +49,10 @@ def test_a_curve_grows_while_its_run_goes_on(client: Client, browser: requests.S
     run = client.heartbeat(client.create_agent(sweep))[0]["run_id"]
     client.init_run(run)
     client.log(run, [{"_step": 0, "loss": 3.0}])
-    assert read(browser, client, f"/sweeps/{sweep}")["curves"][0]["points"] == [[0, 3.0]]
+    assert read_curves(browser, client, [run]) == {run: ([0], [3.0])}
     client.log(run, [{"_step": 1, "loss": 2.0}], offset=1)
-    data = read(browser, client, f"/sweeps/{sweep}")
-    assert data["curves"][0]["points"] == [[0, 3.0], [1, 2.0]]
-    assert data["active"] is True
+    assert read_curves(browser, client, [run]) == {run: ([0, 1], [3.0, 2.0])}
+    assert read(browser, client, f"/sweeps/{sweep}")["active"] is True
 
 
 def test_users_values_arrive_as_data_and_never_as_markup(
@@ -69,11 +70,12 @@ def test_users_values_arrive_as_data_and_never_as_markup(
     data = read(browser, client, f"/sweeps/{sweep}")
     assert data["title"] == nasty
     assert data["columns"] == [nasty]
-    shown = [row["parameters"][0] for row in sorted(data["runs"], key=lambda row: row["id"])]
+    shown = [row["parameters"][0] for row in sorted(list_rows(data), key=lambda row: row["id"])]
     assert shown == [nasty, str(2**70), None, [1, {"a": nasty}]]
-    assert {row["value"] for row in data["runs"]} == {"NaN", "Infinity", "-Infinity", None}
+    assert {row["value"] for row in list_rows(data)} == {"NaN", "Infinity", "-Infinity", None}
     assert data["best"] is None
-    assert [0, 1.0] in data["curves"][0]["points"]
+    curves = read_curves(browser, client, data["chosen"])
+    assert {values[0] for _, values in curves.values()} == {1.0}
     shell = browser.get(page(client, f"/sweeps/{sweep}"), timeout=30)
     assert nasty not in shell.text
 
@@ -85,7 +87,7 @@ def test_a_sweep_without_a_metric_and_an_empty_one(
     del config["metric"]
     sweep = client.create_sweep(config)
     data = read(browser, client, f"/sweeps/{sweep}")
-    assert (data["metric"], data["best"], data["runs"], data["curves"]) == (None, None, [], [])
+    assert (data["metric"], data["best"], data["runs"], data["chosen"]) == (None, None, [], [])
     client.work_once(client.create_agent(sweep), loss=1.0)
     assert len(read(browser, client, f"/sweeps/{sweep}")["runs"]) == 1
 

@@ -98,7 +98,7 @@ def test_others_see_nothing(backend: ServedBackend, client: Client) -> None:
         address = f"{client.url}/api/pages/{client.entity}/{client.project}{place}"
         assert other.get(address, timeout=30).status_code == 404
     home = other.get(f"{backend.url}/api/pages/", timeout=30).json()
-    assert home == {"kind": "home", "entity": name, "projects": []}
+    assert home == {"kind": "home", "entity": name, "projects": [], "active": False}
 
 
 def test_what_is_not_there_is_a_page_that_says_so(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,7 +24,8 @@ class Backend:
     """The store, the clocks, the search and the folder of one server process.
 
     `now` gives seconds since the epoch for display; silence is measured by `presence` alone.
-    A `plain` backend hides whatever W&B's own server does not have.
+    A `plain` backend hides whatever W&B's own server does not have. `ending` is set when the
+    process is to stop: what lasts ends then.
     """
 
     folder: Path
@@ -36,6 +38,7 @@ class Backend:
     search: SearchEngine = field(init=False)
     suggestions: Suggestions = field(init=False)
     signer: Signer = field(init=False)
+    ending: threading.Event = field(init=False, default_factory=threading.Event)
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)

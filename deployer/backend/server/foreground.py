@@ -74,6 +74,18 @@ def serve(host: str, port: int, data: Path, plain: bool = False) -> None:
             logger.info("stopped")
 
 
+class _Server(uvicorn.Server):
+    """A server that ends the pages' listeners before it waits for what is being answered."""
+
+    def __init__(self, config: uvicorn.Config, backend: Backend) -> None:
+        super().__init__(config)
+        self._backend = backend
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._backend.ending.set()
+        await super().shutdown(sockets)
+
+
 def _build_server(backend: Backend) -> uvicorn.Server:
     """Return the server; from now on SIGTERM ends it, also before it serves.
 
@@ -88,7 +100,7 @@ def _build_server(backend: Backend) -> uvicorn.Server:
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=3,
     )
-    server = uvicorn.Server(config)
+    server = _Server(config, backend)
     signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
     return server
 

@@ -1,6 +1,6 @@
-"""The web pages: a log-in, and live pages of projects, sweeps and runs.
+"""The page's addresses: signing in, HTML, documents, changes, and what is done to a sweep.
 
-`summaries` turns rows into plain dicts, `routes` serves them as JSON beside one HTML shell, and
-`static` draws. Nothing here writes to the database, and no page holds data that a user chose:
-JavaScript puts it in as text.
+`results` and `run` read the database in the words of W&B's client, `deployer.page` makes documents
+of that, and `routes` sends them as JSON beside one HTML shell. Nothing here draws, and no HTML
+holds data that a user chose.
 """

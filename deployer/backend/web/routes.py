@@ -1,43 +1,52 @@
-"""The pages' addresses: HTML for people, the same data as JSON under /api/pages, logging in."""
+"""The pages' addresses: HTML for people, their documents under /api/pages, changes, signing in."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-import html
 import mimetypes
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from urllib.parse import parse_qs, quote
+from typing import Any
+from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request as HttpRequest
-from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from deployer.backend.db.accounts import Caller, find_caller
 from deployer.backend.db.artifact_files import find_artifact_file
+from deployer.backend.db.database import Connection
 from deployer.backend.db.files import find_file
+from deployer.backend.db.runs import find_run
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.context import Backend
+from deployer.backend.scheduling.sweep_control import change_sweep
 from deployer.backend.web.artifacts import find_artifact_of
-from deployer.backend.web.curves import CurveCache
-from deployer.backend.web.sessions import SESSION_SECONDS, Sessions
-from deployer.backend.web.strict_json import to_strict_json
-from deployer.backend.web.views import ARTIFACT_PATH, VIEWS, Site, View, find_run_of
+from deployer.backend.web.changes import list_changes
+from deployer.backend.web.results import ACTIONS, STATES
+from deployer.backend.web.sign_in import HEADERS, SignIn
+from deployer.backend.web.views import (
+    ARTIFACT_PATH,
+    RUN_PATH,
+    SWEEP_PATH,
+    VIEWS,
+    View,
+    find_place,
+    find_run_of,
+    find_sweep_of,
+    open_site,
+    show_importance,
+)
+from deployer.page.assets import load_assets
+from deployer.page.strict_json import to_strict_json
 
-STATIC = Path(__file__).parent / "static"
-SHELL, LOGIN, MISSING = "page.html", "login.html", "missing.html"
-
-HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self';"
-    " frame-ancestors 'none'; object-src 'none'",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-store",
-}
-WRONG_KEY = "This key is not valid here."
-AGENT_KEY = "This is an agent's own key. Log in with yours."
+SHELL, MISSING = "page.html", "missing.html"
+MOST_CURVES = 200
+# What is sent to be looked at. No SVG: it can hold scripts.
+IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp")
 
 
 class PageEntity(Convertor[str]):
@@ -63,16 +72,23 @@ register_url_convertor("page", PageEntity())
 def build_page_routes(backend: Backend) -> list[BaseRoute]:
     """Return the routes of all pages; they go after those of the protocol."""
     pages = Pages(backend)
-    run_path = "/api/pages/{entity:page}/{project}/runs/{run}"
+    sign_in = pages.sign_in
+    run_path = f"/api/pages{RUN_PATH}"
+    sweep_path = f"/api/pages{SWEEP_PATH}"
     version_path = f"/api/pages{ARTIFACT_PATH}/{{version}}"
     return [
-        Route("/login", pages.login_form),
-        Route("/login", pages.login, methods=["POST"]),
-        Route("/logout", pages.logout, methods=["POST"]),
-        Route("/static/{version}/{name}", pages.asset),
+        Route("/login", sign_in.form),
+        Route("/login", sign_in.enter, methods=["POST"]),
+        Route("/login/link", sign_in.make_link, methods=["POST"]),
+        Route("/logout", sign_in.leave, methods=["POST"]),
+        Route("/static/{version}/{name:path}", pages.asset),
         Route(run_path + "/files/{name:path}", pages.download),
         Route(version_path + "/files/{name:path}", pages.download_artifact),
+        Route(sweep_path + "/state", pages.set_state, methods=["POST"]),
+        Route(sweep_path + "/importance", pages.importance),
+        Route("/api/pages/{entity:page}/{project}/curves", pages.curves),
         *[Route(f"/api/pages{view.path}", partial(pages.data, view)) for view in VIEWS],
+        *[Route(f"/api/events{view.path}", partial(pages.changes, view)) for view in VIEWS],
         *[Route(view.path, partial(pages.page, view)) for view in VIEWS],
     ]
 
@@ -82,133 +98,126 @@ class Pages:
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
-        self.site = Site(backend, CurveCache(backend.store))
-        self.sessions = Sessions(backend.monotonic)
-        self.assets = {path.name: path.read_bytes() for path in sorted(STATIC.iterdir())}
-        self.version = hashlib.sha256(b"".join(self.assets.values())).hexdigest()[:16]
+        self.site = open_site(backend)
+        self.assets = load_assets()
+        self.sign_in = SignIn(backend, self.assets)
 
     def page(self, view: View, http: HttpRequest) -> Response:
         """Send the shell of a page, after a look that there is something to show."""
-        caller = self._visitor(http)
+        caller = self.sign_in.visitor(http)
         if caller is None:
-            return RedirectResponse(f"/login?next={quote(http.url.path)}", 303, HEADERS)
+            asked = f"{http.url.path}?{http.url.query}" if http.url.query else http.url.path
+            return RedirectResponse(f"/login?next={quote(asked)}", 303, HEADERS)
         try:
             with self.backend.store.snapshot() as db:
                 view.find(db, caller, http.path_params)
         except Refusal as refusal:
-            return self._html(MISSING, refusal.status, message=refusal.message)
-        return self._html(SHELL)
+            return self.sign_in.html(MISSING, refusal.status, message=refusal.message)
+        return self.sign_in.html(SHELL)
 
     def data(self, view: View, http: HttpRequest) -> Response:
         """Send a page's data; 304 if the browser has it already."""
-        body = to_strict_json(view.describe(self.site, self._caller(http), http.path_params))
-        tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-        headers = {**HEADERS, "ETag": tag}
-        if http.headers.get("if-none-match") == tag:
-            return Response(status_code=304, headers=headers)
-        return Response(body, media_type="application/json", headers=headers)
+        return _json(http, view.describe(self.site, self.sign_in.caller(http), _place(http)))
+
+    async def changes(self, view: View, http: HttpRequest) -> Response:
+        """Tell as server-sent events when a page's data is another one."""
+        look = partial(self._look, view, http)
+        await run_in_threadpool(look)
+        headers = {**HEADERS, "X-Accel-Buffering": "no"}
+        stream = list_changes(self.backend, look)
+        return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+
+    def _look(self, view: View, http: HttpRequest) -> object:
+        caller = self.sign_in.caller(http)
+        with self.backend.store.snapshot() as db:
+            return view.look(db, view.find(db, caller, http.path_params))
+
+    def curves(self, http: HttpRequest) -> Response:
+        """Send the curves of one metric of the runs that are asked for."""
+        caller, metric = self.sign_in.caller(http), http.query_params.get("metric", "")
+        names = list(dict.fromkeys(http.query_params.get("runs", "").split(",")))[:MOST_CURVES]
+        with self.backend.store.snapshot() as db:
+            project = find_place(db, caller, http.path_params)
+            runs = [run for name in names if (run := find_run(db, project, name))]
+            curves = [self.site.curves.curve(run, metric) for run in runs]
+        return _json(http, {"metric": metric, "curves": [c for c in curves if c["steps"]]})
+
+    def importance(self, http: HttpRequest) -> Response:
+        """Send what a sweep's parameters explain of its metric."""
+        return _json(http, show_importance(self.site, self.sign_in.caller(http), _place(http)))
+
+    async def set_state(self, http: HttpRequest) -> Response:
+        """Pause, resume, stop or cancel a sweep, as its owner asks on its page."""
+        caller = await run_in_threadpool(self.sign_in.changer, http)
+        if http.headers.get("content-type", "").partition(";")[0] != "application/json":
+            raise Refusal(415, "the body is not JSON")
+        try:
+            action = (await http.json())["action"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise Refusal(400, "the body names no action") from error
+
+        def change(db: Connection) -> str:
+            _, sweep = find_sweep_of(db, caller, http.path_params)
+            if action not in ACTIONS.get(sweep.state, ()):
+                raise Refusal(400, f"sweep {sweep.name} is {sweep.state}: it cannot {action}")
+            return change_sweep(self.backend, db, sweep, state=STATES[action]).state
+
+        state = await asyncio.wrap_future(self.backend.store.submit(change))
+        return _json(http, {"state": state})
 
     def download(self, http: HttpRequest) -> Response:
         """Send a run's file to be saved: shown here, a user's HTML would act as this site."""
-        caller = self._caller(http)
+        caller = self.sign_in.caller(http)
         with self.backend.store.snapshot() as db:
             _, run = find_run_of(db, caller, http.path_params)
             file = find_file(db, run.id, http.path_params["name"])
-        return self._attachment(http, file.blob_id if file else None)
+        return self._send(http, file.blob_id if file else None)
 
     def download_artifact(self, http: HttpRequest) -> Response:
         """Send a file of an artifact to be saved."""
-        caller = self._caller(http)
+        caller = self.sign_in.caller(http)
         with self.backend.store.snapshot() as db:
             _, _, row = find_artifact_of(db, caller, http.path_params)
             file = find_artifact_file(db, row, http.path_params["name"])
-        return self._attachment(http, file.blob_id if file else None)
+        return self._send(http, file.blob_id if file else None)
 
-    def _attachment(self, http: HttpRequest, blob_id: int | None) -> Response:
-        name = http.path_params["name"]
+    def _send(self, http: HttpRequest, blob_id: int | None) -> Response:
+        name = Path(http.path_params["name"])
         if blob_id is None:
             raise not_found(f"file {name}")
+        shown = http.query_params.get("as") == "image" and name.suffix.lower() in IMAGES
         return FileResponse(
             self.backend.blobs.path(blob_id),
-            media_type="application/octet-stream",
-            filename=Path(name).name,
+            media_type=_media_type(name) if shown else "application/octet-stream",
+            filename=name.name,
             headers=HEADERS,
+            content_disposition_type="inline" if shown else "attachment",
         )
-
-    def login_form(self, http: HttpRequest) -> Response:
-        """Ask for the key."""
-        return self._login_page(http, 200, "")
-
-    async def login(self, http: HttpRequest) -> Response:
-        """Check the key and start a session, whose cookie scripts cannot read."""
-        form = parse_qs((await http.body()).decode("utf-8", "replace"))
-        return await run_in_threadpool(self._login, http, form.get("key", [""])[0].strip())
-
-    def _login(self, http: HttpRequest, key: str) -> Response:
-        with self.backend.store.snapshot() as db:
-            caller = find_caller(db, key)
-        if caller is None:
-            return self._login_page(http, 401, WRONG_KEY)
-        if caller.sweep_id is not None:
-            return self._login_page(http, 403, AGENT_KEY)
-        reply = RedirectResponse(_next_path(http), 303, HEADERS)
-        reply.set_cookie(
-            _cookie_name(http),
-            self.sessions.begin(key),
-            max_age=SESSION_SECONDS,
-            secure=http.url.scheme == "https",
-            httponly=True,
-            samesite="strict",
-        )
-        return reply
-
-    def logout(self, http: HttpRequest) -> Response:
-        """End the session."""
-        self.sessions.end(http.cookies.get(_cookie_name(http), ""))
-        reply = RedirectResponse("/login", 303, HEADERS)
-        reply.delete_cookie(_cookie_name(http), httponly=True, samesite="strict")
-        return reply
 
     def asset(self, http: HttpRequest) -> Response:
         """Send a script or style; its address changes with its content."""
         name = http.path_params["name"]
-        content = self.assets.get(name)
+        content = self.assets.files.get(name)
         if content is None or name.endswith(".html"):
             raise not_found(f"file {name}")
-        kind = mimetypes.guess_type(name)[0]
         headers = {**HEADERS, "Cache-Control": "public, max-age=31536000, immutable"}
-        if http.path_params["version"] != self.version:
+        if http.path_params["version"] != self.assets.version:
             headers["Cache-Control"] = "no-store"
-        return Response(content, media_type=kind, headers=headers)
-
-    def _visitor(self, http: HttpRequest) -> Caller | None:
-        token = http.cookies.get(_cookie_name(http), "")
-        with self.backend.store.snapshot() as db:
-            return self.sessions.find_caller(db, token)
-
-    def _caller(self, http: HttpRequest) -> Caller:
-        caller = self._visitor(http)
-        if caller is None:
-            raise Refusal(401, "log in first")
-        return caller
-
-    def _login_page(self, http: HttpRequest, status: int, error: str) -> Response:
-        return self._html(LOGIN, status, error=error, next=quote(_next_path(http)))
-
-    def _html(self, name: str, status: int = 200, **texts: str) -> Response:
-        content = self.assets[name].decode()
-        for mark, text in {**texts, "version": self.version}.items():
-            content = content.replace(f"[[{mark}]]", html.escape(text))
-        return HTMLResponse(content, status, HEADERS)
+        return Response(content, media_type=_media_type(Path(name)), headers=headers)
 
 
-def _cookie_name(http: HttpRequest) -> str:
-    """Return a name of this port's own: cookies do not tell the ports of one host apart."""
-    return f"deployer-{http.url.port or http.url.scheme}"
+def _json(http: HttpRequest, document: Mapping[str, Any]) -> Response:
+    body = to_strict_json(document)
+    tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    headers = {**HEADERS, "ETag": tag}
+    if http.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type="application/json", headers=headers)
 
 
-def _next_path(http: HttpRequest) -> str:
-    """Return where to go after the log-in: a path of this site, never another host."""
-    path = http.query_params.get("next", "/")
-    foreign = not path.startswith("/") or path.startswith("//") or "\\" in path
-    return "/" if foreign or any(ord(letter) < 32 for letter in path) else path
+def _place(http: HttpRequest) -> dict[str, str]:
+    return {**http.query_params, **http.path_params}
+
+
+def _media_type(name: Path) -> str | None:
+    return mimetypes.guess_type(name.name)[0]

@@ -7,38 +7,36 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployer.backend.db.accounts import Caller
-from deployer.backend.db.agents import Agent
-from deployer.backend.db.attempts import list_attempts, list_last_attempts
-from deployer.backend.db.database import Connection, select
-from deployer.backend.db.files import list_files
-from deployer.backend.db.lines import last_lines, read_rows
+from deployer.backend.db.artifact_collections import Collection
+from deployer.backend.db.artifacts import Artifact
+from deployer.backend.db.database import Connection
 from deployer.backend.db.projects import Project, get_project, list_projects
-from deployer.backend.db.runs import ACTIVE, Run, find_run, list_runs
-from deployer.backend.db.sweeps import Sweep, find_sweep, list_sweeps, sweep_by_id
+from deployer.backend.db.runs import Run, find_run, get_run, list_runs
+from deployer.backend.db.sweeps import Sweep, find_sweep, list_sweeps
 from deployer.backend.refusal import not_found
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.web.artifacts import (
     describe_artifact,
     find_artifact_of,
     list_project_artifacts,
-    list_run_artifacts,
 )
-from deployer.backend.web.curves import CurveCache, build_all_curves
-from deployer.backend.web.summaries import (
-    choose_curves,
-    console_text,
-    describe_attempts,
-    describe_command,
-    describe_run,
-    describe_sweep,
-    describe_table,
+from deployer.backend.web.curves import CurveCache
+from deployer.backend.web.importance import ImportanceCache
+from deployer.backend.web.results import (
+    SweepReader,
+    look_at_project,
+    look_at_run,
+    look_at_sweep,
     run_info,
-    summarise_results,
 )
+from deployer.backend.web.run import read_run
+from deployer.page.lists import ProjectHead, build_home_document, build_project_document
+from deployer.page.run_document import build_comparison, build_run_document, describe_summary
+from deployer.page.sweep_document import build_sweep_document, describe_head
 
 Place = Mapping[str, str]
 
-CONSOLE_LINES = 400
+MOST_COMPARED = 30
 RECENT_RUNS = 30
 RECENT_ARTIFACTS = 30
 SWEEPS_ON_HOME = 5
@@ -46,19 +44,30 @@ SWEEPS_ON_HOME = 5
 
 @dataclass(frozen=True)
 class Site:
-    """What the pages read from: a backend, and the curves that were read before."""
+    """What the pages read from: a backend, and what was read before."""
 
     backend: Backend
     curves: CurveCache
+    sweeps: SweepReader
+    importances: ImportanceCache
+
+
+def open_site(backend: Backend) -> Site:
+    """Return what the pages of a backend read from."""
+    return Site(backend, CurveCache(backend.store), SweepReader(backend), ImportanceCache())
 
 
 @dataclass(frozen=True)
 class View:
-    """A page. `find` refuses with 404 what is not the caller's; `describe` returns its data."""
+    """A page. `find` refuses with 404 what is not the caller's; `describe` returns its data.
+
+    `look` returns, of what `find` found, something that is another one once the data may be.
+    """
 
     path: str
-    find: Callable[[Connection, Caller, Place], object]
+    find: Callable[[Connection, Caller, Place], Any]
     describe: Callable[[Site, Caller, Place], dict[str, Any]]
+    look: Callable[[Connection, Any], object]
 
 
 def find_home(_: Connection, caller: Caller, __: Place) -> Caller:
@@ -92,90 +101,61 @@ def find_run_of(db: Connection, caller: Caller, place: Place) -> tuple[Project, 
 def show_home(site: Site, caller: Caller, _: Place) -> dict[str, Any]:
     """Return the caller's projects, each with its newest sweeps."""
     with site.backend.store.snapshot() as db:
-        found = []
+        projects = []
         for project in list_projects(db, caller, None):
             sweeps = list_sweeps(db, project)
-            newest = [(sweep, _runs(db, sweep)) for sweep in sweeps[:SWEEPS_ON_HOME]]
+            heads = [_head(site, db, project, sweep) for sweep in sweeps[:SWEEPS_ON_HOME]]
             count = db.execute("SELECT COUNT(*) FROM runs WHERE project_id = ?", (project.id,))
-            found.append((project, newest, len(sweeps), count.fetchone()[0]))
-    projects = [
-        {
-            "name": project.name,
-            "sweep_count": sweep_count,
-            "run_count": run_count,
-            "sweeps": [_head(project, sweep, runs) for sweep, runs in newest],
-        }
-        for project, newest, sweep_count, run_count in found
-    ]
-    return {"kind": "home", "entity": caller.user.name, "projects": projects}
+            projects.append(ProjectHead(project.name, len(sweeps), count.fetchone()[0], heads))
+    return build_home_document(caller.user.name, projects)
 
 
 def show_project(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
     """Return a project's sweeps, and its newest runs and artifacts."""
     with site.backend.store.snapshot() as db:
         project = find_place(db, caller, place)
-        sweeps = [(sweep, _runs(db, sweep)) for sweep in list_sweeps(db, project)]
+        sweeps = list_sweeps(db, project)
+        heads = [_head(site, db, project, sweep) for sweep in sweeps]
         tail = "project_id = ? ORDER BY id DESC LIMIT ?"
         recent = list_runs(db, tail, project.id, RECENT_RUNS)
         artifacts = list_project_artifacts(db, project, RECENT_ARTIFACTS)
-    ids = {sweep.id: sweep.name for sweep, _ in sweeps}
-    return {
-        "kind": "project",
-        "entity": project.entity,
-        "project": project.name,
-        "sweeps": [_head(project, sweep, runs) for sweep, runs in sweeps],
-        "runs": [_recent_run(run, ids) for run in recent],
-        "artifacts": artifacts,
-    }
+    ids = {sweep.id: sweep.name for sweep in sweeps}
+    runs = [_recent_run(run, ids) for run in recent]
+    return build_project_document(project.entity, project.name, heads, runs, artifacts)
 
 
 def show_sweep(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
-    """Return a sweep's head, its table, its best run and the curves of its metric."""
+    """Return a sweep's head, its table, its best run, axes and agents."""
     with site.backend.store.snapshot() as db:
         project, sweep = find_sweep_of(db, caller, place)
-        runs = _runs(db, sweep)
-        attempts = list_last_attempts(db, sweep)
-        agents = {agent.id: agent.name for agent in _agents(db, sweep)}
-    results = summarise_results(project, sweep, runs, attempts)
-    by_name = {run.name: run for run in runs}
-    chosen = [by_name[name] for name in choose_curves(results)] if results.metric else []
-    curves = [(run.name, site.curves.curve(run, results.metric or "")) for run in chosen]
-    return {
-        "kind": "sweep",
-        "entity": project.entity,
-        "project": project.name,
-        **describe_sweep(sweep, results),
-        **describe_table(sweep, results, runs, agents),
-        "command": describe_command(sweep, runs, results.best),
-        "curves": [{"run": name, "points": curve} for name, curve in curves if curve],
-        "active": not sweep.ended or any(run.active for run in runs),
-    }
+        source = site.sweeps.read(db, project, sweep)
+    return build_sweep_document(source)
 
 
 def show_run(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
     """Return a run's configuration, summary, curves, console tail, files and artifacts."""
     with site.backend.store.snapshot() as db:
         project, run = find_run_of(db, caller, place)
-        sweep = sweep_by_id(db, run.sweep_id) if run.sweep_id else None
-        rows = read_rows(db, run.id)
-        console = [text for _, text in last_lines(db, run.id, "output", CONSOLE_LINES)]
-        files = list_files(db, run.id)
-        artifacts = list_run_artifacts(db, run)
-        attempts = list_attempts(db, run)
-        agents = {agent.id: agent.name for agent in _agents(db, sweep)} if sweep else {}
-    curves = build_all_curves(rows)
-    return {
-        "kind": "run",
-        "entity": project.entity,
-        "project": project.name,
-        **describe_run(run, sweep, attempts),
-        "attempts": describe_attempts(attempts, agents),
-        "curves": [{"metric": name, "points": points} for name, points in curves.items()],
-        "console": console_text(console),
-        "files": [{"name": file.name, "size_bytes": file.size_bytes} for file in files],
-        "artifacts": artifacts,
-        "active": run.state in ACTIVE,
-    }
+        return build_run_document(read_run(db, site.backend.blobs, project, run))
+
+
+def show_comparison(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
+    """Return the runs that the address names, side by side."""
+    with site.backend.store.snapshot() as db:
+        project = find_place(db, caller, place)
+        names = list(dict.fromkeys(filter(None, place.get("runs", "").split(","))))[:MOST_COMPARED]
+        runs = [get_run(db, project, name) for name in names]
+    infos = [run_info(run, None, {}) for run in runs]
+    metrics = {name for info in infos for name in _numbers(describe_summary(info.summary))}
+    return build_comparison(project.entity, project.name, infos, sorted(metrics))
+
+
+def show_importance(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
+    """Return what each parameter of a sweep explains of its metric, or why that is not known."""
+    with site.backend.store.snapshot() as db:
+        project, sweep = find_sweep_of(db, caller, place)
+        source = site.sweeps.read(db, project, sweep)
+    return site.importances.read(sweep.id, source.results)
 
 
 def show_artifact(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
@@ -192,35 +172,47 @@ def show_artifact(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
     }
 
 
-def _runs(db: Connection, sweep: Sweep) -> list[Run]:
-    return list_runs(db, "sweep_id = ? ORDER BY id", sweep.id)
+def _head(site: Site, db: Connection, project: Project, sweep: Sweep) -> dict[str, Any]:
+    return describe_head(site.sweeps.read(db, project, sweep))
 
 
-def _agents(db: Connection, sweep: Sweep) -> list[Agent]:
-    return select(db, Agent, "agents WHERE sweep_id = ?", [sweep.id])
-
-
-def _head(project: Project, sweep: Sweep, runs: list[Run]) -> dict[str, Any]:
-    return describe_sweep(sweep, summarise_results(project, sweep, runs, {}))
+def _numbers(flat: Mapping[str, Any]) -> list[str]:
+    return [
+        name
+        for name, value in flat.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    ]
 
 
 def _recent_run(run: Run, sweep_ids: dict[int, str]) -> dict[str, Any]:
     return {
         "id": run.name,
-        "title": run_info(run).title,
+        "title": run.display_name or run.name,
         "state": run.state,
         "sweep": sweep_ids.get(run.sweep_id or 0),
         "created_at": run.created_at,
     }
 
 
+def _look_at_home(db: Connection, caller: Caller) -> object:
+    return [look_at_project(db, project) for project in list_projects(db, caller, None)]
+
+
+def _look_at_artifact(db: Connection, found: tuple[Project, Collection, Artifact]) -> object:
+    versions = "SELECT COUNT(*) FROM artifacts WHERE collection_id = ?"
+    return db.execute(versions, (found[1].id,)).fetchone()[0], found[2]
+
+
 ARTIFACT_PATH = "/{entity:page}/{project}/artifacts/{type}/{collection}"
+SWEEP_PATH = "/{entity:page}/{project}/sweeps/{sweep}"
+RUN_PATH = "/{entity:page}/{project}/runs/{run}"
 
 VIEWS = (
-    View("/", find_home, show_home),
-    View("/{entity:page}/{project}", find_place, show_project),
-    View("/{entity:page}/{project}/sweeps/{sweep}", find_sweep_of, show_sweep),
-    View("/{entity:page}/{project}/runs/{run}", find_run_of, show_run),
-    View(ARTIFACT_PATH, find_artifact_of, show_artifact),
-    View(ARTIFACT_PATH + "/{version}", find_artifact_of, show_artifact),
+    View("/", find_home, show_home, _look_at_home),
+    View("/{entity:page}/{project}", find_place, show_project, look_at_project),
+    View("/{entity:page}/{project}/compare", find_place, show_comparison, look_at_project),
+    View(SWEEP_PATH, find_sweep_of, show_sweep, lambda db, found: look_at_sweep(db, found[1])),
+    View(RUN_PATH, find_run_of, show_run, lambda db, found: look_at_run(db, found[1])),
+    View(ARTIFACT_PATH, find_artifact_of, show_artifact, _look_at_artifact),
+    View(ARTIFACT_PATH + "/{version}", find_artifact_of, show_artifact, _look_at_artifact),
 )

@@ -1,7 +1,6 @@
 // The page of one version of an artifact, and artifacts in the tables of other pages.
-import {
-  Table, artifactAddress, definitions, el, filesAddress, link, plural, runAddress, section, showBytes, showTime,
-} from "./parts.js";
+import { artifactAddress, definitions, download, el, filesAddress, link, plural, runAddress, section, showBytes, showTime } from "./parts.js";
+import { Table } from "./table.js";
 
 const main = document.getElementById("main");
 const label = (row) => `${row.name}:${row.version}`;
@@ -48,7 +47,7 @@ export class Artifact {
 
   /** A reference is only named: its address is a user's text. */
   #file(row) {
-    return row.reference ? `${row.name} → ${row.reference}` : link(filesAddress(this.address, row.name), row.name);
+    return row.reference ? `${row.name} → ${row.reference}` : download(filesAddress(this.address, row.name), row.name);
   }
 
   update(data) {
@@ -61,6 +60,5 @@ export class Artifact {
     this.files.update(data.files.map((file) => ({ ...file, id: file.name })));
     this.versions.update(data.versions.map((row) => ({ ...row, id: row.version })));
     this.runs.update(data.runs.map((row) => ({ ...row, run: row.id, id: `${row.role}/${row.project}/${row.id}` })));
-    return false;
   }
 }

@@ -1,4 +1,5 @@
-// Elements, numbers and tables. Users' values go into the page as text, never as markup.
+// Elements, numbers, addresses. Users' values go into the page as text, never as markup.
+import { linkTo } from "./data.js";
 
 /** Make an element: `el("a", { href, class: "x" }, "text", child)`. */
 export function el(tag, properties = {}, ...children) {
@@ -12,16 +13,56 @@ export function el(tag, properties = {}, ...children) {
   return element;
 }
 
-const isNumber = (value) => typeof value === "number";
+export const isNumber = (value) => typeof value === "number";
 
 // Addresses of pages.
 export const address = (...parts) => `/${parts.map(encodeURIComponent).join("/")}`;
 export const runAddress = (data, id) => address(data.entity, data.project, "runs", id);
+export const projectAddress = (data) => address(data.entity, data.project);
 export const sweepAddress = (entity, project, id) => address(entity, project, "sweeps", id);
 export const artifactAddress = (entity, { project, type, name, version }) =>
   address(entity, project, "artifacts", type, name, version);
 export const filesAddress = (page, name) => `/api/pages${page}/files/${name.split("/").map(encodeURIComponent).join("/")}`;
-export const link = (href, text) => el("a", { href }, text);
+export const compareAddress = (data, ids) => `${address(data.entity, data.project, "compare")}?runs=${ids.map(encodeURIComponent).join(",")}`;
+
+/** A link to a page; the text alone if a page is not there. */
+export function link(to, text) {
+  const href = linkTo(to);
+  return href === null ? el("span", {}, text) : el("a", { href }, text);
+}
+
+/** Open a page, if it is there. */
+export function go(to) {
+  const href = linkTo(to);
+  if (href !== null) location.assign(href);
+}
+export const download = (href, text) => el("a", { href, download: "" }, text);
+export const button = (text, onclick, properties = {}) => el("button", { type: "button", onclick, ...properties }, text);
+export const select = (label, options, value, onchange) => {
+  const made = el("select", { "aria-label": label, onchange: () => onchange(made.value) },
+    ...options.map(([key, text]) => el("option", { value: key }, text)));
+  made.value = value;
+  return made;
+};
+
+/** Let the browser save a file. */
+export function saveBlob(name, blob) {
+  const href = URL.createObjectURL(blob);
+  el("a", { href, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(href), 10000);
+}
+
+/** Save rows as CSV. A text that a spreadsheet would compute is quoted as text. */
+export function saveCsv(name, heads, rows) {
+  const cell = (value) => {
+    if (value === null || value === undefined) return "";
+    const text = typeof value === "object" ? JSON.stringify(value) : String(value);
+    const safe = !isNumber(value) && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+    return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  };
+  const text = [heads, ...rows].map((row) => row.map(cell).join(",")).join("\n");
+  saveBlob(name, new Blob([`${text}\n`], { type: "text/csv" }));
+}
 export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 export const section = (title, ...children) => el("section", {}, el("h2", {}, title), ...children);
 
@@ -58,6 +99,12 @@ export function showBytes(bytes) {
 
 export const showTime = (seconds) =>
   new Date(seconds * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+
+/** When something is expected to be over: `done in about 5 m (14:03)`. */
+export function showFuture(seconds) {
+  const at = new Date(seconds * 1000).toLocaleTimeString([], { timeStyle: "short" });
+  return `done in about ${showSeconds(Math.max(10, seconds - Date.now() / 1000))} (${at})`;
+}
 
 export const state = (word) => el("span", { class: `state ${word}` }, word);
 
@@ -101,101 +148,4 @@ export function commandBlock(command) {
   if (!command) return null;
   const words = command.split(" ").flatMap((word) => [el("span", {}, word), " "]).slice(0, -1);
   return el("div", { class: "command" }, el("code", {}, ...words), copyButton(command));
-}
-
-/**
- * A table that can be sorted and is updated in place.
- * A column is { label, value(row), cell?(row), number? }; `value` sorts and is shown unless `cell`
- * gives something else. Sorting and scrolling stay when new rows come.
- */
-export class Table {
-  constructor(columns, { onHover = () => {}, mark = () => "", caption, even = false, empty = "" }) {
-    Object.assign(this, { columns, onHover, mark, sorted: null, down: false, rows: [] });
-    this.known = new Map();
-    this.body = el("tbody");
-    this.heads = columns.map((column, index) => this.#head(column, index));
-    this.empty = el("caption", {}, empty || "nothing yet");
-    const head = el("thead", {}, el("tr", {}, ...this.heads));
-    this.element = el("div", { class: "table", tabindex: "0", role: "region", "aria-label": caption },
-      el("table", { class: even ? "even" : "" }, head, this.body, this.empty));
-  }
-
-  #head(column, index) {
-    const button = el("button", { type: "button", onclick: () => this.#sort(index) }, column.label);
-    return el("th", { class: column.number ? "number" : "", scope: "col" }, button);
-  }
-
-  /** First click ascending, second descending, third the server's own order again. */
-  #sort(index) {
-    if (this.sorted !== index) [this.sorted, this.down] = [index, false];
-    else if (!this.down) this.down = true;
-    else [this.sorted, this.down] = [null, false];
-    this.heads.forEach((head, at) => {
-      const order = at === this.sorted ? (this.down ? "descending" : "ascending") : "none";
-      head.setAttribute("aria-sort", order);
-    });
-    this.#place();
-  }
-
-  update(rows) {
-    this.rows = rows;
-    this.empty.hidden = rows.length > 0;
-    const gone = new Set(this.known.keys());
-    for (const row of rows) {
-      gone.delete(row.id);
-      this.#refresh(row);
-    }
-    for (const id of gone) {
-      this.known.get(id).element.remove();
-      this.known.delete(id);
-    }
-    this.#place();
-  }
-
-  #refresh(row) {
-    const text = JSON.stringify(row) + this.mark(row);
-    const known = this.known.get(row.id);
-    if (known?.text === text) return;
-    const element = known?.element ?? el("tr", {
-      onpointerenter: () => this.onHover(row.id), onpointerleave: () => this.onHover(null),
-    });
-    element.className = this.mark(row);
-    element.replaceChildren(...this.columns.map((column) => this.#cell(column, row)));
-    this.known.set(row.id, { text, element });
-  }
-
-  #cell(column, row) {
-    const value = column.value(row);
-    const content = column.cell ? column.cell(row) : show(value);
-    const title = isNumber(value) || typeof value === "string" ? value : null;
-    return el("td", { class: column.number ? "number" : "", title }, content);
-  }
-
-  #place() {
-    const ordered = this.#ordered().map((row) => this.known.get(row.id).element);
-    const moved = ordered.some((element, index) => this.body.children[index] !== element);
-    if (moved) this.body.append(...ordered);
-  }
-
-  #ordered() {
-    if (this.sorted === null) return this.rows;
-    const { value } = this.columns[this.sorted];
-    const sign = this.down ? -1 : 1;
-    return [...this.rows].sort((a, b) => compare(value(a), value(b), sign));
-  }
-
-  /** Show which row the chart points at. */
-  highlight(id) {
-    this.body.querySelector("tr.hovered")?.classList.remove("hovered");
-    this.known.get(id)?.element.classList.add("hovered");
-  }
-}
-
-/** Numbers by size, then texts; what is missing or NaN comes last in both directions. */
-function compare(a, b, sign) {
-  const kind = (value) => (isNumber(value) ? 0 : value === null || value === undefined || value === "NaN" ? 2 : 1);
-  if (kind(a) !== kind(b)) return kind(a) - kind(b);
-  if (kind(a) === 2) return 0;
-  if (kind(a) === 0) return sign * (a - b);
-  return sign * show(a).localeCompare(show(b), undefined, { numeric: true });
 }

@@ -1,0 +1,145 @@
+"""Signing in and out: by the key, or by a link that `deployer` prints, good once for some minutes.
+
+What a link holds stands behind a `#`: browsers send it to nobody, so that it is in no log, no
+Referer and no proxy. A script of the log-in page takes it out of the address and posts it.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+from urllib.parse import parse_qs, quote
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request as HttpRequest
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+
+from deployer.backend.db.accounts import Caller, find_caller
+from deployer.backend.refusal import Refusal
+from deployer.backend.scheduling.context import Backend
+from deployer.backend.web.sessions import LINK_SECONDS, SESSION_SECONDS, Sessions
+from deployer.page.assets import Assets
+
+LOGIN = "login.html"
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self';"
+    " frame-ancestors 'none'; object-src 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+WRONG_KEY = "This key is not valid here."
+AGENT_KEY = "This is an agent's own key. Log in with yours."
+USED_LINK = "This link was used already, or is too old. deployer backend open prints a new one."
+
+
+class SignIn:
+    """The endpoints around a session, whose cookie scripts cannot read."""
+
+    def __init__(self, backend: Backend, assets: Assets) -> None:
+        self.backend = backend
+        self.assets = assets
+        self.sessions = Sessions(backend.monotonic)
+
+    def form(self, http: HttpRequest) -> Response:
+        """Ask for the key."""
+        return self._page(http, 200, "")
+
+    async def enter(self, http: HttpRequest) -> Response:
+        """Check a key, or what a link holds, and start a session."""
+        form = parse_qs((await http.body()).decode("utf-8", "replace"))
+        key, link = (form.get(name, [""])[0].strip() for name in ("key", "link"))
+        return await run_in_threadpool(self._enter, http, key, link)
+
+    def _enter(self, http: HttpRequest, key: str, link: str) -> Response:
+        if link:
+            token = self.sessions.begin_by_link(link)
+            return self._begin(http, token) if token else self._page(http, 401, USED_LINK)
+        with self.backend.store.snapshot() as db:
+            caller = find_caller(db, key)
+        if caller is None:
+            return self._page(http, 401, WRONG_KEY)
+        if caller.sweep_id is not None:
+            return self._page(http, 403, AGENT_KEY)
+        return self._begin(http, self.sessions.begin(key))
+
+    def _begin(self, http: HttpRequest, token: str) -> Response:
+        reply = RedirectResponse(_next_path(http), 303, HEADERS)
+        reply.set_cookie(
+            _cookie_name(http),
+            token,
+            max_age=SESSION_SECONDS,
+            secure=http.url.scheme == "https",
+            httponly=True,
+            samesite="strict",
+        )
+        return reply
+
+    def make_link(self, http: HttpRequest) -> Response:
+        """Answer the owner of a key with a code that signs in once."""
+        key = _key_of(http)
+        with self.backend.store.snapshot() as db:
+            caller = find_caller(db, key)
+        if caller is None:
+            raise Refusal(401, "the API key is not valid for this server")
+        if caller.sweep_id is not None:
+            raise Refusal(403, "an agent's key cannot sign in")
+        code = self.sessions.make_link(key)
+        return JSONResponse({"code": code, "seconds": LINK_SECONDS}, headers=HEADERS)
+
+    def leave(self, http: HttpRequest) -> Response:
+        """End the session."""
+        self.sessions.end(http.cookies.get(_cookie_name(http), ""))
+        reply = RedirectResponse("/login", 303, HEADERS)
+        reply.delete_cookie(_cookie_name(http), httponly=True, samesite="strict")
+        return reply
+
+    def visitor(self, http: HttpRequest) -> Caller | None:
+        """Return who is signed in."""
+        token = http.cookies.get(_cookie_name(http), "")
+        with self.backend.store.snapshot() as db:
+            return self.sessions.find_caller(db, token)
+
+    def caller(self, http: HttpRequest) -> Caller:
+        """Return who is signed in; refuse with 401 if nobody is."""
+        caller = self.visitor(http)
+        if caller is None:
+            raise Refusal(401, "log in first")
+        return caller
+
+    def changer(self, http: HttpRequest) -> Caller:
+        """Return who is signed in and asks from a page of this site; refuse any other site's."""
+        host = http.headers.get("host", "")
+        if http.headers.get("origin", "").partition("://")[2] != host or not host:
+            raise Refusal(403, "this was not asked by a page of this site")
+        return self.caller(http)
+
+    def html(self, name: str, status: int = 200, **texts: str) -> Response:
+        """Send one of the page's HTML files, its marks filled in as text."""
+        content = self.assets.text(name)
+        for mark, text in {**texts, "version": self.assets.version}.items():
+            content = content.replace(f"[[{mark}]]", html.escape(text))
+        return HTMLResponse(content, status, HEADERS)
+
+    def _page(self, http: HttpRequest, status: int, error: str) -> Response:
+        return self.html(LOGIN, status, error=error, next=quote(_next_path(http)))
+
+
+def _cookie_name(http: HttpRequest) -> str:
+    """Return a name of this port's own: cookies do not tell the ports of one host apart."""
+    return f"deployer-{http.url.port or http.url.scheme}"
+
+
+def _key_of(http: HttpRequest) -> str:
+    _, _, value = http.headers.get("authorization", "").partition(" ")
+    try:
+        return base64.b64decode(value).decode().partition(":")[2]
+    except ValueError:
+        return ""
+
+
+def _next_path(http: HttpRequest) -> str:
+    """Return where to go after the log-in: a path of this site, never another host."""
+    path = http.query_params.get("next", "/")
+    foreign = not path.startswith("/") or path.startswith("//") or "\\" in path
+    return "/" if foreign or any(ord(letter) < 32 for letter in path) else path

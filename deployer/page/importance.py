@@ -1,0 +1,38 @@
+"""The document of parameter importance; pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deployer.analysis.importance import Importance, build_importance
+from deployer.errors import DeployerError
+from deployer.sweeps.results import Results
+
+
+def build_importance_document(results: Results) -> dict[str, Any]:
+    """Return what each parameter explains of the metric; `missing` says why it is not known."""
+    if results.metric is None:
+        return {"missing": "without a metric there is nothing to explain"}
+    try:
+        return _describe(build_importance(results.rows, results.metric))
+    except DeployerError as error:
+        return {"missing": f"{error.message}: {error.hint}"}
+
+
+def _describe(found: Importance) -> dict[str, Any]:
+    return {
+        "metric": found.metric,
+        "sentence": found.sentence(),
+        "runs": found.runs,
+        "explained": found.explained,
+        "parameters": [
+            {
+                "name": one.name,
+                "share": one.share,
+                "deviation": one.deviation,
+                "told": one.told,
+                "correlation": one.correlation,
+            }
+            for one in found.parameters
+        ],
+    }

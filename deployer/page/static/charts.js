@@ -1,0 +1,92 @@
+// Charts: ECharts in the colours of the page's theme, drawn once they are in sight.
+import { button, el, saveBlob } from "./parts.js";
+
+/* global echarts */
+// After Okabe and Ito: told apart by every kind of sight, on light and on dark.
+export const SERIES_COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b3a100", "#7b6fd0"];
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const still = matchMedia("(prefers-reduced-motion: reduce)");
+const all = new Set();
+
+dark.addEventListener("change", () => all.forEach((chart) => chart.draw()));
+
+/** The theme's colours, as the style sheet has them. */
+export function colours() {
+  const style = getComputedStyle(document.documentElement);
+  const read = (name) => style.getPropertyValue(`--${name}`).trim();
+  return Object.fromEntries(["text", "muted", "edge", "soft", "card", "accent", "finished", "failed", "warn", "curve", "hover"]
+    .map((name) => [name, read(name)]));
+}
+
+/** What every chart with two axes has. */
+export function frame(ink, { x, y, tooltip = {}, zoom = false }) {
+  const lines = { lineStyle: { color: ink.edge } };
+  const axis = (given) => ({
+    nameTextStyle: { color: ink.muted }, axisLabel: { color: ink.muted, hideOverlap: true }, axisLine: lines,
+    axisTick: { show: false }, splitLine: lines, ...given,
+  });
+  return {
+    animation: false, backgroundColor: "transparent", textStyle: { fontFamily: getComputedStyle(document.body).fontFamily },
+    grid: { left: 12, right: 18, top: 18, bottom: 30, containLabel: true },
+    xAxis: axis({ nameLocation: "middle", nameGap: 28, splitLine: { show: false }, ...x }),
+    yAxis: axis({ scale: true, ...y }),
+    // Drawn on the canvas: a run's name can never be markup.
+    tooltip: { renderMode: "richText", backgroundColor: ink.card, borderColor: ink.edge, textStyle: { color: ink.text, fontSize: 12 },
+      confine: true, ...tooltip },
+    ...(zoom ? { dataZoom: [{ type: "inside", zoomOnMouseWheel: "ctrl", moveOnMouseWheel: false }] } : {}),
+  };
+}
+
+/** A card with one chart. `update(build, words)` draws `build(colours)`; `words` say what it shows. */
+export class Chart {
+  constructor({ label, height = 300, tools = [] }) {
+    this.label = label;
+    this.title = el("strong", {}, label);
+    this.caption = el("span", { class: "muted" });
+    this.plot = el("div", { class: "plot", role: "img", "aria-label": label });
+    this.plot.style.height = `${height}px`;
+    this.picture = button("Picture", () => this.#savePicture(), { class: "quiet", title: "Save as a PNG file" });
+    this.element = el("figure", { class: "card chart" },
+      el("figcaption", {}, this.title, this.caption, ...tools, this.picture), this.plot);
+    this.handlers = [];
+    this.inSight = false;
+    all.add(this);
+    new ResizeObserver(() => this.chart?.resize()).observe(this.plot);
+    new IntersectionObserver((entries) => {
+      this.inSight = entries.at(-1).isIntersecting;
+      if (this.inSight && this.waiting) this.draw();
+    }, { rootMargin: "300px" }).observe(this.plot);
+  }
+
+  update(build, words = "") {
+    this.build = build;
+    this.plot.setAttribute("aria-label", [this.label, words].filter(Boolean).join(": "));
+    if (this.inSight) this.draw();
+    else this.waiting = true;
+  }
+
+  draw() {
+    this.waiting = !this.inSight && !this.chart;
+    if (!this.build || this.waiting) return;
+    if (!this.chart) {
+      this.chart = echarts.init(this.plot, null, { renderer: "canvas" });
+      for (const [name, handler] of this.handlers) this.chart.on(name, handler);
+    }
+    this.chart.setOption({ animation: !still.matches && false, ...this.build(colours()) }, { notMerge: true });
+    this.afterDraw?.();
+  }
+
+  on(name, handler) {
+    this.handlers.push([name, handler]);
+    this.chart?.on(name, handler);
+  }
+
+  async #savePicture() {
+    this.inSight = true;
+    if (!this.chart) this.draw();
+    if (!this.chart) return;
+    const url = this.chart.getDataURL({ type: "png", pixelRatio: 2, backgroundColor: colours().card });
+    const bytes = Uint8Array.from(atob(url.split(",")[1]), (letter) => letter.charCodeAt(0));
+    saveBlob(`${this.label.replace(/[^\w.-]+/g, "-")}.png`, new Blob([bytes], { type: "image/png" }));
+  }
+}

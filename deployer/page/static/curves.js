@@ -1,0 +1,104 @@
+// Curves of one metric over steps, epochs or time: of chosen runs, smoothed, marked where they ended.
+import { Chart, SERIES_COLOURS, frame } from "./charts.js";
+import { el, runName, select, show, showSeconds } from "./parts.js";
+
+const X_LABELS = { steps: "step", epochs: "epoch", seconds: "time" };
+export const MOST_COLOURED = 20;
+
+/** The exponential average of W&B's page, corrected for its start; gaps stay gaps. */
+export function smooth(values, weight) {
+  if (!weight) return values;
+  let [last, count] = [0, 0];
+  return values.map((value) => {
+    if (value === null) return null;
+    last = last * weight + (1 - weight) * value;
+    count += 1;
+    return last / (1 - weight ** count);
+  });
+}
+
+/** Choices of a curve's axes, kept in the address. */
+export class CurveTools {
+  constructor(view, onChange) {
+    this.view = view;
+    const choose = (name) => (value) => { view.set(name, value); onChange(); };
+    this.x = select("Horizontal axis", Object.entries(X_LABELS), view.get("x", "steps"), choose("x"));
+    this.scale = select("Vertical scale", [["", "linear"], ["log", "log"]], view.get("y"), choose("y"));
+    this.range = el("input", { type: "range", min: "0", max: "0.98", step: "0.02", value: view.get("smooth", "0"), "aria-label": "Smoothing",
+      oninput: () => choose("smooth")(this.range.value === "0" ? "" : this.range.value) });
+    this.elements = [el("label", { class: "tool" }, "smooth ", this.range), this.x, this.scale];
+  }
+
+  read() {
+    this.x.value = this.view.get("x", "steps");
+    this.scale.value = this.view.get("y");
+    this.range.value = this.view.get("smooth", "0");
+    return { x: this.x.value, log: this.scale.value === "log", weight: Number(this.range.value) };
+  }
+}
+
+/** `lines` are { id, name, curve, colour?, best?, end? }; `end` is what became of the run, if special. */
+export function curveOption(ink, lines, { x, log, weight }) {
+  const column = lines.some(({ curve }) => curve[x]) ? x : "steps";
+  const usable = lines.filter(({ curve }) => curve[column]);
+  const positive = usable.every(({ curve }) => curve.values.every((value) => value === null || value > 0));
+  const few = usable.length <= MOST_COLOURED;
+  const series = usable.flatMap((line, at) => drawLine(line, at, { ink, column, weight, few }));
+  const ends = usable.filter((line) => line.end).map(({ curve, end, name }) => ({
+    name, value: [curve[column].at(-1), smooth(curve.values, weight).at(-1)], symbol: end === "stopped early" ? "diamond" : "triangle", end,
+  }));
+  const option = frame(ink, {
+    x: { type: "value", name: X_LABELS[column], min: "dataMin", max: "dataMax",
+      axisLabel: { color: ink.muted, hideOverlap: true, formatter: column === "seconds" ? showSeconds : show } },
+    y: { type: log && positive ? "log" : "value", axisLabel: { color: ink.muted, formatter: show } },
+    tooltip: { trigger: "item", formatter: (one) => tip(one, column) }, zoom: true,
+  });
+  const marks = { type: "scatter", data: ends, symbolSize: 11, itemStyle: { color: ink.warn, borderColor: ink.card, borderWidth: 1 }, z: 5 };
+  const empty = usable.length ? {} : { title: { text: "nothing logged yet", left: "center", top: "middle", textStyle: { color: ink.muted, fontSize: 13, fontWeight: 400 } } };
+  return { ...option, ...empty, series: [...series, marks] };
+}
+
+function drawLine(line, at, { ink, column, weight, few }) {
+  const colour = line.colour ?? (line.best ? ink.accent : few ? SERIES_COLOURS[at % SERIES_COLOURS.length] : ink.curve);
+  const data = (values) => line.curve[column].map((x, index) => [x, values[index]]);
+  const width = line.best ? 2.6 : few ? 1.8 : 1;
+  const single = line.curve.values.length === 1;
+  const base = { type: "line", id: line.id, name: line.name, showSymbol: single, symbol: "circle", symbolSize: 7, z: line.best ? 4 : 3,
+    emphasis: { focus: "series", lineStyle: { width: 3, opacity: 1 } }, triggerLineEvent: true };
+  const drawn = { ...base, data: data(smooth(line.curve.values, weight)), itemStyle: { color: colour },
+    lineStyle: { color: colour, width, opacity: few || line.best ? 1 : 0.45 } };
+  if (!weight || !few) return [drawn];
+  return [{ ...base, id: `${line.id} raw`, data: data(line.curve.values), silent: true, emphasis: { disabled: true },
+    itemStyle: { color: colour }, lineStyle: { color: colour, width: 1, opacity: 0.22 } }, drawn];
+}
+
+function tip({ seriesName, name, value, data }, column) {
+  const at = column === "seconds" ? showSeconds(value[0]) : show(value[0]);
+  return [name || seriesName, data.end, `${show(value[1])}   ${X_LABELS[column]} ${at}`].filter(Boolean).join("\n");
+}
+
+/** What became of a run that is worth a mark at the end of its curve. */
+export function endOf(row) {
+  if (row.stopped_early) return "stopped early";
+  return row.attempt > 1 ? `healed at attempt ${row.attempt}` : null;
+}
+
+/** A card with the curves of one metric of a few runs, which are all in the document. */
+export class CurveCard {
+  constructor(label, tools, height = 220) {
+    this.tools = tools;
+    this.chart = new Chart({ label, height });
+    this.element = this.chart.element;
+  }
+
+  update(lines) {
+    const last = lines.map(({ curve }) => curve.values.at(-1));
+    this.lines = lines;
+    this.chart.caption.textContent = lines.length === 1 ? show(last[0]) : "";
+    this.draw();
+  }
+
+  draw() {
+    this.chart.update((ink) => curveOption(ink, this.lines, this.tools.read()), this.lines.map(runName).join(", "));
+  }
+}

@@ -1,0 +1,120 @@
+// Parallel coordinates: a line for each run, an axis for each parameter, brushed to filter all else.
+import { Chart } from "./charts.js";
+import { button, runName, show } from "./parts.js";
+import { readBrush, writeBrush } from "./runs.js";
+
+const MOST_LINES = 2000; // more cannot be told apart, and take seconds to draw
+const STOPS = { light: [[208, 209, 230], [54, 144, 192], [2, 56, 88]], dark: [[50, 60, 72], [40, 120, 170], [150, 220, 255]] };
+
+export class Parallel {
+  constructor(view, onPick) {
+    this.view = view;
+    this.clear = button("Clear", () => view.set("brush", ""), { class: "quiet" });
+    this.chart = new Chart({ label: "Parallel coordinates", height: 360, tools: [this.clear] });
+    this.element = this.chart.element;
+    this.chart.on("axisareaselected", () => this.#read());
+    this.chart.on("click", (event) => this.drawn[event.dataIndex] && onPick(this.drawn[event.dataIndex].id));
+    this.chart.afterDraw = () => this.#restore();
+  }
+
+  update(data, rows, passing) {
+    this.axes = data.axes;
+    const shape = JSON.stringify([data.axes, rows.length, rows.map((row) => row.places), [...passing].length]);
+    this.element.hidden = data.axes.length < 2;
+    this.clear.hidden = !this.view.get("brush");
+    const count = passing.size;
+    this.chart.caption.textContent = this.view.get("brush")
+      ? `${count} of ${rows.length} runs` : "drag along an axis to filter; click it to clear";
+    if (shape === this.shape || this.reading) return;
+    this.shape = shape;
+    this.drawn = thin(rows);
+    const words = `${rows.length} runs over ${data.axes.map((axis) => axis.name).join(", ")}`;
+    this.chart.update((ink) => this.#option(ink, data), words);
+  }
+
+  #option(ink, data) {
+    const rank = (row) => (row.rank === null ? null : (row.rank - 1) / Math.max(1, this.drawn.length - 1));
+    const narrow = this.chart.plot.clientWidth < 600;
+    return {
+      animation: false, backgroundColor: "transparent",
+      parallel: { left: 40, right: 84, top: 46, bottom: 24, parallelAxisDefault: {
+        nameTextStyle: { color: ink.text, fontSize: 12, width: narrow ? 60 : 130, overflow: "truncate" }, nameGap: 16,
+        axisLine: { lineStyle: { color: ink.muted } }, axisTick: { lineStyle: { color: ink.edge } },
+        axisLabel: { color: ink.muted, textBorderColor: ink.card, textBorderWidth: 3 },
+        areaSelectStyle: { width: 22, color: ink.accent, opacity: 0.25, borderColor: ink.accent, borderWidth: 1 },
+      } },
+      parallelAxis: data.axes.map((axis, dim) => ({ dim, id: `axis${dim}`, ...axisOption(axis) })),
+      tooltip: { renderMode: "richText", backgroundColor: ink.card, borderColor: ink.edge, textStyle: { color: ink.text, fontSize: 12 },
+        confine: true, formatter: ({ dataIndex }) => this.#tip(data, this.drawn[dataIndex]) },
+      series: [{
+        type: "parallel", inactiveOpacity: 0.03, activeOpacity: this.drawn.length > 300 ? 0.35 : 0.7, progressive: 500,
+        emphasis: { lineStyle: { width: 3, opacity: 1, color: ink.hover } },
+        data: this.drawn.map((row) => ({
+          value: row.places.map((place) => place ?? "-"),
+          lineStyle: { color: row.rank === 1 ? ink.hover : shade(rank(row), ink), width: row.rank === 1 ? 3 : 1.2,
+            ...(row.state === "running" ? { type: "dashed" } : {}) },
+        })),
+      }],
+    };
+  }
+
+  #tip(data, row) {
+    if (!row) return "";
+    const facts = data.axes.map((axis, at) => [axis.name, axis.categories?.[row.places[at]] ?? row.places[at]]);
+    return [runName(row), ...facts.map(([name, value]) => `${name}  ${show(value)}`)].join("\n");
+  }
+
+  /** What is brushed now goes into the address, which filters everything. */
+  #read() {
+    const brush = new Map();
+    this.axes.forEach((axis, dim) => {
+      const model = this.chart.chart.getModel().getComponent("parallelAxis", dim);
+      if (model?.activeIntervals.length) brush.set(axis.name, model.activeIntervals.map((one) => [...one]));
+    });
+    this.reading = true;
+    this.view.set("brush", writeBrush(brush));
+    this.reading = false;
+    this.brushed = this.view.get("brush");
+  }
+
+  /** The address says what is brushed, after the back button too. */
+  #restore() {
+    const brush = readBrush(this.view.get("brush"));
+    this.axes.forEach((axis, dim) => {
+      const intervals = brush.get(axis.name);
+      if (intervals) this.chart.chart.dispatchAction({ type: "axisAreaSelect", parallelAxisId: `axis${dim}`, intervals });
+    });
+    this.brushed = this.view.get("brush");
+  }
+
+  /** Draw anew if the brush in the address is another one than on the axes. */
+  follow() {
+    if (!this.reading && this.view.get("brush") !== (this.brushed ?? "")) this.chart.draw();
+  }
+}
+
+function axisOption({ name, scale, domain, categories }) {
+  if (scale === "category") {
+    return { name, type: "category", data: categories.map((value) => show(value)), axisLabel: { width: 90, overflow: "truncate" } };
+  }
+  const [min, max] = domain[0] === domain[1] ? [domain[0] - 0.5, domain[1] + 0.5] : domain;
+  const label = { axisLabel: { formatter: (value) => show(value), showMinLabel: true, showMaxLabel: true, hideOverlap: true } };
+  return { name, type: scale === "log" ? "log" : "value", min, max, ...label };
+}
+
+/** The ranked first, evenly thinned, so that the best stay. */
+function thin(rows) {
+  if (rows.length <= MOST_LINES) return [...rows].reverse(); // the best lie on top
+  const stride = rows.length / MOST_LINES;
+  return Array.from({ length: MOST_LINES }, (_, at) => rows[Math.floor(at * stride)]).reverse();
+}
+
+/** From dark for the best to pale for the worst; grey without a rank. */
+function shade(place, ink) {
+  if (place === null) return ink.curve;
+  const stops = STOPS[matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"];
+  const at = (1 - Math.min(1, place)) * (stops.length - 1);
+  const low = Math.min(stops.length - 2, Math.floor(at));
+  const mixed = stops[low].map((part, index) => Math.round(part + (stops[low + 1][index] - part) * (at - low)));
+  return `rgb(${mixed.join(",")})`;
+}

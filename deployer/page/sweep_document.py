@@ -1,0 +1,224 @@
+"""The document of a sweep: its head for lists, and all of its page; pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deployer.analysis.best_so_far import find_end, list_best_so_far
+from deployer.analysis.forecast import forecast_end
+from deployer.analysis.parallel import Axis, build_parallel
+from deployer.page.agents import AgentNow, Doing, describe_agents
+from deployer.page.command_line import build_command_line
+from deployer.sweeps.configurations import flatten_configuration
+from deployer.sweeps.metrics import rank_key
+from deployer.sweeps.parameters.parse import parse_parameters
+from deployer.sweeps.results import ACTIVE_STATES, Results, Row
+from deployer.wandb_api.model import RunInfo, SweepInfo
+
+# A run as an array in this order: names are not repeated ten thousand times.
+RUN_FIELDS = (
+    "id", "title", "rank", "state", "note", "value", "seconds", "agent", "exit_code", "attempt",
+    "started_at", "ended_at", "stopped_early", "parameters", "metrics",
+)  # fmt: skip
+MOST_METRICS = 30
+CURVES_SHOWN = 100
+ACTIVE_CURVES_SHOWN = 30
+
+
+@dataclass(frozen=True)
+class SweepSource:
+    """What the document of a sweep is made of.
+
+    `stopped_early` are ids of runs that the sweep's own rule ended. `actions` are what its viewer
+    may do to it now. `now` is in epoch seconds.
+    """
+
+    sweep: SweepInfo
+    runs: Sequence[RunInfo]
+    results: Results
+    agents: Sequence[AgentNow]
+    now: float
+    stopped_early: Collection[str] = ()
+    actions: Sequence[str] = ()
+
+
+def sweep_outcome(results: Results) -> str:
+    """Return a sweep's state as people see it: one that ended with failed or lost runs failed."""
+    short = results.coverage.failed + results.coverage.lost > 0
+    return "failed" if results.state == "FINISHED" and short else results.state.lower()
+
+
+def describe_head(source: SweepSource) -> dict[str, Any]:
+    """Return what a sweep is, how far it is, and when it will be over."""
+    sweep, results, coverage = source.sweep, source.results, source.results.coverage
+    at_work = sum(agent.doing in (Doing.WORKING, Doing.WAITING) for agent in source.agents)
+    return {
+        "id": sweep.path.sweep_id,
+        "title": sweep.title,
+        "state": sweep_outcome(results),
+        "reason": sweep.stop_reason or None,
+        "method": sweep.method,
+        "metric": results.metric,
+        "goal": results.goal,
+        "created_at": sweep.created_at,
+        "progress": {
+            "expected": coverage.expected,
+            "finished": coverage.finished,
+            "running": coverage.running,
+            "failed": coverage.failed,
+            "lost": coverage.lost,
+            "duplicates": coverage.duplicates,
+        },
+        "best": _describe_best(results.best),
+        "ends_at": forecast_end(results, source.runs, at_work, source.now),
+    }
+
+
+def build_sweep_document(source: SweepSource) -> dict[str, Any]:
+    """Return the sweep's page: head, table, axes, best so far, agents."""
+    sweep, results = source.sweep, source.results
+    return {
+        "kind": "sweep",
+        "entity": sweep.path.entity,
+        "project": sweep.path.project,
+        **describe_head(source),
+        "coverage": results.coverage.sentence(),
+        "command": describe_command(source),
+        **_describe_table(source),
+        "axes": _describe_axes(sweep, results),
+        "best_so_far": _describe_best_so_far(results),
+        "chosen": choose_curves(results) if results.metric else [],
+        "agents": describe_agents(source.agents),
+        "actions": list(source.actions),
+        "active": not sweep.ended or any(run.state in ACTIVE_STATES for run in source.runs),
+    }
+
+
+def _describe_best(best: Row | None) -> dict[str, Any] | None:
+    return {"run": best.run_id, "title": best.title, "value": best.value} if best else None
+
+
+def _describe_table(source: SweepSource) -> dict[str, Any]:
+    """Return the runs' table: columns of what the sweep varies, and apart what it holds fixed."""
+    rows = source.results.rows
+    names = {name: None for row in rows for name in row.parameters}
+    held = _fixed_parameters(source.sweep.config)
+    fixed = [name for name in names if _is_fixed(name, held)]
+    columns = [name for name in names if name not in fixed]
+    first = rows[0].parameters if rows else {}
+    summaries = _list_summaries(source.runs)
+    metrics = _choose_metrics(summaries.values(), source.results.metric)
+    early = set(source.stopped_early)
+    return {
+        "columns": columns,
+        "fixed": {name: first.get(name) for name in fixed},
+        "metrics": metrics,
+        "fields": RUN_FIELDS,
+        "runs": [
+            [
+                *_describe_row(row, row.run_id in early),
+                [row.parameters.get(name) for name in columns],
+                [summaries[row.run_id].get(name) for name in metrics],
+            ]
+            for row in rows
+        ],
+    }
+
+
+def _describe_row(row: Row, early: bool) -> list[Any]:
+    last = row.attempts[-1] if row.attempts else None
+    return [
+        row.run_id,
+        row.title,
+        row.rank,
+        row.state,
+        row.note,
+        row.value,
+        row.duration_seconds,
+        last.agent if last else None,
+        row.exit_code,
+        last.number if last else 1,
+        row.started_at,
+        find_end(row) if row.state not in ACTIVE_STATES else None,
+        early,
+    ]
+
+
+def _list_summaries(runs: Iterable[RunInfo]) -> dict[str, dict[str, float]]:
+    return {run.run_id: _numbers_of(run.summary) for run in runs}
+
+
+def _numbers_of(summary: Mapping[str, Any]) -> dict[str, float]:
+    nested = any(isinstance(value, Mapping) for value in summary.values())
+    flat = visible(flatten_configuration(dict(summary), tuple(summary))) if nested else summary
+    return {
+        name: value
+        for name, value in flat.items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and name[:1] != "_"
+    }
+
+
+def _choose_metrics(summaries: Iterable[Mapping[str, float]], metric: str | None) -> list[str]:
+    """Return the metrics beside the sweep's own that most runs have."""
+    counted = Counter(name for summary in summaries for name in summary if name != metric)
+    return sorted(name for name, _ in counted.most_common(MOST_METRICS))
+
+
+def _fixed_parameters(config: Mapping[str, Any]) -> set[str]:
+    space, _ = parse_parameters(config.get("parameters", {}))
+    return {".".join(form.path) for form in space.parameters if form.grid_size == 1}
+
+
+def _is_fixed(column: str, fixed: set[str]) -> bool:
+    """Tell whether a column, perhaps an entry of a mapping, belongs to a fixed parameter."""
+    ends = [index for index, letter in enumerate(column) if letter == "."]
+    return column in fixed or any(column[:end] in fixed for end in ends)
+
+
+def _describe_axes(sweep: SweepInfo, results: Results) -> list[dict[str, Any]]:
+    parallel = build_parallel(results.rows, sweep.config, results.metric)
+    return [_describe_axis(axis) for axis in parallel.axes]
+
+
+def _describe_axis(axis: Axis) -> dict[str, Any]:
+    described = {"name": axis.name, "scale": axis.scale, "domain": axis.domain}
+    return {**described, "categories": axis.categories} if axis.categories else described
+
+
+def _describe_best_so_far(results: Results) -> dict[str, list[Any]]:
+    """Return columns, a place for each run in the order of their ends."""
+    points = list_best_so_far(results.rows, results.goal)
+    return {
+        "runs": [point.run_id for point in points],
+        "ended_at": [point.ended_at for point in points],
+        "best": [point.best for point in points],
+    }
+
+
+def describe_command(source: SweepSource) -> str | None:
+    """Return the best run's command line."""
+    best = source.results.best
+    if best is None:
+        return None
+    run = next(run for run in source.runs if run.run_id == best.run_id)
+    tops = source.sweep.config.get("parameters", {})
+    return build_command_line(
+        source.sweep.config, {name: run.config[name] for name in tops if name in run.config}
+    )
+
+
+def choose_curves(results: Results) -> list[str]:
+    """Return the ids of the runs whose curves are shown: some that are active, then the best."""
+    active = [row.run_id for row in results.rows if row.state in ACTIVE_STATES]
+    active = active[:ACTIVE_CURVES_SHOWN]
+    ranked = sorted(results.rows, key=lambda row: rank_key(row.value, results.goal))
+    rest = [row.run_id for row in ranked if row.run_id not in active]
+    return rest[: CURVES_SHOWN - len(active)] + active
+
+
+def visible(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a summary without what the SDK keeps in it for itself."""
+    return {name: value for name, value in flat.items() if name[:1] != "_" and "._" not in name}
