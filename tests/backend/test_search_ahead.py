@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deployer.backend.scheduling.search.runs import SearchRun
-from deployer.backend.scheduling.suggestions import Question, ask_question
+from deployer.backend.scheduling.suggestions import Question
 from tests.backend.bench import Bench
 
 SETTINGS: dict[str, Any] = {
@@ -65,10 +65,10 @@ def test_of_many_runs_the_newest_outcome_is_left_out_whenever_it_is_asked(bench:
         bench.send(bench.take(agent), complete=True, exitcode=0)
     last = bench.take(agent)
     with bench.backend.store.transaction() as db:
-        at_work = ask_question(db, sweep, 102)
+        at_work = bench.backend.suggestions.ask_question(db, sweep, 102)
     bench.send(last, complete=True, exitcode=0)
     with bench.backend.store.transaction() as db:
-        ended = ask_question(db, sweep, 102)
+        ended = bench.backend.suggestions.ask_question(db, sweep, 102)
     assert at_work == ended
     assert [run.state for run in ended.runs[-2:]] == ["finished", "running"]
 
@@ -87,7 +87,7 @@ def test_a_run_at_work_counts_if_the_sweep_says_so(
     name, _ = (bench.take(agent) for agent in agents)
     bench.send(name, files={"wandb-summary.json": {"offset": 0, "content": ['{"loss": 0.5}']}})
     with bench.backend.store.transaction() as db:
-        runs = ask_question(db, sweep, 2).runs
+        runs = bench.backend.suggestions.ask_question(db, sweep, 2).runs
     assert [(run.state, run.value) for run in runs] == [known, ("running", None)]
 
 
@@ -100,7 +100,7 @@ def test_what_was_prepared_is_what_would_have_been_suggested(bench: Bench) -> No
         summary = {"offset": 0, "content": ['{"loss": 0.5}']}
         bench.send(name, files={"wandb-summary.json": summary}, complete=True, exitcode=0)
     with bench.backend.store.transaction() as db:
-        wanted = ask_question(db, sweep, 11)
+        wanted = bench.backend.suggestions.ask_question(db, sweep, 11)
     answer = bench.backend.suggestions._suggest(wanted)
     assert answer == bench.backend.search.suggest(wanted.settings, sweep.seed, wanted.runs, 11)
     assert bench.run(bench.take(agent)).assigned_args == answer

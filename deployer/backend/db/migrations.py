@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from deployer.backend.db.later_migrations import LATER_MIGRATIONS
+
 MIGRATIONS = (
     """
     CREATE TABLE users (
@@ -280,21 +282,5 @@ MIGRATIONS = (
     ALTER TABLE attempts ADD COLUMN process_exit_code INTEGER;
     ALTER TABLE attempts ADD COLUMN output TEXT;
     """,
-    # What a request for work, the end of a run and the upkeep ask does not grow with the runs.
-    """
-    ALTER TABLE sweeps ADD COLUMN first_free INTEGER NOT NULL DEFAULT 0;
-    CREATE TRIGGER run_deleted AFTER DELETE ON runs WHEN OLD.ordinal IS NOT NULL
-        BEGIN UPDATE sweeps SET first_free = MIN(first_free, OLD.ordinal)
-            WHERE id = OLD.sweep_id; END;
-    CREATE TRIGGER run_renumbered AFTER UPDATE OF sweep_id, ordinal ON runs
-        WHEN OLD.ordinal IS NOT NULL
-        BEGIN UPDATE sweeps SET first_free = MIN(first_free, OLD.ordinal)
-            WHERE id = OLD.sweep_id; END;
-    DROP INDEX runs_agent;
-    CREATE INDEX runs_agent ON runs (agent_id, state);
-    CREATE INDEX runs_of_sweep ON runs (sweep_id, created_at);
-    CREATE INDEX runs_of_project ON runs (project_id, created_at);
-    CREATE INDEX runs_active ON runs (state)
-        WHERE state IN ('pending', 'running', 'preempting');
-    """,
+    *LATER_MIGRATIONS,
 )

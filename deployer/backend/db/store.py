@@ -137,6 +137,10 @@ class Store:
             reader.rollback()
             self._readers.put(reader)
 
+    def is_writing(self, db: Connection) -> bool:
+        """Tell whether a connection is the writer's, whose changes may still be undone."""
+        return db is self._connection
+
     @property
     def full(self) -> bool:
         """Tell whether a recent write found the disk full."""

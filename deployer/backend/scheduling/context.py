@@ -11,8 +11,10 @@ from pathlib import Path
 from deployer.backend.db.accounts import Caller
 from deployer.backend.db.database import DATABASE
 from deployer.backend.db.store import Store
+from deployer.backend.scheduling.derived import Derived
 from deployer.backend.scheduling.lifecycle import Patience
 from deployer.backend.scheduling.presence import Presence
+from deployer.backend.scheduling.ranking import read_metric
 from deployer.backend.scheduling.search.engine import SearchEngine
 from deployer.backend.scheduling.suggestions import Suggestions
 from deployer.backend.storage.blob_folder import INCOMING_FOLDER, BlobFolder
@@ -25,7 +27,8 @@ class Backend:
 
     `now` gives seconds since the epoch for display; silence is measured by `presence` alone.
     A `plain` backend hides whatever W&B's own server does not have. `ending` is set when the
-    process is to stop: what lasts ends then.
+    process is to stop: what lasts ends then. `metrics` are the runs' values of their sweep's
+    metric.
     """
 
     folder: Path
@@ -37,6 +40,7 @@ class Backend:
     presence: Presence = field(init=False)
     search: SearchEngine = field(init=False)
     suggestions: Suggestions = field(init=False)
+    metrics: Derived[float | None] = field(init=False)
     signer: Signer = field(init=False)
     ending: threading.Event = field(init=False, default_factory=threading.Event)
 
@@ -48,6 +52,7 @@ class Backend:
         self.presence = Presence(self.monotonic)
         self.search = SearchEngine()
         self.suggestions = Suggestions(self.store, self.search)
+        self.metrics = Derived(self.store, "summary", read_metric)
         self.signer = load_signer(self.folder)
 
     @property

@@ -2,31 +2,53 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import partial
 
 from deployer.backend.db.database import Connection, select
 from deployer.backend.db.lines import parse_row, read_lines
-from deployer.backend.db.runs import Run, change_run, list_runs, run_by_id
+from deployer.backend.db.run_changes import Mark, changed_since, mark_of
+from deployer.backend.db.runs import change_run, run_by_id
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.scheduling.context import Backend
-from deployer.backend.scheduling.search.hyperband import WrittenRun, runs_to_stop
+from deployer.backend.scheduling.search.hyperband import Halving
 from deployer.sweeps.metrics import metric_value
+
+COLUMNS = "id, state, attempt, started_at, stop_requested_at"
+
+
+@dataclass
+class _Watched:
+    """A sweep as of its last change that was seen.
+
+    `candidates` are the runs that may still be asked to stop; of each run `begun` says which
+    history was read, since a run may begin it anew, also within an attempt.
+    """
+
+    config: str
+    halving: Halving
+    mark: Mark
+    begun: dict[int, tuple[int, float | None]] = field(default_factory=dict)
+    next_line: dict[int, int] = field(default_factory=dict)
+    candidates: set[int] = field(default_factory=set)
 
 
 class EarlyTermination:
-    """Remembers what each run has logged of its sweep's metric, so that only new lines are read."""
+    """Remembers how far each run is, and reads what those that have changed have logged since."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        # A run may begin its history anew, also within an attempt.
-        self._values: dict[tuple[int, int, float | None], list[float]] = {}
-        self._next_line: dict[tuple[int, int, float | None], int] = {}
+        self._watched: dict[int, _Watched] = {}
 
     def stop_poor_runs(self) -> None:
         """Ask poor runs of all running sweeps to stop; called every few seconds."""
         with self._backend.store.snapshot() as db:
             running = "sweeps WHERE state = 'RUNNING' AND config LIKE '%early_terminate%'"
-            poor = [run.id for sweep in select(db, Sweep, running) for run in self._find(db, sweep)]
+            sweeps = {sweep.id: sweep for sweep in select(db, Sweep, running)}
+            poor = [run for sweep in sweeps.values() for run in self._find(db, sweep)]
+        self._watched = {n: one for n, one in self._watched.items() if n in sweeps}
         if not poor:
             return
         with self._backend.store.transaction() as db:
@@ -34,24 +56,35 @@ class EarlyTermination:
                 if run.stop_requested_at is None:
                     change_run(db, run, stop_requested_at=self._backend.now())
 
-    def _find(self, db: Connection, sweep: Sweep) -> list[Run]:
+    def _find(self, db: Connection, sweep: Sweep) -> Iterable[int]:
         """Return the runs of a sweep that are poor and were not asked yet."""
         if sweep.metric_name is None:
             return []
-        runs = list_runs(db, "sweep_id = ? ORDER BY id", sweep.id)
-        written = [
-            WrittenRun(run.name, run.state, self._logged(db, run, sweep.metric_name))
-            for run in runs
-        ]
-        poor = set(runs_to_stop(sweep.settings, written))
-        return [run for run in runs if run.name in poor and run.stop_requested_at is None]
+        mark, watched = mark_of(db, sweep.id), self._watched.get(sweep.id)
+        if watched is None or (watched.config, watched.mark.removals) != (
+            sweep.config,
+            mark.removals,
+        ):
+            watched = _Watched(sweep.config, Halving(sweep.settings), Mark(-1, mark.removals))
+            self._watched[sweep.id] = watched
+        for row in changed_since(db, sweep.id, watched.mark.revision, COLUMNS):
+            _read_on(db, watched, row, sweep.metric_name)
+        watched.mark = mark
+        return sorted(run for run in watched.candidates if watched.halving.is_poor(run))
 
-    def _logged(self, db: Connection, run: Run, metric: str) -> list[float]:
-        key = (run.id, run.attempt, run.started_at)
-        values = self._values.setdefault(key, [])
-        for number, text in read_lines(db, run.id, "history", self._next_line.get(key, 0)):
-            value = metric_value(parse_row(text) or {}, metric)
-            if value is not None:
-                values.append(value)
-            self._next_line[key] = number + 1
-        return values
+
+def _read_on(db: Connection, watched: _Watched, row: sqlite3.Row, metric: str) -> None:
+    """Take up a run's state, and what it has logged since it was read last."""
+    run, begun = row["id"], (row["attempt"], row["started_at"])
+    if watched.begun.get(run) != begun:
+        watched.halving.forget(run)
+        watched.begun[run], watched.next_line[run] = begun, 0
+    lines = read_lines(db, run, "history", watched.next_line[run])
+    values = (metric_value(parse_row(text) or {}, metric) for _, text in lines)
+    watched.halving.add(run, [value for value in values if value is not None])
+    if lines:
+        watched.next_line[run] = lines[-1][0] + 1
+    if row["state"] == "running" and row["stop_requested_at"] is None:
+        watched.candidates.add(run)
+    else:
+        watched.candidates.discard(run)

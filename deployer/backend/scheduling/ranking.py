@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import sqlite3
+from collections.abc import Iterable
 
 from deployer.backend.db.lines import parse_row
-from deployer.backend.db.runs import Run
 from deployer.backend.db.sweeps import Sweep
 from deployer.sweeps.metrics import metric_value, rank_key
 
 
-def best_metric(sweep: Sweep, runs: Sequence[Run]) -> float | None:
-    """Return the best finite value of the sweep's metric, or None."""
+def read_metric(sweep: Sweep, row: sqlite3.Row) -> float | None:
+    """Return the sweep's metric from the summary in a run's row."""
     name = sweep.metric_name
-    if name is None:
-        return None
-    goal = sweep.metric_goal
-    found = [metric_value(parse_row(run.summary) or {}, name, goal) for run in runs]
-    best = min(found, key=lambda value: rank_key(value, goal), default=None)
+    return metric_value(parse_row(row["summary"]) or {}, name, sweep.metric_goal) if name else None
+
+
+def best_metric(sweep: Sweep, values: Iterable[float | None]) -> float | None:
+    """Return the best finite value of the sweep's metric, or None."""
+    best = min(values, key=lambda value: rank_key(value, sweep.metric_goal), default=None)
     return best if best is not None and math.isfinite(best) else None

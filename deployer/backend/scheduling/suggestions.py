@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import json
 import logging
+import sqlite3
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
 from deployer.backend.db.database import Connection
 from deployer.backend.db.lines import parse_row
 from deployer.backend.db.store import Store
 from deployer.backend.db.sweeps import Sweep, sweep_by_id
+from deployer.backend.scheduling.derived import Derived
 from deployer.backend.scheduling.numbering import free_ordinal
 from deployer.backend.scheduling.search.engine import SearchEngine
 from deployer.backend.scheduling.search.runs import ENDED, SearchRun
@@ -31,7 +32,6 @@ from deployer.sweeps.metrics import metric_value
 MANY_OUTCOMES = 100
 # While other runs are at work, the outcomes of so small a part of all may be missing as well.
 LATE_OUTCOMES = 0.01
-KNOWN_OUTCOMES = 20_000  # parsed summaries that are remembered
 # Words of W&B's schema; its own engine takes the same value for each if a run has one.
 IMPUTED_WHILE_RUNNING = ("best", "worst", "latest")
 
@@ -54,7 +54,8 @@ class Question:
         """
         if not self.is_about(earlier):
             return False
-        changed = sum(now != then for now, then in zip(self.runs, earlier.runs, strict=True))
+        pairs = zip(self.runs, earlier.runs, strict=True)
+        changed = sum(now is not then and now != then for now, then in pairs)
         ended = sum(run.ended for run in self.runs)
         return changed <= min(len(self.runs) - ended, int(LATE_OUTCOMES * ended))
 
@@ -68,7 +69,7 @@ class Question:
         ):
             return False
         pairs = zip(self.runs, earlier.runs, strict=True)
-        return all(now.arguments == then.arguments for now, then in pairs)
+        return all(now is then or now.arguments == then.arguments for now, then in pairs)
 
 
 @dataclass(frozen=True)
@@ -88,50 +89,26 @@ class NotReady(Exception):
         self.ready = ready
 
 
-def ask_question(db: Connection, sweep: Sweep, ordinal: int) -> Question:
-    """Read what the search needs to know of a sweep.
-
-    With W&B's `impute_while_running`, a run at work counts as if it had ended with what its summary
-    says now; one that has logged nothing yet is only known to be under way.
-    """
-    rows = db.execute(
-        "SELECT args, CASE WHEN args IS NULL THEN config END, state, summary FROM runs"
-        " WHERE sweep_id = ? ORDER BY id",
-        (sweep.id,),
-    )
-    metric, goal = sweep.metric_name, sweep.metric_goal
-    counted = (*ENDED, "running") if _counts_running(sweep) else ENDED
-    runs = tuple(
-        _search_run(args, config, state, summary if state in counted else "", metric, goal)
-        for args, config, state, summary in rows
-    )
-    if runs and sum(run.ended for run in runs) > MANY_OUTCOMES:
-        runs = (*runs[:-1], replace(runs[-1], state="running", value=None))
-    return Question(sweep.settings, sweep.seed, runs, ordinal)
-
-
 def _counts_running(sweep: Sweep) -> bool:
     metric = sweep.settings.get("metric")
     return isinstance(metric, dict) and metric.get("impute_while_running") in IMPUTED_WHILE_RUNNING
 
 
-def next_question(db: Connection, sweep_id: int) -> Question | None:
-    """Read what an agent that came now would ask; None if it would get nothing new."""
-    sweep = sweep_by_id(db, sweep_id)
-    ordinal = None if sweep.ended else free_ordinal(db, sweep)
-    return None if ordinal is None else ask_question(db, sweep, ordinal)
+def _search_run(sweep: Sweep, row: sqlite3.Row) -> SearchRun:
+    """Read a run as the search sees it.
 
-
-@lru_cache(maxsize=KNOWN_OUTCOMES)
-def _search_run(
-    args: str | None, config: str | None, state: str, summary: str, metric: str | None, goal: str
-) -> SearchRun:
-    value = metric_value(parse_row(summary) or {}, metric, goal) if metric else None
+    With W&B's `impute_while_running`, a run at work counts as if it had ended with what its summary
+    says now; one that has logged nothing yet is only known to be under way.
+    """
+    metric, state = sweep.metric_name, row["state"]
+    counted = state in ENDED or (state == "running" and _counts_running(sweep))
+    summary = parse_row(row["summary"]) if counted and metric else None
+    value = metric_value(summary or {}, metric, sweep.metric_goal) if metric else None
     if state == "running" and value is not None:
         state = "finished"
-    if args is not None:
-        return SearchRun(json.loads(args), state, value)
-    wrapped = parse_row(config or "{}") or {}
+    if row["args"] is not None:
+        return SearchRun(json.loads(row["args"]), state, value)
+    wrapped = parse_row(row["config"] or "{}") or {}
     plain = {n: v["value"] for n, v in wrapped.items() if isinstance(v, dict) and "value" in v}
     return SearchRun(plain, state, value)
 
@@ -141,6 +118,8 @@ class Suggestions:
 
     def __init__(self, store: Store, engine: SearchEngine) -> None:
         self._store, self._engine = store, engine
+        columns = "args, CASE WHEN args IS NULL THEN config END AS config, state, summary"
+        self._runs = Derived(store, columns, _search_run)
         self._changed = threading.Condition()
         self._wanted: list[Wanted] = []
         self._prepared: dict[int, tuple[Question, dict[str, Any] | None]] = {}
@@ -165,7 +144,7 @@ class Suggestions:
         """
         if sweep.method != "bayes":
             return self._engine.suggest(sweep.settings, sweep.seed, (), ordinal)
-        question = ask_question(db, sweep, ordinal)
+        question = self.ask_question(db, sweep, ordinal)
         if not needs_model(question.settings, question.runs):
             return self._suggest(question)
         with self._changed:
@@ -179,6 +158,13 @@ class Suggestions:
             wanted = Wanted(sweep.id, question)
             self._want(wanted)
         raise NotReady(wanted.ready)
+
+    def ask_question(self, db: Connection, sweep: Sweep, ordinal: int) -> Question:
+        """Read what the search needs to know of a sweep."""
+        runs = tuple(self._runs.read(db, sweep).values())
+        if runs and sum(run.ended for run in runs) > MANY_OUTCOMES:
+            runs = (*runs[:-1], replace(runs[-1], state="running", value=None))
+        return Question(sweep.settings, sweep.seed, runs, ordinal)
 
     def close(self) -> None:
         """End the thread; what it is at work on is given up."""
@@ -237,8 +223,13 @@ class Suggestions:
             self._prepared[wanted.sweep_id] = question, args
 
     def _read_question(self, sweep_id: int) -> Question | None:
-        """Read it after the change that called for it, which may still be in the writing."""
+        """Read what an agent that came now would ask; None if it would get nothing new.
+
+        This is read after the change that called for it, which may still be in the writing.
+        """
         with self._store.transaction():
             pass
         with self._store.snapshot() as db:
-            return next_question(db, sweep_id)
+            sweep = sweep_by_id(db, sweep_id)
+            ordinal = None if sweep.ended else free_ordinal(db, sweep)
+            return None if ordinal is None else self.ask_question(db, sweep, ordinal)

@@ -20,7 +20,7 @@ from deployer.backend.db.projects import (
 from deployer.backend.db.runs import Run, list_runs
 from deployer.backend.db.sweeps import DELETED, STATES, Sweep, create_sweep, find_sweep, sweep_by_id
 from deployer.backend.graphql.filters import parse_filter
-from deployer.backend.graphql.ordering import by_row, ordered_connection, parse_order
+from deployer.backend.graphql.ordering import DEFAULT_PAGE, by_row, ordered_connection, parse_order
 from deployer.backend.graphql.resolvers.wire import (
     Info,
     decode_id,
@@ -39,6 +39,10 @@ from deployer.backend.scheduling.config_warnings import check_supported, list_wa
 from deployer.backend.scheduling.dispatch import succeed_predecessors
 from deployer.backend.scheduling.ranking import best_metric
 from deployer.backend.scheduling.sweep_control import adopt_prior_runs, change_sweep, enqueue_run
+
+# The history that an agent asks for in its first question, in which there are all runs of its
+# sweep: it reads none of them. A local controller, which reads all, asks for its metric's.
+NO_HISTORY = ["{}"]
 
 mutation = MutationType()
 sweep = ObjectType("Sweep")
@@ -191,7 +195,7 @@ def resolve_run_count(row: Sweep, info: Info) -> int:
 @sweep.field("bestLoss")
 def resolve_best_loss(row: Sweep, info: Info) -> float | None:
     with transaction(info) as db:
-        return best_metric(row, _runs(db, row))
+        return best_metric(row, info.context.backend.metrics.read(db, row).values())
 
 
 @sweep.field("project")
@@ -209,9 +213,17 @@ def resolve_runs(
     first: int | None = None,
     order: str | None = None,
 ) -> dict[str, Any]:
+    if first is None and _variable(info, "specs") == NO_HISTORY:
+        first = DEFAULT_PAGE
     with transaction(info) as db:
         page = None if filters else page_of_sweep(db, row, order, after, first)
         return page or _run_page(db, row, _runs(db, row), filters, after, first, order)
+
+
+def _variable(info: Info, name: str) -> Any:
+    """Return a variable of a request; graphql-core before 3.3 has them in a plain mapping."""
+    values: Any = getattr(info.variable_values, "coerced", info.variable_values)
+    return values.get(name)
 
 
 @sweep.field("priorRuns")

@@ -1,0 +1,48 @@
+"""The migrations that follow those of `migrations`; none is ever edited."""
+
+from __future__ import annotations
+
+LATER_MIGRATIONS = (
+    # What a request for work, the end of a run and the upkeep ask does not grow with the runs.
+    """
+    ALTER TABLE sweeps ADD COLUMN first_free INTEGER NOT NULL DEFAULT 0;
+    CREATE TRIGGER run_deleted AFTER DELETE ON runs WHEN OLD.ordinal IS NOT NULL
+        BEGIN UPDATE sweeps SET first_free = MIN(first_free, OLD.ordinal)
+            WHERE id = OLD.sweep_id; END;
+    CREATE TRIGGER run_renumbered AFTER UPDATE OF sweep_id, ordinal ON runs
+        WHEN OLD.ordinal IS NOT NULL
+        BEGIN UPDATE sweeps SET first_free = MIN(first_free, OLD.ordinal)
+            WHERE id = OLD.sweep_id; END;
+    DROP INDEX runs_agent;
+    CREATE INDEX runs_agent ON runs (agent_id, state);
+    CREATE INDEX runs_of_sweep ON runs (sweep_id, created_at);
+    CREATE INDEX runs_of_project ON runs (project_id, created_at);
+    CREATE INDEX runs_active ON runs (state)
+        WHERE state IN ('pending', 'running', 'preempting');
+    """,
+    # Each change of a run has a number: nobody reads ten thousand runs for the one that changed.
+    """
+    ALTER TABLE sweeps ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE sweeps ADD COLUMN removals INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE runs ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX runs_revised ON runs (sweep_id, revision);
+    CREATE TRIGGER run_made AFTER INSERT ON runs WHEN NEW.sweep_id IS NOT NULL
+        BEGIN
+            UPDATE sweeps SET revision = revision + 1 WHERE id = NEW.sweep_id;
+            UPDATE runs SET revision = (SELECT revision FROM sweeps WHERE id = NEW.sweep_id)
+                WHERE id = NEW.id;
+        END;
+    CREATE TRIGGER run_changed AFTER UPDATE OF sweep_id, args, state, stop_requested_at, attempt,
+            started_at, config, summary, heartbeat_at ON runs WHEN NEW.sweep_id IS NOT NULL
+        BEGIN
+            UPDATE sweeps SET revision = revision + 1 WHERE id = NEW.sweep_id;
+            UPDATE runs SET revision = (SELECT revision FROM sweeps WHERE id = NEW.sweep_id)
+                WHERE id = NEW.id;
+        END;
+    CREATE TRIGGER run_left AFTER UPDATE OF sweep_id ON runs
+        WHEN OLD.sweep_id IS NOT NULL AND OLD.sweep_id IS NOT NEW.sweep_id
+        BEGIN UPDATE sweeps SET removals = removals + 1 WHERE id = OLD.sweep_id; END;
+    CREATE TRIGGER run_gone AFTER DELETE ON runs WHEN OLD.sweep_id IS NOT NULL
+        BEGIN UPDATE sweeps SET removals = removals + 1 WHERE id = OLD.sweep_id; END;
+    """,
+)
