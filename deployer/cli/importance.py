@@ -15,6 +15,7 @@ from deployer.cli.shell.options import (
     read_config,
 )
 from deployer.config.project import Flags
+from deployer.errors import ConfigError
 from deployer.launch.resolution import open_sweep
 from deployer.sweeps.rerun import get_whole_snapshot
 
@@ -38,5 +39,7 @@ def importance(
     server, path = open_sweep(pick_sweep(sweep, read_config(Flags(wandb=wandb))))
     snapshot = get_whole_snapshot(server, path)
     found = choose_metric(snapshot, metric, None, needs_goal=False)
+    if found.metric is None:
+        raise ConfigError("--metric", "the sweep has no metric", "name one: --metric NAME")
     check_metric(found, chosen=metric is not None)
-    show_importance(build_importance(found.rows, str(found.metric)), str(path), output)
+    show_importance(build_importance(found.rows, found.metric), str(path), output)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from deployer.cli.output.ranking_view import View
 from deployer.cli.output.reasons import build_reason_lines
 from deployer.cli.output.render import is_drawn, open_live, say, show, show_json
 from deployer.cli.output.status_view import LiveView, build_status_line
@@ -177,19 +178,24 @@ def _choose_next(results: Results) -> str:
 
 
 def show_outcome(
-    server: Server, executor: Executor | None, path: SweepPath, results: Results, output: str
+    server: Server,
+    executor: Executor | None,
+    path: SweepPath,
+    results: Results,
+    output: str,
+    view: View = View(),
 ) -> None:
     """Show ranking, failures, coverage, best configuration and the page's address."""
     page = server.sweep_url(path)
     if output == "json":
         failures = _failures_with_lines(server, executor, path, results)
-        show_json({**results_to_plain(results), "failures": failures, "page": page})
+        show_json({**results_to_plain(results, view), "failures": failures, "page": page})
         return
-    show_results(results, output)
+    show_results(results, output, view)
     tell = show if output == "table" else say
     for line in _failure_lines(server, executor, path, results):
         tell(line)
-    for line in build_summary_lines(results, page):
+    for line in build_summary_lines(results, page, view):
         tell(line)
 
 

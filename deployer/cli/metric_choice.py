@@ -7,14 +7,17 @@ from typing import Annotated
 
 import typer
 
-from deployer.analysis.ranking import rank_by
+from deployer.analysis.ranking import rank_by, rank_by_history
 from deployer.analysis.reduction import Reduction, parse_reduction
 from deployer.cli.live_view import check_ranked
+from deployer.cli.output.busy import showing_busy
 from deployer.cli.shell.options import BadValue
 from deployer.errors import ConfigError, SweepFailed
+from deployer.sweeps.histories import get_metric_histories
 from deployer.sweeps.metric_doubts import list_metric_doubts
 from deployer.sweeps.results import Results, build_results
 from deployer.wandb_api.model import Snapshot
+from deployer.wandb_api.server import Server
 
 
 class Goal(StrEnum):
@@ -68,10 +71,17 @@ def choose_metric(
     return rank_by(sweep, snapshot.runs, name, goal or sweep.metric_goal)
 
 
-def check_metric(results: Results, *, chosen: bool) -> None:
-    """Raise ConfigError without a metric, SweepFailed where runs have finished and none has it."""
+def take_values(server: Server, snapshot: Snapshot, results: Results, by: Reduction) -> Results:
+    """Return results ranked by a value of each run's history; raises ConfigError, WandbError."""
     if results.metric is None:
-        raise ConfigError("--metric", "the sweep has no metric of its own", "--metric NAME")
+        raise ConfigError("--by", "the sweep has no metric", "name one: --metric NAME")
+    with showing_busy() as tell:
+        histories = get_metric_histories(server, snapshot, results.metric, tell)
+    return rank_by_history(snapshot.sweep, results, histories, by)
+
+
+def check_metric(results: Results, *, chosen: bool) -> None:
+    """Raise SweepFailed where runs have finished and none has logged the metric, or a number."""
     if chosen and results.metric_missing and results.unlogged:
         doubt = list_metric_doubts(results)[0]
         raise SweepFailed(f"{results.sweep_path}: {doubt}", "name what the script logs: --metric")

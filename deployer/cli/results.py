@@ -7,7 +7,16 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from deployer.cli.live_view import check_ranked, show_outcome
+from deployer.cli.live_view import show_outcome
+from deployer.cli.metric_choice import (
+    ByOption,
+    GoalOption,
+    MetricOption,
+    check_metric,
+    choose_metric,
+    take_values,
+)
+from deployer.cli.output.ranking_view import View
 from deployer.cli.output.render import say, show, show_json
 from deployer.cli.output.views import coverage_to_plain, show_results
 from deployer.cli.shell.command_group import CommandWithOthers, make_app
@@ -21,7 +30,7 @@ from deployer.cli.shell.options import (
     read_config,
 )
 from deployer.config.project import Flags
-from deployer.errors import SweepFailed
+from deployer.errors import ConfigError, SweepFailed
 from deployer.executors.registry import find_target
 from deployer.launch.resolution import open_sweep
 from deployer.sweeps.recount import verify_sweep
@@ -49,26 +58,43 @@ def results(
             help="Recount from the raw history instead; exit 3 if a step or a run is missing.",
         ),
     ] = False,
+    metric: MetricOption = None,
+    goal: GoalOption = None,
+    by: ByOption = None,
+    group: Annotated[
+        bool,
+        typer.Option(
+            "--group",
+            help="Show configurations in place of runs: those that differ in a seed alone are "
+            "repeats, with mean and standard deviation.",
+        ),
+    ] = False,
     on: OnOption = None,
     wandb: WandbOption = None,
     output: RankingOption = Ranking.TABLE,
 ) -> None:
     """Show a sweep's ranking, coverage and failures, its follow-ups counted in.
 
-    Exit code 0 whatever is missing or still going on: watch waits for the end and judges it,
-    --verify judges now. 3 where runs have finished and none logged the metric.
+    Where there are repeats it is said whether the first leads beyond the noise. Exit code 0
+    whatever is missing or still going on: watch waits for the end and judges it, --verify judges
+    now. 3 where runs have finished and none logged the metric.
     """
+    if verify and (metric or goal or by or group):
+        raise ConfigError("--verify", "recounts steps and ranks nothing", "leave the others out")
     config = read_config(Flags(wandb=wandb, on=on))
     server, path = open_sweep(pick_sweep(sweep, config))
     snapshot = get_whole_snapshot(server, path)
-    if not verify:
-        target = find_target(config)
-        executor = target.open() if target.runs_here else None
-        found = build_results(snapshot.sweep, snapshot.runs)
-        show_outcome(server, executor, path, found, output)
-        check_ranked(found)
+    if verify:
+        _verify(server, path, snapshot, output)
         return
-    _verify(server, path, snapshot, output)
+    found = choose_metric(snapshot, metric, goal)
+    if by is not None:
+        found = take_values(server, snapshot, found, by)
+    target = find_target(config)
+    executor = target.open() if target.runs_here else None
+    view = View(by=str(by or ""), grouped=group)
+    show_outcome(server, executor, path, found, output, view)
+    check_metric(found, chosen=metric is not None)
 
 
 def _verify(server: Server, path: SweepPath, snapshot: Snapshot, output: str) -> None:

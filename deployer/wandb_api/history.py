@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +16,7 @@ from deployer.wandb_api.model import RunInfo, SweepPath, parse_json
 # out a page only when it has more rows than that, and doubled steps must not be thinned out.
 ROWS_PER_PAGE = 1_000
 SAMPLES_PER_PAGE = 10 * ROWS_PER_PAGE
+PAGES_PER_REQUEST = 20
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,56 @@ def get_history(client: Client, path: SweepPath, run: RunInfo) -> History:
         rows = _run_node(client, queries.HISTORY_PAGE, {**named, **page}).get("history") or ()
         steps += [int(step) for row in rows if (step := parse_json(row).get("_step")) is not None]
     return History(tuple(steps), count)
+
+
+def get_logged(
+    client: Client, path: SweepPath, runs: Sequence[RunInfo], name: str
+) -> dict[str, list[Any]]:
+    """Return what each run has logged under a name, by run id, in the order of steps.
+
+    NaN and infinities are W&B's words for them. Many runs are read in one request.
+    """
+    logged: dict[str, list[Any]] = {run.run_id: [] for run in runs}
+    pages = [
+        (run.run_id, first)
+        for run in runs
+        for first in range(0, _find_last_step(run) + 1, SAMPLES_PER_PAGE)
+    ]
+    for start in range(0, len(pages), PAGES_PER_REQUEST):
+        chosen = pages[start : start + PAGES_PER_REQUEST]
+        for (run_id, _), rows in zip(chosen, _get_rows(client, path, chosen, name), strict=True):
+            logged[run_id] += [row[name] for row in rows if name in row]
+    return logged
+
+
+def _find_last_step(run: RunInfo) -> int:
+    last = run.summary.get("_step")
+    return int(last) if isinstance(last, int | float) and math.isfinite(last) else 0
+
+
+def _get_rows(
+    client: Client, path: SweepPath, pages: Sequence[tuple[str, int]], name: str
+) -> list[list[dict[str, Any]]]:
+    """Return the rows of some pages, each a run and its first step."""
+    variables = {"entity": path.entity, "project": path.project}
+    for place, (run_id, first) in enumerate(pages):
+        variables[f"run{place}"] = run_id
+        variables[f"spec{place}"] = json.dumps(
+            {
+                "keys": [name],
+                "minStep": first,
+                "maxStep": first + SAMPLES_PER_PAGE,  # which the next page begins with
+                "samples": SAMPLES_PER_PAGE,
+            }
+        )
+    count = range(len(pages))
+    query = queries.LOGGED_ROWS % (
+        ", ".join(map(queries.LOGGED_ROWS_VARIABLES.format, count)),
+        " ".join(map(queries.LOGGED_ROWS_RUN.format, count)),
+    )
+    answer = client.execute(query, variables).get("project") or {}
+    parts = [(answer.get(f"part{place}") or {}).get("sampledHistory") for place in count]
+    return [list(part[0] or ()) if part else [] for part in parts]
 
 
 def _run_node(client: Client, query: str, variables: dict[str, Any]) -> dict[str, Any]:

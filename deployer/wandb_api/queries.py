@@ -195,6 +195,15 @@ query HistoryPage(
 }
 """
 
+# Of several runs at once: the declarations of its variables, and a part for each run.
+LOGGED_ROWS = """
+query LoggedRows($entity: String!, $project: String!, %s) {
+  project(name: $project, entityName: $entity) { %s }
+}
+"""
+LOGGED_ROWS_VARIABLES = "$run{0}: String!, $spec{0}: JSONString!"
+LOGGED_ROWS_RUN = "part{0}: run(name: $run{0}) {{ sampledHistory(specs: [$spec{0}]) }}"
+
 RUN_ARTIFACTS = """
 query RunOutputArtifacts(
   $entity: String!, $project: String!, $run: String!, $first: Int, $cursor: String

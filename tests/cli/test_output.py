@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from deployer.cli.output.agent_views import describe_agents, show_agents
+from deployer.cli.output.ranking_view import build_ranking
 from deployer.cli.output.reasons import build_reason_lines
 from deployer.cli.output.render import to_plain
 from deployer.cli.output.views import (
     build_breaker_lines,
     build_failure_line,
-    build_ranking,
     build_summary_lines,
     results_to_plain,
     show_results,

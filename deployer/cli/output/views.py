@@ -4,51 +4,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deployer.cli.output.agent_views import agent_to_plain, describe_agents
-from deployer.cli.output.chart import build_chart
-from deployer.cli.output.render import (
-    format_parameter,
-    format_value,
-    say,
-    show,
-    show_csv,
-    show_json,
-    show_table,
+from deployer.cli.output.ranking_view import (
+    View,
+    build_lead_line,
+    groups_to_plain,
+    show_ranking,
 )
+from deployer.cli.output.render import format_parameter, format_value, show, show_json
 from deployer.executors.base import Agent
 from deployer.sweeps.metric_doubts import list_metric_doubts
 from deployer.sweeps.results import Coverage, Results, Row, build_results
-from deployer.text import format_seconds
 from deployer.wandb_api.model import Snapshot, SweepInfo
 
-if TYPE_CHECKING:
-    pass
 
-MOST_ROWS = 200  # of a ranking on the screen
-
-
-def show_results(results: Results, output: str) -> None:
+def show_results(results: Results, output: str, view: View = View()) -> None:
     """Put the ranking on stdout as a table, JSON, CSV or a chart."""
     if output == "json":
-        show_json(results_to_plain(results))
-    elif output == "csv":
-        columns, rows = build_ranking(results, exact=True)
-        show_csv(columns, rows)
+        show_json(results_to_plain(results, view))
     else:
-        if len(results.rows) > MOST_ROWS:
-            say(f"the first {MOST_ROWS} of {len(results.rows)} runs; -o csv gives all")
-            results = replace(results, rows=results.rows[:MOST_ROWS])
-        build = build_chart if output == "chart" else partial(build_ranking, exact=False)
-        show_table(*build(results))
+        show_ranking(results, output, view)
 
 
-def results_to_plain(results: Results) -> dict[str, Any]:
+def results_to_plain(results: Results, view: View = View()) -> dict[str, Any]:
     """Return results with stable keys for `-o json`."""
     return {
+        **({"by": view.by} if view.by else {}),
+        **(groups_to_plain(results) if view.grouped else {}),
         "sweep": results.sweep_path,
         "state": results.state,
         "stop_reason": results.stop_reason,
@@ -68,42 +52,14 @@ def coverage_to_plain(coverage: Coverage) -> dict[str, Any]:
     return {**vars(coverage), **judged}
 
 
-def build_ranking(results: Results, exact: bool) -> tuple[list[str], list[list[object]]]:
-    """Return the ranking's columns and rows; `exact` keeps seconds, titles, codes, attempts."""
-    names = list(dict.fromkeys(name for row in results.rows for name in row.parameters))
-    metric = results.metric or "value"
-    if exact:
-        columns = ["rank", "run_id", "title", "state", "duration_seconds", "exit_code"]
-        return [*columns, "attempts", metric, *names], [
-            [r.rank, r.run_id, r.title, r.state, r.duration_seconds, r.exit_code]
-            + [len(r.attempts) or None, r.value]
-            + [r.parameters.get(name) for name in names]
-            for r in results.rows
-        ]
-    columns = ["RANK", "RUN", "STATE", metric, *names, "TIME"]
-    noted = any(r.note for r in results.rows)
-    return columns + ["NOTE"] * noted, [
-        [r.rank, r.run_id, r.state, r.value]
-        + [_parameter_cell(r, name) for name in names]
-        + [format_seconds(r.duration_seconds)]
-        + [r.note] * noted
-        for r in results.rows
-    ]
-
-
-def _parameter_cell(row: Row, name: str) -> object:
-    """Return a cell of a table: numbers stay, so that they are set to the right."""
-    value = row.parameters.get(name)
-    told = isinstance(value, str) or (value is None and name in row.parameters)
-    return format_parameter(value) if told else value
-
-
-def build_summary_lines(results: Results, page: str) -> list[str]:
-    """Return the lines below the ranking: coverage, the best configuration, the page."""
+def build_summary_lines(results: Results, page: str, view: View = View()) -> list[str]:
+    """Return the lines below the ranking: coverage, the best configuration, its lead, the page."""
     lines = [results.coverage.sentence()]
     if results.best is not None:
         value = f"{results.metric}={format_value(results.best.value)}"
         lines.append(f"best: {results.best.run_id} {value} with {_configuration(results.best)}")
+    if lead := build_lead_line(results, view):
+        lines.append(lead)
     lines += [f"warning: {doubt}" for doubt in list_metric_doubts(results)]
     return [*lines, f"results page: {page}"]
 

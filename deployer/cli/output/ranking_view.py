@@ -1,0 +1,155 @@
+"""The ranking of runs, and of configurations with their repeats, in every format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from deployer.analysis.goodness import rate_values
+from deployer.analysis.repeats import Groups, Verdict, group_repeats
+from deployer.cli.output.bars import build_bar, build_state
+from deployer.cli.output.chart import build_chart
+from deployer.cli.output.render import (
+    format_parameter,
+    is_terminal,
+    say,
+    show_csv,
+    show_table,
+)
+from deployer.sweeps.results import Results, Row
+from deployer.text import format_seconds
+
+MOST_ROWS = 200  # of a ranking on the screen
+
+
+@dataclass(frozen=True)
+class View:
+    """How results are shown: `by` says which value of a history counts, if not the summary's.
+
+    `grouped` shows configurations in place of runs.
+    """
+
+    by: str = ""
+    grouped: bool = False
+
+    def name_metric(self, results: Results) -> str:
+        """Return the head of the metric's column."""
+        name = results.metric or "value"
+        return f"{name} ({self.by})" if self.by else name
+
+
+def show_ranking(results: Results, output: str, view: View) -> None:
+    """Put the ranking on stdout as a table, a chart or CSV."""
+    if output == "chart":
+        show_table(*build_chart(replace(results, rows=_limit(results.rows, "runs"))))
+    elif view.grouped:
+        groups = group_repeats(results.rows, results.goal)
+        if output == "csv":
+            show_csv(*build_groups_csv(groups))
+        else:
+            show_table(*build_groups(groups, results.goal, view.name_metric(results)))
+    elif output == "csv":
+        show_csv(*build_ranking(results, exact=True, view=view))
+    else:
+        rates = rate_values([_ranked_value(row) for row in results.rows], results.goal)
+        shown = replace(results, rows=_limit(results.rows, "runs"))
+        bars = rates if is_terminal() else None
+        show_table(*build_ranking(shown, exact=False, view=view, rates=bars))
+
+
+def _limit(rows: Sequence[Any], what: str) -> tuple[Any, ...]:
+    """Return as many as can be looked at, and say that there are more."""
+    if len(rows) > MOST_ROWS:
+        say(f"the first {MOST_ROWS} of {len(rows)} {what}; -o csv gives all")
+    return tuple(rows[:MOST_ROWS])
+
+
+def build_ranking(
+    results: Results,
+    exact: bool,
+    view: View = View(),
+    rates: Sequence[float | None] | None = None,
+) -> tuple[list[str], list[list[object]]]:
+    """Return the ranking's columns and rows; `exact` keeps seconds, titles, codes, attempts.
+
+    With `rates`, how good each value is from 0 to 1, there is a bar beside it.
+    """
+    names = list(dict.fromkeys(name for row in results.rows for name in row.parameters))
+    metric = view.name_metric(results)
+    if exact:
+        columns = ["rank", "run_id", "title", "state", "duration_seconds", "exit_code"]
+        return [*columns, "attempts", metric, *names], [
+            [r.rank, r.run_id, r.title, r.state, r.duration_seconds, r.exit_code]
+            + [len(r.attempts) or None, r.value]
+            + [r.parameters.get(name) for name in names]
+            for r in results.rows
+        ]
+    bars = rates is not None
+    columns = ["RANK", "RUN", "STATE", metric, *[""] * bars, *names, "TIME"]
+    noted = any(r.note for r in results.rows)
+    return columns + ["NOTE"] * noted, [
+        [r.rank, r.run_id, build_state(r.state), r.value]
+        + [build_bar(rate)] * bars
+        + [_parameter_cell(r.parameters, name) for name in names]
+        + [format_seconds(r.duration_seconds)]
+        + [r.note] * noted
+        for r, rate in zip(results.rows, rates or [None] * len(results.rows), strict=False)
+    ]
+
+
+def build_groups(found: Groups, goal: str, metric: str) -> tuple[list[str], list[list[object]]]:
+    """Return columns and rows of configurations: rank, runs, mean and spread, parameters."""
+    rates = rate_values([group.mean for group in found.groups], goal)
+    shown = _limit(found.groups, "configurations")
+    bars = is_terminal()
+    names = _list_names(found)
+    columns = ["RANK", "RUNS", metric, "±", *[""] * bars, *names]
+    return columns, [
+        [group.rank, _count(group.count, group.runs), group.mean, group.deviation]
+        + [build_bar(rate)] * bars
+        + [_parameter_cell(group.parameters, name) for name in names]
+        for group, rate in zip(shown, rates, strict=False)
+    ]
+
+
+def build_groups_csv(found: Groups) -> tuple[list[str], list[list[object]]]:
+    """Return the same for programs, with the ids of the runs."""
+    names = _list_names(found)
+    return ["rank", "count", "runs", "mean", "deviation", "run_ids", *names], [
+        [group.rank, group.count, group.runs, group.mean, group.deviation, " ".join(group.run_ids)]
+        + [group.parameters.get(name) for name in names]
+        for group in found.groups
+    ]
+
+
+def groups_to_plain(results: Results) -> dict[str, Any]:
+    """Return configurations with stable keys, and the lead of the first."""
+    found = group_repeats(results.rows, results.goal)
+    groups = [{**vars(group), "count": group.count} for group in found.groups]
+    return {"groups": groups, "seeds": found.seeds, "lead": vars(found.lead)}
+
+
+def build_lead_line(results: Results, view: View) -> str:
+    """Return what is known of the lead; nothing where no repeats were asked for, or are there."""
+    lead = group_repeats(results.rows, results.goal).lead
+    return lead.sentence if view.grouped or lead.verdict is not Verdict.UNKNOWN else ""
+
+
+def _list_names(found: Groups) -> list[str]:
+    return list(dict.fromkeys(name for group in found.groups for name in group.parameters))
+
+
+def _count(count: int, runs: int) -> str:
+    return str(count) if count == runs else f"{count} of {runs}"
+
+
+def _ranked_value(row: Row) -> float | None:
+    return row.value if row.rank is not None else None
+
+
+def _parameter_cell(parameters: Mapping[str, Any], name: str) -> object:
+    """Return a cell of a table: numbers stay, so that they are set to the right."""
+    value = parameters.get(name)
+    told = isinstance(value, str) or (value is None and name in parameters)
+    return format_parameter(value) if told else value

@@ -1,0 +1,32 @@
+"""What the runs of a sweep have logged of a metric, read from the server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from deployer.sweeps.metrics import metric_value
+from deployer.wandb_api.history import get_logged
+from deployer.wandb_api.model import Snapshot
+from deployer.wandb_api.server import Server
+
+RUNS_AT_ONCE = 200  # between two words of how far it is
+
+
+def get_metric_histories(
+    server: Server, snapshot: Snapshot, metric: str, tell: Callable[[str], None]
+) -> dict[str, tuple[float, ...]]:
+    """Return the values of a metric that each run has logged, by run id, in order.
+
+    Runs that have logged nothing at all are left out. `tell` gets how far it is; raises WandbError.
+    """
+    runs = [run for run in snapshot.runs if run.summary]
+    found: dict[str, tuple[float, ...]] = {}
+    for start in range(0, len(runs), RUNS_AT_ONCE):
+        if len(runs) > RUNS_AT_ONCE:
+            tell(f"reading histories: {start} of {len(runs)} runs")
+        part = runs[start : start + RUNS_AT_ONCE]
+        logged = get_logged(server.client, snapshot.sweep.path, part, metric)
+        for run_id, values in logged.items():
+            numbers = (metric_value({metric: value}, metric) for value in values)
+            found[run_id] = tuple(number for number in numbers if number is not None)
+    return found

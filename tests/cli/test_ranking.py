@@ -1,0 +1,139 @@
+"""`deployer results` by another metric, by histories, and in groups; and how a ranking looks."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from deployer.analysis.repeats import group_repeats
+from deployer.cli.output.bars import build_bar
+from deployer.cli.output.ranking_view import View, build_groups, build_ranking, groups_to_plain
+from deployer.cli.output.render import build_table
+from deployer.sweeps.results import build_results
+from deployer.wandb_api.model import RunInfo, SweepInfo, SweepPath
+from tests.backend.client import Client as Sdk
+from tests.backend.client import grid
+from tests.cli.conftest import Project
+from tests.conftest import ServedBackend
+
+CONFIG = {
+    "method": "grid",
+    "metric": {"name": "loss"},
+    "parameters": {"lr": {"values": [1, 2]}, "seed": {"values": [1, 2]}},
+}
+SWEEP = SweepInfo(SweepPath("e", "p", "s"), "n", "t", "FINISHED", CONFIG, 4, 4, None)
+RUNS = [
+    RunInfo(f"r{lr}{seed}", "t", "finished", {"lr": lr, "seed": seed}, {"loss": loss}, 0, 1.0, 2.0)
+    for lr, seed, loss in [(1, 1, 0.1), (1, 2, 0.3), (2, 1, 0.8), (2, 2, 0.9)]
+]
+RESULTS = build_results(SWEEP, RUNS)
+
+
+@pytest.mark.parametrize(
+    ("rate", "text", "style"),
+    [(1.0, "█" * 8, "green"), (0.5, "█" * 4, "yellow"), (0.0, "▏", "red"), (None, "", "")],
+)
+def test_bars_are_as_long_and_as_green_as_a_value_is_good(
+    rate: float | None, text: str, style: str
+) -> None:
+    bar = build_bar(rate)
+    assert (bar.text, bar.style) == (text, style)
+
+
+def draw(**options: object) -> str:
+    """Return the ranking with bars as a terminal gets it."""
+    columns, rows = build_ranking(RESULTS, exact=False, rates=[1.0, 0.7, 0.1, 0.0])
+    table, _ = build_table(columns, rows)
+    file = io.StringIO()
+    Console(file=file, force_terminal=True, width=100, **options).print(table)  # type: ignore[arg-type]
+    return file.getvalue()
+
+
+def test_a_terminal_gets_bars_in_colours_and_none_with_no_color() -> None:
+    drawn = draw(_environ={"TERM": "xterm-256color"})
+    assert "\x1b[32m████████\x1b[0m" in drawn
+    plain = draw(_environ={"TERM": "xterm-256color", "NO_COLOR": "1"})
+    assert "\x1b[3" not in plain
+    assert "████████" in plain
+
+
+def test_a_pipe_gets_no_bars() -> None:
+    columns, rows = build_ranking(RESULTS, exact=False)
+    assert columns == ["RANK", "RUN", "STATE", "loss", "lr", "seed", "TIME"]
+    assert all(len(row) == len(columns) for row in rows)
+    named = build_ranking(RESULTS, exact=False, view=View(by="mean:3"))[0]
+    assert named[3] == "loss (mean:3)"
+
+
+def test_groups_have_mean_spread_and_count(capsys: pytest.CaptureFixture[str]) -> None:
+    found = group_repeats(RESULTS.rows, "minimize")
+    columns, rows = build_groups(found, "minimize", "loss")
+    assert columns == ["RANK", "RUNS", "loss", "±", "lr"]
+    assert [row[:3] for row in rows] == [[1, "2", 0.2], [2, "2", pytest.approx(0.85)]]
+    plain = groups_to_plain(RESULTS)
+    assert [group["count"] for group in plain["groups"]] == [2, 2]
+    assert plain["lead"]["verdict"] == "within the noise"
+    assert capsys.readouterr().err == ""
+
+
+@pytest.fixture
+def path(project: Project, backend: ServedBackend) -> str:
+    """Give a sweep of four runs, two repeats of two configurations, with histories."""
+    del project
+    sdk = Sdk.of(backend, "ranking")
+    metric = {"name": "loss", "goal": "minimize"}
+    sweep = sdk.create_sweep({**grid(lr=[1, 2], seed=[1, 2]), "metric": metric})
+    agent = sdk.create_agent(sweep)
+    for _ in range(4):
+        (command,) = sdk.heartbeat(agent)
+        lr, seed = (command["args"][name]["value"] for name in ("lr", "seed"))
+        values = [5.0 - lr, "NaN", lr + seed / 1000]
+        rows = [{"_step": n, "loss": v, "acc": lr} for n, v in enumerate(values)]
+        sdk.init_run(command["run_id"], config=json.dumps(command["args"]))
+        sdk.log(command["run_id"], rows)
+        sdk.finish(command["run_id"])
+    return f"{sdk.entity}/ranking/{sweep}"
+
+
+def test_results_by_history_metric_and_group(
+    project: Project, backend: ServedBackend, path: str
+) -> None:
+    def ask(*words: str, code: int = 0) -> dict[str, object]:
+        words = ("results", path, *words, "-o", "json")
+        found: dict[str, object] = json.loads(
+            project.run(*words, code=code, **backend.environment).stdout
+        )
+        return found
+
+    def list_first(found: dict[str, object]) -> tuple[object, object]:
+        best = found["best"]
+        assert isinstance(best, dict)
+        return best["parameters"]["lr"], best["value"]
+
+    assert list_first(ask()) == (1, 1.001)
+    assert list_first(ask("--by", "last")) == (1, 1.001)
+    assert list_first(ask("--by", "best", "--goal", "maximize")) == (1, 4.0)
+    accuracy = ask("--metric", "acc", "--goal", "maximize", "--by", "mean:2")
+    assert (accuracy["metric"], accuracy["by"], list_first(accuracy)) == ("acc", "mean:2", (2, 2.0))
+    assert ask("--by", "mean:3", code=3)["best"] is None  # one of three is NaN
+    grouped = project.run("results", path, "--group", **backend.environment).stdout
+    assert "beyond the noise with 2 and 2 runs" in grouped
+    assert grouped.splitlines()[2].split()[:2] == ["1", "2"]
+
+
+def test_what_cannot_be_ranked_is_refused(
+    project: Project, backend: ServedBackend, path: str
+) -> None:
+    for words, said in (
+        (("--metric", "acc"), "error: --metric: whether acc is to be small or large is not known"),
+        (("--by", "first"), "error: --by: 'first' is none of last, best and mean:K"),
+        (("--verify", "--group"), "error: --verify: recounts steps and ranks nothing"),
+    ):
+        done = project.run("results", path, *words, code=2, **backend.environment)
+        assert done.stderr.splitlines()[0] == said
+    words = ("--metric", "accu", "--goal", "maximize")
+    done = project.run("results", path, *words, code=3, **backend.environment)
+    assert "no finished run logged accu: the first of them logged loss, acc" in done.stderr
