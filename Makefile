@@ -57,7 +57,7 @@ BESIDE_TRAINER = ( $(TESTS) tests/trainer $(2) >$(TRAINER_SAID) 2>&1 & trainer=$
 	wait $$trainer || code=$$?; cat $(TRAINER_SAID); exit $$code )
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-kubernetes check test test-kubernetes test-wandb test-full root bench docs format clean
+.PHONY: help setup demo demo-kubernetes check test test-kubernetes test-browser test-wandb test-full root bench docs format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,10 +91,10 @@ demo-kubernetes: $(SETUP) ## the same with 4 agents in a real cluster that it st
 # The example trainer's tests are for `make test`: torch alone takes each worker 5 s to load.
 check: $(COMPILED) ## lint, types, unit tests and one small sweep, in under 90 seconds
 	@$(call BESIDE_LINT,$(BIN)/pytest -q -n 3 --dist worksteal --ignore tests/trainer \
-		-m "not slow and not full and not data and not kube")
+		-m "not slow and not full and not data and not kube and not browser")
 
 test: $(COMPILED) ## everything that needs no root, in about 12 minutes on 2 cores
-	@$(call BESIDE_LINT,$(call BESIDE_TRAINER,$(TESTS) $(SIDE_BY_SIDE),-m "not kube and not full $(WITHOUT_DATA)"))
+	@$(call BESIDE_LINT,$(call BESIDE_TRAINER,$(TESTS) $(SIDE_BY_SIDE),-m "not kube and not browser and not full $(WITHOUT_DATA)"))
 	@$(DATA_NOTE)
 
 root:
@@ -104,6 +104,14 @@ root:
 test-kubernetes: root $(COMPILED) ## a real cluster, disks and registries; needs root, builds the cluster once
 	@$(BIN)/python -m tests.cluster.control_plane.binaries
 	@$(TESTS) $(IN_NAMESPACES) -m "kube and not full $(WITHOUT_DATA)"
+
+test-browser: $(COMPILED) ## the page in a real browser; root installs Debian's chromium if there is none
+	@command -v chromium >/dev/null || [ "$$(id -u)" = 0 ] || { echo "error: there is no chromium"; \
+		echo "hint: sudo apt-get install chromium"; exit 1; }
+	@command -v chromium >/dev/null || { apt-get -qq update && \
+		apt-get -qq install --no-install-recommends chromium >/dev/null; }
+	@$(UV) sync --quiet --frozen --all-extras --group browser
+	@$(TESTS) -m browser tests/browser
 
 test-wandb: $(SETUP) ## our claims on a W&B server, with your key: make test-wandb URL=https://...
 	@$(BIN)/python -m tests.any_wandb $(URL)
