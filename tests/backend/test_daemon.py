@@ -141,7 +141,7 @@ def test_a_full_disk_is_called_so(bench: Bench) -> None:
     text = "x" * 100_000
     document = f'mutation {{ upsertBucket(input: {{name: "r", notes: "{text}"}}) {{ inserted }} }}'
     status, said = ask(app, "POST", "/graphql", json.dumps({"query": document}))
-    assert (status, "the disk of the backend is full" in said) == (503, True)
+    assert (status, "the disk of the backend is full" in said) == (507, True)
     assert ask(app, "GET", "/healthz") == (200, "disk full")
 
 

@@ -19,8 +19,8 @@ import requests  # noqa: TID251 - a test is a client of its own
 from deployer.backend.db.attempts import create_run
 from deployer.backend.db.files import delete_file, file_by_id, promise_file, set_content
 from deployer.backend.db.projects import ensure_project
-from deployer.backend.refusal import Refusal
-from deployer.backend.storage.blob_folder import NoSpace, delete_unreferenced, keep
+from deployer.backend.refusal import NoSpace, Refusal
+from deployer.backend.storage.blob_folder import delete_unreferenced, keep
 from deployer.backend.storage.signed_urls import SECONDS, Signer, Target, load_signer
 from tests.backend.bench import Bench
 from tests.backend.client import Client
@@ -179,7 +179,7 @@ def test_a_full_disk_is_told_before_a_byte_is_sent(client: Client) -> None:
     with begin_upload(promise(client, "huge")[0], 10**18) as connection:
         reply = HTTPResponse(connection)
         reply.begin()
-        assert (reply.status, b"do not fit" in reply.read()) == (503, True)
+        assert (reply.status, b"do not fit" in reply.read()) == (507, True)
     assert listed(client) == []
 
 

@@ -30,7 +30,7 @@ from deployer.backend.db.database import Connection
 from deployer.backend.db.projects import get_project
 from deployer.backend.db.runs import Run, check_writer, get_run
 from deployer.backend.graphql.schema import GraphQL, Reply, describe_failure
-from deployer.backend.refusal import Refusal, describe_passing
+from deployer.backend.refusal import Refusal, describe_passing, is_full
 from deployer.backend.scheduling.context import Backend, Request
 from deployer.backend.scheduling.dispatch import MODEL_SECONDS
 from deployer.backend.scheduling.suggestions import NotReady
@@ -82,10 +82,11 @@ def _refuse(_: HttpRequest, error: Exception) -> Response:
 
 
 def _unavailable(_: HttpRequest, error: Exception) -> Response:
-    """Say 503 to a full disk or a busy database: the SDK then tries again."""
+    """Say 507 to a full disk and 503 to a busy database: the SDK tries again after both."""
     message = describe_passing(error)
     logger.error("%s", message)
-    return JSONResponse({"errors": [{"message": message}]}, status_code=503)
+    status = HTTPStatus.INSUFFICIENT_STORAGE if is_full(error) else HTTPStatus.SERVICE_UNAVAILABLE
+    return JSONResponse({"errors": [{"message": message}]}, status_code=status)
 
 
 class Surface:

@@ -1,7 +1,7 @@
 """The SDK's file stream: history, events, console, summary, and how a run ends.
 
-Every chunk may come twice, and late. A missing run is 404 for good; anything passing is 503,
-because the SDK gives a stream up for ever on every other refusal.
+Every chunk may come twice, and late. A missing run is 404 for good; anything passing is 503 or
+507, because the SDK gives a stream up for ever on a refusal below 500.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from typing import BinaryIO
 from deployer.backend.db.blobs import Blob, find_blob
 from deployer.backend.db.database import Connection, insert
 from deployer.backend.db.store import Store
+from deployer.backend.refusal import NoSpace
 
 # Left free for the database, which must be able to write that a file was refused: the smaller of
 # the two, so that a small volume has room for files at all.
@@ -42,10 +43,6 @@ class Received:
     path: Path
     md5: str
     size_bytes: int
-
-
-class NoSpace(OSError):
-    """The disk has no room for what is announced; the client tries again later."""
 
 
 @dataclass(frozen=True)
