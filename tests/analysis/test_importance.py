@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import random
 import re
+import subprocess
+import sys
 from itertools import product
 
 import optuna
@@ -221,3 +223,16 @@ def test_shares_agree_with_optuna() -> None:
 
 def test_availability_is_known_without_importing() -> None:
     assert importance_available()
+
+
+def test_without_numpy_an_error_names_the_command() -> None:
+    code = (
+        "import sys; sys.modules['numpy'] = None\n"  # as Python sees what is not installed
+        "from deployer.analysis.importance import build_importance, importance_available\n"
+        "from deployer.errors import DeployerError\n"
+        "assert not importance_available()\n"
+        "try: build_importance([], 'loss')\n"
+        "except DeployerError as error: print(error.hint)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "pip install 'deployer[analysis]'\n"
