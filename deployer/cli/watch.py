@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from deployer.cli.live_view import follow_and_report
+from deployer.cli.output.render import say
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import (
     OnOption,
@@ -52,6 +53,8 @@ def watch(
     """
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     server, path = open_sweep(pick_sweep(sweep, config))
+    for line in server.page_lines(path):
+        say(line)
     target = find_target(config)
     launch = Launch(config, target, server, target.open(), path, ())
     follow_and_report(

@@ -192,5 +192,6 @@ def _make(project: Project, server: Server, request: Request, tell: Tell) -> Swe
     if made.ended and (said := describe_missing(server, made.ended)):
         tell(said)
     tell(f"{'created' if made.created else 'continuing'} sweep {made.path}")
-    tell(f"results page: {server.sweep_url(made.path)}{server.login_hint}")
+    for line in server.page_lines(made.path):
+        tell(line)
     return made.path

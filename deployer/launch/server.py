@@ -25,7 +25,6 @@ def connect(project: Project, tell: Callable[[str], None] = lambda _: None) -> S
         return Server(client, get_viewer(client), embedded=False)
     if project.embedded and (target := find_target(project, project.backend_on)).hosts_backend:
         return _connect_inside(target, tell)
-    from deployer.backend.data_folder import KEY_FILE
     from deployer.backend.server.daemon import read_key, revive_backend, start_backend
 
     if project.known_data and not project.known_data.is_dir():
@@ -40,7 +39,6 @@ def connect(project: Project, tell: Callable[[str], None] = lambda _: None) -> S
         client,
         get_viewer(client),
         embedded=True,
-        key_file=backend.data / KEY_FILE,
         revive=lambda: revive_backend(backend.data),
     )
 

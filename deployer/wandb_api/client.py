@@ -116,6 +116,18 @@ class Client:
                 raise
             return self._post(question, tries - 1)
 
+    def ask_login_code(self) -> str | None:
+        """Return a code that signs this key's owner in to the embedded backend's page, once.
+
+        None if the server has no such thing.
+        """
+        timeout = (CONNECT_TIMEOUT_SECONDS, self._read_seconds)
+        try:
+            answer = self.session.post(f"{self.base_url}/login/link", timeout=timeout)
+            return str(answer.json()["code"]) if answer.ok else None
+        except (http.RequestException, KeyError, ValueError, TypeError):
+            return None
+
     @property
     def mutations(self) -> frozenset[str]:
         """The names of the server's mutations; none where introspection is off."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from urllib.parse import quote
 
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import SweepPath, Viewer, build_sweep_url
@@ -34,16 +34,15 @@ class Inside:
 class Server:
     """A server that answered and knows our key; `inside` says where, if that is in a cluster.
 
-    `key_file` holds the key of an embedded backend on this machine. `revive` serves such a backend
-    again at the same address if its process is gone, and tells whether it was; it raises
-    BackendError if it does not come up. In a cluster, Kubernetes does that.
+    `revive` serves an embedded backend on this machine again at the same address if its process is
+    gone, and tells whether it was; it raises BackendError if it does not come up. In a cluster,
+    Kubernetes does that.
     """
 
     client: Client
     viewer: Viewer
     embedded: bool
     inside: Inside | None = None
-    key_file: Path | None = None
     revive: Callable[[], bool] = bool  # nothing was gone
 
     @property
@@ -70,14 +69,25 @@ class Server:
         """Return the address of a sweep's web page."""
         return build_sweep_url(self.inside.pages_url if self.inside else self.url, path)
 
-    @property
-    def login_hint(self) -> str:
-        """Say which key opens the results page, where it is not the user's own W&B log-in."""
+    def page_lines(self, path: SweepPath) -> list[str]:
+        """Say where a sweep's page is, and what signs in to it where that is not W&B's own."""
+        page = f"results page: {self.sweep_url(path)}"
         if self.inside:
-            return f" (deployer backend open --on {self.inside.on} opens it)"
-        return f" (log in with the key in {self.key_file})" if self.key_file else ""
+            return [f"{page} (deployer backend open --on {self.inside.on} opens it)"]
+        place = "/".join(("", *path[:2], "sweeps", path.sweep_id))
+        link = make_link(self.client, self.url, place) if self.embedded else None
+        return [page, f"sign in there once, without a key: {link}"] if link else [page]
 
     def describe(self) -> str:
         """Return a sentence that names the server."""
         kind = "embedded W&B backend" if self.embedded else "W&B server"
         return f"{kind} {self.url} as {self.viewer.name or self.viewer.entity}"
+
+
+def make_link(client: Client, pages_url: str, place: str = "/") -> str | None:
+    """Return an address of an embedded backend's page that signs the key's owner in, once.
+
+    What signs in stands behind the `#`, which browsers send to nobody. None if the server has none.
+    """
+    code = client.ask_login_code()
+    return f"{pages_url}/login?next={quote(place)}#link={code}" if code else None

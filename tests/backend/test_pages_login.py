@@ -8,7 +8,10 @@ import secrets
 import pytest
 import requests  # noqa: TID251 - a test is a client of its own
 
+from deployer.backend.db.accounts import add_key
 from deployer.backend.server.users import add_user
+from deployer.backend.web.sessions import LINK_SECONDS, Sessions
+from tests.backend.bench import KEY, Bench
 from tests.backend.client import Client, grid
 from tests.backend.pages_browser import log_in, page
 from tests.conftest import FOREIGN_KEY, ServedBackend
@@ -55,6 +58,46 @@ def test_an_agents_key_cannot_log_in(client: Client) -> None:
     reply = log_in(requests.Session(), client.url, key)
     assert reply.status_code == 403
     assert "set-cookie" not in reply.headers
+
+
+def make_code(url: str, key: str) -> requests.Response:
+    return requests.post(f"{url}/login/link", auth=("api", key), timeout=30)
+
+
+def use_code(url: str, code: str) -> requests.Response:
+    return requests.post(f"{url}/login", {"link": code}, allow_redirects=False, timeout=30)
+
+
+def test_a_links_code_signs_in_once(backend: ServedBackend) -> None:
+    code = make_code(backend.url, backend.key).json()["code"]
+    first, second = use_code(backend.url, code), use_code(backend.url, code)
+    assert (first.status_code, "set-cookie" in first.headers) == (303, True)
+    assert (second.status_code, "set-cookie" in second.headers) == (401, False)
+    assert "This link was used already, or is too old." in second.text
+    home = requests.get(f"{backend.url}/api/pages/", cookies=first.cookies, timeout=30)
+    assert home.json()["entity"] == backend.entity
+
+
+def test_a_links_code_is_made_for_people_alone(client: Client) -> None:
+    path = f"{client.entity}/{client.project}/{client.create_sweep(grid(x=[1]))}"
+    key = client.ask(AGENT_KEY, path=path)["deployerCreateAgentKey"]["key"]
+    assert make_code(client.url, key).status_code == 403
+    assert make_code(client.url, FOREIGN_KEY).status_code == 401
+
+
+def test_a_links_code_ends_after_some_minutes_and_with_its_key(bench: Bench) -> None:
+    sessions = Sessions(bench.clock)
+    early, late, last = (sessions.make_link(KEY) for _ in range(3))
+    bench.seconds += LINK_SECONDS - 1
+    token = sessions.begin_by_link(early)
+    assert token
+    bench.seconds += 2
+    assert sessions.begin_by_link(late) is None
+    assert sessions.begin_by_link(last) is None
+    with bench.backend.store.transaction() as db:
+        assert sessions.find_caller(db, token) == bench.me
+        add_key(db, "me", "n" * 40, bench.seconds, only=True)
+        assert sessions.find_caller(db, token) is None
 
 
 @pytest.mark.parametrize("place", ["//evil.example/", "https://evil.example/", "/\\evil.example"])

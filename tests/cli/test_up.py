@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -98,6 +99,12 @@ def test_two_runs_to_the_end(project: Project, tmp_path: Path) -> None:
     ]
 
     path = str(found["sweep"])
+    [link] = re.findall(r"sign in there once, without a key: (\S+)", done.stderr)
+    entity_project, _, sweep_id = path.rpartition("/")
+    assert f"/login?next=/{entity_project}/sweeps/{sweep_id}#link=" in link
+    opened = project.run("backend", "open").stdout.strip()
+    assert opened.partition("/login")[0] == link.partition("/login")[0]
+    assert "/login?next=/#link=" in opened
     assert "2 agents ended" not in project.run("down").stderr
     assert json.loads(project.run("agents", "list", "-o", "json").stdout) == []
     assert f"{path}: no agents were running" in project.run("down").stderr

@@ -14,7 +14,7 @@ COMMANDS = {words: one for words, one in list_commands().items() if words and no
 # Commands without `-o json`, and why that is so.
 WITHOUT_JSON = {
     "backend copy": "tells how far it is",
-    "backend open": "lasts until Ctrl-C",
+    "backend open": "its result is an address",
     "backend serve": "lasts until it is stopped",
     "drivers install": "tells how far it is; drivers status has the result",
     "drivers remove": "drivers status has the result",

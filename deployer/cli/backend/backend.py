@@ -29,6 +29,8 @@ from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import Output, OutputOption
 from deployer.config.project import Project
 from deployer.errors import BackendError, ConfigError
+from deployer.wandb_api.client import Client
+from deployer.wandb_api.server import make_link
 
 app = make_app("Run the embedded W&B-compatible backend.")
 app.add_typer(backend_users.app, name="user")
@@ -130,9 +132,17 @@ def env(
 
 
 @app.command("open")
-def open_(on: ExecutorOption = None) -> None:
-    """Forward a local port to a cluster's backend until Ctrl-C."""
-    inside.hold_open(_choose_cluster(on))
+def open_(data: DataOption = None, on: ExecutorOption = None) -> None:
+    """Print an address of the results pages that signs in once, without a key.
+
+    In a cluster, also forward a local port to the backend until Ctrl-C.
+    """
+    if config := inside.choose_config(on, data):
+        inside.hold_open(config)
+        return
+    backend = start_backend(choose_folder(data))
+    client = Client(backend.url, read_key(backend.data), near=True)
+    show(make_link(client, backend.url) or backend.url)
 
 
 @app.command()

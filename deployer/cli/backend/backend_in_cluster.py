@@ -14,6 +14,8 @@ from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError, Refusals, collect_refusals
 from deployer.executors.registry import find_target
 from deployer.sweeps.records import delete_records
+from deployer.wandb_api.client import Client
+from deployer.wandb_api.server import make_link
 
 if TYPE_CHECKING:
     from deployer.executors.kubernetes.backend.deployment import ClusterBackend
@@ -106,11 +108,13 @@ def hold_open(config: Project) -> None:
     from deployer.executors.kubernetes.backend.tunnel import build_pages_url, open_forward
 
     kube = find_target(config).open_kube()
-    with open_forward(kube, require_backend(kube, config.on)) as forward:
+    backend = require_backend(kube, config.on)
+    with open_forward(kube, backend) as forward:
         if forward.url != build_pages_url(kube):
             say(f"warning: {build_pages_url(kube)}, its usual address, is in use")
-        show(forward.url)
-        say(f"log in with the key: {_key_command(kube)}")
+        client = Client(forward.url, backend.key)
+        show(make_link(client, forward.url) or forward.url)
+        say(f"it signs in once; for another log-in, the key: {_key_command(kube)}")
         say("open until Ctrl-C")
         threading.Event().wait()
 

@@ -77,7 +77,7 @@ EXAMPLES: dict[Words, tuple[str, ...]] = {
     ("backend", "status"): ("backend status",),
     ("backend", "down"): ("backend down",),
     ("backend", "env"): ("backend env",),
-    ("backend", "open"): ("backend open --on kubernetes",),
+    ("backend", "open"): ("backend open", "backend open --on kubernetes"),
     ("backend", "copy"): ("backend copy --on kubernetes --data ./backend",),
     ("backend", "user", "add"): ("backend user add ann --key-stdin",),
     ("backend", "user", "key"): ("backend user key ann --key-stdin --only",),

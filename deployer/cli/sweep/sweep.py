@@ -89,7 +89,8 @@ def create(
     for warning in made.warnings:
         say(f"warning: {warning}")
     page = server.sweep_url(made.path)
-    say(f"results page: {page}")
+    for line in server.page_lines(made.path):
+        say(line)
     if output == "json":
         show_json({"sweep": str(made.path), "page": page})
     else:
