@@ -39,12 +39,17 @@ class ParameterImportance:
     correlation: float | None
     runs: int
 
+    @property
+    def percents(self) -> tuple[int, int]:
+        """Return share and deviation as they are shown: the latter is rounded up, never to none."""
+        return round(100 * self.share), ceil(100 * self.deviation)
+
     def phrase(self) -> str:
         """Return `lr explains 71 % ± 8 %`, of a parameter that can be told from noise."""
         if self.share < 0.01:
             return f"{self.name} explains less than 1 %"
-        # An uncertainty is rounded up: none is none at all.
-        return f"{self.name} explains {100 * self.share:.0f} % ± {ceil(100 * self.deviation)} %"
+        share, deviation = self.percents
+        return f"{self.name} explains {share} % ± {deviation} %"
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ def test_table_and_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     show_importance(make_importance(60), "me/p/s", "table")
     said = capsys.readouterr()
     head, _, first, *_, sentence = said.out.splitlines()
-    assert head.split() == ["PARAMETER", "EXPLAINS", "±", "CORRELATION", "RUNS"]
+    assert head.split() == ["PARAMETER", "EXPLAINS", "%", "±", "CORRELATION", "RUNS"]
     assert first.split()[0] == "dropout"
-    assert first.split()[-2:] == ["+1.00", "60"]
+    assert first.split()[-2:] == ["1", "60"]
     assert sentence.startswith("dropout explains ")
     assert sentence.endswith("cannot be told from noise with 60 runs")
     assert "all of them explain" in said.err
@@ -33,8 +33,8 @@ def test_table_and_sentence(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_bars_are_full_of_what_is_explained() -> None:
     columns, rows = build_importance_table(make_importance(60), bars=True)
-    assert columns[:3] == ["PARAMETER", "EXPLAINS", ""]
-    widths = [len(str(row[2])) for row in rows]
+    assert columns[:4] == ["PARAMETER", "EXPLAINS %", "±", ""]
+    widths = [len(str(row[3])) for row in rows]
     assert widths[0] >= 7
     assert max(widths[1:]) == 1
 

@@ -130,6 +130,7 @@ def test_what_cannot_be_ranked_is_refused(
     for words, said in (
         (("--metric", "acc"), "error: --metric: whether acc is to be small or large is not known"),
         (("--by", "first"), "error: --by: 'first' is none of last, best and mean:K"),
+        (("--group", "-o", "chart"), "error: --group: a chart shows runs"),
         (("--verify", "--group"), "error: --verify: recounts steps and ranks nothing"),
     ):
         done = project.run("results", path, *words, code=2, **backend.environment)
