@@ -1,4 +1,7 @@
-"""Users and their keys. Keys are long and random, so that a plain SHA-256 is all that is stored."""
+"""Users, their agents' keys, and whose a key is.
+
+Keys are long and random, so that a plain SHA-256 is all that is stored.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,8 @@ def new_key() -> str:
     return secrets.token_hex(20)
 
 
-def _check_key(key: str) -> None:
+def check_key(key: str) -> None:
+    """Raise ValueError for what no SDK would take for a key."""
     if not KEY_PATTERN.fullmatch(key):
         raise ValueError("a key needs 40 or more of the characters A-Z a-z 0-9 _ -")
 
@@ -62,7 +66,7 @@ def create_user(db: Connection, name: str, key: str, now: float) -> User:
     """
     if not NAME_PATTERN.fullmatch(name):
         raise ValueError(f"user name {name!r} must be letters, digits, '-' and '_', at most 63")
-    _check_key(key)
+    check_key(key)
     if select_one(db, User, f"users WHERE name = ? AND {PRESENT}", name):
         raise ValueError(f"user {name!r} exists already")
     if db.execute("SELECT 1 FROM keys WHERE hash = ?", (hash_key(key),)).fetchone():
@@ -73,14 +77,20 @@ def create_user(db: Connection, name: str, key: str, now: float) -> User:
     return user
 
 
+def get_user(db: Connection, name: str) -> User:
+    """Return a user who has a key; raise ValueError for anybody else."""
+    user = select_one(db, User, f"users WHERE name = ? AND {PRESENT}", name)
+    if user is None:
+        raise ValueError(f"there is no user {name!r}")
+    return user
+
+
 def remove_user(db: Connection, name: str, owner: str) -> None:
     """Take a user's name and keys away; what they made stays, invisible to everyone.
 
     Raise ValueError for an unknown user and for the backend's `owner`.
     """
-    user = select_one(db, User, f"users WHERE name = ? AND {PRESENT}", name)
-    if user is None:
-        raise ValueError(f"there is no user {name!r}")
+    user = get_user(db, name)
     if name == owner:
         raise ValueError(f"{name} is the backend's own user, who stays")
     db.execute("DELETE FROM keys WHERE user_id = ? AND sweep_id IS NULL", (user.id,))
@@ -95,31 +105,6 @@ def list_users(db: Connection) -> list[User]:
 def list_present_users(db: Connection) -> list[User]:
     """Return the users who have a key, oldest first."""
     return select(db, User, f"users WHERE {PRESENT} ORDER BY id")
-
-
-def list_key_ids(db: Connection, user: User) -> list[int]:
-    """Return the numbers of a user's own keys, without those of their agents."""
-    own = "SELECT id FROM keys WHERE user_id = ? AND sweep_id IS NULL ORDER BY id"
-    return [int(row[0]) for row in db.execute(own, (user.id,))]
-
-
-def add_key(db: Connection, name: str, key: str, now: float, only: bool) -> None:
-    """Give a user one more key; with `only`, the others they had are refused from now on.
-
-    Keys of their agents stay. Raise ValueError for an unknown user, a short or a foreign key.
-    """
-    _check_key(key)
-    user = select_one(db, User, f"users WHERE name = ? AND {PRESENT}", name)
-    if user is None:
-        raise ValueError(f"there is no user {name!r}")
-    owner = find_caller(db, key)
-    if owner is None:
-        insert(db, "keys", hash=hash_key(key), user_id=user.id, created_at=now)
-    elif (owner.user.id, owner.sweep_id) != (user.id, None):
-        raise ValueError("this key is in use already")
-    if only:
-        others = "user_id = ? AND sweep_id IS NULL AND hash != ?"
-        db.execute(f"DELETE FROM keys WHERE {others}", (user.id, hash_key(key)))
 
 
 def create_agent_key(db: Connection, caller: Caller, sweep_id: int, name: str, now: float) -> str:
@@ -137,7 +122,7 @@ def adopt_own_key(db: Connection, caller: Caller, key: str, now: float) -> None:
     """
     assert caller.sweep_id is not None
     assert caller.agent_name is not None
-    _check_key(key)
+    check_key(key)
     owner = find_caller(db, key)
     if owner is None:
         _insert_agent_key(db, caller, caller.sweep_id, caller.agent_name, key, now, own=1)

@@ -45,4 +45,8 @@ LATER_MIGRATIONS = (
     CREATE TRIGGER run_gone AFTER DELETE ON runs WHEN OLD.sweep_id IS NOT NULL
         BEGIN UPDATE sweeps SET removals = removals + 1 WHERE id = OLD.sweep_id; END;
     """,
+    # A user tells keys apart by what each is for.
+    """
+    ALTER TABLE keys ADD COLUMN label TEXT NOT NULL DEFAULT '';
+    """,
 )

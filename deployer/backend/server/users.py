@@ -14,16 +14,27 @@ from deployer.backend.data_folder import (
     read_key,
     write_key,
 )
+from deployer.backend.db import user_keys
 from deployer.backend.db.accounts import (
-    add_key,
     create_user,
     find_caller,
+    get_user,
+    hash_key,
     list_present_users,
+    new_key,
     remove_user,
 )
 from deployer.backend.db.database import DATABASE, Connection
 from deployer.backend.db.store import Store
+from deployer.backend.db.user_keys import UserKey, key_id_of
 from deployer.errors import BackendError
+
+__all__ = ["new_key"]
+
+
+def identify(key: str) -> str:
+    """Return the id that lists call a key by."""
+    return key_id_of(hash_key(key))
 
 
 def add_user(data: Path, name: str, key: str) -> None:
@@ -35,17 +46,50 @@ def add_user(data: Path, name: str, key: str) -> None:
         create_user(db, name, key, time.time())
 
 
-def add_user_key(data: Path, name: str, key: str, only: bool) -> None:
+def add_user_key(data: Path, name: str, key: str, only: bool, label: str = "") -> UserKey:
     """Give a user one more key; with `only`, the others end.
 
     Raises BackendError for an unknown user, or a key that no SDK would accept or somebody has.
     """
-    with _accounts(data, "deployer backend user key NAME --key-stdin") as db:
+    with _accounts(data, "deployer backend user list") as db:
         first = find_caller(db, read_key(data))
-        add_key(db, name, key, time.time(), only)
+        added = user_keys.add_key(db, name, key, time.time(), only, label)
     # The command line itself works with this one.
     if only and first and first.user.name == name:
         write_key(data, key)
+    return added
+
+
+def list_user_keys(data: Path, name: str) -> list[UserKey]:
+    """Return what is known of a user's keys, oldest first.
+
+    Raises BackendError for an unknown user.
+    """
+    with _accounts(data, "deployer backend user list") as db:
+        return user_keys.list_keys(db, get_user(db, name))
+
+
+def rotate_user_key(data: Path, name: str, key_id: str, key: str) -> UserKey:
+    """Put a new key in the place of an old one, also of the one that deployer works with.
+
+    Raises BackendError for an unknown user or key id, or a key that cannot be.
+    """
+    with _accounts(data, f"deployer backend user keys {name}") as db:
+        held = read_key(data)
+        first = find_caller(db, held)
+        rotated = user_keys.rotate_key(db, name, key_id, key, time.time())
+    if first and first.user.name == name and identify(held) == key_id:
+        write_key(data, key)
+    return rotated
+
+
+def revoke_user_key(data: Path, name: str, key_id: str) -> None:
+    """Refuse one key of a user from now on.
+
+    Raises BackendError for an unknown user or key id, a user's only key and deployer's own.
+    """
+    with _accounts(data, f"deployer backend user rotate {name} KEY-ID replaces a key") as db:
+        user_keys.revoke_key(db, name, key_id, kept=read_key(data))
 
 
 def list_user_names(data: Path) -> list[str]:

@@ -8,10 +8,11 @@ from typing import Any
 from ariadne import MutationType, QueryType
 
 from deployer.backend.data_folder import read_key
+from deployer.backend.db import user_keys
 from deployer.backend.db.accounts import (
-    add_key,
     create_user,
     find_caller,
+    get_user,
     list_present_users,
     remove_user,
 )
@@ -39,13 +40,37 @@ def resolve_add_user(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any
 def resolve_add_user_key(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Give a user another key, or replace all by it; not the backend's own user."""
     name, key, only = input["name"], input["key"], bool(input.get("only"))
+    label, now = input.get("label") or "", info.context.backend.now()
 
     def add(db: Connection, owner: str) -> None:
-        if name == owner:
-            raise ValueError(f"{owner} is the backend's own user, whose key is where it is served")
-        add_key(db, name, key, info.context.backend.now(), only)
+        _check_not_owner(name, owner)
+        user_keys.add_key(db, name, key, now, only, label)
 
     return _as_owner(info, add)
+
+
+@mutation.field("deployerRotateUserKey")
+def resolve_rotate_user_key(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    """Put a new key in the place of one of a user's; not of the backend's own user's."""
+    name, key_id, key = input["name"], input["key_id"], input["key"]
+    now = info.context.backend.now()
+
+    def rotate(db: Connection, owner: str) -> None:
+        _check_not_owner(name, owner)
+        user_keys.rotate_key(db, name, key_id, key, now)
+
+    return _as_owner(info, rotate)
+
+
+@mutation.field("deployerRevokeUserKey")
+def resolve_revoke_user_key(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
+    """Refuse one key of a user from now on."""
+    kept = read_key(info.context.backend.folder)
+
+    def revoke(db: Connection, _: str) -> None:
+        user_keys.revoke_key(db, input["name"], input["key_id"], kept)
+
+    return _as_owner(info, revoke)
 
 
 @mutation.field("deployerRemoveUser")
@@ -59,6 +84,19 @@ def resolve_users(_: Any, info: Info) -> list[str]:
     names: list[str] = []
     _as_owner(info, lambda db, _: names.extend(user.name for user in list_present_users(db)))
     return names
+
+
+@query.field("deployerUserKeys")
+def resolve_user_keys(_: Any, info: Info, name: str) -> list[dict[str, Any]]:
+    """List what is known of a user's keys."""
+    found: list[user_keys.UserKey] = []
+    _as_owner(info, lambda db, _: found.extend(user_keys.list_keys(db, get_user(db, name))))
+    return [{"id": k.key_id, "label": k.label, "created_at": k.created} for k in found]
+
+
+def _check_not_owner(name: str, owner: str) -> None:
+    if name == owner:
+        raise ValueError(f"{owner} is the backend's own user, whose key is where it is served")
 
 
 def _as_owner(info: Info, act: Callable[[Connection, str], None]) -> dict[str, Any]:

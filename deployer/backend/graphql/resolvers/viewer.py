@@ -6,7 +6,8 @@ from typing import Any
 
 from ariadne import ObjectType, QueryType
 
-from deployer.backend.db.accounts import User, list_key_ids
+from deployer.backend.db.accounts import User
+from deployer.backend.db.user_keys import list_keys
 from deployer.backend.graphql.resolvers.wire import Info, encode_id, transaction
 
 query = QueryType()
@@ -74,9 +75,12 @@ def resolve_teams(row: User, _: Info) -> dict[str, Any]:
 def resolve_api_keys(row: User, info: Info) -> dict[str, Any]:
     """List a user's keys by number: the server stores nothing of them but hashes."""
     with transaction(info) as db:
-        numbers = list_key_ids(db, row)
-    keys = [{"id": encode_id("ApiKey", n), "name": f"key {n}", "description": ""} for n in numbers]
-    return {"edges": [{"node": key} for key in keys]}
+        keys = list_keys(db, row)
+    nodes = [
+        {"id": encode_id("ApiKey", key.id), "name": f"key {key.id}", "description": key.label}
+        for key in keys
+    ]
+    return {"edges": [{"node": node} for node in nodes]}
 
 
 @query.field("entity")
