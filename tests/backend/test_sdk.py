@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 from deployer.sweeps.sweep_file import parse_sweep
 from tests.backend.client import Client
 from tests.conftest import ServedBackend
+from tests.faults.proxy import FaultProxy, Passage
 from tests.stock import run_program, start_wandb_agent, wandb, wandb_sweep, write_project
 
 pytestmark = pytest.mark.slow
@@ -65,13 +69,35 @@ def test_nested_grid_of_mixed_types_with_three_agents(
     backend: ServedBackend, tmp_path: Path
 ) -> None:
     path = wandb_sweep(backend, write_project(tmp_path / "p", NESTED_GRID), "sdk-grid")
-    run_agents(backend, tmp_path / "p", path, 3)
+    with FaultProxy(backend.url) as proxy:
+        run_agents(replace(backend, url=proxy.url), tmp_path / "p", path, 3)
     found = finished_args(backend, path)
     assert len(found) == 4
+    check_requests(proxy.journal, agents=3, runs=4)
     for lr in (0.1, 1):
         for name in ("adam", "sgd"):
             optimizer = {"name": name, "nesterov": True}
             assert {"lr": lr, "layers": 2, "optimizer": optimizer} in found
+
+
+def check_requests(journal: Sequence[Passage], agents: int, runs: int) -> None:
+    """Hold agents and runs to what the SDK asks of any server; heartbeats are its own clock's.
+
+    A run sends its configuration again after 5 s, its rows and its files' names every 15 s.
+    """
+    assert {passage.status for passage in journal} == {200}
+    counts = Counter(passage.operation for passage in journal)
+    beats, streamed = counts.pop("Heartbeat"), counts.pop("file_stream")
+    assert (beats >= runs + agents, streamed >= 2 * runs) == (True, True)
+    changed, named = counts.pop("UpsertBucket"), counts.pop("CreateRunFiles")
+    assert (2 * runs <= changed <= 3 * runs, runs <= named <= 2 * runs) == (True, True)
+    assert counts == {
+        "Viewer": agents + 2 * runs,
+        "SweepWithRuns": agents,
+        "CreateAgent": agents,
+        "OrganizationCoreWeaveOrganizationID": runs,
+        "upload": 4 * runs,
+    }
 
 
 def work_quickly(backend: ServedBackend, sweep_path: str, count: int) -> None:
