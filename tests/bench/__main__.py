@@ -42,6 +42,7 @@ BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
     "warm-memory": memory.bench_warm_memory,
     "load": load.bench_load,
     "load-table": load.bench_load_table,
+    "load-lines": load.bench_load_lines,
     "request-for-work": suggestions.bench_request_for_work,
     "packing": packing.bench_packing,
     "search-quality": quality.bench_search_quality,
@@ -49,7 +50,7 @@ BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
     "thousand-agents": cluster.bench_thousand_agents,
     "first-metric-in-pod": cluster.bench_first_metric_in_pod,
 }
-BY_NAME_ALONE = ("search-quality", "load-table")
+BY_NAME_ALONE = ("search-quality", "load-table", "load-lines")
 ON_A_CLUSTER = ("doctor", "thousand-agents", "first-metric-in-pod")
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,9 +20,12 @@ from deployer.config.paths import backend_folder
 from deployer.executors.kubernetes.backend.manifests import KEY_FIELD, KEY_SECRET, NAME
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, POD, SERVICE, STATEFUL_SET
+from deployer.kube.logs import follow_log
 from deployer.kube.names import build_selector
+from tests.cluster import logging_agents
 from tests.cluster.bed import OURS, PATIENCE_SECONDS, SECTION, TRAINER, open_client
 from tests.cluster.cluster import Cluster
+from tests.cluster.pods import build_pod, python
 from tests.cluster.shell import Shell
 from tests.cluster.tenants import make_tenant
 from tests.cluster.volumes import offer_volume
@@ -36,6 +40,7 @@ SAVING = TRAINER.replace(
     '    print("trained',
     '    open("notes.txt", "w").write("kept")\n    run.save("notes.txt")\n    print("trained',
 )
+LINES = logging_agents.AGENTS * logging_agents.CHUNKS * logging_agents.LINES
 REACH = """
 import sys
 import wandb
@@ -216,6 +221,45 @@ def allow(cluster: Cluster, namespace: str) -> None:
     role = {"apiGroup": group, "kind": "Role", "name": "backend"}
     binding = {**common, "kind": "RoleBinding", "roleRef": role, "subjects": [user]}
     cluster.create(binding, namespace)
+
+
+def test_no_acknowledged_line_is_lost_with_the_backends_pod(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    """The agents of `logging_agents`, while the pod is deleted twice, once without any notice."""
+    tenant = make_tenant(cluster, namespace)
+    allow(cluster, namespace)
+    offer_volume(cluster, namespace, tmp_path / "disk")
+    shell = make_shell(tmp_path / "project", tenant, namespace)
+    shell.deployer("backend", "up", "--on", "kubernetes")
+    cluster.create(build_agents_pod(namespace), namespace)
+    cluster.wait_for("pod/agents", "jsonpath=.status.phase=Running", namespace)
+    kube = open_client(tenant, namespace)
+    said, pods = follow_log(kube, "agents"), []
+    for part, grace_seconds in ((0.1, 0), (0.5, None)):
+        next(line for line in said if int(line.text) >= part * LINES)
+        pods.append(kube.get(POD, f"{NAME}-0"))
+        kube.delete(POD, f"{NAME}-0", grace_seconds=grace_seconds)
+    cluster.wait_for("pod/agents", "jsonpath=.status.phase=Succeeded", namespace)
+    assert json.loads([line.text for line in said][-1]) == {"acknowledged": LINES, "kept": LINES}
+    pods.append(kube.get(POD, f"{NAME}-0"))
+    assert len({pod["metadata"]["uid"] for pod in pods if pod}) == 3
+
+
+def build_agents_pod(namespace: str) -> dict[str, Any]:
+    """Return a pod with agents that log to the namespace's backend."""
+    code = (
+        f"import asyncio, sys; sys.path.insert(0, {str(Path.cwd())!r})\n"
+        f"from {logging_agents.__name__} import main; asyncio.run(main())"
+    )
+    pod = build_pod("agents", python(code))
+    reference = {"secretKeyRef": {"name": KEY_SECRET, "key": KEY_FIELD}}
+    pod["spec"]["containers"][0]["env"] += [
+        {"name": "WANDB_BASE_URL", "value": f"http://{NAME}.{namespace}.svc:8080"},
+        {"name": "WANDB_API_KEY", "valueFrom": reference},
+        {"name": "WANDB_ERROR_REPORTING", "value": "false"},
+    ]
+    return pod
 
 
 def test_a_tenant_without_the_rights_is_told_all_of_them(

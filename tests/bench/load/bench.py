@@ -14,7 +14,7 @@ import psutil
 
 from tests.backend.client import Client
 from tests.bench.figures import Figure
-from tests.bench.load.fleet import PROJECT, Fleet
+from tests.bench.load.fleet import LINES, PROJECT, Fleet, Member
 from tests.conftest import serve_backend
 
 SWEEP = {
@@ -45,6 +45,7 @@ LOGGING = {256: Goal(5, 50), 1000: Goal(10, 100)}
 STARTING = Goal(50, 300)
 TABLE = (64, 256, 512, 1000, 2000)
 MOST_MIB = 150.0
+MANY_LINES, WRITERS = 1_000_000, 20
 
 
 def bench_load(folder: Path) -> list[Figure]:
@@ -62,6 +63,11 @@ def bench_load_table(folder: Path) -> list[Figure]:
     for count in TABLE:
         found += asyncio.run(_crowd(folder / str(count), count, 10.0, WORKING_SECONDS))
     return found
+
+
+def bench_load_lines(folder: Path) -> list[Figure]:
+    """Return what a million lines of history change in the times of requests and the memory."""
+    return asyncio.run(_many_lines(folder / "lines"))
 
 
 @contextmanager
@@ -107,6 +113,27 @@ async def _crowd(folder: Path, count: int, start: float, seconds: float) -> list
             ),
             Figure(f"{count} agents log, lines lost", _count_lost(fleet, members), "lines", 0, ""),
         ]
+
+
+async def _many_lines(folder: Path) -> list[Figure]:
+    """Have agents log one chunk after the other, as fast as they are answered."""
+    with _served(folder) as fleet:
+        server = psutil.Process(fleet.backend.process.pid)
+        members = await fleet.start(WRITERS, 1.0)
+        figures = []
+        for part in ("first", "second", "third", "fourth"):
+            fleet.milliseconds.clear()
+            await asyncio.gather(*(_write(member) for member in members))
+            name = f"{part} {MANY_LINES // 4:,} lines"
+            figures += _figures(name, fleet.milliseconds["file_stream"], Goal(None, None))
+            mib = server.memory_info().rss / 2**20
+            figures.append(Figure(f"{name}, server's memory", mib, "MiB", MOST_MIB, ""))
+        return [*figures, Figure("lines lost", _count_lost(fleet, members), "lines", 0, "")]
+
+
+async def _write(member: Member) -> None:
+    for _ in range(MANY_LINES // 4 // WRITERS // LINES):
+        await member.log(time.monotonic())
 
 
 def _count_lost(fleet: Fleet, members: list) -> int:
