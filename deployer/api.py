@@ -27,6 +27,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from deployer.analysis.importance import Importance, build_importance
+from deployer.analysis.ranking import rank_by
 from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError
 from deployer.executors.base import Agent
@@ -50,7 +52,17 @@ from deployer.wandb_api.model import SweepPath, parse_sweep_path
 from deployer.wandb_api.server import Server
 from deployer.watch.status import Status
 
-__all__ = ["apply", "connect", "create_sweep", "heal", "plan", "results", "up", "watch"]
+__all__ = [
+    "apply",
+    "connect",
+    "create_sweep",
+    "heal",
+    "importance",
+    "plan",
+    "results",
+    "up",
+    "watch",
+]
 
 
 def up(
@@ -188,6 +200,19 @@ def results(server: Server, sweep_path: str) -> Results:
     """Return a sweep's ranking, coverage and failures as they are now, follow-ups counted in."""
     snapshot = get_whole_snapshot(server, _path(sweep_path))
     return build_results(snapshot.sweep, snapshot.runs)
+
+
+def importance(server: Server, sweep_path: str, metric: str | None = None) -> Importance:
+    """Return how much of a metric, the sweep's own if none is named, each parameter explains.
+
+    Raises ConfigError where there is none, DeployerError without the extra `analysis`.
+    """
+    snapshot = get_whole_snapshot(server, _path(sweep_path))
+    name = metric or snapshot.sweep.metric_name
+    if name is None:
+        raise ConfigError("metric", "the sweep has none", "name what the script logs")
+    found = rank_by(snapshot.sweep, snapshot.runs, name, snapshot.sweep.metric_goal)
+    return build_importance(found.rows, name)
 
 
 def heal(server: Server, sweep_path: str) -> Healing:

@@ -73,6 +73,9 @@ def test_the_python_api_and_logs_that_are_followed(
     assert found.coverage.complete
     assert found.best is not None
     assert found.best.parameters == {"lr": 2, "layers": 1}
+    said = "layers cannot be told from noise with 2 runs"
+    assert api.importance(server, path).sentence() == said
+    assert api.importance(server, path, metric="_step").constants == ("lr",)
     out, _ = logs.communicate(timeout=60)
     lines = [json.loads(line) for line in out.splitlines()]
     assert {line["agent"] for line in lines} == {agent.name for agent in planned.agents}
