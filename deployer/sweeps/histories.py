@@ -9,7 +9,7 @@ from deployer.wandb_api.history import get_logged
 from deployer.wandb_api.model import Snapshot
 from deployer.wandb_api.server import Server
 
-RUNS_AT_ONCE = 200  # between two words of how far it is
+RUNS_AT_ONCE = 1000  # between two words of how far it is
 
 
 def get_metric_histories(
