@@ -21,7 +21,7 @@ DESCRIPTIONS = {
     "profile": "The site whose rules hold: the name of one of ours, or a file.",
     "polls": "When an agent sees that its run has ended: `quick`, at once, or `stock`, within 5 s "
     "as `wandb agent`. Default: `quick` on the embedded backend, else `stock`.",
-    "warm": "Fork each run from a process that has imported what runs import; default: no.",
+    "warm": "Fork each run from a process that has imported what runs import; default: yes.",
     "gke": "The GKE cluster: the file of its specification, or the name of one of ours.",
     "kubernetes": "The cluster, and what each agent gets there.",
     "backend": "The embedded backend where it runs in a cluster.",

@@ -85,7 +85,7 @@ class Project:
     explicit_on: bool = False
     gke: str | None = None
     polls: str | None = None
-    warm: bool = False
+    warm: bool = True
     known_backend_on: str | None = None
     known_data: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -232,7 +232,7 @@ def load_project(
         explicit_on=bool(flags.on or "on" in values),
         gke=values.get("gke"),
         polls=values.get("polls"),
-        warm=values.get("warm", False) and not flags.cold,
+        warm=values.get("warm", True) and not flags.cold,
         environment=environment,
         document=document,
         profile=profile,

@@ -36,7 +36,7 @@ SETTINGS = """\
 # replicas: 2         # how many agents work at once
 # wandb: embedded     # or the address of a W&B server
 # project: my-project # the sweeps' project
-# warm: true          # fork runs from a process that has imported their modules
+# warm: false         # start a new Python for each run
 
 # kubernetes:
 #   image: ghcr.io/me/trainer:1

@@ -103,3 +103,15 @@ def test_a_warm_run_that_imports_nothing_more_leaves_the_list_as_it_is(tmp_path:
     made.parent.let_go()
     os.chdir(here)
     wait_for(lambda: not [reap(), *list_marked(str(made.folder))][1:], "the parent's end")
+
+
+def test_what_a_library_counts_at_the_end_is_none_of_a_failing_runs(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    here = Path.cwd()
+    made = build_starts(tmp_path, ["triton._C.libtriton"])
+    made.begin()
+    status, _, errors = made.run(("-c", "1 / 0"), made.warm)
+    made.end()
+    os.chdir(here)
+    assert (status, made.start) == (1, "warm")
+    assert errors.splitlines()[-1] == "ZeroDivisionError: division by zero"

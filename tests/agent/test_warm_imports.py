@@ -34,6 +34,14 @@ PACKAGES = {
     "first": "import bundle.other",
     "bundle.other": "value = 2",
     "telling": "import logging; log = logging.getLogger('telling')",
+    "quiet": "import logging; logging.getLogger('quiet').setLevel(30)",
+    "leaving": """
+import atexit, weakref
+class Kept: pass
+kept = Kept()
+weakref.finalize(kept, print, "final")
+atexit.register(print, "left")
+""",
     "odd": """
 import sys, types
 class Odd(types.ModuleType):
@@ -220,11 +228,66 @@ telling.log.warning("heard")
 """
 
 
-def test_loggers_that_the_script_set_up_before_an_import_start_it_over(starts: Starts) -> None:
+def test_loggers_are_there_once_their_module_is_imported(starts: Starts) -> None:
     run(starts, SILENCING)
     starts.begin()
-    assert run(starts, SILENCING, "silent")[1].splitlines()[1:] == ["heard"]
-    assert starts.start == "cold: telling: loggers were changed before its import"
+    assert run(starts, SILENCING, "silent") == ("", "heard\n")
+    assert starts.start == "warm"
+
+
+SETTING_UP = """
+import logging, sys
+log = logging.getLogger(sys.argv[1])
+log.setLevel("ERROR")
+logging.getLogger("telling.part").warning("part")
+import telling, quiet
+telling.log.warning("warned")
+logging.getLogger("telling").error(len(logging.getLogger("telling.part").parent.handlers))
+print(sorted(n for n in logging.root.manager.loggerDict if n.startswith(("tell", "qui"))))
+"""
+
+
+def test_a_logger_is_as_the_script_has_set_it_up_before_an_import(starts: Starts) -> None:
+    first = run(starts, SETTING_UP, "telling")
+    assert "warned" not in first[1]
+    starts.begin()
+    assert run(starts, SETTING_UP, "telling") == first
+    assert starts.start == "warm"
+    reason = "quiet: the logger quiet was used before its import"
+    assert f"deployer: {reason}; the run starts over" in run(starts, SETTING_UP, "quiet")[1]
+
+
+LEAVING = """
+import atexit, sys
+atexit.register(print, "first")
+if "leave" in sys.argv:
+    import leaving
+atexit.register(print, "last")
+"""
+
+
+def test_an_exit_handler_is_that_of_a_run_that_imports_its_module(starts: Starts) -> None:
+    assert run(starts, LEAVING, "leave") == ("last\nleft\nfinal\nfirst\n", "")
+    starts.begin()
+    assert run(starts, LEAVING, "leave") == ("last\nleft\nfinal\nfirst\n", "")
+    assert starts.start == "warm"
+    assert run(starts, LEAVING) == ("last\nfirst\n", "")
+    assert starts.start == "warm"
+
+
+FREE = """
+import os, sys
+os.environ["PL_GLOBAL_SEED"] = os.environ["CUDA_VISIBLE_DEVICES"] = sys.argv[1]
+import setting, numpy
+print(numpy.ones(1))
+"""
+
+
+def test_what_no_library_reads_may_be_changed_before_its_import(starts: Starts) -> None:
+    run(starts, "import numpy, setting")  # in another order
+    starts.begin()
+    assert run(starts, FREE, "7") == ("[1.]\n", "")
+    assert starts.start == "warm"
 
 
 def test_what_goes_wrong_in_a_handover_starts_the_run_over(starts: Starts) -> None:

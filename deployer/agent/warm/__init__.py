@@ -11,6 +11,7 @@ parent (`parent`, with the programs of `parent_code`); from there on:
 * `forking`: the parent puts its modules away, and forks each run;
 * `program`, `repairs`: a fork becomes the run, and does anew what no two runs may share; `ending`:
   at its end it leaves alone what it shares with its parent;
+* `registered`: loggers and exit handlers of imports wait until a run imports the same;
 * `handover`: a run is given each module as it asks for it; `start_over`: or begins without a
   parent;
 * `core_wait`, `package_metadata`: what every run would otherwise wait for, or read again.

@@ -1,6 +1,6 @@
 """Watches what an import does that each run must do for itself: draw, read a clock or a variable.
 
-It is a function for `sys.setprofile`, told of each call, so that nothing but `__import__` has to be
+It is a function for `sys.setprofile`, told of each call, so that hardly anything has to be
 replaced: the imported modules might keep it. It does not see what C code calls, and imports nothing
 that a bare Python has not: a run would find it.
 """
@@ -94,22 +94,23 @@ class Audit:
         return module
 
     @property
-    def _module(self) -> str:
+    def module(self) -> str:
+        """The module that is executed now."""
         return self._modules[-1] if self._modules else ""
 
     def _note_read(self, name: "Any") -> None:
         if isinstance(name, str):
-            self.reads.setdefault(self._module, set()).add(name)
+            self.reads.setdefault(self.module, set()).add(name)
 
     def _blame(self, reason: str) -> None:
-        if self._module not in REVIEWED:
-            self.reasons.setdefault(self._module, reason)
+        if self.module not in REVIEWED:
+            self.reasons.setdefault(self.module, reason)
 
     def _note_draw(self, frame: "Any", called: "Any") -> None:
         names_files = is_naming(frame)
         if called in OWN:
             if frame.f_code.co_name == "getrandbits" and frame.f_locals.get("k") == ENTROPY_BITS:
-                self.entropies[self._module] = self.entropies.get(self._module, 0) + 1
+                self.entropies[self.module] = self.entropies.get(self.module, 0) + 1
             elif not names_files:
                 self._blame(f"reads {OWN[called]} at import")
             return

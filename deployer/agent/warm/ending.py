@@ -55,7 +55,10 @@ class Ending:
         """End the process, or leave it to Python."""
         if self.code is not None and not self._has_own_threads() and is_flushed():
             self._end(self.code)
-        gc.unfreeze()  # what a library counts at the end must be free by then
+        # What a library counts at the end must be free by then, also where the run has none of it.
+        for name, module in self._shared.items():
+            sys.modules.setdefault(name, module)
+        gc.unfreeze()
 
     def _has_own_threads(self) -> bool:
         """Tell whether another thread executes the run's own code, which is to be taken apart.
@@ -73,7 +76,10 @@ class Ending:
         return False
 
     def _end(self, code: int) -> None:
-        libraries = list_libraries() - self._libraries
+        try:
+            libraries = list_libraries() - self._libraries
+        except OSError:  # the run may not open one more file
+            return
         has_own = any(not one.startswith(self._python) for one in libraries)
         # A library of the run's own may have something to do at its end, such as to close files.
         end = self._libc.exit if has_own else self._libc._exit

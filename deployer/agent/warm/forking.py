@@ -31,6 +31,7 @@ from .imports import (
 from .lists import read_entries, read_unfit
 from .package_metadata import keep_metadata
 from .program import Task, become, build_program, find_place, name_process
+from .registered import Loggers
 from .repairs import build_seeding
 from .start_over import StartOver
 from .state import State
@@ -64,6 +65,8 @@ def prepare_run(
     forget_ourselves()
     known = {name for group in imports.groups for name in group.modules} | at_start
     others = {name: module for name, module in sys.modules.items() if name not in known}
+    loggers = Loggers(imports.groups)
+    imports.exit_handlers.put_away()
     put_away(imports, at_start, begun)
     store = Store(imports.groups, others)
     gc.collect()
@@ -74,7 +77,7 @@ def prepare_run(
         os.unlink(os.path.join(folder, STARTING))
     task = runs.serve()
     start_over = StartOver(task, folder, f"{path}.unfit", runs.listed)
-    finder = Handover(store, start_over)
+    finder = Handover(store, loggers, imports.exit_handlers, start_over)
     try:
         become(task, parent, finder, seed)
         ending.begin({**store.modules, **sys.modules}, PYTHONS_OWN, ctypes.PyDLL(None))

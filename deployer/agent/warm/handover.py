@@ -11,10 +11,27 @@ from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from .imports import FREE_PREFIXES, PYTHONS_OWN, Group, find_origin, is_installed, list_references
+from .registered import ExitHandlers, Loggers
 from .repairs import REPAIRS, make_folder
-from .state import apply_changes, read_loggers
+from .state import apply_changes, has_library
 
 Found = Tuple[Set[str], List[Group]]
+# What scripts set for others than the libraries that a parent loads, or for a device, which it does
+# not open. KMP_, which scikit-learn sets, is read by Intel's and LLVM's OpenMP alone.
+UNREAD_IN_C = (
+    *FREE_PREFIXES,
+    "CUBLAS_WORKSPACE_CONFIG",
+    "CUDA_DEVICE_ORDER",
+    "CUDA_VISIBLE_DEVICES",
+    "HF_",
+    "HYDRA_",
+    "MPLBACKEND",
+    "PL_",
+    "PYTHONHASHSEED",
+    "TF_CPP_",
+    "TOKENIZERS_",
+    "TRANSFORMERS_",
+)
 # What libraries of Python's own read that are written in C.
 READ_IN_C = {"_hashlib": {"OPENSSL_CONF", "OPENSSL_MODULES"}, "_ssl": {"OPENSSL_CONF"}}
 
@@ -29,6 +46,8 @@ class Store:
         for group in groups:
             self.modules.update(group.modules)
             self.group_of.update(dict.fromkeys(group.modules, group))
+        self.made = list_made(groups)
+        self.unread = UNREAD_IN_C if has_library("omp5", "libomp") else (*UNREAD_IN_C, "KMP_")
         self.references = {name: list_references(module) for name, module in others.items()}
         for group in groups:
             self.references.update(group.references)
@@ -58,8 +77,16 @@ class Store:
 class Handover:
     """A finder before all others; `start_over` is told of a module that is not as in a cold run."""
 
-    def __init__(self, store: Store, start_over: Callable[[str, str], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        loggers: Loggers,
+        exit_handlers: ExitHandlers,
+        start_over: Callable[[str, str], None],
+    ) -> None:
         self.store = store
+        self.loggers = loggers
+        self.exit_handlers = exit_handlers
         self.start_over = start_over
         self.path = list(sys.path)  # as the script finds it
         self.affinity = os.sched_getaffinity(0)
@@ -78,33 +105,44 @@ class Handover:
 
     def _hand_over(self, name: str) -> Any:
         names, groups = self.store.find(name, sys.modules)
+        loggers = self.loggers.list_names(names, groups)
+        reason = self.loggers.find_difference(loggers)
+        if reason:
+            self.start_over(name, reason)
         for group in groups:
             reason = self._find_difference(group)
             if reason:
                 self.start_over(group.name, reason)
             apply_changes(group.before, group.after)
+            for finalizer, told in group.finalizers.items():
+                type(finalizer)._registry[finalizer] = told
             for folder, words in group.folders:
                 make_folder(folder, words)
         self._find_loose_differences(names)
+        self.loggers.hand_over(loggers)
         self._place(names)
+        self.exit_handlers.begin_finalizing(groups)
         del sys.modules[name]  # whoever asks puts it there himself
         return ModuleSpec(name, Lender(self.store.modules[name]))  # type: ignore[arg-type]
 
     def _find_difference(self, group: Group) -> str:
         """Return what is not as it was at the import of a group."""
         told = group.before.environment
-        reads = group.reads | (list_bound(told, os.environ) if group.native else set())
-        for name in sorted(reads):
-            if os.environ.get(name) != told.get(name):
-                return f"{name} was changed before its import"
+        changed = {n for n in (*told, *os.environ) if os.environ.get(n) != told.get(n)}
+        bound = {n for n in changed if group.native and self._may_be_read_in_c(n)}
+        for name in sorted((changed & group.reads) | bound):
+            return f"{name} was changed before its import"
         if group.native and os.sched_getaffinity(0) != self.affinity:
             return "CPU affinity was changed before its import"
-        loggers = read_loggers() if "logging" in sys.modules else {}
-        if any(loggers.get(name) != told for name, told in group.loggers.items() if loggers):
-            return "loggers were changed before its import"
         if sys.path != self.path and not are_found(group.origins):
             return "sys.path leads to another one"
         return ""
+
+    def _may_be_read_in_c(self, name: str) -> bool:
+        """Tell whether a library may go by a variable that the script has changed."""
+        return not name.startswith(self.store.unread) and os.environ.get(
+            name
+        ) not in self.store.made.get(name, ())
 
     def _find_loose_differences(self, names: Set[str]) -> None:
         for name in names & READ_IN_C.keys() & self.store.group_of.keys():
@@ -124,6 +162,7 @@ class Handover:
                 if module is modules[name]:
                     setattr(owner, child, module)
         for name in placed:
+            self.exit_handlers.hand_over(name)
             if name in REPAIRS:
                 REPAIRS[name](modules[name])
 
@@ -144,15 +183,21 @@ class Lender:
         module.__spec__ = self.spec
 
 
+def list_made(groups: Sequence[Group]) -> Dict[str, Set[Optional[str]]]:
+    """Return the values that imports themselves give to variables."""
+    made: Dict[str, Set[Optional[str]]] = {}
+    for group in groups:
+        before, after = group.before.environment, group.after.environment
+        for name in before.keys() | after.keys():
+            if before.get(name) != after.get(name):
+                made.setdefault(name, set()).add(after.get(name))
+    return made
+
+
 def is_import(frame: Any) -> bool:
     """Tell whether a finder is asked for an import; others ask where a module would be from."""
     callers = frame.f_code.co_name, frame.f_back and frame.f_back.f_code.co_name
     return callers == ("_find_spec", "_find_and_load_unlocked")
-
-
-def list_bound(told: Dict[str, str], given: Any) -> Set[str]:
-    """Return the variables by which a library in C may go."""
-    return {name for name in (*told, *given) if not name.startswith(FREE_PREFIXES)}
 
 
 def are_found(origins: Dict[str, str]) -> bool:

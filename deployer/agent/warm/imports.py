@@ -11,6 +11,7 @@ import sys
 
 from .audit import EVERYTHING, PREFIXES, Audit
 from .examined import is_examined, is_found
+from .registered import ExitHandlers
 from .state import State, set_environment
 
 TYPE_CHECKING = False
@@ -59,6 +60,7 @@ class Group:
         self.reads: "Set[str]" = set()
         self.folders: "List[Tuple[Any, Tuple[Any, ...]]]" = []
         self.attributes: "List[Tuple[Any, str, Any]]" = []
+        self.finalizers = {k: v for k, v in after.finalizers.items() if k not in before.finalizers}
         self.loggers = {n: v for n, v in after.loggers.items() if n not in before.loggers}
         origins = [find_origin(module) for module in modules.values()]
         self.native = any(is_installed(o) and ".so" in os.path.basename(o) for o in origins)
@@ -98,6 +100,7 @@ class Imports:
     def __init__(self, unfit: "Dict[str, str]", packages: "Collection[str]") -> None:
         self.groups: "List[Group]" = []
         self.audit = Audit()
+        self.exit_handlers = ExitHandlers(lambda: self.audit.module)
         self.numpy_generators: "List[Any]" = []
         self.found: "Dict[str, str]" = {}
         self._unfit = unfit
@@ -112,6 +115,7 @@ class Imports:
         finders.insert(0, self._barrier)
         python: "Any" = builtins
         kept, python.__import__ = python.__import__, self.audit.import_module
+        self.exit_handlers.begin()
         try:
             for name, environment in entries:
                 if name not in sys.modules and self.is_wanted(name) and is_found(name):
@@ -121,6 +125,7 @@ class Imports:
             self._match_generators()
         finally:
             python.__import__ = kept
+            self.exit_handlers.end()
             finders.remove(self._barrier)
             set_environment(base)
             sys.argv = [""]
@@ -142,11 +147,8 @@ class Imports:
             failed = True
         finally:
             sys.setprofile(None)
-        group = Group(
-            {n: m for n, m in sys.modules.items() if n not in known and n != SPAWNED},
-            before,
-            State(),
-        )
+        more = {n: m for n, m in sys.modules.items() if n not in known and n != SPAWNED}
+        group = Group(more, before, State())
         group.folders = self.audit.folders[folders:]
         for module in group.modules:
             group.reads |= self._get_reads(module)
@@ -191,7 +193,7 @@ class Imports:
         return f"reads {own[0]} at import" if own else self.audit.reasons.get(name, "")
 
     def _match_generators(self) -> None:
-        """Leave out what drew numpy's generators a seed, unless all of them can be seeded anew."""
+        """Leave out what drew numpy's generators a seed, if not all can be seeded anew."""
         self.numpy_generators = list_numpy_generators() if self.audit.entropies else []
         drawn = sum(self.audit.entropies.values())
         if drawn > len(self.numpy_generators):

@@ -35,6 +35,7 @@ class State:
         self.environment = dict(os.environ)
         self.others = read_others()
         self.loggers = read_loggers()
+        self.finalizers = list_finalizers()
         self.traces = list_traces()
 
     def find_reason(self, before: "State") -> str:
@@ -108,19 +109,25 @@ def read_logger(logger: "Any") -> "Any":
     return (logger.level, logger.disabled, logger.propagate, *what)
 
 
+def list_finalizers() -> "Dict[Any, Any]":
+    """Return what `weakref` is to do later, by its objects."""
+    finalize: "Any" = getattr(sys.modules.get("weakref"), "finalize", None)
+    return dict(finalize._registry) if finalize else {}
+
+
 def list_traces() -> "Set[str]":
     """Return what an import may leave open: threads and files."""
     threads = {f"thread {name}" for name in os.listdir("/proc/self/task")}
     # OpenBLAS ends its threads before a fork, and begins them again behind it.
-    if len(threads) > 1 and has_openblas():
+    if len(threads) > 1 and has_library("openblas"):
         threads = set()
     return threads | {f"file {name}" for name in os.listdir("/proc/self/fd")}
 
 
-def has_openblas() -> bool:
-    """Tell whether OpenBLAS is loaded."""
+def has_library(*names: str) -> bool:
+    """Tell whether a library is loaded whose file has one of these in its name."""
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
-        return any("openblas" in line for line in file)
+        return any(name in line.rpartition("/")[2] for line in file for name in names)
 
 
 def set_environment(environment: "Dict[str, str]") -> None:
