@@ -135,11 +135,13 @@ def clear(variables: "Dict[str, Any]") -> None:
 
 
 def close_files() -> None:
-    """Close what is still open for writing, the newest first, since it may write into others."""
+    """Close what is still open for writing: first what writes into others, then these."""
     standard = [sys.__stdin__, sys.__stdout__, sys.__stderr__]
     standard += [getattr(one, "buffer", None) for one in standard]
     standard += [getattr(one, "raw", None) for one in standard]
-    for one in reversed(list_files()):
+    files = list_files()
+    files.reverse()
+    for one in sorted(files, key=rank_file):
         if not any(one is other for other in standard):
             try:
                 one.close()
@@ -148,6 +150,16 @@ def close_files() -> None:
 
 
 def list_files() -> "List[Any]":
-    """Return all file objects of the run, the oldest first."""
+    """Return all file objects of the run, most of them the oldest first."""
     everything: "List[Any]" = gc.get_objects()
     return [one for one in everything if issubclass(type(one), _io._IOBase)]
+
+
+def rank_file(file: "Any") -> int:
+    """Return where a file stands among those through which its text goes to the kernel."""
+    kind = type(file)
+    if issubclass(kind, _io._TextIOBase):
+        return 0
+    if kind.__module__ != "_io":  # such as gzip's
+        return 1
+    return 2 if issubclass(kind, _io._BufferedIOBase) else 3
