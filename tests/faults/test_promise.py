@@ -62,7 +62,7 @@ def blows(*words: str) -> list[Blow]:
 
 
 TOGETHER = [
-    ("SIGKILL-trainer", "SIGKILL-wandb-core"),
+    ("SIGKILL-trainer", "SIGKILL-wandb-core", "SIGKILL-warm-parent"),
     ("SIGKILL-agent", "SIGKILL-supervisor"),
     ("SIGKILL-backend", "SIGKILL-up"),
     ("SIGTERM-backend", "SIGTERM-up", "SIGTERM-supervisor"),

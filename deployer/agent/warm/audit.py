@@ -43,6 +43,11 @@ NAMING_DEPTH = 4  # frames: tempfile calls `choices`, which calls `random`
 IMPORTLIB = ("importlib._bootstrap", "_frozen_importlib")
 IMPORT_WORDS = ("name", "globals", "locals", "fromlist", "level")
 DRAWS = ("random", "getrandbits")
+SEEDS_AND_DRAWS = ("seed", *DRAWS)
+TEMPORARY = ("mkdtemp", "_mkstemp_inner")
+# By their names, which are found quickly.
+WATCHED_IN_C = {*SEEDS_AND_DRAWS, *(function.__name__ for function in OWN)}
+WATCHED = {"<module>", *TEMPORARY, READ.co_name, *(code.co_name for code in READ_ALL)}
 ENTROPY_BITS = 128  # what numpy asks for when it makes a generator without a seed
 
 
@@ -58,25 +63,36 @@ class Audit:
         self.imports: "Dict[str, Set[str]]" = {}
         self.known: "Set[str]" = set()  # what was imported before; it may import more when called
         self._modules: "List[str]" = []
+        self._frames: "List[Any]" = []  # theirs
         self._import: "Any" = builtins.__import__
 
-    def __call__(self, frame: "Any", event: str, called: "Any") -> None:
-        """Note one event; see sys.setprofile."""
-        code = frame.f_code
-        if event == "c_call":
-            if called in OWN or called.__name__ in ("seed", *DRAWS):
-                self._note_draw(frame, called)
-        elif event == "call":
-            if code is READ:
-                self._note_read(frame.f_locals["key"])
-            elif code in READ_ALL:
-                self._note_read(EVERYTHING)
-            elif code.co_name == "<module>":
-                self._modules.append(frame.f_globals.get("__name__") or "")
-            elif code.co_name in ("mkdtemp", "_mkstemp_inner"):
-                self._note_temporary(frame)
-        elif event == "return" and code.co_name == "<module>" and self._modules:
-            self._modules.pop()
+    def build_profile(self) -> "Any":
+        """Return a function for sys.setprofile; it is called for everything, and must be quick."""
+        modules, frames = self._modules, self._frames
+
+        def profile(frame: "Any", event: str, called: "Any") -> None:
+            if event == "c_call":
+                if called.__name__ in WATCHED_IN_C:
+                    self._note_draw(frame, called)
+            elif event == "call":
+                if frame.f_code.co_name in WATCHED:
+                    self._note_call(frame, frame.f_code)
+            elif event == "return" and frames and frame is frames[-1]:
+                modules.pop()
+                frames.pop()
+
+        return profile
+
+    def _note_call(self, frame: "Any", code: "Any") -> None:
+        if code.co_name == "<module>":
+            self._modules.append(frame.f_globals.get("__name__") or "")
+            self._frames.append(frame)
+        elif code is READ:
+            self._note_read(frame.f_locals["key"])
+        elif code in READ_ALL:
+            self._note_read(EVERYTHING)
+        elif code.co_name in TEMPORARY:
+            self._note_temporary(frame)
 
     def import_module(self, *words: "Any", **named: "Any") -> "Any":
         """Stand in for `__import__`, and note who imports what, also if it is there already."""
@@ -113,6 +129,8 @@ class Audit:
                 self.entropies[self.module] = self.entropies.get(self.module, 0) + 1
             elif not names_files:
                 self._blame(f"reads {OWN[called]} at import")
+            return
+        if called.__name__ not in SEEDS_AND_DRAWS:
             return
         generator = getattr(called, "__self__", None)
         shared = getattr(sys.modules.get("random"), "_inst", None)

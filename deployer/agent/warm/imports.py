@@ -140,7 +140,7 @@ class Imports:
         before, known, folders = State(), set(sys.modules), len(self.audit.folders)
         Arguments.read, self._barrier.asked, failed = False, "", False
         self.audit.known = known
-        sys.setprofile(self.audit)
+        sys.setprofile(self.audit.build_profile())
         try:
             __import__(name)
         except BaseException:
