@@ -70,6 +70,18 @@ def build_parallel(
     Those named in `order` (the most important first) stand nearest to the metric; the others are
     to the left of them, as in the sweep's file.
     """
+    axes, constants = build_axes(rows, sweep_config, metric, order)
+    lines = tuple(_build_line(row, axes, metric is not None) for row in rows)
+    return Parallel(tuple(axes), lines, constants)
+
+
+def build_axes(
+    rows: Sequence[Row],
+    sweep_config: Mapping[str, Any],
+    metric: str | None,
+    order: Sequence[str] = (),
+) -> tuple[list[Axis], dict[str, Any]]:
+    """Return the axes alone, and the constants, for those who place the runs themselves."""
     names = tuple(dict.fromkeys(name for row in rows for name in row.parameters))
     found = {name: distinct(_values(rows, name)) for name in names}
     varying = [n for n in names if len(found[n]) > 1 or _is_partial(rows, n)]
@@ -79,9 +91,8 @@ def build_parallel(
     axes = [_build_axis(name, found[name], logs) for name in (*rest, *nearest)]
     if metric is not None:
         axes.append(_build_metric_axis(metric, rows))
-    lines = tuple(_build_line(row, axes, metric is not None) for row in rows)
     constants = {name: found[name][0] for name in names if name not in varying}
-    return Parallel(tuple(axes), lines, constants)
+    return axes, constants
 
 
 def _values(rows: Sequence[Row], name: str) -> list[Any]:

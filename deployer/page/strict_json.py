@@ -4,24 +4,55 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 EXACT_IN_A_DOUBLE = 2**53
 
 
-def to_strict_json(value: Any) -> bytes:
-    """Return JSON in ASCII. NaN, infinities and integers beyond 2^53 become texts."""
+@dataclass(frozen=True)
+class Encoded:
+    """A value that is strict JSON already, made once for many documents."""
+
+    text: bytes
+
+
+def to_strict_json(document: Mapping[str, Any]) -> bytes:
+    """Return a document in ASCII. NaN, infinities and integers beyond 2^53 become texts."""
+    parts = (
+        json.dumps(name).encode("ascii") + b":" + _encode(value) for name, value in document.items()
+    )
+    return b"{" + b",".join(parts) + b"}"
+
+
+def encode_values(document: Mapping[str, Any]) -> dict[str, Encoded]:
+    """Return a document whose values are encoded once and for all."""
+    return {name: Encoded(_encode(value)) for name, value in document.items()}
+
+
+def _encode(value: Any) -> bytes:
+    if isinstance(value, Encoded):
+        return value.text
     text = json.dumps(_plain(value), allow_nan=False, separators=(",", ":"), default=str)
     return text.encode("ascii")
 
 
 def _plain(value: Any) -> Any:
+    kind = type(value)
+    if kind is str or value is None or kind is bool:
+        return value
+    if kind is float:
+        return value if value - value == 0.0 else _name(value)
     if isinstance(value, dict):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
     if isinstance(value, int) and abs(value) > EXACT_IN_A_DOUBLE:
         return str(value)
     return value
+
+
+def _name(value: float) -> str:
+    """Return the word for a float that no JSON has."""
+    return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")

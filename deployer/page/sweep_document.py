@@ -9,7 +9,7 @@ from typing import Any
 
 from deployer.analysis.best_so_far import find_end, list_best_so_far
 from deployer.analysis.forecast import forecast_end
-from deployer.analysis.parallel import Axis, build_parallel
+from deployer.analysis.parallel import Axis, build_axes
 from deployer.page.agents import AgentNow, Doing, describe_agents
 from deployer.page.command_line import build_command_line
 from deployer.sweeps.configurations import flatten_configuration
@@ -78,21 +78,33 @@ def describe_head(source: SweepSource) -> dict[str, Any]:
 
 
 def build_sweep_document(source: SweepSource) -> dict[str, Any]:
-    """Return the sweep's page: head, table, axes, best so far, agents."""
-    sweep, results = source.sweep, source.results
+    """Return the sweep's page: head, agents, table, axes, best so far."""
+    return {**build_sweep_now(source), **build_sweep_table(source)}
+
+
+def build_sweep_now(source: SweepSource) -> dict[str, Any]:
+    """Return what changes with time alone: the head with its forecast, the agents."""
+    sweep = source.sweep
     return {
         "kind": "sweep",
         "entity": sweep.path.entity,
         "project": sweep.path.project,
         **describe_head(source),
+        "agents": describe_agents(source.agents),
+        "actions": list(source.actions),
+    }
+
+
+def build_sweep_table(source: SweepSource) -> dict[str, Any]:
+    """Return what changes with the runs alone, and is most of the document."""
+    sweep, results = source.sweep, source.results
+    return {
         "coverage": results.coverage.sentence(),
         "command": describe_command(source),
         **_describe_table(source),
         "axes": _describe_axes(sweep, results),
         "best_so_far": _describe_best_so_far(results),
         "chosen": choose_curves(results) if results.metric else [],
-        "agents": describe_agents(source.agents),
-        "actions": list(source.actions),
         "active": not sweep.ended or any(run.state in ACTIVE_STATES for run in source.runs),
     }
 
@@ -179,8 +191,8 @@ def _is_fixed(column: str, fixed: set[str]) -> bool:
 
 
 def _describe_axes(sweep: SweepInfo, results: Results) -> list[dict[str, Any]]:
-    parallel = build_parallel(results.rows, sweep.config, results.metric)
-    return [_describe_axis(axis) for axis in parallel.axes]
+    axes, _ = build_axes(results.rows, sweep.config, results.metric)
+    return [_describe_axis(axis) for axis in axes]
 
 
 def _describe_axis(axis: Axis) -> dict[str, Any]:

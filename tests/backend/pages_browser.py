@@ -8,6 +8,7 @@ from typing import Any
 
 import requests  # noqa: TID251 - a test is a client of its own
 
+from deployer.page.strict_json import to_strict_json
 from tests.backend.client import Client
 
 
@@ -36,6 +37,7 @@ def page(client: Client, place: str = "") -> str:
 
 def list_rows(document: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the runs of a sweep's document by the names of their fields."""
+    document = json.loads(to_strict_json(document))
     return [dict(zip(document["fields"], row, strict=True)) for row in document["runs"]]
 
 

@@ -5,6 +5,7 @@ Ranking and coverage are `deployer.sweeps.results`, so that a page and the termi
 
 from __future__ import annotations
 
+import threading
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,26 +13,27 @@ from typing import Any
 
 from deployer.backend.db.agents import Agent, list_agents
 from deployer.backend.db.attempts import Attempt, list_last_attempts
-from deployer.backend.db.database import Connection, select
+from deployer.backend.db.database import Connection, select, select_one
 from deployer.backend.db.projects import Project
+from deployer.backend.db.run_changes import mark_of
 from deployer.backend.db.runs import ACTIVE, Run, list_runs
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.scheduling.context import Backend
 from deployer.page.agents import AgentNow, Doing
 from deployer.page.run_document import describe_gpus, read_environment
-from deployer.page.sweep_document import SweepSource
+from deployer.page.strict_json import Encoded, encode_values
+from deployer.page.sweep_document import SweepSource, build_sweep_now, build_sweep_table
 from deployer.sweeps.results import Results, build_results
 from deployer.wandb_api.model import Attempt as AttemptInfo
 from deployer.wandb_api.model import RunInfo, SweepInfo, SweepPath, parse_json, parse_run_config
 
 REMEMBERED_SWEEPS = 20
-# Columns that change with whatever a page shows of a sweep's runs.
+MOST_NAMED = 500  # of more runs that have changed, all are read at once
+# What of runs may change without a new revision of their sweep.
+BESIDES = "exit_code, ended_at, queued, display_name"
 FINGERPRINT = (
-    "SELECT COUNT(*), MAX(id), TOTAL(attempt), TOTAL(queued), TOTAL(heartbeat_at), TOTAL(ended_at),"
-    " COUNT(stop_requested_at), TOTAL(exit_code), TOTAL(length(display_name)),"
-    " SUM(state = 'running'), SUM(state = 'finished'), SUM(state = 'failed'),"
-    " SUM(state = 'killed'), SUM(state = 'crashed'), SUM(state = 'preempted')"
-    " FROM runs WHERE sweep_id = ?"
+    "SELECT COUNT(*), TOTAL(exit_code), TOTAL(ended_at), TOTAL(queued),"
+    " TOTAL(length(display_name)) FROM runs WHERE sweep_id = ?"
 )
 # What may be done to a sweep in each state, and the state that follows.
 STATES = {"pause": "PAUSED", "resume": "RUNNING", "stop": "FINISHED", "cancel": "CANCELED"}
@@ -43,73 +45,113 @@ ACTIONS = {
 
 
 @dataclass(frozen=True)
+class RunState:
+    """A run as it was read: its row, what the ranking reads, the GPUs that it saw."""
+
+    key: tuple[Any, ...]
+    run: Run
+    info: RunInfo
+    gpus: str
+
+
+@dataclass(frozen=True)
 class SweepState:
-    """A sweep's rows at one moment."""
+    """A sweep's runs at one moment; `table` is the part of its document that they make."""
 
     fingerprint: tuple[Any, ...]
+    runs: Mapping[int, RunState]
     infos: Sequence[RunInfo]
     results: Results
     stopped_early: frozenset[str]
-    agent_runs: Mapping[int, str]
-    agent_finished: Mapping[int, int]
-    agent_gpus: Mapping[int, str]
+    table: dict[str, Encoded]
 
 
 class SweepReader:
-    """Reads sweeps, and again only those that have changed."""
+    """Reads sweeps, and again only those runs that have changed."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
+        self._lock = threading.Lock()
         self._known: OrderedDict[int, SweepState] = OrderedDict()
 
     def read(self, db: Connection, project: Project, sweep: Sweep) -> SweepSource:
         """Return what a sweep's document is made of."""
-        info = sweep_info(project, sweep)
-        state = self._state(db, sweep, info)
-        now = self._backend.now()
+        return self._source(db, project, sweep, self._state(db, project, sweep))
+
+    def document(self, db: Connection, project: Project, sweep: Sweep) -> dict[str, Any]:
+        """Return the document of a sweep, most of it encoded already."""
+        state = self._state(db, project, sweep)
+        return {**build_sweep_now(self._source(db, project, sweep, state)), **state.table}
+
+    def _source(
+        self, db: Connection, project: Project, sweep: Sweep, state: SweepState
+    ) -> SweepSource:
+        held = {one.run.agent_id: one for one in state.runs.values() if one.run.started_at}
+        at_work = {
+            one.run.agent_id: one.run.name
+            for one in state.runs.values()
+            if one.run.state in ACTIVE and one.run.agent_id
+        }
+        finished = Counter(
+            one.run.agent_id for one in state.runs.values() if one.run.state == "finished"
+        )
         return SweepSource(
-            sweep=info,
+            sweep=sweep_info(project, sweep),
             runs=state.infos,
             results=state.results,
-            agents=[self._agent(agent, state) for agent in list_agents(db, sweep)],
-            now=now,
+            agents=[
+                self._agent(
+                    sweep,
+                    agent,
+                    run_id=at_work.get(agent.id),
+                    finished=finished[agent.id],
+                    gpus=held[agent.id].gpus if agent.id in held else "",
+                )
+                for agent in list_agents(db, sweep)
+            ],
+            now=self._backend.now(),
             stopped_early=state.stopped_early,
             actions=ACTIONS.get(sweep.state, ()),
         )
 
-    def _state(self, db: Connection, sweep: Sweep, info: SweepInfo) -> SweepState:
+    def _state(self, db: Connection, project: Project, sweep: Sweep) -> SweepState:
         seen = fingerprint(db, sweep)
-        known = self._known.pop(sweep.id, None)
-        if known is None or known.fingerprint != seen:
-            known = _read_state(db, sweep, info, seen)
-        self._known[sweep.id] = known
-        while len(self._known) > REMEMBERED_SWEEPS:
-            self._known.popitem(last=False)
+        with self._lock:
+            known = self._known.pop(sweep.id, None)
+            if known is None or known.fingerprint != seen:
+                known = _read_state(db, project, sweep, seen, known.runs if known else {})
+            self._known[sweep.id] = known
+            while len(self._known) > REMEMBERED_SWEEPS:
+                self._known.popitem(last=False)
         return known
 
-    def _agent(self, agent: Agent, state: SweepState) -> AgentNow:
-        run_id = state.agent_runs.get(agent.id)
+    def _agent(
+        self, sweep: Sweep, agent: Agent, run_id: str | None, finished: int, gpus: str
+    ) -> AgentNow:
         silent = self._backend.presence.silence_seconds("agent", agent.id)
+        quiet = silent > self._backend.patience.silence_seconds
         doing = Doing.WORKING if run_id else Doing.WAITING
-        if agent.ended_at is not None:
+        if agent.ended_at is not None or (quiet and sweep.ended):
             doing = Doing.ENDED
-        elif silent > self._backend.patience.silence_seconds:
+        elif quiet:
             doing = Doing.SILENT
         return AgentNow(
             name=agent.name,
             host=agent.host,
             doing=doing,
             run_id=run_id if doing is Doing.WORKING else None,
-            finished=state.agent_finished.get(agent.id, 0),
+            finished=finished,
             heartbeat_at=agent.heartbeat_at,
-            gpus=state.agent_gpus.get(agent.id, ""),
+            gpus=gpus,
         )
 
 
 def fingerprint(db: Connection, sweep: Sweep) -> tuple[Any, ...]:
     """Return values of which some change with whatever the page of a sweep shows."""
+    mark = mark_of(db, sweep.id)
     row = db.execute(FINGERPRINT, (sweep.id,)).fetchone()
-    return (sweep.state, sweep.updated_at, sweep.stop_reason, *row)
+    head = (sweep.state, sweep.config, sweep.display_name, sweep.expected, sweep.stop_reason)
+    return (*head, mark, *row)
 
 
 def look_at_sweep(db: Connection, sweep: Sweep) -> tuple[Any, ...]:
@@ -138,28 +180,54 @@ def look_at_project(db: Connection, project: Project) -> tuple[Any, ...]:
     )
 
 
-def _read_state(db: Connection, sweep: Sweep, info: SweepInfo, seen: tuple[Any, ...]) -> SweepState:
-    runs = list_runs(db, "sweep_id = ? ORDER BY id", sweep.id)
-    joined = select(db, Agent, "agents WHERE sweep_id = ?", [sweep.id])
-    names = {agent.id: agent.name for agent in joined}
-    last = list_last_attempts(db, sweep)
-    infos = [run_info(run, last.get(run.id), names) for run in runs]
-    return SweepState(
-        fingerprint=seen,
-        infos=infos,
-        results=build_results(info, infos),
-        stopped_early=frozenset(run.name for run in runs if stopped_early(run, sweep)),
-        agent_runs={run.agent_id: run.name for run in runs if run.state in ACTIVE and run.agent_id},
-        agent_finished=Counter(run.agent_id or 0 for run in runs if run.state == "finished"),
-        agent_gpus=_read_gpus(runs),
-    )
+def _read_state(
+    db: Connection,
+    project: Project,
+    sweep: Sweep,
+    seen: tuple[Any, ...],
+    known: Mapping[int, RunState],
+) -> SweepState:
+    runs = _read_runs(db, sweep, known)
+    info = sweep_info(project, sweep)
+    infos = [one.info for one in runs.values()]
+    results = build_results(info, infos)
+    early = frozenset(one.run.name for one in runs.values() if stopped_early(one.run, sweep))
+    table = build_sweep_table(SweepSource(info, infos, results, (), 0.0, early))
+    return SweepState(seen, runs, infos, results, early, encode_values(table))
 
 
-def _read_gpus(runs: Sequence[Run]) -> dict[int, str]:
-    newest = {run.agent_id: run for run in runs if run.agent_id and run.started_at}
-    return {
-        agent: describe_gpus(read_environment(run.config)) for agent, run in newest.items() if agent
+def _read_runs(db: Connection, sweep: Sweep, known: Mapping[int, RunState]) -> dict[int, RunState]:
+    """Return the runs of a sweep, oldest first, the known ones as they were unless changed."""
+    columns = f"SELECT id, revision, {BESIDES} FROM runs WHERE sweep_id = ? ORDER BY id"
+    keys = {row[0]: tuple(row) for row in db.execute(columns, (sweep.id,))}
+    changed = [name for name, key in keys.items() if name not in known or known[name].key != key]
+    many = len(changed) > MOST_NAMED
+    chosen = "" if many else f"AND id IN ({','.join(map(str, changed))})"
+    fresh = {run.id: run for run in list_runs(db, f"sweep_id = ? {chosen}", sweep.id)}
+    attempts = list_last_attempts(db, sweep) if many else _attempts_of(db, list(fresh.values()))
+    agents = {
+        one.id: one.name for one in select(db, Agent, "agents WHERE sweep_id = ?", [sweep.id])
     }
+    read = {
+        name: RunState(
+            keys[name],
+            fresh[name],
+            run_info(fresh[name], attempts.get(name), agents),
+            _gpus_of(fresh[name]),
+        )
+        for name in changed
+    }
+    return {name: read.get(name) or known[name] for name in keys}
+
+
+def _gpus_of(run: Run) -> str:
+    return describe_gpus(read_environment(run.config)) if '"gpu"' in run.config else ""
+
+
+def _attempts_of(db: Connection, runs: Sequence[Run]) -> dict[int, Attempt]:
+    newest = "attempts WHERE run_id = ? AND number = ?"
+    found = [select_one(db, Attempt, newest, run.id, run.attempt) for run in runs]
+    return {attempt.run_id: attempt for attempt in found if attempt}
 
 
 def sweep_info(project: Project, sweep: Sweep) -> SweepInfo:

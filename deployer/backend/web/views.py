@@ -32,7 +32,7 @@ from deployer.backend.web.results import (
 from deployer.backend.web.run import read_run
 from deployer.page.lists import ProjectHead, build_home_document, build_project_document
 from deployer.page.run_document import build_comparison, build_run_document, describe_summary
-from deployer.page.sweep_document import build_sweep_document, describe_head
+from deployer.page.sweep_document import describe_head
 
 Place = Mapping[str, str]
 
@@ -128,8 +128,7 @@ def show_sweep(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
     """Return a sweep's head, its table, its best run, axes and agents."""
     with site.backend.store.snapshot() as db:
         project, sweep = find_sweep_of(db, caller, place)
-        source = site.sweeps.read(db, project, sweep)
-    return build_sweep_document(source)
+        return site.sweeps.document(db, project, sweep)
 
 
 def show_run(site: Site, caller: Caller, place: Place) -> dict[str, Any]:

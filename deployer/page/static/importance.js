@@ -2,6 +2,8 @@
 import { loadImportance } from "./data.js";
 import { el, show } from "./parts.js";
 
+const PATIENCE = 1000; // milliseconds
+
 export class Importance {
   constructor(address) {
     this.address = address;
@@ -14,7 +16,9 @@ export class Importance {
     this.element.hidden = !data.metric;
     const shape = JSON.stringify([data.metric, data.progress.finished]);
     if (shape === this.shape || !data.metric) return;
+    const first = !this.shape;
     this.shape = shape;
+    if (first) await new Promise((done) => setTimeout(done, PATIENCE)); // what can be seen at once comes first
     try {
       this.#draw(await loadImportance(this.address, data.metric));
     } catch (error) {

@@ -15,21 +15,32 @@ export class Parallel {
     this.chart.on("axisareaselected", () => this.#read());
     this.chart.on("click", (event) => this.drawn[event.dataIndex] && onPick(this.drawn[event.dataIndex].id));
     this.chart.afterDraw = () => this.#restore();
+    // News that come while somebody drags along an axis wait until it is let go.
+    this.chart.plot.addEventListener("pointerdown", () => { this.dragging = true; }, true);
+    addEventListener("pointerup", () => {
+      this.dragging = false;
+      if (this.waiting) setTimeout(() => this.redraw(), 0);
+    });
   }
 
   update(data, rows, passing) {
     this.axes = data.axes;
-    const shape = JSON.stringify([data.axes, rows.length, rows.map((row) => row.places), [...passing].length]);
     this.element.hidden = data.axes.length < 2;
     this.clear.hidden = !this.view.get("brush");
     const count = passing.size;
     this.chart.caption.textContent = this.view.get("brush")
       ? `${count} of ${rows.length} runs` : "drag along an axis to filter; click it to clear";
-    if (shape === this.shape || this.reading) return;
-    this.shape = shape;
-    this.drawn = thin(rows);
+    const drawn = thin(rows);
+    const text = JSON.stringify([data.axes, drawn.map(({ id, rank, state, places }) => [id, rank, state, places])]);
+    if (text === this.text || this.reading) return;
+    Object.assign(this, { text, drawn });
     const words = `${rows.length} runs over ${data.axes.map((axis) => axis.name).join(", ")}`;
-    this.chart.update((ink) => this.#option(ink, data), words);
+    this.redraw = () => {
+      this.waiting = false;
+      this.chart.update((ink) => this.#option(ink, data), words);
+    };
+    this.waiting = this.dragging;
+    if (!this.dragging) this.redraw();
   }
 
   #option(ink, data) {
