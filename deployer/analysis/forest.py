@@ -5,7 +5,7 @@ ICML 2014, as in Optuna's FanovaImportanceEvaluator, with two differences. Margi
 values that the runs have instead of a box. And a share is what a marginal explains of runs that the
 trees have not seen, so that of noise it is about 0.
 
-Imports numpy: import it inside a call alone.
+Imports numpy and scikit-learn: import it inside a call alone.
 """
 
 from __future__ import annotations
@@ -15,12 +15,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.tree import DecisionTreeRegressor
 
 from deployer.analysis.columns import Column, Shares
-from deployer.analysis.tree import Numbers, Places, grow_tree, list_main_effects
 
+Numbers = NDArray[np.float64]
+Places = NDArray[np.int64]
 ROUNDS = 20
 TREES = 8
 # Of more runs so many are taken: a share is then known to a percent or two.
@@ -29,7 +33,6 @@ LARGEST_SAMPLE = 2000
 LEARNED = 0.8
 LARGEST_BAG = 400
 LEAVES = 100  # at most, about, of a tree
-BINS = 32  # in which a tree sees the values of a column
 # So often noise may pass for an effect.
 LEVEL = 0.05
 # Values further out than so many interquartile ranges would be all that is seen: Tukey's fence.
@@ -154,25 +157,17 @@ def _run_round(
         _order_categories(place, goal, bag) if column.category else place
         for place, column in zip(filled, columns, strict=True)
     ]
-    bins = np.column_stack([_put_in_bins(values) for values in ordered])
+    # As the trees compare them, so that each value lies on the same side of a cut here and there.
+    matrix = np.column_stack(ordered).astype(np.float32)
     guesses, effects = np.zeros(len(rest)), np.zeros((len(rest), len(columns)))
     for _ in range(TREES):
-        weights = np.bincount(rng.choice(bag, size), minlength=len(goal)).astype(np.float64)
-        turns = rng.permutation(len(columns))
-        tree = grow_tree(bins, BINS, goal, weights, max(2, size // LEAVES), turns)
-        guesses += tree.guesses[rest]
-        moved = list_main_effects(tree, bins, BINS)
-        effects += moved[np.arange(len(columns)), bins[rest]]
+        drawn = rng.choice(bag, size)
+        least, state = max(2, size // LEAVES), int(rng.integers(2**31))
+        tree = DecisionTreeRegressor(min_samples_leaf=least, random_state=state)
+        tree.fit(matrix[drawn], goal[drawn])
+        guesses += tree.predict(matrix[rest])
+        effects += _list_main_effects(tree.tree_, matrix, rest)
     return _Round(rest, guesses, effects)
-
-
-def _put_in_bins(values: Numbers) -> Places:
-    """Number values by their order; where there are many different ones, neighbours share a bin."""
-    distinct, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    if len(distinct) <= BINS:
-        return np.asarray(place)
-    middle = (counts.cumsum() - counts / 2) / len(values)
-    return np.asarray((middle * BINS).astype(np.int64)[place])
 
 
 def _fill(places: Numbers, rng: np.random.Generator) -> Numbers:
@@ -200,3 +195,50 @@ def _order_categories(places: Numbers, goal: Numbers, bag: Places) -> Numbers:
     sums = np.bincount(codes[bag], weights=goal[bag], minlength=codes.max() + 1)
     means = np.where(counts > 0, sums / np.maximum(counts, 1), goal[bag].mean())
     return np.asarray(means[codes])
+
+
+def _list_main_effects(tree: Any, matrix: NDArray[np.float32], rest: Places) -> Numbers:
+    """Return by how much each column alone moves a tree's guess from its mean, for some runs.
+
+    A leaf is a box; its side along a column is the part of the runs that lie between its ends.
+    """
+    cuts = [np.unique(tree.threshold[tree.feature == f]) for f in range(matrix.shape[1])]
+    lows, highs = _bound_nodes(tree, cuts)
+    leaves = tree.children_left < 0
+    lows, highs, values = lows[leaves], highs[leaves], tree.value[leaves, 0, 0]
+    used = [f for f, cut in enumerate(cuts) if len(cut)]
+    edges = {f: _measure_edges(matrix[:, f], cuts[f]) for f in used}
+    sides = {f: edges[f][highs[:, f]] - edges[f][lows[:, f]] for f in used}
+    boxes = np.prod([sides[f] for f in used], axis=0) if used else np.ones(len(values))
+    mean = float(boxes @ values)
+    effects = np.zeros((len(rest), matrix.shape[1]))
+    for f in used:
+        heights = boxes * (values - mean) / sides[f]
+        size = len(edges[f])
+        starts = np.bincount(lows[:, f], weights=heights, minlength=size)
+        ends = np.bincount(highs[:, f], weights=heights, minlength=size)
+        marginal = np.cumsum(starts - ends)[:-1]
+        effects[:, f] = marginal[np.searchsorted(cuts[f], matrix[rest, f])]
+    return effects
+
+
+def _measure_edges(values: NDArray[np.float32], cuts: Numbers) -> Numbers:
+    """Return at 0, at each cut and at 1 the part of the runs that lie below."""
+    below = np.searchsorted(np.sort(values), cuts, side="right") / len(values)
+    return np.concatenate(([0.0], below, [1.0]))
+
+
+def _bound_nodes(tree: Any, cuts: Sequence[Numbers]) -> tuple[Places, Places]:
+    """Return between which cuts of each column a node lies, as indices; parents come first."""
+    lows = np.zeros((tree.node_count, len(cuts)), dtype=np.int64)
+    highs = np.tile([len(cut) + 1 for cut in cuts], (tree.node_count, 1))
+    for node in range(tree.node_count):
+        left, right = tree.children_left[node], tree.children_right[node]
+        if left < 0:
+            continue
+        f = tree.feature[node]
+        place = int(np.searchsorted(cuts[f], tree.threshold[node])) + 1
+        lows[left], highs[left] = lows[node], highs[node]
+        lows[right], highs[right] = lows[node], highs[node]
+        highs[left, f] = lows[right, f] = place
+    return lows, highs

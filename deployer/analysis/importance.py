@@ -1,6 +1,6 @@
 """How much of the metric each parameter explains, and whether that can be told from noise; pure.
 
-Needs the extra `analysis` (numpy), which is imported inside the call alone.
+Needs the extra `analysis` (scikit-learn), which is imported inside the call alone.
 """
 
 from __future__ import annotations
@@ -84,13 +84,15 @@ class Importance:
 
 def importance_available() -> bool:
     """Tell whether what importance needs is installed; imports nothing."""
-    return find_spec("numpy") is not None
+    return find_spec("sklearn") is not None
 
 
 def require_importance() -> None:
     """Raise DeployerError with the command that installs what is missing."""
     if not importance_available():
-        raise DeployerError("parameter importance needs numpy", "pip install 'deployer[analysis]'")
+        raise DeployerError(
+            "parameter importance needs scikit-learn", "pip install 'deployer[analysis]'"
+        )
 
 
 def build_importance(rows: Sequence[Row], metric: str) -> Importance:

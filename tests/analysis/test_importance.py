@@ -225,9 +225,9 @@ def test_availability_is_known_without_importing() -> None:
     assert importance_available()
 
 
-def test_without_numpy_an_error_names_the_command() -> None:
+def test_without_scikit_learn_an_error_names_the_command() -> None:
     code = (
-        "import sys; sys.modules['numpy'] = None\n"  # as Python sees what is not installed
+        "import sys; sys.modules['sklearn'] = None\n"  # as Python sees what is not installed
         "from deployer.analysis.importance import build_importance, importance_available\n"
         "from deployer.errors import DeployerError\n"
         "assert not importance_available()\n"
