@@ -56,11 +56,19 @@ def empty(folder: str) -> None:
 
 def attach() -> None:
     """Have the SDK's runs of this process keep their outputs."""
-    runs = sys.modules.get(MODULE_OF_RUNS)  # a warm run finds it imported
-    if runs:
-        add_hook(runs)
-    else:
-        sys.meta_path.insert(0, RunFinder())
+    sys.meta_path.insert(0, RunFinder())
+
+
+def notice(module: Any) -> None:
+    """Take the SDK's module of runs, which a warm run is given without a finder being asked."""
+    if any(isinstance(finder, RunFinder) for finder in sys.meta_path):
+        leave()
+        add_hook(module)
+
+
+def leave() -> None:
+    """Take what waits for the SDK's module of runs off `sys.meta_path`."""
+    sys.meta_path[:] = [one for one in sys.meta_path if not isinstance(one, RunFinder)]
 
 
 class RunFinder:
@@ -70,7 +78,7 @@ class RunFinder:
         """Find that one module by the other finders, and have its runs keep their outputs."""
         if name != MODULE_OF_RUNS:
             return None
-        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
+        leave()
         found = (finder.find_spec(name, path, target) for finder in sys.meta_path)
         spec: Any = next((one for one in found if one and one.loader), None)
         if spec:

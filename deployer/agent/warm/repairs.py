@@ -58,9 +58,17 @@ def name_process(settings: Any) -> None:
         settings.Settings.model_rebuild(force=True)
 
 
+def keep_outputs(runs: Any) -> None:
+    """Have the SDK's runs keep the outputs of this one, if it has any to keep."""
+    outputs = sys.modules.get("deployer_outputs")
+    if outputs:
+        outputs.notice(runs)
+
+
 REPAIRS: Dict[str, Callable[[Any], None]] = {
     "logging": restart_clock,
     "multiprocessing.process": name_program,
     "threading": number_thread,
+    "wandb.sdk.wandb_run": keep_outputs,
     "wandb.sdk.wandb_settings": name_process,
 }
