@@ -6,7 +6,7 @@ Repeats have equal parameters apart from a seed.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean, stdev
 from typing import Any
@@ -87,7 +87,8 @@ def group_repeats(rows: Sequence[Row], goal: str, seeds: Sequence[str] | None = 
     made = [_build_group(members, chosen) for members in gathered.values()]
     made.sort(key=lambda group: rank_key(group.mean, goal))
     groups = tuple(
-        replace(group, rank=rank) if group.count else group for rank, group in enumerate(made, 1)
+        Group(**{**vars(group), "rank": rank}) if group.count else group
+        for rank, group in enumerate(made, 1)
     )
     return Groups(groups, chosen, judge_lead(groups, goal))
 
@@ -131,11 +132,19 @@ def _build_group(members: Sequence[Row], seeds: Sequence[str]) -> Group:
         parameters=_without(members[0], seeds),
         run_ids=tuple(row.run_id for row in ranked),
         values=values,
-        mean=fmean(values) if values else None,
+        mean=_mean(values),
         deviation=stdev(values) if len(values) > 1 else None,
         runs=len(members),
     )
 
 
+def _mean(values: Sequence[float]) -> float | None:
+    if len(values) == 1:  # nearly always, and there may be thousands
+        return values[0]
+    return fmean(values) if values else None
+
+
 def _without(row: Row, seeds: Sequence[str]) -> dict[str, Any]:
+    if not seeds:
+        return row.parameters
     return {name: value for name, value in row.parameters.items() if name not in seeds}

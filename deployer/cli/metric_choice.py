@@ -9,7 +9,7 @@ import typer
 
 from deployer.analysis.ranking import rank_by, rank_by_history
 from deployer.analysis.reduction import Reduction, parse_reduction
-from deployer.cli.live_view import check_ranked
+from deployer.cli.outcome import check_ranked
 from deployer.cli.output.busy import showing_busy
 from deployer.cli.shell.options import BadValue
 from deployer.errors import ConfigError, SweepFailed

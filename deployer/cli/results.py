@@ -7,7 +7,6 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from deployer.cli.live_view import show_outcome
 from deployer.cli.metric_choice import (
     ByOption,
     GoalOption,
@@ -16,6 +15,7 @@ from deployer.cli.metric_choice import (
     choose_metric,
     take_values,
 )
+from deployer.cli.outcome import show_outcome
 from deployer.cli.output.ranking_view import View
 from deployer.cli.output.render import say, show, show_json
 from deployer.cli.output.views import coverage_to_plain, show_results

@@ -149,8 +149,10 @@ def _start_of(run: RunInfo) -> float:
 def rank_rows(sweep: SweepInfo, rows: Sequence[Row]) -> tuple[Row, ...]:
     """Sort finished runs by the metric's goal, missing and NaN last; then the other runs."""
 
+    goal = sweep.metric_goal
+
     def place(row: Row) -> tuple[bool, tuple[int, float]]:
-        return not is_done(sweep, row.state), rank_key(row.value, sweep.metric_goal)
+        return not is_done(sweep, row.state), rank_key(row.value, goal)
 
     ordered = sorted(rows, key=place)
     return tuple(

@@ -20,7 +20,7 @@ from deployer.cli.output.render import (
 from deployer.sweeps.results import Results, Row
 from deployer.text import format_seconds
 
-MOST_ROWS = 200  # of a ranking on the screen
+MOST_ROWS = 100  # of a ranking on the screen
 
 
 @dataclass(frozen=True)

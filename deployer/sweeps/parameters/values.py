@@ -12,6 +12,8 @@ def value_key(value: Any) -> Hashable:
     9 and 9.0 are equal, since a configuration comes back from a server as either of them;
     True and 1 are not, and neither are 1 and '1'.
     """
+    if type(value) is float:  # what there is most of
+        return ("number", value if value == value else "nan")
     if isinstance(value, bool) or value is None:
         return (type(value).__name__, value)
     if isinstance(value, int | float):

@@ -1,0 +1,92 @@
+"""What came of a sweep, on the terminal: its ranking, its failures and what they printed last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from deployer.cli.output.ranking_view import View
+from deployer.cli.output.render import say, show, show_json
+from deployer.cli.output.views import (
+    build_breaker_lines,
+    build_failure_line,
+    build_summary_lines,
+    results_to_plain,
+    show_results,
+)
+from deployer.errors import SweepFailed
+from deployer.executors.base import Executor
+from deployer.sweeps.metric_doubts import list_metric_doubts
+from deployer.sweeps.results import Results
+from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.server import Server
+from deployer.watch.run_logs import get_run_tail
+
+SHOWN_FAILURES = 5
+FAILURE_LINES = 3
+BREAKER_LINES = 10
+
+
+def show_outcome(
+    server: Server,
+    executor: Executor | None,
+    path: SweepPath,
+    results: Results,
+    output: str,
+    view: View = View(),
+) -> None:
+    """Show ranking, failures, coverage, best configuration and the page's address."""
+    page = server.sweep_url(path)
+    if output == "json":
+        failures = _failures_with_lines(server, executor, path, results)
+        show_json({**results_to_plain(results, view), "failures": failures, "page": page})
+        return
+    show_results(results, output, view)
+    tell = show if output == "table" else say
+    for line in _failure_lines(server, executor, path, results):
+        tell(line)
+    for line in build_summary_lines(results, page, view):
+        tell(line)
+
+
+def _failures_with_lines(
+    server: Server, executor: Executor | None, path: SweepPath, results: Results
+) -> list[dict[str, Any]]:
+    """Return the failures with what each printed last; None beyond the first few."""
+    return [
+        {
+            **vars(row),
+            "last_lines": get_run_tail(server, executor, path, row, FAILURE_LINES)
+            if number < SHOWN_FAILURES
+            else None,
+        }
+        for number, row in enumerate(results.failures)
+    ]
+
+
+def _failure_lines(
+    server: Server, executor: Executor | None, path: SweepPath, results: Results
+) -> Iterator[str]:
+    """Yield why the sweep was stopped, with what the first failing run printed; then the others."""
+    failures = results.failures
+    if results.stop_reason and failures:
+        first = min(failures, key=lambda row: row.started_at or 0.0)
+        tail = get_run_tail(server, executor, path, first, BREAKER_LINES)
+        yield from build_breaker_lines(results.stop_reason, first, tail)
+        failures = tuple(row for row in failures if row != first)
+    for row in failures[:SHOWN_FAILURES]:
+        tail = get_run_tail(server, executor, path, row, FAILURE_LINES)
+        yield build_failure_line(row, tail)
+    if (hidden := len(failures) - SHOWN_FAILURES) > 0:
+        yield f"and {hidden} more failures: deployer results {path} -o json"
+
+
+def check_ranked(results: Results) -> None:
+    """Raise SweepFailed where runs have finished and none can be called the best."""
+    if results.metric_missing:
+        rename = "in the sweep's file, let metric: name: be what the script logs"
+        look = f"see what diverges: deployer agents logs {results.sweep_path}"
+        raise SweepFailed(
+            f"{results.sweep_path}: {list_metric_doubts(results)[0]}",
+            rename if results.unlogged else look,
+        )
