@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import html
-import json
 from pathlib import Path
 
 import pytest
 import requests  # noqa: TID251 - a test is a client of its own
 
-from deployer.page.assets import bundle_scripts, load_assets
+from deployer.page.single_file import Held, build_single_file
 from tests.backend.client import Client
 from tests.backend.pages_browser import log_in, read
 from tests.browser.conftest import OpenPage, Watch, make_link
@@ -74,21 +72,14 @@ def test_the_page_is_drawn_from_one_file(
     address = f"/{client.entity}/{client.project}/sweeps/{sweep}"
     document = read(session, client, f"/sweeps/{sweep}")
     curves = read(session, client, f"/curves?metric=loss&runs={','.join(document['chosen'])}")
-    held = {"start": address, "pages": {address: document}, "curves": {"loss": curves["curves"]}}
-    assets = load_assets()
-    text = json.dumps(held).replace("<", "\\u003c")
-    (tmp_path / "report.html").write_text(
-        f'<!doctype html><meta charset="utf-8"><title>{html.escape(sweep)}</title>'
-        f"<style>{assets.text('style.css')}</style>"
-        '<header><nav id="trail"></nav><p id="trouble"></p></header><main id="main"></main>'
-        f'<script type="application/json" id="documents">{text}</script>'
-        f"<script>{assets.text('vendor/echarts.min.js')}</script>"
-        f"<script>{bundle_scripts(assets)}</script>"
-    )
+    importance = read(session, client, f"/sweeps/{sweep}/importance")
+    held = Held(address, {address: document}, {"loss": curves["curves"]}, {"loss": importance})
+    (tmp_path / "report.html").write_text(build_single_file(held, sweep))
     page = open_page(f"/sweeps/{sweep}")
     page.context.set_offline(True)
     page.goto(f"file://{tmp_path}/report.html")
     wait_for_rows(page, 7)
     page.wait_for_selector("figure:has(strong:text-is('Curves')) canvas")
+    page.wait_for_selector("text=cannot be told from noise")
     assert page.text_content("#trouble") == ""
     assert page.locator(".controls button").count() == 0

@@ -1,6 +1,6 @@
 // The pages that list: all projects, and one project with its sweeps, runs and artifacts.
 import { artifactColumns, artifactRows } from "./artifact.js";
-import { el, link, plural, projectAddress, runAddress, runName, section, showFuture, showTime, state, sweepAddress } from "./parts.js";
+import { el, link, plural, projectAddress, runAddress, runName, section, showSeconds, showTime, state, sweepAddress } from "./parts.js";
 import { Table } from "./table.js";
 
 const main = document.getElementById("main");
@@ -13,7 +13,7 @@ function sweepTable(entity, project) {
     { label: "progress", number: true, value: (row) => row.progress.finished, cell: progressCell },
     { label: "metric", value: (row) => row.metric },
     { label: "best", number: true, value: (row) => row.best?.value ?? null },
-    { label: "done", value: (row) => row.ends_at, cell: (row) => (row.ends_at ? showFuture(row.ends_at).replace("done ", "") : "–") },
+    { label: "done in about", value: (row) => row.ends_at, cell: (row) => (row.ends_at ? showSeconds(Math.max(10, row.ends_at - Date.now() / 1000)) : "–") },
     { label: "method", value: (row) => row.method },
     { label: "created", value: (row) => row.created_at, cell: (row) => showTime(row.created_at) },
   ], { caption: `Sweeps of ${project}`, even: true });

@@ -1,6 +1,6 @@
 // Parallel coordinates: a line for each run, an axis for each parameter, brushed to filter all else.
 import { Chart } from "./charts.js";
-import { button, runName, show } from "./parts.js";
+import { button, el, runName, show } from "./parts.js";
 import { readBrush, writeBrush } from "./runs.js";
 
 const MOST_LINES = 2000; // more cannot be told apart, and take seconds to draw
@@ -12,6 +12,9 @@ export class Parallel {
     this.clear = button("Clear", () => view.set("brush", ""), { class: "quiet" });
     this.chart = new Chart({ label: "Parallel coordinates", height: 360, tools: [this.clear] });
     this.element = this.chart.element;
+    this.sideways = el("div", { class: "sideways" });
+    this.chart.plot.replaceWith(this.sideways);
+    this.sideways.append(this.chart.plot);
     this.chart.on("axisareaselected", () => this.#read());
     this.chart.on("click", (event) => this.drawn[event.dataIndex] && onPick(this.drawn[event.dataIndex].id));
     this.chart.afterDraw = () => this.#restore();
@@ -26,6 +29,7 @@ export class Parallel {
   update(data, rows, passing) {
     this.axes = data.axes;
     this.element.hidden = data.axes.length < 2;
+    this.chart.plot.style.minWidth = `${130 + 90 * (data.axes.length - 1)}px`; // on a phone, scrolled sideways
     this.clear.hidden = !this.view.get("brush");
     const count = passing.size;
     this.chart.caption.textContent = this.view.get("brush")

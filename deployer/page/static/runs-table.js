@@ -185,7 +185,7 @@ function widthOf(column, sample) {
     const content = column.cell ? column.cell(row) : show(column.value(row));
     longest = Math.max(longest, typeof content === "string" ? content.length : content.textContent.length + 2);
   }
-  return Math.round(Math.min(30, Math.max(5, longest)) * 8.3 + 28);
+  return Math.round(Math.min(column.key === "state" ? 20 : 30, Math.max(5, longest)) * 8.3 + 28);
 }
 
 function spacer(rows, columns) {
