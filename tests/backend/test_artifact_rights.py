@@ -12,6 +12,7 @@ from tests.backend.client import Client, grid
 from tests.conftest import ServedBackend
 
 ADD_ALIASES = "mutation A($input: AddAliasesInput!) { addAliases(input: $input) { success } }"
+DELETE_RUN = "mutation D($input: DeleteRunInput!) { deleteRun(input: $input) { success } }"
 UPDATE = (
     "mutation UpdateArtifact($input: UpdateArtifactInput!)"
     " { updateArtifact(input: $input) { artifact { id } } }"
@@ -80,6 +81,10 @@ def test_an_agent_s_key_logs_to_its_own_run_alone(client: Client, log: ArtifactC
     assert log.read("model:best") == {"w": b"weights"}
     assert ArtifactClient(agent, run).log("ds", {"a": b"1"}, "mine") == shared
     assert agent.post(ADD_ALIASES, input={"artifactID": shared, "aliases": []}).status_code == 200
+    everything = {"artifactID": shared, "deleteAliases": True}
+    assert agent.post(DELETE, input=everything).status_code == 403  # r made it, too
+    mine = {"id": agent.run(run)["id"], "deleteArtifacts": True}
+    assert agent.post(DELETE_RUN, input=mine).status_code == 403
     with pytest.raises(AssertionError, match="belongs to another agent"):
         ArtifactClient(agent, "r").create("model", "digest")
     assert agent.post(DELETE, input={"artifactID": others}).status_code == 403

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from deployer.backend.db.accounts import Caller
 from deployer.backend.db.database import Connection, delete, insert, select, select_one, update
 from deployer.backend.db.projects import Project, project_by_id
 from deployer.backend.refusal import Refusal, not_found
@@ -70,9 +71,11 @@ def collection_by_id(db: Connection, collection_id: int) -> Collection:
     return found
 
 
-def find_by_client_id(db: Connection, client_id: str) -> Collection | None:
-    """Return the collection that a client made under its own id."""
-    return select_one(db, Collection, "artifact_collections WHERE client_id = ?", client_id)
+def find_by_client_id(db: Connection, caller: Caller, client_id: str) -> Collection | None:
+    """Return the collection that a client of the caller's made under its own id."""
+    own = "project_id IN (SELECT id FROM projects WHERE user_id = ?)"
+    tail = f"artifact_collections WHERE client_id = ? AND {own}"
+    return select_one(db, Collection, tail, client_id, caller.user.id)
 
 
 def list_collections(

@@ -10,10 +10,11 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from deployer.backend.db.accounts import Caller
 from deployer.backend.db.artifact_collections import Collection
 from deployer.backend.db.database import Connection, delete, insert, select, select_one, update
-from deployer.backend.db.runs import Run
-from deployer.backend.refusal import not_found
+from deployer.backend.db.runs import Run, may_write
+from deployer.backend.refusal import Refusal, not_found
 
 Role = Literal["output", "input"]
 
@@ -101,9 +102,10 @@ def find_begun(db: Connection, collection: Collection, client_id: str | None) ->
     return select_one(db, Artifact, tail, collection.id, client_id) if client_id else None
 
 
-def find_by_client_id(db: Connection, client_id: str) -> Artifact | None:
-    """Return the version that a client made under its own id."""
-    return select_one(db, Artifact, "artifacts WHERE client_id = ? ORDER BY id DESC", client_id)
+def find_by_client_id(db: Connection, caller: Caller, client_id: str) -> Artifact | None:
+    """Return the version that a client of the caller's made under its own id."""
+    tail = "artifacts WHERE client_id = ? AND user_id = ? ORDER BY id DESC"
+    return select_one(db, Artifact, tail, client_id, caller.user.id)
 
 
 def find_version(db: Connection, collection: Collection, name: str) -> Artifact | None:
@@ -168,6 +170,14 @@ def list_artifacts_of(db: Connection, run: Run, role: Role) -> list[Artifact]:
 def list_makers(db: Connection, row: Artifact) -> list[Run]:
     """Return the runs that logged a version: the first, and those that logged the same content."""
     return _list_runs(db, row, "output")
+
+
+def check_deletable(db: Connection, caller: Caller, row: Artifact) -> None:
+    """Refuse with 403 an agent's key on what others made, too: same content is one version."""
+    if caller.sweep_id is None:
+        return
+    if row.run_id is None or not all(may_write(db, caller, run) for run in list_makers(db, row)):
+        raise Refusal(403, "an agent's key cannot delete artifacts of others")
 
 
 def list_users(db: Connection, row: Artifact) -> list[Run]:

@@ -84,14 +84,10 @@ def resolve_artifact(_: Any, info: Info, id: str) -> Artifact | None:
 def resolve_client_id(_: Any, info: Info, client_id: str) -> dict[str, str] | None:
     """Return our id of an artifact that a client refers to by its own id."""
     with transaction(info) as db:
-        made = find_artifact_by_client_id(db, client_id)
-        if made:
-            own_artifact(db, info.context.caller, encode_id("Artifact", made.id))
+        if made := find_artifact_by_client_id(db, info.context.caller, client_id):
             return {"server_id": encode_id("Artifact", made.id)}
-        collection = find_by_client_id(db, client_id)
-        if not collection or not owns_project(db, info.context.caller, collection.project_id):
-            return None
-    return {"server_id": encode_id("ArtifactCollection", collection.id)}
+        collection = find_by_client_id(db, info.context.caller, client_id)
+    return {"server_id": encode_id("ArtifactCollection", collection.id)} if collection else None
 
 
 @project.field("artifact")

@@ -13,7 +13,12 @@ from deployer.backend.db.artifact_aliases import (
     set_aliases,
 )
 from deployer.backend.db.artifact_collections import change_tags, collection_by_id
-from deployer.backend.db.artifacts import Artifact, change_artifact, record_role
+from deployer.backend.db.artifacts import (
+    Artifact,
+    change_artifact,
+    check_deletable,
+    record_role,
+)
 from deployer.backend.db.database import Connection
 from deployer.backend.db.projects import get_project
 from deployer.backend.graphql.resolvers.artifact import own_artifact
@@ -94,6 +99,7 @@ def resolve_delete(_: Any, info: Info, input: dict[str, Any]) -> dict[str, Any]:
     """Delete a version; one with aliases only if the request deletes these, too."""
     with transaction(info) as db:
         row = writable_artifact(info, db, input["artifact_id"])
+        check_deletable(db, info.context.caller, row)
         aliases = [found.alias for found in list_aliases(db, row)]
         if aliases and not input.get("delete_aliases"):
             raise Refusal(

@@ -11,7 +11,7 @@ from deployer.backend.db.artifact_files import ArtifactFile
 from deployer.backend.db.artifacts import Artifact
 from deployer.backend.db.files import File
 from deployer.backend.db.projects import Project
-from deployer.backend.db.runs import Run
+from deployer.backend.db.runs import Run, check_writer
 from deployer.backend.graphql.resolvers.wire import encode_id, iso_time
 from deployer.backend.scheduling.context import Request
 from deployer.backend.storage.signed_urls import (
@@ -40,12 +40,19 @@ def upload_url(request: Request, file: File) -> str:
 
 
 def run_file_node(request: Request, file: File, run: Run, project: Project) -> Node:
-    """Return a run's file; `url` asks for a key, `directUrl` is signed."""
+    """Return a run's file; `url` asks for a key, `directUrl` is signed.
+
+    An address to write to is for those alone who may write to the run.
+    """
     place = "/".join(quote(part) for part in (project.entity, project.name, run.name))
     keyed = f"{request.base_url}/files/{place}/{quote(file.name)}"
 
     def url(_: Any, upload: bool | None = None) -> str:
-        return upload_url(request, file) if upload else keyed
+        if not upload:
+            return keyed
+        with request.backend.store.transaction() as db:
+            check_writer(db, request.caller, run)
+        return upload_url(request, file)
 
     return {
         "id": encode_id("File", file.id),

@@ -9,7 +9,7 @@ from typing import Any
 from ariadne import MutationType
 
 from deployer.backend.db.artifact_aliases import remove_artifact
-from deployer.backend.db.artifacts import list_artifacts_of
+from deployer.backend.db.artifacts import check_deletable, list_artifacts_of
 from deployer.backend.db.attempts import create_run, reopen_attempt
 from deployer.backend.db.database import Connection
 from deployer.backend.db.lines import clear_lines, count_lines
@@ -219,6 +219,7 @@ def resolve_delete_run(_: Any, info: Info, input: dict[str, Any]) -> dict[str, A
         row = _own_run(info, db, input["id"])
         if input.get("delete_artifacts"):
             for made in list_artifacts_of(db, row, "output"):
+                check_deletable(db, info.context.caller, made)
                 remove_artifact(db, made)
         delete_run(db, row)
     return {"success": True}
