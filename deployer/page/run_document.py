@@ -9,7 +9,7 @@ from typing import Any
 
 from deployer.page.curves import Point, build_all_curves, describe_curve
 from deployer.page.media import list_media
-from deployer.page.sweep_document import visible
+from deployer.page.summary import flatten_summary
 from deployer.sweeps.configurations import flatten_configuration
 from deployer.sweeps.endings import describe_attempt, describe_ending
 from deployer.sweeps.results import ACTIVE_STATES, run_seconds
@@ -63,7 +63,7 @@ def build_run_document(source: RunSource) -> dict[str, Any]:
         **_describe_head(source),
         "command": source.command,
         "config": describe_config(run.config),
-        "summary": describe_summary(run.summary),
+        "summary": flatten_summary(run.summary),
         "attempts": _describe_attempts(run.attempts, source.outputs or {}),
         "curves": _describe_curves(build_all_curves(source.history)),
         "system": describe_system(source.events),
@@ -82,7 +82,7 @@ def build_comparison(
 ) -> dict[str, Any]:
     """Return runs side by side: each parameter and metric with a value for each run."""
     configs = [describe_config(run.config) for run in runs]
-    summaries = [describe_summary(run.summary) for run in runs]
+    summaries = [flatten_summary(run.summary) for run in runs]
     return {
         "kind": "compare",
         "entity": entity,
@@ -107,11 +107,6 @@ def build_comparison(
 def describe_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration with its names joined by dots."""
     return flatten_configuration(config, tuple(config))
-
-
-def describe_summary(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the last values that a run logged, by dotted names, without the SDK's own."""
-    return visible(flatten_configuration(summary, tuple(summary)))
 
 
 def describe_system(events: Rows) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from deployer.analysis.forecast import forecast_end
 from deployer.analysis.parallel import Axis, build_axes
 from deployer.page.agents import AgentNow, Doing, describe_agents
 from deployer.page.command_line import build_command_line
-from deployer.sweeps.configurations import flatten_configuration
+from deployer.page.summary import flatten_summary
 from deployer.sweeps.metrics import rank_key
 from deployer.sweeps.parameters.parse import parse_parameters
 from deployer.sweeps.results import ACTIVE_STATES, Results, Row
@@ -165,7 +165,7 @@ def _list_summaries(runs: Iterable[RunInfo]) -> dict[str, dict[str, float]]:
 
 def _numbers_of(summary: Mapping[str, Any]) -> dict[str, float]:
     nested = any(isinstance(value, Mapping) for value in summary.values())
-    flat = visible(flatten_configuration(dict(summary), tuple(summary))) if nested else summary
+    flat = flatten_summary(summary) if nested else summary
     return {
         name: value
         for name, value in flat.items()
@@ -229,8 +229,3 @@ def choose_curves(results: Results) -> list[str]:
     ranked = sorted(results.rows, key=lambda row: rank_key(row.value, results.goal))
     rest = [row.run_id for row in ranked if row.run_id not in active]
     return rest[: CURVES_SHOWN - len(active)] + active
-
-
-def visible(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a summary without what the SDK keeps in it for itself."""
-    return {name: value for name, value in flat.items() if name[:1] != "_" and "._" not in name}

@@ -9,6 +9,7 @@ import pytest
 
 from deployer.page.command_line import build_command_line
 from deployer.page.curves import POINTS_PER_CURVE, Point, build_all_curves, build_curve
+from deployer.page.summary import flatten_summary
 
 
 def test_a_curve_is_thinned_and_keeps_its_ends() -> None:
@@ -16,6 +17,12 @@ def test_a_curve_is_thinned_and_keeps_its_ends() -> None:
     curve = build_curve(rows, "val.loss")
     assert len(curve) == POINTS_PER_CURVE
     assert (curve[0], curve[-1]) == (Point(0, 0.0), Point(4999, 4999.0))
+
+
+def test_a_summary_is_what_was_logged_and_no_picture() -> None:
+    image = {"_type": "image-file", "path": "media/a.png", "height": 32}
+    summary = {"loss": 0.5, "img": image, "val": {"acc": 0.9}, "_runtime": 3, "_wandb": {"x": 1}}
+    assert flatten_summary(summary) == {"loss": 0.5, "val.acc": 0.9}
 
 
 def test_numbers_alone_have_curves() -> None:

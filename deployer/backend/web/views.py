@@ -31,7 +31,8 @@ from deployer.backend.web.results import (
 )
 from deployer.backend.web.run import read_run
 from deployer.page.lists import ProjectHead, build_home_document, build_project_document
-from deployer.page.run_document import build_comparison, build_run_document, describe_summary
+from deployer.page.run_document import build_comparison, build_run_document
+from deployer.page.summary import flatten_summary
 from deployer.page.sweep_document import describe_head
 
 Place = Mapping[str, str]
@@ -145,7 +146,7 @@ def show_comparison(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
         names = list(dict.fromkeys(filter(None, place.get("runs", "").split(","))))[:MOST_COMPARED]
         runs = [get_run(db, project, name) for name in names]
     infos = [run_info(run, None, {}) for run in runs]
-    metrics = {name for info in infos for name in _numbers(describe_summary(info.summary))}
+    metrics = {name for info in infos for name in _numbers(flatten_summary(info.summary))}
     return build_comparison(project.entity, project.name, infos, sorted(metrics))
 
 

@@ -1,6 +1,6 @@
 // How much of the metric each parameter explains, with its uncertainty and its correlation.
 import { loadImportance } from "./data.js";
-import { el, show } from "./parts.js";
+import { el } from "./parts.js";
 
 const PATIENCE = 1000; // milliseconds
 
@@ -34,7 +34,7 @@ export class Importance {
     const most = Math.max(0.01, ...found.parameters.map(({ share, deviation }) => share + deviation));
     const rows = found.parameters.map((one) => el("tr", { class: one.told ? "" : "untold" },
       el("th", { scope: "row", title: one.name }, one.name), el("td", { class: "bar-cell" }, bar(one, most)),
-      el("td", { class: "number" }, `${percent(one.share)} ± ${percent(one.deviation)} %`),
+      el("td", { class: "number" }, `${percent(one.share)} ± ${Math.ceil(100 * one.deviation)} %`),
       el("td", { class: "number" }, one.correlation === null ? "–" : signed(one.correlation))));
     const heads = ["parameter", "explains", "", "correlation"].map((text) => el("th", { scope: "col" }, text));
     this.body.replaceChildren(el("p", {}, found.sentence), el("table", {}, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...rows)),
@@ -42,7 +42,7 @@ export class Importance {
   }
 }
 
-const percent = (share) => show(Math.round(share * 1000) / 10);
+const percent = (share) => String(Math.round(100 * share)); // as the sentence has them
 const signed = (value) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${Math.abs(value).toFixed(2)}`;
 
 /** A bar with its standard error as a whisker. */
