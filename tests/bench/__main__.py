@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.bench import (
     agents,
+    big_sweep,
     cluster,
     command_line,
     data_path,
@@ -46,6 +47,7 @@ BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
     "load-lines": load.bench_load_lines,
     "request-for-work": suggestions.bench_request_for_work,
     "page": page.bench_page,
+    "big-sweep": big_sweep.bench_big_sweep,
     "packing": packing.bench_packing,
     "search-quality": quality.bench_search_quality,
     "doctor": doctor.bench_doctor,

@@ -30,6 +30,7 @@ SIZES = {1000: 2.0, 10_000: None}  # runs, and the seconds within which the page
 REQUEST_SECONDS = 1.0
 AGENTS, STEPS, PARAMETERS, METRICS = 50, 100, 12, 8
 CURVES = 10
+SPARE_RUNS = 100
 
 
 def bench_page(folder: Path) -> list[Figure]:
@@ -38,7 +39,7 @@ def bench_page(folder: Path) -> list[Figure]:
 
 
 def _bench_size(folder: Path, runs: int) -> Iterator[Figure]:
-    sweep = _fill(folder, runs)
+    sweep = fill_sweep(folder, runs)
     with _serve(folder) as (url, session):
         address = f"{url}/api/pages/me/p/sweeps/{sweep.name}"
         change = _changer(session, url, sweep)
@@ -122,12 +123,12 @@ def _open(url: str, place: str, runs: int) -> float:
     return taken
 
 
-def _fill(folder: Path, runs: int) -> Sweep:
+def fill_sweep(folder: Path, runs: int) -> Sweep:
     """Make a data folder that holds a sweep of ended runs."""
     bench = Bench(folder)
     write_key(folder, KEY)
     parameters = {f"p{n}": {"min": 0.0, "max": 1.0} for n in range(PARAMETERS)}
-    sweep = bench.sweep(method="random", run_cap=runs, parameters=parameters)
+    sweep = bench.sweep(method="random", run_cap=runs + SPARE_RUNS, parameters=parameters)
     with bench.backend.store.transaction() as db:
         agents = [create_agent(db, bench.me, sweep, f"node-{n}", 1.0) for n in range(AGENTS)]
     for begin in range(0, runs, 500):
