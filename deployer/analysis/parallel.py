@@ -14,7 +14,7 @@ from deployer.sweeps.parameters.parse import parse_parameters
 from deployer.sweeps.parameters.values import distinct, value_key
 from deployer.sweeps.results import Row
 
-# Values that lie over more than this factor are spread by their logarithm.
+# Values that are not drawn, and lie over more than this factor, are spread by their logarithm.
 LOG_FACTOR = 50.0
 
 
@@ -87,8 +87,8 @@ def build_axes(
     varying = [n for n in names if len(found[n]) > 1 or _is_partial(rows, n)]
     rest = [name for name in varying if name not in order]
     nearest = [name for name in reversed(order) if name in varying]
-    logs = _list_logarithmic(sweep_config)
-    axes = [_build_axis(name, found[name], logs) for name in (*rest, *nearest)]
+    scales = _list_scales(sweep_config)
+    axes = [_build_axis(name, found[name], scales) for name in (*rest, *nearest)]
     if metric is not None:
         axes.append(_build_metric_axis(metric, rows))
     constants = {name: found[name][0] for name in names if name not in varying}
@@ -103,24 +103,24 @@ def _is_partial(rows: Sequence[Row], name: str) -> bool:
     return any(name not in row.parameters for row in rows)
 
 
-def _list_logarithmic(sweep_config: Mapping[str, Any]) -> set[str]:
-    """Return the parameters that the sweep draws by their logarithm."""
+def _list_scales(sweep_config: Mapping[str, Any]) -> dict[str, bool]:
+    """Return of each parameter that the sweep draws whether it does so by its logarithm."""
     space, _ = parse_parameters(sweep_config.get("parameters", {}))
     return {
-        ".".join(form.path)
+        ".".join(form.path): "log_" in form.distribution
         for form in space.parameters
-        if isinstance(form, Continuous) and "log_" in form.distribution
+        if isinstance(form, Continuous)
     }
 
 
-def _build_axis(name: str, values: Sequence[Any], logs: set[str]) -> Axis:
+def _build_axis(name: str, values: Sequence[Any], scales: Mapping[str, bool]) -> Axis:
     numbers = [float(value) for value in values if is_number(value)]
     if len(numbers) < len(values):
         ordered = tuple(sorted(values, key=_category_key))
         return Axis(name, Scale.CATEGORY, (0.0, float(max(0, len(ordered) - 1))), ordered)
     least, most = min(numbers), max(numbers)
     wide = least > 0 and most / least > LOG_FACTOR
-    is_log = least > 0 and (name in logs or wide)
+    is_log = least > 0 and scales.get(name, wide)
     return Axis(name, Scale.LOG if is_log else Scale.LINEAR, (least, most))
 
 

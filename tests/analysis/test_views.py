@@ -73,6 +73,8 @@ def test_numbers_over_several_orders_lie_on_a_log_axis() -> None:
     rows = [make_row(n, None, {"lr": 10.0**-n, "x": n}) for n in range(4)]
     lr, x = build_parallel(rows, {}, None).axes
     assert (lr.scale, x.scale) == (Scale.LOG, Scale.LINEAR)
+    drawn = {"parameters": {"lr": {"min": 0.0, "max": 1.0}}}
+    assert build_parallel(rows, drawn, None).axes[0].scale is Scale.LINEAR
     assert build_parallel([], {}, "loss").lines == ()
 
 

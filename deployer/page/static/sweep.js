@@ -54,9 +54,14 @@ export class Sweep {
   }
 
   #buildFilter() {
-    this.filter = el("input", { type: "search", placeholder: "filter: words, lr<0.01, state=failed", "aria-label": "Filter runs", spellcheck: "false",
+    this.filter = el("input", { type: "search", placeholder: "/  filter: words, lr<0.01, state=failed", "aria-label": "Filter runs", spellcheck: "false",
       oninput: () => this.view.set("q", this.filter.value) });
     this.states = el("div", { class: "chips", role: "group", "aria-label": "Filter by state" });
+    addEventListener("keydown", (event) => {
+      if (event.key !== "/" || event.target.closest("input, select, textarea")) return;
+      event.preventDefault();
+      this.filter.focus();
+    });
     this.reset = button("Show all", () => { for (const name of ["q", "states", "brush"]) this.view.set(name, ""); }, { class: "quiet" });
     this.filterBar = el("div", { class: "filter", role: "search" }, this.filter, this.states, this.reset);
   }

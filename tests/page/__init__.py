@@ -1,0 +1,1 @@
+"""The page: documents, and the static files that draw them."""
