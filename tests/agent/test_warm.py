@@ -12,7 +12,7 @@ import yaml
 
 from deployer.agent.host.processes import list_marked, reap
 from deployer.agent.settings import Settings
-from deployer.agent.warm.parent import WarmParent
+from deployer.agent.warm.parent import WarmParent, read_rest
 from tests.agent.conftest import wait_for
 from tests.agent.warm_starts import Starts, build_starts
 
@@ -115,3 +115,14 @@ def test_what_a_library_counts_at_the_end_is_none_of_a_failing_runs(tmp_path: Pa
     os.chdir(here)
     assert (status, made.start) == (1, "warm")
     assert errors.splitlines()[-1] == "ZeroDivisionError: division by zero"
+
+
+def test_what_a_group_has_read_from_files_is_free(tmp_path: Path) -> None:
+    names = (str(tmp_path), "memory.max", "memory.current", "inactive_file")
+    assert read_rest(*names) is None
+    (tmp_path / "memory.max").write_text("max\n")
+    (tmp_path / "memory.current").write_text("90\n")
+    (tmp_path / "memory.stat").write_text("anon 30\nfile 60\ninactive_file 50\n")
+    assert read_rest(*names) is None
+    (tmp_path / "memory.max").write_text("100\n")
+    assert read_rest(*names) == 60

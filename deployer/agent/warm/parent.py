@@ -21,12 +21,15 @@ IMPORTS_VARIABLE = "DEPLOYER_WARM_IMPORTS"
 NEEDED_BYTES = 1 << 30
 # A parent that is killed is started again, but not for ever.
 MOST_STARTS = 10
-# Of a pod's own control group, version 2 and 1.
-GROUP_LIMITS = (
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+# Of a pod's own control group, version 2 and 1: its folder, the names of its limit and of what it
+# uses, and what of that is read from files and given back on demand.
+GROUPS = (
+    ("/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
     (
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+        "/sys/fs/cgroup/memory",
+        "memory.limit_in_bytes",
+        "memory.usage_in_bytes",
+        "total_inactive_file",
     ),
 )
 LOOK_SECONDS = 5.0  # at the script
@@ -260,17 +263,23 @@ def read_time(path: str) -> int:
 
 def count_free_bytes() -> int:
     """Return how much memory there is for one more process: of the machine, and of the group."""
-    limits = [read_rest(*paths) for paths in GROUP_LIMITS]
+    limits = [read_rest(*group) for group in GROUPS]
     with contextlib.suppress(OSError), open("/proc/meminfo", encoding="utf-8") as file:
         values = dict(line.split(":") for line in file)
         limits.append(int(values["MemAvailable"].split()[0]) << 10)
     return min((limit for limit in limits if limit is not None), default=0)
 
 
-def read_rest(limit_path: str, used_path: str) -> Optional[int]:
+def read_rest(folder: str, limit_name: str, used_name: str, cache_name: str) -> Optional[int]:
     """Return what is left of a control group's limit; None without one."""
+
+    def read(name: str) -> str:
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            return file.read()
+
     try:
-        with open(limit_path, encoding="utf-8") as limit, open(used_path, encoding="utf-8") as used:
-            return int(limit.read()) - int(used.read())
+        limit, used = int(read(limit_name)), int(read(used_name))
+        cache = dict(line.split() for line in read("memory.stat").splitlines())
+        return limit - used + int(cache.get(cache_name, 0))
     except (OSError, ValueError):
         return None
