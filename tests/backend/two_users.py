@@ -35,7 +35,7 @@ query I($project: String!, $run: String!, $sweep: String!, $name: String!) {
     run(name: $run) { id files { edges { node { id directUrl url(upload: true) } } } }
     sweep(sweepName: $sweep) { id }
     artifactCollectionMembership(name: $name) { artifactCollection { id }
-      artifact { id currentManifest { id } files { edges { node { directUrl } } } } } } }
+      artifact { id } } } }
 """
 
 Rows = dict[str, set[tuple[Any, ...]]]
@@ -122,15 +122,15 @@ def _read_ids(ann: Client, names: Mapping[str, str]) -> dict[str, str]:
     found = ann.ask(IDS, **named)["project"]
     (file,) = found["run"]["files"]["edges"]
     member = found["artifactCollectionMembership"]
-    (stored,) = member["artifact"]["files"]["edges"]
+    download = file["node"]["directUrl"].removeprefix(ann.url)
     return {
         "run_id": found["run"]["id"],
         "file_id": file["node"]["id"],
         "sweep_id": found["sweep"]["id"],
         "artifact_id": member["artifact"]["id"],
         "collection_id": member["artifactCollection"]["id"],
-        "download": file["node"]["directUrl"].removeprefix(ann.url),
-        "stored": stored["node"]["directUrl"].removeprefix(ann.url),
+        "download": download,
+        "bare_download": download.rpartition("/")[0],
     }
 
 
