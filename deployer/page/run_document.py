@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deployer.page.curves import Point, build_all_curves, describe_curve
+from deployer.page.curves import EPOCH_NAMES, Point, build_all_curves, describe_curve
 from deployer.page.media import list_media
 from deployer.page.summary import flatten_summary
 from deployer.sweeps.configurations import flatten_configuration
@@ -39,6 +40,7 @@ class RunSource:
     project: str
     run: RunInfo
     sweep_title: str = ""
+    metric: str | None = None
     sweep_ended: bool = False
     history: Rows = ()
     events: Rows = ()
@@ -65,7 +67,7 @@ def build_run_document(source: RunSource) -> dict[str, Any]:
         "config": describe_config(run.config),
         "summary": flatten_summary(run.summary),
         "attempts": _describe_attempts(run.attempts, source.outputs or {}),
-        "curves": _describe_curves(build_all_curves(source.history)),
+        "curves": _order_curves(build_all_curves(source.history), source.metric),
         "system": describe_system(source.events),
         "media": list_media(source.history, source.files),
         "console": console_text(source.console),
@@ -164,6 +166,17 @@ def _describe_curves(curves: Mapping[str, Sequence[Point]]) -> list[dict[str, An
     return [{"metric": name, **describe_curve(points)} for name, points in curves.items()]
 
 
+def _order_curves(
+    curves: Mapping[str, Sequence[Point]], metric: str | None
+) -> list[dict[str, Any]]:
+    """Return the sweep's own metric first, and last what only counts epochs."""
+
+    def place(curve: Mapping[str, Any]) -> tuple[bool, bool, str]:
+        return curve["metric"] != metric, curve["metric"] in EPOCH_NAMES, curve["metric"]
+
+    return sorted(_describe_curves(curves), key=place)
+
+
 def _describe_attempts(
     attempts: Sequence[Attempt], outputs: Mapping[int, str | None]
 ) -> list[dict[str, Any]]:
@@ -206,5 +219,5 @@ def _system_numbers(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _system_place(name: str) -> int:
-    first = name.partition(".")[0]
+    first = re.split(r"[._]", name, maxsplit=1)[0]
     return SYSTEM_ORDER.index(first) if first in SYSTEM_ORDER else len(SYSTEM_ORDER)

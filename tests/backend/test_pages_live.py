@@ -167,7 +167,15 @@ def test_a_runs_machine_system_and_images(client: Client, browser: requests.Sess
     client.init_run("r", config=json.dumps({"_wandb": {"value": own}}))
     image = {"_type": "image-file", "path": "media/images/a.png"}
     client.log("r", [{"_step": 3, "a": image, "lost": {**image, "path": "media/gone.png"}}])
-    events = [{"_runtime": 1.5, "system.cpu": 5, "system.gpu.0.gpu": 90}]
+    events = [
+        {
+            "_runtime": 1.5,
+            "system.memory_percent": 9,
+            "system.cpu": 5,
+            "system.disk": 1,
+            "system.gpu.0.gpu": 90,
+        }
+    ]
     content = {"offset": 0, "content": [json.dumps(row) for row in events]}
     client.stream("r", files={"wandb-events.jsonl": content})
     make = (
@@ -179,7 +187,12 @@ def test_a_runs_machine_system_and_images(client: Client, browser: requests.Sess
     requests.put(made["uploadUrl"], data=b"<script>alert(1)</script>", timeout=30)
     data = read(browser, client, "/runs/r")
     assert data["environment"] == {"gpu": "H100", "gpu_count": 2, "git.commit": "abc"}
-    assert [curve["metric"] for curve in data["system"]] == ["gpu.0.gpu", "cpu"]
+    assert [curve["metric"] for curve in data["system"]] == [
+        "gpu.0.gpu",
+        "cpu",
+        "memory_percent",
+        "disk",
+    ]
     assert data["system"][0]["steps"] == [1.5]
     assert [(one["name"], one["paths"]) for one in data["media"]] == [("a", [image["path"]])]
     address = (

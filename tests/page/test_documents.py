@@ -71,7 +71,7 @@ def test_a_run_and_a_comparison_of_any_server() -> None:
     one, other = make_run(1, "finished", loss=2.0), make_run(2, "failed", loss=1.0)
     history = [{"_step": 0, "epoch": 0, "loss": 3.0}, {"_step": 5, "epoch": 1, "loss": 2.0}]
     run = build_run_document(RunSource(PATH, "e", "p", one, "a sweep", history=history))
-    [_, loss] = run["curves"]
+    [loss, _] = run["curves"]
     assert loss == {"metric": "loss", "steps": [0, 5], "values": [3.0, 2.0], "epochs": [0, 1]}
     assert run["sweep"] == {"id": "s", "title": "a sweep"}
     compared = build_comparison("e", "p", [one, other], ["loss"])

@@ -9,6 +9,7 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from deployer.backend.db.agents import Agent, list_agents
@@ -22,7 +23,12 @@ from deployer.backend.scheduling.context import Backend
 from deployer.page.agents import AgentNow, Doing
 from deployer.page.run_document import describe_gpus, read_environment
 from deployer.page.strict_json import Encoded, encode_values
-from deployer.page.sweep_document import SweepSource, build_sweep_now, build_sweep_table
+from deployer.page.sweep_document import (
+    SweepSource,
+    build_sweep_now,
+    build_sweep_table,
+    describe_head,
+)
 from deployer.sweeps.results import Results, build_results
 from deployer.wandb_api.model import Attempt as AttemptInfo
 from deployer.wandb_api.model import RunInfo, SweepInfo, SweepPath, parse_json, parse_run_config
@@ -56,14 +62,20 @@ class RunState:
 
 @dataclass(frozen=True)
 class SweepState:
-    """A sweep's runs at one moment; `table` is the part of its document that they make."""
+    """A sweep's runs at one moment."""
 
     fingerprint: tuple[Any, ...]
+    sweep: SweepInfo
     runs: Mapping[int, RunState]
     infos: Sequence[RunInfo]
     results: Results
     stopped_early: frozenset[str]
-    table: dict[str, Encoded]
+
+    @cached_property
+    def table(self) -> dict[str, Encoded]:
+        """Return the part of the sweep's document that its runs make."""
+        source = SweepSource(self.sweep, self.infos, self.results, (), 0.0, self.stopped_early)
+        return encode_values(build_sweep_table(source))
 
 
 class SweepReader:
@@ -73,6 +85,18 @@ class SweepReader:
         self._backend = backend
         self._lock = threading.Lock()
         self._known: OrderedDict[int, SweepState] = OrderedDict()
+        self._heads: dict[int, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+
+    def head(self, db: Connection, project: Project, sweep: Sweep) -> dict[str, Any]:
+        """Return a sweep's line in a list; that of one that has ended is kept."""
+        seen = fingerprint(db, sweep)
+        kept = self._heads.get(sweep.id)
+        if kept and kept[0] == seen:
+            return kept[1]
+        head = describe_head(self.read(db, project, sweep))
+        if sweep.ended:
+            self._heads[sweep.id] = (seen, head)
+        return head
 
     def read(self, db: Connection, project: Project, sweep: Sweep) -> SweepSource:
         """Return what a sweep's document is made of."""
@@ -192,8 +216,7 @@ def _read_state(
     infos = [one.info for one in runs.values()]
     results = build_results(info, infos)
     early = frozenset(one.run.name for one in runs.values() if stopped_early(one.run, sweep))
-    table = build_sweep_table(SweepSource(info, infos, results, (), 0.0, early))
-    return SweepState(seen, runs, infos, results, early, encode_values(table))
+    return SweepState(seen, info, runs, infos, results, early)
 
 
 def _read_runs(db: Connection, sweep: Sweep, known: Mapping[int, RunState]) -> dict[int, RunState]:

@@ -39,6 +39,7 @@ def read_run(db: Connection, blobs: BlobFolder, project: Project, run: Run) -> R
         project=project.name,
         run=replace(info, attempts=tuple(attempt_info(row, agents) for row in attempts)),
         sweep_title=sweep_title(sweep) if sweep else "",
+        metric=sweep.metric_name if sweep else None,
         sweep_ended=bool(sweep and sweep.ended),
         history=read_rows(db, run.id),
         events=read_rows(db, run.id, "events")[-MOST_EVENTS:],

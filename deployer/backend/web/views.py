@@ -33,7 +33,6 @@ from deployer.backend.web.run import read_run
 from deployer.page.lists import ProjectHead, build_home_document, build_project_document
 from deployer.page.run_document import build_comparison, build_run_document
 from deployer.page.summary import flatten_summary
-from deployer.page.sweep_document import describe_head
 
 Place = Mapping[str, str]
 
@@ -105,7 +104,7 @@ def show_home(site: Site, caller: Caller, _: Place) -> dict[str, Any]:
         projects = []
         for project in list_projects(db, caller, None):
             sweeps = list_sweeps(db, project)
-            heads = [_head(site, db, project, sweep) for sweep in sweeps[:SWEEPS_ON_HOME]]
+            heads = [site.sweeps.head(db, project, sweep) for sweep in sweeps[:SWEEPS_ON_HOME]]
             count = db.execute("SELECT COUNT(*) FROM runs WHERE project_id = ?", (project.id,))
             projects.append(ProjectHead(project.name, len(sweeps), count.fetchone()[0], heads))
     return build_home_document(caller.user.name, projects)
@@ -116,7 +115,7 @@ def show_project(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
     with site.backend.store.snapshot() as db:
         project = find_place(db, caller, place)
         sweeps = list_sweeps(db, project)
-        heads = [_head(site, db, project, sweep) for sweep in sweeps]
+        heads = [site.sweeps.head(db, project, sweep) for sweep in sweeps]
         tail = "project_id = ? ORDER BY id DESC LIMIT ?"
         recent = list_runs(db, tail, project.id, RECENT_RUNS)
         artifacts = list_project_artifacts(db, project, RECENT_ARTIFACTS)
@@ -170,10 +169,6 @@ def show_artifact(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
         "title": f"{described['name']}:{described['version']}",
         **described,
     }
-
-
-def _head(site: Site, db: Connection, project: Project, sweep: Sweep) -> dict[str, Any]:
-    return describe_head(site.sweeps.read(db, project, sweep))
 
 
 def _numbers(flat: Mapping[str, Any]) -> list[str]:
