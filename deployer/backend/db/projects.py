@@ -43,12 +43,17 @@ def get_project(db: Connection, caller: Caller, entity: str | None, name: str | 
 def ensure_project(
     db: Connection, caller: Caller, entity: str | None, name: str | None, now: float
 ) -> Project:
-    """Return a project, made if there is none; refuse another user's entity with 403."""
+    """Return a project, made if there is none.
+
+    Refuse with 403 another user's entity, and an agent that would make a project.
+    """
     if entity and entity != caller.user.name:
         raise Refusal(403, f"permission denied: entity {entity} is not {caller.user.name}'s")
     project = find_project(db, caller, entity, name)
     if project:
         return project
+    if caller.sweep_id is not None:
+        raise Refusal(403, "an agent's key cannot make projects")
     insert(
         db,
         "projects",
