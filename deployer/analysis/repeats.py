@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from statistics import fmean, stdev
 from typing import Any
 
@@ -93,6 +94,22 @@ def group_repeats(rows: Sequence[Row], goal: str, seeds: Sequence[str] | None = 
     return Groups(groups, chosen, judge_lead(groups, goal))
 
 
+def has_repeats(rows: Sequence[Row]) -> bool:
+    """Tell whether two rows may have the same parameters apart from seeds, without grouping them.
+
+    What is equal in `configuration_key` is equal here, but for NaN; True and 1 are equal, too.
+    """
+    try:
+        return len({_values_of(row) for row in rows}) < len(rows)
+    except TypeError:  # a list cannot be looked up
+        return True
+
+
+def _values_of(row: Row) -> tuple[object, ...]:
+    return tuple(value for name, value in row.parameters.items() if not is_seed(name))
+
+
+@lru_cache(maxsize=1024)
 def is_seed(name: str) -> bool:
     """Tell whether a parameter is a seed by the last part of its name, as `seed`, `data.seed`."""
     last = name.lower().rpartition(".")[2].replace("-", "_")

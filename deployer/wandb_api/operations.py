@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from deployer.errors import WandbError
@@ -107,13 +108,15 @@ def _read_pages(client: Client, path: SweepPath) -> tuple[dict[str, Any], list[R
 
 
 def _read_table(client: Client, path: SweepPath) -> tuple[dict[str, Any], list[RunInfo]]:
+    """Read all answers, each while the one before it is parsed."""
     node = _sweep_node(client, queries.GET_TABLE, path, {})
-    table = node[RUN_TABLE]
-    runs = parse_runs(table["runs"])
-    while cursor := table["endCursor"]:
-        table = _sweep_node(client, queries.NEXT_TABLE, path, {"cursor": cursor})[RUN_TABLE]
-        runs += parse_runs(table["runs"])
-    return node, runs
+    table, runs = node[RUN_TABLE], []
+    with ThreadPoolExecutor(max_workers=1) as ahead:
+        while cursor := table["endCursor"]:
+            asked = ahead.submit(_sweep_node, client, queries.NEXT_TABLE, path, {"cursor": cursor})
+            runs += parse_runs(table["runs"])
+            table = asked.result()[RUN_TABLE]
+    return node, runs + parse_runs(table["runs"])
 
 
 def _known_fields(client: Client) -> dict[str, str]:

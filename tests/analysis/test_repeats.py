@@ -7,7 +7,7 @@ import random
 import pytest
 from scipy.stats import ttest_ind
 
-from deployer.analysis.repeats import Verdict, group_repeats, is_seed
+from deployer.analysis.repeats import Verdict, group_repeats, has_repeats, is_seed
 from deployer.analysis.welch import compare_means
 from deployer.sweeps.results import Row
 from tests.analysis.rows import make_row, rank
@@ -63,6 +63,14 @@ def test_without_repeats_it_cannot_be_told() -> None:
     assert found.lead.verdict is Verdict.UNKNOWN
     assert "cannot be told without repeats" in found.lead.sentence
     assert group_repeats([], "minimize").lead.verdict is Verdict.UNKNOWN
+
+
+def test_whether_there_are_repeats_is_told_without_grouping() -> None:
+    alone = [make_row(n, 1.0, {"lr": lr, "seed": n}) for n, lr in enumerate((0.1, "0.1", None))]
+    assert not has_repeats(alone)
+    assert has_repeats([*alone, make_row(3, 1.0, {"lr": 0.1, "seed": 3})])
+    listed = [make_row(n, 1.0, {"layers": [n]}) for n in range(2)]
+    assert has_repeats(listed)  # perhaps
 
 
 def test_seeds_may_be_named() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from deployer.analysis.goodness import rate_values
-from deployer.analysis.repeats import Groups, Verdict, group_repeats
+from deployer.analysis.repeats import Groups, Verdict, group_repeats, has_repeats
 from deployer.cli.output.bars import build_bar, build_state
 from deployer.cli.output.chart import build_chart
 from deployer.cli.output.render import (
@@ -132,6 +132,8 @@ def groups_to_plain(results: Results) -> dict[str, Any]:
 
 def build_lead_line(results: Results, view: View) -> str:
     """Return what is known of the lead; nothing where no repeats were asked for, or are there."""
+    if not view.grouped and not has_repeats(results.rows):
+        return ""
     lead = group_repeats(results.rows, results.goal).lead
     return lead.sentence if view.grouped or lead.verdict is not Verdict.UNKNOWN else ""
 
