@@ -30,7 +30,7 @@ DELETE = "mutation D($id: ID!) { deleteRun(input: {id: $id}) { success } }"
 
 @pytest.fixture
 def client(backend: ServedBackend, request: pytest.FixtureRequest) -> Client:
-    return Client.of(backend, request.node.name)
+    return Client.of(backend, request.node.originalname)
 
 
 def read(client: Client, sweep: str, **where: Any) -> tuple[list[RunInfo], str | None]:
@@ -90,6 +90,15 @@ def test_pages_follow_each_other_whatever_goes_meanwhile(client: Client) -> None
     third, end = read(client, sweep, first=2, after=cursor)
     names = [run.run_id.rpartition("-")[2] for run in (*first, *second, *third)]
     assert (names, end) == (["0", "1", "2", "3", "4"], None)
+
+
+@pytest.mark.parametrize("first", [0, -1])
+def test_an_empty_page_is_one_run(client: Client, first: int) -> None:
+    sweep = client.create_sweep(grid(x=[1, 2]))
+    for number in range(2):
+        client.heartbeat(client.create_agent(sweep, f"host-{number}"))
+    runs, cursor = read(client, sweep, first=first)
+    assert (len(runs), bool(cursor)) == (1, True)
 
 
 def test_a_foreign_cursor_is_refused(client: Client) -> None:

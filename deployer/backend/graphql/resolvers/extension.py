@@ -94,7 +94,7 @@ def resolve_runs(
     row: Sweep, info: Info, after: str | None = None, first: int | None = None
 ) -> dict[str, Any]:
     """Return many runs at once, as JSON: a field of each by itself takes ten times as long."""
-    size = LARGEST_TABLE if first is None else min(max(first, 0), LARGEST_TABLE)
+    size = LARGEST_TABLE if first is None else min(max(first, 1), LARGEST_TABLE)
     with transaction(info) as db:
         runs, end = read_run_table(db, row, parse_birth(after) if after else None, size)
     return {"runs": runs, "end_cursor": end and encode_birth(*end)}
