@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 EXACT_IN_A_DOUBLE = 2**53
+ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"), default=str)
 
 
 @dataclass(frozen=True)
@@ -21,21 +22,22 @@ class Encoded:
 def to_strict_json(document: Mapping[str, Any]) -> bytes:
     """Return a document in ASCII. NaN, infinities and integers beyond 2^53 become texts."""
     parts = (
-        json.dumps(name).encode("ascii") + b":" + _encode(value) for name, value in document.items()
+        json.dumps(name).encode("ascii") + b":" + encode_value(value)
+        for name, value in document.items()
     )
     return b"{" + b",".join(parts) + b"}"
 
 
 def encode_values(document: Mapping[str, Any]) -> dict[str, Encoded]:
     """Return a document whose values are encoded once and for all."""
-    return {name: Encoded(_encode(value)) for name, value in document.items()}
+    return {name: Encoded(encode_value(value)) for name, value in document.items()}
 
 
-def _encode(value: Any) -> bytes:
+def encode_value(value: Any) -> bytes:
+    """Return one value in ASCII."""
     if isinstance(value, Encoded):
         return value.text
-    text = json.dumps(_plain(value), allow_nan=False, separators=(",", ":"), default=str)
-    return text.encode("ascii")
+    return ENCODER.encode(_plain(value)).encode("ascii")
 
 
 def _plain(value: Any) -> Any:

@@ -11,8 +11,9 @@ from deployer.analysis.best_so_far import find_end, list_best_so_far
 from deployer.analysis.forecast import forecast_end
 from deployer.analysis.parallel import Axis, build_axes
 from deployer.page.agents import AgentNow, Doing, describe_agents
+from deployer.page.cells import Cells, join_rows, list_numbers, pick
 from deployer.page.command_line import build_command_line
-from deployer.page.summary import flatten_summary
+from deployer.page.strict_json import Encoded
 from deployer.sweeps.metrics import rank_key
 from deployer.sweeps.parameters.parse import parse_parameters
 from deployer.sweeps.results import ACTIVE_STATES, Results, Row
@@ -95,13 +96,16 @@ def build_sweep_now(source: SweepSource) -> dict[str, Any]:
     }
 
 
-def build_sweep_table(source: SweepSource) -> dict[str, Any]:
-    """Return what changes with the runs alone, and is most of the document."""
+def build_sweep_table(source: SweepSource, cells: Cells | None = None) -> dict[str, Any]:
+    """Return what changes with the runs alone, and is most of the document.
+
+    With `cells`, which are kept from one document to the next, the runs come encoded.
+    """
     sweep, results = source.sweep, source.results
     return {
         "coverage": results.coverage.sentence(),
         "command": describe_command(source),
-        **_describe_table(source),
+        **_describe_table(source, cells),
         "axes": _describe_axes(sweep, results),
         "best_so_far": _describe_best_so_far(results),
         "chosen": choose_curves(results) if results.metric else [],
@@ -113,7 +117,7 @@ def _describe_best(best: Row | None) -> dict[str, Any] | None:
     return {"run": best.run_id, "title": best.title, "value": best.value} if best else None
 
 
-def _describe_table(source: SweepSource) -> dict[str, Any]:
+def _describe_table(source: SweepSource, cells: Cells | None) -> dict[str, Any]:
     """Return the runs' table: columns of what the sweep varies, and apart what it holds fixed."""
     rows = source.results.rows
     names = {name: None for row in rows for name in row.parameters}
@@ -121,7 +125,8 @@ def _describe_table(source: SweepSource) -> dict[str, Any]:
     fixed = [name for name in names if _is_fixed(name, held)]
     columns = [name for name in names if name not in fixed]
     first = rows[0].parameters if rows else {}
-    summaries = _list_summaries(source.runs)
+    numbers = cells.numbers if cells else (lambda run: list_numbers(run.summary))
+    summaries = {run.run_id: numbers(run) for run in source.runs}
     metrics = _choose_metrics(summaries.values(), source.results.metric)
     early = set(source.stopped_early)
     return {
@@ -129,15 +134,28 @@ def _describe_table(source: SweepSource) -> dict[str, Any]:
         "fixed": {name: first.get(name) for name in fixed},
         "metrics": metrics,
         "fields": RUN_FIELDS,
-        "runs": [
-            [
-                *_describe_row(row, row.run_id in early),
-                [row.parameters.get(name) for name in columns],
-                [summaries[row.run_id].get(name) for name in metrics],
-            ]
-            for row in rows
-        ],
+        "runs": _describe_rows(rows, early, columns, metrics, summaries, cells),
     }
+
+
+def _describe_rows(
+    rows: Sequence[Row],
+    early: Collection[str],
+    columns: Sequence[str],
+    metrics: Sequence[str],
+    summaries: Mapping[str, Mapping[str, float]],
+    cells: Cells | None,
+) -> list[list[Any]] | Encoded:
+    heads = [_describe_row(row, row.run_id in early) for row in rows]
+    if cells:
+        pairs = zip(heads, rows, strict=True)
+        return join_rows(
+            [cells.encode(head, row.parameters, columns, metrics) for head, row in pairs]
+        )
+    return [
+        [*head, pick(row.parameters, columns), pick(summaries[row.run_id], metrics)]
+        for head, row in zip(heads, rows, strict=True)
+    ]
 
 
 def _describe_row(row: Row, early: bool) -> list[Any]:
@@ -157,20 +175,6 @@ def _describe_row(row: Row, early: bool) -> list[Any]:
         find_end(row) if row.state not in ACTIVE_STATES else None,
         early,
     ]
-
-
-def _list_summaries(runs: Iterable[RunInfo]) -> dict[str, dict[str, float]]:
-    return {run.run_id: _numbers_of(run.summary) for run in runs}
-
-
-def _numbers_of(summary: Mapping[str, Any]) -> dict[str, float]:
-    nested = any(isinstance(value, Mapping) for value in summary.values())
-    flat = flatten_summary(summary) if nested else summary
-    return {
-        name: value
-        for name, value in flat.items()
-        if isinstance(value, int | float) and not isinstance(value, bool) and name[:1] != "_"
-    }
 
 
 def _choose_metrics(summaries: Iterable[Mapping[str, float]], metric: str | None) -> list[str]:

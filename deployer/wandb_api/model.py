@@ -14,6 +14,7 @@ import yaml
 from deployer.errors import WandbError
 
 GPU_MEMORY = re.compile(r"system\.gpu\.(\d+)\.memoryAllocatedBytes")
+LENIENT = json.JSONDecoder(strict=False)
 ENDED_SWEEP_STATES = ("FINISHED", "CANCELED")
 
 
@@ -243,7 +244,7 @@ def parse_sweep_config(text: Any) -> dict[str, Any]:
 def parse_json(text: Any) -> dict[str, Any]:
     """Parse a JSON object leniently: bare NaN and Infinity are ordinary in summaries."""
     try:
-        value = json.loads(text, strict=False) if isinstance(text, str) else text
+        value = LENIENT.decode(text) if isinstance(text, str) else text
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}

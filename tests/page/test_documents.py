@@ -6,9 +6,10 @@ import json
 import math
 from typing import Any
 
+from deployer.page.cells import Cells
 from deployer.page.run_document import RunSource, build_comparison, build_run_document
 from deployer.page.strict_json import Encoded, encode_values, to_strict_json
-from deployer.page.sweep_document import SweepSource, build_sweep_document
+from deployer.page.sweep_document import SweepSource, build_sweep_document, build_sweep_table
 from deployer.sweeps.results import build_results
 from deployer.wandb_api.model import RunInfo, SweepInfo, SweepPath
 
@@ -59,6 +60,17 @@ def test_a_sweep_on_any_server_has_its_document() -> None:
     assert document["best_so_far"]["best"] == [2.0, 1.0]
     assert document["command"] == "python train.py --lr=0.02 --epochs=3"
     assert document["actions"] == []
+
+
+def test_runs_that_are_kept_encoded_make_the_same_document() -> None:
+    runs = [make_run(n, "finished", loss=float(n), acc=n, text="x") for n in (1, 2)]
+    cells = Cells()
+    for loss in (3.0, math.inf):
+        runs[0] = make_run(1, "finished", loss=loss, other={"deep": 1})
+        sweep = SweepInfo(PATH, "", "a sweep", "RUNNING", CONFIG, len(runs), 4, 50.0)
+        source = SweepSource(sweep, runs, build_results(sweep, runs), (), 200.0)
+        table = to_strict_json(build_sweep_table(source, cells))
+        assert json.loads(table) == json.loads(to_strict_json(build_sweep_table(source)))
 
 
 def test_a_sweep_without_runs_has_its_document() -> None:

@@ -16,11 +16,12 @@ from deployer.backend.db.agents import Agent, list_agents
 from deployer.backend.db.attempts import Attempt, list_last_attempts
 from deployer.backend.db.database import Connection, select, select_one
 from deployer.backend.db.projects import Project
-from deployer.backend.db.run_changes import mark_of
 from deployer.backend.db.runs import ACTIVE, Run, list_runs
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.scheduling.context import Backend
+from deployer.backend.web.looks import BESIDES, fingerprint
 from deployer.page.agents import AgentNow, Doing
+from deployer.page.cells import Cells
 from deployer.page.run_document import describe_gpus, read_environment
 from deployer.page.strict_json import Encoded, encode_values
 from deployer.page.sweep_document import (
@@ -35,12 +36,6 @@ from deployer.wandb_api.model import RunInfo, SweepInfo, SweepPath, parse_json, 
 
 REMEMBERED_SWEEPS = 20
 MOST_NAMED = 500  # of more runs that have changed, all are read at once
-# What of runs may change without a new revision of their sweep.
-BESIDES = "exit_code, ended_at, queued, display_name"
-FINGERPRINT = (
-    "SELECT COUNT(*), TOTAL(exit_code), TOTAL(ended_at), TOTAL(queued),"
-    " TOTAL(length(display_name)) FROM runs WHERE sweep_id = ?"
-)
 # What may be done to a sweep in each state, and the state that follows.
 STATES = {"pause": "PAUSED", "resume": "RUNNING", "stop": "FINISHED", "cancel": "CANCELED"}
 ACTIONS = {
@@ -70,12 +65,13 @@ class SweepState:
     infos: Sequence[RunInfo]
     results: Results
     stopped_early: frozenset[str]
+    cells: Cells
 
     @cached_property
     def table(self) -> dict[str, Encoded]:
         """Return the part of the sweep's document that its runs make."""
         source = SweepSource(self.sweep, self.infos, self.results, (), 0.0, self.stopped_early)
-        return encode_values(build_sweep_table(source))
+        return encode_values(build_sweep_table(source, self.cells))
 
 
 class SweepReader:
@@ -105,7 +101,9 @@ class SweepReader:
     def document(self, db: Connection, project: Project, sweep: Sweep) -> dict[str, Any]:
         """Return the document of a sweep, most of it encoded already."""
         state = self._state(db, project, sweep)
-        return {**build_sweep_now(self._source(db, project, sweep, state)), **state.table}
+        with self._lock:  # states of a sweep share their cells
+            table = state.table
+        return {**build_sweep_now(self._source(db, project, sweep, state)), **table}
 
     def _source(
         self, db: Connection, project: Project, sweep: Sweep, state: SweepState
@@ -143,7 +141,7 @@ class SweepReader:
         with self._lock:
             known = self._known.pop(sweep.id, None)
             if known is None or known.fingerprint != seen:
-                known = _read_state(db, project, sweep, seen, known.runs if known else {})
+                known = _read_state(db, project, sweep, seen, known)
             self._known[sweep.id] = known
             while len(self._known) > REMEMBERED_SWEEPS:
                 self._known.popitem(last=False)
@@ -170,53 +168,20 @@ class SweepReader:
         )
 
 
-def fingerprint(db: Connection, sweep: Sweep) -> tuple[Any, ...]:
-    """Return values of which some change with whatever the page of a sweep shows."""
-    mark = mark_of(db, sweep.id)
-    row = db.execute(FINGERPRINT, (sweep.id,)).fetchone()
-    head = (sweep.state, sweep.config, sweep.display_name, sweep.expected, sweep.stop_reason)
-    return (*head, mark, *row)
-
-
-def look_at_sweep(db: Connection, sweep: Sweep) -> tuple[Any, ...]:
-    """Return values of which some change with the page of a sweep, its agents among them."""
-    agents = "SELECT COUNT(*), COUNT(ended_at) FROM agents WHERE sweep_id = ?"
-    return (*fingerprint(db, sweep), *db.execute(agents, (sweep.id,)).fetchone())
-
-
-def look_at_run(db: Connection, run: Run) -> tuple[Any, ...]:
-    """Return values of which some change with the page of a run."""
-    files = "SELECT COUNT(*), TOTAL(uploaded_at) FROM files WHERE run_id = ?"
-    return (*vars(run).values(), *db.execute(files, (run.id,)).fetchone())
-
-
-def look_at_project(db: Connection, project: Project) -> tuple[Any, ...]:
-    """Return values of which some change with the page of a project."""
-    runs = (
-        "SELECT COUNT(*), MAX(id), TOTAL(attempt), TOTAL(ended_at), MAX(heartbeat_at),"
-        " SUM(state = 'running') FROM runs WHERE project_id = ?"
-    )
-    sweeps = "SELECT COUNT(*), MAX(updated_at) FROM sweeps WHERE project_id = ?"
-    return tuple(
-        value
-        for question in (runs, sweeps)
-        for value in db.execute(question, (project.id,)).fetchone()
-    )
-
-
 def _read_state(
     db: Connection,
     project: Project,
     sweep: Sweep,
     seen: tuple[Any, ...],
-    known: Mapping[int, RunState],
+    known: SweepState | None,
 ) -> SweepState:
-    runs = _read_runs(db, sweep, known)
+    runs = _read_runs(db, sweep, known.runs if known else {})
     info = sweep_info(project, sweep)
     infos = [one.info for one in runs.values()]
     results = build_results(info, infos)
     early = frozenset(one.run.name for one in runs.values() if stopped_early(one.run, sweep))
-    return SweepState(seen, info, runs, infos, results, early)
+    cells = known.cells if known else Cells()
+    return SweepState(seen, info, runs, infos, results, early, cells)
 
 
 def _read_runs(db: Connection, sweep: Sweep, known: Mapping[int, RunState]) -> dict[int, RunState]:

@@ -22,13 +22,8 @@ from deployer.backend.web.artifacts import (
 )
 from deployer.backend.web.curves import CurveCache
 from deployer.backend.web.importance import ImportanceCache
-from deployer.backend.web.results import (
-    SweepReader,
-    look_at_project,
-    look_at_run,
-    look_at_sweep,
-    run_info,
-)
+from deployer.backend.web.looks import look_at_project, look_at_run, look_at_sweep
+from deployer.backend.web.results import SweepReader, run_info
 from deployer.backend.web.run import read_run
 from deployer.page.lists import ProjectHead, build_home_document, build_project_document
 from deployer.page.run_document import build_comparison, build_run_document
