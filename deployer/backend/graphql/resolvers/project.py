@@ -17,7 +17,7 @@ from deployer.backend.graphql.ordering import by_row, ordered_connection
 from deployer.backend.graphql.resolvers.viewer import entity_of
 from deployer.backend.graphql.resolvers.wire import Info, encode_id, iso_time, transaction
 from deployer.backend.graphql.run_listing import count_runs, page_of_runs
-from deployer.backend.refusal import Refusal, not_found
+from deployer.backend.refusal import not_found
 
 query = QueryType()
 mutation = MutationType()
@@ -53,8 +53,6 @@ def resolve_upsert_model(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
     wanted = (input.get("entity_name"), input.get("name"))
     with transaction(info) as db:
         inserted = find_project(db, request.caller, *wanted) is None
-        if inserted and request.caller.sweep_id is not None:
-            raise Refusal(403, "an agent's key cannot make projects")
         row = ensure_project(db, request.caller, *wanted, request.backend.now())
     return {"project": row, "model": row, "inserted": inserted}
 
