@@ -117,6 +117,21 @@ def test_what_a_library_counts_at_the_end_is_none_of_a_failing_runs(tmp_path: Pa
     assert errors.splitlines()[-1] == "ZeroDivisionError: division by zero"
 
 
+def test_a_safe_path_is_one_without_the_scripts_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = Path.cwd()
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    made = build_starts(tmp_path, ["json"])
+    made.begin()
+    (made.project / "script.py").write_text("import sys; print(sys.path)")
+    for words in (("script.py",), ("-c", "import sys; print(sys.path)")):
+        assert made.run(words, made.warm) == made.run(words, made.cold)
+    made.end()
+    os.chdir(here)
+    assert made.start == "warm"
+
+
 def test_what_a_group_has_read_from_files_is_free(tmp_path: Path) -> None:
     names = (str(tmp_path), "memory.max", "memory.current", "inactive_file")
     assert read_rest(*names) is None

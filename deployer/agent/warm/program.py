@@ -81,16 +81,22 @@ def build_program(arguments: Sequence[str]) -> Callable[[], None]:
 
         name_lowest_frame("<frozen runpy>")
         sys.argv = ["-m", *words[2:]]
-        sys.path.insert(0, os.getcwd())
+        add_place(os.getcwd())
         run_module: Any = runpy  # its function for Python itself
         return lambda: run_module._run_module_as_main(words[1])
     if words[0] == "-c":
         sys.argv = ["-c", *words[2:]]
-        sys.path.insert(0, "")
+        add_place("")
         main.__loader__ = BuiltinImporter
         return lambda: exec(compile(words[1], "<string>", "exec", 0, True), find_variables())
     sys.argv = list(words)
     return build_script(words[0], main)
+
+
+def add_place(folder: str) -> None:
+    """Have imports looked for in a program's folder first, unless PYTHONSAFEPATH is set."""
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path.insert(0, folder)
 
 
 def name_lowest_frame(path: str) -> None:
@@ -104,7 +110,7 @@ def name_lowest_frame(path: str) -> None:
 
 def build_script(name: str, main: Any) -> Callable[[], None]:
     """Return what executes a script as `__main__`."""
-    sys.path.insert(0, os.path.dirname(os.path.realpath(name)))
+    add_place(os.path.dirname(os.path.realpath(name)))
     path = os.path.join(os.getcwd(), name) if sys.version_info >= (3, 9) else name
     main.__file__ = path
     name_lowest_frame(path)
