@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 
@@ -84,3 +85,26 @@ def find_lookalike(word: str) -> tuple[str, str] | None:
     if re.fullmatch(r"[-+]?\d+,\d+", word):
         return "a number", word.replace(",", ".")
     return None
+
+
+def format_value(value: object) -> str:
+    """Return a cell's text: floats with six digits, nothing for None."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value)
+
+
+def format_parameter(value: object) -> str:
+    """Return a parameter as a table shows it: null by name, a text that looks like none in quotes.
+
+    So '1' is told from 1, and a value that is null from one that is not there.
+    """
+    if value is None:
+        return "null"
+    if isinstance(value, str) and (number_hint(value) or value in ("", "null", "true", "false")):
+        return json.dumps(value)
+    return format_value(value)

@@ -8,7 +8,7 @@ import typer
 
 from deployer.cli.live_view import follow
 from deployer.cli.output.busy import showing_busy
-from deployer.cli.output.render import format_value, say, show, show_json
+from deployer.cli.output.render import say, show, show_json
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import (
     OnOption,
@@ -25,6 +25,7 @@ from deployer.launch import pipeline
 from deployer.launch.lock.reproduction import Again, judge_again, prepare_again
 from deployer.launch.provision import closing
 from deployer.sweeps.repeats import Judgement
+from deployer.text import format_value
 from deployer.wandb_api.operations import get_snapshot
 
 app = make_app()

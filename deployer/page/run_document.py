@@ -126,15 +126,6 @@ def console_text(lines: Sequence[str]) -> list[str]:
     return [str(parse_json(line).get("content", line)) for line in lines]
 
 
-def read_environment(config_text: str | None) -> dict[str, Any]:
-    """Return what the SDK wrote of machine and code into a run's stored configuration."""
-    own = parse_json(config_text).get("_wandb")
-    value = own.get("value") if isinstance(own, Mapping) else None
-    writers = value.get("e") if isinstance(value, Mapping) else None
-    found = list(writers.values()) if isinstance(writers, Mapping) else []
-    return dict(found[-1]) if found and isinstance(found[-1], Mapping) else {}
-
-
 def describe_gpus(environment: Mapping[str, Any]) -> str:
     """Return the GPUs that a run saw, such as `2 x NVIDIA H100`."""
     name, count = environment.get("gpu"), environment.get("gpu_count")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,15 +55,24 @@ def get_logged(
     """
     logged: dict[str, list[Any]] = {run.run_id: [] for run in runs}
     pages = [
-        (run.run_id, first)
+        (run.run_id, _specify_page(name, first))
         for run in runs
         for first in range(0, _find_last_step(run) + 1, SAMPLES_PER_PAGE)
     ]
-    for start in range(0, len(pages), PAGES_PER_REQUEST):
-        chosen = pages[start : start + PAGES_PER_REQUEST]
-        for (run_id, _), rows in zip(chosen, _get_rows(client, path, chosen, name), strict=True):
-            logged[run_id] += [row[name] for row in rows if name in row]
+    for (run_id, _), rows in zip(pages, _get_rows(client, path, pages), strict=True):
+        logged[run_id] += [row[name] for row in rows if name in row]
     return logged
+
+
+def get_sampled_rows(
+    client: Client, path: SweepPath, keys: Mapping[str, Sequence[str]], samples: int
+) -> dict[str, list[dict[str, Any]]]:
+    """Return rows of some runs by run id, each with all the keys asked for of its run.
+
+    Of a longer history it is a sample of about `samples` rows. Many runs are read in one request.
+    """
+    wanted = [(run, {"keys": list(names), "samples": samples}) for run, names in keys.items()]
+    return dict(zip(keys, _get_rows(client, path, wanted), strict=True))
 
 
 def _find_last_step(run: RunInfo) -> int:
@@ -71,22 +80,33 @@ def _find_last_step(run: RunInfo) -> int:
     return int(last) if isinstance(last, int | float) and math.isfinite(last) else 0
 
 
+def _specify_page(name: str, first: int) -> dict[str, Any]:
+    return {
+        "keys": [name],
+        "minStep": first,
+        "maxStep": first + SAMPLES_PER_PAGE,  # which the next page begins with
+        "samples": SAMPLES_PER_PAGE,
+    }
+
+
 def _get_rows(
-    client: Client, path: SweepPath, pages: Sequence[tuple[str, int]], name: str
+    client: Client, path: SweepPath, wanted: Sequence[tuple[str, Mapping[str, Any]]]
 ) -> list[list[dict[str, Any]]]:
-    """Return the rows of some pages, each a run and its first step."""
+    """Return the rows that each spec asks of its run."""
+    found: list[list[dict[str, Any]]] = []
+    for start in range(0, len(wanted), PAGES_PER_REQUEST):
+        found += _get_rows_at_once(client, path, wanted[start : start + PAGES_PER_REQUEST])
+    return found
+
+
+def _get_rows_at_once(
+    client: Client, path: SweepPath, wanted: Sequence[tuple[str, Mapping[str, Any]]]
+) -> list[list[dict[str, Any]]]:
     variables = {"entity": path.entity, "project": path.project}
-    for place, (run_id, first) in enumerate(pages):
+    for place, (run_id, spec) in enumerate(wanted):
         variables[f"run{place}"] = run_id
-        variables[f"spec{place}"] = json.dumps(
-            {
-                "keys": [name],
-                "minStep": first,
-                "maxStep": first + SAMPLES_PER_PAGE,  # which the next page begins with
-                "samples": SAMPLES_PER_PAGE,
-            }
-        )
-    count = range(len(pages))
+        variables[f"spec{place}"] = json.dumps(spec)
+    count = range(len(wanted))
     query = queries.LOGGED_ROWS % (
         ", ".join(map(queries.LOGGED_ROWS_VARIABLES.format, count)),
         " ".join(map(queries.LOGGED_ROWS_RUN.format, count)),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -110,7 +111,7 @@ class RunInfo:
     """A run; `summary` has the last value of all that was logged, times are epoch seconds.
 
     `attempts` are empty where the server does not keep them. `heals` is the run of another sweep
-    in whose place this one runs.
+    in whose place this one runs. `environment` is what the SDK wrote of machine and code.
     """
 
     run_id: str
@@ -124,6 +125,7 @@ class RunInfo:
     node_id: str = ""
     attempts: tuple[Attempt, ...] = ()
     heals: str = ""
+    environment: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -190,17 +192,19 @@ def parse_sweep(node: dict[str, Any], path: SweepPath) -> SweepInfo:
 
 def parse_run(node: dict[str, Any]) -> RunInfo:
     """Read a GraphQL Run; W&B calls the run id `name` and the title `displayName`."""
+    config = parse_json(node.get("config"))
     return RunInfo(
         run_id=str(node.get("name", "")),
         title=str(node.get("displayName") or ""),
         state=str(node.get("state") or "").lower(),
-        config=parse_run_config(node.get("config")),
+        config=parse_run_config(config),
         summary=parse_json(node.get("summaryMetrics")),
         exit_code=node.get("exitcode"),
         created_at=parse_time(node.get("createdAt")),
         heartbeat_at=parse_time(node.get("heartbeatAt")),
         node_id=str(node.get("id", "")),
         attempts=tuple(parse_attempt(a) for a in node.get("deployerAttempts") or ()),
+        environment=parse_environment(config),
     )
 
 
@@ -271,6 +275,15 @@ def parse_run_config(text: Any) -> dict[str, Any]:
         for key, entry in wrapped.items()
         if key not in ("_wandb", "wandb_version")
     }
+
+
+def parse_environment(config: Any) -> dict[str, Any]:
+    """Return what the SDK wrote of machine and code into a run's stored configuration."""
+    own = parse_json(config).get("_wandb")
+    value = own.get("value") if isinstance(own, Mapping) else None
+    writers = value.get("e") if isinstance(value, Mapping) else None
+    found = list(writers.values()) if isinstance(writers, Mapping) else []
+    return dict(found[-1]) if found and isinstance(found[-1], Mapping) else {}
 
 
 def parse_time(text: Any) -> float | None:

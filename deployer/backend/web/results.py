@@ -22,7 +22,7 @@ from deployer.backend.scheduling.context import Backend
 from deployer.backend.web.looks import BESIDES, fingerprint
 from deployer.page.agents import AgentNow, Doing
 from deployer.page.cells import Cells
-from deployer.page.run_document import describe_gpus, read_environment
+from deployer.page.run_document import describe_gpus
 from deployer.page.strict_json import Encoded, encode_values
 from deployer.page.sweep_document import (
     SweepSource,
@@ -32,7 +32,14 @@ from deployer.page.sweep_document import (
 )
 from deployer.sweeps.results import Results, build_results
 from deployer.wandb_api.model import Attempt as AttemptInfo
-from deployer.wandb_api.model import RunInfo, SweepInfo, SweepPath, parse_json, parse_run_config
+from deployer.wandb_api.model import (
+    RunInfo,
+    SweepInfo,
+    SweepPath,
+    parse_environment,
+    parse_json,
+    parse_run_config,
+)
 
 REMEMBERED_SWEEPS = 20
 MOST_NAMED = 500  # of more runs that have changed, all are read at once
@@ -209,7 +216,7 @@ def _read_runs(db: Connection, sweep: Sweep, known: Mapping[int, RunState]) -> d
 
 
 def _gpus_of(run: Run) -> str:
-    return describe_gpus(read_environment(run.config)) if '"gpu"' in run.config else ""
+    return describe_gpus(parse_environment(run.config)) if '"gpu"' in run.config else ""
 
 
 def _attempts_of(db: Connection, runs: Sequence[Run]) -> dict[int, Attempt]:

@@ -16,8 +16,8 @@ from deployer.backend.storage.blob_folder import BlobFolder
 from deployer.backend.web.artifacts import list_run_artifacts
 from deployer.backend.web.results import attempt_info, run_info, stopped_early, sweep_title
 from deployer.page.command_line import build_command_line
-from deployer.page.run_document import RunSource, read_environment
-from deployer.wandb_api.model import SweepPath, parse_json
+from deployer.page.run_document import RunSource
+from deployer.wandb_api.model import SweepPath, parse_environment, parse_json
 
 CONSOLE_LINES = 400
 METADATA_FILE = "wandb-metadata.json"
@@ -46,7 +46,7 @@ def read_run(db: Connection, blobs: BlobFolder, project: Project, run: Run) -> R
         console=[text for _, text in last_lines(db, run.id, "output", CONSOLE_LINES)],
         files=[{"name": file.name, "size_bytes": file.size_bytes} for file in files],
         artifacts=list_run_artifacts(db, run),
-        environment=read_environment(run.config) or parse_json(_read(blobs, files, METADATA_FILE)),
+        environment=parse_environment(run.config) or parse_json(_read(blobs, files, METADATA_FILE)),
         outputs={row.number: row.output for row in attempts},
         command=build_command_line(sweep.settings, run.assigned_args) if sweep else None,
         host=run.host,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from deployer.cli.output.render import format_parameter, format_value
 from deployer.sweeps.results import Results, Row
+from deployer.text import format_parameter, format_value
 
 WIDTH = 40  # characters of the axis
 DOT = "\N{BLACK CIRCLE}"

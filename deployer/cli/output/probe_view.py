@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deployer.cli.output.render import format_value
-from deployer.text import format_bytes, format_count, format_seconds
+from deployer.text import format_bytes, format_count, format_seconds, format_value
 from deployer.watch.probe import Report, Rest, Verdict
 
 SHOWN_NAMES = 6

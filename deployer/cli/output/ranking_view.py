@@ -10,15 +10,9 @@ from deployer.analysis.goodness import rate_values
 from deployer.analysis.repeats import Groups, Verdict, group_repeats, has_repeats
 from deployer.cli.output.bars import build_bar, build_state
 from deployer.cli.output.chart import build_chart
-from deployer.cli.output.render import (
-    format_parameter,
-    is_terminal,
-    say,
-    show_csv,
-    show_table,
-)
+from deployer.cli.output.render import is_terminal, say, show_csv, show_table
 from deployer.sweeps.results import Results, Row
-from deployer.text import format_seconds
+from deployer.text import format_parameter, format_seconds
 
 MOST_ROWS = 100  # of a ranking on the screen
 

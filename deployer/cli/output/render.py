@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from deployer.cli.output.log import TOLD, Telling
 from deployer.errors import ConfigErrors, DeployerError
-from deployer.text import number_hint
+from deployer.text import format_value
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -227,29 +227,6 @@ def show_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 def strip_colours(text: str) -> str:
     """Return a text without the escape sequences by which terminals are steered."""
     return ESCAPE.sub("", text)
-
-
-def format_value(value: object) -> str:
-    """Return a cell's text: floats with six digits, nothing for None."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return str(value)
-
-
-def format_parameter(value: object) -> str:
-    """Return a parameter as a table shows it: null by name, a text that looks like none in quotes.
-
-    So '1' is told from 1, and a value that is null from one that is not there.
-    """
-    if value is None:
-        return "null"
-    if isinstance(value, str) and (number_hint(value) or value in ("", "null", "true", "false")):
-        return json.dumps(value)
-    return format_value(value)
 
 
 def _csv_cell(value: object) -> object:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from deployer.cli.output.render import format_value, without_empty_columns
+from deployer.cli.output.render import without_empty_columns
 from deployer.sweeps.results import Coverage, Row
-from deployer.text import format_count, format_seconds
+from deployer.text import format_count, format_seconds, format_value
 from deployer.wandb_api.model import ENDED_SWEEP_STATES
 from deployer.watch.status import AgentStatus, Status
 

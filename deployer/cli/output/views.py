@@ -13,10 +13,11 @@ from deployer.cli.output.ranking_view import (
     groups_to_plain,
     show_ranking,
 )
-from deployer.cli.output.render import format_parameter, format_value, show, show_json
+from deployer.cli.output.render import show, show_json
 from deployer.executors.base import Agent
 from deployer.sweeps.metric_doubts import list_metric_doubts
 from deployer.sweeps.results import Coverage, Results, Row, build_results
+from deployer.text import format_parameter, format_value
 from deployer.wandb_api.model import Snapshot, SweepInfo
 
 

@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "watch": ("watch", "Show a sweep live until it is over."),
     "results": ("results", "Show a sweep's ranking, coverage and failures; copy its models."),
     "importance": ("importance", "Show which parameters explain the metric, and which may not."),
+    "report": ("report", "Write a sweep's report: one file, Markdown, or a page to look at."),
     "heal": ("heal", "Run what is lost or failed again."),
     "reproduce": ("reproduce", "Run a configuration again as it ran, and compare its metric."),
     "down": ("down", "End a sweep's agents and delete what was made for it; results stay."),

@@ -37,6 +37,9 @@ export async function loadCurves(project, metric, runs) {
   return (await ask(`/api/pages${project}/curves?${query}`, false)).curves;
 }
 
+/** Whether there may be curves of a metric: a file holds few. */
+export const hasCurves = (metric) => isLive || Object.hasOwn(embedded.curves, metric);
+
 /** What the parameters of a sweep explain of a metric. */
 export async function loadImportance(sweep, metric) {
   if (!isLive) return embedded.importance?.[metric] ?? null;

@@ -4,10 +4,11 @@ import { BestSoFar } from "./best.js";
 import { Chart, SERIES_COLOURS } from "./charts.js";
 import { Controls } from "./controls.js";
 import { CurveTools, MOST_COLOURED, curveOption, endOf } from "./curves.js";
-import { loadCurves } from "./data.js";
+import { hasCurves, loadCurves } from "./data.js";
 import { Importance } from "./importance.js";
 import { Parallel } from "./parallel.js";
 import { button, commandBlock, definitions, el, go, link, projectAddress, runAddress, runName, section, select, show, showFuture, showTime, state, sweepAddress } from "./parts.js";
+import { Report } from "./report.js";
 import { isBrushed, parseFilter, readBrush, readRuns } from "./runs.js";
 import { RunsTable } from "./runs-table.js";
 import { ViewState } from "./view-state.js";
@@ -32,6 +33,7 @@ export class Sweep {
     this.parallel = new Parallel(this.view, open);
     this.importance = new Importance(this.address);
     this.agents = new Agents(data);
+    this.report = new Report();
     this.#buildCurves(data, open);
     this.#buildFilter();
     this.table = new RunsTable(data, this.view, { onChoose: (ids) => this.view.setList("runs", ids),
@@ -42,7 +44,7 @@ export class Sweep {
       el("div", { class: "stack" }, this.parallel.element),
       el("div", { class: "pair" }, this.curves.element, this.importance.element),
       el("section", {}, el("div", { class: "bar-of-tools" }, el("h2", {}, "Runs"), ...this.table.tools), this.fixed, this.table.element),
-      section("Agents", this.agents.element));
+      section("Agents", this.agents.element), this.report.element);
   }
 
   #buildCurves(data, open) {
@@ -77,9 +79,11 @@ export class Sweep {
     this.progress.replaceChildren(...drawProgress(data));
     this.controls.update(data);
     this.agents.update(data);
+    this.report.update(data);
     this.importance.update(data);
     this.#updateBest(data);
-    const metrics = [data.metric, ...data.metrics].filter(Boolean);
+    const metrics = [data.metric, ...data.metrics].filter((name) => name && hasCurves(name));
+    [this.firstMetric] = metrics;
     if (JSON.stringify(metrics) !== this.metricsText) {
       this.metricsText = JSON.stringify(metrics);
       this.metric.replaceChildren(...metrics.map((name) => el("option", { value: name }, name)));
@@ -118,7 +122,7 @@ export class Sweep {
   }
 
   #chooseCurves(passing, fresh) {
-    const metric = this.view.get("metric", this.data.metric ?? this.data.metrics[0] ?? "");
+    const metric = this.view.get("metric", this.firstMetric ?? "");
     this.curves.element.hidden = !metric;
     if (!metric) return;
     this.metric.value = metric;

@@ -1,0 +1,123 @@
+"""`deployer report`: a sweep as one file, as Markdown, or as a page read from any W&B server."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from deployer.cli.output.render import say, show
+from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.options import (
+    OnOption,
+    SweepArgument,
+    WandbOption,
+    pick_sweep,
+    read_config_of,
+)
+from deployer.config.project import Flags, Project
+from deployer.errors import ConfigError
+from deployer.executors.registry import find_target
+from deployer.launch.lock.file import find_kept, name_lock
+from deployer.launch.resolution import open_sweep
+from deployer.report.collection import Material, collect
+from deployer.report.content import TextFile
+from deployer.report.html_file import build_html
+from deployer.report.markdown import build_markdown
+from deployer.report.writing import check_place, mark_markdown, write_report
+from deployer.sweeps.records import load_records
+from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.server import Server
+
+app = make_app()
+
+STDOUT = "-"
+MARKDOWN = (".md", ".markdown", ".txt")
+
+
+class ReportCommand(TyperCommand):
+    """Reads `--md` without a file as stdout."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the name that means stdout after an `--md` that no file's name follows."""
+        found: list[str] = []
+        for place, word in enumerate(args):
+            found.append(word)
+            follows = args[place + 1] if place + 1 < len(args) else ""
+            if word == "--md" and follows != STDOUT and not follows.endswith(MARKDOWN):
+                found.append(STDOUT)
+        rest: list[str] = super().parse_args(ctx, found)
+        return rest
+
+
+@app.command(cls=ReportCommand)
+def report(
+    sweep: SweepArgument = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html",
+            metavar="FILE",
+            help="Write one page that needs no server and no network: ranking, curves, "
+            "importance, failures, coverage, agents, cost, files.",
+        ),
+    ] = None,
+    md: Annotated[
+        Path | None,
+        typer.Option(
+            "--md",
+            metavar="FILE.md",
+            help="Write Markdown, for a paper or a chat; without FILE.md on stdout, as without "
+            "any option.",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite what is no report.")] = False,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+) -> None:
+    """Write a report of a sweep, at any time, from any W&B server.
+
+    It holds no value of a parameter whose name is that of a secret.
+    """
+    for place in (html, md):
+        if place is not None and str(place) != STDOUT:
+            check_place(place, force=force)
+    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
+    server, path = open_sweep(pick_sweep(sweep, config))
+    material = collect(server, path, time.time(), _find_price(config, path))
+    if html is not None:
+        _write_html(html, material, _find_lock(server, path))
+    if md is not None and str(md) != STDOUT:
+        write_report(md, mark_markdown(build_markdown(material)))
+        say(f"report: {md}")
+    elif md is not None or html is None:
+        show(build_markdown(material).rstrip("\n"))
+
+
+def _write_html(place: Path, material: Material, lock: TextFile | None) -> None:
+    if str(place) == STDOUT:
+        raise ConfigError("--html", "a page is no text for stdout", "--html report.html")
+    write_report(place, build_html(material, lock))
+    say(f"curves of {len(material.curves)} of {len(material.results.rows)} runs")
+    say(f"report: {place}")
+
+
+def _find_price(config: Project, path: SweepPath) -> float | None:
+    """Return the price of one agent in dollars an hour, where its executor knows one."""
+    if config.on == "local":
+        return None
+    return find_target(config).open().get_usd_per_hour(str(path), 1)
+
+
+def _find_lock(server: Server, path: SweepPath) -> TextFile | None:
+    """Return the lock file of a sweep: beside its file if it is the sweep's there, else our own."""
+    kept = find_kept(str(path), server.name)
+    if kept is None:
+        return None
+    text = kept.read_text(encoding="utf-8")
+    files = [Path(r.folder) / r.file for r in load_records() if r.sweep_path == str(path)]
+    name = name_lock(files[0]).name if files else "sweep.lock.yaml"
+    return TextFile(name, text)

@@ -1,0 +1,114 @@
+"""What a report needs of a sweep, read from any W&B server in a bounded number of requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deployer.analysis.cost import Cost, sum_cost
+from deployer.page.curves import EPOCH_NAMES, POINTS_PER_CURVE, build_curve, describe_curve
+from deployer.page.importance import build_importance_document
+from deployer.page.sweep_document import SweepSource, build_sweep_document, choose_curves
+from deployer.report.agents import list_agents, list_spans
+from deployer.report.redaction import redact_results, redact_run, redact_sweep
+from deployer.sweeps.metrics import metric_value
+from deployer.sweeps.rerun import get_whole_snapshot
+from deployer.sweeps.results import ACTIVE_STATES, Results, build_results, is_stopped_early
+from deployer.wandb_api.history import get_sampled_rows
+from deployer.wandb_api.model import RunInfo, Snapshot, SweepPath
+from deployer.wandb_api.server import Server
+
+# More than are shown of a curve, since what a server draws at random is not evenly spread.
+SAMPLES = 5 * POINTS_PER_CURVE
+
+
+@dataclass(frozen=True)
+class Material:
+    """A sweep at one moment, no secret in it.
+
+    `document` is its page's, `curves` are those of its metric, `importance` is of all runs. `cost`
+    is what it took until `source.now`.
+    """
+
+    source: SweepSource
+    document: Mapping[str, Any]
+    curves: Sequence[Mapping[str, Any]]
+    importance: Mapping[str, Any]
+    cost: Cost
+    server_url: str
+    page_url: str
+
+    @property
+    def results(self) -> Results:
+        """The ranking, coverage and failures."""
+        return self.source.results
+
+
+def collect(
+    server: Server, path: SweepPath, now: float, usd_per_hour: float | None = None
+) -> Material:
+    """Read a sweep with its follow-ups; raises WandbError.
+
+    `now` is in epoch seconds, `usd_per_hour` the price of one agent.
+    """
+    snapshot = get_whole_snapshot(server, path)
+    results = build_results(snapshot.sweep, snapshot.runs)
+    source = build_source(snapshot, results, now)
+    return Material(
+        source=source,
+        document=build_sweep_document(source),
+        curves=read_curves(server, path, snapshot.runs, results) if results.metric else [],
+        importance=build_importance_document(results),
+        cost=_sum_cost(snapshot, results, now, usd_per_hour),
+        server_url=server.url,
+        page_url=server.sweep_url(path),
+    )
+
+
+def build_source(snapshot: Snapshot, results: Results, now: float) -> SweepSource:
+    """Return what the document of a sweep is made of, without secrets; nobody may act on it."""
+    early = [run.run_id for run in snapshot.runs if is_stopped_early(snapshot.sweep, run.state)]
+    return SweepSource(
+        sweep=redact_sweep(snapshot.sweep),
+        runs=[redact_run(run) for run in snapshot.runs],
+        results=redact_results(results),
+        agents=list_agents(snapshot),
+        now=now,
+        stopped_early=early,
+    )
+
+
+def read_curves(
+    server: Server, path: SweepPath, runs: Sequence[RunInfo], results: Results
+) -> list[dict[str, Any]]:
+    """Read the curves of the metric, of as many runs as the page chooses; empty ones left out."""
+    known = {run.run_id: run for run in runs}
+    return read_metric(server, path, [known[name] for name in choose_curves(results)], results)
+
+
+def read_metric(
+    server: Server, path: SweepPath, runs: Sequence[RunInfo], results: Results
+) -> list[dict[str, Any]]:
+    """Read the curves of the metric of some runs; raises WandbError."""
+    metric = results.metric or ""
+    logged = [run for run in runs if metric_value(run.summary, metric) is not None]
+    keys = {run.run_id: [metric, *_list_axes(run)] for run in logged}
+    rows = get_sampled_rows(server.client, path, keys, SAMPLES)
+    # What the summary has need not be in the same rows as the metric.
+    bare = {run: [metric, "_step"] for run, names in keys.items() if not rows[run] and names[2:]}
+    rows |= get_sampled_rows(server.client, path, bare, SAMPLES)
+    curves = [{"run": run, **describe_curve(build_curve(rows[run], metric))} for run in keys]
+    return [curve for curve in curves if curve["steps"]]
+
+
+def _list_axes(run: RunInfo) -> list[str]:
+    epoch = next((name for name in EPOCH_NAMES if name in run.summary), None)
+    return [name for name in ("_step", "_runtime", epoch) if name and name in run.summary]
+
+
+def _sum_cost(snapshot: Snapshot, results: Results, now: float, usd_per_hour: float | None) -> Cost:
+    active = any(row.state in ACTIVE_STATES for row in results.rows)
+    over = now if snapshot.sweep.ended and not active else None
+    spans = list_spans(snapshot, results.rows, over)
+    return sum_cost(results.rows, now, spans, usd_per_hour=usd_per_hour)

@@ -1,0 +1,68 @@
+"""What a report has beyond the sweep's page, as a document; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from deployer import __version__
+from deployer.analysis.repeats import group_repeats
+from deployer.report.collection import Material
+from deployer.report.redaction import redact_yaml
+from deployer.report.words import count_causes, describe_curves, list_costs, list_failures
+from deployer.sweeps.metric_doubts import list_metric_doubts
+from deployer.sweeps.sweep_file import dump_config
+from deployer.wandb_api.model import SweepPath
+
+# What JavaScript's encodeURIComponent leaves as it is.
+UNQUOTED = "-_.!~*'()"
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """A file as the report shows it."""
+
+    name: str
+    text: str
+
+
+def build_document(material: Material, lock: TextFile | None = None) -> dict[str, Any]:
+    """Return the document of the sweep's page, and in its `report` what only a report has."""
+    return {**material.document, "report": _describe(material, lock)}
+
+
+def make_address(path: SweepPath) -> str:
+    """Return the address of a sweep's page, as its scripts make it."""
+    entity, project, sweep = (quote(part, safe=UNQUOTED) for part in path)
+    return f"/{entity}/{project}/sweeps/{sweep}"
+
+
+def list_files(material: Material, lock: TextFile | None) -> list[TextFile]:
+    """Return the sweep's config as YAML, and its lock file if there is one; no secrets in them."""
+    files = [TextFile("sweep.yaml", dump_config(material.source.sweep.config))]
+    return [*files, TextFile(lock.name, redact_yaml(lock.text))] if lock else files
+
+
+def _describe(material: Material, lock: TextFile | None) -> dict[str, Any]:
+    results, source = material.results, material.source
+    coverage = results.coverage
+    return {
+        "made_at": source.now,
+        "version": __version__,
+        "server": material.server_url,
+        "page": material.page_url,
+        "curves": describe_curves(len(material.curves), len(results.rows), results.metric),
+        "lead": group_repeats(results.rows, results.goal).lead.sentence,
+        "warnings": list_metric_doubts(results),
+        "failures": list_failures(results),
+        "causes": count_causes(results.rows),
+        "coverage": {**vars(coverage), "complete": coverage.complete},
+        "costs": list_costs(material.cost),
+        "files": [vars(file) for file in _as_texts(list_files(material, lock))],
+    }
+
+
+def _as_texts(files: Sequence[TextFile]) -> list[TextFile]:
+    return [file for file in files if file.text]

@@ -1,0 +1,50 @@
+"""A sweep without the values of parameters whose names are those of secrets; pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import yaml
+
+from deployer.config.redaction import redact
+from deployer.sweeps.results import Results, Row
+from deployer.sweeps.sweep_file import dump_config
+from deployer.wandb_api.model import RunInfo, SweepInfo
+
+
+def redact_sweep(sweep: SweepInfo) -> SweepInfo:
+    """Return a sweep whose config names no secret."""
+    return replace(sweep, config=redact(sweep.config))
+
+
+def redact_run(run: RunInfo) -> RunInfo:
+    """Return a run whose config names no secret."""
+    return replace(run, config=redact(run.config))
+
+
+def redact_results(results: Results) -> Results:
+    """Return results whose rows name no secret.
+
+    They are counted before: two configurations that differ in a secret alone are still two.
+    """
+    return replace(
+        results,
+        rows=tuple(_redact_row(row) for row in results.rows),
+        best=_redact_row(results.best) if results.best else None,
+        failures=tuple(_redact_row(row) for row in results.failures),
+    )
+
+
+def redact_yaml(text: str) -> str:
+    """Return a YAML file as it is if it names no secret, else what it says without them."""
+    try:
+        found: Any = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return ""
+    kept = redact(found)
+    return text if kept == found else dump_config(kept)
+
+
+def _redact_row(row: Row) -> Row:
+    return replace(row, parameters=redact(row.parameters))

@@ -1,0 +1,74 @@
+"""The words of a report that neither the page nor the terminal has: failures, time, cost; pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from deployer.analysis.cost import Cost
+from deployer.sweeps.endings import describe_attempt
+from deployer.sweeps.results import Results, Row
+from deployer.text import format_count
+
+GOOD_CAUSES = ("finished", "delivered", "stopped")
+
+
+def list_failures(results: Results) -> list[dict[str, Any]]:
+    """Return the runs that failed, each with how its attempts ended and what it ran with."""
+    return [
+        {
+            "run": row.run_id,
+            "title": row.title,
+            "state": row.state,
+            "cause": describe_cause(row),
+            "attempts": max(1, len(row.attempts)),
+            "parameters": row.parameters,
+        }
+        for row in results.failures
+    ]
+
+
+def describe_cause(row: Row) -> str:
+    """Say how a run ended, as far as its server knows."""
+    last = row.attempts[-1] if row.attempts else None
+    if last and last.cause:
+        return describe_attempt(last.cause, last.exit_code)
+    return f"exit code {row.exit_code}" if row.exit_code is not None else row.state
+
+
+def count_causes(rows: Sequence[Row]) -> Mapping[str, int]:
+    """Count the attempts that did not finish by how they ended, the most frequent first."""
+    counted = Counter(
+        describe_attempt(attempt.cause, attempt.exit_code)
+        for row in rows
+        for attempt in row.attempts
+        if attempt.cause and attempt.cause not in GOOD_CAUSES
+    )
+    return dict(counted.most_common())
+
+
+def describe_curves(shown: int, runs: int, metric: str | None) -> str:
+    """Say of how many runs there are curves."""
+    return f"curves of {metric} of {shown} of {format_count(runs, 'run')}" if metric else ""
+
+
+def list_costs(cost: Cost) -> dict[str, str]:
+    """Return what is known of time and cost, by its name."""
+    named = {
+        "run-hours": _hours(cost.run_hours),
+        "of it lost to failed attempts": _hours(cost.lost_hours) if cost.lost_hours else None,
+        "agent-hours": _hours(cost.agent_hours),
+        "GPU-hours": _hours(cost.gpu_hours),
+        "cost": None if cost.usd is None else f"about ${cost.usd:,.2f}",
+    }
+    return {name: text for name, text in named.items() if text is not None}
+
+
+def describe_cost(cost: Cost) -> str:
+    """Return the same as a sentence."""
+    return ", ".join(f"{text} {name}" for name, text in list_costs(cost).items())
+
+
+def _hours(hours: float | None) -> str | None:
+    return None if hours is None else f"{hours:,.2f}" if hours < 100 else f"{hours:,.0f}"

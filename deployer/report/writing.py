@@ -1,0 +1,42 @@
+"""Where a report is written: whole or not at all, and never over what is no report."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from deployer.errors import ConfigError
+from deployer.report.html_file import MARK
+
+MARKED_WITHIN = 200  # the mark stands in the first lines
+
+
+def check_place(path: Path, *, force: bool) -> None:
+    """Refuse to write over what is no report of ours; raises ConfigError."""
+    if force or not path.exists():
+        return
+    if not path.is_file() or not _is_report(path):
+        said = "there is such a file, and it is no report"
+        raise ConfigError(str(path), said, "name another one, or --force overwrites it")
+
+
+def write_report(path: Path, text: str) -> None:
+    """Write a file so that nobody sees half of it; raises ConfigError."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        said = f"cannot be written: {(error.strerror or str(error)).lower()}"
+        raise ConfigError(str(path), said, "name a file in a folder of yours") from error
+
+
+def mark_markdown(text: str) -> str:
+    """Return Markdown as it is written to a file: its mark is seen by nobody who reads it."""
+    return f"{MARK}\n{text}"
+
+
+def _is_report(path: Path) -> bool:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return MARK in file.read(MARKED_WITHIN)

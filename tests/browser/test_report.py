@@ -1,0 +1,70 @@
+"""The report as one file: opened from a disk with the network off, whatever its runs are called."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deployer.report.collection import collect
+from deployer.report.content import TextFile
+from deployer.report.html_file import build_html
+from tests.backend.client import Client
+from tests.browser.conftest import Watch
+from tests.browser.sweeps import NASTY, PHONE, WIDE, make_sweep, wait_for_rows
+from tests.report.served import NOW, open_server, path_of
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.browser
+
+SECTIONS = ("Runs", "Agents", "Failures", "Coverage", "Time and cost", "sweep.yaml")
+CHARTS = ("Best so far", "Parallel coordinates", "Curves")
+
+
+@pytest.fixture
+def report(client: Client, tmp_path: Path) -> str:
+    """Write the report of a sweep whose names are markup; return its address."""
+    nasty = {NASTY: {"values": [NASTY]}, "lr": {"values": [0.1, 0.01]}}
+    sweep = make_sweep(client, 15, name=NASTY, parameters=nasty)
+    client.init_run(f"{sweep}-1", displayName=NASTY)
+    found = collect(open_server(client), path_of(client, sweep), NOW)
+    lock = TextFile("sweep.lock.yaml", f"# {NASTY}\nfile: {json.dumps(NASTY)}\n")
+    (tmp_path / "report.html").write_text(build_html(found, lock), encoding="utf-8")
+    return f"file://{tmp_path}/report.html"
+
+
+@pytest.fixture
+def offline(chromium: Browser, watch: Watch) -> Iterator[Page]:
+    """Give a window that is connected to nothing."""
+    context = chromium.new_context(offline=True, viewport={"width": WIDE, "height": 900})
+    page = context.new_page()
+    watch.follow(page)
+    yield page
+    context.close()
+
+
+def test_one_file_shows_it_all_without_a_network_and_runs_nothing_of_a_users(
+    report: str, offline: Page, watch: Watch
+) -> None:
+    offline.goto(report)
+    wait_for_rows(offline, 16)
+    for name in SECTIONS:
+        offline.wait_for_selector(f"h2:text-is('{name}')")
+    for name in CHARTS:
+        chart = offline.locator(f"figure:has(strong:text-is('{name}'))")
+        chart.scroll_into_view_if_needed()
+        chart.locator("canvas").wait_for()
+    offline.wait_for_selector(".importance tbody tr, .importance p.muted")
+    assert offline.text_content("#trouble") == ""
+    assert offline.title() != "hacked"
+    assert offline.locator("main img, main script").count() == 0
+    offline.fill("[aria-label='Filter runs']", "state=failed")
+    wait_for_rows(offline, 2)
+    offline.set_viewport_size({"width": PHONE, "height": 900})
+    assert offline.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert watch.troubles == []

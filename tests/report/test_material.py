@@ -1,0 +1,66 @@
+"""What a report is made of: the same documents as the backend's page, from any server."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+import requests  # noqa: TID251 - a test is a client of its own
+
+from deployer.page.strict_json import to_strict_json
+from deployer.report.collection import collect
+from tests.backend.client import Client
+from tests.backend.pages_browser import log_in, read
+from tests.browser.sweeps import make_sweep
+from tests.conftest import ServedBackend
+from tests.report.served import NOW, open_server, path_of
+
+# What depends on the moment, and what only its owner may do.
+MOMENTARY = ("ends_at", "actions")
+
+
+@pytest.fixture
+def client(backend: ServedBackend, request: pytest.FixtureRequest) -> Client:
+    """A client in a project of the test's own."""
+    return Client.of(backend, re.sub(r"\W+", "-", request.node.name))
+
+
+def _as_sent(document: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(to_strict_json(document), parse_float=_whole_times)
+    return {name: value for name, value in found.items() if name not in MOMENTARY}
+
+
+def _whole_times(text: str) -> float:
+    """Return a number; of a moment whole seconds, which is all that the public API tells."""
+    value = float(text)
+    return value if value < 1e9 else float(int(value))
+
+
+def test_the_documents_are_those_of_the_backends_page(client: Client) -> None:
+    sweep = make_sweep(client, 12)
+    session = requests.Session()
+    log_in(session, client.url, client.key)
+    found = collect(open_server(client), path_of(client, sweep), NOW)
+    page = _as_sent(read(session, client, f"/sweeps/{sweep}"))
+    for one in (page, report := _as_sent(found.document)):
+        for agent in one["agents"]:
+            agent.pop("heartbeat_at")
+    assert report == page
+    asked = f"/curves?metric=loss&runs={','.join(page['chosen'])}"
+    assert list(found.curves) == read(session, client, asked)["curves"]
+    importance = read(session, client, f"/sweeps/{sweep}/importance")
+    assert json.loads(to_strict_json(found.importance)) == importance
+
+
+def test_a_server_without_our_extensions_tells_the_same_but_for_attempts(
+    client: Client, plain_backend: ServedBackend
+) -> None:
+    plain = Client.of(plain_backend, client.project)
+    sweep = make_sweep(plain, 8)
+    found = collect(open_server(plain), path_of(plain, sweep), NOW)
+    assert found.results.coverage.finished == 7
+    assert len(found.curves) == 9 - 1  # the one that runs has logged nothing
+    assert found.cost.agent_hours is None
+    assert [agent["host"] for agent in found.document["agents"]] == ["node-1"]
