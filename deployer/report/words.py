@@ -71,4 +71,4 @@ def describe_cost(cost: Cost) -> str:
 
 
 def _hours(hours: float | None) -> str | None:
-    return None if hours is None else f"{hours:,.2f}" if hours < 100 else f"{hours:,.0f}"
+    return None if hours is None else f"{hours:,.0f}" if hours >= 100 else f"{hours:.3g}"

@@ -12,11 +12,18 @@ import pytest
 from rich.console import Console
 
 from deployer.__main__ import wants_json
-from deployer.cli.output.render import build_table, show_csv, show_error, show_json, show_log_line, show_table, to_plain
-from deployer.text import format_value
+from deployer.cli.output.render import (
+    build_table,
+    show_csv,
+    show_error,
+    show_json,
+    show_log_line,
+    show_table,
+    to_plain,
+)
 from deployer.cli.shell.command_table import COMMANDS
 from deployer.errors import ConfigError, ConfigErrors, WandbError
-from deployer.text import format_seconds
+from deployer.text import format_parameter, format_seconds, format_value
 
 
 def test_json_is_strict_whatever_a_metric_is(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,7 @@ WITHOUT_JSON = {
     "drivers remove": "drivers status has the result",
     "init": "its results are files",
     "gke credentials": "its result is the name of a context",
+    "report": "its result is a page or Markdown; results, importance have JSON",
     "rights": "its result is YAML for kubectl",
     "sweep export": "its result is a file, JSON if it is named so",
     "sweep import": "its result is a file",

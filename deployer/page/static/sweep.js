@@ -4,7 +4,7 @@ import { BestSoFar } from "./best.js";
 import { Chart, SERIES_COLOURS } from "./charts.js";
 import { Controls } from "./controls.js";
 import { CurveTools, MOST_COLOURED, curveOption, endOf } from "./curves.js";
-import { hasCurves, loadCurves } from "./data.js";
+import { hasCurves, isLive, loadCurves } from "./data.js";
 import { Importance } from "./importance.js";
 import { Parallel } from "./parallel.js";
 import { button, commandBlock, definitions, el, go, link, projectAddress, runAddress, runName, section, select, show, showFuture, showTime, state, sweepAddress } from "./parts.js";
@@ -74,6 +74,7 @@ export class Sweep {
     this.state.replaceChildren(state(data.state));
     const goal = data.metric ? `${data.goal} ${data.metric}` : "no metric";
     const facts = [data.id, data.method, goal, showTime(data.created_at)];
+    if (data.report) facts.push(`as of ${showTime(data.report.made_at)}`);
     if (data.reason) facts.push(`stopped: ${data.reason}`);
     this.facts.textContent = facts.join("  ·  ");
     this.progress.replaceChildren(...drawProgress(data));
@@ -196,7 +197,7 @@ function drawProgress({ progress: count, coverage, best: top, metric, ends_at: e
     bar.append(part);
   }
   const words = [coverage];
-  if (end) words.push(showFuture(end));
+  if (end && isLive) words.push(showFuture(end));
   if (top) words.push(`best ${metric} ${show(top.value)}`);
   return [bar, el("p", {}, words.join("  ·  "))];
 }
