@@ -48,6 +48,28 @@ MOST_MIB = 150.0
 MANY_LINES, WRITERS = 1_000_000, 20
 
 
+class Use:
+    """What the server and the agents take of the machine: which of them limits the other."""
+
+    def __init__(self, processes: tuple[psutil.Process, psutil.Process]) -> None:
+        self._processes = processes
+        self._begun, self._before = time.monotonic(), self._seconds()
+        psutil.cpu_percent()
+
+    def describe(self) -> str:
+        """Return it since the beginning, in cores; others' work is in the machine's share alone."""
+        passed = time.monotonic() - self._begun
+        server, agents = (
+            (after - before) / passed
+            for after, before in zip(self._seconds(), self._before, strict=True)
+        )
+        busy = psutil.cpu_percent()
+        return f"server {server:.2f} cores, agents {agents:.2f}, machine {busy:.0f} % busy"
+
+    def _seconds(self) -> list[float]:
+        return [sum(process.cpu_times()[:2]) for process in self._processes]
+
+
 def bench_load(folder: Path) -> list[Figure]:
     """Return the figures of one agent, of 256 that log or start, and of a thousand."""
     found = asyncio.run(_one(folder / "one"))
@@ -100,17 +122,15 @@ async def _crowd(folder: Path, count: int, start: float, seconds: float) -> list
         begun = [took for kind in list(fleet.milliseconds) for took in fleet.milliseconds[kind]]
         if not seconds:
             return _figures(f"{count} agents start in {start:g} s", begun, STARTING)
-        before, begin = sum(server.cpu_times()[:2]), time.monotonic()
+        use = Use((server, psutil.Process()))
         await fleet.work(members, seconds)
-        cores = (sum(server.cpu_times()[:2]) - before) / (time.monotonic() - begin)
+        used = use.describe()
         took = fleet.milliseconds["heartbeat"] + fleet.milliseconds["file_stream"]
         figures = _figures(f"{count} agents log", took, LOGGING.get(count, Goal(None, None)))
         mib = server.memory_info().rss / 2**20
         return [
             *figures,
-            Figure(
-                f"{count} agents log, server's memory", mib, "MiB", MOST_MIB, f"{cores:.2f} cores"
-            ),
+            Figure(f"{count} agents log, server's memory", mib, "MiB", MOST_MIB, used),
             Figure(f"{count} agents log, lines lost", _count_lost(fleet, members), "lines", 0, ""),
         ]
 
