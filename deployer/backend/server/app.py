@@ -103,7 +103,7 @@ class Surface:
 
     async def graphql(self, http: HttpRequest) -> Response:
         """Answer a GraphQL request."""
-        body = await read_json(http)
+        body = await read_json(http, partial(run_in_threadpool, self.caller, http))
         if self.schema.changes(body):
             return await self._change(partial(self._graphql, http, body))
         return await run_in_threadpool(self._query, http, body)
@@ -146,7 +146,7 @@ class Surface:
 
     async def file_stream(self, http: HttpRequest) -> Response:
         """Take one chunk of a run's stream."""
-        chunk = await read_json(http)
+        chunk = await read_json(http, partial(run_in_threadpool, self.caller, http))
         return await asyncio.wrap_future(
             self.backend.store.submit(partial(self._file_stream, http, chunk))
         )

@@ -10,9 +10,10 @@ import socket
 import sys
 import threading
 import traceback
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
+from urllib.parse import urlsplit
 
 import uvicorn
 
@@ -36,6 +37,8 @@ from deployer.backend.scheduling.lifecycle import Patience
 from deployer.backend.scheduling.run_endings import end_silent_runs
 from deployer.backend.server.app import build_app
 from deployer.backend.server.clock import wall_clock
+from deployer.backend.server.gate import PORTS, Gate, Rules, is_local
+from deployer.backend.server.slow_clients import Pace, build_protocol
 from deployer.backend.storage.backup import forget_cut_off
 from deployer.backend.storage.blob_folder import delete_unreferenced
 from deployer.errors import BackendError
@@ -48,24 +51,28 @@ KEEP_ALIVE_SECONDS = 75  # agents ask every 5 s, and must not meet a connection 
 FAILED = 70
 KEY_FILE_VARIABLE = "DEPLOYER_BACKEND_KEY_FILE"
 
+Settings = TypeVar("Settings", Patience, Rules, Pace)
 
-def serve(host: str, port: int, data: Path, plain: bool = False) -> None:
+
+def serve(host: str, port: int, data: Path, plain: bool = False, public_url: str = "") -> None:
     """Serve the data folder until SIGTERM or SIGINT.
 
-    `port` 0 takes the port that the folder remembers, else a free one. Raises BackendError if the
-    folder is being served already, or the port is taken.
+    `port` 0 takes the port that the folder remembers, else a free one. `public_url` is where a
+    reverse proxy serves it. Raises BackendError if the folder is being served already, the port is
+    taken, or that is no address.
     """
+    rules = _build_rules(host, public_url)
     with FolderLock(data):
         recall(data)
         forget_cut_off(data)
         now = wall_clock(os.environ.get("DEPLOYER_BACKEND_CLOCK_FILE"))
-        backend = Backend(data, plain, _patience(), now)
+        backend = Backend(data, plain, _chosen(Patience()), now)
         backend.blobs.clear_leftovers(backend.store)
         ensure_first_user(backend)
         listener = _listen(host, port or _remembered_port(data))
         url = f"http://{_shown_host(host)}:{listener.getsockname()[1]}"
         write_private(data / ADDRESS_FILE, json.dumps({"url": url, "pid": os.getpid()}))
-        server = _build_server(backend)
+        server = _build_server(backend, rules)
         logger.info("serving %s at %s", data, url)
         print(url, flush=True)  # noqa: T201 - the one line that a caller waits for
         try:
@@ -87,14 +94,30 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _build_server(backend: Backend) -> uvicorn.Server:
+def _build_rules(host: str, public_url: str) -> Rules:
+    rules = _chosen(Rules())
+    public_url = (public_url or rules.public_url).rstrip("/")
+    address = urlsplit(public_url)
+    if public_url and (address.scheme not in PORTS or not address.hostname or address.path):
+        raise BackendError(
+            f"{public_url} is not where a proxy could serve us",
+            "--public-url https://sweeps.example.org, without a path",
+        )
+    return replace(
+        rules, local=is_local(f"[{host}]" if ":" in host else host), public_url=public_url
+    )
+
+
+def _build_server(backend: Backend, rules: Rules) -> uvicorn.Server:
     """Return the server; from now on SIGTERM ends it, also before it serves.
 
     uvicorn raises the signal once more when it has ended: that must not end what comes then.
     """
     config = uvicorn.Config(
-        build_app(backend),
-        http="httptools",
+        Gate(build_app(backend), rules),
+        http=build_protocol(_chosen(Pace())),
+        server_header=False,
+        proxy_headers=False,
         log_config=None,
         log_level="warning",
         access_log=False,
@@ -167,14 +190,14 @@ def _adopt_key(backend: Backend, key: str) -> None:
     write_key(backend.folder, key)  # after the database: cut off here, the next start goes on
 
 
-def _patience() -> Patience:
-    """Read waiting times from the environment, so that tests need not wait for minutes."""
+def _chosen(usual: Settings) -> Settings:
+    """Read limits and times from the environment, so that tests need not wait for minutes."""
     chosen = {
-        field.name: float(value)
-        for field in fields(Patience)
+        field.name: type(getattr(usual, field.name))(value)
+        for field in fields(usual)
         if (value := os.environ.get(f"DEPLOYER_BACKEND_{field.name.upper()}"))
     }
-    return Patience(**chosen)
+    return replace(usual, **chosen)
 
 
 def _first_name() -> str:

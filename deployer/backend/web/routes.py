@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import mimetypes
 from collections.abc import Mapping
 from functools import partial
@@ -26,6 +27,7 @@ from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.sweep_control import change_sweep
 from deployer.backend.web.artifacts import find_artifact_of
 from deployer.backend.web.changes import list_changes
+from deployer.backend.web.forms import read_form
 from deployer.backend.web.results import ACTIONS, STATES
 from deployer.backend.web.sign_in import HEADERS, SignIn
 from deployer.backend.web.views import (
@@ -152,7 +154,7 @@ class Pages:
         if http.headers.get("content-type", "").partition(";")[0] != "application/json":
             raise Refusal(415, "the body is not JSON")
         try:
-            action = (await http.json())["action"]
+            action = json.loads(await read_form(http))["action"]
         except (ValueError, KeyError, TypeError) as error:
             raise Refusal(400, "the body names no action") from error
 

@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from deployer.backend.db.accounts import Caller, find_caller
 from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.context import Backend
+from deployer.backend.web.forms import read_form
 from deployer.backend.web.sessions import LINK_SECONDS, SESSION_SECONDS, Sessions
 from deployer.page.assets import Assets
 
@@ -47,7 +48,7 @@ class SignIn:
 
     async def enter(self, http: HttpRequest) -> Response:
         """Check a key, or what a link holds, and start a session."""
-        form = parse_qs((await http.body()).decode("utf-8", "replace"))
+        form = parse_qs((await read_form(http)).decode("utf-8", "replace"))
         key, link = (form.get(name, [""])[0].strip() for name in ("key", "link"))
         return await run_in_threadpool(self._enter, http, key, link)
 

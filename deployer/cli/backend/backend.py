@@ -48,6 +48,14 @@ def serve(
         ),
     ] = 0,
     data: DataOption = None,
+    public_url: Annotated[
+        str,
+        typer.Option(
+            "--public-url",
+            metavar="URL",
+            help="Where a reverse proxy serves it, such as https://sweeps.example.org.",
+        ),
+    ] = "",
     plain: Annotated[
         bool, typer.Option("--no-extensions", help="Hide what W&B's own server does not have.")
     ] = False,
@@ -63,7 +71,7 @@ def serve(
         log_as_json()
     more = f" --data {shlex.quote(str(data))}" if data else ""
     say(f'use it: eval "$(deployer backend env{more})"')
-    serve_folder(host, port, choose_folder(data), plain)
+    serve_folder(host, port, choose_folder(data), plain, public_url)
 
 
 @app.command()

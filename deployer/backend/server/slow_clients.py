@@ -1,0 +1,110 @@
+"""Ends connections of clients that send or take next to nothing, so that none is held for ever.
+
+A reverse proxy may do so, too; this holds where there is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How slow a client may be; a machine under load is slower than any network.
+
+    All of a request's header comes within `header_seconds`; of its body at least `least_bytes`
+    within `body_seconds`, again and again. Of its answer something is taken within
+    `taking_seconds`.
+    """
+
+    header_seconds: float = 30.0
+    body_seconds: float = 30.0
+    least_bytes: int = 16 * 1024
+    taking_seconds: float = 120.0
+
+    @property
+    def look_seconds(self) -> float:
+        """Return how often a connection is looked at."""
+        return min(self.header_seconds, self.body_seconds, self.taking_seconds) / 4
+
+
+class PacedProtocol(HttpToolsProtocol):
+    """uvicorn's connection, looked at now and then."""
+
+    pace = Pace()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a header."""
+        super().connection_made(transport)
+        self._header_since: float | None = self.loop.time()
+        self._body_since: float | None = None  # of the bytes that are counted
+        self._body_bytes = 0
+        self._stuck_since: float | None = None
+        self._next_look = self.loop.call_later(self.pace.look_seconds, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Look no more."""
+        self._next_look.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Note when a header begins: also with line breaks, which the parser passes over."""
+        if self._body_since is None and self._header_since is None:
+            self._header_since = self.loop.time()
+        self._body_bytes += len(data)
+        super().data_received(data)
+
+    def on_headers_complete(self) -> None:
+        """Begin to wait for the body."""
+        self._header_since, self._body_since, self._body_bytes = None, self.loop.time(), 0
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Wait for nothing: uvicorn itself ends a connection that is idle."""
+        self._body_since = None
+        super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        """Note since when the client takes nothing."""
+        self._stuck_since = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Note that the client has taken something."""
+        self._stuck_since = None
+        super().resume_writing()
+
+    def _look(self) -> None:
+        now = self.loop.time()
+        if self._stuck_since is not None and now - self._stuck_since > self.pace.taking_seconds:
+            self.transport.abort()
+        elif self._sends_too_slowly(now):
+            self.transport.write(TIMED_OUT)
+            self.transport.close()
+        else:
+            self._next_look = self.loop.call_later(self.pace.look_seconds, self._look)
+
+    def _sends_too_slowly(self, now: float) -> bool:
+        if self._header_since is not None:
+            return now - self._header_since > self.pace.header_seconds
+        if self._body_since is None or now - self._body_since < self.pace.body_seconds:
+            return False
+        # What is not read, because the server has enough to do, is not the client's fault.
+        slow = self._body_bytes < self.pace.least_bytes and not self.flow.read_paused
+        self._body_since, self._body_bytes = now, 0
+        return slow
+
+
+def build_protocol(pace: Pace) -> type[PacedProtocol]:
+    """Return the class of connections that keep a pace."""
+
+    class Paced(PacedProtocol):
+        pass
+
+    Paced.pace = pace
+    return Paced
