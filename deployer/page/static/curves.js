@@ -50,12 +50,21 @@ export function curveOption(ink, lines, { x, log, weight }) {
   const option = frame(ink, {
     x: { type: "value", name: X_LABELS[column], min: "dataMin", max: "dataMax",
       axisLabel: { color: ink.muted, hideOverlap: true, formatter: column === "seconds" ? showSeconds : show } },
-    y: { type: log && positive ? "log" : "value", axisLabel: { color: ink.muted, formatter: show } },
+    y: log && positive ? logarithmic(usable, ink) : { type: "value", axisLabel: { color: ink.muted, formatter: show } },
     tooltip: { trigger: "item", formatter: (one) => tip(one, column) }, zoom: true,
   });
   const marks = { type: "scatter", data: ends, symbolSize: 11, itemStyle: { color: ink.warn, borderColor: ink.card, borderWidth: 1 }, z: 5 };
   const empty = usable.length ? {} : { title: { text: "nothing logged yet", left: "center", top: "middle", textStyle: { color: ink.muted, fontSize: 13, fontWeight: 400 } } };
   return { ...option, ...empty, series: [...series, marks] };
+}
+
+/** From just below the least value to just above the largest, not from one power of ten to another. */
+function logarithmic(lines, ink) {
+  const values = lines.flatMap(({ curve }) => curve.values.filter((value) => value !== null));
+  const low = values.reduce((a, b) => Math.min(a, b), Infinity);
+  const high = values.reduce((a, b) => Math.max(a, b), -Infinity);
+  const range = low <= high ? { min: Number((low / 1.1).toPrecision(2)), max: Number((high * 1.1).toPrecision(2)) } : {};
+  return { type: "log", ...range, axisLabel: { color: ink.muted, formatter: show, showMinLabel: true, showMaxLabel: true } };
 }
 
 function drawLine(line, at, { ink, column, weight, few }) {

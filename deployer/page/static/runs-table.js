@@ -180,12 +180,12 @@ function cell(column, row) {
 }
 
 function widthOf(column, sample) {
-  let longest = column.label.length + 3;
+  let longest = column.label.length + 3; // with room for the mark of the order
   for (const row of sample) {
     const content = column.cell ? column.cell(row) : show(column.value(row));
     longest = Math.max(longest, typeof content === "string" ? content.length : content.textContent.length + 2);
   }
-  return Math.round(Math.min(column.key === "state" ? 20 : 30, Math.max(5, longest)) * 8.3 + 28);
+  return Math.round(Math.min(column.key === "state" ? 20 : 30, Math.max(5, longest)) * 8.6 + 30);
 }
 
 function spacer(rows, columns) {
