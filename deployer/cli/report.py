@@ -27,6 +27,7 @@ from deployer.report.collection import Material, collect
 from deployer.report.content import TextFile
 from deployer.report.html_file import build_html
 from deployer.report.markdown import build_markdown
+from deployer.report.reader import Reader
 from deployer.report.writing import check_place, mark_markdown, write_report
 from deployer.sweeps.records import load_records
 from deployer.wandb_api.model import SweepPath
@@ -74,6 +75,20 @@ def report(
             "any option.",
         ),
     ] = None,
+    serve: Annotated[
+        bool,
+        typer.Option(
+            "--serve",
+            help="Show the page on this machine until Ctrl-C, read anew every 15 s; prints a link "
+            "that signs in once.",
+        ),
+    ] = False,
+    port: Annotated[
+        int,
+        typer.Option(
+            "--port", metavar="PORT", min=0, max=65535, help="With --serve; 0: a free one."
+        ),
+    ] = 0,
     force: Annotated[bool, typer.Option("--force", help="Overwrite what is no report.")] = False,
     on: OnOption = None,
     wandb: WandbOption = None,
@@ -82,12 +97,18 @@ def report(
 
     It holds no value of a parameter whose name is that of a secret.
     """
+    if serve and (html or md):
+        raise ConfigError("--serve", "writes no file", "leave out --html and --md, or --serve")
     for place in (html, md):
         if place is not None and str(place) != STDOUT:
             check_place(place, force=force)
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     server, path = open_sweep(pick_sweep(sweep, config))
-    material = collect(server, path, time.time(), _find_price(config, path))
+    price = _find_price(config, path)
+    if serve:
+        _serve(server, path, price, port)
+        return
+    material = collect(server, path, time.time(), price)
     if html is not None:
         _write_html(html, material, _find_lock(server, path))
     if md is not None and str(md) != STDOUT:
@@ -95,6 +116,17 @@ def report(
         say(f"report: {md}")
     elif md is not None or html is None:
         show(build_markdown(material).rstrip("\n"))
+
+
+def _serve(server: Server, path: SweepPath, price: float | None, port: int) -> None:
+    from deployer.report.serving import serve
+
+    def read() -> Material:
+        return collect(server, path, time.time(), price)
+
+    reader = Reader(server, path, read, _find_lock(server, path))
+    reader.document()  # what is wrong with the sweep is said before there is a page
+    serve(reader, port, show)
 
 
 def _write_html(place: Path, material: Material, lock: TextFile | None) -> None:

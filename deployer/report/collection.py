@@ -58,7 +58,7 @@ def collect(
     return Material(
         source=source,
         document=build_sweep_document(source),
-        curves=read_curves(server, path, snapshot.runs, results) if results.metric else [],
+        curves=read_curves(server, path, choose_runs(source), results.metric or ""),
         importance=build_importance_document(results),
         cost=_sum_cost(snapshot, results, now, usd_per_hour),
         server_url=server.url,
@@ -80,18 +80,9 @@ def build_source(snapshot: Snapshot, results: Results, now: float) -> SweepSourc
 
 
 def read_curves(
-    server: Server, path: SweepPath, runs: Sequence[RunInfo], results: Results
+    server: Server, path: SweepPath, runs: Sequence[RunInfo], metric: str
 ) -> list[dict[str, Any]]:
-    """Read the curves of the metric, of as many runs as the page chooses; empty ones left out."""
-    known = {run.run_id: run for run in runs}
-    return read_metric(server, path, [known[name] for name in choose_curves(results)], results)
-
-
-def read_metric(
-    server: Server, path: SweepPath, runs: Sequence[RunInfo], results: Results
-) -> list[dict[str, Any]]:
-    """Read the curves of the metric of some runs; raises WandbError."""
-    metric = results.metric or ""
+    """Read the curves of a metric of some runs, empty ones left out; raises WandbError."""
     logged = [run for run in runs if metric_value(run.summary, metric) is not None]
     keys = {run.run_id: [metric, *_list_axes(run)] for run in logged}
     rows = get_sampled_rows(server.client, path, keys, SAMPLES)
@@ -100,6 +91,12 @@ def read_metric(
     rows |= get_sampled_rows(server.client, path, bare, SAMPLES)
     curves = [{"run": run, **describe_curve(build_curve(rows[run], metric))} for run in keys]
     return [curve for curve in curves if curve["steps"]]
+
+
+def choose_runs(source: SweepSource) -> list[RunInfo]:
+    """Return the runs whose curves are shown; none without a metric."""
+    known = {run.run_id: run for run in source.runs}
+    return [known[name] for name in choose_curves(source.results)] if source.results.metric else []
 
 
 def _list_axes(run: RunInfo) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +12,15 @@ import requests  # noqa: TID251 - a test is a client of its own
 
 from deployer.page.strict_json import to_strict_json
 from deployer.report.collection import collect
+from deployer.report.content import TextFile
+from deployer.report.html_file import build_html
+from deployer.report.markdown import build_markdown
 from tests.backend.client import Client
 from tests.backend.pages_browser import log_in, read
-from tests.browser.sweeps import make_sweep
-from tests.conftest import ServedBackend
+from tests.bench.page import fill_sweep
+from tests.browser.sweeps import NASTY, make_sweep
+from tests.conftest import ServedBackend, serve_backend
+from tests.faults.proxy import FaultProxy
 from tests.report.served import NOW, open_server, path_of
 
 # What depends on the moment, and what only its owner may do.
@@ -39,7 +45,7 @@ def _whole_times(text: str) -> float:
 
 
 def test_the_documents_are_those_of_the_backends_page(client: Client) -> None:
-    sweep = make_sweep(client, 12)
+    sweep = make_sweep(client, 7)
     session = requests.Session()
     log_in(session, client.url, client.key)
     found = collect(open_server(client), path_of(client, sweep), NOW)
@@ -64,3 +70,38 @@ def test_a_server_without_our_extensions_tells_the_same_but_for_attempts(
     assert len(found.curves) == 9 - 1  # the one that runs has logged nothing
     assert found.cost.agent_hours is None
     assert [agent["host"] for agent in found.document["agents"]] == ["node-1"]
+
+
+def test_secrets_are_in_no_report_and_still_tell_configurations_apart(client: Client) -> None:
+    secret = {"values": ["hunter2-a", "hunter2-b", "hunter2-c"]}
+    sweep = make_sweep(client, 2, method="grid", parameters={"api_key": secret, "lr": {"value": 1}})
+    found = collect(open_server(client), path_of(client, sweep), NOW)
+    lock = TextFile("sweep.lock.yaml", "# Written\napi_key: hunter2-a\nlr: 1\n")
+    for text in (build_html(found, lock), build_markdown(found)):
+        assert "hunter2" not in text
+        assert "REDACTED" in text
+    assert found.results.coverage.finished == 2
+
+
+def test_names_cannot_leave_their_place(client: Client) -> None:
+    sweep = make_sweep(client, 2, name=NASTY + "</script>", parameters={"a|b": {"value": NASTY}})
+    found = collect(open_server(client), path_of(client, sweep), NOW)
+    page, text = build_html(found), build_markdown(found)
+    assert NASTY not in page
+    assert page.count("</script>") == 3  # of the documents, of ECharts, of the page's scripts
+    assert "<script>" not in text.replace("\\<", "")
+    assert "a\\|b" in text
+
+
+def test_a_thousand_runs_take_few_requests(tmp_path: Path) -> None:
+    made = fill_sweep(tmp_path / "data", 1000)
+    served = serve_backend(tmp_path / "data", "plain")
+    try:
+        with FaultProxy(served.url) as proxy:
+            client = Client(served.url, served.key, "me", "p")
+            found = collect(open_server(client, proxy.url), path_of(client, made.name), NOW)
+            assert len(found.results.rows) == 1000
+            assert len(proxy.passages()) <= 15
+    finally:
+        served.process.terminate()
+        served.process.wait(20)

@@ -1,0 +1,84 @@
+"""`deployer report`: the figures of `results`, and files that are never written over by mistake."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+import requests  # noqa: TID251 - a test is a client of its own
+
+from deployer.report.html_file import MARK
+from tests.backend.client import Client
+from tests.browser.sweeps import make_sweep
+from tests.cli.conftest import Project
+from tests.conftest import ServedBackend
+
+
+@pytest.fixture
+def client(backend: ServedBackend, request: pytest.FixtureRequest) -> Client:
+    """A client in a project of the test's own."""
+    return Client.of(backend, re.sub(r"\W+", "-", request.node.name))
+
+
+def _words(client: Client, sweep: str) -> tuple[str, ...]:
+    return (f"{client.entity}/{client.project}/{sweep}", "--wandb", client.url)
+
+
+def test_markdown_has_the_figures_of_results(client: Client, project: Project) -> None:
+    sweep = make_sweep(client, 8)
+    words = _words(client, sweep)
+    text = project.run("report", *words, "--md", WANDB_API_KEY=client.key).stdout
+    shown = project.run("results", *words, "-o", "json", WANDB_API_KEY=client.key).stdout
+    results = json.loads(shown)
+    plain = text.replace("\\", "")
+    assert results["coverage"]["sentence"] in plain
+    best = results["best"]
+    assert f"best: {best['run_id']} loss={best['value']:.6g} with " in plain
+    table = [line.split(" | ") for line in plain.splitlines() if re.match(r"\| \d", line)]
+    ranked = [run for run in results["runs"] if run["rank"]]
+    assert [(row[0], row[1], row[2]) for row in table] == [
+        (f"| {run['rank']}", run["run_id"], f"{run['value']:.6g}") for run in ranked
+    ]
+    assert all(run["run_id"] in plain for run in results["failures"])
+
+
+def test_a_file_that_is_no_report_is_kept(client: Client, project: Project) -> None:
+    sweep = make_sweep(client, 2)
+    words = ("report", *_words(client, sweep))
+    project.write("notes.md", "mine\n")
+    refused = project.run(*words, "--md", "notes.md", code=2, WANDB_API_KEY=client.key)
+    assert "it is no report" in refused.stderr
+    assert (project.folder / "notes.md").read_text() == "mine\n"
+    project.run(*words, "--md", "notes.md", "--force", WANDB_API_KEY=client.key)
+    project.run(*words, "--md", "notes.md", "--html", "a.html", WANDB_API_KEY=client.key)
+    assert MARK in (project.folder / "notes.md").read_text()
+    assert (project.folder / "a.html").read_text().startswith(f"<!doctype html>\n{MARK}\n")
+    assert {path.name for path in project.folder.iterdir()} >= {"notes.md", "a.html"}
+    assert not [path for path in project.folder.iterdir() if path.name.startswith(".notes")]
+
+
+def test_a_served_page_is_for_whoever_has_the_link_once(client: Client, project: Project) -> None:
+    sweep = make_sweep(client, 3)
+    process = project.start("report", *_words(client, sweep), "--serve", WANDB_API_KEY=client.key)
+    assert process.stdout is not None
+    place, _, code = process.stdout.readline().strip().partition("/login#link=")
+    address = f"/{client.entity}/{client.project}/sweeps/{sweep}"
+    document = f"{place}/api/pages{address}"
+    with requests.Session() as browser, requests.Session() as other:
+        assert browser.get(document, timeout=30).status_code == 401
+        entered = browser.post(f"{place}/login", {"link": code}, timeout=30)
+        assert entered.url == f"{place}{address}"
+        assert "Sign out" not in entered.text
+        assert browser.get(document, timeout=30).json()["id"] == sweep
+        asked = f"{place}/api/pages/{client.entity}/{client.project}/curves"
+        query = {"metric": "loss", "runs": f"{sweep}-0,nobody"}
+        curves = browser.get(asked, params=query, timeout=30).json()["curves"]
+        assert [curve["run"] for curve in curves] == [f"{sweep}-0"]
+        assert (
+            browser.get(document, headers={"Host": "evil.example"}, timeout=30).status_code == 400
+        )
+        assert other.post(f"{place}/login", {"link": code}, timeout=30).status_code == 401
+        assert browser.post(f"{document}/state", timeout=30).status_code == 405
+    process.send_signal(2)
+    assert process.wait(30) == 0
