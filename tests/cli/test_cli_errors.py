@@ -208,6 +208,7 @@ def test_time_is_over_with_4_and_ctrl_c_ends_with_130(
     assert lines[-1] == f"hint: deployer watch {path}"
     process = project.start("watch", path, **backend.environment)
     assert process.stderr is not None
+    assert process.stderr.readline().startswith("results page: ")
     assert "sweep paused" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)

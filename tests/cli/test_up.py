@@ -228,7 +228,9 @@ def test_the_environment_of_the_embedded_backend(project: Project) -> None:
     added = project.run(
         *("backend", "user", "add", "ann", "--key-stdin", "-o", "json"), text=key + "\n"
     )
-    assert json.loads(added.stdout) == {"user": "ann", "state": "added"}
+    told = json.loads(added.stdout)
+    assert {**told, "id": ""} == {"user": "ann", "state": "added", "id": ""}
+    assert key not in added.stdout
     listed = project.run("sweep", "list", "--wandb", status["url"], "-o", "json", WANDB_API_KEY=key)
     assert json.loads(listed.stdout) == []
     words = ("sweep", "list", "--wandb", status["url"])
