@@ -161,6 +161,7 @@ def test_pages_allow_no_foreign_and_no_inline_scripts(
         reply = browser.get(address, timeout=30)
         assert reply.headers["content-security-policy"].startswith("default-src 'self';")
         assert reply.headers["x-content-type-options"] == "nosniff"
+        assert reply.headers["referrer-policy"] == "same-origin"  # else our forms have no Origin
         assert not re.search(r"<script(?![^>]* src=)|<style| style=|\son\w+=", reply.text)
         links = re.findall(r'(?:src|href)="([^"]+\.(?:js|css|svg))"', reply.text)
         assert links

@@ -64,19 +64,19 @@ def test_brushed_rows_equal_a_query_of_the_database(
     found = re.search(r"brush=lr%3A([\d.e-]+)%7E([\d.e-]+)", page.url)
     assert found, unquote(page.url)
     low, high = float(found[1]), float(found[2])
-    with sqlite3.connect(backend.data / "backend.sqlite") as db:
-        matching = db.execute(
-            "SELECT runs.name FROM runs JOIN sweeps ON sweeps.id = runs.sweep_id WHERE"
-            " sweeps.name = ? AND json_extract(args, '$.lr') BETWEEN ? AND ?",
-            (sweep, low, high),
-        ).fetchall()
+    where = "json_extract(args, '$.lr') BETWEEN ? AND ?"
+    matching = query_runs(backend, sweep, where, low, high)
     assert 0 < len(matching) < 41
     wait_for_rows(page, len(matching))
-    assert set(shown_runs(page)) == {name for (name,) in matching}
+    assert set(shown_runs(page)) == matching
     page.reload()
     wait_for_rows(page, len(matching))
     page.click('button:text-is("Clear")')
     wait_for_rows(page, 41)
+    brush(page, 2, 4, 0.1, 0.4)
+    adam = query_runs(backend, sweep, "json_extract(args, '$.optimizer') = ?", "adam")
+    wait_for_rows(page, len(adam))
+    assert set(shown_runs(page)) == adam
 
 
 def test_what_users_chose_is_text_everywhere(client: Client, open_page: OpenPage) -> None:
@@ -186,6 +186,14 @@ def test_what_cannot_be_undone_is_asked_for_again(client: Client, open_page: Ope
     page.click('dialog button:text-is("Cancel the sweep")')
     page.wait_for_selector(".title .state.canceled")
     assert client.sweep(sweep)["state"] == "CANCELED"
+
+
+def query_runs(backend: ServedBackend, sweep: str, where: str, *values: object) -> set[str]:
+    """Return the runs of a sweep that the database itself finds."""
+    of_sweep = "FROM runs JOIN sweeps ON sweeps.id = runs.sweep_id WHERE sweeps.name = ?"
+    with sqlite3.connect(backend.data / "backend.sqlite") as db:
+        found = db.execute(f"SELECT runs.name {of_sweep} AND {where}", (sweep, *values)).fetchall()
+    return {name for (name,) in found}
 
 
 _FETCH = """async () => (await fetch('/api/pages' + location.pathname)).json()"""

@@ -25,7 +25,8 @@ LOGIN = "login.html"
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self';"
     " frame-ancestors 'none'; object-src 'none'",
-    "Referrer-Policy": "no-referrer",
+    # Under `no-referrer`, browsers send our own forms with an Origin of null, as a foreign page's.
+    "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
