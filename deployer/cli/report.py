@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,11 +20,11 @@ from deployer.cli.shell.options import (
     read_config_of,
 )
 from deployer.config.project import Flags, Project
-from deployer.errors import ConfigError
+from deployer.errors import ConfigError, DeployerError
 from deployer.executors.registry import find_target
 from deployer.launch.lock.file import find_kept, name_lock
 from deployer.launch.resolution import open_sweep
-from deployer.report.collection import Material, collect
+from deployer.report.collection import FindPrice, Material, collect
 from deployer.report.content import TextFile
 from deployer.report.html_file import build_html
 from deployer.report.markdown import build_markdown
@@ -104,7 +105,7 @@ def report(
             check_place(place, force=force)
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     server, path = open_sweep(pick_sweep(sweep, config))
-    price = _find_price(config, path)
+    price = cache(partial(_find_price, config, path))
     if serve:
         _serve(server, path, price, port)
         return
@@ -118,7 +119,7 @@ def report(
         show(build_markdown(material).rstrip("\n"))
 
 
-def _serve(server: Server, path: SweepPath, price: float | None, port: int) -> None:
+def _serve(server: Server, path: SweepPath, price: FindPrice, port: int) -> None:
     from deployer.report.serving import serve
 
     def read() -> Material:
@@ -137,11 +138,19 @@ def _write_html(place: Path, material: Material, lock: TextFile | None) -> None:
     say(f"report: {place}")
 
 
-def _find_price(config: Project, path: SweepPath) -> float | None:
-    """Return the price of one agent in dollars an hour, where its executor knows one."""
+def _find_price(config: Project, path: SweepPath, agents: int) -> float | None:
+    """Return what so many agents cost in dollars an hour together; None if nobody knows.
+
+    A sweep's cluster may be deleted by now, which keeps no report from being written.
+    """
     if config.on == "local":
         return None
-    return find_target(config).open().get_usd_per_hour(str(path), 1)
+    target = find_target(config)
+    try:
+        return target.open().get_usd_per_hour(str(path), agents)
+    except DeployerError as error:
+        say(f"no cost: {error}")
+        return None
 
 
 def _find_lock(server: Server, path: SweepPath) -> TextFile | None:

@@ -57,7 +57,9 @@ def choose_sweep(text: str | None, config: Project, known_paths: Iterable[str] =
     parts = text.strip("/").split("/")
     if not 1 <= len(parts) <= 3 or not all(parts):
         raise ConfigError("SWEEP", f"'{text}' is not a sweep", "write ENTITY/PROJECT/SWEEP_ID")
-    whole = _match(text, [r.sweep_path for r in load_records()]) or _match(text, known_paths)
+    whole = _match(text, [r.sweep_path for r in load_records()])
+    if not whole and len(parts) < 3:  # a whole path needs no agent that knows it
+        whole = _match(text, known_paths)
     if not whole and text.endswith(FILE_ENDINGS):
         hint = f"deployer sweep list names sweeps; deployer up {text} makes one"
         raise ConfigError("SWEEP", f"'{text}' is a sweep file, and no sweep", hint)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,9 @@ from deployer.wandb_api.server import Server
 
 # More than are shown of a curve, since what a server draws at random is not evenly spread.
 SAMPLES = 5 * POINTS_PER_CURVE
+
+# What so many agents cost in dollars an hour together, what they share included.
+FindPrice = Callable[[int], float | None]
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,11 @@ class Material:
 
 
 def collect(
-    server: Server, path: SweepPath, now: float, usd_per_hour: float | None = None
+    server: Server, path: SweepPath, now: float, find_price: FindPrice | None = None
 ) -> Material:
     """Read a sweep with its follow-ups; raises WandbError.
 
-    `now` is in epoch seconds, `usd_per_hour` the price of one agent.
+    `now` is in epoch seconds; the price is asked only where agents' hours are known.
     """
     snapshot = get_whole_snapshot(server, path)
     results = build_results(snapshot.sweep, snapshot.runs)
@@ -60,7 +63,7 @@ def collect(
         document=build_sweep_document(source),
         curves=read_curves(server, path, choose_runs(source), results.metric or ""),
         importance=build_importance_document(results),
-        cost=_sum_cost(snapshot, results, now, usd_per_hour),
+        cost=_sum_cost(snapshot, results, now, find_price),
         server_url=server.url,
         page_url=server.sweep_url(path),
     )
@@ -104,8 +107,12 @@ def _list_axes(run: RunInfo) -> list[str]:
     return [name for name in ("_step", "_runtime", epoch) if name and name in run.summary]
 
 
-def _sum_cost(snapshot: Snapshot, results: Results, now: float, usd_per_hour: float | None) -> Cost:
+def _sum_cost(
+    snapshot: Snapshot, results: Results, now: float, find_price: FindPrice | None
+) -> Cost:
     active = any(row.state in ACTIVE_STATES for row in results.rows)
     over = now if snapshot.sweep.ended and not active else None
     spans = list_spans(snapshot, results.rows, over)
-    return sum_cost(results.rows, now, spans, usd_per_hour=usd_per_hour)
+    together = find_price(len(spans)) if find_price and spans else None
+    one = None if together is None or not spans else together / len(spans)
+    return sum_cost(results.rows, now, spans, usd_per_hour=one)

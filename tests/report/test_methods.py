@@ -1,0 +1,51 @@
+"""A report of each kind of sweep that there is a recipe for."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from deployer.report.collection import collect
+from deployer.report.html_file import build_documents, build_html
+from deployer.report.markdown import build_markdown
+from tests.backend.client import Client
+from tests.browser.sweeps import make_sweep
+from tests.conftest import ServedBackend
+from tests.report.served import NOW, open_server, path_of
+
+LISTS = {"lr": {"values": [0.1, 0.01]}, "optimizer": {"values": ["sgd", "a|b"]}}
+HYPERBAND = {"early_terminate": {"type": "hyperband", "min_iter": 3}}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"method": "grid", "parameters": LISTS, "run_cap": None},
+        {"method": "random"},
+        {"method": "bayes"},
+        {"method": "random", **HYPERBAND},
+    ],
+    ids=["grid", "random", "bayes", "early_terminate"],
+)
+def test_a_report_of_each_method(
+    config: dict[str, Any], backend: ServedBackend, request: pytest.FixtureRequest
+) -> None:
+    client = Client.of(backend, re.sub(r"\W+", "-", request.node.name))
+    chosen = {name: value for name, value in config.items() if value is not None}
+    sweep = make_sweep(client, 3, **chosen)
+    found = collect(open_server(client), path_of(client, sweep), NOW)
+    text, page = build_markdown(found), build_html(found)
+    assert found.results.coverage.sentence() in text.replace("\\", "")
+    assert config["method"] in text
+    rows = [line for line in text.splitlines() if re.match(r"\| \d", line)]
+    assert len(rows) == 3
+    assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1
+    documents = build_documents(found, None)
+    assert documents in page
+    report = next(iter(json.loads(documents)["pages"].values()))["report"]
+    assert report["coverage"]["finished"] == 3
+    assert [file["name"] for file in report["files"]] == ["sweep.yaml"]
+    assert f"method: {config['method']}" in report["files"][0]["text"]
