@@ -29,7 +29,7 @@ export class Parallel {
   update(data, rows, passing) {
     this.axes = data.axes;
     this.element.hidden = data.axes.length < 2;
-    this.chart.plot.style.minWidth = `${130 + 90 * (data.axes.length - 1)}px`; // on a phone, scrolled sideways
+    this.chart.plot.style.minWidth = `max(100%, ${130 + 90 * (data.axes.length - 1)}px)`; // on a phone, scrolled sideways
     this.clear.hidden = !this.view.get("brush");
     const count = passing.size;
     this.chart.caption.textContent = this.view.get("brush")
