@@ -18,6 +18,7 @@ from deployer.backend.server.gate import DEFAULT_HEADERS, is_local
 from deployer.backend.server.users import add_user
 from tests.backend.client import Client
 from tests.backend.pages_browser import log_in
+from tests.backend.two_users import FILES
 from tests.conftest import ServedBackend, serve_backend
 
 MOST = 2
@@ -228,3 +229,30 @@ def test_every_answer_tells_a_browser_to_do_nothing_with_it(
     assert "frame-ancestors 'none'" in reply.headers["content-security-policy"]
     assert reply.headers["x-content-type-options"] == "nosniff"
     assert "server" not in reply.headers
+
+
+FORGED = {
+    "X-Forwarded-Host": "evil.example",
+    "X-Forwarded-Proto": "https",
+    "X-Forwarded-For": "10.0.0.1",
+    "Forwarded": "host=evil.example;proto=https",
+}
+
+
+@pytest.mark.parametrize("host", ["", "sweeps.example.org"])
+def test_an_address_is_where_the_proxy_is_and_never_where_a_header_says(
+    strict: ServedBackend, host: str
+) -> None:
+    client = Client.of(strict, "addresses")
+    client.init_run("r")
+    wanted = {"entityName": client.entity, "projectName": "addresses", "runName": "r"}
+    body = {"query": FILES, "variables": {"input": {**wanted, "files": ["f"]}}}
+    reply = requests.post(
+        f"{strict.url}/graphql",
+        json=body,
+        auth=("api", strict.key),
+        headers={**FORGED, **({"Host": host} if host else {})},
+        timeout=30,
+    )
+    (file,) = reply.json()["data"]["createRunFiles"]["files"]
+    assert file["uploadUrl"].startswith(f"{PROXY if host else strict.url}/upload/")

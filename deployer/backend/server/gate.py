@@ -10,11 +10,13 @@ import base64
 import ipaddress
 from collections import Counter
 from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -74,7 +76,8 @@ class Gate:
     async def _take(self, asker: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on unless its key has its share already; without a key there is none."""
         if not asker:
-            await self._app(scope, receive, send)
+            with suppress(ClientDisconnect):
+                await self._app(scope, receive, send)
             return
         if self._in_flight[asker] >= self._rules.most_requests:
             more = {"Retry-After": str(AGAIN_SECONDS)}
@@ -83,7 +86,8 @@ class Gate:
             return
         self._in_flight[asker] += 1
         try:
-            await self._app(scope, receive, send)
+            with suppress(ClientDisconnect):  # whoever leaves is no error of ours
+                await self._app(scope, receive, send)
         finally:
             self._in_flight[asker] -= 1
             if not self._in_flight[asker]:
