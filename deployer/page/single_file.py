@@ -1,19 +1,44 @@
-"""The page as one HTML file: documents, scripts and styles inside, no server and no other host."""
+"""The page as one HTML file that opens from a disk, with the network off; pure.
+
+All that is chosen by users stands in it as JSON, and its scripts put it in as text. The file may
+run these scripts and styles alone, by their hashes, and may ask nobody for anything.
+"""
 
 from __future__ import annotations
 
-import html
+import base64
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from deployer.page.assets import bundle_scripts, load_assets
+from deployer.page.assets import Assets, bundle_scripts, load_assets
 from deployer.page.strict_json import to_strict_json
 
-# Scripts and styles stand in the file itself; nothing is fetched.
-POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
-)
+ENDS_SCRIPT = "</script"
+
+SHELL = """\
+<!doctype html>
+{mark}
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<title>deployer</title>
+<style>{style}</style>
+</head>
+<body>
+<header><nav id="trail" aria-label="Where you are"></nav><p id="trouble" role="status"></p></header>
+<main id="main"></main>
+<noscript>This page draws itself with JavaScript, which is switched off.</noscript>
+<script type="application/json" id="documents">{documents}</script>
+{scripts}
+</body>
+</html>
+"""
 
 
 @dataclass(frozen=True)
@@ -30,25 +55,33 @@ class Held:
     importance: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def build_single_file(held: Held, title: str) -> str:
-    """Return the file. What users chose stands in it as JSON, in which no tag can end."""
+def build_single_file(held: Held, mark: str = "") -> str:
+    """Return the file; `mark` is a comment by which it is known again."""
     assets = load_assets()
-    documents = to_strict_json(vars(held)).decode().replace("<", "\\u003c")
-    head = [
-        '<meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        '<meta name="color-scheme" content="light dark">',
-        f"<title>{html.escape(title)}</title>",
-        f"<style>{assets.text('style.css')}</style>",
-    ]
-    body = [
-        '<header><nav id="trail" aria-label="Where you are"></nav>',
-        '<p id="trouble" role="status"></p></header>',
-        '<main id="main"></main>',
-        f'<script type="application/json" id="documents">{documents}</script>',
-        f"<script>{assets.text('vendor/echarts.min.js')}</script>",
-        f"<script>{bundle_scripts(assets)}</script>",
-    ]
-    lines = ["<!doctype html>", '<html lang="en">', "<head>", *head, "</head>"]
-    return "\n".join([*lines, "<body>", *body, "</body>", "</html>", ""])
+    scripts, style = _list_scripts(assets), assets.text("style.css")
+    return SHELL.format(
+        mark=mark,
+        policy=_build_policy(scripts, style),
+        style=style,
+        documents=to_strict_json(vars(held)).decode().replace("<", "\\u003c"),
+        scripts="\n".join(f"<script>{script}</script>" for script in scripts),
+    )
+
+
+def _list_scripts(assets: Assets) -> list[str]:
+    """Return the scripts in the order in which they run; none holds its own end."""
+    scripts = [assets.text("vendor/echarts.min.js"), bundle_scripts(assets)]
+    return [script.replace(ENDS_SCRIPT, "<\\/script") for script in scripts]
+
+
+def _build_policy(scripts: Sequence[str], style: str) -> str:
+    """Return the policy that lets these scripts and this style in, and nothing out."""
+    hashes = " ".join(map(_hash, scripts))
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src {_hash(style)}; img-src data: blob:;"
+        " base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import socket
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 import pytest
 import requests  # noqa: TID251 - an attacker is a client of its own
@@ -77,3 +79,16 @@ def test_a_body_without_an_end_is_cut_off(client: Client) -> None:
 def test_queries(client: Client, query: str, said: str) -> None:
     reply = client.post(query)
     assert (reply.status_code, said in json.dumps(reply.json())) == (400, True), reply.text[:500]
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/graphql", b"401"), ("/files/a/b/c/file_stream", b"401"), ("/login", b"413")],
+)
+def test_a_stranger_s_big_body_is_not_waited_for(client: Client, path: str, status: bytes) -> None:
+    """The answer is there while most of the body is still to come."""
+    place = urlsplit(client.url)
+    head = f"POST {path} HTTP/1.1\r\nHost: {place.netloc}\r\nContent-Length: 10000000\r\n\r\n"
+    with socket.create_connection((place.hostname or "", place.port or 0), timeout=30) as stranger:
+        stranger.sendall(head.encode() + b" " * 100_000)
+        assert stranger.recv(4096).startswith(b"HTTP/1.1 " + status)

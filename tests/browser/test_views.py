@@ -74,7 +74,7 @@ def test_the_page_is_drawn_from_one_file(
     curves = read(session, client, f"/curves?metric=loss&runs={','.join(document['chosen'])}")
     importance = read(session, client, f"/sweeps/{sweep}/importance")
     held = Held(address, {address: document}, {"loss": curves["curves"]}, {"loss": importance})
-    (tmp_path / "report.html").write_text(build_single_file(held, sweep))
+    (tmp_path / "report.html").write_text(build_single_file(held))
     page = open_page(f"/sweeps/{sweep}")
     page.context.set_offline(True)
     page.goto(f"file://{tmp_path}/report.html")

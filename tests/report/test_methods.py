@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deployer.report.collection import collect
-from deployer.report.html_file import build_documents, build_html
+from deployer.report.html_file import build_html, hold
 from deployer.report.markdown import build_markdown
 from tests.backend.client import Client
 from tests.browser.sweeps import make_sweep
@@ -43,9 +43,10 @@ def test_a_report_of_each_method(
     rows = [line for line in text.splitlines() if re.match(r"\| \d", line)]
     assert len(rows) == 3
     assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1
-    documents = build_documents(found, None)
-    assert documents in page
-    report = next(iter(json.loads(documents)["pages"].values()))["report"]
+    [documents] = re.findall(r'id="documents">(.*?)</script>', page)
+    held = hold(found, None)
+    report = json.loads(documents)["pages"][held.start]["report"]
+    assert held.pages[held.start]["report"]["coverage"] == report["coverage"]
     assert report["coverage"]["finished"] == 3
     assert [file["name"] for file in report["files"]] == ["sweep.yaml"]
     assert f"method: {config['method']}" in report["files"][0]["text"]
