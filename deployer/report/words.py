@@ -71,4 +71,6 @@ def describe_cost(cost: Cost) -> str:
 
 
 def _hours(hours: float | None) -> str | None:
-    return None if hours is None else f"{hours:,.0f}" if hours >= 100 else f"{hours:.3g}"
+    if hours is None or hours >= 100:
+        return None if hours is None else f"{hours:,.0f}"
+    return "less than 0.01" if 0 < hours < 0.01 else f"{hours:.3g}"
