@@ -1,5 +1,6 @@
 """How a supervisor starts its `wandb agent`, and the environment of it and so of each run."""
 
+import importlib.util
 import os
 import sys
 import uuid
@@ -11,6 +12,7 @@ from .settings import (
     DEADLINE_VARIABLE,
     FOLDER_VARIABLE,
     KEY_FILE_VARIABLE,
+    KEY_VARIABLE,
     LAST_WORDS_VARIABLE,
     NAME_VARIABLE,
     OUTPUTS_VARIABLE,
@@ -65,6 +67,21 @@ NOT_INHERITED = (
 )
 PACKAGE = os.path.dirname(os.path.abspath(__file__))
 PROLOGUE = os.path.join(PACKAGE, "prologue")
+
+
+def find_missing(settings: Settings, key: str) -> str:
+    """Name what makes every start of an agent useless; empty if nothing does."""
+    if settings.sweep_path.count("/") != 2:
+        return f"{settings.sweep_path!r} is not ENTITY/PROJECT/SWEEP_ID"
+    if not settings.base_url.startswith(("http://", "https://")):
+        return f"WANDB_BASE_URL {settings.base_url!r} is not an address"
+    if not key:
+        return f"{KEY_VARIABLE} is not set"
+    # A folder of run logs named `wandb` looks like a package without an __init__ file.
+    wandb = importlib.util.find_spec("wandb")
+    if wandb is None or wandb.origin is None:
+        return f"the package wandb is not installed for {sys.executable}"
+    return ""
 
 
 def agent_command(settings: Settings) -> List[str]:

@@ -1,14 +1,12 @@
 """One supervisor: ask the server, run a `wandb agent`, end with a meaningful exit code."""
 
 import contextlib
-import importlib.util
 import os
 import signal
-import sys
 import time
 from typing import Callable, Dict, Optional
 
-from .environment import agent_environment
+from .environment import agent_environment, find_missing
 from .exit_codes import FAILED, FINISHED, MISCONFIGURED, UNSETTLED, AgentLog, Ending, judge_ending
 from .host.child_task import run_task
 from .host.core_health import CoreWatch
@@ -32,7 +30,7 @@ from .script_check import check_script
 from .server.client import Server
 from .server.keys import Keys
 from .server.questions import GOODBYE_SECONDS, Questions, say_goodbye
-from .settings import KEY_VARIABLE, Settings
+from .settings import Settings
 from .warm.parent import FIRST_START, WarmParent
 
 RUN_SETTLED = Ending(FINISHED, "it has taken its last run")
@@ -92,17 +90,7 @@ class Supervisor:
 
     def _find_missing(self) -> Optional[Ending]:
         """Name what makes every start useless, before any server is asked."""
-        wandb = importlib.util.find_spec("wandb")
-        missing = ""
-        if self.settings.sweep_path.count("/") != 2:
-            missing = f"{self.settings.sweep_path!r} is not ENTITY/PROJECT/SWEEP_ID"
-        elif not self.settings.base_url.startswith(("http://", "https://")):
-            missing = f"WANDB_BASE_URL {self.settings.base_url!r} is not an address"
-        elif not self.keys.current:
-            missing = f"{KEY_VARIABLE} is not set"
-        # A folder of run logs named `wandb` looks like a package without an __init__ file.
-        elif wandb is None or wandb.origin is None:
-            missing = f"the package wandb is not installed for {sys.executable}"
+        missing = find_missing(self.settings, self.keys.current)
         return Ending(MISCONFIGURED, missing) if missing else None
 
     def _clear(self) -> Optional[Ending]:
