@@ -25,6 +25,11 @@ def register(name: str, target: str | Opener) -> None:
     _TARGETS[name] = target
 
 
+def unregister(name: str) -> None:
+    """Take an executor away that was added; running agents of it are left alone."""
+    del _TARGETS[name]
+
+
 def list_names() -> tuple[str, ...]:
     """Return what `--on` may say."""
     return tuple(_TARGETS)

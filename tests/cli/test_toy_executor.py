@@ -14,7 +14,7 @@ from deployer import api
 from deployer.errors import ConfigError
 from deployer.executors.base import Agent, Executor
 from deployer.executors.plan import Plan
-from deployer.executors.registry import list_names, register
+from deployer.executors.registry import list_names, register, unregister
 from deployer.executors.target import Target
 from tests.cli.conftest import Project
 
@@ -63,14 +63,22 @@ class Toy(Executor):
         yield from ()
 
 
+@pytest.fixture
+def toy() -> Iterator[None]:
+    """Have the executor known for one test: others run in the same process."""
+    register("toy", ToyTarget)
+    yield
+    unregister("toy")
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("toy")
 def test_a_sweep_runs_on_an_executor_of_ones_own(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the Python API, which goes the same way as the command."""
     monkeypatch.chdir(project.folder)
     project.write_grid(lrs="[2.0]")
-    register("toy", ToyTarget)
     assert list_names()[-1] == "toy"
     told: list[str] = []
     launch = api.up("grid.yaml", on="toy", replicas=2, tell=told.append)
