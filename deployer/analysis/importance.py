@@ -58,7 +58,7 @@ class Importance:
 
     `runs` were used; `left_out` have no finite value of the metric, or have not finished.
     `explained` (0 to 1) is how much of the variance all parameters explain together, in runs that
-    the model has not seen. `constants` do not vary, and `names` are texts that are another one in
+    the model has not seen; None where there are too few runs to say. `constants` do not vary, and `names` are texts that are another one in
     every run.
     """
 
@@ -66,13 +66,15 @@ class Importance:
     parameters: tuple[ParameterImportance, ...]
     runs: int
     left_out: int
-    explained: float
+    explained: float | None
     constants: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
 
     def sentence(self) -> str:
         """Return what can be told, and what cannot, as one sentence."""
         runs = format_count(self.runs, "run")
+        if not self.runs:
+            return f"no run has finished with a finite {self.metric}"
         if not self.parameters:
             return f"no parameter varies in {runs}"
         told = [one.phrase() for one in self.parameters if one.told]
@@ -110,7 +112,7 @@ def build_importance(rows: Sequence[Row], metric: str) -> Importance:
         parameters=tuple(sorted(_list_parameters(columns.varying, values, found), key=_place)),
         runs=len(ranked),
         left_out=len(rows) - len(ranked),
-        explained=found.explained,
+        explained=found.explained if columns.varying and len(ranked) >= LEAST_RUNS else None,
         constants=columns.constants,
         names=columns.names,
     )

@@ -65,6 +65,7 @@ def test_six_runs_tell_nothing() -> None:
         "lr, batch_size, optimizer.name, dropout and optimizer.momentum "
         "cannot be told from noise with 6 runs"
     )
+    assert found.explained is None
 
 
 def test_24_runs_find_what_is_clear() -> None:
@@ -153,7 +154,9 @@ def test_nothing_varies_and_one_value() -> None:
     found = build_importance(flat, "loss")
     assert list_told(found) == []
     assert found.parameters[0].correlation is None
-    assert build_importance([], "loss").runs == 0
+    nothing = build_importance([], "loss")
+    assert (nothing.runs, nothing.explained) == (0, None)
+    assert nothing.sentence() == "no run has finished with a finite loss"
 
 
 def test_grid_and_mixed_values() -> None:

@@ -41,7 +41,7 @@ def build_importance_table(
 def build_importance_notes(found: Importance) -> list[str]:
     """Return what was left out, and how much all parameters explain together."""
     notes = []
-    if found.parameters:
+    if found.explained is not None:
         together = round(100 * found.explained)
         notes.append(f"all of them explain {together} % of {found.metric} in runs not seen before")
     if found.left_out:

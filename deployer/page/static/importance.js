@@ -1,6 +1,6 @@
 // How much of the metric each parameter explains, with its uncertainty and its correlation.
 import { loadImportance } from "./data.js";
-import { el } from "./parts.js";
+import { el, plural } from "./parts.js";
 
 const PATIENCE = 1000; // milliseconds
 
@@ -31,6 +31,10 @@ export class Importance {
       this.body.replaceChildren(el("p", { class: "muted" }, found?.missing ?? "not in this file"));
       return;
     }
+    if (!found.parameters.length) {
+      this.body.replaceChildren(el("p", {}, found.sentence));
+      return;
+    }
     const most = Math.max(0.01, ...found.parameters.map(({ share, deviation }) => share + deviation));
     const rows = found.parameters.map((one) => el("tr", { class: one.told ? "" : "untold" },
       el("th", { scope: "row", title: one.name }, one.name), el("td", { class: "bar-cell" }, bar(one, most)),
@@ -38,10 +42,12 @@ export class Importance {
       el("td", { class: "number" }, one.correlation === null ? "–" : signed(one.correlation))));
     const heads = ["parameter", "explains", "", "correlation"].map((text) => el("th", { scope: "col" }, text));
     this.body.replaceChildren(el("p", {}, found.sentence), el("table", {}, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...rows)),
-      el("p", { class: "muted" }, `${found.runs} runs; all parameters together explain ${percent(found.explained)} %. Paler: cannot be told from noise.`));
+      el("p", { class: "muted" }, [together(found), "Paler: cannot be told from noise."].join(" ")));
   }
 }
 
+const together = ({ runs, explained }) => explained === null ? `${plural(runs, "run")}.`
+  : `${plural(runs, "run")}; all parameters together explain ${percent(explained)} %.`;
 const percent = (share) => String(Math.round(100 * share)); // as the sentence has them
 const signed = (value) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${Math.abs(value).toFixed(2)}`;
 

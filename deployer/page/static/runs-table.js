@@ -1,6 +1,6 @@
 // The table of a sweep's runs: thousands of them, of which only those in sight are elements.
 import { linkTo } from "./data.js";
-import { button, compareAddress, el, isNumber, link, runAddress, runName, saveCsv, show, showSeconds, state } from "./parts.js";
+import { button, compareAddress, el, isNumber, link, plural, runAddress, runName, saveCsv, show, showSeconds, state } from "./parts.js";
 import { marksOf } from "./runs.js";
 import { compare } from "./table.js";
 
@@ -36,7 +36,7 @@ export class RunsTable {
     this.#drawHead();
     this.#drawMenu();
     const chosen = this.chosen.size;
-    this.count.textContent = `${rows.length === total ? total : `${rows.length} of ${total}`} runs${chosen ? `, ${chosen} chosen` : ""}`;
+    this.count.textContent = `${rows.length === total ? "" : `${rows.length} of `}${plural(total, "run")}${chosen ? `, ${chosen} chosen` : ""}`;
     this.compareLink.hidden = chosen < 2 || linkTo(compareAddress(data, [])) === null;
     this.compareLink.href = linkTo(compareAddress(data, [...this.chosen])) ?? "#";
     this.clear.hidden = chosen === 0;
