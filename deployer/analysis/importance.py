@@ -58,8 +58,8 @@ class Importance:
 
     `runs` were used; `left_out` have no finite value of the metric, or have not finished.
     `explained` (0 to 1) is how much of the variance all parameters explain together, in runs that
-    the model has not seen; None where there are too few runs to say. `constants` do not vary, and `names` are texts that are another one in
-    every run.
+    the model has not seen; None where there are too few runs to say. `constants` do not vary, and
+    `names` are texts that are another one in every run.
     """
 
     metric: str
