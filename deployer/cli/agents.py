@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.live_view import say_what_begins_later, wait_until_started
 from deployer.cli.logs import logs
 from deployer.cli.output.agent_views import show_agents, show_ended
 from deployer.cli.output.busy import showing_busy
 from deployer.cli.output.render import say
+from deployer.cli.running.live_view import say_what_begins_later, wait_until_started
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.completion import complete_agents
 from deployer.cli.shell.options import (

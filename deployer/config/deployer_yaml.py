@@ -8,7 +8,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from deployer.config.yaml_document import Document, parse_document
+from deployer.config.document.yaml_document import Document, parse_document
 from deployer.errors import ConfigError, ConfigErrors
 
 FILE_NAME = "deployer.yaml"
@@ -126,14 +126,14 @@ def _find_problem(place: str, key: str, value: Any) -> ConfigError | None:
 
 def _find_in_sections(key: str) -> list[str]:
     """Return the paths of a key that stands in a section, not above all."""
-    from deployer.config.sections import SECTIONS  # pydantic, as below
+    from deployer.config.sections.registry import SECTIONS  # pydantic, as below
 
     found = [one for one in SECTIONS.values() if is_dataclass(one.root)]
     return [f"{s.name}.{key}" for s in found if key in {field.name for field in fields(s.root)}]
 
 
 def _list_section_problems(document: Document | None, name: str) -> list[ConfigError]:
-    from deployer.config.sections import SECTIONS  # pydantic: 0.1 s, for who has a section
+    from deployer.config.sections.registry import SECTIONS  # pydantic: 0.1 s, for who has a section
 
     try:
         SECTIONS[name].read(document)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from deployer.config.deployer_yaml import CHOICES, KEYS, WORDS
-from deployer.config.sections import SECTIONS
+from deployer.config.sections.registry import SECTIONS
 
 PATH = Path(__file__).with_name("deployer.schema.json")
 TYPES = {str: "string", int: "integer", bool: "boolean"}

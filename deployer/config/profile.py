@@ -18,10 +18,10 @@ from pydantic.dataclasses import dataclass
 
 from deployer.config.causes import Cause
 from deployer.config.deployer_yaml import FILE_NAME, list_values
+from deployer.config.document.problems import Shape, list_problems, write_json
+from deployer.config.document.yaml_document import Document, parse_document
 from deployer.config.paths import find_named
-from deployer.config.problems import Shape, list_problems, write_json
-from deployer.config.section import STRICT, Text, Value
-from deployer.config.yaml_document import Document, parse_document
+from deployer.config.sections.section import STRICT, Text, Value
 from deployer.errors import ConfigError, ConfigErrors
 
 NAMESPACE = "${namespace}"

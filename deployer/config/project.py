@@ -22,18 +22,18 @@ from deployer.config.deployer_yaml import (
     place_of_key,
     read_document,
 )
+from deployer.config.document.yaml_document import Document
 from deployer.config.project_name import derive_project
-from deployer.config.yaml_document import Document
 from deployer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from deployer.config.backend_section import BackendConfig
-    from deployer.config.code_section import CodeConfig
-    from deployer.config.data_section import DataSet
-    from deployer.config.image_section import ImageConfig
-    from deployer.config.kubernetes_section import ClusterConfig
-    from deployer.config.outputs_section import OutputsConfig
     from deployer.config.profile import Profile
+    from deployer.config.sections.backend import BackendConfig
+    from deployer.config.sections.code import CodeConfig
+    from deployer.config.sections.data import DataSet
+    from deployer.config.sections.image import ImageConfig
+    from deployer.config.sections.kubernetes import ClusterConfig
+    from deployer.config.sections.outputs import OutputsConfig
 
 EMBEDDED = "embedded"
 LOCAL = "local"  # where agents run if nobody says where
@@ -116,42 +116,42 @@ class Project:
     @cached_property
     def kubernetes(self) -> ClusterConfig:
         """The section `kubernetes:`; the defaults without one."""
-        from deployer.config.kubernetes_section import SECTION
+        from deployer.config.sections.kubernetes import SECTION
 
         return SECTION.read(self.document)
 
     @cached_property
     def code_config(self) -> CodeConfig:
         """The section `code:`; the defaults without one."""
-        from deployer.config.code_section import SECTION
+        from deployer.config.sections.code import SECTION
 
         return SECTION.read(self.document)
 
     @cached_property
     def image(self) -> ImageConfig:
         """The section `image:`; the defaults without one."""
-        from deployer.config.image_section import SECTION
+        from deployer.config.sections.image import SECTION
 
         return SECTION.read(self.document)
 
     @cached_property
     def backend(self) -> BackendConfig:
         """The section `backend:`; the defaults without one."""
-        from deployer.config.backend_section import SECTION
+        from deployer.config.sections.backend import SECTION
 
         return SECTION.read(self.document)
 
     @cached_property
     def data(self) -> tuple[DataSet, ...]:
         """The section `data:`; nothing without one."""
-        from deployer.config.data_section import SECTION
+        from deployer.config.sections.data import SECTION
 
         return SECTION.read(self.document)
 
     @cached_property
     def outputs(self) -> OutputsConfig:
         """The section `outputs:`; the defaults without one."""
-        from deployer.config.outputs_section import SECTION
+        from deployer.config.sections.outputs import SECTION
 
         return SECTION.read(self.document)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from deployer.config import paths
-from deployer.config.data_section import DataSet
+from deployer.config.sections.data import DataSet
 from deployer.data.addresses import open_address
 from deployer.data.archive import is_archive
 from deployer.data.folder_store import FolderStore

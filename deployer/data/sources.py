@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from deployer.config import paths
-from deployer.config.data_section import URL
+from deployer.config.sections.data import URL
 from deployer.data.addresses import open_address
 from deployer.data.archive import is_archive, unpack, warn_if_not_unpacked
 from deployer.data.folder_store import FolderStore, build_tag

@@ -18,7 +18,7 @@ from deployer.executors.findings import Finding, examine_all
 from deployer.executors.plan import Plan
 
 if TYPE_CHECKING:
-    from deployer.config.data_section import DataSet
+    from deployer.config.sections.data import DataSet
     from deployer.data.store import Store
     from deployer.kube.client import Kube
 

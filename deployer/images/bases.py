@@ -6,8 +6,8 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from deployer.config.image_reference import DOCKER_HUB, Repository, split_reference
-from deployer.config.image_section import ImageConfig
+from deployer.config.sections.image import ImageConfig
+from deployer.config.sections.image_reference import DOCKER_HUB, Repository, split_reference
 from deployer.errors import CloudError, ImageError
 from deployer.images.registry import Registry
 from deployer.images.registry_credentials import OWN_LOGIN, find_credentials

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deployer.config.image_section import BUILDERS
+from deployer.config.sections.image import BUILDERS
 from deployer.errors import ImageError
 from deployer.images.failures import build_tool_failure
 

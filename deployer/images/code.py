@@ -7,7 +7,7 @@ from pathlib import Path
 
 from deployer.config import paths
 from deployer.config.code import Code
-from deployer.config.code_section import SECTION, CodeConfig
+from deployer.config.sections.code import SECTION, CodeConfig
 from deployer.errors import ConfigError
 from deployer.images.git import (
     FETCHED_HEAD,

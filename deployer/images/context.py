@@ -13,7 +13,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from deployer.config.image_section import SECTION, ImageConfig
+from deployer.config.sections.image import SECTION, ImageConfig
 from deployer.errors import ConfigError
 from deployer.images.code_archive import list_files, warn_about_left_out
 from deployer.images.dockerignore import is_hopeless, is_ignored, parse_dockerignore

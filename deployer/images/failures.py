@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import requests
 
-from deployer.config.image_reference import Repository
+from deployer.config.sections.image_reference import Repository
 from deployer.errors import ImageError
 from deployer.transience import is_passing
 

@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from deployer.config.image_reference import Repository, parse_repository
-from deployer.config.image_section import SECTION, ImageConfig
+from deployer.config.sections.image import SECTION, ImageConfig
+from deployer.config.sections.image_reference import Repository, parse_repository
 from deployer.errors import ConfigError, ImageError
 from deployer.images.bases import (
     BASES_LABEL,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from deployer.config.image_reference import split_reference
-from deployer.config.image_section import ImageConfig
+from deployer.config.sections.image import ImageConfig
+from deployer.config.sections.image_reference import split_reference
 from deployer.errors import ConfigError
 from deployer.images.builders import Builder, Tell
 from deployer.images.image import build_image, open_registry

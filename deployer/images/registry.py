@@ -16,7 +16,7 @@ from urllib.parse import urljoin
 import requests
 from requests.auth import AuthBase, HTTPBasicAuth
 
-from deployer.config.image_reference import Repository
+from deployer.config.sections.image_reference import Repository
 from deployer.images.failures import RegistryLogin, build_refusal, translate_failure
 from deployer.images.registry_credentials import Credentials
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from deployer.config.image_reference import DOCKER_HUB, Repository
+from deployer.config.sections.image_reference import DOCKER_HUB, Repository
 from deployer.errors import CloudError, ImageError
 from deployer.images.scratch import open_scratch
 

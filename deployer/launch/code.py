@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from deployer.config.code_section import SECTION
 from deployer.config.project import Project
+from deployer.config.sections.code import SECTION
 from deployer.errors import ConfigError
 from deployer.executors.registry import find_target
 from deployer.executors.target import Tell

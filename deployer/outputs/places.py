@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from deployer.config.outputs_section import OutputsConfig
 from deployer.config.project import Project
+from deployer.config.sections.outputs import OutputsConfig
 from deployer.data.addresses import open_address
 from deployer.data.store import Store
 from deployer.executors.registry import find_target

@@ -9,7 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from deployer.config.yaml_document import Document, Remark, parse_document, refers_to_itself
+from deployer.config.document.yaml_document import (
+    Document,
+    Remark,
+    parse_document,
+    refers_to_itself,
+)
 from deployer.errors import ConfigError
 from deployer.sweeps.problem import Problem
 from deployer.sweeps.validation.configuration import check_config

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from deployer.config.yaml_document import Document, parse_document, refers_to_itself
+from deployer.config.document.yaml_document import Document, parse_document, refers_to_itself
 from deployer.errors import ConfigError, ConfigErrors
 from deployer.sweeps.configuration_list import JOB_ID, PARAMETER
 from deployer.sweeps.configurations import configuration_key

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from deployer.config.yaml_document import Document, Path, Remark
+from deployer.config.document.yaml_document import Document, Path, Remark
 from deployer.errors import ConfigError, ConfigErrors
 
 COMMA, SEMICOLON, TAB = ",", ";", "\t"

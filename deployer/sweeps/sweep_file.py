@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from deployer.config.yaml_document import Document
+from deployer.config.document.yaml_document import Document
 from deployer.errors import ConfigError, ConfigErrors
 from deployer.sweeps.examination import examine_sweep
 from deployer.sweeps.parameters.counting import expected_count

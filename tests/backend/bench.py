@@ -7,12 +7,12 @@ from typing import Any
 
 import yaml
 
-from deployer.backend.db.accounts import Caller, create_agent_key, create_user, find_caller
 from deployer.backend.db.agents import create_agent
-from deployer.backend.db.attempts import list_attempts
 from deployer.backend.db.projects import ensure_project, project_by_id
-from deployer.backend.db.runs import Run, change_run, find_run
+from deployer.backend.db.runs.attempts import list_attempts
+from deployer.backend.db.runs.runs import Run, change_run, find_run
 from deployer.backend.db.sweeps import Sweep, create_sweep, sweep_by_id
+from deployer.backend.db.users.accounts import Caller, create_agent_key, create_user, find_caller
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.dispatch import heartbeat, succeed_predecessors
 from deployer.backend.scheduling.suggestions import NotReady

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from deployer.backend.db.attempts import create_run
 from deployer.backend.db.projects import ensure_project
-from deployer.backend.db.runs import change_run
+from deployer.backend.db.runs.attempts import create_run
+from deployer.backend.db.runs.runs import change_run
 from deployer.backend.scheduling.run_endings import end_silent_runs
 from tests.backend.bench import Bench
 

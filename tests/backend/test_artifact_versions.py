@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from deployer.backend.db.artifact_collections import ensure_collection
-from deployer.backend.db.artifacts import (
+from deployer.backend.db.artifacts.collections import ensure_collection
+from deployer.backend.db.artifacts.versions import (
     PENDING_SECONDS,
     artifact_by_id,
     create_artifact,

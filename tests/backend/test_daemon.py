@@ -14,8 +14,8 @@ import pytest
 from starlette.requests import Request
 
 from deployer.backend.db.database import DATABASE
-from deployer.backend.db.migrations import MIGRATIONS
-from deployer.backend.db.schema import SCHEMA
+from deployer.backend.db.schema.migrations import MIGRATIONS
+from deployer.backend.db.schema.schema import SCHEMA
 from deployer.backend.db.store import Store
 from deployer.backend.server.app import build_app
 from deployer.backend.server.daemon import (

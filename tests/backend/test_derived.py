@@ -12,7 +12,7 @@ import pytest
 
 from deployer.backend.db.database import Connection
 from deployer.backend.db.projects import project_by_id
-from deployer.backend.db.runs import change_run, delete_run, find_run
+from deployer.backend.db.runs.runs import change_run, delete_run, find_run
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.scheduling.derived import Derived
 from deployer.backend.scheduling.dispatch import heartbeat

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deployer.backend.db.accounts import Caller
 from deployer.backend.db.sweeps import sweep_by_id, update_sweep
+from deployer.backend.db.users.accounts import Caller
 from deployer.backend.scheduling.lifecycle import MEMORY_KILLS, UNSTARTED_KILLS
 from deployer.backend.scheduling.run_endings import requeue_failed
 from tests.backend.bench import Bench

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 import pytest
 import requests  # noqa: TID251 - a test is a client of its own
 
-from deployer.backend.db.attempts import create_run
 from deployer.backend.db.files import delete_file, file_by_id, promise_file, set_content
 from deployer.backend.db.projects import ensure_project
+from deployer.backend.db.runs.attempts import create_run
 from deployer.backend.refusal import NoSpace, Refusal
 from deployer.backend.storage.blob_folder import delete_unreferenced, keep
 from deployer.backend.storage.signed_urls import SECONDS, Signer, Target, load_signer

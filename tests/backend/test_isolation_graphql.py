@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import pytest
 from graphql import GraphQLObjectType
 
-from deployer.backend.db.accounts import find_caller
 from deployer.backend.db.database import Connection
+from deployer.backend.db.users.accounts import find_caller
 from deployer.backend.graphql.schema import GraphQL, Reply, build_schema
 from deployer.backend.scheduling.context import Backend, Request
 from tests.backend.client import Client

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from deployer.backend.db.agents import Agent
-from deployer.backend.db.attempts import Attempt
 from deployer.backend.db.database import check_schema, select
 from deployer.backend.db.files import File
-from deployer.backend.db.migrations import MIGRATIONS
-from deployer.backend.db.runs import Run
-from deployer.backend.db.schema import SCHEMA, migrate
+from deployer.backend.db.runs.attempts import Attempt
+from deployer.backend.db.runs.runs import Run
+from deployer.backend.db.schema.migrations import MIGRATIONS
+from deployer.backend.db.schema.schema import SCHEMA, migrate
 from deployer.backend.db.store import Store
 from deployer.backend.db.sweeps import Sweep
 from deployer.errors import BackendError

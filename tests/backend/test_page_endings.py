@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deployer.backend.db.runs import change_run
+from deployer.backend.db.runs.runs import change_run
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.scheduling.process_ends import note_exit
 from deployer.backend.web.views import open_site, show_run, show_sweep

@@ -8,7 +8,7 @@ import secrets
 import pytest
 import requests  # noqa: TID251 - a test is a client of its own
 
-from deployer.backend.db.user_keys import add_key
+from deployer.backend.db.users.keys import add_key
 from deployer.backend.server.users import add_user
 from deployer.backend.web.sessions import LINK_SECONDS, Sessions
 from tests.backend.bench import KEY, Bench

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from deployer.backend.db.accounts import Caller
 from deployer.backend.db.agents import agent_by_id
-from deployer.backend.db.attempts import Attempt, list_attempts
-from deployer.backend.db.lines import last_lines
+from deployer.backend.db.runs.attempts import Attempt, list_attempts
+from deployer.backend.db.runs.lines import last_lines
+from deployer.backend.db.users.accounts import Caller
 from deployer.backend.scheduling.process_ends import note_exit, note_leave
 from tests.backend.bench import Bench
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deployer.backend.db.lines import write_lines
-from deployer.backend.db.runs import change_run, check_writer
+from deployer.backend.db.runs.lines import write_lines
+from deployer.backend.db.runs.runs import change_run, check_writer
 from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.early_termination import EarlyTermination

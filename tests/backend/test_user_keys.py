@@ -12,8 +12,8 @@ import requests  # noqa: TID251 - a test is a client of its own
 
 from deployer.__main__ import run
 from deployer.backend.data_folder import read_key
-from deployer.backend.db.accounts import create_user, hash_key
-from deployer.backend.db.user_keys import add_key, revoke_key
+from deployer.backend.db.users.accounts import create_user, hash_key
+from deployer.backend.db.users.keys import add_key, revoke_key
 from deployer.backend.server.users import add_user, identify
 from deployer.errors import WandbError
 from deployer.wandb_api import accounts

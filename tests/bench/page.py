@@ -17,9 +17,9 @@ import requests  # noqa: TID251 - a benchmark is a client of its own
 
 from deployer.backend.data_folder import write_key
 from deployer.backend.db.agents import create_agent
-from deployer.backend.db.attempts import assign_run, settle_attempt
-from deployer.backend.db.lines import write_lines
-from deployer.backend.db.runs import change_run
+from deployer.backend.db.runs.attempts import assign_run, settle_attempt
+from deployer.backend.db.runs.lines import write_lines
+from deployer.backend.db.runs.runs import change_run
 from deployer.backend.db.sweeps import Sweep, sweep_by_id
 from tests.backend.bench import KEY, Bench
 from tests.backend.pages_browser import log_in

@@ -16,8 +16,8 @@ import yaml
 
 from deployer.backend.data_folder import read_key
 from deployer.config.code import Code
-from deployer.config.kubernetes_section import ClusterConfig, parse_cluster
 from deployer.config.project import EMBEDDED
+from deployer.config.sections.kubernetes import ClusterConfig, parse_cluster
 from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.kube.client import Kube, open_kube
 from deployer.kube.kinds import CONFIG_MAP, JOB, POD, SECRET

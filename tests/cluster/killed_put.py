@@ -9,8 +9,8 @@ import json
 import sys
 from pathlib import Path
 
-from deployer.config.data_section import parse_data
-from deployer.config.kubernetes_section import parse_cluster
+from deployer.config.sections.data import parse_data
+from deployer.config.sections.kubernetes import parse_cluster
 from deployer.data.copy import copy
 from deployer.data.folder_store import FolderStore
 from deployer.executors.kubernetes.data.volumes import open_volume

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from deployer.config.data_section import parse_data
-from deployer.config.kubernetes_section import parse_cluster
+from deployer.config.sections.data import parse_data
+from deployer.config.sections.kubernetes import parse_cluster
 from deployer.data.copy import copy
 from deployer.data.folder_store import FolderStore
 from deployer.errors import DataError, KubeError

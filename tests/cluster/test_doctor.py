@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.config.image_reference import Repository
+from deployer.config.sections.image_reference import Repository
 from deployer.executors.findings import Verdict
 from deployer.executors.kubernetes.examination.reach import examine_reach
 from deployer.executors.kubernetes.target import KubernetesTarget

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deployer.config.kubernetes_parts import GPU_PRODUCT_LABEL
+from deployer.config.sections.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.errors import KubeError
 from deployer.executors.base import Ending
 from deployer.executors.kubernetes.agents.gpu_products import GpuProducts

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deployer.config.data_section import DataSet, list_variables, parse_data
-from deployer.config.kubernetes_parts import NfsFolder
+from deployer.config.sections.data import DataSet, list_variables, parse_data
+from deployer.config.sections.kubernetes_parts import NfsFolder
 from deployer.errors import ConfigErrors
 from tests.project_files import read_project
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deployer.config.image_reference import IMAGE_HINT
 from deployer.config.json_schema import PATH, build_schema, format_schema
-from deployer.config.kubernetes_parts import (
+from deployer.config.sections.image_reference import IMAGE_HINT
+from deployer.config.sections.kubernetes import ClusterConfig, parse_cluster
+from deployer.config.sections.kubernetes_parts import (
     LABEL_KEY,
     LABEL_LETTERS,
     PATTERN_HINTS,
@@ -21,7 +22,6 @@ from deployer.config.kubernetes_parts import (
     Toleration,
     Volume,
 )
-from deployer.config.kubernetes_section import ClusterConfig, parse_cluster
 from deployer.errors import ConfigErrors
 from deployer.executors.registry import list_names
 from deployer.text import DURATION_HINT

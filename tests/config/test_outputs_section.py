@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from deployer.agent.settings import ENDPOINT_VARIABLE, KEEP_VARIABLE
-from deployer.config.kubernetes_section import ClusterConfig
-from deployer.config.outputs_section import SECTION
+from deployer.config.sections.kubernetes import ClusterConfig
+from deployer.config.sections.outputs import SECTION
 from deployer.errors import ConfigErrors
 from deployer.executors.kubernetes.data.outputs import add_outputs
 

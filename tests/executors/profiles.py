@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from deployer.config.kubernetes_section import ClusterConfig, parse_cluster
+from deployer.config.sections.kubernetes import ClusterConfig, parse_cluster
 from deployer.executors.kubernetes.manifests.build import build_manifests
 from deployer.executors.kubernetes.manifests.fields import Manifest
 from deployer.executors.kubernetes.manifests.templates import Templates, load_templates

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from deployer.config.backend_section import BackendConfig, parse_backend
-from deployer.config.kubernetes_section import ClusterConfig, parse_cluster
+from deployer.config.sections.backend import BackendConfig, parse_backend
+from deployer.config.sections.kubernetes import ClusterConfig, parse_cluster
 from deployer.errors import ConfigError, ConfigErrors
 from deployer.executors.kubernetes.backend.manifests import (
     OWNED,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from deployer.config.data_section import parse_data
-from deployer.config.kubernetes_section import ClusterConfig, parse_cluster
+from deployer.config.sections.data import parse_data
+from deployer.config.sections.kubernetes import ClusterConfig, parse_cluster
 from deployer.errors import ConfigError
 from deployer.executors.kubernetes.data import claims, loader_manifests
 from deployer.executors.kubernetes.data.claims import build_claim, count_size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deployer.config.kubernetes_section import parse_cluster
+from deployer.config.sections.kubernetes import parse_cluster
 from deployer.executors.base import Agent, AgentState
 from deployer.executors.deadline import find_deadline
 from deployer.executors.kubernetes.manifests.build import build_manifests

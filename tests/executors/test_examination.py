@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from deployer.config.backend_section import BackendConfig
-from deployer.config.data_section import DataSet
-from deployer.config.kubernetes_section import parse_cluster
+from deployer.config.sections.backend import BackendConfig
+from deployer.config.sections.data import DataSet
+from deployer.config.sections.kubernetes import parse_cluster
 from deployer.executors.findings import Finding, Verdict, right, wrong
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.examination.cluster import judge_namespace, judge_version

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from deployer.config.kubernetes_section import ClusterConfig
+from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.errors import DataError
 from deployer.executors.kubernetes.data.outputs import find_outputs
 from deployer.executors.kubernetes.manifests.fields import Manifest

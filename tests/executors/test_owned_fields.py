@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deployer.config.kubernetes_section import ClusterConfig
+from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.executors.kubernetes.manifests.fields import Manifest
 from deployer.executors.kubernetes.manifests.owned import owned_paths
 from deployer.executors.kubernetes.manifests.templates import find_folder, load_templates

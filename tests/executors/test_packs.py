@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deployer.config.kubernetes_section import parse_cluster
+from deployer.config.sections.kubernetes import parse_cluster
 from deployer.executors.base import Agent, Ending
 from deployer.executors.kubernetes.agents.agent_objects import (
     AgentObjects,

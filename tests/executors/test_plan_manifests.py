@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from deployer.__main__ import run
-from deployer.config.kubernetes_section import ClusterConfig
+from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.errors import ConfigError
 from deployer.executors.kubernetes.manifests.build import build_manifests, build_secret
 from deployer.executors.kubernetes.manifests.config_maps import read_code_maps

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.config.image_section import ImageConfig
+from deployer.config.sections.image import ImageConfig
 from deployer.errors import ImageError
 from deployer.images.builders import Login, choose_builder
 from deployer.images.failures import build_tool_failure

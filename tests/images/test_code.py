@@ -12,7 +12,7 @@ import pytest
 
 from deployer.config import paths
 from deployer.config.code import Code
-from deployer.config.code_section import SECTION, CodeConfig
+from deployer.config.sections.code import SECTION, CodeConfig
 from deployer.errors import ConfigError, ConfigErrors, DeployerError
 from deployer.images.code import resolve_code, warn_about_changes
 from deployer.images.code_archive import build_code_archive

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.config.image_section import ImageConfig
+from deployer.config.sections.image import ImageConfig
 from deployer.errors import ConfigError
 from deployer.images.context import copy_context, read_inputs, warn_about_context
 from deployer.images.dockerignore import is_hopeless, is_ignored, parse_dockerignore

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.config.image_reference import Repository
+from deployer.config.sections.image_reference import Repository
 from deployer.errors import CloudError, ImageError
 from deployer.images.registry_credentials import Credentials, find_credentials, write_auth_file
 from tests.gke.credentials import Account

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import requests
 
-from deployer.config.image_reference import Repository, parse_repository
-from deployer.config.image_section import ImageConfig
+from deployer.config.sections.image import ImageConfig
+from deployer.config.sections.image_reference import Repository, parse_repository
 from deployer.errors import ConfigError, ImageError
 from deployer.images.bases import BASES_LABEL, INPUTS_LABEL, write_bases
 from deployer.images.context import read_inputs

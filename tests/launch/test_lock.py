@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deployer.config.data_section import DataSet
+from deployer.config.sections.data import DataSet
 from deployer.errors import ConfigError
 from deployer.executors.plan import build_plan
 from deployer.executors.target import Surroundings

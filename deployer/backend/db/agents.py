@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deployer.backend.db.accounts import Caller
 from deployer.backend.db.database import Connection, insert, select, select_one
 from deployer.backend.db.sweeps import Sweep
+from deployer.backend.db.users.accounts import Caller
 from deployer.backend.refusal import not_found
 
 

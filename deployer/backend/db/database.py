@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from deployer.backend.db.schema import SCHEMA
+from deployer.backend.db.schema.schema import SCHEMA
 from deployer.errors import BackendError
 
 Connection = sqlite3.Connection

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deployer.backend.db.accounts import Caller
 from deployer.backend.db.database import Connection, insert, select, select_one
+from deployer.backend.db.users.accounts import Caller
 from deployer.backend.refusal import Refusal, not_found
 
 DEFAULT_PROJECT = "uncategorized"  # W&B's own name for a project that nobody named

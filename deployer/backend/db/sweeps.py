@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-from deployer.backend.db.accounts import Caller
 from deployer.backend.db.database import Connection, insert, select, select_one, update
 from deployer.backend.db.projects import Project
+from deployer.backend.db.users.accounts import Caller
 from deployer.backend.refusal import Refusal, not_found
 from deployer.sweeps.metrics import metric_goal, metric_name
 from deployer.sweeps.parameters.counting import expected_count

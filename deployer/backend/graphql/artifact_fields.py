@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from deployer.backend.db.artifact_collections import Collection
-from deployer.backend.db.artifacts import Artifact
+from deployer.backend.db.artifacts.collections import Collection
+from deployer.backend.db.artifacts.versions import Artifact
 from deployer.backend.graphql.fields import Fields
 
 COLLECTION_FIELDS: Fields[Collection] = Fields(

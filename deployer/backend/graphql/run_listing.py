@@ -6,11 +6,11 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from deployer.backend.db.accounts import list_users
 from deployer.backend.db.database import Connection
 from deployer.backend.db.projects import Project
-from deployer.backend.db.runs import Run, list_runs
+from deployer.backend.db.runs.runs import Run, list_runs
 from deployer.backend.db.sweeps import Sweep, find_sweep, list_sweeps
+from deployer.backend.db.users.accounts import list_users
 from deployer.backend.graphql.fields import Fields, run_fields
 from deployer.backend.graphql.filters import parse_filter
 from deployer.backend.graphql.ordering import (

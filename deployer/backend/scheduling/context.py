@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deployer.backend.db.accounts import Caller
 from deployer.backend.db.database import DATABASE
 from deployer.backend.db.store import Store
+from deployer.backend.db.users.accounts import Caller
 from deployer.backend.scheduling.derived import Derived
 from deployer.backend.scheduling.lifecycle import Patience
 from deployer.backend.scheduling.presence import Presence

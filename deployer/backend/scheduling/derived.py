@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from deployer.backend.db.database import Connection
-from deployer.backend.db.run_changes import Mark, changed_since, mark_of
+from deployer.backend.db.runs.changes import Mark, changed_since, mark_of
 from deployer.backend.db.store import Store
 from deployer.backend.db.sweeps import Sweep
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from deployer.backend.db.agents import Agent, agent_by_id
-from deployer.backend.db.attempts import (
+from deployer.backend.db.database import Connection, select, update
+from deployer.backend.db.runs.attempts import (
     assign_run,
     has_process_ended,
     last_cause,
     reassign_run,
     repeat_attempt,
 )
-from deployer.backend.db.database import Connection, select, update
-from deployer.backend.db.runs import IS_ACTIVE, Run, change_run, list_runs
+from deployer.backend.db.runs.runs import IS_ACTIVE, Run, change_run, list_runs
 from deployer.backend.db.sweeps import DELETED, Sweep, sweep_by_id, update_sweep
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import (

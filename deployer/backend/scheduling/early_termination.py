@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from deployer.backend.db.database import Connection, select
-from deployer.backend.db.lines import parse_row, read_lines
-from deployer.backend.db.run_changes import Mark, changed_since, mark_of
-from deployer.backend.db.runs import change_run, run_by_id
+from deployer.backend.db.runs.changes import Mark, changed_since, mark_of
+from deployer.backend.db.runs.lines import parse_row, read_lines
+from deployer.backend.db.runs.runs import change_run, run_by_id
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.search.hyperband import Halving

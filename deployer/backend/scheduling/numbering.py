@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from deployer.backend.db.database import Connection, update
-from deployer.backend.db.runs import change_run, list_runs
+from deployer.backend.db.runs.runs import change_run, list_runs
 from deployer.backend.db.sweeps import Sweep
 from deployer.sweeps.parameters.parse import parse_parameters
 from deployer.sweeps.parameters.space import Space

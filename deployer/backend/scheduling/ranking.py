@@ -6,7 +6,7 @@ import math
 import sqlite3
 from collections.abc import Iterable
 
-from deployer.backend.db.lines import parse_row
+from deployer.backend.db.runs.lines import parse_row
 from deployer.backend.db.sweeps import Sweep
 from deployer.sweeps.metrics import metric_value, rank_key
 

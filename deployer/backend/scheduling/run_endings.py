@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from deployer.backend.db.attempts import settle_attempt
 from deployer.backend.db.database import Connection
-from deployer.backend.db.lines import parse_row
-from deployer.backend.db.runs import IS_ACTIVE, Run, change_run, list_runs, run_by_id
+from deployer.backend.db.runs.attempts import settle_attempt
+from deployer.backend.db.runs.lines import parse_row
+from deployer.backend.db.runs.runs import IS_ACTIVE, Run, change_run, list_runs, run_by_id
 from deployer.backend.db.sweeps import DELETED, Sweep, sweep_by_id, update_sweep
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import (

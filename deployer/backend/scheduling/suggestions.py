@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deployer.backend.db.database import Connection
-from deployer.backend.db.lines import parse_row
+from deployer.backend.db.runs.lines import parse_row
 from deployer.backend.db.store import Store
 from deployer.backend.db.sweeps import Sweep, sweep_by_id
 from deployer.backend.scheduling.derived import Derived

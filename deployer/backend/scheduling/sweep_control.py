@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from deployer.backend.db.database import Connection
-from deployer.backend.db.lines import parse_row
-from deployer.backend.db.runs import Run, change_run, insert_enqueued, list_runs
+from deployer.backend.db.runs.lines import parse_row
+from deployer.backend.db.runs.runs import Run, change_run, insert_enqueued, list_runs
 from deployer.backend.db.sweeps import DELETED, Sweep, sweep_by_id, update_sweep
 from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.context import Backend

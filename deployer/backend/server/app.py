@@ -25,10 +25,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from deployer.backend.data_folder import read_key
-from deployer.backend.db.accounts import Caller, find_caller
 from deployer.backend.db.database import Connection
 from deployer.backend.db.projects import get_project
-from deployer.backend.db.runs import Run, check_writer, get_run
+from deployer.backend.db.runs.runs import Run, check_writer, get_run
+from deployer.backend.db.users.accounts import Caller, find_caller
 from deployer.backend.graphql.schema import GraphQL, Reply, describe_failure
 from deployer.backend.refusal import Refusal, describe_passing, is_full
 from deployer.backend.scheduling.context import Backend, Request

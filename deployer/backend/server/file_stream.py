@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from deployer.backend.db.attempts import last_cause, reopen_attempt
 from deployer.backend.db.database import Connection
-from deployer.backend.db.history import write_history
-from deployer.backend.db.lines import FILE_STREAMS, write_lines
-from deployer.backend.db.runs import Run, change_run
+from deployer.backend.db.runs.attempts import last_cause, reopen_attempt
+from deployer.backend.db.runs.history import write_history
+from deployer.backend.db.runs.lines import FILE_STREAMS, write_lines
+from deployer.backend.db.runs.runs import Run, change_run
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import Cause, judge_announcement, judge_exit
 from deployer.backend.scheduling.run_endings import end_run, finish_if_target_reached, marks_of

@@ -27,9 +27,9 @@ from deployer.backend.data_folder import (
     write_key,
     write_private,
 )
-from deployer.backend.db.accounts import create_user, find_caller, new_key
-from deployer.backend.db.artifacts import delete_abandoned
-from deployer.backend.db.user_keys import add_key
+from deployer.backend.db.artifacts.versions import delete_abandoned
+from deployer.backend.db.users.accounts import create_user, find_caller, new_key
+from deployer.backend.db.users.keys import add_key
 from deployer.backend.refusal import is_full
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.early_termination import EarlyTermination

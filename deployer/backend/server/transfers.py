@@ -15,18 +15,18 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from deployer.backend.db.accounts import Caller
-from deployer.backend.db.artifact_collections import find_collection
-from deployer.backend.db.artifact_files import (
+from deployer.backend.db.artifacts.collections import find_collection
+from deployer.backend.db.artifacts.files import (
     artifact_file_by_id,
     find_by_digest,
     set_artifact_content,
 )
-from deployer.backend.db.artifacts import artifact_by_id, change_artifact
+from deployer.backend.db.artifacts.versions import artifact_by_id, change_artifact
 from deployer.backend.db.database import Connection
 from deployer.backend.db.files import file_by_id, find_file, guess_mimetype, set_content
 from deployer.backend.db.projects import get_project
-from deployer.backend.db.runs import get_run, run_by_id
+from deployer.backend.db.runs.runs import get_run, run_by_id
+from deployer.backend.db.users.accounts import Caller
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.storage.blob_folder import Received, keep

@@ -14,8 +14,10 @@ from deployer.backend.data_folder import (
     read_key,
     write_key,
 )
-from deployer.backend.db import user_keys
-from deployer.backend.db.accounts import (
+from deployer.backend.db.database import DATABASE, Connection
+from deployer.backend.db.store import Store
+from deployer.backend.db.users import keys as user_keys
+from deployer.backend.db.users.accounts import (
     create_user,
     find_caller,
     get_user,
@@ -24,9 +26,7 @@ from deployer.backend.db.accounts import (
     new_key,
     remove_user,
 )
-from deployer.backend.db.database import DATABASE, Connection
-from deployer.backend.db.store import Store
-from deployer.backend.db.user_keys import UserKey, key_id_of
+from deployer.backend.db.users.keys import UserKey, key_id_of
 from deployer.errors import BackendError
 
 __all__ = ["new_key"]

@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 
-from deployer.backend.db.artifact_aliases import LATEST, set_aliases
-from deployer.backend.db.artifact_collections import collection_by_id, take_version
-from deployer.backend.db.artifact_files import write_entries
-from deployer.backend.db.artifact_manifest import (
+from deployer.backend.db.artifacts.aliases import LATEST, set_aliases
+from deployer.backend.db.artifacts.collections import collection_by_id, take_version
+from deployer.backend.db.artifacts.files import write_entries
+from deployer.backend.db.artifacts.manifest import (
     Document,
     list_entries,
     merge_manifests,
     parse_manifest,
 )
-from deployer.backend.db.artifacts import Artifact, artifact_by_id, change_artifact
+from deployer.backend.db.artifacts.versions import Artifact, artifact_by_id, change_artifact
 from deployer.backend.db.blobs import blob_by_id
 from deployer.backend.db.database import Connection
 from deployer.backend.refusal import Refusal

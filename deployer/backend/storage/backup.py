@@ -29,10 +29,10 @@ from deployer.backend.data_folder import (
     read_key,
     write_key,
 )
-from deployer.backend.db.accounts import find_caller, new_key
 from deployer.backend.db.database import DATABASE, Connection, read_only
 from deployer.backend.db.store import Store
-from deployer.backend.db.user_keys import add_key
+from deployer.backend.db.users.accounts import find_caller, new_key
+from deployer.backend.db.users.keys import add_key
 from deployer.backend.refusal import is_full
 from deployer.backend.storage.blob_folder import INCOMING_FOLDER
 from deployer.backend.storage.copy_proof import PROOF_FILE, Copied, build_proof, check_copy

@@ -6,16 +6,15 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from deployer.backend.db.accounts import Caller
-from deployer.backend.db.artifact_aliases import LATEST, list_aliases, list_collection_aliases
-from deployer.backend.db.artifact_collections import (
+from deployer.backend.db.artifacts.aliases import LATEST, list_aliases, list_collection_aliases
+from deployer.backend.db.artifacts.collections import (
     Collection,
     collection_by_id,
     find_collection,
     list_collections,
 )
-from deployer.backend.db.artifact_files import list_artifact_files
-from deployer.backend.db.artifacts import (
+from deployer.backend.db.artifacts.files import list_artifact_files
+from deployer.backend.db.artifacts.versions import (
     Artifact,
     Role,
     find_version,
@@ -27,7 +26,8 @@ from deployer.backend.db.artifacts import (
 )
 from deployer.backend.db.database import Connection
 from deployer.backend.db.projects import Project, get_project, project_by_id
-from deployer.backend.db.runs import Run
+from deployer.backend.db.runs.runs import Run
+from deployer.backend.db.users.accounts import Caller
 from deployer.backend.refusal import not_found
 from deployer.sweeps.configurations import flatten_configuration
 from deployer.wandb_api.model import parse_json

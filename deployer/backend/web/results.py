@@ -13,10 +13,10 @@ from functools import cached_property
 from typing import Any
 
 from deployer.backend.db.agents import Agent, list_agents
-from deployer.backend.db.attempts import Attempt, list_last_attempts
 from deployer.backend.db.database import Connection, select, select_one
 from deployer.backend.db.projects import Project
-from deployer.backend.db.runs import ACTIVE, Run, list_runs
+from deployer.backend.db.runs.attempts import Attempt, list_last_attempts
+from deployer.backend.db.runs.runs import ACTIVE, Run, list_runs
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.web.looks import BESIDES, fingerprint

@@ -18,10 +18,10 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import FileResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from deployer.backend.db.artifact_files import find_artifact_file
+from deployer.backend.db.artifacts.files import find_artifact_file
 from deployer.backend.db.database import Connection
 from deployer.backend.db.files import find_file
-from deployer.backend.db.runs import find_run
+from deployer.backend.db.runs.runs import find_run
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.sweep_control import change_sweep

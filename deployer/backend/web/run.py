@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from deployer.backend.db.agents import Agent
-from deployer.backend.db.attempts import list_attempts
 from deployer.backend.db.database import Connection, select
 from deployer.backend.db.files import File, list_files
-from deployer.backend.db.lines import last_lines, read_rows
 from deployer.backend.db.projects import Project
-from deployer.backend.db.runs import Run
+from deployer.backend.db.runs.attempts import list_attempts
+from deployer.backend.db.runs.lines import last_lines, read_rows
+from deployer.backend.db.runs.runs import Run
 from deployer.backend.db.sweeps import Sweep, sweep_by_id
 from deployer.backend.storage.blob_folder import BlobFolder
 from deployer.backend.web.artifacts import list_run_artifacts

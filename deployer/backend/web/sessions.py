@@ -9,8 +9,8 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from deployer.backend.db.accounts import Caller, caller_of_hash, hash_key
 from deployer.backend.db.database import Connection
+from deployer.backend.db.users.accounts import Caller, caller_of_hash, hash_key
 
 LINK_SECONDS = 15 * 60
 MOST_LINKS = 1000

@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as HttpRequest
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from deployer.backend.db.accounts import Caller, find_caller
+from deployer.backend.db.users.accounts import Caller, find_caller
 from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.web.forms import read_form

@@ -27,7 +27,7 @@ from deployer.errors import ConfigError, KubeError
 from deployer.text import format_count
 
 if TYPE_CHECKING:
-    from deployer.config.kubernetes_section import ClusterConfig
+    from deployer.config.sections.kubernetes import ClusterConfig
     from deployer.executors.kubernetes.gpu_drivers.nodes import GpuResource, NodeGpus
     from deployer.executors.kubernetes.gpu_drivers.smoke_test import Smoke
     from deployer.executors.kubernetes.gpu_drivers.survey import Survey

@@ -16,7 +16,7 @@ from deployer.errors import ConfigError
 from deployer.text import format_bytes
 
 if TYPE_CHECKING:
-    from deployer.config.image_section import ImageConfig
+    from deployer.config.sections.image import ImageConfig
 
 app = make_app("Build, push, save or load the agents' image.")
 
@@ -119,8 +119,8 @@ def _read(
     builder: str | None, variant: str | None, repository: str | None
 ) -> tuple[ImageConfig, Project]:
     """Return deployer.yaml's section with what the flags say instead, and the project."""
-    from deployer.config.image_reference import parse_repository
-    from deployer.config.image_section import BUILDERS
+    from deployer.config.sections.image import BUILDERS
+    from deployer.config.sections.image_reference import parse_repository
 
     project = read_config(Flags())
     for flag, value, known in (

@@ -19,16 +19,31 @@ if TYPE_CHECKING:
 
 # Command: its module in `deployer.cli`, and its line in `deployer --help`.
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "up": ("up", "Run a sweep to its end: create or continue it, start agents, watch, rank."),
+    "up": (
+        "running.up",
+        "Run a sweep to its end: create or continue it, start agents, watch, rank.",
+    ),
     "init": ("init", "Write a sweep file from a script's flags, or from a sweep."),
     "plan": ("plan", "Print what `up` would send; contacts nothing."),
     "doctor": ("doctor", "Check everything that `up` needs, and say how to mend it."),
-    "watch": ("watch", "Show a sweep live until it is over."),
-    "results": ("results", "Show a sweep's ranking, coverage and failures; copy its models."),
-    "importance": ("importance", "Show which parameters explain the metric, and which may not."),
-    "report": ("report", "Write a sweep's report: one file, Markdown, or a page to look at."),
-    "heal": ("heal", "Run what is lost or failed again."),
-    "reproduce": ("reproduce", "Run a configuration again as it ran, and compare its metric."),
+    "watch": ("running.watch", "Show a sweep live until it is over."),
+    "results": (
+        "results.results",
+        "Show a sweep's ranking, coverage and failures; copy its models.",
+    ),
+    "importance": (
+        "results.importance",
+        "Show which parameters explain the metric, and which may not.",
+    ),
+    "report": (
+        "results.report",
+        "Write a sweep's report: one file, Markdown, or a page to look at.",
+    ),
+    "heal": ("running.heal", "Run what is lost or failed again."),
+    "reproduce": (
+        "running.reproduce",
+        "Run a configuration again as it ran, and compare its metric.",
+    ),
     "down": ("down", "End a sweep's agents and delete what was made for it; results stay."),
     "sweep": (
         "sweep.sweep",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from deployer.config.kubernetes_section import ClusterConfig
+from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.executors.base import Agent
 from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.executors.reason import NO_NODE, Cause

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 
-from deployer.config.kubernetes_section import ClusterConfig
+from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.errors import CloudError, KubeError
 from deployer.executors.findings import Finding, right, unknown, wrong
 from deployer.executors.gke.executor import GkeExecutor

@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from deployer.config.kubernetes_parts import GPU_PRODUCT_LABEL
-from deployer.config.kubernetes_section import ClusterConfig
+from deployer.config.sections.kubernetes import ClusterConfig
+from deployer.config.sections.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.errors import AgentError, KubeError, collect_refusals
 from deployer.executors.base import Agent, Executor
 from deployer.executors.findings import Check

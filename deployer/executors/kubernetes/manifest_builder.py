@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from deployer.config.kubernetes_section import ClusterConfig
+from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.errors import KubeError
 from deployer.executors.deadline import count_job_seconds
 from deployer.executors.kubernetes.agents.agent_objects import path_of

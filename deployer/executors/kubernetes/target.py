@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from deployer.config.data_section import DataSet
-from deployer.config.kubernetes_section import ClusterConfig
 from deployer.config.project import Project
+from deployer.config.sections.data import DataSet
+from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.data.store import Store
 from deployer.errors import DeployerError, ImageError
 from deployer.executors.deadline import count_job_seconds

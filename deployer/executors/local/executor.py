@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from deployer.agent.exit_codes import STOPPED
 from deployer.agent.settings import ENDPOINT_VARIABLE, GRACE_SECONDS, KEEP_VARIABLE
 from deployer.config import paths
-from deployer.config.data_section import VARIABLE
+from deployer.config.sections.data import VARIABLE
 from deployer.errors import AgentError
 from deployer.executors.base import Agent, Executor
 from deployer.executors.findings import Check

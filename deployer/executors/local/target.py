@@ -14,7 +14,7 @@ from deployer.executors.local.surroundings import read_surroundings
 from deployer.executors.target import Demand, Surroundings, Target, Tell
 
 if TYPE_CHECKING:
-    from deployer.config.data_section import DataSet
+    from deployer.config.sections.data import DataSet
     from deployer.data.store import Store
 
 
@@ -39,7 +39,7 @@ class LocalTarget(Target):
         outputs = tuple(self.project.outputs.environment)
         if not sets:
             return outputs
-        from deployer.config.data_section import list_variables
+        from deployer.config.sections.data import list_variables
         from deployer.data.places import find_place
 
         places = {data.name: str(find_place(data, self.project.folder)) for data in sets}

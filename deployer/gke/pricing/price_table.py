@@ -11,9 +11,9 @@ from pydantic import Field, StringConstraints, TypeAdapter, ValidationError, mod
 from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
-from deployer.config.problems import Shape, list_problems, write_json
-from deployer.config.section import STRICT, Text
-from deployer.config.yaml_document import Document, parse_document
+from deployer.config.document.problems import Shape, list_problems, write_json
+from deployer.config.document.yaml_document import Document, parse_document
+from deployer.config.sections.section import STRICT, Text
 from deployer.errors import ConfigError, ConfigErrors
 from deployer.gke.specification.parts import ACCELERATOR, DISK_TYPE, HYPERDISK, MACHINE_TYPE
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, StringConstraints
 from pydantic.dataclasses import dataclass
 
-from deployer.config.section import STRICT
+from deployer.config.sections.section import STRICT
 
 # GKE's own rules: https://cloud.google.com/kubernetes-engine/docs/reference/rest/v1/
 # projects.locations.clusters#Cluster (name), Compute Engine's for the others.

@@ -24,11 +24,11 @@ from pydantic import (
 from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
+from deployer.config.document.problems import Shape, list_problems, write_json
+from deployer.config.document.yaml_document import Document, parse_document
 from deployer.config.durations import Duration, at_least
 from deployer.config.paths import find_named
-from deployer.config.problems import Shape, list_problems, write_json
-from deployer.config.section import STRICT
-from deployer.config.yaml_document import Document, parse_document
+from deployer.config.sections.section import STRICT
 from deployer.errors import ConfigError, ConfigErrors
 from deployer.gke.specification.parts import (
     CLUSTER_NAME,

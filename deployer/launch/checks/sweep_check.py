@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from deployer.config.document.yaml_document import UnreadableYaml
 from deployer.config.project import Project
-from deployer.config.yaml_document import UnreadableYaml
 from deployer.errors import ConfigError
 from deployer.executors.registry import find_target
 from deployer.launch.checks.script import ask_script

@@ -15,7 +15,7 @@ from deployer.executors.target import Target, Tell
 from deployer.launch.data.data_sets import describe_kept, is_place
 
 if TYPE_CHECKING:
-    from deployer.config.data_section import DataSet
+    from deployer.config.sections.data import DataSet
 
 
 def check_deletable(project: Project, data: DataSet, everywhere: bool) -> None:

@@ -25,7 +25,7 @@ from deployer.executors.registry import find_target
 from deployer.executors.target import Target, Tell
 
 if TYPE_CHECKING:
-    from deployer.config.data_section import DataSet
+    from deployer.config.sections.data import DataSet
 
 EXAMPLE = "data: {path: /data, folder: data} in deployer.yaml"
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from deployer.config.problems import Shape, list_problems
+from deployer.config.document.problems import Shape, list_problems
+from deployer.config.document.yaml_document import parse_document
 from deployer.config.redaction import STRUCTURE, redact
-from deployer.config.yaml_document import parse_document
 from deployer.errors import ConfigError
 from deployer.executors.target import Surroundings
 from deployer.images.code_archive import LOCK_MARK

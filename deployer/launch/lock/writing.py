@@ -28,7 +28,7 @@ from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.server import Server
 
 if TYPE_CHECKING:  # its classes take long to make, and most projects name no data
-    from deployer.config.data_section import DataSet
+    from deployer.config.sections.data import DataSet
 
 # Larger data sets are known by their files' names and sizes: reading them would take minutes.
 MOST_READ_BYTES = 1 << 30

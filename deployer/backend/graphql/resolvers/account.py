@@ -8,15 +8,15 @@ from typing import Any
 from ariadne import MutationType, QueryType
 
 from deployer.backend.data_folder import read_key
-from deployer.backend.db import user_keys
-from deployer.backend.db.accounts import (
+from deployer.backend.db.database import Connection
+from deployer.backend.db.users import keys as user_keys
+from deployer.backend.db.users.accounts import (
     create_user,
     find_caller,
     get_user,
     list_present_users,
     remove_user,
 )
-from deployer.backend.db.database import Connection
 from deployer.backend.graphql.resolvers.wire import Info, transaction
 from deployer.backend.refusal import Refusal
 

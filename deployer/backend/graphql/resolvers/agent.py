@@ -7,12 +7,12 @@ from typing import Any
 
 from ariadne import MutationType, ObjectType
 
-from deployer.backend.db.accounts import Caller, check_newest
 from deployer.backend.db.agents import Agent, agent_by_id
 from deployer.backend.db.database import Connection
 from deployer.backend.db.projects import owns_project, project_by_id
-from deployer.backend.db.runs import Run, list_runs
+from deployer.backend.db.runs.runs import Run, list_runs
 from deployer.backend.db.sweeps import sweep_by_id
+from deployer.backend.db.users.accounts import Caller, check_newest
 from deployer.backend.graphql.ordering import ordered_connection, parse_order
 from deployer.backend.graphql.resolvers.wire import (
     Info,

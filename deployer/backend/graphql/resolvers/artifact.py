@@ -6,9 +6,8 @@ from typing import Any
 
 from ariadne import ObjectType, QueryType, UnionType
 
-from deployer.backend.db.accounts import Caller, User
-from deployer.backend.db.artifact_aliases import Alias, list_aliases
-from deployer.backend.db.artifact_collections import (
+from deployer.backend.db.artifacts.aliases import Alias, list_aliases
+from deployer.backend.db.artifacts.collections import (
     ArtifactType,
     Collection,
     collection_by_id,
@@ -16,18 +15,19 @@ from deployer.backend.db.artifact_collections import (
     find_collection,
     type_of,
 )
-from deployer.backend.db.artifact_files import ArtifactFile, list_artifact_files
-from deployer.backend.db.artifacts import (
+from deployer.backend.db.artifacts.files import ArtifactFile, list_artifact_files
+from deployer.backend.db.artifacts.versions import (
     Artifact,
     artifact_by_id,
     find_version,
     list_artifacts_of,
     list_users,
 )
-from deployer.backend.db.artifacts import find_by_client_id as find_artifact_by_client_id
+from deployer.backend.db.artifacts.versions import find_by_client_id as find_artifact_by_client_id
 from deployer.backend.db.database import Connection, select_one
 from deployer.backend.db.projects import Project, owns_project
-from deployer.backend.db.runs import Run, run_by_id
+from deployer.backend.db.runs.runs import Run, run_by_id
+from deployer.backend.db.users.accounts import Caller, User
 from deployer.backend.graphql.ordering import by_name, by_row, ordered_connection
 from deployer.backend.graphql.resolvers.file_nodes import artifact_file_node, manifest_node
 from deployer.backend.graphql.resolvers.project import project

@@ -6,14 +6,14 @@ from typing import Any, NoReturn
 
 from ariadne import MutationType
 
-from deployer.backend.db.artifact_aliases import (
+from deployer.backend.db.artifacts.aliases import (
     list_aliases,
     remove_aliases,
     remove_artifact,
     set_aliases,
 )
-from deployer.backend.db.artifact_collections import change_tags, collection_by_id
-from deployer.backend.db.artifacts import (
+from deployer.backend.db.artifacts.collections import change_tags, collection_by_id
+from deployer.backend.db.artifacts.versions import (
     Artifact,
     change_artifact,
     check_deletable,

@@ -8,9 +8,8 @@ from typing import Any
 from ariadne import InterfaceType, ObjectType, QueryType
 from graphql.language import FieldNode
 
-from deployer.backend.db.accounts import Caller
-from deployer.backend.db.artifact_aliases import list_collection_aliases
-from deployer.backend.db.artifact_collections import (
+from deployer.backend.db.artifacts.aliases import list_collection_aliases
+from deployer.backend.db.artifacts.collections import (
     ArtifactType,
     Collection,
     collection_by_id,
@@ -20,9 +19,15 @@ from deployer.backend.db.artifact_collections import (
     list_types,
     type_of,
 )
-from deployer.backend.db.artifacts import Artifact, find_version, latest_version, list_versions
+from deployer.backend.db.artifacts.versions import (
+    Artifact,
+    find_version,
+    latest_version,
+    list_versions,
+)
 from deployer.backend.db.database import Connection
 from deployer.backend.db.projects import Project, owns_project, project_by_id
+from deployer.backend.db.users.accounts import Caller
 from deployer.backend.graphql.artifact_fields import ARTIFACT_FIELDS, COLLECTION_FIELDS
 from deployer.backend.graphql.filters import parse_filter
 from deployer.backend.graphql.ordering import by_row, ordered_connection, parse_order

@@ -6,8 +6,7 @@ from typing import Any
 
 from ariadne import MutationType
 
-from deployer.backend.db.accounts import Caller
-from deployer.backend.db.artifact_collections import (
+from deployer.backend.db.artifacts.collections import (
     Collection,
     change_collection,
     change_tags,
@@ -17,6 +16,7 @@ from deployer.backend.db.artifact_collections import (
     rename_collection,
 )
 from deployer.backend.db.projects import get_project, project_by_id
+from deployer.backend.db.users.accounts import Caller
 from deployer.backend.graphql.resolvers.artifact_collection import (
     Deleted,
     collection_tags,

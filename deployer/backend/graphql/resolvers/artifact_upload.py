@@ -7,11 +7,10 @@ from typing import Any
 
 from ariadne import MutationType
 
-from deployer.backend.db.accounts import Caller
-from deployer.backend.db.artifact_aliases import check_alias, set_aliases
-from deployer.backend.db.artifact_collections import Collection, ensure_collection
-from deployer.backend.db.artifact_files import promise_artifact_file
-from deployer.backend.db.artifacts import (
+from deployer.backend.db.artifacts.aliases import check_alias, set_aliases
+from deployer.backend.db.artifacts.collections import Collection, ensure_collection
+from deployer.backend.db.artifacts.files import promise_artifact_file
+from deployer.backend.db.artifacts.versions import (
     Artifact,
     change_artifact,
     create_artifact,
@@ -22,9 +21,10 @@ from deployer.backend.db.artifacts import (
     record_role,
 )
 from deployer.backend.db.database import Connection
-from deployer.backend.db.lines import count_lines
 from deployer.backend.db.projects import Project, get_project
-from deployer.backend.db.runs import Run, check_writer, get_run, may_write
+from deployer.backend.db.runs.lines import count_lines
+from deployer.backend.db.runs.runs import Run, check_writer, get_run, may_write
+from deployer.backend.db.users.accounts import Caller
 from deployer.backend.graphql.resolvers.artifact import NO_TTL, own_artifact
 from deployer.backend.graphql.resolvers.file_nodes import manifest_node, promised_file_node
 from deployer.backend.graphql.resolvers.wire import (

@@ -7,11 +7,11 @@ from urllib.parse import quote
 
 from ariadne import ObjectType
 
-from deployer.backend.db.artifact_files import ArtifactFile
-from deployer.backend.db.artifacts import Artifact
+from deployer.backend.db.artifacts.files import ArtifactFile
+from deployer.backend.db.artifacts.versions import Artifact
 from deployer.backend.db.files import File
 from deployer.backend.db.projects import Project
-from deployer.backend.db.runs import Run, check_writer
+from deployer.backend.db.runs.runs import Run, check_writer
 from deployer.backend.graphql.resolvers.wire import encode_id, iso_time
 from deployer.backend.scheduling.context import Request
 from deployer.backend.storage.signed_urls import (

@@ -6,12 +6,12 @@ import json
 
 from ariadne import ObjectType
 
-from deployer.backend.db.accounts import User
 from deployer.backend.db.database import select_one
-from deployer.backend.db.lines import count_lines, last_lines, parse_row
 from deployer.backend.db.projects import Project, project_by_id
-from deployer.backend.db.runs import Run
+from deployer.backend.db.runs.lines import count_lines, last_lines, parse_row
+from deployer.backend.db.runs.runs import Run
 from deployer.backend.db.sweeps import sweep_by_id
+from deployer.backend.db.users.accounts import User
 from deployer.backend.graphql.resolvers.wire import Info, encode_id, iso_time, transaction
 
 run = ObjectType("Run")

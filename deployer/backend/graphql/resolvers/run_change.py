@@ -8,13 +8,13 @@ from typing import Any
 
 from ariadne import MutationType
 
-from deployer.backend.db.artifact_aliases import remove_artifact
-from deployer.backend.db.artifacts import check_deletable, list_artifacts_of
-from deployer.backend.db.attempts import create_run, reopen_attempt
+from deployer.backend.db.artifacts.aliases import remove_artifact
+from deployer.backend.db.artifacts.versions import check_deletable, list_artifacts_of
 from deployer.backend.db.database import Connection
-from deployer.backend.db.lines import clear_lines, count_lines
 from deployer.backend.db.projects import Project, ensure_project, owns_project
-from deployer.backend.db.runs import (
+from deployer.backend.db.runs.attempts import create_run, reopen_attempt
+from deployer.backend.db.runs.lines import clear_lines, count_lines
+from deployer.backend.db.runs.runs import (
     Run,
     change_run,
     check_writer,

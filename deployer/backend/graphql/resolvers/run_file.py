@@ -10,7 +10,7 @@ from ariadne import MutationType
 
 from deployer.backend.db.files import delete_file, file_by_id, list_files, promise_file
 from deployer.backend.db.projects import get_project, owns_project, project_by_id
-from deployer.backend.db.runs import Run, check_writer, get_run, run_by_id
+from deployer.backend.db.runs.runs import Run, check_writer, get_run, run_by_id
 from deployer.backend.graphql.ordering import by_name, ordered_connection
 from deployer.backend.graphql.resolvers.file_nodes import run_file_node, upload_url
 from deployer.backend.graphql.resolvers.run import run

@@ -6,10 +6,10 @@ from typing import Any
 
 from ariadne import MutationType
 
-from deployer.backend.db.accounts import Caller, check_newest
 from deployer.backend.db.projects import project_by_id
-from deployer.backend.db.runs import get_run
+from deployer.backend.db.runs.runs import get_run
 from deployer.backend.db.sweeps import sweep_by_id
+from deployer.backend.db.users.accounts import Caller, check_newest
 from deployer.backend.graphql.resolvers.wire import Info, transaction
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.process_ends import note_exit, note_leave

@@ -7,7 +7,6 @@ from typing import Any
 
 from ariadne import MutationType, ObjectType
 
-from deployer.backend.db.accounts import check_newest
 from deployer.backend.db.agents import Agent, agent_by_id, create_agent, find_agent, list_agents
 from deployer.backend.db.database import Connection
 from deployer.backend.db.projects import (
@@ -17,8 +16,9 @@ from deployer.backend.db.projects import (
     owns_project,
     project_by_id,
 )
-from deployer.backend.db.runs import Run, list_runs
+from deployer.backend.db.runs.runs import Run, list_runs
 from deployer.backend.db.sweeps import DELETED, STATES, Sweep, create_sweep, find_sweep, sweep_by_id
+from deployer.backend.db.users.accounts import check_newest
 from deployer.backend.graphql.filters import parse_filter
 from deployer.backend.graphql.ordering import DEFAULT_PAGE, by_row, ordered_connection, parse_order
 from deployer.backend.graphql.resolvers.wire import (

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from deployer.config.kubernetes_parts import GPU_PRODUCT_LABEL
+from deployer.config.sections.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.executors.base import Agent, AgentState, Ending
 from deployer.executors.kubernetes.agents.agent_endings import explain_ending, explain_pod_end
 from deployer.executors.kubernetes.agents.packs import (

@@ -6,9 +6,9 @@ import base64
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from deployer.backend.db.accounts import new_key
-from deployer.config.kubernetes_section import ClusterConfig
+from deployer.backend.db.users.accounts import new_key
 from deployer.config.project import Project
+from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.errors import BackendError, KubeError
 from deployer.executors.kubernetes.backend.manifests import (
     KEY_FIELD,

@@ -9,8 +9,8 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from deployer.config.backend_section import SECTION, BackendConfig
-from deployer.config.kubernetes_section import ClusterConfig
+from deployer.config.sections.backend import SECTION, BackendConfig
+from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.errors import ConfigError
 from deployer.executors.kubernetes.manifests.fields import (
     Manifest,

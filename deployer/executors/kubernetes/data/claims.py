@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from deployer.config.data_section import DataSet
+from deployer.config.sections.data import DataSet
 from deployer.data.archive import is_archive
 from deployer.errors import DataError, KubeError, collect_refusals
 from deployer.executors.kubernetes.manifests.fields import Manifest, set_namespace, update

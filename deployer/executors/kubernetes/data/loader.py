@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 
-from deployer.config.kubernetes_section import ClusterConfig
+from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.errors import DataError, KubeError
 from deployer.executors.kubernetes.agents.agent_endings import explain_pod_end
 from deployer.executors.kubernetes.data.loader_client import HINT, LoaderClient

@@ -9,7 +9,7 @@ import copy
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from deployer.config.kubernetes_section import ClusterConfig
+from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.errors import ConfigError
 from deployer.executors.kubernetes.manifests.fields import (
     Manifest,

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from deployer.config.data_section import DataSet, list_variables
-from deployer.config.kubernetes_parts import Volume
-from deployer.config.kubernetes_section import ClusterConfig
+from deployer.config.sections.data import DataSet, list_variables
+from deployer.config.sections.kubernetes import ClusterConfig
+from deployer.config.sections.kubernetes_parts import Volume
 from deployer.errors import ConfigError
 from deployer.kube.names import build_hash, build_name
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from deployer.config.data_section import DataSet
-from deployer.config.kubernetes_parts import (
+from deployer.config.sections.data import DataSet
+from deployer.config.sections.kubernetes import ClusterConfig
+from deployer.config.sections.kubernetes_parts import (
     CHECKPOINTS,
     CHECKPOINTS_PATH,
     OUTPUTS_FOLDER,
     NfsFolder,
 )
-from deployer.config.kubernetes_section import ClusterConfig
-from deployer.config.outputs_section import OutputsConfig
+from deployer.config.sections.outputs import OutputsConfig
 from deployer.errors import DataError
 from deployer.executors.kubernetes.manifests.fields import Manifest
 from deployer.executors.kubernetes.manifests.job import find_container

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from deployer.config.data_section import DataSet
-from deployer.config.kubernetes_parts import NfsFolder
-from deployer.config.kubernetes_section import ClusterConfig
+from deployer.config.sections.data import DataSet
+from deployer.config.sections.kubernetes import ClusterConfig
+from deployer.config.sections.kubernetes_parts import NfsFolder
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.data.claims import ensure_claim
 from deployer.executors.kubernetes.data.loader import open_loader

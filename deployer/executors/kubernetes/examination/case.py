@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deployer.config.backend_section import BackendConfig
-from deployer.config.data_section import DataSet
-from deployer.config.image_section import ImageConfig
-from deployer.config.kubernetes_section import ClusterConfig
+from deployer.config.sections.backend import BackendConfig
+from deployer.config.sections.data import DataSet
+from deployer.config.sections.image import ImageConfig
+from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.executors.kubernetes.keys.agent_keys import name_keys
 from deployer.executors.kubernetes.waiting.references import Reference
 from deployer.executors.plan import Plan

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from deployer.config.image_reference import DOCKER_HUB, Repository, parse_image
+from deployer.config.sections.image_reference import DOCKER_HUB, Repository, parse_image
 from deployer.errors import ImageError, KubeError
 from deployer.executors.findings import FORBIDDEN, Finding, right, unknown, wrong
 from deployer.executors.kubernetes.examination.case import Case

@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 import yaml
 
-from deployer.config.kubernetes_parts import Volume
+from deployer.config.sections.kubernetes_parts import Volume
 from deployer.errors import KubeError
 from deployer.executors.findings import Finding, right, unknown, wrong
 from deployer.executors.kubernetes.examination.case import Case

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from deployer.config.kubernetes_parts import GPU_PRODUCT_LABEL
+from deployer.config.sections.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.kube.names import COMPONENT_LABEL, MANAGED_BY
 
 # GKE's labels (cluster-autoscaler, cloudprovider/gke/labels; cloud.google.com/kubernetes-engine).

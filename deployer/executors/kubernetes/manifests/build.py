@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 from deployer.agent.settings import COUNT_VARIABLE
-from deployer.config.kubernetes_parts import NfsFolder, Volume
-from deployer.config.kubernetes_section import ClusterConfig
+from deployer.config.sections.kubernetes import ClusterConfig
+from deployer.config.sections.kubernetes_parts import NfsFolder, Volume
 from deployer.errors import ConfigError
 from deployer.executors.kubernetes.manifests.config_maps import build_code_maps, build_config_map
 from deployer.executors.kubernetes.manifests.fields import Manifest, encode, set_metadata

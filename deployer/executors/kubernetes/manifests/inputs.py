@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deployer.config.kubernetes_section import ClusterConfig
+from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.executors.kubernetes.manifests.templates import Templates, load_templates
 from deployer.images.code_archive import build_code_archive, build_supervisor_zip
 

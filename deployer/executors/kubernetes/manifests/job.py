@@ -13,8 +13,13 @@ from deployer.agent.settings import (
     KEPT_BY_WANDB,
     OUTPUTS_VARIABLE,
 )
-from deployer.config.kubernetes_parts import CHECKPOINTS, CHECKPOINTS_PATH, OUTPUTS_FOLDER, Gpu
-from deployer.config.kubernetes_section import ClusterConfig
+from deployer.config.sections.kubernetes import ClusterConfig
+from deployer.config.sections.kubernetes_parts import (
+    CHECKPOINTS,
+    CHECKPOINTS_PATH,
+    OUTPUTS_FOLDER,
+    Gpu,
+)
 from deployer.executors.kubernetes.manifests.fields import (
     Manifest,
     merged,

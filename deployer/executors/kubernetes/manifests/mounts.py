@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from deployer.config.kubernetes_parts import Volume
-from deployer.config.kubernetes_section import ClusterConfig
+from deployer.config.sections.kubernetes import ClusterConfig
+from deployer.config.sections.kubernetes_parts import Volume
 from deployer.executors.kubernetes.manifests.fields import Manifest, merged, without_none
 from deployer.executors.kubernetes.manifests.task import AgentTask
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deployer.config.kubernetes_section import ClusterConfig
+from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.executors.kubernetes.manifests.fields import Manifest, merged, update, without_none
 from deployer.kube.names import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 

@@ -1,0 +1,1 @@
+"""The tables of artifacts: collections, versions, their aliases and files."""

@@ -1,0 +1,1 @@
+"""The tables of runs: their rows, attempts and lines, and what has changed of them."""

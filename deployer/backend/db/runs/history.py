@@ -1,0 +1,45 @@
+"""A run's history when another process writes it: whether its rows follow or replace what is there.
+
+A process that does not resume names the run by its short id alone. Its first row decides: at a
+later step it continues a resumed run, else it is another run under the same id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from deployer.backend.db.database import Connection
+from deployer.backend.db.runs.lines import clear_lines, last_lines, parse_row, write_lines
+from deployer.backend.db.runs.runs import Run, change_run
+
+
+def write_history(db: Connection, run: Run, offset: int, texts: Sequence[str]) -> Run:
+    """Write rows at an offset of the stream, once older rows are kept or cleared."""
+    run = _decided(db, run, offset, texts)
+    early = max(0, run.first_offset - offset)  # of the process before, whose rows were replaced
+    write_lines(db, run.id, "history", offset + early - run.first_offset, texts[early:])
+    return run
+
+
+def _decided(db: Connection, run: Run, offset: int, texts: Sequence[str]) -> Run:
+    lines = run.undecided_lines
+    if lines is None or not texts or offset not in (0, lines):
+        return run
+    # Some SDKs begin at the offset that they were told, and others at 0 unless they resume.
+    first = offset
+    if _follows(db, run, texts[0]):
+        first -= lines
+    else:
+        clear_lines(db, run.id, "history")
+    return change_run(db, run, undecided_lines=None, first_offset=first)
+
+
+def _follows(db: Connection, run: Run, text: str) -> bool:
+    """Tell whether a row is at a later step than the last one."""
+    ((_, last),) = last_lines(db, run.id, "history", 1)
+    return _step(text) > _step(last)
+
+
+def _step(text: str) -> float:
+    step = (parse_row(text) or {}).get("_step")
+    return step if isinstance(step, int | float) else -1

@@ -1,0 +1,1 @@
+"""What the database looks like, and the way there from each older one."""

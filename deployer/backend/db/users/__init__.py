@@ -1,0 +1,1 @@
+"""The tables of users: who they are, and their keys."""

@@ -1,0 +1,1 @@
+"""Commands that say what a sweep has found."""

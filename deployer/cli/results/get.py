@@ -1,0 +1,221 @@
+"""`deployer results get`: copies what runs have written and logged, from wherever it is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from deployer.cli.output.progress import follow_copy
+from deployer.cli.output.render import say, show_json, show_table
+from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.options import (
+    OnOption,
+    Output,
+    OutputOption,
+    SweepArgument,
+    WandbOption,
+    pick_sweep,
+    read_config,
+    read_config_of,
+)
+from deployer.config import paths
+from deployer.config.project import Flags, Project
+from deployer.config.sections.data import URL
+from deployer.data.addresses import open_address
+from deployer.data.folder_store import FolderStore
+from deployer.data.store import Store
+from deployer.errors import ConfigError, SweepFailed, WandbError
+from deployer.launch.resolution import open_sweep
+from deployer.outputs.choice import choose_runs, is_run, name_folders, name_runs
+from deployer.outputs.gathering import Gathered, find_loss, gather
+from deployer.outputs.places import Places, open_places
+from deployer.sweeps.records import load_records
+from deployer.sweeps.rerun import get_whole_snapshot
+from deployer.text import format_bytes, format_count
+from deployer.wandb_api.model import RunInfo, SweepPath
+from deployer.wandb_api.server import Server
+
+app = make_app()
+
+
+@app.command("get")
+def get_(
+    sweep: SweepArgument = None,
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="RUN",
+            help="Runs by id or title, of the newest sweep also without SWEEP; "
+            "left out: all that have finished.",
+        ),
+    ] = None,
+    best: Annotated[bool, typer.Option("--best", help="Only the best run.")] = False,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="PLACE",
+            help="A folder, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; left out: results/SWEEP_ID. "
+            "Each run gets a folder of its own in it.",
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace files there that have other content.")
+    ] = False,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Copy what runs have written to DEPLOYER_OUTPUT_DIR or logged as artifacts.
+
+    From wherever it is kept, also after the agents are gone. Checksums are compared, and a copy
+    that was broken off goes on. Exit code 3 where there is nothing to copy, or where a run has
+    finished that could not keep its outputs.
+    """
+    flags = Flags(wandb=wandb, on=on)
+    if sweep and _is_run_of_newest(sweep, flags):
+        runs, sweep = [sweep, *(runs or ())], None
+    _check_words(sweep, runs, best)
+    base = None if to is None else _trim(to)
+    config = read_config_of(sweep, flags)
+    server, path = _open(sweep, config)
+    snapshot = get_whole_snapshot(server, path)
+    chosen = choose_runs(snapshot, best, runs or ())
+    folders, names = name_folders(snapshot.runs), name_runs(snapshot.runs)
+    base = base or f"{paths.RESULTS}/{path.sweep_id}"
+    targets = {run.run_id: f"{base}/{folders[run.run_id]}" for run in chosen}
+    with open_places(config, server, path, say) as places:
+        copied = _copy_runs(config, places, names, targets, overwrite)
+    _show(chosen, names, targets, copied, output)
+    _judge(str(path), chosen, names, copied)
+
+
+def _check_words(sweep: str | None, runs: Sequence[str] | None, best: bool) -> None:
+    if sweep == "best":
+        raise ConfigError("SWEEP", "'best' is no sweep", "deployer results get --best")
+    if best and runs:
+        raise ConfigError("--best", "is a run, and you name others", "leave out one of the two")
+
+
+def _open(sweep: str | None, config: Project) -> tuple[Server, SweepPath]:
+    """Connect to the sweep that is meant; a word may have been meant as a run."""
+    try:
+        return open_sweep(pick_sweep(sweep, config))
+    except WandbError as error:
+        if error.status != 404 or not sweep or "/" in sweep:
+            raise
+        said = f"'{sweep}' is no sweep, and no run of the newest one made from here"
+        raise ConfigError("SWEEP", said, "deployer sweep list, deployer results -o json") from error
+
+
+def _trim(place: str) -> str:
+    """Return a place without the slashes at its end; raises ConfigError for what is no place."""
+    trimmed = place.rstrip("/")
+    if "://" in trimmed and not URL.fullmatch(trimmed):  # not repeated: it may hold a key
+        hint = "a folder, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; keys are in the environment"
+        raise ConfigError("--to", "is no address of an object store", hint)
+    if not place.strip() or trimmed.endswith(":"):
+        hint = "a folder, s3://BUCKET/FOLDER or gs://BUCKET/FOLDER"
+        raise ConfigError("--to", f"'{place}' is no place", hint)
+    return trimmed
+
+
+def _is_run_of_newest(word: str, flags: Flags) -> bool:
+    """Tell whether the first word names a run of the sweep that is meant without one.
+
+    A sweep of ours that is called so counts more.
+    """
+    config = read_config(flags)
+    records = load_records(config.folder)
+    if "/" in word or not records or any(r.sweep_path.endswith(f"/{word}") for r in load_records()):
+        return False
+    server, path = open_sweep(pick_sweep(None, config))
+    return is_run(get_whole_snapshot(server, path), word)
+
+
+def _copy_runs(
+    config: Project,
+    places: Places,
+    names: Mapping[str, str],
+    targets: Mapping[str, str],
+    overwrite: bool,
+) -> dict[str, Gathered]:
+    copied = {}
+    for run_id, place in targets.items():
+        with (
+            places.open_run(run_id) as source,
+            _open_target(config, place) as target,
+            follow_copy(names[run_id]) as progress,
+        ):
+            copied[run_id] = gather(source, target, progress, overwrite)
+    return copied
+
+
+def _open_target(config: Project, place: str) -> Store:
+    if "://" not in place:
+        return FolderStore(config.folder / Path(place).expanduser())
+    of_file = config.outputs.endpoint_url
+    endpoint = config.environment.get("AWS_ENDPOINT_URL") or of_file
+    return open_address(place, endpoint if place.startswith("s3://") else None)
+
+
+def _show(
+    runs: Sequence[RunInfo],
+    names: Mapping[str, str],
+    targets: Mapping[str, str],
+    copied: Mapping[str, Gathered],
+    output: str,
+) -> None:
+    if output == "json":
+        plain = [_to_plain(run, targets[run.run_id], copied[run.run_id]) for run in runs]
+        show_json({"runs": plain})
+        return
+    rows = [
+        (names[key], one.files, format_bytes(one.size_bytes), one.equal_files, targets[key])
+        for key, one in copied.items()
+        if one.files
+    ]
+    if rows:
+        show_table(("RUN", "FILES", "SIZE", "THERE ALREADY", "FOLDER"), rows)
+    for run in runs:
+        if not copied[run.run_id].files and not find_loss(run):
+            say(f"run {names[run.run_id]} has no outputs")
+
+
+def _to_plain(run: RunInfo, folder: str, copied: Gathered) -> dict[str, Any]:
+    files = [
+        {"path": one.path, "size_bytes": one.size_bytes, "sha256": one.sha256}
+        for one in copied.entries
+    ]
+    return {
+        "run_id": run.run_id,
+        "title": run.title,
+        "state": run.state,
+        "folder": folder if files else None,
+        "files": files,
+        "not_kept": find_loss(run) or None,
+    }
+
+
+def _judge(
+    path: str,
+    runs: Sequence[RunInfo],
+    names: Mapping[str, str],
+    copied: Mapping[str, Gathered],
+) -> None:
+    """Name runs whose outputs are lost; having copied nothing is no success either."""
+    lost = [run for run in runs if find_loss(run)]
+    if lost:
+        listed = ", ".join(names[run.run_id] for run in lost)
+        raise SweepFailed(
+            f"{path}: the outputs of {listed} could not be kept: {find_loss(lost[0])}",
+            f"deployer agents logs --run {lost[0].run_id} says more",
+        )
+    if not any(one.files for one in copied.values()):
+        raise SweepFailed(
+            f"{path}: {format_count(len(runs), 'run')} and no outputs",
+            "a trainer writes its model to the folder DEPLOYER_OUTPUT_DIR, or logs an artifact",
+        )

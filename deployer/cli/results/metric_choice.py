@@ -1,0 +1,88 @@
+"""Which metric results are about, and which of its values: the options, and what they ask for."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from deployer.analysis.ranking import rank_by, rank_by_history
+from deployer.analysis.reduction import Reduction, parse_reduction
+from deployer.cli.output.busy import showing_busy
+from deployer.cli.results.outcome import check_ranked
+from deployer.cli.shell.options import BadValue
+from deployer.errors import ConfigError, SweepFailed
+from deployer.sweeps.histories import get_metric_histories
+from deployer.sweeps.metric_doubts import list_metric_doubts
+from deployer.sweeps.results import Results, build_results
+from deployer.wandb_api.model import Snapshot
+from deployer.wandb_api.server import Server
+
+
+class Goal(StrEnum):
+    """Which values of a metric are good."""
+
+    MINIMIZE = "minimize"
+    MAXIMIZE = "maximize"
+
+
+def read_reduction(text: str) -> Reduction:
+    """Return what `--by` says; raises BadValue."""
+    try:
+        return parse_reduction(text)
+    except ValueError as error:
+        raise BadValue(str(error), "write last, best, or mean:5 for the mean of 5") from error
+
+
+MetricOption = Annotated[
+    str | None,
+    typer.Option("--metric", metavar="NAME", help="Another metric than the sweep's own."),
+]
+GoalOption = Annotated[
+    Goal | None,
+    typer.Option("--goal", help="Which values are good; needed with another metric."),
+]
+ByOption = Annotated[
+    Reduction | None,
+    typer.Option(
+        "--by",
+        metavar="last|best|mean:K",
+        parser=read_reduction,
+        help="Rank by the last value in each run's history, the best, or the mean of the last K; "
+        "left out: the value in its summary.",
+    ),
+]
+
+
+def choose_metric(
+    snapshot: Snapshot, metric: str | None, goal: Goal | None, *, needs_goal: bool = True
+) -> Results:
+    """Return the results by the sweep's own metric, or by another; raises ConfigError."""
+    sweep = snapshot.sweep
+    if metric in (None, sweep.metric_name) and goal is None:
+        return build_results(sweep, snapshot.runs)
+    name = metric or sweep.metric_name
+    if name is None:
+        raise ConfigError("--goal", "the sweep has no metric", "name one: --metric NAME")
+    if goal is None and name != sweep.metric_name and needs_goal:
+        said = f"whether {name} is to be small or large is not known"
+        raise ConfigError("--metric", said, "add --goal minimize or --goal maximize")
+    return rank_by(sweep, snapshot.runs, name, goal or sweep.metric_goal)
+
+
+def take_values(server: Server, snapshot: Snapshot, results: Results, by: Reduction) -> Results:
+    """Return results ranked by a value of each run's history; raises ConfigError, WandbError."""
+    if results.metric is None:
+        raise ConfigError("--by", "the sweep has no metric", "name one: --metric NAME")
+    with showing_busy() as tell:
+        histories = get_metric_histories(server, snapshot, results.metric, tell)
+    return rank_by_history(snapshot.sweep, results, histories, by)
+
+
+def check_metric(results: Results, *, chosen: bool) -> None:
+    """Raise SweepFailed where runs have finished and none has logged the metric, or a number."""
+    if chosen and results.metric_missing and results.unlogged:
+        doubt = list_metric_doubts(results)[0]
+        raise SweepFailed(f"{results.sweep_path}: {doubt}", "name what the script logs: --metric")
+    check_ranked(results)

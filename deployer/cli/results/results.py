@@ -1,0 +1,121 @@
+"""`deployer results`: ranking, coverage and failures of a sweep, at any time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
+
+import typer
+
+from deployer.cli.output.ranking_view import View
+from deployer.cli.output.render import say, show, show_json
+from deployer.cli.output.views import coverage_to_plain, show_results
+from deployer.cli.results.metric_choice import (
+    ByOption,
+    GoalOption,
+    MetricOption,
+    check_metric,
+    choose_metric,
+    take_values,
+)
+from deployer.cli.results.outcome import show_outcome
+from deployer.cli.shell.command_group import CommandWithOthers, make_app
+from deployer.cli.shell.options import (
+    OnOption,
+    Ranking,
+    RankingOption,
+    SweepArgument,
+    WandbOption,
+    pick_sweep,
+    read_config,
+)
+from deployer.config.project import Flags
+from deployer.errors import ConfigError, SweepFailed
+from deployer.executors.registry import find_target
+from deployer.launch.resolution import open_sweep
+from deployer.sweeps.recount import verify_sweep
+from deployer.sweeps.rerun import get_whole_snapshot
+from deployer.sweeps.results import build_results
+from deployer.wandb_api.model import Snapshot, SweepPath
+from deployer.wandb_api.server import Server
+
+app = make_app()
+
+
+class ResultsCommand(CommandWithOthers):
+    """`results [SWEEP]`, and `results get`."""
+
+    modules: ClassVar[Mapping[str, str]] = {"get": "deployer.cli.results.get"}
+
+
+@app.command(cls=ResultsCommand)
+def results(
+    sweep: SweepArgument = None,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Recount from the raw history instead; exit 3 if a step or a run is missing.",
+        ),
+    ] = False,
+    metric: MetricOption = None,
+    goal: GoalOption = None,
+    by: ByOption = None,
+    group: Annotated[
+        bool,
+        typer.Option(
+            "--group",
+            help="Show configurations in place of runs: those that differ in a seed alone are "
+            "repeats, with mean and standard deviation.",
+        ),
+    ] = False,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+    output: RankingOption = Ranking.TABLE,
+) -> None:
+    """Show a sweep's ranking, coverage and failures, its follow-ups counted in.
+
+    Where there are repeats it is said whether the first leads beyond the noise. Exit code 0
+    whatever is missing or still going on: watch waits for the end and judges it, --verify judges
+    now. 3 where runs have finished and none logged the metric.
+    """
+    if verify and (metric or goal or by or group):
+        raise ConfigError("--verify", "recounts steps and ranks nothing", "leave the others out")
+    if group and output is Ranking.CHART:
+        raise ConfigError("--group", "a chart shows runs", "leave out --group, or -o chart")
+    config = read_config(Flags(wandb=wandb, on=on))
+    server, path = open_sweep(pick_sweep(sweep, config))
+    snapshot = get_whole_snapshot(server, path)
+    if verify:
+        _verify(server, path, snapshot, output)
+        return
+    found = choose_metric(snapshot, metric, goal)
+    if by is not None:
+        found = take_values(server, snapshot, found, by)
+    target = find_target(config)
+    executor = target.open() if target.runs_here else None
+    view = View(by=str(by or ""), grouped=group)
+    show_outcome(server, executor, path, found, output, view)
+    check_metric(found, chosen=metric is not None)
+
+
+def _verify(server: Server, path: SweepPath, snapshot: Snapshot, output: str) -> None:
+    """Show what the recount found, and what it could not find since it has not finished."""
+    found = verify_sweep(server, snapshot)
+    results = build_results(snapshot.sweep, snapshot.runs)
+    coverage = results.coverage
+    if output == "json":
+        judged = {"good": found.good, "sentence": found.sentence()}
+        show_json({**vars(found), **judged, "coverage": coverage_to_plain(coverage)})
+    else:
+        if output != "table":
+            show_results(results, output)
+        for sentence in (coverage.sentence(), found.sentence()):
+            (show if output == "table" else say)(sentence)
+    if not found.good:
+        raise SweepFailed(f"{path}: steps are doubled or missing", f"deployer results {path}")
+    if not coverage.complete:
+        follow = "heal" if snapshot.sweep.ended else "watch"
+        raise SweepFailed(
+            f"{path}: not every configuration is finished", f"deployer {follow} {path}"
+        )

@@ -1,0 +1,1 @@
+"""Commands that run a sweep and follow it to its end."""

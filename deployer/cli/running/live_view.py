@@ -1,0 +1,181 @@
+"""Follow a sweep to its end on the terminal, then show what came of it; shared by up and watch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from deployer.cli.output.reasons import build_reason_lines
+from deployer.cli.output.render import is_drawn, open_live, say
+from deployer.cli.output.status_view import LiveView, build_status_line
+from deployer.cli.results.outcome import check_ranked, show_outcome
+from deployer.errors import BackendStopped, SweepFailed
+from deployer.executors.base import Executor
+from deployer.launch.backend_revival import ask_patiently
+from deployer.launch.pipeline import count_later, watch_sweep
+from deployer.launch.starting import Launch
+from deployer.sweeps.rerun import get_whole_snapshot
+from deployer.sweeps.results import Results, build_results
+from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.server import Server
+from deployer.watch.pending_timeout import AT_WORK
+from deployer.watch.reconciliation import build_stopped
+from deployer.watch.restarts import HANDING_OUT
+from deployer.watch.status import Status
+
+
+def follow_and_report(
+    launch: Launch,
+    output: str,
+    *,
+    plain: bool,
+    timeout_seconds: float | None = None,
+    pending_seconds: float | None = None,
+) -> None:
+    """Show the sweep until it is over, then what came of it.
+
+    Agents that die are replaced. Raises SweepFailed unless all configurations finished,
+    WatchTimeout; StartFailed if no agent has started after `pending_seconds`, or none can.
+    """
+    last = follow(launch, plain or output == "json", timeout_seconds, pending_seconds)
+    server, executor, path = launch.server, launch.executor, launch.path
+    _report(server, executor, path, launch.expected, output, out_of_time=last.out_of_time)
+
+
+def say_what_begins_later(launch: Launch) -> None:
+    """Say that somebody has to watch if there are fewer agents for one run each than runs."""
+    later = count_later(launch.server, launch.path, launch.agents)
+    if later != 0:
+        rest = f"the other {later}" if later else "the others"
+        path = launch.path
+        say(f"each takes one run; {rest} start while the sweep is watched: deployer watch {path}")
+
+
+def follow(
+    launch: Launch,
+    plain: bool,
+    timeout_seconds: float | None = None,
+    pending_seconds: float | None = None,
+) -> Status:
+    """Show the sweep until it is over and return its last status; Ctrl-C only stops showing.
+
+    With a price, what the rest of the sweep will cost is shown, too.
+    """
+    path = launch.path
+    usd_per_hour = launch.executor.get_usd_per_hour(str(path))
+    statuses = watch_sweep(
+        launch.server,
+        launch.executor,
+        path,
+        launch.project.code.folder,
+        say,
+        wanted=launch.wanted,
+        expected=launch.expected,
+        timeout_seconds=timeout_seconds,
+        pending_seconds=pending_seconds,
+        packer=launch.packer,
+        every=is_drawn(plain),
+    )
+    try:
+        return show_statuses(statuses, plain, usd_per_hour)
+    except KeyboardInterrupt:
+        say(f"\ndetached; the agents go on. Reattach: deployer watch {path}")
+        say(f"end them: deployer down {path}")
+        raise
+
+
+def wait_until_started(launch: Launch, pending_seconds: float) -> None:
+    """Watch until an agent works, and say why none does yet.
+
+    Raises StartFailed if none has after `pending_seconds`, or none can.
+    """
+    told: set[str] = set()
+    for status in watch_sweep(
+        launch.server,
+        launch.executor,
+        launch.path,
+        launch.project.code.folder,
+        say,
+        wanted=launch.wanted,
+        expected=launch.expected,
+        pending_seconds=pending_seconds,
+    ):
+        _say_reasons(status, told)
+        if any(agent.state in AT_WORK for agent in status.agents):
+            return
+
+
+def _say_reasons(status: Status, told: set[str]) -> None:
+    """Say why agents do not start, each cause once."""
+    for cause, reason in build_reason_lines(status).items():
+        if cause not in told:
+            say(f"       {reason}")
+            told.add(cause)
+
+
+def _report(
+    server: Server,
+    executor: Executor,
+    path: SweepPath,
+    expected: int | None,
+    output: str,
+    *,
+    out_of_time: bool,
+) -> None:
+    try:
+        snapshot = ask_patiently(server, lambda: get_whole_snapshot(server, path), say)
+    except BackendStopped as error:
+        raise build_stopped(path, "results") from error
+    results = build_results(snapshot.sweep, snapshot.runs, expected)
+    show_outcome(server, executor, path, results, output)
+    if results.state == "PAUSED":
+        raise SweepFailed(
+            f"{path} is PAUSED and has no agents: {results.coverage.sentence()}",
+            f"deployer sweep resume {path}, then deployer agents up {path}",
+        )
+    if not results.coverage.complete:
+        reason = f"stopped, since {results.stop_reason}: " if results.stop_reason else ""
+        reason = reason or ("its time is over (--max-time): " if out_of_time else "")
+        raise SweepFailed(
+            f"{path}: {reason}{results.coverage.sentence()}",
+            _choose_next(results),
+        )
+    check_ranked(results)
+
+
+def _choose_next(results: Results) -> str:
+    """Return the command that looks into what failed, or runs what is missing."""
+    path = results.sweep_path
+    if results.failures:
+        first = "" if results.coverage.finished else "; up --probe tries one run before the others"
+        return f"deployer agents logs {path}{first}"
+    return f"deployer {'agents up' if results.state in HANDING_OUT else 'heal'} {path}"
+
+
+def show_statuses(
+    statuses: Iterator[Status], plain: bool, usd_per_hour: float | None = None
+) -> Status:
+    """Show each status: redrawn in place on a terminal, as a line where it cannot be."""
+    started = time.monotonic()  # a clock that is set is no time that has passed
+    last: Status | None = None
+    shown = ""
+    told: set[str] = set()
+    view = LiveView(usd_per_hour)
+    with open_live(plain) as live:
+        for last in statuses:
+            now = time.time()
+            if live is not None:
+                live.update(view.build(last, now, live.console.height), refresh=True)
+                continue
+            line = build_status_line(last, now, usd_per_hour)
+            if line != shown:
+                say(f"{_clock(time.monotonic() - started)}  {line}")
+            _say_reasons(last, told)
+            shown = line
+    assert last is not None  # the first status is always yielded
+    return last
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes:02d}:{rest:02d}"

@@ -1,0 +1,153 @@
+"""`deployer up --probe`: show what the first run has shown, then ask for the rest."""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+import sys
+from dataclasses import dataclass
+
+from deployer.cli.output.busy import showing_busy
+from deployer.cli.output.probe_view import build_probe_lines, probe_to_plain
+from deployer.cli.output.render import say, show_json
+from deployer.cli.running.live_view import follow_and_report, show_statuses
+from deployer.cli.shell.confirmation import can_ask, confirm
+from deployer.config.project import Project
+from deployer.errors import RestWaits, SweepFailed
+from deployer.launch.probe import forecast, judge, start_rest, watch_probe
+from deployer.launch.probe import up as begin_probe
+from deployer.launch.provision import closing
+from deployer.launch.request import Request
+from deployer.launch.starting import Launch
+from deployer.sweeps.endings import describe_attempt
+from deployer.sweeps.results import ACTIVE_STATES, Row
+from deployer.wandb_api.model import ENDED_SWEEP_STATES
+from deployer.wandb_api.operations import get_sweep
+from deployer.watch.probe import Probe, Report, Rest, Verdict
+from deployer.watch.run_logs import get_run_tail
+
+NOT_AGAIN = ("--probe", "--new", "--yes", "-y")
+FAILURE_LINES = 10
+
+
+@dataclass(frozen=True)
+class Showing:
+    """How `up` shows a sweep, how long it waits for an agent, and what is left after its end."""
+
+    output: str
+    plain: bool
+    pending_seconds: float | None
+    down_after: bool
+
+    @property
+    def all_plain(self) -> bool:
+        """Tell whether lines are shown in place of the live view."""
+        return self.plain or self.output == "json"
+
+
+def run_after_probe(project: Project, request: Request, showing: Showing, *, yes: bool) -> None:
+    """Do what `up` does, with a look at the first run before the rest is started."""
+    with showing_busy(showing.plain) as tell:
+        launch, probe = begin_probe(project, request, tell)
+    pending = showing.pending_seconds
+    with closing(launch.target, launch.executor, launch.path, showing.down_after, say):
+        launch = _look_first(launch, request, probe, showing, yes=yes)
+        follow_and_report(launch, showing.output, plain=showing.plain, pending_seconds=pending)
+
+
+def _look_first(
+    launch: Launch, request: Request, probe: Probe, showing: Showing, *, yes: bool
+) -> Launch:
+    """Look at the probe's run, say what it shows, and start the rest if that is wanted.
+
+    Raises SweepFailed if it was no good, RestWaits if the rest is not started.
+    """
+    try:
+        say("looking at one run, for a minute once it logs")
+        show_statuses(watch_probe(launch, probe, say, showing.pending_seconds), showing.all_plain)
+        report = judge(launch, probe)
+        rest = forecast(launch, request, probe, report)
+        for line in build_probe_lines(report, rest, priced=not launch.target.runs_here):
+            say(line)
+        wanted = _is_wanted(launch, report, rest, yes=yes)
+    except KeyboardInterrupt:
+        say(f"\nthe rest is not started; to start it: {name_command()}")
+        if probe.run is None or probe.run.state in ACTIVE_STATES:
+            say(f"the probe goes on; to end it: deployer down {launch.path}")
+        raise
+    except SweepFailed:
+        if showing.output == "json":
+            show_json(probe_to_plain(report, rest))
+        raise
+    if rest and rest.runs == 0:
+        return launch
+    if wanted:
+        return start_rest(launch, request, say, going=report.going)
+    if showing.output == "json":
+        show_json(probe_to_plain(report, rest))
+    raise RestWaits(f"the rest of {launch.path} is not started", name_command())
+
+
+def name_command() -> str:
+    """Return the command that goes on without a probe; with other flags as they were typed."""
+    return f"deployer {shlex.join(word for word in sys.argv[1:] if word not in NOT_AGAIN)}"
+
+
+def _say_how(row: Row) -> str:
+    """Return how the run ended, where its server knows it."""
+    last = row.attempts[-1] if row.attempts else None
+    return f" ({describe_attempt(last.cause, last.exit_code)})" if last and last.cause else ""
+
+
+def _is_wanted(launch: Launch, report: Report, rest: Rest | None, *, yes: bool) -> bool:
+    """Tell whether the rest shall start, if need be by asking; raises SweepFailed."""
+    if report.verdict is Verdict.NO_RUN:
+        return _is_nothing_left(launch, rest)
+    _check(launch, report)
+    if rest and rest.runs == 0:
+        return True
+    if not yes and not can_ask():
+        say("there is no terminal to ask on; --yes starts the rest after a good probe")
+    if yes or not can_ask():
+        return yes and report.verdict is Verdict.GOOD
+    return confirm("start the rest?")
+
+
+def _is_nothing_left(launch: Launch, rest: Rest | None) -> bool:
+    """Tell whether no run was left for the agent; raises SweepFailed if it ended otherwise."""
+    agents = {agent.name for agent in launch.agents}
+    found = [a for a in launch.executor.list_agents(launch.sweep_path) if a.name in agents]
+    if rest and rest.runs == 0:
+        say("no run is left to look at")
+        return True
+    if all(agent.exit_code == 0 for agent in found):
+        say("an earlier probe was just leaving: type the command again")
+        return False
+    why = "; ".join(f"{agent.name}: {agent.reason or agent.state}" for agent in found)
+    said = f"the agent has left without a run, and nothing more is started: {why}"
+    raise SweepFailed(said, f"deployer agents logs {launch.path}")
+
+
+def _check(launch: Launch, report: Report) -> None:
+    """Raise SweepFailed if the run has failed, or has finished without the sweep's metric."""
+    if report.verdict is Verdict.FAILED and report.row:
+        tail = get_run_tail(launch.server, launch.executor, launch.path, report.row, FAILURE_LINES)
+        for line in tail:
+            say(f"  | {line}")
+        said = f"{report.row.run_id}, the probe, has failed{_say_how(report.row)}"
+        if get_sweep(launch.server.client, launch.path).state in ENDED_SWEEP_STATES:
+            again = f"mend it, then: deployer heal {launch.path}"
+            raise SweepFailed(f"{said}, and the sweep with it", again)
+        again = f"mend it, then: deployer {shlex.join(sys.argv[1:])}"
+        raise SweepFailed(f"{said}, and nothing more is started", again)
+    if report.verdict is Verdict.UNRANKED:
+        if not report.logged:
+            said = "the probe has finished and logged nothing; nothing more is started"
+            raise SweepFailed(said, f'run.log({{"{report.metric}": …}}) in the script')
+        logged = ", ".join(report.logged)
+        near = difflib.get_close_matches(str(report.metric), report.logged, n=1)
+        meant = f" {near[0]}" if near else " what the script logs"
+        raise SweepFailed(
+            f"the probe did not log {report.metric} but {logged}; nothing more is started",
+            f"in the sweep's file, let metric: name: be{meant}",
+        )

@@ -1,0 +1,90 @@
+"""`deployer reproduce`: run one configuration again as its lock file has it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from deployer.cli.output.busy import showing_busy
+from deployer.cli.output.render import say, show, show_json
+from deployer.cli.running.live_view import follow
+from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.options import (
+    OnOption,
+    Output,
+    OutputOption,
+    PlainOption,
+    ReplicasOption,
+    WandbOption,
+    read_config,
+)
+from deployer.config.project import Flags
+from deployer.errors import SweepFailed
+from deployer.launch import pipeline
+from deployer.launch.lock.reproduction import Again, judge_again, prepare_again
+from deployer.launch.provision import closing
+from deployer.sweeps.repeats import Judgement
+from deployer.text import format_value
+from deployer.wandb_api.operations import get_snapshot
+
+app = make_app()
+
+
+@app.command()
+def reproduce(
+    run: Annotated[str, typer.Argument(metavar="best|RUN", help="The best run, or one by its id.")],
+    sweep: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SWEEP|LOCK",
+            help="A sweep of yours, or a lock file; left out: the newest made from this folder.",
+        ),
+    ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            "--tolerance",
+            metavar="X",
+            min=0.0,
+            help="How far the metric of one repeat may lie from the run's; "
+            "left out: as far as three repeats differ.",
+        ),
+    ] = None,
+    plain: PlainOption = False,
+    replicas: ReplicasOption = None,
+    on: OnOption = None,
+    wandb: WandbOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Run a configuration again with the code, image and data of its lock file.
+
+    It says whether the metric lies within the tolerance; exit code 3 if not. Data that has changed
+    and code that cannot be had again are refused.
+    """
+    config = read_config(Flags(wandb=wandb, replicas=replicas, on=on))
+    again = prepare_again(config, run, sweep, tolerance, say)
+    with showing_busy() as tell:
+        launch = pipeline.up(again.project, again.request, tell)
+    with closing(launch.target, launch.executor, launch.path, False, say):
+        follow(launch, plain or output == "json")
+    snapshot = get_snapshot(launch.server.client, launch.path)
+    judgement = judge_again(again, snapshot, tolerance)
+    sentence = _describe(again, judgement)
+    if output == "json":
+        content = {"run": again.row.run_id, "metric": again.metric, "sweep": launch.sweep_path}
+        show_json({**content, **vars(judgement), "within": judgement.within})
+    else:
+        show(sentence)
+    if not judgement.within:
+        said = f"run {again.row.run_id} is not reproduced: {sentence}"
+        raise SweepFailed(said, f"deployer results {launch.path}")
+
+
+def _describe(again: Again, judgement: Judgement) -> str:
+    repeats = ", ".join(format_value(value) for value in judgement.repeats)
+    allowed = (
+        f"{format_value(judgement.distance)} apart, {format_value(judgement.tolerance)} allowed"
+    )
+    value = format_value(judgement.value)
+    return f"{again.metric} {value} of run {again.row.run_id}, again {repeats}: {allowed}"

@@ -1,0 +1,175 @@
+"""`deployer up`: the whole way from a sweep file to a ranking."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deployer.cli.output.busy import showing_busy
+from deployer.cli.output.render import say, show_json
+from deployer.cli.running.live_view import (
+    follow_and_report,
+    say_what_begins_later,
+    wait_until_started,
+)
+from deployer.cli.running.probe import Showing, run_after_probe
+from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.options import (
+    CapacityOption,
+    ColdOption,
+    EntityOption,
+    FileArgument,
+    MaxTimeOption,
+    NoCheckOption,
+    OneRunOption,
+    OnOption,
+    Output,
+    OutputOption,
+    PackingOption,
+    PendingTimeoutOption,
+    PlainOption,
+    ProfileOption,
+    ProjectOption,
+    ReplicasOption,
+    RetriesOption,
+    RunCapOption,
+    SeedOption,
+    WandbOption,
+    read_config,
+)
+from deployer.config.project import Flags
+from deployer.errors import ConfigError
+from deployer.launch import pipeline
+from deployer.launch.lock.file import name_lock
+from deployer.launch.provision import closing
+from deployer.launch.request import Packing, Request
+from deployer.launch.starting import Launch
+from deployer.sweeps.creation import Draws
+from deployer.sweeps.sweep_file import load_sweep
+from deployer.text import format_count
+
+app = make_app()
+
+DetachOption = Annotated[bool, typer.Option("--detach", help="Return once the agents are started.")]
+ProbeOption = Annotated[
+    bool,
+    typer.Option(
+        "--probe",
+        help="Look at one run for a minute, say what it shows, then ask before the rest starts.",
+    ),
+]
+YesOption = Annotated[
+    bool, typer.Option("--yes", "-y", help="Start the rest at once if the probe was good.")
+]
+NewOption = Annotated[
+    bool, typer.Option("--new", help="Create a new sweep even if there is an unfinished one.")
+]
+LockOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--lock", metavar="PATH", help="Where the lock file is written; left out: beside FILE."
+    ),
+]
+NoLockOption = Annotated[bool, typer.Option("--no-lock", help="Write no lock file.")]
+DownAfterOption = Annotated[
+    bool,
+    typer.Option(
+        "--down-after", help="After the end, delete what was made; with --on gke the cluster."
+    ),
+]
+
+
+@app.command()
+def up(
+    file: FileArgument,
+    replicas: ReplicasOption = None,
+    packing: PackingOption = None,
+    plain: PlainOption = False,
+    detach: DetachOption = False,
+    probe: ProbeOption = False,
+    yes: YesOption = False,
+    new: NewOption = False,
+    run_cap: RunCapOption = None,
+    seed: SeedOption = None,
+    retries: RetriesOption = None,
+    one_run_per_job: OneRunOption = False,
+    cold: ColdOption = False,
+    max_time: MaxTimeOption = None,
+    pending_timeout: PendingTimeoutOption = None,
+    down_after: DownAfterOption = False,
+    wait_for_capacity: CapacityOption = None,
+    lock: LockOption = None,
+    no_lock: NoLockOption = False,
+    no_check: NoCheckOption = False,
+    on: OnOption = None,
+    profile: ProfileOption = None,
+    wandb: WandbOption = None,
+    entity: EntityOption = None,
+    project: ProjectOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Run a sweep to its end: create or continue it, start agents, watch, rank.
+
+    Exit code 0 only if every configuration is finished; 3 if agents were started and it is not; 1
+    or 2 if it was refused before that, or a server was lost. Ctrl-C detaches. With --probe, 3 if
+    the first run failed, 4 if the rest was not started.
+    """
+    _check_words(detach, down_after, packing, probe)
+    if lock and no_lock:
+        raise ConfigError("--lock", "is the opposite of --no-lock", "leave one of them out")
+    config = read_config(Flags(wandb, entity, project, replicas, on, cold, profile))
+    request = Request(
+        file,
+        load_sweep(file, run_cap),
+        Draws(seed, retries),
+        continued=not new,
+        one_run=one_run_per_job,
+        max_seconds=max_time,
+        capacity_seconds=wait_for_capacity or 0.0,
+        lock=None if no_lock else lock or name_lock(file),
+        check_script=not no_check,
+        packing=packing,
+    )
+    if probe:
+        showing = Showing(output, plain, pending_timeout, down_after)
+        run_after_probe(config, request, showing, yes=yes)
+        return
+    with showing_busy(plain) as tell:
+        launch = pipeline.up(config, request, tell)
+    if detach:
+        _leave(launch, pending_timeout, output)
+        return
+    with closing(launch.target, launch.executor, launch.path, down_after, say):
+        follow_and_report(launch, output, plain=plain, pending_seconds=pending_timeout)
+
+
+def _check_words(detach: bool, down_after: bool, packing: Packing | None, probe: bool) -> None:
+    """Refuse what needs somebody who watches where nobody does."""
+    if detach and probe:
+        said = "somebody has to see what the first run shows"
+        raise ConfigError("--probe", said, "leave out --detach; Ctrl-C detaches later")
+    if detach and down_after:
+        raise ConfigError("--down-after", "somebody has to see the end", "leave out --detach")
+    if detach and packing and packing.agents is None:
+        said = "`auto` adds agents for as long as somebody watches"
+        raise ConfigError("--packing", said, "leave out --detach, or give a number: --packing 2")
+
+
+def _leave(launch: Launch, pending_seconds: float | None, output: str) -> None:
+    """Return once the agents are started, or one works if that is asked for."""
+    if pending_seconds is not None:
+        wait_until_started(launch, pending_seconds)
+    _say_how_to_reattach(launch, output)
+    say_what_begins_later(launch)
+
+
+def _say_how_to_reattach(launch: Launch, output: str) -> None:
+    path, agents = launch.path, launch.agents
+    starting = sum(agent.state == "starting" for agent in agents)
+    state = f", {starting} of them starting" if starting else " at work"
+    say(f"{format_count(len(agents), 'agent')}{state}")
+    say(f"reattach: deployer watch {path}")
+    if output == "json":
+        show_json({"sweep": str(path), "agents": [agent.name for agent in agents]})

@@ -1,0 +1,1 @@
+"""The sections of deployer.yaml: the settings of each, what they mean, and what is refused."""
