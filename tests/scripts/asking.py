@@ -9,6 +9,10 @@ from pathlib import Path
 from deployer.scripts.script_check import Surroundings, check_script
 from deployer.sweeps.sweep_file import parse_sweep
 
+SCRIPT = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr', type=float)\n"
+PARSE = "p.parse_args()\n"
+SCRIPT += PARSE
+WRONG, RIGHT = "lr: {value: x}", "lr: {value: 1}"
 # No script may come to its end: this file would be there.
 RAN = '\nopen("ran", "w")\n'
 
