@@ -22,7 +22,7 @@ from deployer.launch.resolution import choose_sweep, open_sweep, settle_executor
 from deployer.sweeps.records import SweepRecord, load_records, save_record
 from deployer.wandb_api.operations import get_sweep
 from tests.backend.client import Client, grid
-from tests.backend.test_copying import fetch_copy
+from tests.backend.storage.test_copying import fetch_copy
 from tests.conftest import ServedBackend
 from tests.project_files import read_project
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.backend.client import Client, grid
-from tests.backend.test_api_filters import RUNS
+from tests.backend.graphql.test_api_filters import RUNS
 from tests.conftest import ServedBackend
 
 AGENT = """

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from deployer.backend.server.app import build_app
 from tests.backend.bench import Bench
 from tests.backend.client import Client, grid
-from tests.backend.test_daemon import ask
+from tests.backend.server.test_daemon import ask
 
 
 def read_figures(text: str) -> dict[str, float]:
