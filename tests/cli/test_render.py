@@ -7,6 +7,7 @@ import io
 import json
 import math
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from rich.console import Console
@@ -35,6 +36,15 @@ def test_json_is_strict_whatever_a_metric_is(capsys: pytest.CaptureFixture[str])
         "words": ["b", None],
     }
     assert to_plain(True) is True
+
+
+def test_json_is_ascii_even_of_half_a_character(capsys: pytest.CaptureFixture[str]) -> None:
+    values = ["\ud800", "é😀\u2028", 2**70, MappingProxyType({"a": (1,)}), ConfigError]
+    for part in (values, values[1:]):
+        show_json(part)
+        text = capsys.readouterr().out
+        assert text.isascii()
+        assert json.loads(text) == to_plain(part)
 
 
 def test_csv_keeps_lists_in_one_cell(capsys: pytest.CaptureFixture[str]) -> None:

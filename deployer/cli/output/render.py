@@ -70,8 +70,8 @@ def show_log_line(text: str) -> None:
 
 
 def show_json(value: Any) -> None:
-    """Put a value on stdout as strict JSON: NaN and infinities become null."""
-    show(json.dumps(to_plain(value), indent=2, allow_nan=False))
+    """Put a value on stdout as strict JSON in ASCII: NaN and infinities become null."""
+    show(_to_indented_json(value))
 
 
 def show_yaml(documents: Iterable[Any]) -> None:
@@ -83,7 +83,7 @@ def show_yaml(documents: Iterable[Any]) -> None:
 
 def show_json_line(value: Any) -> None:
     """Put a value on stdout as one line of JSON, for output without end."""
-    show(json.dumps(to_plain(value), allow_nan=False))
+    show(_to_line(value))
 
 
 def show_error(error: DeployerError, as_json: bool) -> None:
@@ -215,12 +215,33 @@ def open_live(plain: bool) -> Iterator[Live | None]:
         yield live
 
 
+def _to_indented_json(value: Any) -> str:
+    # With an indentation Python's own encoder takes five times as long: 0.4 s for 10,000 runs.
+    from pydantic_core import PydanticSerializationError, to_json
+
+    try:
+        text = to_json(
+            value, indent=2, inf_nan_mode="null", ensure_ascii=True, fallback=_to_plain_parts
+        )
+    except PydanticSerializationError:  # half a surrogate pair, which no UTF-8 has
+        return json.dumps(to_plain(value), indent=2, allow_nan=False)
+    return text.decode("ascii")
+
+
+def _to_plain_parts(value: Any) -> Any:
+    """Return what an encoder does not know as what it knows; what is inside may be unknown, too."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, Iterable) else str(value)
+
+
 def show_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Put rows on stdout as CSV; lists and mappings are JSON in their cell."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(columns)
-    for row in rows:
-        writer.writerow([_csv_cell(cell) for cell in row])
+    parts = (list, tuple, dict)
+    for row in rows:  # of None the writer makes nothing
+        writer.writerow([_to_line(cell) if isinstance(cell, parts) else cell for cell in row])
     sys.stdout.flush()
 
 
@@ -229,10 +250,8 @@ def strip_colours(text: str) -> str:
     return ESCAPE.sub("", text)
 
 
-def _csv_cell(value: object) -> object:
-    if isinstance(value, list | tuple | dict):
-        return json.dumps(to_plain(value))
-    return "" if value is None else value
+def _to_line(value: object) -> str:
+    return json.dumps(to_plain(value), allow_nan=False)
 
 
 def without_empty_columns(
