@@ -1,4 +1,4 @@
-"""Recipe 002: what can be seen without a cloud; tests/cluster/test_recipe_002.py runs all of it."""
+"""Recipe 002, as far as no cloud is needed; tests/cluster/recipes/test_recipe_002.py has all."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def kill_puts(
     """Copy a folder again and again, each time until it is killed a little later."""
     for kill in range(1, kills + 1):
         words = [str(tenant), namespace, json.dumps(section), str(source)]
-        command = [sys.executable, "-m", "tests.cluster.killed_put", *words]
+        command = [sys.executable, "-m", "tests.cluster.data.killed_put", *words]
         ended = subprocess.run([*command, str(kill * size_bytes // (KILLS + 1))], check=False)
         assert ended.returncode == -signal.SIGKILL
 

@@ -20,11 +20,11 @@ from tests.cluster.bed import Bed, make_bed, open_client, serve_for_pods
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import delete_namespace, make_namespace
 from tests.cluster.control_plane.kueue import build_queues, start_kueue
-from tests.cluster.doctor_bench import Bench, build
+from tests.cluster.doctor.doctor_bench import Bench, build
 from tests.cluster.shell import Shell, enter_shell
 from tests.cluster.tenants import make_tenant
 
-ONPREM = Path(__file__).parents[2] / "infra/onprem"
+ONPREM = Path(__file__).parents[3] / "infra/onprem"
 QUOTA = {"cpu": "1", "memory": "8Gi"}  # two agents of 400m
 PODS_READY_SECONDS = 30  # pods that may start are there after 10 s on a busy machine
 

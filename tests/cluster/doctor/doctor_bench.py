@@ -18,8 +18,8 @@ from deployer.executors.findings import Finding, Verdict
 from deployer.launch.checks.doctor import diagnose
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import BIN
-from tests.cluster.broken import BARE, BASE, TAINTED, WHOLE
 from tests.cluster.cluster import Cluster
+from tests.cluster.doctor.broken import BARE, BASE, TAINTED, WHOLE
 from tests.cluster.gpu_nodes import GPU, PRODUCT, add_node
 from tests.project_files import read_project
 

@@ -13,9 +13,7 @@ import pytest
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.waiting.admission import check_admission
 from tests.cluster.bed import open_client
-from tests.cluster.cluster import Cluster
-from tests.cluster.tenants import make_tenant
-from tests.cluster.test_client import (
+from tests.cluster.client.test_client import (
     kube,
     proxy,
     test_apply_list_patch_delete,
@@ -25,13 +23,15 @@ from tests.cluster.test_client import (
     test_passing_trouble_passes,
     test_tenant_is_told_what_it_may_not,
 )
-from tests.cluster.test_manifests import (
+from tests.cluster.client.test_manifests import (
     test_a_field_that_does_not_exist_would_be_noticed,
     test_kubectl_takes_what_plan_prints,
     test_restricted_namespace_with_a_quota_takes_the_pods,
     test_server_takes_every_profile,
     test_server_takes_the_templates_as_they_stand,
 )
+from tests.cluster.cluster import Cluster
+from tests.cluster.tenants import make_tenant
 from tests.executors.profiles import build_profile
 
 __all__ = [

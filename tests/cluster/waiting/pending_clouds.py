@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from deployer.executors.reason import Cause
-from tests.cluster.pending_cases import TIME, UNKNOWN, Case, on
+from tests.cluster.waiting.pending_cases import TIME, UNKNOWN, Case, on
 
 SCALER, KARPENTER = "cluster-autoscaler", "karpenter"
 

@@ -16,12 +16,12 @@ import yaml
 
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, JOB, POD, SECRET
 from deployer.kube.names import build_selector
+from tests.cluster.agents.test_audit import list_writes
 from tests.cluster.bed import SECTION, open_client, serve_for_pods, wait_for
 from tests.cluster.cluster import Cluster
 from tests.cluster.control_plane.kueue import build_queues, start_kueue
 from tests.cluster.shell import enter_shell
 from tests.cluster.tenants import load_rules, make_tenant
-from tests.cluster.test_audit import list_writes
 from tests.cluster.volumes import offer_volume
 from tests.real_data import DATA
 from tests.recipes.idx import write_mnist_part

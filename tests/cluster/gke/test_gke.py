@@ -22,7 +22,7 @@ from tests.cluster.volumes import offer_volume
 from tests.gke.cloud import Cloud
 
 pytestmark = pytest.mark.usefixtures("real_gpus")
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[3]
 SPECIFICATION = {
     "name": "sweeps",
     "locations": ["us-central1-a", "us-central1-b"],

@@ -21,9 +21,9 @@ from deployer.launch.agents.planning import build_draft
 from deployer.launch.checks.doctor import mend
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import open_client
-from tests.cluster.broken import CASES, WHOLE, Broken, secret
 from tests.cluster.cluster import Cluster
-from tests.cluster.doctor_bench import Bench, bench, build, cluster, nodes
+from tests.cluster.doctor.broken import CASES, WHOLE, Broken, secret
+from tests.cluster.doctor.doctor_bench import Bench, bench, build, cluster, nodes
 from tests.cluster.site_registry import PULL_SECRET
 from tests.images.registry import PASSWORD, USER, RunningRegistry, serve_registry
 from tests.project_files import read_project

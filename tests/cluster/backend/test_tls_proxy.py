@@ -20,7 +20,7 @@ from tests.cluster.control_plane.packages import find_packages, library_path
 from tests.conftest import ServedBackend, serve_backend
 
 PACKAGES = ("nginx", "libpcre2-8-0", "libssl3", "zlib1g")
-EXAMPLE = Path(__file__).parents[2] / "infra/proxy/nginx.conf"
+EXAMPLE = Path(__file__).parents[3] / "infra/proxy/nginx.conf"
 AROUND = """
 daemon off; pid nginx.pid; error_log stderr; user root;
 events {}

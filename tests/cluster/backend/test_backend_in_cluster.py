@@ -22,7 +22,7 @@ from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, POD, SERVICE, STATEFUL_SET
 from deployer.kube.logs import follow_log
 from deployer.kube.names import build_selector
-from tests.cluster import logging_agents
+from tests.cluster.backend import logging_agents
 from tests.cluster.bed import OURS, PATIENCE_SECONDS, SECTION, TRAINER, open_client
 from tests.cluster.cluster import Cluster
 from tests.cluster.pods import build_pod, python

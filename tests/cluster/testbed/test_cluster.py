@@ -19,7 +19,7 @@ from tests.cluster.pods import build_job, build_pod, python
 from tests.cluster.tenants import make_tenant
 from tests.cluster.volumes import make_volume
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[3]
 OUTSIDE = "192.0.2.1"  # an address of nobody (RFC 5737)
 
 

@@ -10,13 +10,13 @@ from deployer.executors.findings import Verdict
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.examination.rights import WITHOUT, examine_rights
 from deployer.executors.kubernetes.rights import NEEDED, describe_right
+from tests.cluster.agents.test_audit import list_writes
 from tests.cluster.bed import build_section, open_client, wait_for
-from tests.cluster.broken import WHOLE
 from tests.cluster.cluster import Cluster
-from tests.cluster.doctor_bench import Bench, bench, build, cluster, nodes
+from tests.cluster.doctor.broken import WHOLE
+from tests.cluster.doctor.doctor_bench import Bench, bench, build, cluster, nodes
 from tests.cluster.shell import Shell
 from tests.cluster.tenants import load_rules, make_tenant
-from tests.cluster.test_audit import list_writes
 
 __all__ = ["bench", "cluster", "nodes"]
 

@@ -20,7 +20,7 @@ from tests.cluster.cluster import IMAGE, Cluster, connect
 from tests.cluster.tenants import make_tenant
 from tests.executors.profiles import PROFILES, build_profile
 
-SWEEP = Path(__file__).parents[2] / "sweeps/digits.yaml"
+SWEEP = Path(__file__).parents[3] / "sweeps/digits.yaml"
 
 
 def send(cluster: Cluster, manifest: dict[str, Any], namespace: str) -> Any:

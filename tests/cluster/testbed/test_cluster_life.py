@@ -19,7 +19,7 @@ from tests.cluster.control_plane.binaries import find_programs
 from tests.cluster.control_plane.keeper import CGROUPS
 from tests.cluster.pods import build_job, build_pod
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[3]
 
 
 @pytest.mark.kube

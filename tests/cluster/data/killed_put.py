@@ -1,4 +1,4 @@
-"""`python -m tests.cluster.killed_put KUBECONFIG NAMESPACE DATA SOURCE BYTES`: it dies after BYTES.
+"""`python -m tests.cluster.data.killed_put KUBECONFIG NAMESPACE DATA SOURCE BYTES` dies half-way.
 
 Copies a folder to a data set, as `deployer data put` does; DATA is the data set as JSON.
 """

@@ -18,15 +18,15 @@ from deployer.executors.kubernetes.executor import KubernetesExecutor
 from deployer.executors.reason import Cause, Passes, Reason
 from deployer.kube.kinds import POD
 from deployer.kube.names import AGENT_LABEL, SWEEP_PATH_ANNOTATION, build_labels
-from tests.cluster import pending_cases
 from tests.cluster.bed import build_section, open_client, wait_for
 from tests.cluster.cluster import Cluster
 from tests.cluster.gpu_nodes import A100, GPU, PRODUCT, add_node
-from tests.cluster.pending_cases import HOST, Case, on
-from tests.cluster.pending_clouds import CLOUD_CASES
 from tests.cluster.pods import build_job, build_pod
 from tests.cluster.site_registry import make_pull_secret, trust_registry
 from tests.cluster.tenants import make_tenant
+from tests.cluster.waiting import pending_cases
+from tests.cluster.waiting.pending_cases import HOST, Case, on
+from tests.cluster.waiting.pending_clouds import CLOUD_CASES
 from tests.docs.pending_table import is_listed
 from tests.images.registry import RunningRegistry, serve_registry
 

@@ -1,0 +1,1 @@
+"""Agents as Jobs and pods."""

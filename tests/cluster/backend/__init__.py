@@ -1,0 +1,1 @@
+"""The embedded backend in and for a cluster."""

@@ -1,0 +1,1 @@
+"""The client of Kubernetes and what it sends, on real servers."""

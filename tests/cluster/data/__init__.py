@@ -1,0 +1,1 @@
+"""Data sets and what runs keep, in a cluster."""

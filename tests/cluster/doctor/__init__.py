@@ -1,0 +1,1 @@
+"""What `doctor` says of a cluster, and who may do what."""

@@ -1,0 +1,1 @@
+"""Clusters that are made and removed on GKE."""

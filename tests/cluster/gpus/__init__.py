@@ -1,0 +1,1 @@
+"""GPUs: drivers, and who uses which."""

@@ -1,0 +1,1 @@
+"""What becomes of runs when pods, nodes and servers die."""

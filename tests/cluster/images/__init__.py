@@ -1,0 +1,1 @@
+"""Images and code that pods get."""

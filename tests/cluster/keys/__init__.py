@@ -1,0 +1,1 @@
+"""Secrets with the keys of W&B."""

@@ -1,0 +1,1 @@
+"""Pods that do not run: why, and for how long they are waited for."""
