@@ -12,6 +12,7 @@ from deployer.agent.host.processes import is_agent
 from deployer.agent.settings import WARM_VARIABLE
 from deployer.wandb_api.model import SweepPath
 from tests.agent.conftest import Bench, Supervised, wait_for
+from tests.agent.trainers import TRAINER
 
 pytestmark = pytest.mark.slow
 
@@ -53,6 +54,33 @@ def test_all_runs_are_warm(bench: Bench) -> None:
     assert supervised.status.run_start == "warm"
     assert "runs start cold" not in output
     assert supervised.left() == []
+
+
+# Notes what a run is not handed by its parent, but looks for itself.
+LOOKING = """
+import atexit, pathlib, sys
+class Looking:
+    def __init__(self):
+        self.names = []
+    def find_spec(self, name, *_):
+        self.names.append(name)
+own = Looking()
+places = [type(one).__name__ for one in sys.meta_path]
+sys.meta_path.insert(places.index("Handover") + 1, own)
+@atexit.register
+def write():
+    packages = ("/site-packages/" in (getattr(sys.modules.get(n), "__file__", "") or "") and n
+                for n in own.names)
+    with pathlib.Path("own").open("a") as file:
+        file.write(f"{sorted(filter(None, packages))}\\n")
+"""
+
+
+def test_no_run_imports_anew_what_the_sdk_needs_late(bench: Bench) -> None:
+    (bench.folder / "train.py").write_text(f"{LOOKING}{TRAINER}")
+    code, output = bench.start_with_own_key(bench.create_sweep("[1.0, 2.0]"), **WARM).wait()
+    assert code == 0, output
+    assert (bench.folder / "own").read_text() == "[]\n[]\n"
 
 
 @pytest.mark.parametrize("kind", ["run", "stand-in", "parent"])

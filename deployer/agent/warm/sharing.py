@@ -23,8 +23,14 @@ if TYPE_CHECKING:
 # What the SDK imports, and torch, too, has a group of its own: a script that imports torch alone
 # shall not have the SDK by it.
 FIRST = ("typing_extensions", "numpy", "wandb")
-# What `wandb.init` imports.
-BY_INIT = ("yaml", "wandb.sdk.lib.gitlib", "wandb.sdk.launch")
+# What `wandb.init` and `run.finish` import.
+BY_INIT = (
+    "yaml",
+    "wandb.sdk.lib.gitlib",
+    "wandb.sdk.launch.inputs.internal",
+    "requests",
+    "wandb.apis.public",
+)
 STARTING = "warm.starting"
 PROCESS = "warm.process"  # the parent's id
 AGENT_LOG = 3  # its descriptor, until the agent takes it over
