@@ -6,6 +6,7 @@ knows how a run ended, which the agent keeps to itself: the supervisor gets it i
 """
 
 import contextlib
+import importlib
 import json
 import os
 import runpy
@@ -42,6 +43,8 @@ def main(quick: bool) -> None:
     with contextlib.suppress(ImportError):
         __import__(PORT_FILE_MODULE)  # as the agent does when it first asks its server
         look_sooner()
+        sdk = __import__("deployer_sdk")  # the prologue's: the agent's own end is the same
+        sdk.close_when_read(importlib.import_module(sdk.CLIENT))
     agent = getattr(wandb_agent, "Agent", None)
     if hasattr(agent, "POLL_INTERVAL"):
         wait = EndOfRun(os.environ[FOLDER_VARIABLE], quick)

@@ -91,3 +91,34 @@ def test_another_attempt_keeps_its_folder_until_it_ends(environment: dict[str, s
         later.wait(2)
     holder.communicate("")
     assert later.communicate(timeout=20)[0] == "mine\n"
+
+
+# Answers are on their way while the program ends; W&B's own client then hangs every other time.
+ENDS_AMID_ANSWERS = """
+import sys, wandb
+run = wandb.init(mode="offline")
+for step in range(100):
+    run.log({"step": step, "text": "x" * 20_000})
+    run._interface.deliver_network_status()
+sys.exit(5)
+"""
+
+
+@pytest.mark.slow
+def test_a_run_ends_although_its_core_is_about_to_answer(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    programs = [
+        subprocess.Popen(
+            [sys.executable, "-c", ENDS_AMID_ANSWERS],
+            env={**environment, "HOME": str(tmp_path), "WANDB_RUN_ID": f"r{number}"},
+            cwd=tmp_path,
+            start_new_session=True,
+        )
+        for number in range(5)
+    ]
+    try:
+        assert [program.wait(60) for program in programs] == [5] * 5
+    finally:
+        for program in programs:
+            program.kill()

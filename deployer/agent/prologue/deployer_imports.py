@@ -7,7 +7,10 @@ import atexit
 import os
 import sys
 
-OURS = ("__main__", "sitecustomize", "usercustomize", "deployer_imports", "deployer_outputs")
+OURS = (
+    *("__main__", "sitecustomize", "usercustomize"),
+    *("deployer_imports", "deployer_outputs", "deployer_sdk"),
+)
 # What names of secrets have at the end of a word, and anywhere (config/redaction.py is finer).
 SECRET_ENDINGS = ("key", "keys", "token", "tokens", "auth", "bearer", "pat", "pass")
 SECRET_PARTS = ("passw", "passphrase", "pwd", "secret", "credential", "authorization")

@@ -56,40 +56,7 @@ def empty(folder: str) -> None:
 
 def attach() -> None:
     """Have the SDK's runs of this process keep their outputs."""
-    sys.meta_path.insert(0, RunFinder())
-
-
-def notice(module: Any) -> None:
-    """Take the SDK's module of runs, which a warm run is given without a finder being asked."""
-    if any(isinstance(finder, RunFinder) for finder in sys.meta_path):
-        leave()
-        add_hook(module)
-
-
-def leave() -> None:
-    """Take what waits for the SDK's module of runs off `sys.meta_path`."""
-    sys.meta_path[:] = [one for one in sys.meta_path if not isinstance(one, RunFinder)]
-
-
-class RunFinder:
-    """Waits on `sys.meta_path` for the SDK's module of runs, then leaves."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Find that one module by the other finders, and have its runs keep their outputs."""
-        if name != MODULE_OF_RUNS:
-            return None
-        leave()
-        found = (finder.find_spec(name, path, target) for finder in sys.meta_path)
-        spec: Any = next((one for one in found if one and one.loader), None)
-        if spec:
-            execute = spec.loader.exec_module
-
-            def execute_and_add(module: Any) -> None:
-                execute(module)
-                add_hook(module)
-
-            spec.loader.exec_module = execute_and_add
-        return spec
+    __import__("deployer_sdk").await_module(MODULE_OF_RUNS, add_hook)
 
 
 def add_hook(module: Any) -> None:

@@ -2,9 +2,10 @@
 
 Its folder is on PYTHONPATH, so that neither the trainer nor wandb is changed. It gives the run its
 checkpoint folder (DEPLOYER_CHECKPOINT_DIR), which no other attempt may write to at the same time,
-lets the run resume if that folder is not empty, and gives it its folder for outputs. Where runs are
-warm, it notes what they import. It must never make a run fail: any trouble is one line on stderr. A
-command that starts no Python, or one with -I, -E or -S, goes without it.
+lets the run resume if that folder is not empty, and gives it its folder for outputs. It has the SDK
+end without losing anything. Where runs are warm, it notes what they import. It must never make a
+run fail: any trouble is one line on stderr. A command that starts no Python, or one with -I, -E or
+-S, goes without it.
 """
 
 import os
@@ -129,6 +130,8 @@ def begin() -> None:
         if imports:
             __import__("deployer_imports").learn(imports)
     # In each process of the run: whichever calls `wandb.init` is the one that ends it.
+    sdk = __import__("deployer_sdk")
+    sdk.await_module(sdk.CLIENT, sdk.close_when_read)
     if environment.get("DEPLOYER_OUTPUT_KEEP") and environment.get("DEPLOYER_OUTPUT_DIR"):
         __import__("deployer_outputs").attach()
 

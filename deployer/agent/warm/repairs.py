@@ -58,17 +58,18 @@ def name_process(settings: Any) -> None:
         settings.Settings.model_rebuild(force=True)
 
 
-def keep_outputs(runs: Any) -> None:
-    """Have the SDK's runs keep the outputs of this one, if it has any to keep."""
-    outputs = sys.modules.get("deployer_outputs")
-    if outputs:
-        outputs.notice(runs)
+def tell_prologue(module: Any) -> None:
+    """Give a run's prologue a module that it may wait for."""
+    prologue = sys.modules.get("deployer_sdk")
+    if prologue:
+        prologue.notice(module)
 
 
 REPAIRS: Dict[str, Callable[[Any], None]] = {
     "logging": restart_clock,
     "multiprocessing.process": name_program,
     "threading": number_thread,
-    "wandb.sdk.wandb_run": keep_outputs,
+    "wandb.sdk.lib.service.service_client": tell_prologue,
+    "wandb.sdk.wandb_run": tell_prologue,
     "wandb.sdk.wandb_settings": name_process,
 }
