@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deployer.agent.prologue.deployer_imports import is_secret
-from tests.agent.warm_starts import Starts, build_starts
+from tests.agent.warm_starts import Starts, install_packages
 from tests.config.test_redaction import NASTY
 
 # Packages as they are installed, each with what is peculiar about its import.
@@ -33,15 +33,6 @@ PACKAGES = {
     "bundle.part": "value = 1",
     "first": "import bundle.other",
     "bundle.other": "value = 2",
-    "telling": "import logging; log = logging.getLogger('telling')",
-    "quiet": "import logging; logging.getLogger('quiet').setLevel(30)",
-    "leaving": """
-import atexit, weakref
-class Kept: pass
-kept = Kept()
-weakref.finalize(kept, print, "final")
-atexit.register(print, "left")
-""",
     "odd": """
 import sys, types
 class Odd(types.ModuleType):
@@ -102,31 +93,16 @@ print(json.dumps([same, own]))
 
 @pytest.fixture
 def starts(tmp_path: Path) -> Iterator[Starts]:
-    here = Path.cwd()
-    made = build_starts(tmp_path, packages=[*PACKAGES.keys() - UNEXAMINED, "numpy"])
-    for name, source in PACKAGES.items():
-        folder = tmp_path / "site-packages" / name.replace(".", "/")
-        folder.mkdir(parents=True)
-        (folder / "__init__.py").write_text(source)
-    yield made
-    made.end()
-    os.chdir(here)
-
-
-def run(starts: Starts, script: str, *words: str) -> tuple[str, str]:
-    """Run a script in the environment of an agent; return what it printed."""
-    (starts.project / "script.py").write_text(script)
-    code, out, err = starts.run(("script.py", *words), starts.warm)
-    assert code == 0, err
-    return out, err
+    with install_packages(tmp_path, PACKAGES, UNEXAMINED) as made:
+        yield made
 
 
 def test_no_run_has_what_another_one_drew_or_changed(starts: Starts) -> None:
-    first = json.loads(run(starts, OBSERVER)[0])
+    first = json.loads(starts.run_script(OBSERVER)[0])
     starts.begin()
     others = []
     for _ in range(2):
-        out, err = run(starts, OBSERVER)
+        out, err = starts.run_script(OBSERVER)
         assert (starts.start, err) == ("warm", "imported\n")
         others.append(json.loads(out))
     assert [same for same, _ in others] == [first[0], first[0]]
@@ -146,16 +122,16 @@ print(asking.value)
 
 
 def test_another_variable_before_an_import_starts_the_run_over(starts: Starts) -> None:
-    assert run(starts, CHANGING, "x") == ("begun\nx\n", "")
+    assert starts.run_script(CHANGING, "x") == ("begun\nx\n", "")
     starts.begin()
-    assert run(starts, CHANGING, "x") == ("begun\nx\n", "")
+    assert starts.run_script(CHANGING, "x") == ("begun\nx\n", "")
     assert starts.start == "warm"
     reason = "asking: ASKED was changed before its import"
-    out, err = run(starts, CHANGING, "y")
+    out, err = starts.run_script(CHANGING, "y")
     assert out == "begun\nbegun\ny\n"
     assert err == f"deployer: {reason}; the run starts over without a parent\n"
     assert starts.start == f"cold: {reason}"
-    assert run(starts, CHANGING, "z")[0] == "begun\nz\n"
+    assert starts.run_script(CHANGING, "z")[0] == "begun\nz\n"
     assert starts.start == f"cold: {reason}"
 
 
@@ -174,13 +150,13 @@ print(asking.value)
     ("name", "value"), [("ASKED_TOKEN", "hunter22"), ("ASKED", "redis://me:hunter22@db/0")]
 )
 def test_a_secret_that_a_script_sets_is_in_no_list(starts: Starts, name: str, value: str) -> None:
-    cold = run(starts, SECRET, name, value)
+    cold = starts.run_script(SECRET, name, value)
     kept = Path(starts.warm["DEPLOYER_WARM_IMPORTS"]).read_text()
     assert {"bundle", "first"} <= set(kept.splitlines())
     assert "hunter22" not in kept
     assert "asking" not in kept
     starts.begin()
-    assert run(starts, SECRET, name, value) == cold
+    assert starts.run_script(SECRET, name, value) == cold
     assert starts.start == "warm"
 
 
@@ -199,80 +175,24 @@ print(asking.__file__)
 
 
 def test_another_path_before_an_import_starts_the_run_over(starts: Starts) -> None:
-    run(starts, MOVED, "nowhere")
+    starts.run_script(MOVED, "nowhere")
     starts.begin()
-    run(starts, MOVED, "elsewhere")
+    starts.run_script(MOVED, "elsewhere")
     assert starts.start == "warm"
     (starts.project / "own").mkdir()
     (starts.project / "own" / "asking.py").touch()
-    assert run(starts, MOVED, "own")[0].endswith("own/asking.py\n")
+    assert starts.run_script(MOVED, "own")[0].endswith("own/asking.py\n")
     assert starts.start == "cold: asking: sys.path leads to another one"
 
 
 def test_a_package_that_was_edited_in_place_is_imported_anew(starts: Starts) -> None:
     script = "import bundle; print(vars(bundle).get('value'))"
-    assert run(starts, script)[0] == "None\n"
+    assert starts.run_script(script)[0] == "None\n"
     starts.begin()
     source = starts.project.parent / "site-packages" / "bundle" / "__init__.py"
     source.write_text("value = 2")
-    assert run(starts, script)[0] == "2\n"
+    assert starts.run_script(script)[0] == "2\n"
     assert starts.start == "cold: packages have changed"
-
-
-SILENCING = """
-import logging.config, sys
-if "silent" in sys.argv:
-    logging.config.dictConfig({"version": 1})
-import telling
-telling.log.warning("heard")
-"""
-
-
-def test_loggers_are_there_once_their_module_is_imported(starts: Starts) -> None:
-    run(starts, SILENCING)
-    starts.begin()
-    assert run(starts, SILENCING, "silent") == ("", "heard\n")
-    assert starts.start == "warm"
-
-
-SETTING_UP = """
-import logging, sys
-log = logging.getLogger(sys.argv[1])
-log.setLevel("ERROR")
-logging.getLogger("telling.part").warning("part")
-import telling, quiet
-telling.log.warning("warned")
-logging.getLogger("telling").error(len(logging.getLogger("telling.part").parent.handlers))
-print(sorted(n for n in logging.root.manager.loggerDict if n.startswith(("tell", "qui"))))
-"""
-
-
-def test_a_logger_is_as_the_script_has_set_it_up_before_an_import(starts: Starts) -> None:
-    first = run(starts, SETTING_UP, "telling")
-    assert "warned" not in first[1]
-    starts.begin()
-    assert run(starts, SETTING_UP, "telling") == first
-    assert starts.start == "warm"
-    reason = "quiet: the logger quiet was used before its import"
-    assert f"deployer: {reason}; the run starts over" in run(starts, SETTING_UP, "quiet")[1]
-
-
-LEAVING = """
-import atexit, sys
-atexit.register(print, "first")
-if "leave" in sys.argv:
-    import leaving
-atexit.register(print, "last")
-"""
-
-
-def test_an_exit_handler_is_that_of_a_run_that_imports_its_module(starts: Starts) -> None:
-    assert run(starts, LEAVING, "leave") == ("last\nleft\nfinal\nfirst\n", "")
-    starts.begin()
-    assert run(starts, LEAVING, "leave") == ("last\nleft\nfinal\nfirst\n", "")
-    assert starts.start == "warm"
-    assert run(starts, LEAVING) == ("last\nfirst\n", "")
-    assert starts.start == "warm"
 
 
 FREE = """
@@ -284,17 +204,17 @@ print(numpy.ones(1))
 
 
 def test_what_no_library_reads_may_be_changed_before_its_import(starts: Starts) -> None:
-    run(starts, "import numpy, setting")  # in another order
+    starts.run_script("import numpy, setting")  # in another order
     starts.begin()
-    assert run(starts, FREE, "7") == ("[1.]\n", "")
+    assert starts.run_script(FREE, "7") == ("[1.]\n", "")
     assert starts.start == "warm"
 
 
 def test_what_goes_wrong_in_a_handover_starts_the_run_over(starts: Starts) -> None:
     script = "import odd; import odd.part as part; print(part.value)"
-    run(starts, script)
+    starts.run_script(script)
     starts.begin()
-    out, err = run(starts, script)
+    out, err = starts.run_script(script)
     assert "starts over" in err
     assert (out, starts.start) == ("3\n", "cold: odd.part: ValueError('odd')")
 
@@ -308,9 +228,9 @@ import numpy
 
 
 def test_an_import_brings_no_more_than_it_does_cold(starts: Starts) -> None:
-    assert run(starts, BRINGING) == ("False\n", "")
+    assert starts.run_script(BRINGING) == ("False\n", "")
     starts.begin()
-    assert run(starts, BRINGING) == ("False\n", "")
+    assert starts.run_script(BRINGING) == ("False\n", "")
     assert starts.start == "warm"
 
 
@@ -325,27 +245,27 @@ print(configured.value)
 
 
 def test_a_package_that_nobody_has_examined_sees_what_the_script_has_done(starts: Starts) -> None:
-    run(starts, CONFIGURED, "x")
+    starts.run_script(CONFIGURED, "x")
     starts.begin()
-    assert run(starts, CONFIGURED, "y") == ("y\n", "")
+    assert starts.run_script(CONFIGURED, "y") == ("y\n", "")
     assert starts.start == "warm"
 
 
 def test_what_a_module_has_imported_is_there_for_it(starts: Starts) -> None:
-    run(starts, "import bundle, first, second; print(second.value())")
+    starts.run_script("import bundle, first, second; print(second.value())")
     starts.begin()
-    assert run(starts, "import second; print(second.value())") == ("2\n", "")
+    assert starts.run_script("import second; print(second.value())") == ("2\n", "")
     assert starts.start == "warm"
 
 
 def test_cpu_affinity_is_that_of_the_agent(starts: Starts) -> None:
     script = "import bundle, os; print(os.sched_getaffinity(0))"
-    run(starts, script)
+    starts.run_script(script)
     starts.begin()
     mine = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(mine)})
     try:
-        assert run(starts, script)[0] == f"{{{min(mine)}}}\n"
+        assert starts.run_script(script)[0] == f"{{{min(mine)}}}\n"
     finally:
         os.sched_setaffinity(0, mine)
     assert starts.start == ("warm" if len(mine) == 1 else "cold: another CPU affinity")

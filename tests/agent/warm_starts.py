@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,6 +54,13 @@ class Starts:
         )
         out, err = (self.project / name for name in ("out", "err"))
         return int(done.stdout), out.read_text(), err.read_text()
+
+    def run_script(self, script: str, *words: str) -> tuple[str, str]:
+        """Start a script as an agent does; return what it printed."""
+        (self.project / "script.py").write_text(script)
+        code, out, err = self.run(("script.py", *words), self.warm)
+        assert code == 0, err
+        return out, err
 
     def begin(self) -> None:
         """Start the parent, and wait until it serves."""
@@ -114,3 +122,19 @@ def build_starts(
         "DEPLOYER_CHECKPOINT_ROOT": str(folder),
     }
     return Starts(folder, project, settings, parent, {**agents, **run}, {**led, **run})
+
+
+@contextmanager
+def install_packages(
+    tmp_path: Path, sources: Mapping[str, str], unexamined: Collection[str] = ()
+) -> Iterator[Starts]:
+    """Install packages; yield what starts runs of which the parent imports them, and numpy."""
+    here = Path.cwd()
+    made = build_starts(tmp_path, packages=[*sources.keys() - unexamined, "numpy"])
+    for name, source in sources.items():
+        folder = tmp_path / "site-packages" / name.replace(".", "/")
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").write_text(source)
+    yield made
+    made.end()
+    os.chdir(here)

@@ -13,7 +13,7 @@ parent (`parent`, with the programs of `parent_code`); from there on:
   at its end it leaves alone what it shares with its parent;
 * `registered`: loggers and exit handlers of imports wait until a run imports the same;
 * `handover`: a run is given each module as it asks for it; `start_over`: or begins without a
-  parent;
+  parent, also where it has `replaced` what a module would have kept;
 * `core_wait`, `package_metadata`: what every run would otherwise wait for, or read again.
 
 Nothing of it may be in a run's `sys.modules`.

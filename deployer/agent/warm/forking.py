@@ -28,7 +28,7 @@ from .imports import (
     list_files,
     put_away,
 )
-from .lists import read_entries, read_unfit
+from .lists import SCRIPT, explain, read_entries, read_unfit
 from .package_metadata import keep_metadata
 from .program import Task, become, build_program, find_place, name_process
 from .registered import Loggers
@@ -83,7 +83,7 @@ def prepare_run(
         ending.begin({**store.modules, **sys.modules}, PYTHONS_OWN, ctypes.PyDLL(None))
         program = build_program(task["arguments"])
     except Exception as error:
-        start_over("__main__", repr(error))
+        start_over(SCRIPT, repr(error))
         raise
     finder.path = list(sys.path)
     return program
@@ -230,7 +230,7 @@ class Runs:
     def find_news(self) -> str:
         """Return what a run has found to be unfit."""
         news = [one for one in read_unfit(self.unfit_path).items() if one not in self.unfit.items()]
-        return ": ".join(news[0]) if news else "packages have changed"
+        return explain(*news[0]) if news else "packages have changed"
 
     def keep(self, environment: Any) -> Dict[str, str]:
         """Return what of an environment an import may go by."""

@@ -10,10 +10,12 @@ import sys
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
-from .imports import FREE_PREFIXES, PYTHONS_OWN, Group, find_origin, is_installed, list_references
+from .imports import FREE_PREFIXES, Group, find_origin, list_references
+from .lists import SCRIPT
 from .registered import ExitHandlers, Loggers
 from .repairs import REPAIRS, make_folder
-from .state import apply_changes, has_library
+from .replaced import Originals, is_pythons_own
+from .state import apply_changes, find_replaced, has_library
 
 Found = Tuple[Set[str], List[Group]]
 # What scripts set for others than the libraries that a parent loads, or for a device, which it does
@@ -51,6 +53,11 @@ class Store:
         self.references = {name: list_references(module) for name, module in others.items()}
         for group in groups:
             self.references.update(group.references)
+        for name, module in self.modules.items():
+            if is_pythons_own(module):  # what it refers to of a package, that has put there
+                foreign = {to for to in self.references[name] if self.is_foreign(to)}
+                self.references[name] -= foreign
+        self.originals = Originals({**sys.modules, **self.modules})
 
     def find(self, name: str, present: Dict[str, Any]) -> Found:
         """Return what an import brings that is not present: modules and, of packages, groups."""
@@ -64,14 +71,15 @@ class Store:
             found.add(name)
             waiting += [*self.references[name], name.rpartition(".")[0]]
             group = self.group_of.get(name)
-            if group and group not in groups and (name == group.name or self._is_foreign(name)):
+            if group and group not in groups and (name == group.name or self.is_foreign(name)):
                 groups.append(group)
                 waiting += group.modules
         return found, sorted(groups, key=self.groups.index)
 
-    def _is_foreign(self, name: str) -> bool:
-        origin = find_origin(self.modules[name])
-        return is_installed(origin) or (os.sep in origin and not origin.startswith(PYTHONS_OWN))
+    def is_foreign(self, name: str) -> bool:
+        """Tell whether a module is a file of a package."""
+        module = self.modules.get(name)
+        return os.sep in find_origin(module) and not is_pythons_own(module)
 
 
 class Handover:
@@ -106,6 +114,9 @@ class Handover:
     def _hand_over(self, name: str) -> Any:
         names, groups = self.store.find(name, sys.modules)
         loggers = self.loggers.list_names(names, groups)
+        replaced = self._find_replaced(names, bool(loggers))
+        if replaced:
+            self.start_over(SCRIPT, f"{replaced} was replaced before {name} was imported")
         reason = self.loggers.find_difference(loggers)
         if reason:
             self.start_over(name, reason)
@@ -125,6 +136,15 @@ class Handover:
         del sys.modules[name]  # whoever asks puts it there himself
         return ModuleSpec(name, Lender(self.store.modules[name]))  # type: ignore[arg-type]
 
+    def _find_replaced(self, names: Set[str], has_loggers: bool) -> str:
+        """Return what the script has replaced in Python that these modules may have kept."""
+        store = self.store
+        referred = {to for name in names for to in store.references[name]}
+        replaced = store.originals.find_function(referred, [store.modules[name] for name in names])
+        if replaced or not (has_loggers or any(map(store.is_foreign, names))):
+            return replaced
+        return store.originals.find_setting()
+
     def _find_difference(self, group: Group) -> str:
         """Return what is not as it was at the import of a group."""
         told = group.before.environment
@@ -134,6 +154,9 @@ class Handover:
             return f"{name} was changed before its import"
         if group.native and os.sched_getaffinity(0) != self.affinity:
             return "CPU affinity was changed before its import"
+        replaced = find_replaced(group.before, group.after)
+        if replaced:
+            return f"{replaced} was replaced before its import"
         if sys.path != self.path and not are_found(group.origins):
             return "sys.path leads to another one"
         return ""

@@ -2,6 +2,8 @@
 
 import os
 
+SCRIPT = "__main__"  # among what is unfit: nothing is imported for all runs of this script
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
@@ -46,3 +48,8 @@ def write_unfit(path: str, unfit: "Dict[str, str]") -> None:
     with open(temporary, "w", encoding="utf-8") as file:
         file.write("".join(f"{name}\t{reason}\n" for name, reason in unfit.items()))
     os.replace(temporary, path)
+
+
+def explain(module: str, reason: str) -> str:
+    """Return in words why a module is unfit, or a script."""
+    return reason if module == SCRIPT else f"{module}: {reason}"

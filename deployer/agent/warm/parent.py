@@ -14,6 +14,7 @@ from ..environment import agent_command, agent_words
 from ..host.child_task import run_task
 from ..host.processes import RESTORED_SIGNALS, send_signal, spawn
 from ..settings import Settings
+from .lists import SCRIPT, read_unfit
 from .parent_code import build_code, build_sharing_code
 
 IMPORTS_VARIABLE = "DEPLOYER_WARM_IMPORTS"
@@ -71,7 +72,7 @@ class WarmParent:
         `program` is the sweep's, if it is known, by which a first run is warm, too.
         """
         led = self.lead(environment, program)
-        if not self._python or not is_same_python(self._python) or not self._is_enough():
+        if not self._python or not is_same_python(self._python) or not self._may_start():
             return spawn(agent_command(self._settings), led, log)
         variables = {name: led[name] for name in ("PATH", IMPORTS_VARIABLE)}
         code = build_sharing_code(
@@ -131,7 +132,7 @@ class WarmParent:
             return
         if self._starts >= MOST_STARTS:
             self._reason = "the parent has ended too often"
-        elif self._is_enough():
+        elif self._may_start():
             self._starts += 1
             folder = self._settings.folder
             code = build_code(folder, self._list_path, self._packages, self._likely)
@@ -141,10 +142,11 @@ class WarmParent:
                 self._reason = str(error)
                 self.let_go()
 
-    def _is_enough(self) -> bool:
+    def _may_start(self) -> bool:
         enough = count_free_bytes() >= self._needed_bytes
-        self._reason = "" if enough else "too little memory is free"
-        return enough
+        unfit = read_unfit(f"{self._list_path}.unfit").get(SCRIPT, "")
+        self._reason = unfit if enough else "too little memory is free"
+        return not self._reason
 
     def _look_for_shared(self) -> None:
         """Find the parent that has branched off from the agent, or find that there is none."""

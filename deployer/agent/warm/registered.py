@@ -81,7 +81,6 @@ class Loggers:
             return
         table, kind = logging.root.manager.loggerDict, logging.Logger
         self._made = {name: one for name, one in table.items() if issubclass(type(one), kind)}
-        self._kind = logging.getLoggerClass()
         names = {id(one): name for name, one in self._made.items()}
         for group in groups:
             for name, module in group.modules.items():
@@ -100,8 +99,6 @@ class Loggers:
         if not names:
             return ""
         table = self._logging.root.manager
-        if self._logging.getLoggerClass() is not self._kind or table.loggerClass:
-            return "the class of loggers was changed before its import"
         for name in names:
             there = table.loggerDict.get(name)
             is_other = hasattr(there, "handlers") and there is not self._made[name]

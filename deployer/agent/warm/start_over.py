@@ -5,7 +5,7 @@ import signal
 import sys
 from typing import Any, Container, Dict
 
-from .lists import read_unfit, write_unfit
+from .lists import SCRIPT, explain, read_unfit, write_unfit
 from .program import OOM_SCORE, change_score
 
 
@@ -26,20 +26,23 @@ class StartOver:
         self._process = os.getpid()
 
     def __call__(self, module: str, reason: str) -> None:
-        """Remember the module, and start over; returns where that is no longer possible."""
-        if module in self._listed:
+        """Remember the module, or the whole script, and start over; returns if it cannot."""
+        if module in self._listed or module == SCRIPT:
             write_unfit(self._path, {**read_unfit(self._path), module: reason})
         else:
             with open(os.path.join(self._folder, "warm.wrong"), "w", encoding="utf-8"):
                 pass
+        why = explain(module, reason)
+        out: Any = sys.__stdout__  # the script may have put another one in its place
+        err: Any = sys.__stderr__
         if not self._can_be:
-            sys.stderr.write(f"deployer: {module}: {reason}; this run goes on as it is\n")
+            err.write(f"deployer: {why}; this run goes on as it is\n")
             return
-        sys.stderr.write(f"deployer: {module}: {reason}; the run starts over without a parent\n")
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+        err.write(f"deployer: {why}; the run starts over without a parent\n")
+        out.flush()
+        err.flush()
         with open(os.path.join(self._folder, "start"), "w", encoding="utf-8") as file:
-            file.write(f"cold: {module}: {reason}")
+            file.write(f"cold: {why}")
         self._execute()
 
     @property

@@ -23,7 +23,8 @@ def list_lists() -> "List[List[Any]]":
 
 def list_tables() -> "List[Dict[str, Any]]":
     """Return the tables in which imports replace something."""
-    return [vars(builtins), *(vars(stream) for stream in (sys.stdout, sys.stderr))]
+    streams = (getattr(stream, "__dict__", {}) for stream in (sys.stdout, sys.stderr))
+    return [vars(builtins), *streams]
 
 
 class State:
@@ -147,6 +148,16 @@ def apply_changes(before: State, after: State) -> None:
         change_table(table, old_table, new_table)
     change_table(os.environ, before.environment, after.environment)
     forget_filters()
+
+
+def find_replaced(before: State, after: State) -> str:
+    """Return what an import replaces in a table, if it is not what the import has found there."""
+    for table, old, new in zip(list_tables(), before.tables, after.tables):
+        for name in old.keys() | new.keys():
+            is_changed = old.get(name, MISSING) is not new.get(name, MISSING)
+            if is_changed and table.get(name, MISSING) is not old.get(name, MISSING):
+                return name
+    return ""
 
 
 def change_list(one: "List[Any]", old: "List[Any]", new: "List[Any]") -> None:
