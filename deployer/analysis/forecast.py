@@ -18,10 +18,11 @@ def forecast_end(
 ) -> float | None:
     """Estimate when the last configuration is finished: what is left, shared by living agents.
 
-    None before the first run has finished, for an endless sweep, without agents, and at the end.
+    None before the first run has finished, for an endless or paused sweep, without agents, and at
+    the end.
     """
     left = results.coverage.waiting + results.coverage.running
-    if results.coverage.expected is None or not agents or not left:
+    if results.coverage.expected is None or results.state == "PAUSED" or not agents or not left:
         return None
     if (pace := finishing_pace(runs, agents)) is not None:
         last, seconds = pace

@@ -16,13 +16,13 @@ from deployer.page.command_line import build_command_line
 from deployer.page.strict_json import Encoded
 from deployer.sweeps.metrics import rank_key
 from deployer.sweeps.parameters.parse import parse_parameters
-from deployer.sweeps.results import ACTIVE_STATES, Results, Row
+from deployer.sweeps.results import ACTIVE_STATES, Results, Row, is_healed
 from deployer.wandb_api.model import RunInfo, SweepInfo
 
 # A run as an array in this order: names are not repeated ten thousand times.
 RUN_FIELDS = (
     "id", "title", "rank", "state", "note", "value", "seconds", "agent", "exit_code", "attempt",
-    "started_at", "ended_at", "stopped_early", "parameters", "metrics",
+    "healed", "started_at", "ended_at", "stopped_early", "parameters", "metrics",
 )  # fmt: skip
 MOST_METRICS = 30
 CURVES_SHOWN = 100
@@ -171,6 +171,7 @@ def _describe_row(row: Row, early: bool) -> list[Any]:
         last.agent if last else None,
         row.exit_code,
         last.number if last else 1,
+        is_healed(row),
         row.started_at,
         find_end(row) if row.state not in ACTIVE_STATES else None,
         early,

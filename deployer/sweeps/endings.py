@@ -47,6 +47,8 @@ def describe_ending(state: str, attempts: Sequence[Attempt], sweep_ended: bool) 
     if state == "preempted":
         waits = "was not tried again" if sweep_ended else "waits for its next attempt"
         return f"{waits} ({said})"
+    if last.cause == "signal" and state == "failed":
+        return f"{said}, again and again without a new step"
     return said if last.cause in NOTED else ""
 
 

@@ -22,6 +22,8 @@ ACTIVE_STATES = ("running", "pending", "preempting")
 # Will be handed out again, on W&B's servers too.
 WAITING_STATES = ("preempted",)
 FAILED_STATES = ("failed",)
+# How attempts end that fail by themselves: what is then tried again is no heal.
+OWN_FAILURES = ("own failure", "usage error", "never started")
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class Coverage:
 
     `waiting` ones were not handed out yet, or will be again. `lost` ones were handed out and
     vanished, or were never handed out although the sweep has ended. `healed` ones are finished,
-    and it took more than one attempt; `stopped_early` ones count as finished, too.
+    and an attempt was lost before, which did not fail by itself; `stopped_early` ones count as
+    finished, too.
     """
 
     expected: int | None
@@ -198,14 +201,21 @@ def build_coverage(sweep: SweepInfo, rows: Sequence[Row], expected: int | None) 
 def _count_healed(
     rows: Sequence[Row], key: Callable[[Row], Hashable], finishes: Mapping[Hashable, int]
 ) -> int:
-    """Count finished configurations that took more attempts than those that finished.
+    """Count finished configurations that took more attempts than those that finished or failed.
 
     Where the server keeps no attempts, each run that failed or vanished was one.
     """
     attempts: Counter[Hashable] = Counter()
     for row in rows:
-        attempts[key(row)] += len(row.attempts) or (row.state != "killed")
+        counted = sum(attempt.cause not in OWN_FAILURES for attempt in row.attempts)
+        attempts[key(row)] += counted if row.attempts else row.state != "killed"
     return sum(attempts[configuration] > finishes[configuration] for configuration in finishes)
+
+
+def is_healed(row: Row) -> bool:
+    """Tell whether a run goes on with what an attempt before it has lost, not failed at."""
+    lost = any(attempt.cause not in OWN_FAILURES for attempt in row.attempts[:-1])
+    return lost or bool(row.heals)
 
 
 def is_done(sweep: SweepInfo, state: str) -> bool:

@@ -136,3 +136,40 @@ parameters:
   wait: {{value: "{wait}"}}
   deaf: {{value: "{deaf}"}}
 """
+
+# Logs three rows and ends as it is told, but once only if its wandb-core is killed under it.
+ENDING = """
+import argparse, os, pathlib, signal, sys, time
+import psutil, wandb
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--end")
+arguments = parser.parse_args()
+
+
+def lose_core():
+    mark = pathlib.Path("lost-core")
+    if mark.exists():
+        run.finish()
+        return
+    mark.touch()
+    for child in psutil.Process().children():
+        if "wandb-core" in " ".join(child.cmdline()):
+            child.kill()
+            child.wait()
+    time.sleep(0.5)
+    os._exit(1)
+
+
+run = wandb.init()
+for step in range(3):
+    run.log({"loss": step}, step=step, commit=True)
+exec(arguments.end)
+"""
+
+ENDING_SWEEP = """
+program: train.py
+method: grid
+parameters:
+  end: {{value: "{end}"}}
+"""

@@ -40,6 +40,12 @@ def test_a_run_that_waits_says_for_what_and_why() -> None:
     assert describe_ending("preempted", crashed, sweep_ended=True) == given_up
 
 
+def test_a_run_that_was_given_up_after_kills_says_so() -> None:
+    killed = [attempt("signal", 137)]
+    said = "killed: SIGKILL, again and again without a new step"
+    assert describe_ending("failed", killed, sweep_ended=True) == said
+
+
 def test_what_a_state_says_is_not_said_again() -> None:
     said = [("finished", "finished"), ("failed", "own failure"), ("killed", "stopped")]
     for state, cause in said:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from deployer.sweeps.metric_doubts import list_metric_doubts
-from deployer.sweeps.results import Results, build_results
+from deployer.sweeps.results import Results, build_results, is_healed
 from deployer.wandb_api.model import Attempt, RunInfo, SweepInfo, SweepPath
 
 NESTED: dict[str, Any] = {
@@ -138,17 +138,19 @@ def attempts(*causes: str | None) -> tuple[Attempt, ...]:
     return tuple(Attempt(n, "agent", 0.0, 1.0, c, None) for n, c in enumerate(causes, start=1))
 
 
-def test_a_configuration_that_took_several_attempts_is_healed() -> None:
+def test_a_configuration_of_which_an_attempt_was_lost_is_healed() -> None:
     runs = [
         replace(run("a", lr=1), attempts=attempts("signal", "node", "finished")),
         replace(run("b", lr=2), attempts=attempts("finished")),
         replace(run("c", "failed", lr=3), attempts=attempts("own failure", "own failure")),
+        replace(run("d", lr=4), attempts=attempts("own failure", "finished")),
     ]
-    coverage = build_results(sweep(expected=3), runs).coverage
-    assert coverage.sentence() == (
-        "2/3 configurations finished, 0 duplicates, 0 lost, 1 healed, 1 failed"
+    results = build_results(sweep(expected=4), runs)
+    assert results.coverage.sentence() == (
+        "3/4 configurations finished, 0 duplicates, 0 lost, 1 healed, 1 failed"
     )
-    assert [len(row.attempts) for row in build_results(sweep(), runs).rows] == [3, 1, 2]
+    told = {row.run_id: (len(row.attempts), is_healed(row)) for row in results.rows}
+    assert told == {"a": (3, True), "b": (1, False), "c": (2, False), "d": (2, False)}
 
 
 def test_a_run_that_waits_to_be_handed_out_again_is_not_lost() -> None:

@@ -66,6 +66,10 @@ def test_status_says_who_does_what_and_what_is_best() -> None:
     assert (seen.best.run_id, seen.best.value) == ("a", 0.5)
 
 
+def test_a_paused_sweep_has_no_forecast() -> None:
+    assert status("PAUSED", runs=HALF, agents=(agent("x"),)).ends_at is None
+
+
 def test_forecast_shares_what_is_left_among_living_agents() -> None:
     # Three take 60 s and a poll of 5 s each, one of them is 30 s old: 165 s of work.
     assert status(runs=HALF, agents=(agent("x"),)).ends_at == 1030.0 + 165.0

@@ -9,9 +9,16 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from ..host.death_record import OUT_OF_MEMORY
 from ..host.processes import list_cores
 from ..server.client import Reply, Server, ask, post
-from .local_runs import Leftovers, is_interrupted, load_leftovers, note_interrupt
+from .local_runs import (
+    Leftovers,
+    has_left_its_core,
+    is_interrupted,
+    load_leftovers,
+    note_interrupt,
+)
 
 REQUEST_SECONDS = 3.0  # one try; a server that hangs is asked again
 LONGEST_WAIT_SECONDS = 3.0
@@ -101,11 +108,14 @@ def settle_runs(task: Task, known: Tuple[str, ...], cause: str, seconds: float) 
                 stream(task, run_id, _end(cause), deadline)
 
 
-def deliver_ended(task: Task, run_id: str, seconds: float, cause: str, killed: bool) -> None:
+def deliver_ended(
+    task: Task, run_id: str, seconds: float, cause: str, exit_code: Optional[int], killed: bool
+) -> None:
     """See that the server knows the end of a run whose process has just ended.
 
     `cause` is why, should it have died without coming to its end; empty if the server knows that.
-    `killed` tells that it certainly was killed from outside, which counts before `wandb.init`, too.
+    `exit_code` is that of its process, if that was seen; `killed` tells that it certainly was
+    killed from outside, which counts before `wandb.init`, too.
     """
     death_deadline = time.monotonic() + DEATH_SECONDS
     leftovers = load_leftovers(task.agents_folder, run_id)
@@ -119,18 +129,23 @@ def deliver_ended(task: Task, run_id: str, seconds: float, cause: str, killed: b
     elif (leftovers or killed) and cause and not list_cores(run_id):
         # The server may have been asked for the next run already, and thinks that it failed.
         dead = (*ACTIVE, "preempted") if killed else STARTED
-        _deliver_death(task, run_id, leftovers, cause, death_deadline, dead)
+        end = _end(cause)
+        left = exit_code is not None and not killed and cause != OUT_OF_MEMORY
+        if left and has_left_its_core(task.agents_folder, run_id):
+            # `os._exit`, or a fault of its own: the script's failure, though no record says so.
+            end = {"complete": True, "exitcode": exit_code or KILLED_EXIT_CODE}
+        _deliver_death(task, run_id, leftovers, end, death_deadline, dead)
 
 
 def _deliver_death(
     task: Task,
     run_id: str,
     leftovers: Optional[Leftovers],
-    cause: str,
+    end: Dict[str, Any],
     deadline: float,
     dead: Tuple[str, ...],
 ) -> None:
-    """Report a run that died without an exit record, so that it is handed out again at once.
+    """Report the end of a run that left no exit record, so that it is free at once.
 
     `dead` are the states in which it is known to have died: one that has not called `wandb.init` in
     this attempt may also have failed by itself, which is the server's to judge.
@@ -140,7 +155,7 @@ def _deliver_death(
         if leftovers:
             deliver_history(task, run_id, leftovers, run, deadline)
         # Once only: repeated after a lost reply, it could hit the next attempt.
-        stream(task, run_id, _end(cause), time.monotonic())
+        stream(task, run_id, end, time.monotonic())
 
 
 def deliver_end(

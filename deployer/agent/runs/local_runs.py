@@ -14,6 +14,10 @@ from .wandb_file import LocalRun, read_run
 # Beside a `.wandb` file: its attempt was interrupted, so that its exit code means nothing.
 INTERRUPTED_NAME = "deployer-interrupted"
 SUPERSEDED_SUFFIX = ".superseded"
+# What wandb-core logs last if the process that started it has ended without saying so.
+CORE_LOG = os.path.join("logs", "debug-core.log")
+LEFT_BEHIND = b"parent process exited"
+CORE_LOG_BYTES = 8192
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,20 @@ def note_interrupt(agents_folder: str, run_id: str) -> bool:
 def is_interrupted(agents_folder: str, run_id: str) -> bool:
     """Tell whether a run's newest attempt here was ended by us."""
     return any(_is_interrupted(path) for path in list_wandb_files(agents_folder, run_id)[-1:])
+
+
+def has_left_its_core(agents_folder: str, run_id: str) -> bool:
+    """Tell whether a run's newest attempt here ended while its wandb-core lived.
+
+    Else somebody has killed the core, and the trainer had to fail: nobody's exit code tells that.
+    """
+    for path in list_wandb_files(agents_folder, run_id)[-1:]:
+        log = os.path.join(os.path.dirname(path), CORE_LOG)
+        with contextlib.suppress(OSError), open(log, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - CORE_LOG_BYTES))
+            return LEFT_BEHIND in file.read()
+    return False
 
 
 def supersede(agents_folder: str, run_id: str) -> None:

@@ -45,7 +45,8 @@ class RunEnds:
     def deliver(self, run_id: str, cause: str) -> None:
         """Deliver the record of a run's end, which the run itself gives up after a time-out."""
         task = build_task(self._settings, self._keys.current)
-        killed = self.exit.killed
+        code, killed = self.exit.exit_code, self.exit.killed
         self._signals.send(
-            lambda: deliver_ended(task, run_id, DELIVERY_SECONDS, cause, killed), DELIVERY_SECONDS
+            lambda: deliver_ended(task, run_id, DELIVERY_SECONDS, cause, code, killed),
+            DELIVERY_SECONDS,
         )

@@ -77,8 +77,9 @@ class RunExit:
 
     @property
     def killed(self) -> bool:
-        """Tell whether the run has ended by a signal from outside."""
-        return self._status is not None and -self._status in FROM_OUTSIDE
+        """Tell whether the run has ended by a signal from outside, or its shell says so of it."""
+        code = self.exit_code
+        return code is not None and code - 128 in FROM_OUTSIDE
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,8 @@ UNSTARTED_RETRIES = 2
 # itself before `wandb.init`; whoever kills runs from outside rarely meets the same one as often.
 MEMORY_KILLS = 5
 UNSTARTED_KILLS = 20
+# The same for one whose supervisor saw it killed each time, and that got no further than before.
+STALLED_KILLS = 5
 # From so many kills on, a run waits until all others have had their turn.
 PATIENT_KILLS = 2
 # Different configurations that fail before any has finished: then the script is broken.
@@ -130,13 +132,17 @@ def judge_disappearance(marks: Marks, agent_is_there: bool) -> Outcome:
     return requeue("signal") if marks.started else Outcome("failed", "never started")
 
 
-def judge_kills(outcome: Outcome, kills: int, started: bool) -> Outcome:
+def judge_kills(outcome: Outcome, kills: int, stalled: int, started: bool) -> Outcome:
     """Give up a run that was killed in the same way for so many times, this one included.
 
-    Of those that came to `wandb.init` only its memory's kills count: others may be anybody's.
+    Of those that came to `wandb.init` only its memory's kills count, and `stalled` ones: its own
+    process was seen killed, and it had logged no step that it had not logged before. Other kills
+    may be anybody's. A run that was healed may be killed as often again.
     """
     allowed = {"OOM": MEMORY_KILLS} if started else {"OOM": MEMORY_KILLS, "signal": UNSTARTED_KILLS}
     hopeless = outcome.cause in allowed and kills >= allowed[outcome.cause]
+    if outcome.cause == "signal" and outcome.queued and stalled:
+        hopeless = hopeless or stalled % STALLED_KILLS == 0
     return Outcome("failed", outcome.cause) if hopeless else outcome
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from deployer.backend.db.database import Connection
-from deployer.backend.db.runs.attempts import settle_attempt
+from deployer.backend.db.runs.attempts import count_stalled_kills, settle_attempt
 from deployer.backend.db.runs.lines import parse_row
 from deployer.backend.db.runs.runs import IS_ACTIVE, Run, change_run, list_runs, run_by_id
 from deployer.backend.db.sweeps import DELETED, Sweep, sweep_by_id, update_sweep
@@ -53,7 +53,8 @@ def end_run(
             unstarted = count_causes(db, run, ("never started",))
             outcome = judge_failure(outcome, count_failures(db, run), unstarted, sweep.retries)
             kills = count_causes(db, run, (outcome.cause,))
-            outcome = judge_kills(outcome, kills, run.started_at is not None)
+            stalled = count_stalled_kills(db, run) if outcome.cause == "signal" else 0
+            outcome = judge_kills(outcome, kills, stalled, run.started_at is not None)
         queued = outcome.queued and sweep.state != DELETED
     ended = change_run(
         db,

@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import Any
 
 from deployer.backend.db.agents import Agent, list_agents
-from deployer.backend.db.database import Connection, select, select_one
+from deployer.backend.db.database import Connection, select
 from deployer.backend.db.projects import Project
-from deployer.backend.db.runs.attempts import Attempt, list_last_attempts
+from deployer.backend.db.runs.attempts import Attempt, list_attempts, list_sweep_attempts
 from deployer.backend.db.runs.runs import ACTIVE, Run, list_runs
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.scheduling.context import Backend
@@ -199,7 +199,11 @@ def _read_runs(db: Connection, sweep: Sweep, known: Mapping[int, RunState]) -> d
     many = len(changed) > MOST_NAMED
     chosen = "" if many else f"AND id IN ({','.join(map(str, changed))})"
     fresh = {run.id: run for run in list_runs(db, f"sweep_id = ? {chosen}", sweep.id)}
-    attempts = list_last_attempts(db, sweep) if many else _attempts_of(db, list(fresh.values()))
+    attempts = (
+        list_sweep_attempts(db, sweep)
+        if many
+        else {run.id: list_attempts(db, run) for run in fresh.values()}
+    )
     agents = {
         one.id: one.name for one in select(db, Agent, "agents WHERE sweep_id = ?", [sweep.id])
     }
@@ -207,7 +211,7 @@ def _read_runs(db: Connection, sweep: Sweep, known: Mapping[int, RunState]) -> d
         name: RunState(
             keys[name],
             fresh[name],
-            run_info(fresh[name], attempts.get(name), agents),
+            run_info(fresh[name], attempts.get(name, ()), agents),
             _gpus_of(fresh[name]),
         )
         for name in changed
@@ -217,12 +221,6 @@ def _read_runs(db: Connection, sweep: Sweep, known: Mapping[int, RunState]) -> d
 
 def _gpus_of(run: Run) -> str:
     return describe_gpus(parse_environment(run.config)) if '"gpu"' in run.config else ""
-
-
-def _attempts_of(db: Connection, runs: Sequence[Run]) -> dict[int, Attempt]:
-    newest = "attempts WHERE run_id = ? AND number = ?"
-    found = [select_one(db, Attempt, newest, run.id, run.attempt) for run in runs]
-    return {attempt.run_id: attempt for attempt in found if attempt}
 
 
 def sweep_info(project: Project, sweep: Sweep) -> SweepInfo:
@@ -240,8 +238,8 @@ def sweep_info(project: Project, sweep: Sweep) -> SweepInfo:
     )
 
 
-def run_info(run: Run, attempt: Attempt | None, agents: Mapping[int, str]) -> RunInfo:
-    """Return a run as the ranking reads it, with its newest attempt."""
+def run_info(run: Run, attempts: Sequence[Attempt], agents: Mapping[int, str]) -> RunInfo:
+    """Return a run as the ranking reads it, with its attempts, oldest first."""
     return RunInfo(
         run_id=run.name,
         title=run.display_name or run.name,
@@ -251,7 +249,7 @@ def run_info(run: Run, attempt: Attempt | None, agents: Mapping[int, str]) -> Ru
         exit_code=run.exit_code,
         created_at=run.created_at,
         heartbeat_at=run.heartbeat_at or run.created_at,
-        attempts=(attempt_info(attempt, agents),) if attempt else (),
+        attempts=tuple(attempt_info(attempt, agents) for attempt in attempts),
     )
 
 

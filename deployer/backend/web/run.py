@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from deployer.backend.db.agents import Agent
 from deployer.backend.db.database import Connection, select
 from deployer.backend.db.files import File, list_files
@@ -14,7 +12,7 @@ from deployer.backend.db.runs.runs import Run
 from deployer.backend.db.sweeps import Sweep, sweep_by_id
 from deployer.backend.storage.blob_folder import BlobFolder
 from deployer.backend.web.artifacts import list_run_artifacts
-from deployer.backend.web.results import attempt_info, run_info, stopped_early, sweep_title
+from deployer.backend.web.results import run_info, stopped_early, sweep_title
 from deployer.page.command_line import build_command_line
 from deployer.page.run_document import RunSource
 from deployer.wandb_api.model import SweepPath, parse_environment, parse_json
@@ -31,13 +29,12 @@ def read_run(db: Connection, blobs: BlobFolder, project: Project, run: Run) -> R
     sweep = sweep_by_id(db, run.sweep_id) if run.sweep_id else None
     agents = _agent_names(db, sweep)
     attempts = list_attempts(db, run)
-    info = run_info(run, None, agents)
     files = list_files(db, run.id)
     return RunSource(
         path=SweepPath(project.entity, project.name, sweep.name) if sweep else None,
         entity=project.entity,
         project=project.name,
-        run=replace(info, attempts=tuple(attempt_info(row, agents) for row in attempts)),
+        run=run_info(run, attempts, agents),
         sweep_title=sweep_title(sweep) if sweep else "",
         metric=sweep.metric_name if sweep else None,
         sweep_ended=bool(sweep and sweep.ended),

@@ -139,7 +139,7 @@ def show_comparison(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
         project = find_place(db, caller, place)
         names = list(dict.fromkeys(filter(None, place.get("runs", "").split(","))))[:MOST_COMPARED]
         runs = [get_run(db, project, name) for name in names]
-    infos = [run_info(run, None, {}) for run in runs]
+    infos = [run_info(run, (), {}) for run in runs]
     metrics = {name for info in infos for name in _numbers(flatten_summary(info.summary))}
     return build_comparison(project.entity, project.name, infos, sorted(metrics))
 

@@ -89,7 +89,7 @@ function tip({ seriesName, name, value, data }, column) {
 /** What became of a run that is worth a mark at the end of its curve. */
 export function endOf(row) {
   if (row.stopped_early) return "stopped early";
-  return row.attempt > 1 ? `healed at attempt ${row.attempt}` : null;
+  return row.healed ? `healed at attempt ${row.attempt}` : null;
 }
 
 /** A card with the curves of one metric of a few runs, which are all in the document. */

@@ -87,6 +87,6 @@ export function isBrushed(row, brush, axes) {
 
 /** What is special about a run, in words; empty for most. */
 export function marksOf(row) {
-  const healed = row.attempt > 1 && row.state === "finished" && `healed at attempt ${row.attempt}`;
+  const healed = row.healed && row.state === "finished" && `healed at attempt ${row.attempt}`;
   return [row.stopped_early && "stopped early", healed, row.note].filter(Boolean).join(", ");
 }

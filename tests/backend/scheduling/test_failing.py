@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from deployer.backend.db.sweeps import sweep_by_id, update_sweep
 from deployer.backend.db.users.accounts import Caller
-from deployer.backend.scheduling.lifecycle import MEMORY_KILLS, UNSTARTED_KILLS
+from deployer.backend.scheduling.lifecycle import MEMORY_KILLS, STALLED_KILLS, UNSTARTED_KILLS
+from deployer.backend.scheduling.process_ends import note_exit
 from deployer.backend.scheduling.run_endings import requeue_failed
 from tests.backend.bench import Bench
 
@@ -58,6 +61,38 @@ def test_a_run_that_began_is_never_given_up_for_kills_from_outside(bench: Bench)
     for _ in range(2 * UNSTARTED_KILLS):
         name = bench.take(agent)
         bench.send(name, preempting=True, deployerInterrupted="signal", complete=True, exitcode=255)
+    assert bench.run(name).queued
+
+
+def kill_at(bench: Bench, agent: tuple[int, Caller], step: int) -> str:
+    """Take the next run, whose process its supervisor sees killed once it has logged a step."""
+    name = bench.take(agent)
+    row = {"offset": 0, "content": [json.dumps({"_step": step})]}
+    bench.send(name, files={"wandb-history.jsonl": row})
+    bench.seconds += 1
+    with bench.backend.store.transaction() as db:
+        note_exit(bench.backend, db, bench.run(name), "a", 0.0, 137, None)
+    bench.send(name, preempting=True, deployerInterrupted="signal", complete=True, exitcode=255)
+    return name
+
+
+def test_a_run_that_is_killed_at_the_same_step_each_time_is_given_up(bench: Bench) -> None:
+    sweep = bench.sweep(run_cap=1)
+    agent = bench.agent(sweep, "a")
+    (name,) = {kill_at(bench, agent, step=3) for _ in range(STALLED_KILLS)}
+    assert bench.run(name).queued  # the first got further than none
+    kill_at(bench, agent, step=2)
+    assert (bench.run(name).state, bench.run(name).queued) == ("failed", 0)
+    assert bench.state(sweep)[0] == "FINISHED"
+    with bench.backend.store.transaction() as db:
+        assert requeue_failed(bench.backend, db, sweep_by_id(db, sweep.id)) == 1
+    kill_at(bench, bench.agent(sweep, "a"), step=3)
+    assert bench.run(name).queued  # healed, it may be killed as often again
+
+
+def test_a_run_that_gets_further_each_time_is_never_given_up(bench: Bench) -> None:
+    agent = bench.agent(bench.sweep(run_cap=1), "a")
+    (name,) = {kill_at(bench, agent, step) for step in range(2 * STALLED_KILLS)}
     assert bench.run(name).queued
 
 

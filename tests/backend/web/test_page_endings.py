@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from deployer.backend.db.runs.runs import change_run
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.scheduling.process_ends import note_exit
 from deployer.backend.web.views import open_site, show_run, show_sweep
+from deployer.page.strict_json import to_strict_json
 from tests.backend.bench import Bench
 from tests.backend.pages_browser import list_rows
 
@@ -32,6 +34,27 @@ def test_a_sweep_whose_runs_failed_has_failed(bench: Bench) -> None:
     assert (data["state"], data["reason"]) == ("failed", None)
     (attempt,) = run_page(bench, f"{sweep.name}-1")["attempts"]
     assert (attempt["cause"], attempt["exit_code"]) == ("own failure", 3)
+
+
+def test_the_page_counts_what_was_healed_as_the_terminal_does(bench: Bench) -> None:
+    sweep = bench.sweep()
+    agent = bench.agent(sweep)
+    lost = bench.take(agent)
+    bench.send(lost, preempting=True, deployerInterrupted="node", complete=True, exitcode=255)
+    assert bench.take(agent) == lost
+    bench.send(lost, complete=True, exitcode=0)
+    failed = bench.take(agent)
+    bench.send(failed, complete=True, exitcode=1)
+    for _ in range(2):
+        bench.send(bench.take(agent), complete=True, exitcode=0)
+    data = sweep_page(bench, sweep)
+    said = json.loads(to_strict_json(data))["coverage"]
+    assert said == "3/3 configurations finished, 0 duplicates, 0 lost, 1 healed"
+    rows = {row["id"]: row for row in list_rows(data)}
+    assert [(rows[name]["attempt"], rows[name]["healed"]) for name in (lost, failed)] == [
+        (2, True),
+        (2, False),
+    ]
 
 
 def test_a_breaker_gives_its_reason(bench: Bench) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from deployer.backend.db.agents import Agent
 from deployer.backend.db.database import Connection, insert, select, select_one
 from deployer.backend.db.projects import Project
+from deployer.backend.db.runs.history import last_step
 from deployer.backend.db.runs.runs import Run, change_run, insert_assigned, insert_run
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.db.users.accounts import Caller
@@ -48,10 +49,13 @@ def list_attempts(db: Connection, run: Run) -> list[Attempt]:
     return select(db, Attempt, "attempts WHERE run_id = ? ORDER BY number", [run.id])
 
 
-def list_last_attempts(db: Connection, sweep: Sweep) -> dict[int, Attempt]:
-    """Return the newest attempt of each of a sweep's runs, by the run's row id."""
-    newest = "attempts WHERE (run_id, number) IN (SELECT id, attempt FROM runs WHERE sweep_id = ?)"
-    return {attempt.run_id: attempt for attempt in select(db, Attempt, newest, [sweep.id])}
+def list_sweep_attempts(db: Connection, sweep: Sweep) -> dict[int, list[Attempt]]:
+    """Return the attempts of each of a sweep's runs, oldest first, by the run's row id."""
+    found: dict[int, list[Attempt]] = {}
+    where = "attempts WHERE run_id IN (SELECT id FROM runs WHERE sweep_id = ?) ORDER BY number"
+    for attempt in select(db, Attempt, where, [sweep.id]):
+        found.setdefault(attempt.run_id, []).append(attempt)
+    return found
 
 
 def assign_run(
@@ -105,9 +109,9 @@ def repeat_attempt(db: Connection, run: Run, cause: str, now: float) -> Run:
 def settle_attempt(db: Connection, run: Run, cause: str, exit_code: int | None, now: float) -> None:
     """Record how the run's current attempt ended, unless that is recorded already."""
     db.execute(
-        "UPDATE attempts SET ended_at = ?, cause = ?, exit_code = ?"
+        "UPDATE attempts SET ended_at = ?, cause = ?, exit_code = ?, last_step = ?"
         " WHERE run_id = ? AND number = ? AND ended_at IS NULL",
-        (now, cause, exit_code, run.id, run.attempt),
+        (now, cause, exit_code, last_step(db, run), run.id, run.attempt),
     )
     _doubt_end(db, run.id, run.attempt)
 
@@ -156,6 +160,26 @@ def _doubt_end(db: Connection, run_id: int, number: int) -> None:
         " AND process_exit_code != 0",
         (DELIVERED, run_id, number, FINISHED),
     )
+
+
+def count_stalled_kills(db: Connection, run: Run) -> int:
+    """Count the kills of a run's own process since an attempt has got further than all before.
+
+    Those are meant that a supervisor saw, or the server while the agent went on: what is told of a
+    run whose agent or machine died has W&B's exit code and no process's.
+    """
+    furthest, kills = -1.0, 0
+    for step, killed in db.execute(
+        "SELECT COALESCE(last_step, -1), cause = 'signal'"
+        " AND (process_exit_code IS NOT NULL OR exit_code IS NULL)"
+        " FROM attempts WHERE run_id = ? ORDER BY number",
+        (run.id,),
+    ):
+        if step > furthest:
+            furthest, kills = step, 0
+        else:
+            kills += killed or 0
+    return kills
 
 
 def last_cause(db: Connection, run: Run) -> str | None:

@@ -21,6 +21,11 @@ def write_history(db: Connection, run: Run, offset: int, texts: Sequence[str]) -
     return run
 
 
+def last_step(db: Connection, run: Run) -> float:
+    """Return the step of a run's last row, -1 without any."""
+    return max((_step(text) for _, text in last_lines(db, run.id, "history", 1)), default=-1)
+
+
 def _decided(db: Connection, run: Run, offset: int, texts: Sequence[str]) -> Run:
     lines = run.undecided_lines
     if lines is None or not texts or offset not in (0, lines):

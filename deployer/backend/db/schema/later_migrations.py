@@ -49,4 +49,8 @@ LATER_MIGRATIONS = (
     """
     ALTER TABLE keys ADD COLUMN label TEXT NOT NULL DEFAULT '';
     """,
+    # How far an attempt came: one that is killed at the same step each time is given up.
+    """
+    ALTER TABLE attempts ADD COLUMN last_step REAL;
+    """,
 )

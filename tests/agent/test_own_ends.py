@@ -1,0 +1,62 @@
+"""Runs that end by themselves without a word to W&B, and runs that are always killed."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from deployer.agent.settings import WARM_VARIABLE
+from deployer.backend.scheduling.lifecycle import STALLED_KILLS
+from deployer.wandb_api.model import RunInfo
+from deployer.wandb_api.operations import create_sweep
+from tests.agent.conftest import Bench
+from tests.agent.trainers import ENDING, ENDING_SWEEP
+
+pytestmark = pytest.mark.slow
+
+STARTS = [pytest.param("0", id="cold"), pytest.param("1", id="warm")]
+
+
+def run_to_the_end(bench: Bench, end: str, warm: str, retries: int) -> RunInfo:
+    """Return what became of a sweep's only run, which ends in the same way at each attempt."""
+    (bench.folder / "train.py").write_text(ENDING)
+    name = f"agent-{uuid.uuid4().hex[:8]}"
+    text = ENDING_SWEEP.format(end=end) + f"retries: {retries}\n"
+    path, _ = create_sweep(bench.client, text, bench.backend.entity, name, uuid.uuid4().hex)
+    code, output = bench.start_with_own_key(path, **{WARM_VARIABLE: warm}).wait()
+    assert code in (0, 3), output
+    [run] = bench.runs(path)
+    return run
+
+
+@pytest.mark.parametrize("warm", STARTS)
+@pytest.mark.parametrize(
+    ("end", "retries", "code"),
+    [("os._exit(3)", 0, 3), ("os._exit(0)", 0, 255), ("os.kill(os.getpid(), 11)", 1, 139)],
+)
+def test_a_run_that_ends_without_a_record_has_failed_by_itself(
+    bench: Bench, end: str, retries: int, code: int, warm: str
+) -> None:
+    run = run_to_the_end(bench, end, warm, retries)
+    assert (run.state, run.exit_code) == ("failed", code)
+    assert [attempt.cause for attempt in run.attempts] == ["own failure"] * (1 + retries)
+
+
+@pytest.mark.parametrize("warm", STARTS)
+def test_a_run_that_is_killed_again_and_again_at_the_same_step_is_given_up(
+    bench: Bench, warm: str
+) -> None:
+    run = run_to_the_end(bench, "os.kill(os.getpid(), 9)", warm, retries=0)
+    assert run.state == "failed"
+    causes = [attempt.cause for attempt in run.attempts]
+    assert set(causes) == {"signal"}
+    assert STALLED_KILLS <= len(causes) <= STALLED_KILLS + 3  # the last rows may not arrive
+    assert {attempt.exit_code for attempt in run.attempts} == {137}
+
+
+@pytest.mark.parametrize("warm", STARTS)
+def test_a_run_whose_core_was_killed_has_not_failed_by_itself(bench: Bench, warm: str) -> None:
+    run = run_to_the_end(bench, "lose_core()", warm, retries=0)
+    assert run.state == "finished"
+    assert [attempt.cause for attempt in run.attempts] == ["signal", "finished"]
