@@ -101,12 +101,16 @@ def test_the_proof_stands_first_under_the_ranking() -> None:
     )
 
 
-def test_a_run_that_never_had_enough_memory_says_so() -> None:
+def test_a_run_that_was_killed_each_time_says_so() -> None:
     [row] = results().failures
     killed = tuple(Attempt(n, "agent-1", 10.0, 12.0, "OOM", 255) for n in (1, 2))
     assert build_failure_line(row, ("last",)) == "failed: bad with exit code 7 (lr=2): last"
     assert build_failure_line(replace(row, attempts=killed), ()) == (
         "failed: bad, 2 times out of memory (lr=2)"
+    )
+    struck = tuple(replace(one, cause="signal", exit_code=137) for one in killed)
+    assert build_failure_line(replace(row, attempts=struck), ()) == (
+        "failed: bad, killed 2 times, at last without a new step (lr=2)"
     )
 
 

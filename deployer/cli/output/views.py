@@ -73,10 +73,12 @@ def build_failure_line(row: Row, tail: tuple[str, ...]) -> str:
 
 
 def _ending(row: Row) -> str:
-    """Return how a run failed: its exit code and how early, unless it never had enough memory."""
+    """Return how a run failed: its exit code and how early, unless it was killed each time."""
     causes = [attempt.cause for attempt in row.attempts]
     if causes[-1:] == ["OOM"]:
         return f", {causes.count('OOM')} times out of memory"
+    if causes[-1:] == ["signal"]:
+        return f", killed {causes.count('signal')} times, at last without a new step"
     early = " before wandb.init" if causes[-1:] == ["never started"] else ""
     return (f" with exit code {row.exit_code}" if row.exit_code is not None else "") + early
 
