@@ -17,11 +17,12 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from threading import Thread
 from typing import NoReturn
 
 import deployer.cli
+import deployer.executors.local
 from deployer.__main__ import main
 
 PATIENCE_SECONDS = 180.0
@@ -31,7 +32,7 @@ def run_forked(
     words: Sequence[str], folder: Path, environment: Mapping[str, str], text: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Run `deployer` until it has ended and nobody holds its output open."""
-    _load_commands()
+    load_commands()
     outputs = [os.pipe(), os.pipe()]
     with tempfile.TemporaryFile() as given:
         given.write(text.encode())
@@ -39,7 +40,7 @@ def run_forked(
         process_id = os.fork()
         if process_id == 0:
             ends = (given.fileno(), *(end for _, end in outputs))
-            _be_deployer(words, folder, environment, ends)
+            be_deployer(words, folder, environment, ends)
     for _, end in outputs:
         os.close(end)
     said = _read_to_the_end([end for end, _ in outputs], process_id)
@@ -48,13 +49,14 @@ def run_forked(
 
 
 @cache
-def _load_commands() -> None:
-    """Load each command once in this process; else every fork would load its own."""
-    for module in iter_modules(deployer.cli.__path__, "deployer.cli."):
-        import_module(module.name)
+def load_commands() -> None:
+    """Load each command, and what most of them use, once; else every fork would load its own."""
+    for room in (deployer.cli, deployer.executors.local):
+        for module in walk_packages(room.__path__, f"{room.__name__}."):
+            import_module(module.name)
 
 
-def _be_deployer(
+def be_deployer(
     words: Sequence[str], folder: Path, environment: Mapping[str, str], ends: Sequence[int]
 ) -> NoReturn:
     """Run a command as the main program of this process, a fork, and end with its exit code."""

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from itertools import product
 
-import optuna
 import pytest
 
 from deployer.analysis.columns import build_columns
@@ -204,6 +203,8 @@ def test_rare_conditional_parameter_may_be_missing_in_the_sample() -> None:
 @pytest.mark.slow(seconds=2)
 def test_shares_agree_with_optuna() -> None:
     """Where runs fill the space evenly and the metric has no noise, both measure the same."""
+    import optuna
+
     draw = random.Random(3)
     rows = [
         make_row(n, 3 * a + 2 * (b - 0.5) ** 2 + a * c, {"a": a, "b": b, "c": c})

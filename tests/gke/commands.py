@@ -1,7 +1,8 @@
 """The command line as a user's shell starts it, led to the cloud of the tests.
 
-Google's clients take seconds to import, so a nursery has imported them once: every command is a
-process of its own, forked from it, with its own environment, folder and end.
+Google's clients take seconds to import, and the tests' process has done so. It cannot be forked
+once it has called them, so a nursery is forked before that: every command is a process of its own,
+forked from the nursery, with its own environment, folder and end.
 """
 
 from __future__ import annotations
@@ -9,15 +10,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from deployer.__main__ import main
+from tests.forked import be_deployer, load_commands
 from tests.gke.cloud import Cloud
 
 # None of the caller's settings: what a fresh machine has.
@@ -27,28 +27,30 @@ KILLED = -signal.SIGKILL
 
 
 class Nursery:
-    """Starts commands; `close` ends it."""
+    """Starts commands; `close` ends it, and so does the end of the process that made it."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.gke.commands"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        (orders, self._orders), (self._ends, ends) = os.pipe(), os.pipe()
+        self._process_id = os.fork()
+        if self._process_id == 0:
+            os.close(self._orders)
+            os.close(self._ends)
+            _serve_orders(orders, ends)
+        os.close(orders)
+        os.close(ends)
 
     def run(self, order: Mapping[str, Any]) -> int:
         """Run one command to its end and return its exit code, negative for a signal's number."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
+        os.write(self._orders, json.dumps(order).encode() + b"\n")
+        end = os.read(self._ends, 16)
+        assert end, "the process that forks has ended"
+        return int(end)
 
     def close(self) -> None:
         """End the process that forks."""
-        self._process.kill()
-        self._process.communicate()
+        os.close(self._orders)
+        os.close(self._ends)
+        os.waitpid(self._process_id, 0)
 
 
 @dataclass(frozen=True)
@@ -83,44 +85,30 @@ class Machine:
         return code, out, err
 
 
-def serve_orders() -> None:
-    """Import what commands need; then fork one for each order on stdin and tell how it ended."""
-    import google.cloud.compute_v1
-    import google.cloud.container_v1
-    import kubernetes
-
-    del google, kubernetes
-    for line in sys.stdin:
-        pid = os.fork()
-        if pid == 0:
-            _become(json.loads(line))
-        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        sys.stdout.write(f"{status}\n")
-        sys.stdout.flush()
-
-
-def _become(order: Mapping[str, Any]) -> None:
-    """Be the command, as if a shell had started it; never returns."""
-    signal.alarm(TIMEOUT_SECONDS)
-    os.environ.clear()
-    os.environ.update(order["environment"])
-    os.chdir(order["folder"])
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    for number, name in ((1, "stdout"), (2, "stderr")):
-        os.dup2(os.open(order[name], os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), number)
-    sys.argv = ["deployer", *order["arguments"]]
-    code: object = 0
+def _serve_orders(orders: int, ends: int) -> NoReturn:
+    """Fork a command for each order and tell how it ended; end with the orders."""
     try:
-        main()
-    except SystemExit as ended:
-        code = ended.code
+        load_commands()
+        import_module("google.cloud.compute_v1")
+        import_module("google.cloud.container_v1")
+        import_module("kubernetes")
+        with open(orders) as lines:
+            for line in lines:
+                process_id = os.fork()
+                if process_id == 0:
+                    _become(json.loads(line))
+                status = os.waitstatus_to_exitcode(os.waitpid(process_id, 0)[1])
+                os.write(ends, f"{status}\n".encode())
     except BaseException:  # it must not go on as its parent
         traceback.print_exc()
-        code = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code if isinstance(code, int) else 0)
+    finally:
+        os._exit(0)
 
 
-if __name__ == "__main__":
-    serve_orders()
+def _become(order: Mapping[str, Any]) -> NoReturn:
+    """Be the command, as if a shell had started it."""
+    signal.alarm(TIMEOUT_SECONDS)
+    written = os.O_CREAT | os.O_WRONLY | os.O_TRUNC
+    outputs = (os.open(order[name], written, 0o600) for name in ("stdout", "stderr"))
+    ends = (os.open(os.devnull, os.O_RDONLY), *outputs)
+    be_deployer(order["arguments"], Path(order["folder"]), order["environment"], ends)

@@ -59,10 +59,20 @@ def make(spec: ClusterSpec, told: list[str]) -> Callable[[], CloudCluster]:
     return ensure
 
 
+NURSERY = pytest.StashKey[Nursery]()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Fork the nursery of commands while no test has called Google's clients yet."""
+    wanted = any("nursery" in getattr(item, "fixturenames", ()) for item in session.items)
+    if wanted and not session.config.option.collectonly:
+        session.config.stash[NURSERY] = Nursery()
+
+
 @pytest.fixture(scope="session")
-def nursery() -> Iterator[Nursery]:
-    """Keep Google's clients imported for the commands of all tests."""
-    started = Nursery()
+def nursery(pytestconfig: pytest.Config) -> Iterator[Nursery]:
+    """Give what starts the commands of all tests."""
+    started = pytestconfig.stash[NURSERY]
     yield started
     started.close()
 

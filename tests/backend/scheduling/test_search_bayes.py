@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import optuna
 import psutil
 import pytest
 
@@ -90,6 +89,8 @@ def test_the_same_runs_and_seed_give_the_same_plain_values() -> None:
 
 
 def test_one_at_once_suggestions_are_those_of_plain_optuna() -> None:
+    import optuna
+
     parameters = {
         "a": {"values": ["x", "y"]},
         "n": {"min": 1, "max": 9},
