@@ -14,11 +14,17 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as HttpRequest
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
-from deployer.backend.db.users.accounts import Caller, find_caller
+from deployer.backend.db.users.accounts import Caller, find_caller, hash_key
+from deployer.backend.db.users.sessions import (
+    SESSION_SECONDS,
+    begin_session,
+    caller_of_session,
+    end_session,
+)
 from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.web.forms import read_form
-from deployer.backend.web.sessions import LINK_SECONDS, SESSION_SECONDS, Sessions
+from deployer.backend.web.links import LINK_SECONDS, Links
 from deployer.page.assets import Assets
 
 LOGIN = "login.html"
@@ -33,6 +39,7 @@ HEADERS = {
 WRONG_KEY = "This key is not valid here."
 AGENT_KEY = "This is an agent's own key. Log in with yours."
 USED_LINK = "This link was used already, or is too old. deployer backend open prints a new one."
+ENDED = "Your sign-in has ended. deployer backend open prints a link that signs in again."
 
 
 class SignIn:
@@ -41,11 +48,12 @@ class SignIn:
     def __init__(self, backend: Backend, assets: Assets) -> None:
         self.backend = backend
         self.assets = assets
-        self.sessions = Sessions(backend.monotonic)
+        self.links = Links(backend.monotonic)
 
     def form(self, http: HttpRequest) -> Response:
-        """Ask for the key."""
-        return self._page(http, 200, "")
+        """Ask for the key; tell a browser that was signed in why."""
+        known = _cookie_name(http) in http.cookies and self.visitor(http) is None
+        return self._page(http, 200, ENDED if known else "")
 
     async def enter(self, http: HttpRequest) -> Response:
         """Check a key, or what a link holds, and start a session."""
@@ -55,17 +63,27 @@ class SignIn:
 
     def _enter(self, http: HttpRequest, key: str, link: str) -> Response:
         if link:
-            token = self.sessions.begin_by_link(link)
-            return self._begin(http, token) if token else self._page(http, 401, USED_LINK)
+            return self._enter_by_link(http, link)
         with self.backend.store.snapshot() as db:
             caller = find_caller(db, key)
         if caller is None:
             return self._page(http, 401, WRONG_KEY)
         if caller.sweep_id is not None:
             return self._page(http, 403, AGENT_KEY)
-        return self._begin(http, self.sessions.begin(key))
+        return self._begin(http, hash_key(key))
 
-    def _begin(self, http: HttpRequest, token: str) -> Response:
+    def _enter_by_link(self, http: HttpRequest, code: str) -> Response:
+        """Go where a link leads; one that is opened again is good for who is signed in already."""
+        key_hash = self.links.take(code)
+        if key_hash:
+            return self._begin(http, key_hash)
+        if self.visitor(http):
+            return RedirectResponse(_next_path(http), 303, HEADERS)
+        return self._page(http, 401, USED_LINK)
+
+    def _begin(self, http: HttpRequest, key_hash: str) -> Response:
+        with self.backend.store.transaction() as db:
+            token = begin_session(db, key_hash, self.backend.now())
         reply = RedirectResponse(_next_path(http), 303, HEADERS)
         reply.set_cookie(
             _cookie_name(http),
@@ -86,12 +104,13 @@ class SignIn:
             raise Refusal(401, "the API key is not valid for this server")
         if caller.sweep_id is not None:
             raise Refusal(403, "an agent's key cannot sign in")
-        code = self.sessions.make_link(key)
+        code = self.links.make(key)
         return JSONResponse({"code": code, "seconds": LINK_SECONDS}, headers=HEADERS)
 
     def leave(self, http: HttpRequest) -> Response:
         """End the session."""
-        self.sessions.end(http.cookies.get(_cookie_name(http), ""))
+        with self.backend.store.transaction() as db:
+            end_session(db, http.cookies.get(_cookie_name(http), ""))
         reply = RedirectResponse("/login", 303, HEADERS)
         reply.delete_cookie(_cookie_name(http), httponly=True, samesite="strict")
         return reply
@@ -100,7 +119,7 @@ class SignIn:
         """Return who is signed in."""
         token = http.cookies.get(_cookie_name(http), "")
         with self.backend.store.snapshot() as db:
-            return self.sessions.find_caller(db, token)
+            return caller_of_session(db, token, self.backend.now()) if token else None
 
     def caller(self, http: HttpRequest) -> Caller:
         """Return who is signed in; refuse with 401 if nobody is."""

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import re
 import secrets
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import requests  # noqa: TID251 - a test is a client of its own
 
+from deployer.backend.db.users.accounts import hash_key
 from deployer.backend.db.users.keys import add_key
+from deployer.backend.db.users.sessions import (
+    SESSION_SECONDS,
+    begin_session,
+    caller_of_session,
+    end_session,
+)
 from deployer.backend.server.users import add_user
-from deployer.backend.web.sessions import LINK_SECONDS, Sessions
+from deployer.backend.web.links import LINK_SECONDS, Links
 from tests.backend.bench import KEY, Bench
 from tests.backend.client import Client, grid
 from tests.backend.pages_browser import log_in, page
-from tests.conftest import FOREIGN_KEY, ServedBackend
+from tests.conftest import FOREIGN_KEY, ServedBackend, serve_backend
 
 AGENT_KEY = (
     "mutation K($path: String!) { deployerCreateAgentKey("
@@ -85,19 +94,69 @@ def test_a_links_code_is_made_for_people_alone(client: Client) -> None:
     assert make_code(client.url, FOREIGN_KEY).status_code == 401
 
 
-def test_a_links_code_ends_after_some_minutes_and_with_its_key(bench: Bench) -> None:
-    sessions = Sessions(bench.clock)
-    early, late, last = (sessions.make_link(KEY) for _ in range(3))
+def test_a_link_that_is_opened_again_leads_on_who_is_signed_in(backend: ServedBackend) -> None:
+    code = make_code(backend.url, backend.key).json()["code"]
+    place = {"next": "/tester/p/sweeps/s"}
+    browser = requests.Session()
+    for _ in range(2):
+        reply = browser.post(
+            f"{backend.url}/login", {"link": code}, params=place, allow_redirects=False, timeout=30
+        )
+        assert (reply.status_code, reply.headers["location"]) == (303, place["next"])
+
+
+def test_a_links_code_ends_after_some_minutes(bench: Bench) -> None:
+    links = Links(bench.clock)
+    early, late = links.make(KEY), links.make(KEY)
     bench.seconds += LINK_SECONDS - 1
-    token = sessions.begin_by_link(early)
-    assert token
+    assert links.take(early) == hash_key(KEY)
+    assert links.take(early) is None
     bench.seconds += 2
-    assert sessions.begin_by_link(late) is None
-    assert sessions.begin_by_link(last) is None
+    assert links.take(late) is None
+
+
+def test_a_session_ends_after_a_month_with_its_key_and_when_it_is_ended(bench: Bench) -> None:
     with bench.backend.store.transaction() as db:
-        assert sessions.find_caller(db, token) == bench.me
+        first, second, third = (begin_session(db, hash_key(KEY), bench.seconds) for _ in range(3))
+        assert caller_of_session(db, first, bench.seconds) == bench.me
+        end_session(db, first)
+        assert caller_of_session(db, first, bench.seconds) is None
+        ends_at = bench.seconds + SESSION_SECONDS
+        assert caller_of_session(db, second, ends_at - 1) == bench.me
+        assert caller_of_session(db, second, ends_at) is None
         add_key(db, "me", "n" * 40, bench.seconds, only=True)
-        assert sessions.find_caller(db, token) is None
+        assert caller_of_session(db, third, bench.seconds) is None
+
+
+def test_a_restart_signs_nobody_out_and_the_file_holds_no_token(tmp_path: Path) -> None:
+    before = serve_backend(tmp_path / "data")
+    try:
+        browser = requests.Session()
+        log_in(browser, before.url, before.key)
+    finally:
+        before.process.terminate()
+        before.process.wait(timeout=30)
+    [token] = browser.cookies.values()
+    assert all(
+        token.encode() not in one.read_bytes() for one in before.data.glob("backend.sqlite*")
+    )
+    after = serve_backend(before.data, port=urlsplit(before.url).port or 0)
+    try:
+        assert browser.get(f"{after.url}/api/pages/", timeout=30).status_code == 200
+    finally:
+        after.process.terminate()
+        after.process.wait(timeout=30)
+
+
+def test_who_was_signed_in_reads_what_signs_in_again(
+    backend: ServedBackend, browser: requests.Session
+) -> None:
+    address = f"{backend.url}/login"
+    assert "has ended" not in requests.get(address, timeout=30).text
+    kept = dict(browser.cookies)
+    browser.post(f"{backend.url}/logout", timeout=30)
+    said = requests.get(address, cookies=kept, timeout=30).text
+    assert "Your sign-in has ended. deployer backend open prints a link" in said
 
 
 @pytest.mark.parametrize("place", ["//evil.example/", "https://evil.example/", "/\\evil.example"])

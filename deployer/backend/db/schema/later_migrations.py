@@ -53,4 +53,8 @@ LATER_MIGRATIONS = (
     """
     ALTER TABLE attempts ADD COLUMN last_step REAL;
     """,
+    # Who is signed in to the page stays so when the server is started again.
+    """
+    CREATE TABLE sessions (hash TEXT PRIMARY KEY, key_hash TEXT NOT NULL, ends_at REAL NOT NULL);
+    """,
 )
