@@ -19,6 +19,7 @@ from deployer.text import format_count
 
 # With fewer runs nothing is told from noise, however clear it looks.
 LEAST_RUNS = 10
+MOST_NAMED = 8  # of parameters that cannot be told from noise
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Importance:
         told = [one.phrase() for one in self.parameters if one.told]
         rest = [one.name for one in self.parameters if not one.told]
         if rest:
-            told.append(f"{_enumerate(rest)} cannot be told from noise with {runs}")
+            told.append(f"{_name_untold(rest, bool(told))} be told from noise with {runs}")
         return "; ".join(told)
 
 
@@ -172,6 +173,12 @@ def rank_values(values: Sequence[float]) -> list[float]:
         first[value] = below
         below += counts[value]
     return [first[value] + (counts[value] + 1) / 2 for value in values]
+
+
+def _name_untold(names: Sequence[str], among_others: bool) -> str:
+    if len(names) <= MOST_NAMED:
+        return f"{_enumerate(names)} cannot"
+    return f"the other {len(names)} cannot" if among_others else f"none of {len(names)} can"
 
 
 def _enumerate(names: Sequence[str]) -> str:

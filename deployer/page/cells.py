@@ -11,6 +11,7 @@ from typing import Any
 
 from deployer.page.strict_json import Encoded, encode_value
 from deployer.page.summary import flatten_summary
+from deployer.sweeps.metrics import WRITTEN
 from deployer.wandb_api.model import RunInfo
 
 
@@ -62,11 +63,18 @@ def pick(values: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
 
 
 def list_numbers(summary: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numbers of a summary by their dotted names."""
+    """Return a summary's numbers by dotted names; NaN is one, which SDKs send as text."""
     nested = any(isinstance(value, Mapping) for value in summary.values())
     flat = flatten_summary(summary) if nested else summary
     return {
-        name: value
+        name: number
         for name, value in flat.items()
-        if isinstance(value, int | float) and not isinstance(value, bool) and name[:1] != "_"
+        if (number := _number(value)) is not None and name[:1] != "_"
     }
+
+
+def _number(value: Any) -> float | None:
+    kind = type(value)
+    if kind is float or kind is int:  # never a bool
+        return value  # type: ignore[no-any-return]
+    return WRITTEN.get(value) if kind is str else None

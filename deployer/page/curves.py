@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deployer.page.strict_json import name_float
 from deployer.sweeps.metrics import metric_value
 
 POINTS_PER_CURVE = 200
@@ -15,12 +16,16 @@ EPOCH_NAMES = ("epoch", "train/epoch", "trainer/epoch", "train.epoch")
 
 @dataclass(frozen=True)
 class Point:
-    """A logged value; one that is no finite number is None, as is an x that was not logged."""
+    """A logged value; one that is no finite number is None, as is an x that was not logged.
+
+    `word` is what such a value is called.
+    """
 
     step: float
     value: float | None
     seconds: float | None = None
     epoch: float | None = None
+    word: str = ""
 
 
 def build_curve(rows: Iterable[Mapping[str, Any]], metric: str) -> list[Point]:
@@ -43,7 +48,10 @@ def build_all_curves(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Point]
 
 
 def describe_curve(points: Sequence[Point]) -> dict[str, Any]:
-    """Return a curve as columns; `seconds` and `epochs` only where some point has one."""
+    """Return a curve as columns; `seconds` and `epochs` only where some point has one.
+
+    `last` is what the last value is called, if that is no finite number.
+    """
     described: dict[str, Any] = {
         "steps": [point.step for point in points],
         "values": [point.value for point in points],
@@ -54,17 +62,21 @@ def describe_curve(points: Sequence[Point]) -> dict[str, Any]:
     ):
         if any(value is not None for value in column):
             described[name] = column
+    if points and points[-1].word:
+        described["last"] = points[-1].word
     return described
 
 
 def _point(row: Mapping[str, Any], number: int, value: float) -> Point:
     step = _finite(row.get("_step"))
+    finite = math.isfinite(value)
     epoch = next((at for name in EPOCH_NAMES if (at := _finite(row.get(name))) is not None), None)
     return Point(
         step=number if step is None else step,
-        value=value if math.isfinite(value) else None,
+        value=value if finite else None,
         seconds=_finite(row.get("_runtime")),
         epoch=epoch,
+        word="" if finite else name_float(value),
     )
 
 

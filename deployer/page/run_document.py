@@ -14,6 +14,7 @@ from deployer.page.summary import flatten_summary
 from deployer.sweeps.configurations import flatten_configuration
 from deployer.sweeps.endings import describe_attempt, describe_ending
 from deployer.sweeps.results import ACTIVE_STATES, run_seconds
+from deployer.text import format_count
 from deployer.wandb_api.model import Attempt, RunInfo, SweepPath, parse_json
 
 Rows = Sequence[Mapping[str, Any]]
@@ -80,16 +81,24 @@ def build_run_document(source: RunSource) -> dict[str, Any]:
 
 
 def build_comparison(
-    entity: str, project: str, runs: Sequence[RunInfo], metrics: Sequence[str]
+    entity: str,
+    project: str,
+    runs: Sequence[RunInfo],
+    metrics: Sequence[str],
+    missing: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return runs side by side: each parameter and metric with a value for each run."""
+    """Return runs side by side: each parameter and metric with a value for each run.
+
+    `missing` are ids that were asked for, and of which there is no run.
+    """
     configs = [describe_config(run.config) for run in runs]
     summaries = [flatten_summary(run.summary) for run in runs]
     return {
         "kind": "compare",
         "entity": entity,
         "project": project,
-        "title": f"{len(runs)} runs compared",
+        "title": f"{format_count(len(runs), 'run')} compared",
+        "missing": list(missing),
         "runs": [
             {
                 "id": run.run_id,

@@ -45,7 +45,7 @@ def _plain(value: Any) -> Any:
     if kind is str or value is None or kind is bool:
         return value
     if kind is float:
-        return value if value - value == 0.0 else _name(value)
+        return value if value - value == 0.0 else name_float(value)
     if isinstance(value, dict):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -55,6 +55,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _name(value: float) -> str:
+def name_float(value: float) -> str:
     """Return the word for a float that no JSON has."""
     return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")

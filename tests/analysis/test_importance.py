@@ -67,6 +67,20 @@ def test_six_runs_tell_nothing() -> None:
     assert found.explained is None
 
 
+def test_many_that_cannot_be_told_are_counted() -> None:
+    def say(told: int) -> str:
+        parameters = tuple(
+            ParameterImportance(f"p{n}", 0.5, 0.1, 0.2, n < told, None, 30) for n in range(10)
+        )
+        return Importance("loss", parameters, 30, 0, 0.5).sentence()
+
+    assert say(0) == "none of 10 can be told from noise with 30 runs"
+    assert say(1) == "p0 explains 50 % ± 10 %; the other 9 cannot be told from noise with 30 runs"
+    assert say(2).endswith(
+        "; p2, p3, p4, p5, p6, p7, p8 and p9 cannot be told from noise with 30 runs"
+    )
+
+
 def test_24_runs_find_what_is_clear() -> None:
     told = [list_told(build_importance(draw_rows(24, lr_alone, seed), "loss")) for seed in range(3)]
     assert [names.count("lr") for names in told].count(1) >= 2

@@ -39,6 +39,11 @@ query Run($project: String!, $name: String!) { project(name: $project) { run(nam
   id name state exitcode config summaryMetrics historyLineCount logLineCount shouldStop
   history files { edges { node { id name directUrl sizeBytes md5 } } } } } }
 """
+CREATE_FILES = """
+mutation CreateRunFiles($entity: String!, $project: String!, $run: String!, $files: [String!]!)
+{ createRunFiles(input: {entityName: $entity, projectName: $project, runName: $run, files: $files})
+  { files { uploadUrl } } }
+"""
 SWEEP = """
 query Sweep($project: String!, $sweep: String!) { project(name: $project) {
   sweep(sweepName: $sweep) { id name state runCount runCountExpected bestLoss method config
@@ -115,6 +120,12 @@ class Client:
             "wandb-summary.json": {"offset": 0, "content": [json.dumps(rows[-1])]},
         }
         assert self.stream(run, files=files).status_code == 200
+
+    def upload(self, run: str, name: str, content: bytes) -> None:
+        """Send a file of a run."""
+        made = self.ask(CREATE_FILES, entity=self.entity, run=run, files=[name])
+        [file] = made["createRunFiles"]["files"]
+        requests.put(file["uploadUrl"], data=content, timeout=30)
 
     def finish(self, run: str, exit_code: int = 0) -> None:
         """Send the exit record."""

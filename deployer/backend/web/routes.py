@@ -49,6 +49,12 @@ SHELL, MISSING = "page.html", "missing.html"
 MOST_CURVES = 200
 # What is sent to be looked at. No SVG: it can hold scripts.
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp")
+# A page that a run logged is shown in a frame of ours: it runs nothing, asks nobody, and is a
+# stranger to this site, also if its address is opened by itself.
+IN_A_FRAME = {
+    "Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline';"
+    " img-src data:; font-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+}
 
 
 class PageEntity(Convertor[str]):
@@ -187,12 +193,14 @@ class Pages:
         name = Path(http.path_params["name"])
         if blob_id is None:
             raise not_found(f"file {name}")
-        shown = http.query_params.get("as") == "image" and name.suffix.lower() in IMAGES
+        kind, wanted = name.suffix.lower(), http.query_params.get("as")
+        framed = wanted == "html" and kind == ".html"
+        shown = framed or (wanted == "image" and kind in IMAGES)
         return FileResponse(
             self.backend.blobs.path(blob_id),
             media_type=_media_type(name) if shown else "application/octet-stream",
             filename=name.name,
-            headers=HEADERS,
+            headers={**HEADERS, **IN_A_FRAME} if framed else HEADERS,
             content_disposition_type="inline" if shown else "attachment",
         )
 

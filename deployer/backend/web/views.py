@@ -10,7 +10,7 @@ from deployer.backend.db.artifacts.collections import Collection
 from deployer.backend.db.artifacts.versions import Artifact
 from deployer.backend.db.database import Connection
 from deployer.backend.db.projects import Project, get_project, list_projects
-from deployer.backend.db.runs.runs import Run, find_run, get_run, list_runs
+from deployer.backend.db.runs.runs import Run, find_run, list_runs
 from deployer.backend.db.sweeps import Sweep, find_sweep, list_sweeps
 from deployer.backend.db.users.accounts import Caller
 from deployer.backend.refusal import not_found
@@ -25,9 +25,9 @@ from deployer.backend.web.importance import ImportanceCache
 from deployer.backend.web.looks import look_at_project, look_at_run, look_at_sweep
 from deployer.backend.web.results import SweepReader, run_info
 from deployer.backend.web.run import read_run
+from deployer.page.cells import list_numbers
 from deployer.page.lists import ProjectHead, build_home_document, build_project_document
 from deployer.page.run_document import build_comparison, build_run_document
-from deployer.page.summary import flatten_summary
 
 Place = Mapping[str, str]
 
@@ -138,10 +138,12 @@ def show_comparison(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
     with site.backend.store.snapshot() as db:
         project = find_place(db, caller, place)
         names = list(dict.fromkeys(filter(None, place.get("runs", "").split(","))))[:MOST_COMPARED]
-        runs = [get_run(db, project, name) for name in names]
+        found = {name: find_run(db, project, name) for name in names}
+    runs = [run for run in found.values() if run]
+    missing = [name for name, run in found.items() if run is None]
     infos = [run_info(run, (), {}) for run in runs]
-    metrics = {name for info in infos for name in _numbers(flatten_summary(info.summary))}
-    return build_comparison(project.entity, project.name, infos, sorted(metrics))
+    metrics = {name for info in infos for name in list_numbers(info.summary)}
+    return build_comparison(project.entity, project.name, infos, sorted(metrics), missing)
 
 
 def show_importance(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
@@ -164,14 +166,6 @@ def show_artifact(site: Site, caller: Caller, place: Place) -> dict[str, Any]:
         "title": f"{described['name']}:{described['version']}",
         **described,
     }
-
-
-def _numbers(flat: Mapping[str, Any]) -> list[str]:
-    return [
-        name
-        for name, value in flat.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    ]
 
 
 def _recent_run(run: Run, sweep_ids: dict[int, str]) -> dict[str, Any]:

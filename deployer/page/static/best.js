@@ -24,7 +24,8 @@ export class BestSoFar {
     const text = JSON.stringify([overTime, points.length, last?.best, points[0]?.x]);
     if (text === this.text) return;
     this.text = text;
-    this.chart.update((ink) => this.#option(ink, data, points, overTime), this.chart.caption.textContent);
+    const empty = last ? "" : `no run has finished with a finite ${data.metric}`;
+    this.chart.update((ink) => this.#option(ink, data, points, overTime), this.chart.caption.textContent, empty);
   }
 
   #option(ink, data, points, overTime) {

@@ -3,12 +3,27 @@ import { button, el, saveBlob } from "./parts.js";
 
 /* global echarts */
 // After Okabe and Ito: told apart by every kind of sight, on light and on dark.
-export const SERIES_COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b3a100", "#7b6fd0"];
+const SERIES_COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b3a100", "#7b6fd0"];
+const DASHES = ["solid", "dashed", "dotted", "double"];
+const ON_CANVAS = { double: [10, 3, 2, 3] };
 const dark = matchMedia("(prefers-color-scheme: dark)");
-const still = matchMedia("(prefers-reduced-motion: reduce)");
 const all = new Set();
 
 dark.addEventListener("change", () => all.forEach((chart) => chart.draw()));
+
+/** How one of several lines is drawn: after eight, the colours come again in another dash. */
+export const lineLook = (at) => ({ colour: SERIES_COLOURS[at % SERIES_COLOURS.length],
+  dash: DASHES[Math.floor(at / SERIES_COLOURS.length) % DASHES.length] });
+
+/** The same as a style of ECharts. */
+export const strokeOf = ({ colour, dash }) => ({ color: colour, type: ON_CANVAS[dash] ?? dash });
+
+/** A piece of such a line, beside the name of its run; empty without one. */
+export function lineSample(look) {
+  const sample = el("span", { class: "sample" });
+  if (look) sample.style.borderTop = `3px ${look.dash} ${look.colour}`;
+  return sample;
+}
 
 /** The theme's colours, as the style sheet has them. */
 export function colours() {
@@ -37,11 +52,18 @@ export function frame(ink, { x, y, tooltip = {}, zoom = false }) {
   };
 }
 
-/** A card with one chart. `update(build, words)` draws `build(colours)`; `words` say what it shows. */
+/** What stands in the place of a chart that has nothing to draw. */
+const nothing = (ink, text, width) => ({ title: { text, left: "center", top: "middle",
+  textStyle: { color: ink.muted, fontSize: 13, fontWeight: 400, width: Math.max(80, width - 32), overflow: "break" } } });
+
+/**
+ * A card with one chart. `update(build, words, empty)` draws `build(colours)`; `words` say what it
+ * shows, and `empty` why there is nothing to show, if so.
+ */
 export class Chart {
   constructor({ label, height = 300, tools = [] }) {
     this.label = label;
-    this.title = el("strong", {}, label);
+    this.title = el("strong", { title: label }, label);
     this.caption = el("span", { class: "muted" });
     this.plot = el("div", { class: "plot", role: "img", "aria-label": label });
     this.plot.style.height = `${height}px`;
@@ -58,9 +80,10 @@ export class Chart {
     }, { rootMargin: "300px" }).observe(this.plot);
   }
 
-  update(build, words = "") {
-    this.build = build;
-    this.plot.setAttribute("aria-label", [this.label, words].filter(Boolean).join(": "));
+  update(build, words = "", empty = "") {
+    Object.assign(this, { build, empty });
+    this.picture.hidden = empty !== "";
+    this.plot.setAttribute("aria-label", [this.label, empty || words].filter(Boolean).join(": "));
     if (this.inSight) this.draw();
     else this.waiting = true;
   }
@@ -72,8 +95,10 @@ export class Chart {
       this.chart = echarts.init(this.plot, null, { renderer: "canvas" });
       for (const [name, handler] of this.handlers) this.chart.on(name, handler);
     }
-    this.chart.setOption({ animation: !still.matches && false, ...this.build(colours()) }, { notMerge: true });
-    this.afterDraw?.();
+    const ink = colours();
+    const option = this.empty ? nothing(ink, this.empty, this.plot.clientWidth) : this.build(ink);
+    this.chart.setOption({ animation: false, ...option }, { notMerge: true });
+    if (!this.empty) this.afterDraw?.();
   }
 
   on(name, handler) {

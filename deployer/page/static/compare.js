@@ -1,8 +1,8 @@
 // Runs side by side: where their configurations differ, and their curves on top of each other.
 import { CurveCard, CurveTools } from "./curves.js";
-import { SERIES_COLOURS } from "./charts.js";
+import { lineLook, lineSample } from "./charts.js";
 import { loadCurves } from "./data.js";
-import { button, el, link, projectAddress, runAddress, runName, saveCsv, show, showSeconds, state } from "./parts.js";
+import { button, el, link, projectAddress, runAddress, runName, saveCsv, show, showParameter, showSeconds, state } from "./parts.js";
 import { ViewState } from "./view-state.js";
 
 const main = document.getElementById("main");
@@ -19,7 +19,8 @@ export class Compare {
     this.summary = el("div", { class: "table", tabindex: "0", role: "region", "aria-label": "Summaries" });
     this.grid = el("div", { class: "charts" });
     const csv = button("CSV", () => this.#saveCsv(), { class: "quiet" });
-    main.replaceChildren(el("h1", {}, data.title),
+    this.missing = el("p", { class: "error", role: "status" });
+    main.replaceChildren(el("h1", {}, data.title), this.missing,
       el("div", { class: "bar-of-tools" }, el("h2", {}, "Configuration"), el("label", { class: "tool" }, this.all, " also what is the same"), csv),
       this.config, el("section", {}, el("h2", {}, "Last values"), this.summary),
       el("div", { class: "bar-of-tools" }, el("h2", {}, "Curves"), ...this.tools.elements), this.grid);
@@ -27,6 +28,7 @@ export class Compare {
 
   async update(data) {
     this.data = data;
+    this.missing.textContent = data.missing.map((id) => `There is no run ${id} in this project.`).join(" ");
     this.#draw();
     const ids = data.runs.map((run) => run.id);
     for (const metric of data.metrics.slice(0, MOST_CHARTS)) {
@@ -36,7 +38,7 @@ export class Compare {
         this.grid.append(this.cards.get(metric).element);
       }
       this.cards.get(metric).update(data.runs.flatMap((run, at) => (found.has(run.id)
-        ? [{ id: run.id, name: runName(run), curve: found.get(run.id), colour: SERIES_COLOURS[at % SERIES_COLOURS.length] }] : [])));
+        ? [{ id: run.id, name: runName(run), curve: found.get(run.id), look: lineLook(at) }] : [])));
     }
   }
 
@@ -49,14 +51,10 @@ export class Compare {
 
   #table(rows, filtered) {
     const shown = rows.filter((row) => !filtered || !row.same || this.all.checked);
-    const heads = this.data.runs.map((run, at) => {
-      const dot = el("span", { class: "dot" });
-      dot.style.background = SERIES_COLOURS[at % SERIES_COLOURS.length];
-      return el("th", { scope: "col", class: "number" }, dot, link(runAddress(this.data, run.id), runName(run)),
-        el("div", {}, state(run.state), ` ${showSeconds(run.seconds)}`));
-    });
-    const lines = shown.map((row) => el("tr", { class: row.same ? "" : "differs" }, el("th", { scope: "row" }, row.name),
-      ...row.values.map((value) => el("td", { class: "number" }, show(value)))));
+    const heads = this.data.runs.map((run, at) => el("th", { scope: "col", class: "number", title: runName(run) }, lineSample(lineLook(at)),
+      link(runAddress(this.data, run.id), runName(run)), el("div", {}, state(run.state), ` ${showSeconds(run.seconds)}`)));
+    const lines = shown.map((row) => el("tr", { class: row.same ? "" : "differs" }, el("th", { scope: "row", title: row.name }, row.name),
+      ...row.values.map((value) => el("td", { class: "number" }, filtered ? showParameter(value ?? undefined) : show(value)))));
     const none = shown.length ? [] : [el("caption", {}, rows.length ? "no difference" : "nothing here")];
     return el("table", { class: "compare" }, ...none, el("thead", {}, el("tr", {}, el("th"), ...heads)), el("tbody", {}, ...lines));
   }

@@ -1,5 +1,5 @@
 // Curves of one metric over steps, epochs or time: of chosen runs, smoothed, marked where they ended.
-import { Chart, SERIES_COLOURS, frame } from "./charts.js";
+import { Chart, frame, lineLook, strokeOf } from "./charts.js";
 import { el, runName, select, show, showSeconds } from "./parts.js";
 
 const X_LABELS = { steps: "step", epochs: "epoch", seconds: "time" };
@@ -37,7 +37,14 @@ export class CurveTools {
   }
 }
 
-/** `lines` are { id, name, curve, colour?, best?, end? }; `end` is what became of the run, if special. */
+/** Why there is nothing to draw of some lines; empty if there is. */
+export function whyEmpty(lines) {
+  const values = lines.flatMap(({ curve }) => curve.values);
+  if (!values.length) return "nothing logged yet";
+  return values.every((value) => value === null) ? "no finite values" : "";
+}
+
+/** `lines` are { id, name, curve, look?, best?, end? }; `end` is what became of the run, if special. */
 export function curveOption(ink, lines, { x, log, weight }) {
   const column = lines.some(({ curve }) => curve[x]) ? x : "steps";
   const usable = lines.filter(({ curve }) => curve[column]);
@@ -54,8 +61,7 @@ export function curveOption(ink, lines, { x, log, weight }) {
     tooltip: { trigger: "item", formatter: (one) => tip(one, column) }, zoom: true,
   });
   const marks = { type: "scatter", data: ends, symbolSize: 11, itemStyle: { color: ink.warn, borderColor: ink.card, borderWidth: 1 }, z: 5 };
-  const empty = usable.length ? {} : { title: { text: "nothing logged yet", left: "center", top: "middle", textStyle: { color: ink.muted, fontSize: 13, fontWeight: 400 } } };
-  return { ...option, ...empty, series: [...series, marks] };
+  return { ...option, series: [...series, marks] };
 }
 
 /** From just below the least value to just above the largest, not from one power of ten to another. */
@@ -68,14 +74,16 @@ function logarithmic(lines, ink) {
 }
 
 function drawLine(line, at, { ink, column, weight, few }) {
-  const colour = line.colour ?? (line.best ? ink.accent : few ? SERIES_COLOURS[at % SERIES_COLOURS.length] : ink.curve);
+  const plain = { colour: line.best ? ink.accent : ink.curve, dash: "solid" };
+  const look = line.look ?? (few && !line.best ? lineLook(at) : plain);
+  const colour = look.colour;
   const data = (values) => line.curve[column].map((x, index) => [x, values[index]]);
   const width = line.best ? 2.6 : few ? 1.8 : 1;
   const single = line.curve.values.length === 1;
   const base = { type: "line", id: line.id, name: line.name, showSymbol: single, symbol: "circle", symbolSize: 7, z: line.best ? 4 : 3,
     emphasis: { focus: "series", lineStyle: { width: 3, opacity: 1 } }, triggerLineEvent: true };
   const drawn = { ...base, data: data(smooth(line.curve.values, weight)), itemStyle: { color: colour },
-    lineStyle: { color: colour, width, opacity: few || line.best ? 1 : 0.45 } };
+    lineStyle: { ...strokeOf(look), width, opacity: few || line.best ? 1 : 0.45 } };
   if (!weight || !few) return [drawn];
   return [{ ...base, id: `${line.id} raw`, data: data(line.curve.values), silent: true, emphasis: { disabled: true },
     itemStyle: { color: colour }, lineStyle: { color: colour, width: 1, opacity: 0.22 } }, drawn];
@@ -101,13 +109,12 @@ export class CurveCard {
   }
 
   update(lines) {
-    const last = lines.map(({ curve }) => curve.values.at(-1));
     this.lines = lines;
-    this.chart.caption.textContent = lines.length === 1 ? show(last[0]) : "";
+    this.chart.caption.textContent = lines.length === 1 ? show(lines[0].curve.last ?? lines[0].curve.values.at(-1)) : "";
     this.draw();
   }
 
   draw() {
-    this.chart.update((ink) => curveOption(ink, this.lines, this.tools.read()), this.lines.map(runName).join(", "));
+    this.chart.update((ink) => curveOption(ink, this.lines, this.tools.read()), this.lines.map(runName).join(", "), whyEmpty(this.lines));
   }
 }

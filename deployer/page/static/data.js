@@ -15,15 +15,22 @@ export function currentAddress() {
   return location.hash.slice(1).split("?")[0] || embedded.start;
 }
 
+/** Where all begins. */
+export const startAddress = () => (isLive ? only ?? "/" : embedded.start);
+
 /** Where a link to a page leads; null if this file does not hold it. */
 export function linkTo(address) {
   if (isLive) return only && address.split("?")[0] !== only ? null : address;
   return address.split("?")[0] in embedded.pages ? `#${address}` : null;
 }
 
-/** A page's document; null if it is the one that was loaded before. */
+/** What was asked for is not there, and will not come. */
+export class Missing extends Error {}
+
+/** A page's document; null if it is the one that was loaded before. Throws Missing. */
 export async function loadPage(address, query = "") {
-  if (!isLive) return embedded.pages[address] ?? null;
+  if (!isLive && !(address in embedded.pages)) throw new Missing(`this file does not hold ${decodeURI(address)}`);
+  if (!isLive) return embedded.pages[address];
   return ask(`/api/pages${address}${query}`);
 }
 
@@ -63,9 +70,9 @@ export async function act(sweep, action) {
 }
 
 /**
- * Call `onChange()` now and whenever the page at an address has changed; what it throws, and a
- * server that is away, goes to `onTrouble(message)`, which gets "" once all is well again.
- * A page that nobody sees holds no connection.
+ * Call `onChange()` now and whenever the page at an address has changed; what it throws, and that a
+ * server is away, goes to `onTrouble(error)`, which gets null once all is well again.
+ * A page that nobody sees holds no connection, nor does one that is Missing.
  */
 export function listen(address, onChange, onTrouble) {
   const fresh = new Freshness(onChange, onTrouble);
@@ -73,13 +80,14 @@ export function listen(address, onChange, onTrouble) {
   if (!isLive) return;
   let source = null;
   const open = () => {
-    if (document.hidden || source) return;
+    if (document.hidden || source || fresh.over) return;
     source = new EventSource(`/api/events${address}${location.search}`);
     source.onmessage = () => fresh.wake();
     // A stream that ends is opened again by the browser; what it missed is asked for at once.
     source.onerror = () => { fresh.wake(); if (source?.readyState === EventSource.CLOSED) close(); };
   };
   const close = () => { source?.close(); source = null; };
+  fresh.whenOver = close;
   document.addEventListener("visibilitychange", () => { close(); open(); });
   setInterval(open, 5000);
   open();
@@ -88,10 +96,11 @@ export function listen(address, onChange, onTrouble) {
 /** Calls that follow each other, never two at once, and never the whole time. */
 class Freshness {
   constructor(call, onTrouble) {
-    Object.assign(this, { call, onTrouble, busy: false, again: false });
+    Object.assign(this, { call, onTrouble, busy: false, again: false, over: false, whenOver: () => {} });
   }
 
   async wake() {
+    if (this.over) return;
     if (this.busy) {
       this.again = true;
       return;
@@ -100,10 +109,12 @@ class Freshness {
     const begun = performance.now();
     try {
       await this.call();
-      this.onTrouble("");
+      this.onTrouble(null);
     } catch (error) {
-      this.onTrouble(error.message);
-      this.again = true;
+      this.onTrouble(error);
+      this.over = error instanceof Missing;
+      this.again = !this.over;
+      if (this.over) this.whenOver();
     }
     const rest = Math.max(500, 3 * (performance.now() - begun));
     setTimeout(() => {
@@ -121,6 +132,7 @@ async function ask(url, tagged = true) {
     location.reload(); // which asks for the key
     return new Promise(() => {});
   }
+  if (reply.status === 404) throw new Missing(await reason(reply));
   if (!reply.ok) throw new Error(await reason(reply));
   tags.set(url, reply.headers.get("ETag") ?? "");
   return reply.json();

@@ -7,7 +7,7 @@ const PATIENCE = 1000; // milliseconds
 export class Importance {
   constructor(address) {
     this.address = address;
-    this.body = el("div", { class: "importance" }, el("p", { class: "muted" }, "…"));
+    this.body = el("div", { class: "importance" }, el("p", { class: "muted" }, "computing …"));
     this.element = el("div", { class: "card" }, el("h2", {}, "Parameter importance"), this.body);
   }
 
@@ -41,7 +41,8 @@ export class Importance {
       el("td", { class: "number" }, `${percent(one.share)} ± ${Math.ceil(100 * one.deviation)} %`),
       el("td", { class: "number" }, one.correlation === null ? "–" : signed(one.correlation))));
     const heads = ["parameter", "explains", "", "correlation"].map((text) => el("th", { scope: "col" }, text));
-    this.body.replaceChildren(el("p", {}, found.sentence), el("table", {}, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...rows)),
+    this.body.replaceChildren(el("p", {}, found.sentence), el("div", { class: "rows", tabindex: "0", role: "region", "aria-label": "Importance" },
+      el("table", {}, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...rows))),
       el("p", { class: "muted" }, [together(found), "Paler: cannot be told from noise."].join(" ")));
   }
 }

@@ -10,7 +10,7 @@ function sweepTable(entity, project) {
     { label: "sweep", value: (row) => row.title, cell: (row) => link(sweepAddress(entity, project, row.id), row.title) },
     { label: "id", value: (row) => row.id },
     { label: "state", value: (row) => row.state, cell: (row) => state(row.state) },
-    { label: "progress", number: true, value: (row) => row.progress.finished, cell: progressCell },
+    { label: "progress", number: true, wide: true, value: (row) => row.progress.finished, cell: progressCell },
     { label: "metric", value: (row) => row.metric },
     { label: "best", number: true, value: (row) => row.best?.value ?? null },
     { label: "done in about", value: (row) => row.ends_at, cell: (row) => (row.ends_at ? showSeconds(Math.max(10, row.ends_at - Date.now() / 1000)) : "–") },

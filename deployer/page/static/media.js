@@ -1,33 +1,51 @@
-// Images and tables that a run logged, the newest of each name.
+// What a run logged beside numbers, the newest of each name: images, tables, pages, histograms.
 import { isLive, loadText } from "./data.js";
-import { el, filesAddress, show } from "./parts.js";
+import { Histogram } from "./histogram.js";
+import { download, el, filesAddress, show } from "./parts.js";
 
 const MOST_ROWS = 100;
 
 export class Media {
   constructor(page) {
     this.page = page;
+    this.known = new Map();
     this.items = el("div", { class: "media" });
-    this.element = el("section", {}, el("h2", {}, "Images and tables"), this.items);
+    this.element = el("section", {}, el("h2", {}, "Media"), this.items);
   }
 
+  /** What is as it was stays: a page in a frame would be loaded again. */
   update(media) {
-    const text = JSON.stringify(media);
     this.element.hidden = !media.length || !isLive;
-    if (text === this.text || !isLive) return;
-    this.text = text;
-    this.items.replaceChildren(...media.map((item) => this.#item(item)));
+    if (!isLive) return;
+    const shown = media.map((item) => {
+      const text = JSON.stringify(item);
+      const known = this.known.get(item.name);
+      if (known?.text === text) return known.element;
+      const element = item.kind === "histogram" ? new Histogram(item).element : this.#item(item);
+      this.known.set(item.name, { text, element });
+      return element;
+    });
+    if (shown.length !== this.items.children.length || shown.some((element, at) => this.items.children[at] !== element)) {
+      this.items.replaceChildren(...shown);
+    }
   }
 
   #item({ name, kind, step, paths }) {
-    const caption = el("figcaption", {}, el("strong", {}, name), el("span", { class: "muted" }, `step ${show(step)}`));
-    const parts = paths.map((path) => (kind === "image" ? this.#image(name, path) : this.#table(path)));
-    return el("figure", { class: `card ${kind}` }, caption, el("div", { class: "row" }, ...parts));
+    const caption = el("figcaption", {}, el("strong", { title: name }, name), el("span", { class: "muted" }, `step ${show(step)}`));
+    const draw = { image: (path) => this.#image(name, path), table: (path) => this.#table(path), html: (path) => this.#html(name, path) }[kind];
+    return el("figure", { class: `card ${kind}` }, caption, el("div", { class: "row" }, ...paths.map(draw)));
   }
 
   /** Shown from bytes that the server declares to be an image, whatever the file holds. */
   #image(name, path) {
     return el("img", { alt: name, loading: "lazy", src: `${filesAddress(this.page, path)}?as=image` });
+  }
+
+  /** In a frame that runs no script and knows nothing of this site; saved, it is all there. */
+  #html(name, path) {
+    const address = filesAddress(this.page, path);
+    return el("div", { class: "framed" }, el("iframe", { title: name, sandbox: "", loading: "lazy", src: `${address}?as=html` }),
+      el("p", { class: "muted" }, "without its scripts: ", download(address, "save the page")));
   }
 
   #table(path) {

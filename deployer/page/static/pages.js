@@ -1,9 +1,9 @@
 // Which page an address has, and how it stays fresh.
 import { Artifact } from "./artifact.js";
 import { Compare } from "./compare.js";
-import { currentAddress, isLive, listen, loadPage } from "./data.js";
+import { Missing, currentAddress, isLive, listen, loadPage, startAddress } from "./data.js";
 import { Home, Project } from "./lists.js";
-import { address, link, sweepAddress } from "./parts.js";
+import { address, el, link, sweepAddress } from "./parts.js";
 import { Run } from "./run.js";
 import { Sweep } from "./sweep.js";
 
@@ -36,9 +36,21 @@ if (!isLive) {
   let shown = currentAddress();
   addEventListener("hashchange", () => {
     if (currentAddress() !== shown) [shown, page] = [currentAddress(), null];
-    refresh();
+    refresh().catch(tell);
   });
 }
-listen(currentAddress(), refresh, (message) => {
-  trouble.textContent = message ? `No news: ${message}. Trying again.` : "";
-});
+
+/** What is not there is said where it would be; what went while it was looked at stays to be seen. */
+function tell(error) {
+  trouble.textContent = error && (page || !(error instanceof Missing)) ? `No news: ${error.message}.` : "";
+  if (!(error instanceof Missing)) trouble.append(error ? " Trying again." : "");
+  else if (!page) showMissing(error);
+}
+
+function showMissing(error) {
+  document.getElementById("main").replaceChildren(el("h1", {}, "Not found"), el("p", {}, error.message, ". ", link(startAddress(), isLive ? "All projects" : "What is there")));
+  document.getElementById("trail").replaceChildren(link("/", "deployer"));
+  document.title = "Not found · deployer";
+}
+
+listen(currentAddress(), refresh, tell);

@@ -1,9 +1,13 @@
 // Parallel coordinates: a line for each run, an axis for each parameter, brushed to filter all else.
 import { Chart } from "./charts.js";
-import { button, el, runName, show } from "./parts.js";
+import { button, el, runName, show, showParameter } from "./parts.js";
 import { readBrush, writeBrush } from "./runs.js";
 
 const MOST_LINES = 2000; // more cannot be told apart, and take seconds to draw
+const MOST_LABELS = 16; // of a category axis
+const LETTER = 7.5; // pixels, about
+const MOST_NAME_LINES = 3;
+const AROUND = 0.25; // so far beyond a category's place what is brushed of it reaches
 const STOPS = { light: [[208, 209, 230], [54, 144, 192], [2, 56, 88]], dark: [[50, 60, 72], [40, 120, 170], [150, 220, 255]] };
 
 export class Parallel {
@@ -35,13 +39,15 @@ export class Parallel {
     this.chart.caption.textContent = this.view.get("brush")
       ? `${count} of ${rows.length} runs` : "drag along an axis to filter; click it to clear";
     const drawn = thin(rows);
+    const joined = drawn.some(({ places }) => places.some((place, at) => place !== null && at > 0 && places[at - 1] !== null));
+    const empty = joined ? "" : "no run has values on two axes";
     const text = JSON.stringify([data.axes, drawn.map(({ id, rank, state, places }) => [id, rank, state, places])]);
     if (text === this.text || this.reading) return;
     Object.assign(this, { text, drawn });
     const words = `${rows.length} runs over ${data.axes.map((axis) => axis.name).join(", ")}`;
     this.redraw = () => {
       this.waiting = false;
-      this.chart.update((ink) => this.#option(ink, data), words);
+      this.chart.update((ink) => this.#option(ink, data), words, empty);
     };
     this.waiting = this.dragging;
     if (!this.dragging) this.redraw();
@@ -49,16 +55,18 @@ export class Parallel {
 
   #option(ink, data) {
     const rank = (row) => (row.rank === null ? null : (row.rank - 1) / Math.max(1, this.drawn.length - 1));
-    const narrow = this.chart.plot.clientWidth < 600;
+    const room = Math.max(60, (this.chart.plot.clientWidth - 124) / (data.axes.length - 1) - 10);
+    const names = data.axes.map(({ name }) => inTheMiddle(name, Math.floor(room / LETTER) * MOST_NAME_LINES));
+    const lines = Math.max(...names.map((name) => Math.ceil((name.length * LETTER) / room)));
     return {
       animation: false, backgroundColor: "transparent",
-      parallel: { left: 40, right: 84, top: 46, bottom: 24, parallelAxisDefault: {
-        nameTextStyle: { color: ink.text, fontSize: 12, width: narrow ? 60 : 130, overflow: "truncate" }, nameGap: 16,
+      parallel: { left: 40, right: 84, top: 46 + 15 * (lines - 1), bottom: 24, parallelAxisDefault: {
+        nameTextStyle: { color: ink.text, fontSize: 12, width: room, overflow: "breakAll" }, nameGap: 16,
         axisLine: { lineStyle: { color: ink.muted } }, axisTick: { lineStyle: { color: ink.edge } },
         axisLabel: { color: ink.muted, textBorderColor: ink.card, textBorderWidth: 3 },
         areaSelectStyle: { width: 22, color: ink.accent, opacity: 0.25, borderColor: ink.accent, borderWidth: 1 },
       } },
-      parallelAxis: data.axes.map((axis, dim) => ({ dim, id: `axis${dim}`, ...axisOption(axis) })),
+      parallelAxis: data.axes.map((axis, dim) => ({ dim, id: `axis${dim}`, ...axisOption(axis, this.drawn.map(({ places }) => places[dim])), name: names[dim] })),
       tooltip: { renderMode: "richText", backgroundColor: ink.card, borderColor: ink.edge, textStyle: { color: ink.text, fontSize: 12 },
         confine: true, formatter: ({ dataIndex }) => this.#tip(data, this.drawn[dataIndex]) },
       series: [{
@@ -75,8 +83,8 @@ export class Parallel {
 
   #tip(data, row) {
     if (!row) return "";
-    const facts = data.axes.map((axis, at) => [axis.name, axis.categories?.[row.places[at]] ?? row.places[at]]);
-    return [runName(row), ...facts.map(([name, value]) => `${name}  ${show(value)}`)].join("\n");
+    const facts = data.axes.map((axis, at) => [axis.name, axis.categories ? showParameter(axis.categories[row.places[at]]) : show(row.places[at])]);
+    return [runName(row), ...facts.map(([name, value]) => `${name}  ${value}`)].join("\n");
   }
 
   /** What is brushed now goes into the address, which filters everything. */
@@ -84,7 +92,7 @@ export class Parallel {
     const brush = new Map();
     this.axes.forEach((axis, dim) => {
       const model = this.chart.chart.getModel().getComponent("parallelAxis", dim);
-      if (model?.activeIntervals.length) brush.set(axis.name, model.activeIntervals.map((one) => [...one]));
+      if (model?.activeIntervals.length) brush.set(axis.name, model.activeIntervals.map((one) => (axis.categories ? snap(one, axis) : [...one])));
     });
     this.reading = true;
     this.view.set("brush", writeBrush(brush));
@@ -108,13 +116,28 @@ export class Parallel {
   }
 }
 
-function axisOption({ name, scale, domain, categories }) {
-  if (scale === "category") {
-    return { name, type: "category", data: categories.map((value) => show(value)), axisLabel: { width: 90, overflow: "truncate" } };
+/** What is brushed of a category axis: the values in the span, or the nearest one to a span between two. */
+export function snap([low, high], { categories }) {
+  const last = categories.length - 1;
+  let [first, end] = [Math.max(0, Math.ceil(low)), Math.min(last, Math.floor(high))];
+  if (first > end) first = end = Math.min(last, Math.max(0, Math.round((low + high) / 2)));
+  return [first - AROUND, end + AROUND];
+}
+
+/** A long name without its middle: what tells it from others is mostly at its ends. */
+const inTheMiddle = (name, most) => (name.length <= most ? name
+  : `${name.slice(0, Math.ceil(most / 2) - 1)}…${name.slice(1 - Math.floor(most / 2))}`);
+
+function axisOption({ scale, domain, categories }, places) {
+  if (scale === "category") { // as numbers: ECharts would round what is brushed to whole categories
+    const label = (place) => (place in categories ? showParameter(categories[place]) : "");
+    const interval = Math.ceil(categories.length / MOST_LABELS);
+    return { type: "value", min: -interval, max: categories.length, interval,
+      axisLabel: { width: 90, overflow: "truncate", formatter: label } };
   }
   const [min, max] = domain[0] === domain[1] ? [domain[0] - 0.5, domain[1] + 0.5] : domain;
   const label = { axisLabel: { formatter: (value) => show(value), showMinLabel: true, showMaxLabel: true, hideOverlap: true } };
-  return { name, type: scale === "log" ? "log" : "value", min, max, ...label };
+  return { type: scale === "log" ? "log" : "value", min, max, ...label, ...(places.every((place) => place === null || Number.isInteger(place)) ? { minInterval: 1 } : {}) };
 }
 
 /** The ranked first, evenly thinned, so that the best stay. */

@@ -66,6 +66,18 @@ export function saveCsv(name, heads, rows) {
 export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 export const section = (title, ...children) => el("section", {}, el("h2", {}, title), ...children);
 
+// Texts that look like another kind of value; a whole number that a double cannot hold comes as text.
+const LIKE_A_WORD = /^(?:true|false|null|none)$/i;
+const NO_TEXT = /^(?:NaN|-?Infinity|-?\d{16,})$/;
+
+/** A parameter's value, so that 1 and "1", null and "null" and what is not there can be told apart. */
+export function showParameter(value) {
+  const alike = typeof value === "string" && !NO_TEXT.test(value)
+    && (value.trim() === "" || LIKE_A_WORD.test(value) || !Number.isNaN(Number(value)));
+  if (value === null) return "null";
+  return alike ? JSON.stringify(value) : show(value);
+}
+
 /** A number in five significant digits; what is no number as it stands; nothing as a dash. */
 export function show(value) {
   if (value === null || value === undefined) return "–";
@@ -117,10 +129,10 @@ export function runState(row) {
 }
 
 /** Names and values in two columns. */
-export function definitions(values) {
+export function definitions(values, write = show) {
   const list = el("dl");
   for (const [name, value] of Object.entries(values)) {
-    list.append(el("dt", {}, name), el("dd", { title: show(value) }, show(value)));
+    list.append(el("dt", {}, name), el("dd", { title: write(value) }, write(value)));
   }
   return list;
 }

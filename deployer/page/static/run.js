@@ -4,7 +4,7 @@ import { CurveCard, CurveTools } from "./curves.js";
 import { Media } from "./media.js";
 import {
   button, commandBlock, definitions, download, el, filesAddress, runAddress, runName, runState, saveCsv, section, showBytes,
-  showSeconds, showTime,
+  showParameter, showSeconds, showTime,
 } from "./parts.js";
 import { Table } from "./table.js";
 import { ViewState } from "./view-state.js";
@@ -59,7 +59,7 @@ export class Run {
     for (const curve of data.curves) this.#updateCard(data, curve, this.grid, "m");
     for (const curve of data.system) this.#updateCard(data, curve, this.system, "s");
     this.systemSection.hidden = !data.system.length;
-    this.config.replaceChildren(el("h2", {}, "Configuration"), definitions(data.config),
+    this.config.replaceChildren(el("h2", {}, "Configuration"), definitions(data.config, showParameter),
       ...[commandBlock(data.command)].filter(Boolean));
     this.summary.replaceChildren(el("h2", {}, "Summary"), definitions(data.summary));
     this.environment.parentElement.hidden = !Object.keys(data.environment).length && !data.patch;

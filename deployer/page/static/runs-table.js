@@ -1,19 +1,21 @@
 // The table of a sweep's runs: thousands of them, of which only those in sight are elements.
+import { lineSample } from "./charts.js";
 import { linkTo } from "./data.js";
-import { button, compareAddress, el, isNumber, link, plural, runAddress, runName, saveCsv, show, showSeconds, state } from "./parts.js";
+import { button, compareAddress, el, isNumber, link, plural, runAddress, runName, saveCsv, show, showParameter, showSeconds, state } from "./parts.js";
 import { marksOf } from "./runs.js";
 import { compare } from "./table.js";
 
 const ROW = 29; // pixels
 const BEYOND = 12; // rows drawn above and below what is in sight
 const SHOWN_METRICS = 4;
+const CHOOSE = 46; // pixels of the first column
 
 export class RunsTable {
-  constructor(data, view, { onChoose, onHover, colourOf }) {
-    Object.assign(this, { data, view, onChoose, onHover, colourOf, rows: [], chosen: new Set() });
+  constructor(data, view, { onChoose, onHover, lookOf }) {
+    Object.assign(this, { data, view, onChoose, onHover, lookOf, rows: [], chosen: new Set() });
     this.head = el("tr");
     this.body = el("tbody");
-    this.columnsBox = el("details", { class: "menu" });
+    this.columnsBox = menu();
     this.compareLink = el("a", { class: "quiet button", hidden: "" }, "Compare");
     this.clear = button("Choose none", () => this.onChoose([]), { class: "quiet", hidden: "" });
     this.count = el("span", { class: "muted", role: "status" });
@@ -77,9 +79,9 @@ export class RunsTable {
     this.head.replaceChildren(el("th", { scope: "col", class: "choose" }, el("span", { class: "unseen" }, "chosen")), ...heads);
     const sample = this.rows.length > 300 ? this.rows.filter((_, at) => at % Math.ceil(this.rows.length / 300) === 0) : this.rows;
     const widths = this.shownColumns.map((column) => widthOf(column, sample));
-    const cols = [34, ...widths].map((width) => { const col = el("col"); col.style.width = `${width}px`; return col; });
+    const cols = [CHOOSE, ...widths].map((width) => { const col = el("col"); col.style.width = `${width}px`; return col; });
     this.colgroup.replaceChildren(...cols);
-    this.grid.style.minWidth = `${widths.reduce((sum, width) => sum + width, 34)}px`;
+    this.grid.style.minWidth = `${widths.reduce((sum, width) => sum + width, CHOOSE)}px`;
   }
 
   #drawMenu() {
@@ -116,12 +118,9 @@ export class RunsTable {
   #row(row, at) {
     const box = el("input", { type: "checkbox", "aria-label": `Choose ${row.id}`, onchange: () => this.#choose(row.id) });
     box.checked = this.chosen.has(row.id);
-    const dot = el("span", { class: "dot" });
-    const colour = this.colourOf(row.id);
-    if (colour) dot.style.background = colour;
     const cells = this.shownColumns.map((column) => cell(column, row, this.data));
     const made = el("tr", { class: `${row.rank === 1 ? "best" : ""} ${row.state}`, "data-id": row.id, "aria-rowindex": at + 2 },
-      el("td", { class: "choose" }, el("label", {}, box, dot)), ...cells);
+      el("td", { class: "choose" }, el("label", {}, box, lineSample(this.lookOf(row.id)))), ...cells);
     made.addEventListener("pointerenter", () => this.onHover(row.id));
     made.addEventListener("pointerleave", () => this.onHover(null));
     return made;
@@ -150,15 +149,28 @@ export class RunsTable {
   }
 }
 
+/** A box that folds out, and away again with Escape or a click beside it. */
+function menu() {
+  const box = el("details", { class: "menu", onkeydown: (event) => {
+    if (event.key !== "Escape" || !box.open) return;
+    box.open = false;
+    box.querySelector("summary").focus();
+  } });
+  addEventListener("pointerdown", (event) => { if (!box.contains(event.target)) box.open = false; });
+  return box;
+}
+
 /** What can be shown of a run; `hidden` ones are shown once they are asked for. */
 function columnsOf(data) {
+  const hasNull = (label) => data.axes.some(({ name, categories }) => name === label && categories?.includes(null));
+  const writer = (label) => (hasNull(label) ? showParameter : (value) => showParameter(value ?? undefined)); // null: not there
   const numeric = (at) => data.runs.every((row) => row[13][at] === null || isNumber(row[13][at]));
   return [
     { key: "rank", label: "rank", number: true, value: (row) => row.rank },
     { key: "run", label: "run", value: runName, cell: (row) => link(runAddress(data, row.id), runName(row)) },
     { key: "state", label: "state", value: (row) => row.state, cell: stateCell },
     ...(data.metric ? [{ key: "metric", label: data.metric, number: true, value: (row) => row.value }] : []),
-    ...data.columns.map((label, at) => ({ key: `p.${label}`, label, number: numeric(at), value: (row) => row.parameters[at] })),
+    ...data.columns.map((label, at) => ({ key: `p.${label}`, label, number: numeric(at), value: (row) => row.parameters[at], write: writer(label) })),
     ...data.metrics.map((label, at) => ({ key: `m.${label}`, label, number: true, value: (row) => row.metrics[at], hidden: at >= SHOWN_METRICS })),
     { key: "seconds", label: "runtime", number: true, value: (row) => row.seconds, cell: (row) => showSeconds(row.seconds) },
     { key: "agent", label: "agent", value: (row) => row.agent },
@@ -174,7 +186,7 @@ function stateCell(row) {
 
 function cell(column, row) {
   const value = column.value(row);
-  const content = column.cell ? column.cell(row) : show(value);
+  const content = column.cell ? column.cell(row) : (column.write ?? show)(value);
   const title = typeof content === "string" ? String(value ?? "") : content.textContent;
   return el("td", { class: column.number ? "number" : "", title }, content);
 }
@@ -182,10 +194,10 @@ function cell(column, row) {
 function widthOf(column, sample) {
   let longest = column.label.length + 3; // with room for the mark of the order
   for (const row of sample) {
-    const content = column.cell ? column.cell(row) : show(column.value(row));
+    const content = column.cell ? column.cell(row) : (column.write ?? show)(column.value(row));
     longest = Math.max(longest, typeof content === "string" ? content.length : content.textContent.length + 2);
   }
-  return Math.round(Math.min(column.key === "state" ? 20 : 30, Math.max(5, longest)) * 8.6 + 30);
+  return Math.round(Math.min(column.key === "state" ? 20 : 30, Math.max(5, longest)) * 9 + 32);
 }
 
 function spacer(rows, columns) {

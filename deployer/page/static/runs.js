@@ -1,5 +1,5 @@
 // The runs of a sweep as objects, and which of them pass the viewer's filters.
-import { isNumber, show } from "./parts.js";
+import { isNumber } from "./parts.js";
 
 /** Arrays of a document as objects by the names of its fields. */
 export function readRuns(data) {
@@ -22,41 +22,6 @@ function placeOf(row, column, categories, data, axis) {
   const value = column < 0 ? (axis.name === data.metric ? row.value : data.fixed[axis.name]) : row.parameters[column];
   if (categories) return categories.get(JSON.stringify(value)) ?? null;
   return isNumber(value) ? value : null;
-}
-
-const CONDITION = /^([^<>=]+)(<=|>=|=|<|>)(.+)$/;
-const COMPARE = {
-  "<": (a, b) => a < b, ">": (a, b) => a > b, "<=": (a, b) => a <= b, ">=": (a, b) => a >= b,
-  "=": (a, b) => a === b,
-};
-
-/** A test of a run from the text of the filter: words, and conditions such as `lr>=0.01`. */
-export function parseFilter(text, data) {
-  const tests = text.trim().split(/\s+/).filter(Boolean).map((word) => {
-    const found = CONDITION.exec(word);
-    return found ? condition(found, data) : anywhere(word.toLowerCase());
-  });
-  return (row) => tests.every((test) => test(row));
-}
-
-function condition([word, name, sign, wanted], data) {
-  const at = data.columns.indexOf(name);
-  const metric = data.metrics.indexOf(name);
-  const known = { state: (row) => row.state, run: (row) => row.id, agent: (row) => row.agent, rank: (row) => row.rank,
-    runtime: (row) => row.seconds, [data.metric]: (row) => row.value };
-  const read = at >= 0 ? (row) => row.parameters[at] : metric >= 0 ? (row) => row.metrics[metric] : known[name];
-  if (!read) return anywhere(word.toLowerCase());
-  const number = Number(wanted);
-  return (row) => {
-    const value = read(row);
-    if (isNumber(value)) return COMPARE[sign](value, number);
-    return sign === "=" && show(value) === wanted;
-  };
-}
-
-function anywhere(word) {
-  return (row) => [row.id, row.title, row.state, row.note, row.agent, ...row.parameters]
-    .some((value) => value !== null && show(value).toLowerCase().includes(word));
 }
 
 /** Brushed intervals by the name of their axis, as text for the address: `lr:0.1~0.2|0.5~1;…`. */

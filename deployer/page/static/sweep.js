@@ -1,15 +1,16 @@
 // The page of one sweep: what is chosen, filtered or brushed in one place holds in all of them.
 import { Agents } from "./agents.js";
 import { BestSoFar } from "./best.js";
-import { Chart, SERIES_COLOURS } from "./charts.js";
+import { Chart, lineLook } from "./charts.js";
 import { Controls } from "./controls.js";
-import { CurveTools, MOST_COLOURED, curveOption, endOf } from "./curves.js";
+import { CurveTools, MOST_COLOURED, curveOption, endOf, whyEmpty } from "./curves.js";
 import { hasCurves, isLive, loadCurves } from "./data.js";
+import { parseFilter } from "./filter.js";
 import { Importance } from "./importance.js";
 import { Parallel } from "./parallel.js";
-import { button, commandBlock, definitions, el, go, link, projectAddress, runAddress, runName, section, select, show, showFuture, showTime, state, sweepAddress } from "./parts.js";
+import { button, commandBlock, definitions, el, go, link, projectAddress, runAddress, runName, section, select, show, showFuture, showParameter, showTime, state, sweepAddress } from "./parts.js";
 import { Report } from "./report.js";
-import { isBrushed, parseFilter, readBrush, readRuns } from "./runs.js";
+import { isBrushed, readBrush, readRuns } from "./runs.js";
 import { RunsTable } from "./runs-table.js";
 import { ViewState } from "./view-state.js";
 
@@ -37,7 +38,7 @@ export class Sweep {
     this.#buildCurves(data, open);
     this.#buildFilter();
     this.table = new RunsTable(data, this.view, { onChoose: (ids) => this.view.setList("runs", ids),
-      onHover: (id) => this.#highlight(id), colourOf: (id) => this.colours?.get(id) });
+      onHover: (id) => this.#highlight(id), lookOf: (id) => this.looks?.get(id) });
     main.replaceChildren(
       el("div", { class: "title" }, el("h1", {}, data.title), this.state, this.controls.element), this.facts, this.progress,
       el("div", { class: "pair" }, this.best.element, this.bestCard), this.command, this.filterBar,
@@ -65,7 +66,8 @@ export class Sweep {
       this.filter.focus();
     });
     this.reset = button("Show all", () => { for (const name of ["q", "states", "brush"]) this.view.set(name, ""); }, { class: "quiet" });
-    this.filterBar = el("div", { class: "filter", role: "search" }, this.filter, this.states, this.reset);
+    this.unclear = el("p", { class: "error", role: "status" });
+    this.filterBar = el("div", { class: "filter", role: "search" }, this.filter, this.states, this.reset, this.unclear);
   }
 
   update(data) {
@@ -89,7 +91,7 @@ export class Sweep {
       this.metricsText = JSON.stringify(metrics);
       this.metric.replaceChildren(...metrics.map((name) => el("option", { value: name }, name)));
     }
-    const same = Object.entries(data.fixed).map(([name, value]) => `${name}=${show(value)}`);
+    const same = Object.entries(data.fixed).map(([name, value]) => `${name}=${showParameter(value)}`);
     this.fixed.textContent = same.length ? `The same in all: ${same.join("  ")}` : "";
     this.best.update(data, this.rows);
     this.#draw(true);
@@ -98,7 +100,10 @@ export class Sweep {
   /** Whatever follows from what is chosen. */
   #draw(fresh = false) {
     if (!this.rows) return;
-    const [passes, brush, states] = [parseFilter(this.view.get("q"), this.data), readBrush(this.view.get("brush")), this.view.list("states")];
+    const { passes, unclear } = parseFilter(this.view.get("q"), this.data, this.rows);
+    this.unclear.textContent = unclear.map((said) => `Not understood: ${said}.`).join(" ");
+    this.filter.setAttribute("aria-invalid", String(unclear.length > 0));
+    const [brush, states] = [readBrush(this.view.get("brush")), this.view.list("states")];
     const found = this.rows.filter((row) => passes(row) && (!states.length || states.includes(row.state)));
     const passing = found.filter((row) => isBrushed(row, brush, this.data.axes));
     if (document.activeElement !== this.filter) this.filter.value = this.view.get("q");
@@ -133,7 +138,7 @@ export class Sweep {
     const count = Number(this.howMany.value);
     const ids = chosen.length ? chosen : [...new Set([...passing.slice(0, count), ...active].map((row) => row.id))];
     const shown = ids.length <= MOST_COLOURED ? ids : [];
-    this.colours = new Map(shown.map((id, at) => [id, SERIES_COLOURS[at % SERIES_COLOURS.length]]));
+    this.looks = new Map(shown.map((id, at) => [id, lineLook(at)]));
     const wanted = JSON.stringify([metric, ids]);
     if (wanted !== this.wanted || fresh) this.#fetchCurves(metric, ids, wanted);
     else this.#drawCurves();
@@ -156,12 +161,12 @@ export class Sweep {
     const [metric, ids] = JSON.parse(this.wanted);
     const rows = new Map(this.rows.map((row) => [row.id, row]));
     const lines = ids.filter((id) => this.fetched?.has(id) && rows.has(id)).map((id) => ({ id, name: runName(rows.get(id)),
-      curve: this.fetched.get(id), colour: this.colours.get(id), best: rows.get(id).rank === 1 && ids.length > MOST_COLOURED, end: endOf(rows.get(id)) }));
+      curve: this.fetched.get(id), look: this.looks.get(id), best: rows.get(id).rank === 1 && ids.length > MOST_COLOURED, end: endOf(rows.get(id)) }));
     const short = lines.every(({ curve }) => curve.values.length < 2);
     const legend = [lines.some(({ end }) => end === "stopped early") && "◆ stopped early", lines.some(({ end }) => end?.startsWith("healed")) && "▲ healed"];
     this.curves.caption.textContent = [`${lines.length} of ${this.rows.length} runs`, short && lines.length && "logged once", ...legend].filter(Boolean).join("  ");
     const choices = this.tools.read();
-    this.curves.update((ink) => curveOption(ink, lines, choices), `${metric} of ${lines.length} runs`);
+    this.curves.update((ink) => curveOption(ink, lines, choices), `${metric} of ${lines.length} runs`, whyEmpty(lines));
   }
 
   #highlight(id) {
@@ -174,7 +179,7 @@ export class Sweep {
     this.bestText = text;
     if (!data.best) {
       this.bestCard.replaceChildren(el("h2", {}, "Best run"), el("p", { class: "muted" },
-        data.metric ? `No run has finished with a ${data.metric} yet.` : "Without a metric no run is better."));
+        data.metric ? `No run has finished with a finite ${data.metric}.` : "Without a metric no run is better."));
       return;
     }
     const row = this.rows.find((run) => run.id === data.best.run);
@@ -182,7 +187,7 @@ export class Sweep {
     this.bestCard.replaceChildren(
       el("h2", {}, "Best run ", link(runAddress(data, row.id), runName(row))),
       el("p", { class: "figure" }, show(data.best.value), el("span", { class: "muted" }, ` ${data.metric}`)),
-      definitions({ ...values, ...data.fixed }));
+      definitions({ ...values, ...data.fixed }, showParameter));
     this.command.replaceChildren(...[commandBlock(data.command)].filter(Boolean));
   }
 }

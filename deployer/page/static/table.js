@@ -3,7 +3,7 @@ import { el, isNumber, show } from "./parts.js";
 
 /**
  * A table that can be sorted and is updated in place.
- * A column is { label, value(row), cell?(row), number? }; `value` sorts and is shown unless `cell`
+ * A column is { label, value(row), cell?(row), number?, wide? }; `value` sorts and is shown unless `cell`
  * gives something else. Sorting and scrolling stay when new rows come.
  */
 export class Table {
@@ -20,7 +20,7 @@ export class Table {
 
   #head(column, index) {
     const button = el("button", { type: "button", onclick: () => this.#sort(index) }, column.label);
-    return el("th", { class: column.number ? "number" : "", scope: "col" }, button);
+    return el("th", { class: [column.number && "number", column.wide && "wide"].filter(Boolean).join(" "), scope: "col" }, button);
   }
 
   /** First click ascending, second descending, third the server's own order again. */

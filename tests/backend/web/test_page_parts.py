@@ -32,7 +32,7 @@ def test_numbers_alone_have_curves() -> None:
         {"a": math.nan, "epoch": 2},
     ]
     assert build_all_curves(rows) == {
-        "a": [Point(0, 1.0, seconds=1), Point(1, None, epoch=2)],
+        "a": [Point(0, 1.0, seconds=1), Point(1, None, epoch=2, word="NaN")],
         "epoch": [Point(1, 2.0, epoch=2)],
     }
 

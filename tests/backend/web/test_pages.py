@@ -112,13 +112,7 @@ def test_a_run_shows_its_curves_console_and_files(
     client.log("alone", [{"_step": n, "loss": n, "val": {"acc": 0.5}} for n in range(3)])
     lines = [json.dumps({"ts": "t", "content": "one"}), "two"]
     client.stream("alone", files={"output.log": {"offset": 0, "content": lines}})
-    make = (
-        "mutation F($entity: String!, $project: String!) { createRunFiles(input: {"
-        'entityName: $entity, projectName: $project, runName: "alone", files: ["a/x.html"]})'
-        " { files { uploadUrl } } }"
-    )
-    made = client.ask(make, entity=client.entity)["createRunFiles"]["files"][0]
-    requests.put(made["uploadUrl"], data=b"<script>alert(1)</script>", timeout=30)
+    client.upload("alone", "a/x.html", b"<script>alert(1)</script>")
     data = read(browser, client, "/runs/alone")
     assert data["config"] == {"lr": 0.1, "net.depth": 2}
     assert data["summary"] == {"loss": 2, "val.acc": 0.5}
