@@ -45,6 +45,8 @@ WARM_VARIABLE = "DEPLOYER_AGENT_WARM"
 SCRIPT_CHECK_VARIABLE = "DEPLOYER_SCRIPT_CHECK"
 # A file for the last sentence: a container's termination log, which the kubelet passes on.
 LAST_WORDS_VARIABLE = "DEPLOYER_TERMINATION_LOG"
+# The node of the agent's pod, which the server's page shows.
+NODE_VARIABLE = "DEPLOYER_NODE"
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Settings:
     `count` is how many runs the agent takes, 0 for no limit. At `deadline`, in seconds since the
     epoch, it leaves as if it were asked to; infinite for never. A `quick` agent sees the end of its
     run at once, others as W&B's own within 5 s; runs of a `warm` one are forked. `last_words_path`
-    is where it writes why it has ended, if anywhere.
+    is where it writes why it has ended, if anywhere. `node` is its pod's, if it has one.
     """
 
     sweep_path: str
@@ -70,6 +72,7 @@ class Settings:
     quick: bool = False
     warm: bool = False
     last_words_path: str = ""
+    node: str = ""
     detach: bool = False
     clear: bool = False
 
@@ -119,6 +122,7 @@ def parse_settings(arguments: List[str], environment: Mapping[str, str]) -> Sett
         warm=environment.get(WARM_VARIABLE) == "1",
         quick=environment.get(POLLS_VARIABLE) == QUICK,
         last_words_path=environment.get(LAST_WORDS_VARIABLE, ""),
+        node=environment.get(NODE_VARIABLE, ""),
         detach=given.detach,
         clear=given.clear,
     )

@@ -19,7 +19,7 @@ class Doing(StrEnum):
 
 @dataclass(frozen=True)
 class AgentNow:
-    """An agent: its machine (a pod's name in a cluster), its GPUs in words, its run if any.
+    """An agent: its machine (a pod's name in a cluster), GPUs in words, its run and node if any.
 
     `finished` counts the runs that it has finished; times are epoch seconds.
     """
@@ -31,6 +31,7 @@ class AgentNow:
     finished: int
     heartbeat_at: float | None
     gpus: str = ""
+    node: str = ""
 
 
 def describe_agents(agents: Sequence[AgentNow]) -> list[dict[str, Any]]:
@@ -46,6 +47,7 @@ def describe_agents(agents: Sequence[AgentNow]) -> list[dict[str, Any]]:
             "finished": agent.finished,
             "heartbeat_at": agent.heartbeat_at,
             "gpus": agent.gpus,
+            "node": agent.node,
         }
         for agent in ordered
     ]

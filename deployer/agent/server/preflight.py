@@ -20,6 +20,15 @@ mutation DeployerCreateAgentKey($sweepPath: String!, $agentName: String!, $key: 
   deployerCreateAgentKey(input: {sweepPath: $sweepPath, agentName: $agentName, key: $key}) { key }
 }
 """
+OWN_KEY_ON_NODE = """
+mutation DeployerCreateAgentKey(
+  $sweepPath: String!, $agentName: String!, $key: String!, $node: String
+) {
+  deployerCreateAgentKey(
+    input: {sweepPath: $sweepPath, agentName: $agentName, key: $key, node: $node}
+  ) { key }
+}
+"""
 # In the sweep's YAML, for which the standard library has no reader.
 PROGRAM = re.compile(r"""^program: *["']?([^"'#\n]+?)["']? *$""", re.MULTILINE)
 _REFUSED_FOR_GOOD = re.compile(r"permission denied|not found|does not exist", re.IGNORECASE)
@@ -79,11 +88,16 @@ def get_sweep_state(server: Server, sweep_path: str) -> Answer:
     return Answer(200, True, state, program=program.group(1) if program else "")
 
 
-def bring_own_key(server: Server, sweep_path: str, agent: str, key: str) -> Reply:
+def bring_own_key(server: Server, sweep_path: str, agent: str, key: str, node: str = "") -> Reply:
     """Bring a key that we have chosen, newer than the one we were given; twice is as good as once.
 
     From then on the server refuses whoever works for this agent with an older one, such as our
-    predecessor on a node that is cut off. W&B's own server does not know this question.
+    predecessor on a node that is cut off. W&B's own server does not know this question, nor does an
+    older backend know of the node.
     """
     variables = {"sweepPath": sweep_path, "agentName": agent, "key": key}
+    if node:
+        reply = ask(server, OWN_KEY_ON_NODE, {**variables, "node": node})
+        if reply.passing or not reply.error:
+            return reply
     return ask(server, OWN_KEY, variables)

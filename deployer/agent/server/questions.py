@@ -70,11 +70,12 @@ class Questions:
     def take_own_key(self) -> Optional[Ending]:
         """Have a newer key than whoever worked for this agent before, if the server makes them."""
         server = Server(self._settings.base_url, self._keys.given)
-        path, name, key = self._settings.sweep_path, self._settings.name, choose_key()
+        path, name, node = self._settings.sweep_path, self._settings.name, self._settings.node
+        key = choose_key()
         tries = 0
         while not self._signals.asked_to:
             result = self._signals.find_out(
-                lambda: asdict(bring_own_key(server, path, name, key)), CHILD_SECONDS
+                lambda: asdict(bring_own_key(server, path, name, key, node)), CHILD_SECONDS
             )
             reply = Reply(**result) if result else Reply(0, error=BROKEN_OFF)
             if not reply.passing:

@@ -12,7 +12,10 @@ from deployer.backend.refusal import not_found
 
 @dataclass(frozen=True)
 class Agent:
-    """An agent; `name` is the one its own key was made for, else its host's."""
+    """An agent; `name` is the one its own key was made for, else its host's.
+
+    `node` is where its pod is, if its supervisor has told.
+    """
 
     id: int
     sweep_id: int
@@ -22,6 +25,7 @@ class Agent:
     created_at: float
     heartbeat_at: float | None
     ended_at: float | None
+    node: str
 
     @property
     def supervised(self) -> bool:
@@ -31,6 +35,7 @@ class Agent:
 
 def create_agent(db: Connection, caller: Caller, sweep: Sweep, host: str, now: float) -> Agent:
     """Add an agent; a repeated request adds another one, which never gets a run."""
+    key = db.execute("SELECT node FROM keys WHERE id = ?", (caller.key_id,)).fetchone()
     row_id = insert(
         db,
         "agents",
@@ -39,6 +44,7 @@ def create_agent(db: Connection, caller: Caller, sweep: Sweep, host: str, now: f
         name=caller.agent_name or host,
         host=host,
         created_at=now,
+        node=key["node"] if key else "",
     )
     return agent_by_id(db, row_id)
 

@@ -172,6 +172,7 @@ class SweepReader:
             finished=finished,
             heartbeat_at=agent.heartbeat_at,
             gpus=gpus,
+            node=agent.node,
         )
 
 

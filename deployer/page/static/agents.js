@@ -6,7 +6,7 @@ export class Agents {
   constructor(data) {
     this.table = new Table([
       { label: "agent", value: (row) => row.name },
-      { label: "machine", value: (row) => row.host },
+      { label: "machine", value: (row) => row.host, cell: machineCell },
       { label: "GPU", value: (row) => row.gpus, cell: (row) => row.gpus || "–" },
       { label: "now", value: (row) => row.doing, cell: (row) => el("span", {}, el("span", { class: `state ${row.doing}` }, row.doing),
         ...(row.run ? [" on ", link(runAddress(data, row.run), row.run)] : [])) },
@@ -20,3 +20,6 @@ export class Agents {
     this.table.update(data.agents.map((agent, at) => ({ ...agent, id: `${agent.name}/${at}` })));
   }
 }
+
+/** A pod's name, and the node that it is on. */
+const machineCell = ({ host, node }) => el("span", {}, host, ...(node ? [el("div", { class: "muted" }, `on ${node}`)] : []));

@@ -57,4 +57,9 @@ LATER_MIGRATIONS = (
     """
     CREATE TABLE sessions (hash TEXT PRIMARY KEY, key_hash TEXT NOT NULL, ends_at REAL NOT NULL);
     """,
+    # Where an agent's pod is: told with its supervisor's key, before there is an agent.
+    """
+    ALTER TABLE keys ADD COLUMN node TEXT NOT NULL DEFAULT '';
+    ALTER TABLE agents ADD COLUMN node TEXT NOT NULL DEFAULT '';
+    """,
 )

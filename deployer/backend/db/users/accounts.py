@@ -9,6 +9,7 @@ import hashlib
 import re
 import secrets
 from dataclasses import dataclass
+from typing import Any
 
 from deployer.backend.db.database import Connection, insert, select, select_one
 from deployer.backend.refusal import Refusal
@@ -17,6 +18,7 @@ from deployer.backend.refusal import Refusal
 KEY_PATTERN = re.compile(r"(?:[A-Za-z0-9_]+-)?[A-Za-z0-9_-]{40,}")
 # A user who was removed has no key but dead ones of agents, which their rows still point to.
 PRESENT = "EXISTS (SELECT 1 FROM keys WHERE keys.user_id = users.id AND keys.sweep_id IS NULL)"
+NODE_LENGTH = 253  # of Kubernetes' names
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 
 
@@ -114,8 +116,8 @@ def create_agent_key(db: Connection, caller: Caller, sweep_id: int, name: str, n
     return key
 
 
-def adopt_own_key(db: Connection, caller: Caller, key: str, now: float) -> None:
-    """Take the key that a supervisor has chosen for its agent; older keys can write no more.
+def adopt_own_key(db: Connection, caller: Caller, key: str, now: float, node: str = "") -> None:
+    """Take the key that a supervisor on a node has chosen for its agent; older keys write no more.
 
     The supervisor chooses it, so that asking again after a lost reply, or a request that arrives
     late, changes nothing. Raise ValueError for a bad or foreign key.
@@ -125,13 +127,20 @@ def adopt_own_key(db: Connection, caller: Caller, key: str, now: float) -> None:
     check_key(key)
     owner = find_caller(db, key)
     if owner is None:
-        _insert_agent_key(db, caller, caller.sweep_id, caller.agent_name, key, now, own=1)
+        name, node = caller.agent_name, node[:NODE_LENGTH]
+        _insert_agent_key(db, caller, caller.sweep_id, name, key, now, own=1, node=node)
     elif (owner.sweep_id, owner.agent_name) != (caller.sweep_id, caller.agent_name):
         raise ValueError("this key is in use already")
 
 
 def _insert_agent_key(
-    db: Connection, caller: Caller, sweep_id: int, name: str, key: str, now: float, own: int = 0
+    db: Connection,
+    caller: Caller,
+    sweep_id: int,
+    name: str,
+    key: str,
+    now: float,
+    **of_supervisor: Any,
 ) -> None:
     insert(
         db,
@@ -141,7 +150,7 @@ def _insert_agent_key(
         sweep_id=sweep_id,
         agent_name=name,
         created_at=now,
-        own=own,
+        **of_supervisor,
     )
 
 

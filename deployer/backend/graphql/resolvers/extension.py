@@ -47,13 +47,13 @@ def resolve_create_agent_key(_: Any, info: Info, input: dict[str, Any]) -> dict[
             return {"key": create_agent_key(db, caller, row.id, name, now)}
         if key is None or (caller.sweep_id, caller.agent_name) != (row.id, name):
             raise Refusal(403, "an agent's key makes a newer one for its own agent only")
-        _adopt(db, caller, key, now)
+        _adopt(db, caller, key, now, input.get("node") or "")
         return {"key": key}
 
 
-def _adopt(db: Connection, caller: Caller, key: str, now: float) -> None:
+def _adopt(db: Connection, caller: Caller, key: str, now: float, node: str) -> None:
     try:
-        adopt_own_key(db, caller, key, now)
+        adopt_own_key(db, caller, key, now, node)
     except ValueError as error:
         raise Refusal(400, str(error)) from error
 
