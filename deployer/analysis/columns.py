@@ -106,5 +106,8 @@ def _decides(keys: Sequence[Any], conditional: Sequence[Any]) -> bool:
 
 def is_number(value: Any) -> bool:
     """Tell whether a value is a finite number; a switch is none."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
+    kind = type(value)
+    if kind is float:  # what there is most of
+        return math.isfinite(value)
+    number = isinstance(value, int | float) and kind is not bool
     return number and math.isfinite(value)

@@ -46,9 +46,9 @@ class Cells:
         """Return the array of a run, whose id is first in `head`, behind its `numbers`."""
         known = self._known[head[0]]
         if known.columns != (columns, metrics):
-            cells = (pick(parameters, columns), pick(known.numbers, metrics))
             known.columns = (columns, metrics)
-            known.text = b",".join(encode_value(one) for one in cells)
+            cells = [pick(parameters, columns), pick(known.numbers, metrics)]
+            known.text = encode_value(cells)[1:-1]
         return encode_value(head)[:-1] + b"," + known.text + b"]"
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic_core import to_json
+
 EXACT_IN_A_DOUBLE = 2**53
+SCALARS = {str, float, bool, type(None)}  # NaN among them, for which the fast encoder has a text
 ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"), default=str)
 
 
@@ -37,7 +41,26 @@ def encode_value(value: Any) -> bytes:
     """Return one value in ASCII."""
     if isinstance(value, Encoded):
         return value.text
+    if _needs_no_change(value):
+        with suppress(ValueError):  # half a surrogate pair, say
+            text = to_json(value, inf_nan_mode="strings")
+            if text.isascii():
+                return text
     return ENCODER.encode(_plain(value)).encode("ascii")
+
+
+def _needs_no_change(value: Any) -> bool:
+    """Tell at a glance of lists of scalars, most of a table, that doubles hold all of it."""
+    if type(value) is not list:
+        return False
+    kinds = set(map(type, value))
+    if kinds <= SCALARS:
+        return True
+    if kinds == {list}:
+        return all(map(_needs_no_change, value))
+    return kinds - {int} <= SCALARS and all(
+        -EXACT_IN_A_DOUBLE <= one <= EXACT_IN_A_DOUBLE for one in value if type(one) is int
+    )
 
 
 def _plain(value: Any) -> Any:

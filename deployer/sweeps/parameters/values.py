@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 
@@ -30,8 +30,13 @@ def same_value(one: Any, other: Any) -> bool:
     return value_key(one) == value_key(other)
 
 
-def distinct(values: Iterable[Any]) -> list[Any]:
+def distinct(values: Sequence[Any]) -> list[Any]:
     """Return the values without repetitions, the first of equal ones kept, order kept."""
+    kinds = set(map(type, values))
+    if kinds <= {int, float} or kinds == {str}:  # equal as they are, but for NaN
+        found = list(dict.fromkeys(values))
+        if all(value == value for value in found):
+            return found
     seen: dict[Hashable, Any] = {}
     for value in values:
         seen.setdefault(value_key(value), value)
