@@ -22,7 +22,7 @@ def format_count(count: int, noun: str) -> str:
 
 def format_seconds(seconds: float | None) -> str:
     """Return a duration in words: `8 s`, `4 min`, `2 h 05 min`."""
-    if seconds is None:
+    if seconds is None or not math.isfinite(seconds):
         return ""
     whole = round(seconds)
     if whole < 90:

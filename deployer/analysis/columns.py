@@ -109,5 +109,7 @@ def is_number(value: Any) -> bool:
     kind = type(value)
     if kind is float:  # what there is most of
         return math.isfinite(value)
-    number = isinstance(value, int | float) and kind is not bool
-    return number and math.isfinite(value)
+    try:
+        return isinstance(value, int | float) and kind is not bool and math.isfinite(value)
+    except OverflowError:  # an integer that no float can hold
+        return False

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from statistics import fmean
+
+from deployer.analysis.moments import mean
 
 
 class Taken(StrEnum):
@@ -50,4 +51,4 @@ def reduce_values(values: Sequence[float], reduction: Reduction, goal: str) -> f
         finite = [value for value in values if math.isfinite(value)]
         choose = max if goal == "maximize" else min
         return choose(finite) if finite else values[-1]
-    return fmean(values[-reduction.count :])
+    return mean(values[-reduction.count :])

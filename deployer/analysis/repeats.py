@@ -9,9 +9,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from statistics import fmean, stdev
 from typing import Any
 
+from deployer.analysis.moments import deviation, mean
 from deployer.analysis.welch import compare_means
 from deployer.sweeps.configurations import configuration_key
 from deployer.sweeps.metrics import rank_key
@@ -150,7 +150,7 @@ def _build_group(members: Sequence[Row], seeds: Sequence[str]) -> Group:
         run_ids=tuple(row.run_id for row in ranked),
         values=values,
         mean=_mean(values),
-        deviation=stdev(values) if len(values) > 1 else None,
+        deviation=deviation(values) if len(values) > 1 else None,
         runs=len(members),
     )
 
@@ -158,7 +158,7 @@ def _build_group(members: Sequence[Row], seeds: Sequence[str]) -> Group:
 def _mean(values: Sequence[float]) -> float | None:
     if len(values) == 1:  # nearly always, and there may be thousands
         return values[0]
-    return fmean(values) if values else None
+    return mean(values) if values else None
 
 
 def _without(row: Row, seeds: Sequence[str]) -> dict[str, Any]:

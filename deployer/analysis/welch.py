@@ -10,11 +10,15 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, variance
 
+from deployer.analysis.moments import largest
+
 PIECES = 400  # of Simpson's rule: an error far below what a p-value is shown with
 
 
 def compare_means(one: Sequence[float], other: Sequence[float]) -> float:
     """Return the two-sided p-value of equal means; each sample has two values or more."""
+    unit = max(largest(one), largest(other)) or 1.0  # so that no square overflows or vanishes
+    one, other = ([value / unit for value in sample] for sample in (one, other))
     parts = [variance(sample) / len(sample) for sample in (one, other)]
     difference = abs(fmean(one) - fmean(other))
     spread = math.sqrt(sum(parts))

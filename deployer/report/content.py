@@ -8,10 +8,15 @@ from typing import Any
 from urllib.parse import quote
 
 from deployer import __version__
-from deployer.analysis.repeats import Verdict, group_repeats
 from deployer.report.collection import Material
 from deployer.report.redaction import redact_yaml
-from deployer.report.words import count_causes, describe_curves, list_costs, list_failures
+from deployer.report.words import (
+    count_causes,
+    describe_curves,
+    describe_lead,
+    list_costs,
+    list_failures,
+)
 from deployer.sweeps.metric_doubts import list_metric_doubts
 from deployer.sweeps.sweep_file import dump_config
 from deployer.wandb_api.model import SweepPath
@@ -48,14 +53,13 @@ def list_files(material: Material, lock: TextFile | None) -> list[TextFile]:
 def _describe(material: Material, lock: TextFile | None) -> dict[str, Any]:
     results, source = material.results, material.source
     coverage = results.coverage
-    lead = group_repeats(results.rows, results.goal).lead
     return {
         "made_at": source.now,
         "version": __version__,
         "server": material.server_url,
         "page": material.page_url,
         "curves": describe_curves(len(material.curves), len(results.rows), results.metric),
-        "lead": lead.sentence if lead.verdict is not Verdict.UNKNOWN else "",
+        "lead": describe_lead(results),
         "warnings": list_metric_doubts(results),
         "failures": list_failures(results),
         "causes": count_causes(results.rows),

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from deployer.report.collection import Material
-from deployer.report.words import count_causes, describe_cause, list_costs
+from deployer.report.words import count_causes, describe_cause, describe_lead, list_costs
 from deployer.sweeps.metric_doubts import list_metric_doubts
 from deployer.sweeps.results import Results, Row
 from deployer.text import format_count, format_parameter, format_seconds, format_value
@@ -57,6 +57,8 @@ def _list_facts(results: Results) -> str:
         value = f"{results.metric}={format_value(results.best.value)}"
         configuration = _configure(results.best)
         lines.append(escape(f"best: {results.best.run_id} {value} with {configuration}"))
+    lead = describe_lead(results)
+    lines += [escape(lead)] if lead else []
     lines += [escape(f"warning: {doubt}") for doubt in list_metric_doubts(results)]
     return "\n".join(f"- {line}" for line in lines)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from deployer.analysis.cost import Cost
+from deployer.analysis.repeats import Verdict, group_repeats
 from deployer.sweeps.endings import describe_attempt
 from deployer.sweeps.results import Results, Row
 from deployer.text import format_count
@@ -74,3 +75,9 @@ def _hours(hours: float | None) -> str | None:
     if hours is None or hours >= 100:
         return None if hours is None else f"{hours:,.0f}"
     return "less than 0.01" if 0 < hours < 0.01 else f"{hours:.3g}"
+
+
+def describe_lead(results: Results) -> str:
+    """Return whether the first leads beyond the noise; empty where no repeats tell that."""
+    lead = group_repeats(results.rows, results.goal).lead
+    return lead.sentence if lead.verdict is not Verdict.UNKNOWN else ""

@@ -8,14 +8,29 @@ from pathlib import Path
 from deployer.errors import ConfigError
 from deployer.report.html_file import MARK
 
+MARKDOWN = (".md", ".markdown", ".txt")
 MARKED_WITHIN = 200  # the mark stands in the first lines
 
 
-def check_place(path: Path, *, force: bool) -> None:
-    """Refuse to write over what is no report of ours; raises ConfigError."""
-    if force or not path.exists():
-        return
-    if not path.is_file() or not _is_report(path):
+def check_places(html: Path | None, md: Path | None, *, force: bool) -> None:
+    """Refuse, before a server is asked, what cannot be written; raises ConfigError."""
+    if html is not None and html.suffix in MARKDOWN:
+        raise ConfigError("--html", f"writes a page, not Markdown: {html}", f"--md {html}")
+    for place in (html, md):
+        if place is not None:
+            _check_place(place, force=force)
+
+
+def _check_place(path: Path, *, force: bool) -> None:
+    folder = path.parent
+    if path.is_dir():
+        raise ConfigError(str(path), "is a folder", f"name a file: {path / 'report'}")
+    if not folder.is_dir():
+        raise ConfigError(str(path), f"there is no folder {folder}", f"mkdir -p {folder}")
+    if not os.access(folder, os.W_OK):
+        said = f"you may not write to the folder {folder.resolve()}"
+        raise ConfigError(str(path), said, "name a file in a folder of yours")
+    if path.exists() and not force and not (path.is_file() and _is_report(path)):
         said = "there is such a file, and it is no report"
         raise ConfigError(str(path), said, "name another one, or --force overwrites it")
 

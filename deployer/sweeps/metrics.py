@@ -53,7 +53,10 @@ def _as_number(value: Any, goal: str) -> float | None:
         return WRITTEN.get(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # an integer that no float can hold
+        return math.inf if value > 0 else -math.inf
 
 
 def metric_name(config: Mapping[str, Any]) -> str | None:

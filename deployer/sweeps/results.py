@@ -16,6 +16,7 @@ from deployer.sweeps.configuration_list import find_list_parameter
 from deployer.sweeps.configurations import configuration_key, flatten_configuration, list_parameters
 from deployer.sweeps.endings import describe_ending
 from deployer.sweeps.metrics import list_logged, metric_value, rank_key
+from deployer.text import LONGEST_SECONDS
 from deployer.wandb_api.model import Attempt, RunInfo, SweepInfo
 
 ACTIVE_STATES = ("running", "pending", "preempting")
@@ -233,7 +234,8 @@ def run_seconds(run: RunInfo) -> float | None:
     inner = run.summary.get("_wandb")
     runtime = inner.get("runtime") if isinstance(inner, Mapping) else None
     for value in (run.summary.get("_runtime"), runtime):
-        if isinstance(value, int | float):
+        # Scripts may log by these names, too: what no run can last is none.
+        if isinstance(value, int | float) and 0 <= value < LONGEST_SECONDS:
             return float(value)
     if run.created_at is None or run.heartbeat_at is None:
         return None

@@ -53,6 +53,15 @@ def test_csv_keeps_lists_in_one_cell(capsys: pytest.CaptureFixture[str]) -> None
     assert row == {"a": "1", "b": '[2, "x,y"]', "c": ""}
 
 
+def test_a_spreadsheet_computes_nothing_of_csv(capsys: pytest.CaptureFixture[str]) -> None:
+    texts = ['=HYPERLINK("x")', "+1", "-x", "@y", "\tz", "plain", "a=b"]
+    show_csv(["=a", "b"], [[text, -1.5] for text in texts])
+    heads, *rows = csv.reader(io.StringIO(capsys.readouterr().out))
+    assert heads == ["'=a", "b"]
+    assert [first for first, _ in rows] == [*(f"'{text}" for text in texts[:5]), "plain", "a=b"]
+    assert {second for _, second in rows} == {"-1.5"}
+
+
 def test_a_table_in_a_pipe_is_neither_cut_nor_coloured(capsys: pytest.CaptureFixture[str]) -> None:
     show_table(["NAME", "VALUE"], [["n" * 300, 0.123456789], ["[red]x[/red]", None]])
     out = capsys.readouterr().out

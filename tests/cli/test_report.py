@@ -58,6 +58,24 @@ def test_a_file_that_is_no_report_is_kept(client: Client, project: Project) -> N
     assert not [path for path in project.folder.iterdir() if path.name.startswith(".notes")]
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--html", "-"], "error: --html: a page is no text for stdout"),
+        (["--html", "a.md"], "error: --html: writes a page, not Markdown: a.md"),
+        (["--html", "."], "error: .: is a folder"),
+        (["--md", "no/where.md"], "error: no/where.md: there is no folder no"),
+        (["--html", "a.html", "--md", "no/where.md"], "error: no/where.md: there is no folder no"),
+    ],
+)
+def test_where_no_report_can_be_written_is_said_before_a_server_is_asked(
+    words: list[str], said: str, project: Project
+) -> None:
+    refused = project.run("report", "nobody/nothing/sweep0000", *words, code=2)
+    assert refused.stderr.startswith(said)
+    assert not list(project.folder.glob("*.html"))
+
+
 def test_a_served_page_is_for_whoever_has_the_link_once(client: Client, project: Project) -> None:
     sweep = make_sweep(client, 3)
     process = project.start("report", *_words(client, sweep), "--serve", WANDB_API_KEY=client.key)

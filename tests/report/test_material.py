@@ -15,6 +15,7 @@ from deployer.report.collection import collect
 from deployer.report.content import TextFile
 from deployer.report.html_file import build_html
 from deployer.report.markdown import build_markdown
+from deployer.report.words import describe_lead
 from tests.backend.client import Client
 from tests.backend.pages_browser import log_in, read
 from tests.bench.page import fill_sweep
@@ -70,6 +71,18 @@ def test_a_server_without_our_extensions_tells_the_same_but_for_attempts(
     assert len(found.curves) == 9 - 1  # the one that runs has logged nothing
     assert found.cost.agent_hours is None
     assert [agent["host"] for agent in found.document["agents"]] == ["node-1"]
+
+
+def test_a_lead_is_told_from_noise_where_there_are_repeats(client: Client) -> None:
+    alone = collect(open_server(client), path_of(client, make_sweep(client, 3)), NOW)
+    assert describe_lead(alone.results) == ""
+    seeds = {"lr": {"values": [0.1, 0.2]}, "seed": {"values": [1, 2, 3, 4]}}
+    sweep = make_sweep(client, 7, method="grid", parameters=seeds)
+    found = collect(open_server(client), path_of(client, sweep), NOW)
+    said = describe_lead(found.results)
+    assert "noise" in said
+    assert f"\n- {said}\n" in build_markdown(found).replace("\\", "")
+    assert said in build_html(found)
 
 
 def test_secrets_are_in_no_report_and_still_tell_configurations_apart(client: Client) -> None:

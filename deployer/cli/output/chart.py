@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from deployer.analysis.moments import place_between
 from deployer.sweeps.results import Results, Row
 from deployer.text import format_parameter, format_value
 
@@ -43,5 +44,5 @@ def _build_axis(least: float, most: float) -> str:
 def _place(value: float, least: float, most: float) -> str:
     if not math.isfinite(value):
         return ""
-    share = (value - least) / (most - least) if most > least else 1.0
+    share = place_between(value, least, most)
     return "\N{MIDDLE DOT}" * round(share * (WIDTH - 1)) + DOT

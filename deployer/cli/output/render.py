@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 PIPE_WIDTH = 10_000
 SHORT_TEXT_WIDTH = 12  # what is left of a text in a narrow terminal: a run's id is that long
 CELL_GAP = 3
+COMPUTED = ("=", "+", "-", "@", "\t", "\r")
 # Those that end in a letter, such as colours, and those that set a title or a link.
 ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 
@@ -238,11 +239,20 @@ def _to_plain_parts(value: Any) -> Any:
 def show_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Put rows on stdout as CSV; lists and mappings are JSON in their cell."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(columns)
-    parts = (list, tuple, dict)
-    for row in rows:  # of None the writer makes nothing
-        writer.writerow([_to_line(cell) if isinstance(cell, parts) else cell for cell in row])
+    writer.writerow(map(_to_cell, columns))
+    for row in rows:
+        writer.writerow(map(_to_cell, row))
     sys.stdout.flush()
+
+
+def _to_cell(value: object) -> object:
+    """Return a cell of CSV: a text that a spreadsheet would compute gets an apostrophe before it.
+
+    Of None the writer makes nothing; the page's parts.js does the same.
+    """
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(COMPUTED) else value
+    return _to_line(value) if isinstance(value, (list, tuple, dict)) else value
 
 
 def strip_colours(text: str) -> str:

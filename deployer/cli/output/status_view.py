@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from deployer.analysis.moments import place_between
 from deployer.cli.output.render import without_empty_columns
 from deployer.sweeps.results import Coverage, Row
 from deployer.text import format_count, format_seconds, format_value
@@ -143,8 +144,10 @@ def build_spark(values: Sequence[float]) -> str:
     if len(values) < 2:
         return ""
     least, most = min(values), max(values)
-    scale = (len(BLOCKS) - 1) / (most - least) if most > least else 0.0
-    return "".join(BLOCKS[round((value - least) * scale)] for value in values)
+    if least == most:
+        return BLOCKS[0] * len(values)
+    places = (place_between(value, least, most) for value in values)
+    return "".join(BLOCKS[round(place * (len(BLOCKS) - 1))] for place in places)
 
 
 def _append(values: list[float], value: float | None) -> list[float]:

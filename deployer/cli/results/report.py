@@ -29,7 +29,7 @@ from deployer.report.content import TextFile
 from deployer.report.html_file import build_html
 from deployer.report.markdown import build_markdown
 from deployer.report.reader import Reader
-from deployer.report.writing import check_place, mark_markdown, write_report
+from deployer.report.writing import MARKDOWN, check_places, mark_markdown, write_report
 from deployer.sweeps.records import load_records
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.server import Server
@@ -37,7 +37,6 @@ from deployer.wandb_api.server import Server
 app = make_app()
 
 STDOUT = "-"
-MARKDOWN = (".md", ".markdown", ".txt")
 
 
 class ReportCommand(TyperCommand):
@@ -100,9 +99,9 @@ def report(
     """
     if serve and (html or md):
         raise ConfigError("--serve", "writes no file", "leave out --html and --md, or --serve")
-    for place in (html, md):
-        if place is not None and str(place) != STDOUT:
-            check_place(place, force=force)
+    if html is not None and str(html) == STDOUT:
+        raise ConfigError("--html", "a page is no text for stdout", "--html report.html")
+    check_places(html, None if str(md) == STDOUT else md, force=force)
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     server, path = open_sweep(pick_sweep(sweep, config))
     price = cache(partial(_find_price, config, path))
@@ -131,8 +130,6 @@ def _serve(server: Server, path: SweepPath, price: FindPrice, port: int) -> None
 
 
 def _write_html(place: Path, material: Material, lock: TextFile | None) -> None:
-    if str(place) == STDOUT:
-        raise ConfigError("--html", "a page is no text for stdout", "--html report.html")
     write_report(place, build_html(material, lock))
     say(f"curves of {len(material.curves)} of {len(material.results.rows)} runs")
     say(f"report: {place}")

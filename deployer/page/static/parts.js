@@ -52,12 +52,13 @@ export function saveBlob(name, blob) {
   setTimeout(() => URL.revokeObjectURL(href), 10000);
 }
 
-/** Save rows as CSV. A text that a spreadsheet would compute is quoted as text. */
+/** Save rows as CSV. A text that a spreadsheet would compute gets an apostrophe, as in `results -o csv`. */
 export function saveCsv(name, heads, rows) {
   const cell = (value) => {
     if (value === null || value === undefined) return "";
     const text = typeof value === "object" ? JSON.stringify(value) : String(value);
-    const safe = !isNumber(value) && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+    const computed = /^[=+\-@\t\r]/.test(text) && !isNumber(value) && !/^-(\d+|Infinity)$/.test(text);
+    const safe = computed ? `'${text}` : text;
     return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   };
   const text = [heads, ...rows].map((row) => row.map(cell).join(",")).join("\n");
