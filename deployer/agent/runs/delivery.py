@@ -29,6 +29,7 @@ ACTIVE = ("pending", *STARTED)
 # What a server may call a run whose end it never heard of.
 GIVEN_UP = ("crashed", "preempted")
 KILLED_EXIT_CODE = 255  # what the SDK says of a run that was interrupted
+UNFINISHED_EXIT_CODE = 1  # of a script that left with 0, but before its run was finished
 # A run that died is reported before its agent can have it again, or not at all: the server finds
 # it out by itself, some seconds later.
 DEATH_SECONDS = 10.0
@@ -133,7 +134,7 @@ def deliver_ended(
         left = exit_code is not None and not killed and cause != OUT_OF_MEMORY
         if left and has_left_its_core(task.agents_folder, run_id):
             # `os._exit`, or a fault of its own: the script's failure, though no record says so.
-            end = {"complete": True, "exitcode": exit_code or KILLED_EXIT_CODE}
+            end = {"complete": True, "exitcode": exit_code or UNFINISHED_EXIT_CODE}
         _deliver_death(task, run_id, leftovers, end, death_deadline, dead)
 
 

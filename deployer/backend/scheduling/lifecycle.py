@@ -17,7 +17,7 @@ Cause = Literal[
     "own failure",
     "usage error",  # its program refused its command line, and would again
     "never started",  # ended without `wandb.init`
-    "signal",  # it, its agent or its supervisor was killed: gone without an exit record
+    "signal",  # it, its agent or its supervisor was killed or interrupted from outside
     "OOM",  # the same, by the kernel, which was out of memory
     "node",  # gone together with its agent, or with the machine
     "lost reply",  # sent again, since nothing showed that the agent had received it
@@ -28,6 +28,8 @@ OWN_FAILURES: tuple[Cause, ...] = ("own failure", "usage error", "never started"
 RETRIED: tuple[Cause, ...] = ("own failure", "never started")
 # What argparse, click and Python itself end with.
 USAGE_EXIT_CODE = 2
+# What the SDK says of a run that an interrupt has ended; `sys.exit(-1)` is -1 in its exit record.
+INTERRUPT_EXIT_CODE = 255
 
 # The SDK repeats a lost heartbeat after 2 s; an agent that received it asks again after 5 s. A run
 # that is not named as alive by then had a trainer that died before `wandb.init`.
@@ -40,7 +42,7 @@ UNSTARTED_RETRIES = 2
 MEMORY_KILLS = 5
 UNSTARTED_KILLS = 20
 # The same for one whose supervisor saw it killed each time, and that got no further than before.
-STALLED_KILLS = 5
+STALLED_KILLS = UNSTARTED_KILLS
 # From so many kills on, a run waits until all others have had their turn.
 PATIENT_KILLS = 2
 # Different configurations that fail before any has finished: then the script is broken.
@@ -109,6 +111,8 @@ def judge_exit(exit_code: int, marks: Marks, seen: bool = True) -> Outcome:
         return Outcome("killed", "stopped")
     if exit_code == USAGE_EXIT_CODE and not marks.started:
         return Outcome("failed", "usage error")
+    if exit_code == INTERRUPT_EXIT_CODE and marks.started:
+        return requeue("signal")
     return Outcome("failed", "own failure")
 
 
@@ -146,11 +150,12 @@ def judge_kills(outcome: Outcome, kills: int, stalled: int, started: bool) -> Ou
     return Outcome("failed", outcome.cause) if hopeless else outcome
 
 
-def judge_unassigned(outcome: Outcome) -> Outcome:
+def judge_unassigned(outcome: Outcome, exit_code: int | None) -> Outcome:
     """Judge a run that no sweep handed out and so none hands out again, as W&B does."""
     if not outcome.queued:
         return outcome
-    state = "preempted" if outcome.cause == "interrupted" else "crashed"
+    ended = "failed" if exit_code else "crashed"
+    state = "preempted" if outcome.cause == "interrupted" else ended
     return Outcome(state, outcome.cause)
 
 

@@ -45,7 +45,7 @@ def end_run(
     now = backend.now()
     settle_attempt(db, run, outcome.cause, exit_code, now)
     if run.args is None:
-        outcome = judge_unassigned(outcome)
+        outcome = judge_unassigned(outcome, exit_code)
     queued = False
     if run.sweep_id is not None:
         sweep = sweep_by_id(db, run.sweep_id)
@@ -54,7 +54,9 @@ def end_run(
             outcome = judge_failure(outcome, count_failures(db, run), unstarted, sweep.retries)
             kills = count_causes(db, run, (outcome.cause,))
             stalled = count_stalled_kills(db, run) if outcome.cause == "signal" else 0
-            outcome = judge_kills(outcome, kills, stalled, run.started_at is not None)
+            # One that says itself that it was interrupted may do so each time.
+            known = run.started_at is not None and (exit_code is None or bool(run.announced))
+            outcome = judge_kills(outcome, kills, stalled, known)
         queued = outcome.queued and sweep.state != DELETED
     ended = change_run(
         db,

@@ -98,6 +98,7 @@ def test_a_trainer_that_was_alive_and_never_called_init_rests(client: Client) ->
     [
         (0, False, False, "finished"),
         (1, False, False, "failed"),
+        (255, False, False, "failed"),
         (255, False, True, "killed"),
         (1, True, False, "preempted"),
     ],

@@ -121,6 +121,29 @@ def test_three_failures_before_any_success_stop_the_sweep(bench: Bench) -> None:
     assert {bench.run(f"{sweep.name}-{n}").state for n in range(3)} == {"failed"}
 
 
+def test_an_interrupted_trainer_has_not_failed(bench: Bench) -> None:
+    sweep = bench.sweep()
+    names = [bench.take(bench.agent(sweep)) for _ in range(3)]
+    for name in names:
+        bench.send(name, complete=True, exitcode=255)
+        assert bench.run(name).queued
+        assert bench.causes(name) == ["signal"]
+    assert bench.state(sweep)[0] == "RUNNING"
+
+
+def test_a_trainer_that_interrupts_itself_each_time_is_given_up(bench: Bench) -> None:
+    agent = bench.agent(bench.sweep(run_cap=1))
+    (name,) = {take_and_interrupt(bench, agent) for _ in range(UNSTARTED_KILLS)}
+    assert (bench.run(name).state, bench.run(name).queued) == ("failed", 0)
+
+
+def take_and_interrupt(bench: Bench, agent: tuple[int, Caller]) -> str:
+    """Take the next run, which a stock agent's trainer ends as interrupted."""
+    name = bench.take(agent)
+    bench.send(name, complete=True, exitcode=255)
+    return name
+
+
 def test_heal_hands_failed_runs_out_again(bench: Bench) -> None:
     sweep = bench.sweep(retries=0)
     agent = bench.agent(sweep)
