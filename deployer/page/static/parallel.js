@@ -56,12 +56,13 @@ export class Parallel {
   #option(ink, data) {
     const rank = (row) => (row.rank === null ? null : (row.rank - 1) / Math.max(1, this.drawn.length - 1));
     const room = Math.max(60, (this.chart.plot.clientWidth - 124) / (data.axes.length - 1) - 10);
-    const names = data.axes.map(({ name }) => inTheMiddle(name, Math.floor(room / LETTER) * MOST_NAME_LINES));
-    const lines = Math.max(...names.map((name) => Math.ceil((name.length * LETTER) / room)));
+    const wide = Math.floor(room / LETTER);
+    const names = data.axes.map(({ name }) => broken(inTheMiddle(name, wide * MOST_NAME_LINES), wide));
+    const lines = Math.max(...names.map((name) => name.split("\n").length));
     return {
       animation: false, backgroundColor: "transparent",
       parallel: { left: 40, right: 84, top: 46 + 15 * (lines - 1), bottom: 24, parallelAxisDefault: {
-        nameTextStyle: { color: ink.text, fontSize: 12, width: room, overflow: "breakAll" }, nameGap: 16,
+        nameTextStyle: { color: ink.text, fontSize: 12, lineHeight: 15 }, nameGap: 16,
         axisLine: { lineStyle: { color: ink.muted } }, axisTick: { lineStyle: { color: ink.edge } },
         axisLabel: { color: ink.muted, textBorderColor: ink.card, textBorderWidth: 3 },
         areaSelectStyle: { width: 22, color: ink.accent, opacity: 0.25, borderColor: ink.accent, borderWidth: 1 },
@@ -127,6 +128,9 @@ export function snap([low, high], { categories }) {
 /** A long name without its middle: what tells it from others is mostly at its ends. */
 const inTheMiddle = (name, most) => (name.length <= most ? name
   : `${name.slice(0, Math.ceil(most / 2) - 1)}…${name.slice(1 - Math.floor(most / 2))}`);
+
+/** In lines of so many letters: ECharts cuts a name off where its line ends. */
+const broken = (name, wide) => name.match(new RegExp(`.{1,${wide}}`, "gu"))?.join("\n") ?? name;
 
 function axisOption({ scale, domain, categories }, places) {
   if (scale === "category") { // as numbers: ECharts would round what is brushed to whole categories
