@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import uuid
+from pathlib import Path
 
 import pytest
 
+from deployer.agent.runs.local_runs import has_left_its_core
 from deployer.agent.settings import WARM_VARIABLE
 from deployer.backend.scheduling.lifecycle import STALLED_KILLS
 from deployer.wandb_api.model import RunInfo
@@ -60,3 +63,30 @@ def test_a_run_whose_core_was_killed_has_not_failed_by_itself(bench: Bench, warm
     run = run_to_the_end(bench, "lose_core()", warm, retries=0)
     assert run.state == "finished"
     assert [attempt.cause for attempt in run.attempts] == ["signal", "finished"]
+
+
+STARTED = '{{"msg":"server: will exit if parent process dies","ppid":{}}}\n'
+NOBODY = 2**22 + 1  # beyond the highest process id
+LEFT = '{"msg":"server: parent process exited, terminating service process"}\n'
+TOLD = '{"msg":"handleInformTeardown: server teardown initiated"}\n'
+
+
+@pytest.mark.parametrize(
+    ("log", "left"),
+    [
+        (STARTED.format(NOBODY) + LEFT, True),
+        (STARTED.format(NOBODY), False),
+        (STARTED.format(os.getpid()) + STARTED.format(NOBODY) + LEFT, True),
+        (STARTED.format(NOBODY) + STARTED.format(NOBODY) + LEFT + TOLD, True),
+        (STARTED.format(NOBODY) + STARTED.format(NOBODY) + LEFT, False),
+        (STARTED.format(NOBODY) + STARTED.format(NOBODY) + TOLD, False),
+        ("", False),
+    ],
+    ids=["left", "killed", "agents", "told", "one-killed", "killed-beside-one", "other-wandb"],
+)
+def test_cores_that_share_a_log_are_told_apart(log: str, left: bool, tmp_path: Path) -> None:
+    folder = tmp_path / "agent-1" / "wandb" / "run-20260101_000000-r1"
+    (folder / "logs").mkdir(parents=True)
+    (folder / "run-r1.wandb").touch()
+    (folder / "logs" / "debug-core.log").write_text(log)
+    assert has_left_its_core(str(tmp_path), "r1") == left

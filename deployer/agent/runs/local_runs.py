@@ -6,18 +6,21 @@ folders of all agents lie side by side.
 
 import contextlib
 import os
+import re
 from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
 
+from ..host.processes import read_process
 from .wandb_file import LocalRun, read_run
 
 # Beside a `.wandb` file: its attempt was interrupted, so that its exit code means nothing.
 INTERRUPTED_NAME = "deployer-interrupted"
 SUPERSEDED_SUFFIX = ".superseded"
-# What wandb-core logs last if the process that started it has ended without saying so.
 CORE_LOG = os.path.join("logs", "debug-core.log")
+CORE_PARENT = re.compile(rb'"ppid":(\d+)')
+# What wandb-core logs if its parent has told it to end, and if it ended without a word.
+TORN_DOWN = b"server teardown initiated"
 LEFT_BEHIND = b"parent process exited"
-CORE_LOG_BYTES = 8192
 
 
 @dataclass(frozen=True)
@@ -83,16 +86,19 @@ def is_interrupted(agents_folder: str, run_id: str) -> bool:
 
 
 def has_left_its_core(agents_folder: str, run_id: str) -> bool:
-    """Tell whether a run's newest attempt here ended while its wandb-core lived.
+    """Tell whether a run's newest attempt here, which left no exit record, left its wandb-core.
 
     Else somebody has killed the core, and the trainer had to fail: nobody's exit code tells that.
+    Cores that one user starts in the same second write into the same log.
     """
     for path in list_wandb_files(agents_folder, run_id)[-1:]:
         log = os.path.join(os.path.dirname(path), CORE_LOG)
         with contextlib.suppress(OSError), open(log, "rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - CORE_LOG_BYTES))
-            return LEFT_BEHIND in file.read()
+            text = file.read()
+            parents = map(read_process, map(int, CORE_PARENT.findall(text)))
+            gone = [parent for parent in parents if parent is None or parent.ended]
+            left = text.count(LEFT_BEHIND)
+            return left > 0 and left + text.count(TORN_DOWN) >= len(gone)
     return False
 
 
