@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 
+import psutil
 import pytest
 
 from deployer.wandb_api.model import SweepPath
@@ -50,3 +51,21 @@ def test_a_run_of_two_processes_is_interrupted_as_a_whole_and_resumes(bench: Ben
     run = bench.read_run(path)
     assert (run.state, run.steps) == ("finished", tuple(range(STEPS)))
     assert [len(run.attempts) for run in bench.runs(path)] == [2]
+
+
+def test_ranks_do_not_outlive_a_launcher_that_was_killed(bench: Bench) -> None:
+    path = create_parallel_sweep(bench, "[0.01]")
+    supervised = bench.start_with_own_key(path, grace=30.0)
+    bench.wait_for_step(WAITS_AT)
+    processes = processes_of(supervised, "train.py")
+    [launcher] = [p for p in processes if any("torchrun" in word for word in p.cmdline())]
+    ranks = [process for process in processes if process != launcher]
+    launcher.kill()
+    gone, alive = psutil.wait_procs(ranks, timeout=30)
+    assert (len(gone), alive) == (2, [])
+    bench.release()
+    code, output = supervised.wait()
+    assert code == 0, output
+    run = bench.read_run(path)
+    assert (run.state, run.steps) == ("finished", tuple(range(STEPS)))
+    assert [attempt.cause for attempt in bench.runs(path)[0].attempts] == ["signal", "finished"]

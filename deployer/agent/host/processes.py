@@ -14,6 +14,7 @@ EXIT_CODE_FIELD = 49  # the 52nd of /proc/PID/stat, counted from the third; see 
 TERMINATE_SECONDS = 5.0  # between SIGTERM and SIGKILL, for whatever ignored the interrupt
 KILL_SECONDS = 10.0  # a process in an uninterruptible system call can outlast SIGKILL
 POLL_SECONDS = 0.1
+RUN_VARIABLE = "WANDB_RUN_ID"
 AGENT_NAME = "wandb-agent"  # as launcher.py names its process
 # Python ignores these two, and a shell's `&` the third; a child would inherit that.
 RESTORED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT)
@@ -182,6 +183,18 @@ def list_leftovers(folder: str) -> List[Process]:
     return [p for p in marked if p.id not in ours and p.parent != os.getpid()]
 
 
+def list_remains(run_id: str) -> List[Process]:
+    """Return what a run's first process has left behind, below this one, which is its subreaper.
+
+    What delivers the run's data is not among it.
+    """
+    own = [process for process in list_processes() if process.parent == os.getpid()]
+    orphans = [p for p in own if not p.ended and read_variable(p.id, RUN_VARIABLE) == run_id]
+    found = orphans + [below for orphan in orphans for below in list_descendants(orphan.id)]
+    cores = {process.id for process in found if is_core(process)}
+    return [process for process in found if not cores & {process.id, process.parent}]
+
+
 def list_cores(run_id: str) -> List[int]:
     """Return the living processes that write down and deliver what a run logs.
 
@@ -190,7 +203,7 @@ def list_cores(run_id: str) -> List[int]:
     living = [process for process in list_processes() if not process.ended]
     agents = {process.id for process in living if is_agent(process)}
     cores = [p.id for p in living if p.parent not in agents and is_core(p)]
-    return [core for core in cores if read_variable(core, "WANDB_RUN_ID") == run_id]
+    return [core for core in cores if read_variable(core, RUN_VARIABLE) == run_id]
 
 
 def is_core(process: Process) -> bool:

@@ -1,8 +1,10 @@
 """Sees that the server hears how an agent's runs end, in processes that nobody waits for."""
 
+import signal
 import time
 from typing import Mapping, Optional
 
+from ..host.processes import list_remains, send_signal
 from ..host.signals import Signals
 from ..server.keys import Keys
 from ..settings import Settings
@@ -36,6 +38,10 @@ class RunEnds:
         """Tell once how a run's process ended, and what it printed; then the agent may go on."""
         if not run_id or not self.exit.tell():
             return
+        if self.exit.exit_code == 128 + signal.SIGKILL:
+            # It could not end its own processes, such as `torchrun` its ranks, which hold the GPU.
+            for process in list_remains(run_id):
+                send_signal(process.id, signal.SIGKILL)
         task, extended = build_task(self._settings, self._keys.current), self._keys.own
         printed = self.output.read(self._environment)
         end = ProcessEnd(run_id, self.exit.exit_code, printed, time.monotonic())
