@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -49,6 +50,7 @@ UPKEEP_SECONDS = 2.0
 KEEP_ALIVE_SECONDS = 75  # agents ask every 5 s, and must not meet a connection that is being closed
 # EX_SOFTWARE: an image without this program ends with 1, and is told from it by that.
 FAILED = 70
+YOUNG_OBJECTS = 100_000  # as on the command line: for a page of thousands of runs, 700 are few
 KEY_FILE_VARIABLE = "DEPLOYER_BACKEND_KEY_FILE"
 
 Settings = TypeVar("Settings", Patience, Rules, Pace)
@@ -236,6 +238,7 @@ def _shown_host(host: str) -> str:
 def main() -> None:
     """Serve from `python -m deployer.backend.server.foreground HOST PORT FOLDER [plain]`."""
     host, port, folder, *rest = sys.argv[1:]
+    gc.set_threshold(YOUNG_OBJECTS)
     try:
         serve(host, int(port), Path(folder), plain="plain" in rest)
     except BackendError as error:
