@@ -12,6 +12,10 @@ SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 LONGEST_SECONDS = 3650 * 86400
 # What W&B takes neither in an entity nor in a project: each is one part of an address.
 FORBIDDEN_IN_NAMES = "/\\#?%:"
+# Those that end in a letter, such as colours, and those that set a title or a link.
+ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
+# What moves the cursor, ends a line, or turns the direction of what follows.
+STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 EXPONENT = re.compile(r"([-+]?)(\d[\d_]*)?(?:\.(\d*))?[eE]([-+]?)(\d+)")
 
 
@@ -95,7 +99,22 @@ def format_value(value: object) -> str:
         return str(value).lower()
     if isinstance(value, float):
         return f"{value:.6g}"
-    return str(value)
+    return to_line(str(value))
+
+
+def strip_colours(text: str) -> str:
+    """Return a text without the escape sequences by which terminals are steered."""
+    return ESCAPE.sub("", text) if "\x1b" in text else text
+
+
+def to_line(text: str) -> str:
+    """Return a text of a user's, or of a program's, as one line that steers no terminal."""
+    return STEERING.sub(lambda found: repr(found[0])[1:-1], strip_colours(text))
+
+
+def to_lines(text: str) -> str:
+    """Return the same of a text that may have several lines."""
+    return "\n".join(map(to_line, text.split("\n")))
 
 
 def format_parameter(value: object) -> str:

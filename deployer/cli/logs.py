@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from deployer.cli.output.render import say, show_json_line, show_log_line, strip_colours
+from deployer.cli.output.render import say, show_json_line, show_log_line
 from deployer.cli.shell.completion import complete_agents
 from deployer.cli.shell.options import (
     OnOption,
@@ -26,6 +26,7 @@ from deployer.executors.base import Executor
 from deployer.executors.registry import find_target
 from deployer.launch.agents.scaling import check_names
 from deployer.launch.resolution import open_sweep
+from deployer.text import strip_colours
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep
 from deployer.watch.run_logs import follow_run, read_lost_output

@@ -15,6 +15,7 @@ from rich.console import Console
 from deployer.__main__ import wants_json
 from deployer.cli.output.render import (
     build_table,
+    say,
     show_csv,
     show_error,
     show_json,
@@ -51,6 +52,17 @@ def test_csv_keeps_lists_in_one_cell(capsys: pytest.CaptureFixture[str]) -> None
     show_csv(["a", "b", "c"], [[1, [2, "x,y"], None]])
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert row == {"a": "1", "b": '[2, "x,y"]', "c": ""}
+
+
+def test_no_name_steers_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "a\x1b[31mred\x1b]0;title\x07\x1b[2Jb\nc\x08\x9b2J\u202ed"
+    show_table([name, "VALUE"], [[name, 1]], title=name)
+    say(f"failed: {name}")
+    told = capsys.readouterr()
+    shown = "aredb\\nc\\x08\\x9b2J\\u202ed"
+    assert [line.split() for line in told.out.splitlines()][-1] == [shown, "1"]
+    assert told.out.count(shown) == 3
+    assert told.err == f"failed: {shown}\n".replace("\\n", "\n", 1)
 
 
 def test_a_spreadsheet_computes_nothing_of_csv(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from deployer.cli.output.log import TOLD, Telling
 from deployer.errors import ConfigErrors, DeployerError
-from deployer.text import format_value
+from deployer.text import format_value, strip_colours, to_line, to_lines
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -27,8 +26,6 @@ PIPE_WIDTH = 10_000
 SHORT_TEXT_WIDTH = 12  # what is left of a text in a narrow terminal: a run's id is that long
 CELL_GAP = 3
 COMPUTED = ("=", "+", "-", "@", "\t", "\r")
-# Those that end in a letter, such as colours, and those that set a title or a link.
-ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 
 
 @dataclass(frozen=True)
@@ -44,9 +41,10 @@ class Styled:
 
 def say(text: str) -> None:
     """Tell the user something on stderr, unless nothing but errors is wanted."""
-    TOLD.info(text)
-    if not Telling.quiet:
-        print(text, file=sys.stderr, flush=True)
+    if Telling.quiet:
+        TOLD.info(to_lines(text))
+    else:
+        _say_always(text)
 
 
 def ask(question: str) -> str:
@@ -56,35 +54,40 @@ def ask(question: str) -> str:
 
 
 def _say_always(text: str) -> None:
+    text = to_lines(text)
     TOLD.info(text)
     print(text, file=sys.stderr, flush=True)
 
 
 def show(text: str) -> None:
     """Put a result on stdout."""
+    _put(to_lines(text))
+
+
+def _put(text: str) -> None:
     print(text, flush=True)
 
 
 def show_log_line(text: str) -> None:
     """Put a line that a trainer printed on stdout; a pipe gets it without colours."""
-    show(text if sys.stdout.isatty() else strip_colours(text))
+    _put(text if sys.stdout.isatty() else strip_colours(text))
 
 
 def show_json(value: Any) -> None:
     """Put a value on stdout as strict JSON in ASCII: NaN and infinities become null."""
-    show(_to_indented_json(value))
+    _put(_to_indented_json(value))
 
 
 def show_yaml(documents: Iterable[Any]) -> None:
     """Put documents on stdout as YAML, each as `kubectl apply -f -` takes it."""
     import yaml
 
-    show(yaml.safe_dump_all(to_plain(documents), sort_keys=False, width=PIPE_WIDTH).rstrip())
+    _put(yaml.safe_dump_all(to_plain(documents), sort_keys=False, width=PIPE_WIDTH).rstrip())
 
 
 def show_json_line(value: Any) -> None:
     """Put a value on stdout as one line of JSON, for output without end."""
-    show(_to_line(value))
+    _put(_to_line(value))
 
 
 def show_error(error: DeployerError, as_json: bool) -> None:
@@ -161,7 +164,9 @@ def build_table(
     from rich.table import Table
 
     data = [list(row) for row in rows]
-    table = Table(box=SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
+    table = Table(
+        box=SIMPLE_HEAD, title=to_line(title) or None, title_justify="left", pad_edge=False
+    )
     least_width = 0
     for index, column in enumerate(columns):
         cells = [row[index] for row in data]
@@ -171,7 +176,7 @@ def build_table(
         least = widest if numeric else min(widest, SHORT_TEXT_WIDTH)
         # rich takes space from the columns that may wrap, and so from texts alone.
         table.add_column(
-            _cut(column),
+            _cut(to_line(column)),
             justify="right" if numeric else "left",
             no_wrap=numeric,
             min_width=least,
@@ -253,11 +258,6 @@ def _to_cell(value: object) -> object:
     if isinstance(value, str):
         return f"'{value}" if value.startswith(COMPUTED) else value
     return _to_line(value) if isinstance(value, (list, tuple, dict)) else value
-
-
-def strip_colours(text: str) -> str:
-    """Return a text without the escape sequences by which terminals are steered."""
-    return ESCAPE.sub("", text)
 
 
 def _to_line(value: object) -> str:
