@@ -144,7 +144,8 @@ def test_a_table_and_a_chart_are_saved(client: Client, open_page: OpenPage, tmp_
         page.click("button:text-is('CSV')")
     csv.value.save_as(tmp_path / "runs.csv")
     heads, *rows = (tmp_path / "runs.csv").read_text().splitlines()
-    assert heads.startswith("rank,run,state,loss,")
+    assert heads.startswith("rank,run_id,title,state,loss,")
+    assert ",duration_seconds," in heads
     assert len(rows) == 4
     with page.expect_download() as picture:
         page.click("figure:has(strong:text-is('Best so far')) button:text-is('Picture')")

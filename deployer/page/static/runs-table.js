@@ -143,8 +143,9 @@ export class RunsTable {
     } else if (event.key === "Enter") here.querySelector("a")?.click();
   }
 
+  /** Save what is shown, in the words of `results -o csv`. */
   #saveCsv() {
-    const columns = this.shownColumns;
+    const columns = this.shownColumns.flatMap((one) => one.saved ?? one);
     saveCsv(`${this.data.id}.csv`, columns.map((one) => one.label), this.rows.map((row) => columns.map((one) => one.value(row))));
   }
 }
@@ -167,15 +168,19 @@ function columnsOf(data) {
   const numeric = (at) => data.runs.every((row) => row[13][at] === null || isNumber(row[13][at]));
   return [
     { key: "rank", label: "rank", number: true, value: (row) => row.rank },
-    { key: "run", label: "run", value: runName, cell: (row) => link(runAddress(data, row.id), runName(row)) },
+    { key: "run", label: "run", value: runName, cell: (row) => link(runAddress(data, row.id), runName(row)),
+      saved: [{ label: "run_id", value: (row) => row.id }, { label: "title", value: (row) => row.title }] },
     { key: "state", label: "state", value: (row) => row.state, cell: stateCell },
     ...(data.metric ? [{ key: "metric", label: data.metric, number: true, value: (row) => row.value }] : []),
     ...data.columns.map((label, at) => ({ key: `p.${label}`, label, number: numeric(at), value: (row) => row.parameters[at], write: writer(label) })),
     ...data.metrics.map((label, at) => ({ key: `m.${label}`, label, number: true, value: (row) => row.metrics[at], hidden: at >= SHOWN_METRICS })),
-    { key: "seconds", label: "runtime", number: true, value: (row) => row.seconds, cell: (row) => showSeconds(row.seconds) },
+    { key: "seconds", label: "runtime", number: true, value: (row) => row.seconds, cell: (row) => showSeconds(row.seconds),
+      saved: { label: "duration_seconds", value: (row) => row.seconds } },
     { key: "agent", label: "agent", value: (row) => row.agent },
-    { key: "attempt", label: "attempt", number: true, value: (row) => row.attempt, hidden: true },
-    { key: "exit", label: "exit code", number: true, value: (row) => row.exit_code, hidden: true },
+    { key: "attempt", label: "attempt", number: true, value: (row) => row.attempt, hidden: true,
+      saved: { label: "attempts", value: (row) => row.attempt } },
+    { key: "exit", label: "exit code", number: true, value: (row) => row.exit_code, hidden: true,
+      saved: { label: "exit_code", value: (row) => row.exit_code } },
   ];
 }
 
