@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from deployer.report.collection import collect
 from deployer.report.content import TextFile
 from deployer.report.html_file import build_html
 from tests.backend.client import Client
 from tests.browser.conftest import Watch
-from tests.browser.sweeps import NASTY, PHONE, WIDE, make_sweep, wait_for_rows
+from tests.browser.sweeps import NASTY, PHONE, WIDE, make_sweep, start_run, wait_for_rows
 from tests.report.served import NOW, open_server, path_of
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 SECTIONS = ("Runs", "Agents", "Failures", "Coverage", "Time and cost", "sweep.yaml")
+SHIPPED = sorted(Path("sweeps").rglob("sweep*.yaml")) + sorted(Path("sweeps").glob("*.yaml"))
+RUNS = 4
 CHARTS = ("Best so far", "Parallel coordinates", "Curves")
 
 
@@ -67,4 +70,32 @@ def test_one_file_shows_it_all_without_a_network_and_runs_nothing_of_a_users(
     wait_for_rows(offline, 2)
     offline.set_viewport_size({"width": PHONE, "height": 900})
     assert offline.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert watch.troubles == []
+
+
+@pytest.mark.parametrize("file", SHIPPED, ids=str)
+def test_a_report_of_what_we_ship_opens_without_a_network(
+    file: Path, client: Client, tmp_path: Path, offline: Page, watch: Watch
+) -> None:
+    config = yaml.safe_load(file.read_text())
+    metric = config["metric"]["name"]
+    sweep = client.create_sweep({**config, "run_cap": RUNS})
+    agent = client.create_agent(sweep, "node-1")
+    expected = client.sweep(sweep)["runCountExpected"]
+    count = min(RUNS, expected or RUNS)
+    for number in range(count):
+        name = start_run(client, agent)["run_id"]
+        rows = [{"_step": n, "_runtime": n, metric: (n + number) / 10} for n in range(5)]
+        client.log(name, rows)
+        client.finish(name)
+    found = collect(open_server(client), path_of(client, sweep), NOW)
+    (tmp_path / "report.html").write_text(build_html(found), encoding="utf-8")
+    offline.goto(f"file://{tmp_path}/report.html")
+    wait_for_rows(offline, count)
+    for name in CHARTS:
+        chart = offline.locator(f"figure:has(strong:text-is('{name}'))")
+        chart.scroll_into_view_if_needed()
+        chart.locator("canvas").wait_for()
+    offline.wait_for_selector(".importance p.muted")  # too few runs to tell
+    assert offline.text_content("#trouble") == ""
     assert watch.troubles == []

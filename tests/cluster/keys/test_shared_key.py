@@ -31,8 +31,8 @@ NOWHERE = {"node_selector": {"disk": "none"}}
 def list_references(jobs: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Return the Secret of each agent's key and the key's name in it."""
     variables = [job["spec"]["template"]["spec"]["containers"][0]["env"] for job in jobs]
-    found = [v["valueFrom"]["secretKeyRef"] for env in variables for v in env if "valueFrom" in v]
-    return [(one["name"], one["key"]) for one in found]
+    sources = [v.get("valueFrom", {}).get("secretKeyRef") for env in variables for v in env]
+    return [(one["name"], one["key"]) for one in sources if one]
 
 
 def test_up_makes_the_secret_that_all_agents_share(
