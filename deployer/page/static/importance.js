@@ -37,7 +37,7 @@ export class Importance {
     }
     const most = Math.max(0.01, ...found.parameters.map(({ share, deviation }) => share + deviation));
     const rows = found.parameters.map((one) => el("tr", { class: one.told ? "" : "untold" },
-      el("th", { scope: "row", title: one.name }, one.name), el("td", { class: "bar-cell" }, bar(one, most)),
+      el("th", { scope: "row", title: one.name }, el("span", {}, one.name)), el("td", { class: "bar-cell" }, bar(one, most)),
       el("td", { class: "number" }, `${percent(one.share)} ± ${Math.ceil(100 * one.deviation)} %`),
       el("td", { class: "number" }, one.correlation === null ? "–" : signed(one.correlation))));
     const heads = ["parameter", "explains", "", "correlation"].map((text) => el("th", { scope: "col" }, text));

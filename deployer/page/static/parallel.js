@@ -5,6 +5,7 @@ import { readBrush, writeBrush } from "./runs.js";
 
 const MOST_LINES = 2000; // more cannot be told apart, and take seconds to draw
 const MOST_LABELS = 16; // of a category axis
+const MOST_VALUES = 8; // so few have a tick each, more a scale
 const LETTER = 7.5; // pixels, about
 const MOST_NAME_LINES = 3;
 const AROUND = 0.25; // so far beyond a category's place what is brushed of it reaches
@@ -140,8 +141,10 @@ function axisOption({ scale, domain, categories }, places) {
       axisLabel: { width: 90, overflow: "truncate", formatter: label } };
   }
   const [min, max] = domain[0] === domain[1] ? [domain[0] - 0.5, domain[1] + 0.5] : domain;
-  const label = { axisLabel: { formatter: (value) => show(value), showMinLabel: true, showMaxLabel: true, hideOverlap: true } };
-  return { type: scale === "log" ? "log" : "value", min, max, ...label, ...(places.every((place) => place === null || Number.isInteger(place)) ? { minInterval: 1 } : {}) };
+  const values = [...new Set(places.filter((place) => place !== null))];
+  const ticks = values.length <= MOST_VALUES ? { customValues: values } : {};
+  const axisLabel = { formatter: (value) => show(value), showMinLabel: true, showMaxLabel: true, hideOverlap: true, ...ticks };
+  return { type: scale === "log" ? "log" : "value", min, max, axisLabel, axisTick: ticks, ...(values.every(Number.isInteger) ? { minInterval: 1 } : {}) };
 }
 
 /** The ranked first, evenly thinned, so that the best stay. */
