@@ -30,18 +30,21 @@ class Ending:
 
     def __init__(self) -> None:
         self.code: "Optional[int]" = None
+        self._given: "Dict[str, Any]" = {}
+        self._at_start: "Dict[str, Any]" = {}
         self._shared: "Dict[str, Any]" = {}
         self._libraries: "Set[str]" = set()
         self._python = ""
         self._libc: "Any" = None
         atexit.register(self)
 
-    def begin(self, shared: "Dict[str, Any]", python: str, libc: "Any") -> None:
-        """Take note of the modules that the run shares, and of where those of Python itself are.
+    def begin(self, given: "Dict[str, Any]", python: str, libc: "Any") -> None:
+        """Take note of the modules that the run may be given, and of where those of Python are.
 
         `libc` must keep other threads from running Python while it is called.
         """
-        self._shared = {name: one for name, one in shared.items() if name != "__main__"}
+        self._given = given
+        self._at_start = {name: one for name, one in sys.modules.items() if name != "__main__"}
         self._libc = libc
         self._python = python
         self._libraries = list_libraries()
@@ -53,6 +56,7 @@ class Ending:
 
     def __call__(self) -> None:
         """End the process, or leave it to Python."""
+        self._shared = {**self._given, **self._at_start}
         if self.code is not None and not self._has_own_threads() and is_flushed():
             self._end(self.code)
         # What a library counts at the end must be free by then, also where the run has none of it.

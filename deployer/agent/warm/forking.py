@@ -23,6 +23,7 @@ from .imports import (
     FREE_PREFIXES,
     PACKAGES,
     PYTHONS_OWN,
+    Group,
     Imports,
     find_shadowed,
     list_files,
@@ -63,12 +64,12 @@ def prepare_run(
     keep_metadata([path for path in sys.path if path.endswith(PACKAGES)])
     seed = build_seeding(imports.audit.generators, imports.numpy_generators)
     forget_ourselves()
-    known = {name for group in imports.groups for name in group.modules} | at_start
-    others = {name: module for name, module in sys.modules.items() if name not in known}
+    others = list_others(imports.groups, at_start)
     loggers = Loggers(imports.groups)
     imports.exit_handlers.put_away()
     put_away(imports, at_start, begun)
     store = Store(imports.groups, others)
+    del others
     gc.collect()
     gc.freeze()
     runs = Runs(folder, imports, path)
@@ -78,15 +79,22 @@ def prepare_run(
     task = runs.serve()
     start_over = StartOver(task, folder, f"{path}.unfit", runs.listed)
     finder = Handover(store, loggers, imports.exit_handlers, start_over)
+    finder.kept = runs, imports, begun  # a run that let go of them would write to all their pages
     try:
         become(task, parent, finder, seed)
-        ending.begin({**store.modules, **sys.modules}, PYTHONS_OWN, ctypes.PyDLL(None))
+        ending.begin(store.modules, PYTHONS_OWN, ctypes.PyDLL(None))
         program = build_program(task["arguments"])
     except Exception as error:
         start_over(SCRIPT, repr(error))
         raise
     finder.path = list(sys.path)
     return program
+
+
+def list_others(groups: Sequence[Group], at_start: FrozenSet[str]) -> Dict[str, Any]:
+    """Return the modules of no group that not every Python has at its start."""
+    known = {name for group in groups for name in group.modules} | at_start
+    return {name: module for name, module in sys.modules.items() if name not in known}
 
 
 def forget_ourselves() -> None:

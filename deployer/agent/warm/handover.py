@@ -10,7 +10,7 @@ import sys
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
-from .imports import FREE_PREFIXES, Group, find_origin, list_references
+from .imports import FREE_PREFIXES, Group, copy_name, find_origin, list_references
 from .lists import SCRIPT
 from .registered import ExitHandlers, Loggers
 from .repairs import REPAIRS, make_folder
@@ -39,24 +39,43 @@ READ_IN_C = {"_hashlib": {"OPENSSL_CONF", "OPENSSL_MODULES"}, "_ssl": {"OPENSSL_
 
 
 class Store:
-    """All imported modules, and what each of them refers to."""
+    """All imported modules, and what each of them refers to.
+
+    A run that only reads a name writes to it, in its count of references, and so has a page more of
+    its own: the names are copies, side by side, and nothing is asked of modules that it leaves out.
+    """
 
     def __init__(self, groups: Sequence[Group], others: Dict[str, Any]) -> None:
-        self.groups = groups
-        self.modules = dict(others)
-        self.group_of: Dict[str, Group] = {}
+        modules = dict(others)
+        references = {name: list_references(module) for name, module in others.items()}
         for group in groups:
-            self.modules.update(group.modules)
-            self.group_of.update(dict.fromkeys(group.modules, group))
+            modules.update(group.modules)
+            references.update(group.references)
+        referred_to: Set[str] = set().union(*references.values())
+        names = {name: copy_name(name) for name in modules.keys() | referred_to}
+        pythons_own = {name for name, module in modules.items() if is_pythons_own(module)}
+        self.groups = groups
+        self.modules = {names[name]: module for name, module in modules.items()}
+        self.places = {name: place for place, name in enumerate(self.modules)}
+        # Those that are files of a package.
+        self.foreign = frozenset(
+            name
+            for name, module in self.modules.items()
+            if name not in pythons_own and os.sep in find_origin(module)
+        )
+        self.references = {
+            names[name]: tuple(
+                names[to]
+                for to in referred
+                # What a package has put into one of Python's own.
+                if not (name in pythons_own and to in self.foreign)
+            )
+            for name, referred in references.items()
+        }
+        self.members = {group: tuple(names[name] for name in group.modules) for group in groups}
+        self.group_of = {name: group for group in groups for name in self.members[group]}
         self.made = list_made(groups)
         self.unread = UNREAD_IN_C if has_library("omp5", "libomp") else (*UNREAD_IN_C, "KMP_")
-        self.references = {name: list_references(module) for name, module in others.items()}
-        for group in groups:
-            self.references.update(group.references)
-        for name, module in self.modules.items():
-            if is_pythons_own(module):  # what it refers to of a package, that has put there
-                foreign = {to for to in self.references[name] if self.is_foreign(to)}
-                self.references[name] -= foreign
         self.originals = Originals({**sys.modules, **self.modules})
 
     def find(self, name: str, present: Dict[str, Any]) -> Found:
@@ -71,15 +90,10 @@ class Store:
             found.add(name)
             waiting += [*self.references[name], name.rpartition(".")[0]]
             group = self.group_of.get(name)
-            if group and group not in groups and (name == group.name or self.is_foreign(name)):
+            if group and group not in groups and (name == group.name or name in self.foreign):
                 groups.append(group)
-                waiting += group.modules
+                waiting += self.members[group]
         return found, sorted(groups, key=self.groups.index)
-
-    def is_foreign(self, name: str) -> bool:
-        """Tell whether a module is a file of a package."""
-        module = self.modules.get(name)
-        return os.sep in find_origin(module) and not is_pythons_own(module)
 
 
 class Handover:
@@ -98,6 +112,7 @@ class Handover:
         self.start_over = start_over
         self.path = list(sys.path)  # as the script finds it
         self.affinity = os.sched_getaffinity(0)
+        self.kept: Tuple[object, ...] = ()
         self.given: Set[str] = set()  # once, since a script may have a module executed again
 
     def find_spec(self, name: str, *_: object) -> Optional[Any]:
@@ -141,7 +156,7 @@ class Handover:
         store = self.store
         referred = {to for name in names for to in store.references[name]}
         replaced = store.originals.find_function(referred, [store.modules[name] for name in names])
-        if replaced or not (has_loggers or any(map(store.is_foreign, names))):
+        if replaced or not (has_loggers or names & store.foreign):
             return replaced
         return store.originals.find_setting()
 
@@ -176,7 +191,7 @@ class Handover:
 
     def _place(self, names: Set[str]) -> None:
         modules = self.store.modules
-        placed = [name for name in modules if name in names]
+        placed = sorted(names, key=self.store.places.__getitem__)
         self.given |= names
         for name in placed:
             sys.modules[name] = modules[name]

@@ -258,6 +258,11 @@ def list_references(module: object) -> "Set[str]":
     return found - BORROWED
 
 
+def copy_name(name: str) -> str:
+    """Return a name that lies beside those that are copied with it."""
+    return name.encode().decode()
+
+
 def find_origin(module: object) -> str:
     """Return the file that a module is from, empty if it is from none."""
     spec = getattr(module, "__spec__", None)

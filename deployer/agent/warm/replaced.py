@@ -7,7 +7,7 @@ parent has imported has kept the original, so that such a script runs without a 
 import sys
 from typing import Any, Collection, Dict, Iterable
 
-from .imports import CALLABLES, PYTHONS_OWN, find_origin, is_installed
+from .imports import CALLABLES, PYTHONS_OWN, copy_name, find_origin, is_installed
 
 # What is in these is looked up at each call, and replaced by many.
 CALLED_BY_NAME = {"__main__", "builtins", "sys", "warnings"}
@@ -20,7 +20,7 @@ class Originals:
     def __init__(self, modules: Dict[str, Any]) -> None:
         self._streams = {name: getattr(sys, name) for name in STREAMS}
         self._functions = {
-            name: {key: value for key, value in vars(module).items() if is_public(key, value)}
+            name: {copy_name(key): one for key, one in vars(module).items() if is_public(key, one)}
             for name, module in modules.items()
             if name not in CALLED_BY_NAME and is_pythons_own(module)
         }
