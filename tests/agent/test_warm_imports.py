@@ -46,6 +46,17 @@ sys.modules[__name__].__class__ = Odd
     "settings": "value = 1",
     "printing": "print('imported')",
     "configured": "import settings; value = settings.value",
+    "lending": "from inspect import cleandoc as clean; value = clean(' a ')",
+    "late": "import os; value = os.getpid()",
+    "wrapping": """
+import functools
+class Wrapped:
+    @property
+    def __doc__(self):
+        import late
+        return late.value
+value = functools.update_wrapper(lambda: None, Wrapped()).__doc__
+""",
     "second": "import bundle.other; value = lambda: bundle.other.value",
 }
 UNEXAMINED = {"settings", "configured"}
@@ -59,6 +70,8 @@ UNFIT = {
     "needing",
     "changing",
     "printing",
+    "late",
+    "wrapping",
 }
 # Prints what is the same in each run, then what is its own.
 OBSERVER = """
@@ -77,6 +90,7 @@ sys.stdout = sys.__stdout__
 early = random.random()
 import rolling, seeding
 import bundle.part
+import inspect, lending, wrapping
 same = [
     owning.value == os.getpid() == needing.value, reading.value, asking.value, has_part,
     bundle.part.value, os.path.isdir(keeping.folder.name), os.environ["SET_AT_IMPORT"],
@@ -84,6 +98,8 @@ same = [
     signal.getsignal(signal.SIGUSR1) == signal.SIG_IGN, random.random(), before[0],
     sorted(name for name in sys.modules if "deployer" not in name), asking.__spec__.origin,
     type(asking.__loader__).__name__, type(asking.__spec__.loader).__name__, logging._startTime > 1,
+    lending.value, lending.clean is inspect.cleandoc, lending.clean.__code__.co_name,
+    lending.clean.__kwdefaults__, wrapping.value == os.getpid(),
 ]
 own = [drawing.value, dating.value, generating.rng.random(), sampling.rng.random(), early,
        rolling.value, keeping.folder.name]

@@ -6,6 +6,7 @@ that a bare Python has not: a run would find it.
 """
 
 import builtins
+import gc
 import os
 import sys
 import time
@@ -48,6 +49,7 @@ TEMPORARY = ("mkdtemp", "_mkstemp_inner")
 # By their names, which are found quickly.
 WATCHED_IN_C = {*SEEDS_AND_DRAWS, *(function.__name__ for function in OWN)}
 WATCHED = {"<module>", *TEMPORARY, READ.co_name, *(code.co_name for code in READ_ALL)}
+SEED_BITS = 64  # a seed that somebody chose is shorter than what numpy draws
 ENTROPY_BITS = 128  # what numpy asks for when it makes a generator without a seed
 
 
@@ -62,6 +64,7 @@ class Audit:
         self.folders: "List[Tuple[Any, Tuple[Any, ...]]]" = []  # temporary ones, and their names
         self.imports: "Dict[str, Set[str]]" = {}
         self.known: "Set[str]" = set()  # what was imported before; it may import more when called
+        self.paused: "Any" = None  # the function for sys.setprofile, where something is unwatched
         self._modules: "List[str]" = []
         self._frames: "List[Any]" = []  # theirs
         self._import: "Any" = builtins.__import__
@@ -96,7 +99,15 @@ class Audit:
 
     def import_module(self, *words: "Any", **named: "Any") -> "Any":
         """Stand in for `__import__`, and note who imports what, also if it is there already."""
-        module = self._import(*words, **named)
+        watch, self.paused = self.paused, None
+        if watch:
+            sys.setprofile(watch)
+        try:
+            module = self._import(*words, **named)
+        finally:
+            if watch:
+                sys.setprofile(None)
+                self.paused = watch
         told = {**dict(zip(IMPORT_WORDS, words)), **named}
         owner, name, level = told.get("globals"), told["name"], told.get("level", 0)
         wanted = told.get("fromlist")
@@ -151,6 +162,20 @@ class Audit:
             self.folders.append((owner, (made["suffix"], made["prefix"], made["dir"])))
         else:
             self._blame("makes a temporary file at import")
+
+
+def list_numpy_generators() -> "List[Any]":
+    """Return the bit generators of numpy that were made without a seed."""
+    bits: "Any" = sys.modules.get("numpy.random.bit_generator")
+    if bits is None:
+        return []
+    # By their types alone: an attribute of some object may do anything.
+    everything = [(type(one), one) for one in gc.get_objects()]
+    kinds = {kind for kind, _ in everything if issubclass(kind, bits.BitGenerator)}
+    found = [one for kind, one in everything if kind in kinds]
+    entropies = [getattr(one.seed_seq, "entropy", None) for one in found]
+    drawn = [isinstance(entropy, int) and entropy >> SEED_BITS > 0 for entropy in entropies]
+    return [one for one, is_drawn in zip(found, drawn) if is_drawn]
 
 
 def find_importer(variables: "Dict[str, Any]", frame: "Any") -> str:

@@ -6,11 +6,13 @@ run must do for itself is unfit, and left out. Like `audit`, it imports nothing.
 """
 
 import builtins
+import gc
 import os
 import sys
 
-from .audit import EVERYTHING, PREFIXES, Audit
+from .audit import EVERYTHING, PREFIXES, Audit, list_numpy_generators
 from .examined import is_examined, is_found
+from .pure import Pure
 from .registered import ExitHandlers
 from .state import State, set_environment
 
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 RUNS_OWN = ("DEPLOYER_", "WANDB_RUN_ID", "WANDB_SWEEP_", "WANDB_RESUME")
 # Variables that differ from run to run, and of which a library in C makes nothing.
 FREE_PREFIXES = ("WANDB_", "DEPLOYER_")
-SEED_BITS = 64  # a seed that somebody chose is shorter than what numpy draws
 INSTALLED = ("/site-packages/", "/dist-packages/")
 CALLABLES = (type, type(os.getenv), type(len))
 # A second name of the program, which multiprocessing gives it; see repairs.py.
@@ -100,6 +101,7 @@ class Imports:
     def __init__(self, unfit: "Dict[str, str]", packages: "Collection[str]") -> None:
         self.groups: "List[Group]" = []
         self.audit = Audit()
+        self._pure = Pure(self.audit)
         self.exit_handlers = ExitHandlers(lambda: self.audit.module)
         self.numpy_generators: "List[Any]" = []
         self.found: "Dict[str, str]" = {}
@@ -116,6 +118,7 @@ class Imports:
         python: "Any" = builtins
         kept, python.__import__ = python.__import__, self.audit.import_module
         self.exit_handlers.begin()
+        gc.disable()  # what is imported stays, and would be looked through again and again
         try:
             for name, environment in entries:
                 if name not in sys.modules and self.is_wanted(name) and is_found(name):
@@ -124,6 +127,7 @@ class Imports:
                     self._import(name)
             self._match_generators()
         finally:
+            gc.enable()
             python.__import__ = kept
             self.exit_handlers.end()
             finders.remove(self._barrier)
@@ -140,6 +144,7 @@ class Imports:
         before, known, folders = State(), set(sys.modules), len(self.audit.folders)
         Arguments.read, self._barrier.asked, failed = False, "", False
         self.audit.known = known
+        self._pure.begin()
         sys.setprofile(self.audit.build_profile())
         try:
             __import__(name)
@@ -147,6 +152,7 @@ class Imports:
             failed = True
         finally:
             sys.setprofile(None)
+            self._pure.end()
         more = {n: m for n, m in sys.modules.items() if n not in known and n != SPAWNED}
         group = Group(more, before, State())
         group.folders = self.audit.folders[folders:]
@@ -199,22 +205,6 @@ class Imports:
         if drawn > len(self.numpy_generators):
             for name in self.audit.entropies.keys() - {"numpy.random", "numpy.random._pickle"}:
                 self.found.setdefault(name, "draws from a random generator at import")
-
-
-def list_numpy_generators() -> "List[Any]":
-    """Return the bit generators of numpy that were made without a seed."""
-    bits: "Any" = sys.modules.get("numpy.random.bit_generator")
-    if bits is None:
-        return []
-    import gc
-
-    # By their types alone: an attribute of some object may do anything.
-    everything = [(type(one), one) for one in gc.get_objects()]
-    kinds = {kind for kind, _ in everything if issubclass(kind, bits.BitGenerator)}
-    found = [one for kind, one in everything if kind in kinds]
-    entropies = [getattr(one.seed_seq, "entropy", None) for one in found]
-    drawn = [isinstance(entropy, int) and entropy >> SEED_BITS > 0 for entropy in entropies]
-    return [one for one, is_drawn in zip(found, drawn) if is_drawn]
 
 
 def put_away(imports: Imports, at_start: "FrozenSet[str]", begun: State) -> None:
