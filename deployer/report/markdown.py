@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 
 from deployer.report.collection import Material
 from deployer.report.words import count_causes, describe_cause, describe_lead, list_costs
-from deployer.sweeps.metric_doubts import list_metric_doubts
+from deployer.sweeps.doubts import list_doubts
 from deployer.sweeps.results import Results, Row
-from deployer.text import format_count, format_parameter, format_seconds, format_value
+from deployer.sweeps.wording import MOST_NAMED, describe_configuration, list_varying, word_value
+from deployer.text import format_count, format_seconds, format_value
 
 RANKED = 10
 FAILURES = 10
@@ -55,11 +55,11 @@ def _list_facts(results: Results) -> str:
     lines = [escape(results.coverage.sentence())]
     if results.best:
         value = f"{results.metric}={format_value(results.best.value)}"
-        configuration = _configure(results.best)
+        configuration = describe_configuration(results.best, results.rows)
         lines.append(escape(f"best: {results.best.run_id} {value} with {configuration}"))
     lead = describe_lead(results)
     lines += [escape(lead)] if lead else []
-    lines += [escape(f"warning: {doubt}") for doubt in list_metric_doubts(results)]
+    lines += [escape(f"warning: {doubt}") for doubt in list_doubts(results)]
     return "\n".join(f"- {line}" for line in lines)
 
 
@@ -67,7 +67,7 @@ def _build_ranking(results: Results) -> str:
     ranked = [row for row in results.rows if row.rank is not None]
     if not ranked:
         return ""
-    names = list(dict.fromkeys(name for row in ranked for name in row.parameters))
+    names = list_varying([row.parameters for row in ranked])[:MOST_NAMED]
     heads = ["rank", "run", results.metric or "value", *names, "time"]
     table = build_table(heads, (_rank(row, names) for row in ranked[:RANKED]))
     more = f" ({RANKED} of {len(ranked)})" if len(ranked) > RANKED else ""
@@ -81,16 +81,7 @@ def _rank(row: Row, names: Sequence[str]) -> list[object]:
 
 
 def _cell(row: Row, name: str) -> str:
-    return _word(row.parameters[name]) if name in row.parameters else ""
-
-
-def _configure(row: Row) -> str:
-    named = (f"{name}={_word(value)}" for name, value in row.parameters.items())
-    return ", ".join(named) or "no parameters"
-
-
-def _word(value: object) -> str:
-    return json.dumps(value) if isinstance(value, list | dict) else format_parameter(value)
+    return word_value(row.parameters[name]) if name in row.parameters else ""
 
 
 def _describe_importance(material: Material) -> str:
@@ -106,7 +97,7 @@ def _list_failures(results: Results) -> str:
         return ""
     lines = [f"{format_count(n, 'attempt')} {cause}" for cause, n in causes.items()]
     shown = results.failures[:FAILURES]
-    lines += [f"{row.state}: {row.run_id}, {describe_cause(row)} ({_configure(row)})"
+    lines += [f"{row.state}: {row.run_id}, {describe_cause(row)} ({describe_configuration(row)})"
               for row in shown]  # fmt: skip
     if len(results.failures) > FAILURES:
         lines.append(f"and {len(results.failures) - FAILURES} more runs that failed")

@@ -19,7 +19,7 @@ from deployer.errors import (
 )
 from deployer.executors.base import Executor
 from deployer.executors.plan import Plan
-from deployer.sweeps.metric_doubts import list_metric_doubts
+from deployer.sweeps.doubts import list_metric_doubts
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep, set_sweep_state, stop_run
 from deployer.wandb_api.server import Server

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.forked import PATIENCE_SECONDS, run_forked
+from tests.terminal import draw
 
 TRAINER = """
 import argparse, os, sys, time
@@ -81,6 +82,11 @@ class Project:
         process = self.start(*words, **environment)
         out, err = process.communicate(timeout=PATIENCE_SECONDS)
         return _checked(subprocess.CompletedProcess(words, process.returncode, out, err), code)
+
+    def draw(self, columns: int, *words: str, **environment: str) -> str:
+        """Return what `deployer` draws in a terminal of so many columns."""
+        command = [sys.executable, "-m", "deployer", *words]
+        return draw(command, columns, self.folder, self._environment(environment))
 
     def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
         return {**os.environ, "WANDB_ERROR_REPORTING": "false", **more}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from deployer.cli.output.agent_views import describe_agents, show_agents
-from deployer.cli.output.ranking_view import build_ranking
+from deployer.cli.output.ranking_view import View, build_ranking, build_ranking_csv
 from deployer.cli.output.reasons import build_reason_lines
 from deployer.cli.output.render import to_plain
 from deployer.cli.output.views import (
@@ -86,7 +86,7 @@ def test_a_chart_places_each_run_between_the_lowest_and_the_highest(
 
 
 def test_csv_counts_the_attempts_where_the_server_keeps_them() -> None:
-    columns, rows = build_ranking(results(), exact=True)
+    columns, rows = build_ranking_csv(results(), View())
     assert columns == [
         *("rank", "run_id", "title", "state", "duration_seconds", "exit_code", "attempts"),
         *("loss", "lr"),
@@ -130,7 +130,7 @@ def test_the_ranking_notes_what_a_state_does_not_say() -> None:
     ]
     info = SweepInfo(SweepPath("e", "p", "s"), "n", "t", "RUNNING", CONFIG, 2, 2, None)
     found = build_results(info, [*runs, BAD])
-    columns, rows = build_ranking(found, exact=False)
+    columns, rows = build_ranking(found, View(), ["lr"])
     assert columns[-2:] == ["TIME", "NOTE"]
     notes = {str(row[1]): row[-1] for row in rows}
     assert notes == {
@@ -139,7 +139,7 @@ def test_the_ranking_notes_what_a_state_does_not_say() -> None:
         "bad": "",
     }
     assert {row["note"] for row in to_plain(results_to_plain(found))["runs"]} == {*notes.values()}
-    assert "NOTE" not in build_ranking(results(), exact=False)[0]
+    assert "NOTE" not in build_ranking(results(), View(), ["lr"])[0]
 
 
 def test_a_stopped_sweep_shows_what_its_first_failing_run_printed() -> None:

@@ -30,6 +30,7 @@ RUNS = [
     for lr, seed, loss in [(1, 1, 0.1), (1, 2, 0.3), (2, 1, 0.8), (2, 2, 0.9)]
 ]
 RESULTS = build_results(SWEEP, RUNS)
+NAMES = ["lr", "seed"]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_bars_are_as_long_and_as_green_as_a_value_is_good(
 
 def draw(**options: object) -> str:
     """Return the ranking with bars as a terminal gets it."""
-    columns, rows = build_ranking(RESULTS, exact=False, rates=[1.0, 0.7, 0.1, 0.0])
+    columns, rows = build_ranking(RESULTS, View(), NAMES, [1.0, 0.7, 0.1, 0.0])
     table, _ = build_table(columns, rows)
     file = io.StringIO()
     Console(file=file, force_terminal=True, width=100, **options).print(table)  # type: ignore[arg-type]
@@ -61,16 +62,16 @@ def test_a_terminal_gets_bars_in_colours_and_none_with_no_color() -> None:
 
 
 def test_a_pipe_gets_no_bars() -> None:
-    columns, rows = build_ranking(RESULTS, exact=False)
+    columns, rows = build_ranking(RESULTS, View(), NAMES)
     assert columns == ["RANK", "RUN", "STATE", "loss", "lr", "seed", "TIME"]
     assert all(len(row) == len(columns) for row in rows)
-    named = build_ranking(RESULTS, exact=False, view=View(by="mean:3"))[0]
+    named = build_ranking(RESULTS, View(by="mean:3"), NAMES)[0]
     assert named[3] == "loss (mean:3)"
 
 
 def test_groups_have_mean_spread_and_count(capsys: pytest.CaptureFixture[str]) -> None:
     found = group_repeats(RESULTS.rows, "minimize")
-    columns, rows = build_groups(found, "minimize", "loss")
+    columns, rows = build_groups(found, "loss", ["lr"])
     assert columns == ["RANK", "RUNS", "loss", "±", "lr"]
     assert [row[:3] for row in rows] == [[1, "2", 0.2], [2, "2", pytest.approx(0.85)]]
     plain = groups_to_plain(RESULTS)
@@ -138,3 +139,28 @@ def test_what_cannot_be_ranked_is_refused(
     words = ("--metric", "accu", "--goal", "maximize")
     done = project.run("results", path, *words, code=3, **backend.environment)
     assert "no finished run logged accu: the first of them logged loss, acc" in done.stderr
+
+
+@pytest.mark.parametrize("columns", [80, 130])
+def test_a_terminal_gets_as_many_parameters_as_it_has_room_for(
+    project: Project, backend: ServedBackend, columns: int
+) -> None:
+    sdk = Sdk.of(backend, f"wide-{columns}")
+    parameters = {f"parameter_{n}": {"value": n} for n in range(30)}
+    parameters |= {f"varying_{n}": {"min": 0.0, "max": 1.0} for n in range(30)}
+    config = {"method": "random", "parameters": parameters, "metric": {"name": "loss"}}
+    sweep = sdk.create_sweep(config)
+    agent = sdk.create_agent(sweep)
+    for _ in range(2):
+        (command,) = sdk.heartbeat(agent)
+        sdk.init_run(command["run_id"], config=json.dumps(command["args"]))
+        sdk.log(command["run_id"], [{"_step": 0, "loss": 1.0}])
+        sdk.finish(command["run_id"])
+    path = f"{sdk.entity}/wide-{columns}/{sweep}"
+    drawn = project.draw(columns, "results", path, **backend.environment)
+    table, below = drawn.split("2 configurations", 1)
+    assert max(map(len, table.splitlines())) <= columns
+    shown = table.count("varying_")
+    assert 0 < shown < 30
+    assert f"{shown} of 30 parameters have a column; -o csv gives all" in table
+    assert "and 40 more" in below

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from deployer.sweeps.metric_doubts import list_metric_doubts
+from deployer.sweeps.doubts import list_doubts, list_metric_doubts
 from deployer.sweeps.results import Results, build_results, is_healed
 from deployer.wandb_api.model import Attempt, RunInfo, SweepInfo, SweepPath
 
@@ -226,3 +226,14 @@ def test_what_cannot_be_ranked_is_counted() -> None:
         "loss is NaN or infinite in 2 of 4 finished runs, which are ranked last",
     )
     assert build_results(sweep(), lost).metric_missing
+
+
+def test_a_finished_run_whose_process_failed_is_doubted() -> None:
+    codes = {"good": 0, "bad": 3, "killed": 137, "unseen": None}
+    runs = [
+        replace(run(name, loss=1.0), attempts=(Attempt(1, "a", 1.0, 2.0, "delivered", code),))
+        for name, code in codes.items()
+    ]
+    [said] = list_doubts(build_results(sweep(), runs))
+    assert said.startswith("1 of 4 finished runs ended with an exit code, first bad with 3: wandb")
+    assert list_doubts(build_results(sweep(), runs[:1])) == ()

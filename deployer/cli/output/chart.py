@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from deployer.analysis.moments import place_between
-from deployer.sweeps.results import Results, Row
+from deployer.sweeps.results import Results
+from deployer.sweeps.wording import MOST_NAMED, list_varying
 from deployer.text import format_parameter, format_value
 
 WIDTH = 40  # characters of the axis
@@ -21,19 +21,13 @@ def build_chart(results: Results) -> tuple[list[str], list[list[object]]]:
     valued = [(row, row.value) for row in results.rows if row.value is not None]
     finite = [value for _, value in valued if math.isfinite(value)] or [0.0]
     least, most = min(finite), max(finite)
-    names = _list_varying(results.rows)
+    names = list_varying([row.parameters for row in results.rows])[:MOST_NAMED]
     columns = ["RANK", "RUN", results.metric or "value", _build_axis(least, most), *names]
     rows: list[list[object]] = []
     for row, value in valued:
         cells = [format_parameter(row.parameters[n]) if n in row.parameters else "" for n in names]
         rows.append([row.rank, row.run_id, value, _place(value, least, most), *cells])
     return columns, rows
-
-
-def _list_varying(rows: Sequence[Row]) -> list[str]:
-    """Return the parameters that are not the same in all runs."""
-    names = dict.fromkeys(name for row in rows for name in row.parameters)
-    return [n for n in names if len({repr(row.parameters.get(n)) for row in rows}) > 1]
 
 
 def _build_axis(least: float, most: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,11 +10,14 @@ from deployer.analysis.goodness import rate_values
 from deployer.analysis.repeats import Groups, Verdict, group_repeats, has_repeats
 from deployer.cli.output.bars import build_bar, build_state
 from deployer.cli.output.chart import build_chart
-from deployer.cli.output.render import is_terminal, say, show_csv, show_table
+from deployer.cli.output.render import is_terminal, is_too_wide, say, show_csv, show_table
 from deployer.sweeps.results import Results, Row
+from deployer.sweeps.wording import MOST_NAMED, list_varying
 from deployer.text import format_parameter, format_seconds
 
 MOST_ROWS = 100  # of a ranking on the screen
+WORTH_MORE = 3  # so many parameters are worth more than bars
+Table = tuple[list[str], list[list[object]]]  # columns and rows
 
 
 @dataclass(frozen=True)
@@ -42,14 +45,31 @@ def show_ranking(results: Results, output: str, view: View) -> None:
         if output == "csv":
             show_csv(*build_groups_csv(groups))
         else:
-            show_table(*build_groups(groups, results.goal, view.name_metric(results)))
+            _show_groups(groups, results.goal, view.name_metric(results))
     elif output == "csv":
-        show_csv(*build_ranking(results, exact=True, view=view))
+        show_csv(*build_ranking_csv(results, view))
     else:
-        rates = rate_values([_ranked_value(row) for row in results.rows], results.goal)
-        shown = replace(results, rows=_limit(results.rows, "runs"))
-        bars = rates if is_terminal() else None
-        show_table(*build_ranking(shown, exact=False, view=view, rates=bars))
+        _show_runs(results, view)
+
+
+def _show_runs(results: Results, view: View) -> None:
+    shown = replace(results, rows=_limit(results.rows, "runs"))
+    rates = rate_values([_ranked_value(row) for row in results.rows], results.goal)
+
+    def build(names: Sequence[str], bars: bool) -> Table:
+        return build_ranking(shown, view, names, rates if bars else None)
+
+    _show_fitting([row.parameters for row in results.rows], build)
+
+
+def _show_groups(found: Groups, goal: str, metric: str) -> None:
+    shown = replace(found, groups=_limit(found.groups, "configurations"))
+    rates = rate_values([group.mean for group in found.groups], goal)
+
+    def build(names: Sequence[str], bars: bool) -> Table:
+        return build_groups(shown, metric, names, rates if bars else None)
+
+    _show_fitting([group.parameters for group in found.groups], build)
 
 
 def _limit(rows: Sequence[Any], what: str) -> tuple[Any, ...]:
@@ -59,28 +79,32 @@ def _limit(rows: Sequence[Any], what: str) -> tuple[Any, ...]:
     return tuple(rows[:MOST_ROWS])
 
 
+def _show_fitting(
+    configurations: Sequence[Mapping[str, Any]], build: Callable[[Sequence[str], bool], Table]
+) -> None:
+    """Show a table of what differs, as far as there is room; on a terminal with bars, if any."""
+    varying = list_varying(configurations)
+    names = varying[:MOST_NAMED]
+    bars = is_terminal() and not is_too_wide(*build(names[:WORTH_MORE], True))
+    while len(names) > 1 and is_too_wide(*build(names, bars)):
+        names.pop()
+    if len(names) < len(varying):
+        say(f"{len(names)} of {len(varying)} parameters have a column; -o csv gives all")
+    show_table(*build(names, bars))
+
+
 def build_ranking(
     results: Results,
-    exact: bool,
-    view: View = View(),
+    view: View,
+    names: Sequence[str],
     rates: Sequence[float | None] | None = None,
-) -> tuple[list[str], list[list[object]]]:
-    """Return the ranking's columns and rows; `exact` keeps seconds, titles, codes, attempts.
+) -> Table:
+    """Return the columns and rows of runs, with a column for each of the parameters `names`.
 
     With `rates`, how good each value is from 0 to 1, there is a bar beside it.
     """
-    names = list(dict.fromkeys(name for row in results.rows for name in row.parameters))
-    metric = view.name_metric(results)
-    if exact:
-        columns = ["rank", "run_id", "title", "state", "duration_seconds", "exit_code"]
-        return [*columns, "attempts", metric, *names], [
-            [r.rank, r.run_id, r.title, r.state, r.duration_seconds, r.exit_code]
-            + [len(r.attempts) or None, r.value]
-            + [r.parameters.get(name) for name in names]
-            for r in results.rows
-        ]
     bars = rates is not None
-    columns = ["RANK", "RUN", "STATE", metric, *[""] * bars, *names, "TIME"]
+    columns = ["RANK", "RUN", "STATE", view.name_metric(results), *[""] * bars, *names, "TIME"]
     noted = any(r.note for r in results.rows)
     return columns + ["NOTE"] * noted, [
         [r.rank, r.run_id, build_state(r.state), r.value]
@@ -92,24 +116,38 @@ def build_ranking(
     ]
 
 
-def build_groups(found: Groups, goal: str, metric: str) -> tuple[list[str], list[list[object]]]:
+def build_ranking_csv(results: Results, view: View) -> Table:
+    """Return the same for programs, with seconds, titles, exit codes and attempts."""
+    names = list(dict.fromkeys(name for row in results.rows for name in row.parameters))
+    columns = ["rank", "run_id", "title", "state", "duration_seconds", "exit_code", "attempts"]
+    return [*columns, view.name_metric(results), *names], [
+        [r.rank, r.run_id, r.title, r.state, r.duration_seconds, r.exit_code]
+        + [len(r.attempts) or None, r.value]
+        + [r.parameters.get(name) for name in names]
+        for r in results.rows
+    ]
+
+
+def build_groups(
+    found: Groups,
+    metric: str,
+    names: Sequence[str],
+    rates: Sequence[float | None] | None = None,
+) -> Table:
     """Return columns and rows of configurations: rank, runs, mean and spread, parameters."""
-    rates = rate_values([group.mean for group in found.groups], goal)
-    shown = _limit(found.groups, "configurations")
-    bars = is_terminal()
-    names = _list_names(found)
+    bars = rates is not None
     columns = ["RANK", "RUNS", metric, "±", *[""] * bars, *names]
     return columns, [
         [group.rank, _count(group.count, group.runs), group.mean, group.deviation]
         + [build_bar(rate)] * bars
         + [_parameter_cell(group.parameters, name) for name in names]
-        for group, rate in zip(shown, rates, strict=False)
+        for group, rate in zip(found.groups, rates or [None] * len(found.groups), strict=False)
     ]
 
 
-def build_groups_csv(found: Groups) -> tuple[list[str], list[list[object]]]:
+def build_groups_csv(found: Groups) -> Table:
     """Return the same for programs, with the ids of the runs."""
-    names = _list_names(found)
+    names = list(dict.fromkeys(name for group in found.groups for name in group.parameters))
     return ["rank", "count", "runs", "mean", "deviation", "run_ids", *names], [
         [group.rank, group.count, group.runs, group.mean, group.deviation, " ".join(group.run_ids)]
         + [group.parameters.get(name) for name in names]
@@ -130,10 +168,6 @@ def build_lead_line(results: Results, view: View) -> str:
         return ""
     lead = group_repeats(results.rows, results.goal).lead
     return lead.sentence if view.grouped or lead.verdict is not Verdict.UNKNOWN else ""
-
-
-def _list_names(found: Groups) -> list[str]:
-    return list(dict.fromkeys(name for group in found.groups for name in group.parameters))
 
 
 def _count(count: int, runs: int) -> str:

@@ -198,6 +198,13 @@ def _cut(text: str, style: str = "") -> Text:
     return Text(text, style, no_wrap=True, overflow="ellipsis")
 
 
+def is_too_wide(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> bool:
+    """Tell whether a terminal would have to fold a table's lines; a pipe takes any."""
+    from rich.console import Console
+
+    return is_terminal() and build_table(columns, rows)[1] > Console().width
+
+
 def is_terminal() -> bool:
     """Tell whether results are looked at, and not read by a program."""
     return sys.stdout.isatty()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,9 +14,10 @@ from deployer.cli.output.ranking_view import (
 )
 from deployer.cli.output.render import show, show_json
 from deployer.executors.base import Agent
-from deployer.sweeps.metric_doubts import list_metric_doubts
+from deployer.sweeps.doubts import list_doubts
 from deployer.sweeps.results import Coverage, Results, Row, build_results
-from deployer.text import format_parameter, format_value
+from deployer.sweeps.wording import describe_configuration
+from deployer.text import format_value
 from deployer.wandb_api.model import Snapshot, SweepInfo
 
 
@@ -41,7 +41,7 @@ def results_to_plain(results: Results, view: View = View()) -> dict[str, Any]:
         "goal": results.goal,
         "coverage": coverage_to_plain(results.coverage),
         "best": vars(results.best) if results.best else None,
-        "warnings": list_metric_doubts(results),
+        "warnings": list_doubts(results),
         "runs": [vars(row) for row in results.rows],
         "failures": [vars(row) for row in results.failures],
     }
@@ -58,10 +58,11 @@ def build_summary_lines(results: Results, page: str, view: View = View()) -> lis
     lines = [results.coverage.sentence()]
     if results.best is not None:
         value = f"{results.metric}={format_value(results.best.value)}"
-        lines.append(f"best: {results.best.run_id} {value} with {_configuration(results.best)}")
+        configuration = describe_configuration(results.best, results.rows)
+        lines.append(f"best: {results.best.run_id} {value} with {configuration}")
     if lead := build_lead_line(results, view):
         lines.append(lead)
-    lines += [f"warning: {doubt}" for doubt in list_metric_doubts(results)]
+    lines += [f"warning: {doubt}" for doubt in list_doubts(results)]
     return [*lines, f"results page: {page}"]
 
 
@@ -69,7 +70,7 @@ def build_failure_line(row: Row, tail: tuple[str, ...]) -> str:
     """Return one line about a run that failed: its exit code and the last line it printed."""
     last = next((line for line in reversed(tail) if line.strip()), "")
     words = f": {last.strip()}" if last else ""
-    return f"{row.state}: {row.run_id}{_ending(row)} ({_configuration(row)}){words}"
+    return f"{row.state}: {row.run_id}{_ending(row)} ({describe_configuration(row)}){words}"
 
 
 def _ending(row: Row) -> str:
@@ -87,14 +88,6 @@ def build_breaker_lines(reason: str, first: Row, tail: tuple[str, ...]) -> list[
     """Return why the server stopped the sweep, and what its first failing run printed last."""
     lines = [f"stopped: {reason}", build_failure_line(first, ())]
     return lines + [f"  | {line}" for line in tail if line.strip()]
-
-
-def _configuration(row: Row) -> str:
-    return ", ".join(f"{k}={_word(v)}" for k, v in row.parameters.items()) or "no parameters"
-
-
-def _word(value: Any) -> str:
-    return json.dumps(value) if isinstance(value, list | dict) else format_parameter(value)
 
 
 def sweep_to_plain(info: SweepInfo) -> dict[str, Any]:

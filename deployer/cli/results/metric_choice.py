@@ -13,8 +13,8 @@ from deployer.cli.output.busy import showing_busy
 from deployer.cli.results.outcome import check_ranked
 from deployer.cli.shell.options import BadValue
 from deployer.errors import ConfigError, SweepFailed
+from deployer.sweeps.doubts import list_metric_doubts
 from deployer.sweeps.histories import get_metric_histories
-from deployer.sweeps.metric_doubts import list_metric_doubts
 from deployer.sweeps.results import Results, build_results
 from deployer.wandb_api.model import Snapshot
 from deployer.wandb_api.server import Server

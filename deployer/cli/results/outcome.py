@@ -16,7 +16,7 @@ from deployer.cli.output.views import (
 )
 from deployer.errors import SweepFailed
 from deployer.executors.base import Executor
-from deployer.sweeps.metric_doubts import list_metric_doubts
+from deployer.sweeps.doubts import list_metric_doubts
 from deployer.sweeps.results import Results
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.server import Server

@@ -1,10 +1,18 @@
-"""Why finished runs cannot be ranked by the metric; pure."""
+"""What is doubtful in results: what cannot be ranked, and what may have failed; pure."""
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
 
 from deployer.sweeps.results import Results
+
+SIGNALS = 128  # a shell's exit codes above it stand for signals
+
+
+def list_doubts(results: Results) -> tuple[str, ...]:
+    """Say what to know before one believes a ranking."""
+    return (*list_metric_doubts(results), *_doubt_exits(results))
 
 
 def list_metric_doubts(results: Results) -> tuple[str, ...]:
@@ -19,6 +27,18 @@ def list_metric_doubts(results: Results) -> tuple[str, ...]:
         said = f"{results.metric} is NaN or infinite in {results.not_finite} of {total}"
         doubts.append(f"{said} finished runs, which are ranked last")
     return tuple(doubts)
+
+
+def _doubt_exits(results: Results) -> Iterator[str]:
+    """Say whose process has ended badly without W&B's client having seen it."""
+    done = [row for row in results.rows if row.state == "finished"]
+    bad = [row for row in done if row.attempts and 0 < (row.exit_code or 0) < SIGNALS]
+    if bad:
+        yield (
+            f"{len(bad)} of {len(done)} finished runs ended with an exit code, first "
+            f"{bad[0].run_id} with {bad[0].exit_code}: wandb calls a run finished that fails "
+            "after run.finish(), or by raise SystemExit in place of sys.exit()"
+        )
 
 
 def _say_logged(results: Results) -> str:
