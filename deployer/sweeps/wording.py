@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deployer.config.redaction import redact
 from deployer.sweeps.results import Row
 from deployer.text import format_parameter
 
@@ -13,7 +14,7 @@ MOST_NAMED = 20  # parameters; nobody reads a line, or looks through columns, of
 
 
 def describe_configuration(row: Row, among: Sequence[Row] = ()) -> str:
-    """Return a run's parameters as `lr=0.1, batch_size=32`.
+    """Return a run's parameters as `lr=0.1, batch_size=32`, without values of secrets.
 
     Of very many it names the first, and of those first what differs from run to run.
     """
@@ -21,7 +22,8 @@ def describe_configuration(row: Row, among: Sequence[Row] = ()) -> str:
     if more := max(0, len(names) - MOST_NAMED):
         varying = set(list_varying([one.parameters for one in among]))
         names = sorted(names, key=lambda name: name not in varying)[:MOST_NAMED]
-    named = [f"{name}={word_value(row.parameters[name])}" for name in names]
+    shown = redact(row.parameters)
+    named = [f"{name}={word_value(shown[name])}" for name in names]
     return ", ".join(named + [f"and {more} more"] * bool(more)) or "no parameters"
 
 

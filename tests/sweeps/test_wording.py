@@ -23,6 +23,7 @@ def test_a_configuration_is_named_in_full_unless_it_is_endless() -> None:
     assert describe_configuration(row) == (
         'lr=0.1, optimizer={"name": "sgd"}, text="1", nothing=null'
     )
+    assert describe_configuration(make_row(hf_token="x")) == "hf_token=REDACTED"
     assert describe_configuration(make_row()) == "no parameters"
     same = {f"p{n}": n for n in range(MOST_NAMED)}
     rows = [make_row(**same, seed=seed) for seed in (1, 2)]

@@ -11,6 +11,7 @@ from deployer.analysis.repeats import Groups, Verdict, group_repeats, has_repeat
 from deployer.cli.output.bars import build_bar, build_state
 from deployer.cli.output.chart import build_chart
 from deployer.cli.output.render import is_terminal, is_too_wide, say, show_csv, show_table
+from deployer.config.redaction import redact
 from deployer.sweeps.results import Results, Row
 from deployer.sweeps.wording import MOST_NAMED, list_varying
 from deployer.text import format_parameter, format_seconds
@@ -180,6 +181,6 @@ def _ranked_value(row: Row) -> float | None:
 
 def _parameter_cell(parameters: Mapping[str, Any], name: str) -> object:
     """Return a cell of a table: numbers stay, so that they are set to the right."""
-    value = parameters.get(name)
+    value = redact({name: parameters.get(name)})[name]
     told = isinstance(value, str) or (value is None and name in parameters)
     return format_parameter(value) if told else value

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import platform
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from deployer.analysis.moments import place_between
-from deployer.cli.output.render import without_empty_columns
+from deployer.cli.output.render import Styled, build_table, without_empty_columns
 from deployer.sweeps.results import Coverage, Row
+from deployer.sweeps.wording import describe_configuration
 from deployer.text import format_count, format_seconds, format_value
 from deployer.wandb_api.model import ENDED_SWEEP_STATES
 from deployer.watch.status import AgentStatus, Status
@@ -85,33 +87,23 @@ class LiveView:
         }
 
     def _build_agents(self, status: Status, agents: Sequence[AgentStatus]) -> Table:
-        from rich.box import SIMPLE_HEAD
-        from rich.table import Table
-        from rich.text import Text
-
         metric = status.metric or "METRIC"
         columns, rows = without_empty_columns(
             ("AGENT", "STATE", "RUN", metric, "", "NODE", "GPU", "RESTARTS", ""),
             [self._cells(agent) for agent in agents],
         )
-        table = Table(box=SIMPLE_HEAD, pad_edge=False)
-        for column in columns:
-            table.add_column(column, no_wrap=True)
-        for row in rows:
-            cells = (format_value(cell) for cell in row)
-            table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in cells))
-        return table
+        return build_table(columns, rows)[0]
 
     def _cells(self, agent: AgentStatus) -> tuple[object, ...]:
         title = agent.run_title if agent.run_title != agent.run_id else None
         code = f"exit {agent.exit_code}" if agent.exit_code else ""
         return (
             agent.name,
-            agent.state,
+            Styled(agent.state, STYLES.get(agent.state, "")),
             " ".join(filter(None, (agent.run_id, title))),
             agent.value,
             build_spark(self._seen.get(agent.run_id or "", [])),
-            agent.node,
+            agent.node if agent.node != platform.node() else None,
             agent.gpu,
             agent.restarts or None,
             " ".join(filter(None, (code, agent.reason))),
@@ -160,10 +152,9 @@ def _append(values: list[float], value: float | None) -> list[float]:
 def _build_best(status: Status, best: Row) -> Text:
     from rich.text import Text
 
-    configuration = "  ".join(f"{k}={format_value(v)}" for k, v in best.parameters.items())
-    return Text.assemble(
-        "best ", (_metric_phrase(status, best), "bold green"), "  ", (configuration, "dim")
-    )
+    line = Text("best ", no_wrap=True, overflow="ellipsis")
+    line.append(_metric_phrase(status, best), "bold green")
+    return line.append(f"  {describe_configuration(best, status.results.rows)}", "dim")
 
 
 def _count_finished(status: Status) -> str:
