@@ -122,7 +122,7 @@ def test_heal_on_a_server_that_requeues_nothing(
     ]
     assert sorted(r["value"] for r in healed) == pytest.approx([5 / 3, 10 / 3])
     shown = project.run("results", healing["sweep_path"], **environment).stdout
-    assert shown.splitlines()[0].split() == ["RANK", "RUN", "STATE", "loss", "layers", "lr", "TIME"]
+    assert shown.splitlines()[0].split() == ["RANK", "RUN", "STATE", "loss", "layers", "TIME"]
 
 
 def test_heal_gives_a_run_that_fails_as_many_attempts_as_are_asked_for(

@@ -35,8 +35,10 @@ class Writer(threading.Thread):
         self._client, self._answered = client, answered
 
     def run(self) -> None:
-        while not self.over.is_set():
-            if send(self._client, self.name, self.lines):
+        answered = True  # what was not is sent again to the last: the server may have it
+        while not (self.over.is_set() and answered):
+            answered = send(self._client, self.name, self.lines)
+            if answered:
                 self.lines += LINES
                 self._answered.release()
             else:
