@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from deployer.sweeps.results import Row
 
 SECONDS_PER_HOUR = 3600.0
+NOT_LOST = (None, "finished", "delivered", "stopped")  # causes of an attempt's end, None: none yet
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,9 @@ class Span:
 class Cost:
     """Hours that were taken, and dollars.
 
-    `run_hours` is of all runs and their attempts, `lost_hours` what of it went to attempts and runs
-    that did not finish. `agent_hours`, `gpu_hours` and `usd` are None where they are not known.
+    `run_hours` is of all runs and their attempts, `lost_hours` what of it went to attempts that
+    failed or were interrupted, not to those that somebody stopped. `agent_hours`, `gpu_hours` and
+    `usd` are None where they are not known.
     """
 
     run_hours: float
@@ -63,13 +65,9 @@ def _spend(row: Row, now: float) -> tuple[float, float]:
     """Return the hours of a run, and those of them that came to nothing."""
     attempts = [a for a in row.attempts if a.assigned_at is not None]
     if attempts:
-        hours = [
-            max(0.0, (now if a.ended_at is None else a.ended_at) - (a.assigned_at or 0.0))
-            / SECONDS_PER_HOUR
-            for a in attempts
-        ]
-        good = row.state in ("finished", "running")
-        return sum(hours), sum(hours[:-1] if good else hours)
+        hours = [_hours(Span(a.assigned_at or 0.0, a.ended_at), now) for a in attempts]
+        lost = (h for h, a in zip(hours, attempts, strict=True) if a.cause not in NOT_LOST)
+        return sum(hours), sum(lost)
     hours_of_run = (row.duration_seconds or 0.0) / SECONDS_PER_HOUR
     return hours_of_run, hours_of_run if row.state in ("failed", "crashed") else 0.0
 

@@ -47,9 +47,11 @@ class SweepSource:
 
 
 def sweep_outcome(results: Results) -> str:
-    """Return a sweep's state as people see it: one that ended with failed or lost runs failed."""
-    short = results.coverage.failed + results.coverage.lost > 0
-    return "failed" if results.state == "FINISHED" and short else results.state.lower()
+    """Return a sweep's state as people see it: one that ended may have failed, or lack runs."""
+    coverage = results.coverage
+    if results.state != "FINISHED" or coverage.failed + coverage.lost == 0:
+        return results.state.lower()
+    return "incomplete" if coverage.finished and not results.stop_reason else "failed"
 
 
 def describe_head(source: SweepSource) -> dict[str, Any]:

@@ -166,7 +166,7 @@ def _is_taken(sweep: SweepInfo, run: RunInfo) -> bool:
 def _count_unknown(snapshot: Snapshot, missing: int) -> int:
     """Count what a random or bayes sweep owes beyond what it has drawn."""
     coverage = build_results(snapshot.sweep, snapshot.runs).coverage
-    owed = coverage.failed + coverage.lost
+    owed = coverage.failed + coverage.lost + coverage.cancelled
     return max(0, owed - missing) if snapshot.sweep.ended else 0
 
 

@@ -54,7 +54,8 @@ class Coverage:
     """How the expected configurations stand; `expected` is None for an endless sweep.
 
     `waiting` ones were not handed out yet, or will be again. `lost` ones were handed out and
-    vanished, or were never handed out although the sweep has ended. `healed` ones are finished,
+    vanished, or were never handed out although the sweep has ended; of a sweep that was cancelled
+    they are `cancelled`. `healed` ones are finished,
     and an attempt was lost before, which did not fail by itself; `stopped_early` ones count as
     finished, too.
     """
@@ -68,11 +69,12 @@ class Coverage:
     lost: int
     healed: int = 0
     stopped_early: int = 0
+    cancelled: int = 0
 
     @property
     def complete(self) -> bool:
         """Tell whether every expected configuration is finished."""
-        rest = self.failed + self.running + self.waiting + self.lost
+        rest = self.failed + self.running + self.waiting + self.lost + self.cancelled
         return rest == 0 and self.finished >= (self.expected or 1)
 
     def sentence(self) -> str:
@@ -86,6 +88,7 @@ class Coverage:
             ("failed", self.failed),
             ("running", self.running),
             ("waiting", self.waiting),
+            ("cancelled", self.cancelled),
         )
         return ", ".join(parts + [f"{count} {word}" for word, count in others if count])
 
@@ -186,6 +189,8 @@ def build_coverage(sweep: SweepInfo, rows: Sequence[Row], expected: int | None) 
     if sweep.ended and _reached_target(sweep, rows):
         expected = seen
     unseen = max(0, (expected or 0) - seen)
+    missing = len(vanished) + (unseen if sweep.ended else 0)
+    cancelled = sweep.state == "CANCELED"
     return Coverage(
         expected=expected,
         finished=len(finishes),
@@ -193,9 +198,10 @@ def build_coverage(sweep: SweepInfo, rows: Sequence[Row], expected: int | None) 
         failed=len(failed),
         running=len(active),
         waiting=0 if sweep.ended else unseen + len(returned),
-        lost=len(vanished) + (unseen if sweep.ended else 0),
+        lost=0 if cancelled else missing,
         healed=_count_healed(rows, key, finishes),
         stopped_early=len({key(row) for row in rows if is_stopped_early(sweep, row.state)}),
+        cancelled=missing if cancelled else 0,
     )
 
 

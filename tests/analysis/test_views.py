@@ -78,16 +78,19 @@ def test_numbers_over_several_orders_lie_on_a_log_axis() -> None:
     assert build_parallel([], {}, "loss").lines == ()
 
 
-def attempt(number: int, begun: float, ended: float | None) -> Attempt:
-    return Attempt(number, "a", begun, ended, "signal", None)
+def attempt(number: int, begun: float, ended: float | None, cause: str | None) -> Attempt:
+    return Attempt(number, "a", begun, ended, cause, None)
 
 
 def test_cost_counts_attempts_and_what_was_lost() -> None:
-    healed = make_row(1, 1.0, {}, attempts=(attempt(1, 0, 1800), attempt(2, 1800, 5400)))
+    twice = (attempt(1, 0, 1800, "signal"), attempt(2, 1800, 5400, "finished"))
+    healed = make_row(1, 1.0, {}, attempts=twice)
+    stopped = make_row(4, 1.0, {}, state="killed", attempts=(attempt(1, 0, 3600, "stopped"),))
     failed = replace(make_row(2, None, {}, state="failed"), duration_seconds=3600.0)
-    running = make_row(3, None, {}, state="running", attempts=(attempt(1, 3600, None),))
+    running = make_row(3, None, {}, state="running", attempts=(attempt(1, 3600, None, None),))
     rows = [healed, failed, running]
     assert sum_cost(rows, now=7200.0) == Cost(3.5, 1.5, None, None, None)
+    assert sum_cost([*rows, stopped], now=7200.0) == Cost(4.5, 1.5, None, None, None)
     assert sum_cost(rows, now=7200.0, gpus_per_run=2).gpu_hours == 7.0
     agents = [Span(0, 7200, gpus=1), Span(3600, None, gpus=0.5)]
     found = sum_cost(rows, now=7200.0, agents=agents, usd_per_hour=2.0)

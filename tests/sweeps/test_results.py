@@ -237,3 +237,10 @@ def test_a_finished_run_whose_process_failed_is_doubted() -> None:
     [said] = list_doubts(build_results(sweep(), runs))
     assert said.startswith("1 of 4 finished runs ended with an exit code, first bad with 3: wandb")
     assert list_doubts(build_results(sweep(), runs[:1])) == ()
+
+
+def test_what_a_cancelled_sweep_did_not_run_is_not_lost() -> None:
+    cancelled = replace(sweep(expected=4), state="CANCELED")
+    coverage = build_results(cancelled, [run("a", loss=1.0), run("b", "killed")]).coverage
+    assert coverage.sentence() == ("1/4 configurations finished, 0 duplicates, 0 lost, 3 cancelled")
+    assert not coverage.complete

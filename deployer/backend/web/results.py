@@ -272,5 +272,6 @@ def sweep_title(sweep: Sweep) -> str:
 
 
 def stopped_early(run: Run, sweep: Sweep) -> bool:
-    """Tell whether early termination asked a run to stop, which was poor beside others."""
-    return run.stop_requested_at is not None and "early_terminate" in sweep.settings
+    """Tell whether early termination ended a run, which was poor beside others, before itself."""
+    asked = run.stop_requested_at is not None and "early_terminate" in sweep.settings
+    return asked and run.state == "killed"

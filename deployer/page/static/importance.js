@@ -48,7 +48,7 @@ export class Importance {
 }
 
 const together = ({ runs, explained }) => explained === null ? `${plural(runs, "run")}.`
-  : `${plural(runs, "run")}; all parameters together explain ${percent(explained)} %.`;
+  : `${plural(runs, "run")}; all together explain ${percent(explained)} % of runs not seen before; shares need not add up to it.`;
 const percent = (share) => String(Math.round(100 * share)); // as the sentence has them
 const signed = (value) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${Math.abs(value).toFixed(2)}`;
 

@@ -2,7 +2,7 @@
 import { button, definitions, el, saveBlob, section, showTime, state } from "./parts.js";
 import { Table } from "./table.js";
 
-const COUNTS = ["expected", "finished", "duplicates", "lost", "failed", "running", "waiting", "healed", "stopped_early"];
+const COUNTS = ["expected", "finished", "duplicates", "lost", "failed", "running", "waiting", "healed", "stopped_early", "cancelled"];
 
 export class Report {
   constructor() {
