@@ -87,7 +87,10 @@ def wait_for_rows(page: Page, count: int) -> None:
 
 
 def brush(page: Page, axis: int, axes: int, low: float, high: float) -> None:
-    """Drag along an axis of the parallel coordinates, from one share of its height to another."""
+    """Drag along an axis of the parallel coordinates, from one share of its height to another.
+
+    From a place to the same one it is a click.
+    """
     plot = page.locator('figure:has(strong:text-is("Parallel coordinates")) .plot')
     plot.scroll_into_view_if_needed()
     plot.locator("canvas").wait_for()
@@ -99,6 +102,7 @@ def brush(page: Page, axis: int, axes: int, low: float, high: float) -> None:
     top, height = box["y"] + 46, box["height"] - 70
     page.mouse.move(x, top + (1 - low) * height)
     page.mouse.down()
-    page.mouse.move(x, top + (1 - (low + high) / 2) * height, steps=5)
-    page.mouse.move(x, top + (1 - high) * height, steps=5)
+    if high != low:
+        page.mouse.move(x, top + (1 - (low + high) / 2) * height, steps=5)
+        page.mouse.move(x, top + (1 - high) * height, steps=5)
     page.mouse.up()

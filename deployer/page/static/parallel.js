@@ -8,6 +8,8 @@ const MOST_LABELS = 16; // of a category axis
 const MOST_VALUES = 8; // so few have a tick each, more a scale
 const LETTER = 7.5; // pixels, about
 const MOST_NAME_LINES = 3;
+const [LEFT, RIGHT] = [40, 84]; // pixels beside the first and the last axis
+const BAND = 22; // pixels, of what is brushed and of what counts as on an axis
 const AROUND = 0.25; // so far beyond a category's place what is brushed of it reaches
 const STOPS = { light: [[208, 209, 230], [54, 144, 192], [2, 56, 88]], dark: [[50, 60, 72], [40, 120, 170], [150, 220, 255]] };
 
@@ -20,9 +22,15 @@ export class Parallel {
     this.sideways = el("div", { class: "sideways" });
     this.chart.plot.replaceWith(this.sideways);
     this.sideways.append(this.chart.plot);
-    this.chart.on("axisareaselected", () => this.#read());
-    this.chart.on("click", (event) => this.drawn[event.dataIndex] && onPick(this.drawn[event.dataIndex].id));
-    this.chart.afterDraw = () => this.#restore();
+    this.chart.on("axisareaselected", () => this.restoring || this.#read());
+    this.chart.on("click", ({ dataIndex, event }) => {
+      const row = this.drawn[dataIndex];
+      if (row && this.#axisAt(event.offsetX) === null) onPick(row.id);
+    });
+    this.chart.afterDraw = () => {
+      this.listening ??= this.chart.chart.getZr().on("click", (event) => this.#unbrush(this.#axisAt(event.offsetX)));
+      this.#restore();
+    };
     // News that come while somebody drags along an axis wait until it is let go.
     this.chart.plot.addEventListener("pointerdown", () => { this.dragging = true; }, true);
     addEventListener("pointerup", () => {
@@ -56,17 +64,17 @@ export class Parallel {
 
   #option(ink, data) {
     const rank = (row) => (row.rank === null ? null : (row.rank - 1) / Math.max(1, this.drawn.length - 1));
-    const room = Math.max(60, (this.chart.plot.clientWidth - 124) / (data.axes.length - 1) - 10);
+    const room = Math.max(60, this.#gap() - 10);
     const wide = Math.floor(room / LETTER);
     const names = data.axes.map(({ name }) => broken(inTheMiddle(name, wide * MOST_NAME_LINES), wide));
     const lines = Math.max(...names.map((name) => name.split("\n").length));
     return {
       animation: false, backgroundColor: "transparent",
-      parallel: { left: 40, right: 84, top: 46 + 15 * (lines - 1), bottom: 24, parallelAxisDefault: {
+      parallel: { left: LEFT, right: RIGHT, top: 46 + 15 * (lines - 1), bottom: 24, parallelAxisDefault: {
         nameTextStyle: { color: ink.text, fontSize: 12, lineHeight: 15 }, nameGap: 16,
         axisLine: { lineStyle: { color: ink.muted } }, axisTick: { lineStyle: { color: ink.edge } },
         axisLabel: { color: ink.muted, textBorderColor: ink.card, textBorderWidth: 3 },
-        areaSelectStyle: { width: 22, color: ink.accent, opacity: 0.25, borderColor: ink.accent, borderWidth: 1 },
+        areaSelectStyle: { width: BAND, color: ink.accent, opacity: 0.25, borderColor: ink.accent, borderWidth: 1 },
       } },
       parallelAxis: data.axes.map((axis, dim) => ({ dim, id: `axis${dim}`, ...axisOption(axis, this.drawn.map(({ places }) => places[dim])), name: names[dim] })),
       tooltip: { renderMode: "richText", backgroundColor: ink.card, borderColor: ink.edge, textStyle: { color: ink.text, fontSize: 12 },
@@ -102,13 +110,32 @@ export class Parallel {
     this.brushed = this.view.get("brush");
   }
 
+  #gap() {
+    return (this.chart.plot.clientWidth - LEFT - RIGHT) / (this.axes.length - 1);
+  }
+
+  /** The number of the axis at a place, in pixels; null between two. */
+  #axisAt(x) {
+    const dim = Math.round((x - LEFT) / this.#gap());
+    return dim in this.axes && Math.abs(x - LEFT - dim * this.#gap()) <= BAND / 2 ? dim : null;
+  }
+
+  /** ECharts itself clears an axis by a click beside what is brushed alone. */
+  #unbrush(dim) {
+    const brush = readBrush(this.view.get("brush"));
+    if (dim !== null && brush.delete(this.axes[dim].name)) this.view.set("brush", writeBrush(brush));
+  }
+
   /** The address says what is brushed, after the back button too. */
   #restore() {
     const brush = readBrush(this.view.get("brush"));
-    this.axes.forEach((axis, dim) => {
-      const intervals = brush.get(axis.name);
-      if (intervals) this.chart.chart.dispatchAction({ type: "axisAreaSelect", parallelAxisId: `axis${dim}`, intervals });
-    });
+    const intervals = this.axes.map(({ name }) => brush.get(name) ?? []);
+    const dims = intervals.flatMap((spans, dim) => (spans.length ? [dim] : []));
+    // ECharts draws what is brushed on every axis but the one that an action names: so one more.
+    if (dims.length) dims.push(dims.at(-1) ? 0 : 1);
+    this.restoring = true;
+    for (const dim of dims) this.chart.chart.dispatchAction({ type: "axisAreaSelect", parallelAxisId: `axis${dim}`, intervals: intervals[dim] });
+    this.restoring = false;
     this.brushed = this.view.get("brush");
   }
 

@@ -27,11 +27,20 @@ function placeOf(row, column, categories, data, axis) {
 /** Brushed intervals by the name of their axis, as text for the address: `lr:0.1~0.2|0.5~1;…`. */
 export function readBrush(text) {
   const found = new Map();
-  for (const part of text.split(";").filter(Boolean)) {
-    const [name, intervals] = part.split(":");
-    found.set(decodeURIComponent(name), intervals.split("|").map((one) => one.split("~").map(Number)));
+  for (const [, name, intervals] of text.matchAll(/([^:;]+):([^:;]+)/g)) {
+    const spans = intervals.split("|").map((one) => one.split("~").map(Number));
+    if (spans.every((span) => span.length === 2 && span.every(Number.isFinite))) found.set(decoded(name), spans);
   }
   return found;
+}
+
+/** A name in an address that somebody may have typed. */
+function decoded(name) {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name;
+  }
 }
 
 export function writeBrush(brush) {
