@@ -6,7 +6,7 @@ const WORDS = {
   pause: ["Pause", null],
   resume: ["Resume", null],
   stop: ["Stop", "No new runs; those that run now finish. This cannot be undone."],
-  cancel: ["Cancel", "No new runs, and those that run now are stopped. This cannot be undone."],
+  cancel: ["Cancel", "No new runs; those that run now are asked to stop, and killed after 45 s. This cannot be undone."],
 };
 
 export class Controls {
