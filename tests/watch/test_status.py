@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -170,14 +171,15 @@ def test_live_view_shows_a_line_for_each_agent() -> None:
     from rich.console import Console
 
     out = StringIO()
-    seen = status(runs=HALF, agents=(agent("left", run_id="b"), agent("right", "starting")))
+    here = replace(agent("left", run_id="b"), node=platform.node())
+    seen = status(runs=HALF, agents=(here, agent("right", "starting")))
     Console(file=out, width=200).print(LiveView().build(seen, 1030.0))
     text = out.getvalue()
     assert "title-b" in text
     assert "right" in text
     assert "starting" in text
     [head] = [line.split() for line in text.splitlines() if "AGENT" in line]
-    assert head == ["AGENT", "STATE", "RUN"], "no column that would be empty"
+    assert head == ["AGENT", "STATE", "RUN"], "no column that would be empty, or name this machine"
 
 
 def test_live_view_joins_run_metric_node_gpu_and_restarts() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -34,7 +35,7 @@ def show_agents(agents: Sequence[Agent], output: str, now: float) -> None:
             agent.name,
             agent.state,
             agent.run_id,
-            agent.node,
+            name_node(agent.node),
             agent.gpu,
             agent.restarts or None,
             format_seconds((agent.ended_at or now) - agent.started_at),
@@ -49,6 +50,11 @@ def show_agents(agents: Sequence[Agent], output: str, now: float) -> None:
         show_table(*without_empty_columns(columns, rows))
     else:
         say("no agents")
+
+
+def name_node(node: str) -> str:
+    """Return a node's name, none for this machine: who looks knows where they are."""
+    return node if node != platform.node() else ""
 
 
 def describe_agents(agents: Sequence[Agent]) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import platform
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from deployer.analysis.moments import place_between
+from deployer.cli.output.agent_views import name_node
 from deployer.cli.output.render import Styled, build_table, without_empty_columns
 from deployer.sweeps.results import Coverage, Row
 from deployer.sweeps.wording import describe_configuration
@@ -103,7 +103,7 @@ class LiveView:
             " ".join(filter(None, (agent.run_id, title))),
             agent.value,
             build_spark(self._seen.get(agent.run_id or "", [])),
-            agent.node if agent.node != platform.node() else None,
+            name_node(agent.node),
             agent.gpu,
             agent.restarts or None,
             " ".join(filter(None, (code, agent.reason))),
