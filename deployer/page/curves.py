@@ -50,7 +50,7 @@ def build_all_curves(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Point]
 def describe_curve(points: Sequence[Point]) -> dict[str, Any]:
     """Return a curve as columns; `seconds` and `epochs` only where some point has one.
 
-    `last` is what the last value is called, if that is no finite number.
+    `words` are what values are called that are no finite numbers, by their place.
     """
     described: dict[str, Any] = {
         "steps": [point.step for point in points],
@@ -62,8 +62,8 @@ def describe_curve(points: Sequence[Point]) -> dict[str, Any]:
     ):
         if any(value is not None for value in column):
             described[name] = column
-    if points and points[-1].word:
-        described["last"] = points[-1].word
+    if words := {str(at): point.word for at, point in enumerate(points) if point.word}:
+        described["words"] = words
     return described
 
 

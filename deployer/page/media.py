@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 MOST_ITEMS = 60
@@ -21,9 +22,9 @@ MOST_BINS = 512  # as the SDK has them at most
 def list_media(
     history: Iterable[Mapping[str, Any]], files: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the newest media by name: kind, step, and the paths of files that are there.
+    """Return the newest media by name: kind, step, and the files that are there, with captions.
 
-    A histogram has `frames` in place of paths: step, edges of bins and counts, over the steps.
+    A histogram has `frames` in place of files: step, edges of bins and counts, over the steps.
     """
     present = {str(file["name"]) for file in files}
     newest: dict[str, dict[str, Any]] = {}
@@ -35,15 +36,26 @@ def list_media(
             step = row.get("_step")
             if value.get("_type") == "histogram" and (bins := _read_bins(value)):
                 frames.setdefault(name, []).append({"step": step, **bins})
-            elif kind := KINDS.get(str(value.get("_type"))):
-                paths = [path for path in _paths(value) if path in present]
-                if paths:
-                    newest[name] = {"name": name, "kind": kind, "step": step, "paths": paths}
+            kind = KINDS.get(str(value.get("_type")))
+            there = [file for file in _files(value) if file["path"] in present]
+            if kind and there:
+                newest[name] = {"name": name, "kind": kind, "step": step, "files": there}
     histograms = [
         {"name": name, "kind": "histogram", "step": found[-1]["step"], "frames": _spread(found)}
         for name, found in frames.items()
     ]
     return [*newest.values(), *histograms][:MOST_ITEMS]
+
+
+def _files(value: Mapping[str, Any]) -> list[dict[str, str]]:
+    many = value.get("captions")
+    captions = many if isinstance(many, list) else [value.get("caption")]
+    pairs = zip_longest(_paths(value), captions)
+    return [
+        {"path": path, "caption": caption if isinstance(caption, str) else ""}
+        for path, caption in pairs
+        if path is not None
+    ]
 
 
 def _paths(value: Mapping[str, Any]) -> list[str]:

@@ -20,13 +20,13 @@ FILTER = 'input[type="search"]'
 UNCLEAR = ".filter .error"
 
 
-def finish_grid(client: Client, **parameters: list[object]) -> str:
-    """Make a sweep of finished runs whose loss is their number."""
+def finish_grid(client: Client, nan: int | None = None, **parameters: list[object]) -> str:
+    """Make a sweep of finished runs whose loss is their number; that of run `nan` is NaN."""
     sweep = client.create_sweep({**grid(**parameters), "metric": {"name": "loss"}})
     agent = client.create_agent(sweep)
     for number in range(math.prod(map(len, parameters.values()))):
         name = start_run(client, agent)["run_id"]
-        client.log(name, [{"_step": 0, "loss": number}])
+        client.log(name, [{"_step": 0, "loss": "NaN" if number == nan else number}])
         client.finish(name)
     return sweep
 
@@ -43,7 +43,11 @@ def test_what_the_filter_does_not_understand_is_said(client: Client, open_page: 
         ("lr >", "lr> lacks what it is compared with: write lr<"),
         ("<3", "<3 lacks a column: write batch_size<"),
         ("lr=abc", "lr holds numbers, and abc is none: write lr<"),
-        ("epochz=3", "epochz is no column: write batch_size<"),
+        ("epochz=3", "epochz is no column: did you mean epoch"),
+        ("zzz=3", "zzz is no column: write batch_size<"),
+        ('"lr', "a quote is not closed"),
+        ("lr<1 or", "or stands between two words or conditions"),
+        ("lr<1 not", "not stands before a word or a condition"),
         ("optimizer<adam", "optimizer holds text, which has no order: write optimizer="),
     ):
         page.fill(FILTER, text)
@@ -66,6 +70,32 @@ def test_values_that_look_alike_are_told_apart(client: Client, open_page: OpenPa
         wait_for_rows(page, count)
 
 
+def test_a_filter_has_alternatives_negation_and_lists(client: Client, open_page: OpenPage) -> None:
+    values: list[object] = ["adam", "sgd", "sgd, nesterov"]
+    page = open_page(f"/sweeps/{finish_grid(client, nan=1, Opt=values, lr=[0.1, 0.2])}")
+    wait_for_rows(page, 6)
+    for text, count in (
+        ("lr<0.15 or adam", 4),
+        ("lr<0.15 and adam", 1),
+        ("adam lr<0.15 or sgd lr>0.15", 3),
+        ("not adam", 4),
+        ("-adam lr<0.15", 2),
+        ("Opt!=adam", 4),
+        ("opt=adam,sgd", 4),
+        ('Opt="sgd, nesterov"', 2),
+        ('"sgd, n"', 2),
+        ("lr==0.1", 3),
+        ("loss=nan", 1),
+        ("loss!=NaN", 5),
+        ("runtime<1h", 6),
+        ("state=killed,failed", 0),
+        ("", 6),
+    ):
+        page.fill(FILTER, text)
+        wait_for_rows(page, count)
+        assert page.text_content(UNCLEAR) == "", text
+
+
 def test_a_span_of_an_axis_of_texts_takes_what_is_in_it_or_the_nearest(
     client: Client, open_page: OpenPage
 ) -> None:
@@ -81,6 +111,27 @@ def test_a_span_of_an_axis_of_texts_takes_what_is_in_it_or_the_nearest(
         assert (len(shown), set(rows)) == (2 * len(taken), set(taken)), (low, high)
         page.click('button:text-is("Clear")')
         wait_for_rows(page, 8)
+
+
+def test_the_keyboard_stays_in_the_columns(client: Client, open_page: OpenPage) -> None:
+    page = open_page(f"/sweeps/{make_sweep(client, 2)}")
+    page.click("summary:text-is('Columns')")
+    for _ in range(2):
+        page.keyboard.press("Tab")
+        page.keyboard.press("Space")
+        assert page.evaluate("document.activeElement.matches('.menu input')")
+    page.wait_for_url("**columns=*")
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".menu:not([open])")
+
+
+def test_an_address_that_asks_for_what_is_not_there(client: Client, open_page: OpenPage) -> None:
+    asked = "sort=nonsense&x=bogus&y=zzz&metric=nosuch&curves=7"
+    page = open_page(f"/sweeps/{make_sweep(client, 2)}?{asked}")
+    page.wait_for_selector(".runs .sample[style]")
+    for label, value in (("Horizontal axis", "steps"), ("Vertical scale", ""), ("Metric", "loss")):
+        assert page.input_value(f'select[aria-label="{label}"]') == value
+    assert page.input_value('select[aria-label="How many curves"]') == "10"
 
 
 def test_escape_and_a_click_beside_close_the_columns(client: Client, open_page: OpenPage) -> None:

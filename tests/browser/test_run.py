@@ -38,18 +38,54 @@ def test_histograms_and_pages_of_a_run_are_shown(
     assert "hacked" not in page.title()
 
 
+def test_a_table_may_hold_what_no_json_has(client: Client, open_page: OpenPage) -> None:
+    client.init_run("r")
+    table = {"_type": "table-file", "path": "media/table/t.table.json"}
+    client.log("r", [{"_step": 1, "t": table}])
+    cells = [[math.nan, 'say "NaN"'], [-math.inf, "Infinity\\"], [math.inf, None]]
+    rows = json.dumps({"columns": ["x", "NaN"], "data": cells})
+    client.upload("r", table["path"], rows.encode())
+    page = open_page("/runs/r")
+    page.locator("figure.table").scroll_into_view_if_needed()
+    page.wait_for_selector("figure.table td")
+    assert page.locator("figure.table th").all_text_contents() == ["x", "NaN"]
+    shown = page.locator("figure.table td").all_text_contents()
+    assert shown == ["NaN", 'say "NaN"', "-Infinity", "Infinity\\", "Infinity", "\N{EN DASH}"]
+
+
 def test_a_metric_that_ends_in_nan_says_so(client: Client, open_page: OpenPage) -> None:
     client.init_run("r", config=json.dumps({"x": {"value": "1"}, "y": {"value": 1}}))
     client.log(
         "r", [{"_step": 0, "a": 1.0, "b": math.nan}, {"_step": 1, "a": math.nan, "b": -math.inf}]
     )
     page = open_page("/runs/r")
-    for name, said, chart in (("a", "NaN", "a: r"), ("b", "-Infinity", "b: no finite values")):
+    gap = "NaN or infinite from step"
+    for name, said, chart in (
+        ("a", f"NaN  {gap} 1", "a: r"),
+        ("b", f"-Infinity  {gap} 0", "b: no finite values"),
+    ):
         card = page.locator(f"figure:has(strong:text-is('{name}'))")
         assert card.locator("figcaption .muted").text_content() == said
         assert card.locator(".plot").get_attribute("aria-label") == chart
     values = page.locator("dd").all_text_contents()
     assert {'"1"', "1", "NaN", "-Infinity"} <= set(values)
+    with page.expect_download() as saving:
+        page.click("button:text-is('CSV')")
+    saved = saving.value.path().read_text().splitlines()
+    assert [line.rpartition(",")[2] for line in saved] == ["value", "1", "nan", "nan", "-inf"]
+
+
+def test_a_log_scale_says_what_it_leaves_out(client: Client, open_page: OpenPage) -> None:
+    client.init_run("log")
+    client.log("log", [{"_step": n, "a": n - 1, "b": -n - 1, "c": n + 1} for n in range(4)])
+    page = open_page("/runs/log?y=log")
+    for name, said in (
+        ("a", "2  2 values of 0 or below not shown"),
+        ("b", "-4  no value above 0 for a log scale"),
+        ("c", "4"),
+    ):
+        card = page.locator(f"figure:has(strong:text-is('{name}'))")
+        assert card.locator("figcaption .muted").text_content() == said
 
 
 def test_a_sweep_of_nan_shows_nan_and_no_blank_chart(client: Client, open_page: OpenPage) -> None:

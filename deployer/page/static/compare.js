@@ -2,7 +2,7 @@
 import { CurveCard, CurveTools } from "./curves.js";
 import { lineLook, lineSample } from "./charts.js";
 import { loadCurves } from "./data.js";
-import { button, el, link, projectAddress, runAddress, runName, saveCsv, show, showParameter, showSeconds, state } from "./parts.js";
+import { button, compareNames, el, link, projectAddress, runAddress, runName, saveCsv, show, showParameter, showSeconds, state } from "./parts.js";
 import { ViewState } from "./view-state.js";
 
 const main = document.getElementById("main");
@@ -27,7 +27,8 @@ export class Compare {
   }
 
   async update(data) {
-    this.data = data;
+    const sorted = (rows) => [...rows].sort((a, b) => compareNames(a.name, b.name));
+    this.data = { ...data, config: sorted(data.config), summary: sorted(data.summary) };
     this.missing.textContent = data.missing.map((id) => `There is no run ${id} in this project.`).join(" ");
     this.#draw();
     const ids = data.runs.map((run) => run.id);

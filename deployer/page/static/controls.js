@@ -1,5 +1,5 @@
 // What can be done to a sweep from its page; what cannot be undone is asked for once more.
-import { act, isLive } from "./data.js";
+import { Unanswered, act, isLive } from "./data.js";
 import { button, el } from "./parts.js";
 
 const WORDS = {
@@ -42,7 +42,14 @@ export class Controls {
       this.trouble.textContent = "";
       this.onDone();
     } catch (error) {
-      this.trouble.textContent = error.message;
+      this.trouble.textContent = `${WORDS[action][0]} failed: ${error.message}`;
+      this.unanswered = error instanceof Unanswered;
     }
+  }
+
+  /** The server answers: that it did not is no news any more. */
+  calm() {
+    if (this.unanswered) this.trouble.textContent = "";
+    this.unanswered = false;
   }
 }

@@ -1,6 +1,6 @@
 // Curves of one metric over steps, epochs or time: of chosen runs, smoothed, marked where they ended.
 import { Chart, frame, lineLook, strokeOf } from "./charts.js";
-import { el, runName, select, show, showSeconds } from "./parts.js";
+import { choose, el, plural, runName, select, show, showSeconds } from "./parts.js";
 
 const X_LABELS = { steps: "step", epochs: "epoch", seconds: "time" };
 export const MOST_COLOURED = 20;
@@ -21,17 +21,17 @@ export function smooth(values, weight) {
 export class CurveTools {
   constructor(view, onChange) {
     this.view = view;
-    const choose = (name) => (value) => { view.set(name, value); onChange(); };
-    this.x = select("Horizontal axis", Object.entries(X_LABELS), view.get("x", "steps"), choose("x"));
-    this.scale = select("Vertical scale", [["", "linear"], ["log", "log"]], view.get("y"), choose("y"));
+    const set = (name) => (value) => { view.set(name, value); onChange(); };
+    this.x = select("Horizontal axis", Object.entries(X_LABELS), view.get("x", "steps"), set("x"));
+    this.scale = select("Vertical scale", [["", "linear"], ["log", "log"]], view.get("y"), set("y"));
     this.range = el("input", { type: "range", min: "0", max: "0.98", step: "0.02", value: view.get("smooth", "0"), "aria-label": "Smoothing",
-      oninput: () => choose("smooth")(this.range.value === "0" ? "" : this.range.value) });
+      oninput: () => set("smooth")(this.range.value === "0" ? "" : this.range.value) });
     this.elements = [el("label", { class: "tool" }, "smooth ", this.range), this.x, this.scale];
   }
 
   read() {
-    this.x.value = this.view.get("x", "steps");
-    this.scale.value = this.view.get("y");
+    choose(this.x, this.view.get("x"), "steps");
+    choose(this.scale, this.view.get("y"), "");
     this.range.value = this.view.get("smooth", "0");
     return { x: this.x.value, log: this.scale.value === "log", weight: Number(this.range.value) };
   }
@@ -44,20 +44,32 @@ export function whyEmpty(lines) {
   return values.every((value) => value === null) ? "no finite values" : "";
 }
 
+/** What a chart cannot draw of the lines: where values are no finite numbers, or not above 0 on a log axis. */
+export function notesOf(lines, { log }) {
+  const gaps = lines.filter(({ curve }) => curve.words);
+  const first = Math.min(...gaps.map(({ curve }) => curve.steps[curve.values.indexOf(null)]));
+  const values = lines.flatMap(({ curve }) => curve.values.filter((value) => value !== null));
+  const low = values.filter((value) => value <= 0).length;
+  return [
+    gaps.length && `NaN or infinite from step ${show(first)}${lines.length > 1 ? ` in ${plural(gaps.length, "run")}` : ""}`,
+    log && low && (low < values.length ? `${plural(low, "value")} of 0 or below not shown` : "no value above 0 for a log scale"),
+  ].filter(Boolean);
+}
+
 /** `lines` are { id, name, curve, look?, best?, end? }; `end` is what became of the run, if special. */
 export function curveOption(ink, lines, { x, log, weight }) {
   const column = lines.some(({ curve }) => curve[x]) ? x : "steps";
   const usable = lines.filter(({ curve }) => curve[column]);
-  const positive = usable.every(({ curve }) => curve.values.every((value) => value === null || value > 0));
+  const scaled = log && usable.some(({ curve }) => curve.values.some((value) => value > 0));
   const few = usable.length <= MOST_COLOURED;
-  const series = usable.flatMap((line, at) => drawLine(line, at, { ink, column, weight, few }));
+  const series = usable.flatMap((line, at) => drawLine(line, at, { ink, column, weight, few, scaled }));
   const ends = usable.filter((line) => line.end).map(({ curve, end, name }) => ({
     name, value: [curve[column].at(-1), smooth(curve.values, weight).at(-1)], symbol: end === "stopped early" ? "diamond" : "triangle", end,
   }));
   const option = frame(ink, {
     x: { type: "value", name: X_LABELS[column], min: "dataMin", max: "dataMax",
       axisLabel: { color: ink.muted, hideOverlap: true, formatter: column === "seconds" ? showSeconds : show } },
-    y: log && positive ? logarithmic(usable, ink) : { type: "value", axisLabel: { color: ink.muted, formatter: show } },
+    y: scaled ? logarithmic(usable, ink) : { type: "value", axisLabel: { color: ink.muted, formatter: show } },
     tooltip: { trigger: "item", formatter: (one) => tip(one, column) }, zoom: true,
   });
   const marks = { type: "scatter", data: ends, symbolSize: 11, itemStyle: { color: ink.warn, borderColor: ink.card, borderWidth: 1 }, z: 5 };
@@ -66,18 +78,18 @@ export function curveOption(ink, lines, { x, log, weight }) {
 
 /** From just below the least value to just above the largest, not from one power of ten to another. */
 function logarithmic(lines, ink) {
-  const values = lines.flatMap(({ curve }) => curve.values.filter((value) => value !== null));
+  const values = lines.flatMap(({ curve }) => curve.values.filter((value) => value > 0));
   const low = values.reduce((a, b) => Math.min(a, b), Infinity);
   const high = values.reduce((a, b) => Math.max(a, b), -Infinity);
   const range = low <= high ? { min: Number((low / 1.1).toPrecision(2)), max: Number((high * 1.1).toPrecision(2)) } : {};
   return { type: "log", ...range, axisLabel: { color: ink.muted, formatter: show, showMinLabel: true, showMaxLabel: true } };
 }
 
-function drawLine(line, at, { ink, column, weight, few }) {
+function drawLine(line, at, { ink, column, weight, few, scaled }) {
   const plain = { colour: line.best ? ink.accent : ink.curve, dash: "solid" };
   const look = line.look ?? (few && !line.best ? lineLook(at) : plain);
   const colour = look.colour;
-  const data = (values) => line.curve[column].map((x, index) => [x, values[index]]);
+  const data = (values) => line.curve[column].map((x, index) => [x, scaled && values[index] <= 0 ? null : values[index]]);
   const width = line.best ? 2.6 : few ? 1.8 : 1;
   const single = line.curve.values.length === 1;
   const base = { type: "line", id: line.id, name: line.name, showSymbol: single, symbol: "circle", symbolSize: 7, z: line.best ? 4 : 3,
@@ -110,11 +122,13 @@ export class CurveCard {
 
   update(lines) {
     this.lines = lines;
-    this.chart.caption.textContent = lines.length === 1 ? show(lines[0].curve.last ?? lines[0].curve.values.at(-1)) : "";
     this.draw();
   }
 
   draw() {
+    const curve = this.lines[0]?.curve;
+    const last = this.lines.length === 1 ? [show(curve.words?.[curve.values.length - 1] ?? curve.values.at(-1))] : [];
+    this.chart.caption.textContent = [...last, ...notesOf(this.lines, this.tools.read())].join("  ");
     this.chart.update((ink) => curveOption(ink, this.lines, this.tools.read()), this.lines.map(runName).join(", "), whyEmpty(this.lines));
   }
 }

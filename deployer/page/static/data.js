@@ -54,9 +54,20 @@ export async function loadImportance(sweep, metric) {
   return ask(`/api/pages${sweep}/importance?${new URLSearchParams({ metric })}`, false);
 }
 
+export class Unanswered extends Error {}
+
+/** Fetch, in our words where nobody answers: each browser has its own. */
+async function request(address, options) {
+  try {
+    return await fetch(address, options);
+  } catch {
+    throw new Unanswered("the server does not answer");
+  }
+}
+
 /** The text of a run's file. */
 export async function loadText(file) {
-  const reply = await fetch(file, { cache: "no-store" });
+  const reply = await request(file, { cache: "no-store" });
   if (!reply.ok) throw new Error(await reason(reply));
   return reply.text();
 }
@@ -64,7 +75,7 @@ export async function loadText(file) {
 /** Have something done to a sweep: pause, resume, stop or cancel. */
 export async function act(sweep, action) {
   const headers = { "Content-Type": "application/json" };
-  const reply = await fetch(`/api/pages${sweep}/state`, { method: "POST", headers, body: JSON.stringify({ action }) });
+  const reply = await request(`/api/pages${sweep}/state`, { method: "POST", headers, body: JSON.stringify({ action }) });
   if (reply.status === 401) location.reload();
   if (!reply.ok) throw new Error(await reason(reply));
 }
@@ -126,7 +137,7 @@ class Freshness {
 
 async function ask(url, tagged = true) {
   const headers = tagged && tags.has(url) ? { "If-None-Match": tags.get(url) } : {};
-  const reply = await fetch(url, { cache: "no-store", headers });
+  const reply = await request(url, { cache: "no-store", headers });
   if (reply.status === 304) return null;
   if (reply.status === 401) {
     location.reload(); // which asks for the key

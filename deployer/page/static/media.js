@@ -4,6 +4,7 @@ import { Histogram } from "./histogram.js";
 import { download, el, filesAddress, show } from "./parts.js";
 
 const MOST_ROWS = 100;
+const NO_JSON = /"(?:[^"\\]|\\.)*"|-?\b(?:NaN|Infinity)\b/g; // what the SDK writes bare, and texts, which may hold it
 
 export class Media {
   constructor(page) {
@@ -30,15 +31,16 @@ export class Media {
     }
   }
 
-  #item({ name, kind, step, paths }) {
+  #item({ name, kind, step, files }) {
     const caption = el("figcaption", {}, el("strong", { title: name }, name), el("span", { class: "muted" }, `step ${show(step)}`));
-    const draw = { image: (path) => this.#image(name, path), table: (path) => this.#table(path), html: (path) => this.#html(name, path) }[kind];
-    return el("figure", { class: `card ${kind}` }, caption, el("div", { class: "row" }, ...paths.map(draw)));
+    const draw = { image: ({ path, caption: said }) => this.#image(name, path, said), table: ({ path }) => this.#table(path), html: ({ path }) => this.#html(name, path) }[kind];
+    return el("figure", { class: `card ${kind}` }, caption, el("div", { class: "row" }, ...files.map(draw)));
   }
 
   /** Shown from bytes that the server declares to be an image, whatever the file holds. */
-  #image(name, path) {
-    return el("img", { alt: name, loading: "lazy", src: `${filesAddress(this.page, path)}?as=image` });
+  #image(name, path, said) {
+    const image = el("img", { alt: said || name, loading: "lazy", src: `${filesAddress(this.page, path)}?as=image` });
+    return said ? el("div", {}, image, el("p", { class: "muted" }, said)) : image;
   }
 
   /** In a frame that runs no script and knows nothing of this site; saved, it is all there. */
@@ -51,7 +53,7 @@ export class Media {
   #table(path) {
     const box = el("div", { class: "table" }, el("p", { class: "muted" }, "…"));
     loadText(filesAddress(this.page, path)).then((text) => {
-      const { columns, data } = JSON.parse(text);
+      const { columns, data } = JSON.parse(text.replace(NO_JSON, (part) => (part.startsWith('"') ? part : `"${part}"`)));
       const heads = columns.map((column) => el("th", { scope: "col" }, show(column)));
       const rows = data.slice(0, MOST_ROWS).map((row) => el("tr", {}, ...row.map((value) => el("td", {}, show(value)))));
       const more = data.length > MOST_ROWS ? [el("caption", {}, `${MOST_ROWS} of ${data.length} rows`)] : [];

@@ -42,6 +42,7 @@ if (!isLive) {
 
 /** What is not there is said where it would be; what went while it was looked at stays to be seen. */
 function tell(error) {
+  if (!error) page?.calm?.();
   trouble.textContent = error && (page || !(error instanceof Missing)) ? `No news: ${error.message}.` : "";
   if (!(error instanceof Missing)) trouble.append(error ? " Trying again." : "");
   else if (!page) showMissing(error);

@@ -45,6 +45,12 @@ export const select = (label, options, value, onchange) => {
   return made;
 };
 
+/** Choose a value that an address asks for, or another if there is none such. */
+export function choose(box, value, otherwise) {
+  box.value = value;
+  if (box.selectedIndex < 0) box.value = otherwise;
+}
+
 /** Let the browser save a file. */
 export function saveBlob(name, blob) {
   const href = URL.createObjectURL(blob);
@@ -52,12 +58,16 @@ export function saveBlob(name, blob) {
   setTimeout(() => URL.revokeObjectURL(href), 10000);
 }
 
+// As `results -o csv` writes them.
+const WORDS_OF_CSV = { true: "True", false: "False", NaN: "nan", Infinity: "inf", "-Infinity": "-inf" };
+
 /** Save rows as CSV. A text that a spreadsheet would compute gets an apostrophe, as in `results -o csv`. */
 export function saveCsv(name, heads, rows) {
   const cell = (value) => {
     if (value === null || value === undefined) return "";
-    const text = typeof value === "object" ? JSON.stringify(value) : String(value);
-    const computed = /^[=+\-@\t\r]/.test(text) && !isNumber(value) && !/^-(\d+|Infinity)$/.test(text);
+    const plain = typeof value === "object" ? JSON.stringify(value) : String(value);
+    const text = WORDS_OF_CSV[plain] ?? plain;
+    const computed = /^[=+\-@\t\r]/.test(text) && !isNumber(value) && !/^-(\d+|inf)$/.test(text);
     const safe = computed ? `'${text}` : text;
     return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   };
@@ -110,8 +120,12 @@ export function showBytes(bytes) {
   return `${unit ? size.toFixed(1) : size} ${units[unit]}`;
 }
 
-export const showTime = (seconds) =>
-  new Date(seconds * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+export const showTime = (seconds, timeStyle = "short") =>
+  new Date(seconds * 1000).toLocaleString([], { dateStyle: "medium", timeStyle });
+
+/** Values by their names in order, with 2 before 10. */
+export const sortNames = (values) => Object.fromEntries(Object.entries(values).sort(([a], [b]) => compareNames(a, b)));
+export const compareNames = (a, b) => a.localeCompare(b, "en", { numeric: true });
 
 /** When something is expected to be over: `done in about 5 m (14:03)`. */
 export function showFuture(seconds) {

@@ -4,7 +4,7 @@ import { CurveCard, CurveTools } from "./curves.js";
 import { Media } from "./media.js";
 import {
   button, commandBlock, definitions, download, el, filesAddress, runAddress, runName, runState, saveCsv, section, showBytes,
-  showParameter, showSeconds, showTime,
+  showParameter, showSeconds, showTime, sortNames,
 } from "./parts.js";
 import { Table } from "./table.js";
 import { ViewState } from "./view-state.js";
@@ -59,9 +59,9 @@ export class Run {
     for (const curve of data.curves) this.#updateCard(data, curve, this.grid, "m");
     for (const curve of data.system) this.#updateCard(data, curve, this.system, "s");
     this.systemSection.hidden = !data.system.length;
-    this.config.replaceChildren(el("h2", {}, "Configuration"), definitions(data.config, showParameter),
+    this.config.replaceChildren(el("h2", {}, "Configuration"), definitions(sortNames(data.config), showParameter),
       ...[commandBlock(data.command)].filter(Boolean));
-    this.summary.replaceChildren(el("h2", {}, "Summary"), definitions(data.summary));
+    this.summary.replaceChildren(el("h2", {}, "Summary"), definitions(sortNames(data.summary)));
     this.environment.parentElement.hidden = !Object.keys(data.environment).length && !data.patch;
     this.environment.replaceChildren(definitions(data.environment));
     this.#updatePatch(data);
@@ -129,7 +129,7 @@ function withoutOutput(data) {
 }
 
 function saveCurves(data) {
-  const rows = data.curves.flatMap(({ metric, steps, values, epochs, seconds }) =>
-    steps.map((step, at) => [metric, step, epochs?.[at], seconds?.[at], values[at]]));
+  const rows = data.curves.flatMap(({ metric, steps, values, words, epochs, seconds }) =>
+    steps.map((step, at) => [metric, step, epochs?.[at], seconds?.[at], words?.[at] ?? values[at]]));
   saveCsv(`${data.id}.csv`, ["metric", "step", "epoch", "seconds", "value"], rows);
 }

@@ -73,7 +73,7 @@ export class RunsTable {
     this.headText = text;
     const heads = this.shownColumns.map((column) => {
       const order = this.sorted.key !== column.key ? "none" : this.sorted.down ? "descending" : "ascending";
-      return el("th", { class: column.number ? "number" : "", scope: "col", "aria-sort": order, title: column.label },
+      return el("th", { class: classOf(column), scope: "col", "aria-sort": order, title: column.label },
         button(column.label, () => this.#sort(column)));
     });
     this.head.replaceChildren(el("th", { scope: "col", class: "choose" }, el("span", { class: "unseen" }, "chosen")), ...heads);
@@ -85,15 +85,15 @@ export class RunsTable {
   }
 
   #drawMenu() {
-    const boxes = this.columns.filter((column) => column.key !== "run").map((column) => {
-      const box = el("input", { type: "checkbox", onchange: () => this.#flip(column.key) });
-      box.checked = this.#isShown(column);
-      return el("label", {}, box, ` ${column.label}`);
-    });
-    const text = JSON.stringify(this.columns.map((one) => [one.key, this.#isShown(one)]));
-    if (text === this.menuText) return;
-    this.menuText = text;
-    this.columnsBox.replaceChildren(el("summary", { class: "quiet button" }, "Columns"), el("div", { class: "card" }, ...boxes));
+    const offered = this.columns.filter((column) => column.key !== "run");
+    const text = JSON.stringify(offered.map((one) => one.key));
+    if (text !== this.menuText) {
+      this.menuText = text;
+      this.boxes = offered.map(({ key }) => el("input", { type: "checkbox", onchange: () => this.#flip(key) }));
+      const labels = offered.map(({ label }, at) => el("label", {}, this.boxes[at], ` ${label}`));
+      this.columnsBox.replaceChildren(el("summary", { class: "quiet button" }, "Columns"), el("div", { class: "card" }, ...labels));
+    }
+    offered.forEach((column, at) => { this.boxes[at].checked = this.#isShown(column); });
   }
 
   #flip(key) {
@@ -193,8 +193,10 @@ function cell(column, row) {
   const value = column.value(row);
   const content = column.cell ? column.cell(row) : (column.write ?? show)(value);
   const title = typeof content === "string" ? String(value ?? "") : content.textContent;
-  return el("td", { class: column.number ? "number" : "", title }, content);
+  return el("td", { class: classOf(column), title }, content);
 }
+
+const classOf = ({ key, number }) => (key === "run" ? "name" : number ? "number" : "");
 
 function widthOf(column, sample) {
   let longest = column.label.length + 3; // with room for the mark of the order

@@ -3,18 +3,19 @@ import { Agents } from "./agents.js";
 import { BestSoFar } from "./best.js";
 import { Chart, lineLook } from "./charts.js";
 import { Controls } from "./controls.js";
-import { CurveTools, MOST_COLOURED, curveOption, endOf, whyEmpty } from "./curves.js";
+import { CurveTools, MOST_COLOURED, curveOption, endOf, notesOf, whyEmpty } from "./curves.js";
 import { hasCurves, isLive, loadCurves } from "./data.js";
 import { parseFilter } from "./filter.js";
 import { Importance } from "./importance.js";
 import { Parallel } from "./parallel.js";
-import { button, commandBlock, definitions, el, go, link, projectAddress, runAddress, runName, section, select, show, showFuture, showParameter, showTime, state, sweepAddress } from "./parts.js";
+import { button, choose, commandBlock, definitions, el, go, link, projectAddress, runAddress, runName, section, select, show, showFuture, showParameter, showTime, state, sweepAddress } from "./parts.js";
 import { Report } from "./report.js";
 import { isBrushed, readBrush, readRuns } from "./runs.js";
 import { RunsTable } from "./runs-table.js";
 import { ViewState } from "./view-state.js";
 
 const main = document.getElementById("main");
+const FILTER_HELP = "words and conditions, all of which hold: adam lr<0.01 opt!=sgd state=killed,failed runtime>2m loss=nan\nor between them, not before one; in quotes what has spaces";
 const COUNTS = [["10", "best 10"], ["25", "best 25"], ["100", "best 100"]];
 
 export class Sweep {
@@ -57,7 +58,7 @@ export class Sweep {
   }
 
   #buildFilter() {
-    this.filter = el("input", { type: "search", placeholder: "/  filter: words, lr<0.01, state=failed", "aria-label": "Filter runs", spellcheck: "false",
+    this.filter = el("input", { type: "search", placeholder: "/  filter: words, lr<0.01, state=failed", title: FILTER_HELP, "aria-label": "Filter runs", spellcheck: "false",
       oninput: () => this.view.set("q", this.filter.value) });
     this.states = el("div", { class: "chips", role: "group", "aria-label": "Filter by state" });
     addEventListener("keydown", (event) => {
@@ -76,7 +77,7 @@ export class Sweep {
     this.state.replaceChildren(state(data.state));
     const goal = data.metric ? `${data.goal} ${data.metric}` : "no metric";
     const facts = [data.id, data.method, goal, showTime(data.created_at)];
-    if (data.report) facts.push(`as of ${showTime(data.report.made_at)}`);
+    if (data.report) facts.push(`as of ${showTime(data.report.made_at, "medium")}`);
     if (data.reason) facts.push(`stopped: ${data.reason}`);
     this.facts.textContent = facts.join("  ·  ");
     this.progress.replaceChildren(...drawProgress(data));
@@ -95,6 +96,10 @@ export class Sweep {
     this.fixed.textContent = same.length ? `The same in all: ${same.join("  ")}` : "";
     this.best.update(data, this.rows);
     this.#draw(true);
+  }
+
+  calm() {
+    this.controls.calm();
   }
 
   /** Whatever follows from what is chosen. */
@@ -128,11 +133,12 @@ export class Sweep {
   }
 
   #chooseCurves(passing, fresh) {
-    const metric = this.view.get("metric", this.firstMetric ?? "");
+    const wished = this.view.get("metric");
+    const metric = JSON.parse(this.metricsText).includes(wished) ? wished : this.firstMetric ?? "";
     this.curves.element.hidden = !metric;
     if (!metric) return;
     this.metric.value = metric;
-    this.howMany.value = this.view.get("curves", "10");
+    choose(this.howMany, this.view.get("curves"), "10");
     const chosen = this.view.list("runs");
     const active = passing.filter((row) => row.state === "running").slice(0, 10);
     const count = Number(this.howMany.value);
@@ -162,10 +168,10 @@ export class Sweep {
     const rows = new Map(this.rows.map((row) => [row.id, row]));
     const lines = ids.filter((id) => this.fetched?.has(id) && rows.has(id)).map((id) => ({ id, name: runName(rows.get(id)),
       curve: this.fetched.get(id), look: this.looks.get(id), best: rows.get(id).rank === 1 && ids.length > MOST_COLOURED, end: endOf(rows.get(id)) }));
+    const choices = this.tools.read();
     const short = lines.every(({ curve }) => curve.values.length < 2);
     const legend = [lines.some(({ end }) => end === "stopped early") && "◆ stopped early", lines.some(({ end }) => end?.startsWith("healed")) && "▲ healed"];
-    this.curves.caption.textContent = [`${lines.length} of ${this.rows.length} runs`, short && lines.length && "logged once", ...legend].filter(Boolean).join("  ");
-    const choices = this.tools.read();
+    this.curves.caption.textContent = [`${lines.length} of ${this.rows.length} runs`, short && lines.length && "logged once", ...legend, ...notesOf(lines, choices)].filter(Boolean).join("  ");
     this.curves.update((ink) => curveOption(ink, lines, choices), `${metric} of ${lines.length} runs`, whyEmpty(lines));
   }
 

@@ -77,13 +77,22 @@ def test_no_line_is_lost_or_doubled_whenever_the_server_is_killed(
         writer.over.set()
         writer.join()
     counted = {writer.name: client.run(writer.name)["historyLineCount"] for writer in writers}
-    rows = {writer.name: client.run(writer.name)["history"] for writer in writers}
     served.process.terminate()
     served.process.wait()
     assert counted == {writer.name: writer.lines for writer in writers}
     for writer in writers:
-        steps = [json.loads(row)["_step"] for row in rows[writer.name]]
-        assert steps == list(range(writer.lines))
+        assert read_steps(tmp_path / "data", writer.name) == list(range(writer.lines))
+
+
+def read_steps(data: Path, name: str) -> list[int]:
+    """Return the steps of a run's history as they lie in a data folder that nobody serves."""
+    store = Store(data / DATABASE)
+    with store.snapshot() as db:
+        (run,) = db.execute("SELECT id FROM runs WHERE name = ?", (name,)).fetchone()
+        lines = read_lines(db, run, "history")
+        assert count_lines(db, run, "history") == len(lines)
+    store.close()
+    return [json.loads(text)["_step"] for _, text in lines]
 
 
 @pytest.fixture
@@ -113,13 +122,9 @@ def test_what_was_answered_survives_a_power_cut(watched: ServedBackend, tmp_path
     watched.process.wait()
     for answered, size in enumerate(safe, 1):
         left = cut_power(watched.data, tmp_path / f"cut-{answered}", size)
-        store = Store(left / DATABASE)
-        with store.snapshot() as db:
-            (run,) = db.execute("SELECT id FROM runs WHERE name = 'run'").fetchone()
-            lines = read_lines(db, run, "history")
-            assert count_lines(db, run, "history") >= LINES * answered
-        assert [json.loads(text)["_step"] for _, text in lines] == list(range(len(lines)))
-        store.close()
+        steps = read_steps(left, "run")
+        assert len(steps) >= LINES * answered
+        assert steps == list(range(len(steps)))
 
 
 def read_synced(noted: Path, file: Path) -> int:

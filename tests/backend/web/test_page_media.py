@@ -46,9 +46,19 @@ def test_pages_of_a_run_are_listed_if_their_files_are_there() -> None:
     rows = [{"_step": 2, "one": HTML, "many": both}]
     found = list_media(rows, [{"name": HTML["path"]}])
     assert found == [
-        {"name": name, "kind": "html", "step": 2, "paths": [HTML["path"]]}
+        {"name": name, "kind": "html", "step": 2, "files": [{"path": HTML["path"], "caption": ""}]}
         for name in ("one", "many")
     ]
+
+
+def test_images_have_their_captions() -> None:
+    one = {"_type": "image-file", "path": "a.png", "caption": "a cat"}
+    names = ["b.png", "gone.png", "c.png"]
+    many = {"_type": "images/separated", "filenames": names, "captions": ["b", "gone"]}
+    rows = [{"_step": 1, "one": one, "many": many}]
+    found = list_media(rows, [{"name": name} for name in ("a.png", "b.png", "c.png")])
+    captions = [[(file["path"], file["caption"]) for file in item["files"]] for item in found]
+    assert captions == [[("a.png", "a cat")], [("b.png", "b"), ("c.png", "")]]
 
 
 def test_a_page_in_a_frame_runs_nothing_and_is_a_stranger(
@@ -59,11 +69,11 @@ def test_a_page_in_a_frame_runs_nothing_and_is_a_stranger(
     client.upload("r", HTML["path"], b"<h1>Hello</h1>")
     [shown] = read(browser, client, "/runs/r")["media"]
     address = f"{client.url}/api/pages/{client.entity}/{client.project}/runs/r/files/"
-    framed = browser.get(address + shown["paths"][0], params={"as": "html"}, timeout=30)
+    framed = browser.get(address + shown["files"][0]["path"], params={"as": "html"}, timeout=30)
     assert framed.content == b"<h1>Hello</h1>"
     assert framed.headers["content-type"].startswith("text/html")
     policy = framed.headers["content-security-policy"].split("; ")
     assert {"sandbox", "default-src 'none'", "frame-ancestors 'self'"} <= set(policy)
-    saved = browser.get(address + shown["paths"][0], timeout=30)
+    saved = browser.get(address + shown["files"][0]["path"], timeout=30)
     assert saved.headers["content-disposition"].startswith("attachment")
     assert saved.headers["content-type"] == "application/octet-stream"

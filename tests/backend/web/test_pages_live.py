@@ -188,7 +188,8 @@ def test_a_runs_machine_system_and_images(client: Client, browser: requests.Sess
         "disk",
     ]
     assert data["system"][0]["steps"] == [1.5]
-    assert [(one["name"], one["paths"]) for one in data["media"]] == [("a", [image["path"]])]
+    shown = [(one["name"], [file["path"] for file in one["files"]]) for one in data["media"]]
+    assert shown == [("a", [image["path"]])]
     address = (
         f"{client.url}/api/pages/{client.entity}/{client.project}/runs/r/files/{image['path']}"
     )
