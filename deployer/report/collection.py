@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployer.analysis.cost import Cost, sum_cost
+from deployer.config.redaction import redact_text
 from deployer.page.curves import EPOCH_NAMES, POINTS_PER_CURVE, build_curve, describe_curve
 from deployer.page.importance import build_importance_document
 from deployer.page.sweep_document import SweepSource, build_sweep_document, choose_curves
@@ -17,10 +18,14 @@ from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import ACTIVE_STATES, Results, build_results, is_stopped_early
 from deployer.wandb_api.history import get_sampled_rows
 from deployer.wandb_api.model import RunInfo, Snapshot, SweepPath
+from deployer.wandb_api.operations import get_log_tail
 from deployer.wandb_api.server import Server
 
 # More than are shown of a curve, since what a server draws at random is not evenly spread.
 SAMPLES = 5 * POINTS_PER_CURVE
+FAILURES_EXPLAINED = 5  # a request each
+TAIL_LINES = 3
+MOST_LETTERS = 300  # of a run's last line
 
 # What so many agents cost in dollars an hour together, what they share included.
 FindPrice = Callable[[int], float | None]
@@ -31,7 +36,7 @@ class Material:
     """A sweep at one moment, no secret in it.
 
     `document` is its page's, `curves` are those of its metric, `importance` is of all runs. `cost`
-    is what it took until `source.now`.
+    is what it took until `source.now`. `last_words` are what the first failed runs printed last.
     """
 
     source: SweepSource
@@ -39,6 +44,7 @@ class Material:
     curves: Sequence[Mapping[str, Any]]
     importance: Mapping[str, Any]
     cost: Cost
+    last_words: Mapping[str, str]
     server_url: str
     page_url: str
 
@@ -64,6 +70,7 @@ def collect(
         curves=read_curves(server, path, choose_runs(source), results.metric or ""),
         importance=build_importance_document(results),
         cost=_sum_cost(snapshot, results, now, find_price),
+        last_words=read_last_words(server, path, source.results),
         server_url=server.url,
         page_url=server.sweep_url(path),
     )
@@ -94,6 +101,16 @@ def read_curves(
     rows |= get_sampled_rows(server.client, path, bare, SAMPLES)
     curves = [{"run": run, **describe_curve(build_curve(rows[run], metric))} for run in keys]
     return [curve for curve in curves if curve["steps"]]
+
+
+def read_last_words(server: Server, path: SweepPath, results: Results) -> dict[str, str]:
+    """Read the last line of the first runs that failed, as far as the server knows it."""
+    said = {}
+    for row in results.failures[:FAILURES_EXPLAINED]:
+        tail = get_log_tail(server.client, path, row.run_id, TAIL_LINES)
+        if line := next((line.strip() for line in reversed(tail) if line.strip()), ""):
+            said[row.run_id] = redact_text(line)[:MOST_LETTERS]
+    return said
 
 
 def choose_runs(source: SweepSource) -> list[RunInfo]:

@@ -61,7 +61,7 @@ def _describe(material: Material, lock: TextFile | None) -> dict[str, Any]:
         "curves": describe_curves(len(material.curves), len(results.rows), results.metric),
         "lead": describe_lead(results),
         "warnings": list_doubts(results),
-        "failures": list_failures(results),
+        "failures": list_failures(results, material.last_words),
         "causes": count_causes(results.rows),
         "coverage": {**vars(coverage), "complete": coverage.complete},
         "costs": list_costs(material.cost),

@@ -25,7 +25,7 @@ def build_markdown(material: Material) -> str:
         _list_facts(results),
         _build_ranking(results),
         _describe_importance(material),
-        _list_failures(results),
+        _list_failures(material),
         _list_costs(material),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -76,8 +76,12 @@ def _build_ranking(results: Results) -> str:
 
 def _rank(row: Row, names: Sequence[str]) -> list[object]:
     cells = [_cell(row, name) for name in names]
-    return [row.rank, row.run_id, format_value(row.value), *cells,
+    return [row.rank, _name(row), format_value(row.value), *cells,
             format_seconds(row.duration_seconds)]  # fmt: skip
+
+
+def _name(row: Row) -> str:
+    return f"{row.run_id} {row.title}" if row.title not in ("", row.run_id) else row.run_id
 
 
 def _cell(row: Row, name: str) -> str:
@@ -91,14 +95,17 @@ def _describe_importance(material: Material) -> str:
     return f"## Importance\n\n{escape(found.get('sentence') or found.get('missing') or '')}"
 
 
-def _list_failures(results: Results) -> str:
+def _list_failures(material: Material) -> str:
+    results = material.results
     causes = count_causes(results.rows)
     if not results.failures and not causes:
         return ""
     lines = [f"{format_count(n, 'attempt')} {cause}" for cause, n in causes.items()]
     shown = results.failures[:FAILURES]
-    lines += [f"{row.state}: {row.run_id}, {describe_cause(row)} ({describe_configuration(row)})"
-              for row in shown]  # fmt: skip
+    for row in shown:
+        said = material.last_words.get(row.run_id, "")
+        how = f"{describe_cause(row)} ({describe_configuration(row)})"
+        lines.append(f"{row.state}: {_name(row)}, {how}{': ' if said else ''}{said}")
     if len(results.failures) > FAILURES:
         lines.append(f"and {len(results.failures) - FAILURES} more runs that failed")
     return "## Failures\n\n" + "\n".join(f"- {escape(line)}" for line in lines)

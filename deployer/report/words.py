@@ -15,14 +15,15 @@ from deployer.text import format_count
 GOOD_CAUSES = ("finished", "delivered", "stopped")
 
 
-def list_failures(results: Results) -> list[dict[str, Any]]:
-    """Return the runs that failed, each with how its attempts ended and what it ran with."""
+def list_failures(results: Results, last_words: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the runs that failed, with how they ended, what they ran with and printed last."""
     return [
         {
             "run": row.run_id,
             "title": row.title,
             "state": row.state,
             "cause": describe_cause(row),
+            "said": last_words.get(row.run_id, ""),
             "attempts": max(1, len(row.attempts)),
             "parameters": row.parameters,
         }

@@ -96,6 +96,24 @@ def test_secrets_are_in_no_report_and_still_tell_configurations_apart(client: Cl
     assert found.results.coverage.finished == 2
 
 
+def test_a_failed_run_has_its_last_words(client: Client) -> None:
+    sweep = client.create_sweep({"method": "grid", "parameters": {"lr": {"values": [1, 2]}}})
+    agent = client.create_agent(sweep)
+    said = "ValueError: no such file: //me:pw@host/*x*"
+    for _ in range(3):  # the first is tried twice
+        [run] = client.heartbeat(agent)
+        words, code = ([said, ""], 2) if run["args"]["lr"]["value"] == 1 else (["done"], 0)
+        client.init_run(run["run_id"], displayName="my *run*", config=json.dumps(run["args"]))
+        client.stream(run["run_id"], files={"output.log": {"offset": 0, "content": words}})
+        client.finish(run["run_id"], exit_code=code)
+    found = collect(open_server(client), path_of(client, sweep), NOW)
+    [(name, said)] = found.last_words.items()
+    assert said == "ValueError: no such file: //host/*x*"
+    assert f'"said":"{said}"' in build_html(found)
+    text = build_markdown(found)
+    assert f"failed: {name} my \\*run\\*, crashed: exit code 2 (lr=1): ValueError" in text
+
+
 def test_names_cannot_leave_their_place(client: Client) -> None:
     sweep = make_sweep(client, 2, name=NASTY + "</script>", parameters={"a|b": {"value": NASTY}})
     found = collect(open_server(client), path_of(client, sweep), NOW)

@@ -33,7 +33,7 @@ function failures({ failures: rows, causes }) {
   const table = new Table([
     { label: "run", value: (row) => row.run },
     { label: "state", value: (row) => row.state, cell: (row) => state(row.state) },
-    { label: "cause", value: (row) => row.cause },
+    { label: "cause", value: (row) => [row.cause, row.said].filter(Boolean).join(": ") },
     { label: "attempts", number: true, value: (row) => row.attempts },
     { label: "parameters", value: (row) => Object.entries(row.parameters).map(([name, value]) => `${name}=${JSON.stringify(value)}`).join("  ") },
   ], { caption: "Runs that failed", empty: "none" });
