@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from PIL import Image
 
 from tests.backend.client import Client, grid
 from tests.browser.conftest import OpenPage
@@ -154,10 +155,20 @@ def test_a_table_and_a_chart_are_saved(client: Client, open_page: OpenPage, tmp_
     assert heads.startswith("rank,run_id,title,state,loss,")
     assert ",duration_seconds," in heads
     assert len(rows) == 4
-    with page.expect_download() as picture:
-        page.click("figure:has(strong:text-is('Best so far')) button:text-is('Picture')")
-    picture.value.save_as(tmp_path / "best.png")
-    assert (tmp_path / "best.png").read_bytes().startswith(b"\x89PNG")
+    for label, below in (("Best so far", 0), ("Curves", 1), ("Parallel coordinates", 0)):
+        chart = page.locator(f"figure:has(strong:text-is('{label}'))")
+        chart.scroll_into_view_if_needed()
+        chart.locator("canvas").wait_for()
+        with page.expect_download() as picture:
+            chart.locator("button:text-is('Picture')").click()
+        assert picture.value.suggested_filename == f"{sweep}-{label.replace(' ', '-')}.png"
+        file = tmp_path / picture.value.suggested_filename
+        picture.value.save_as(file)
+        box = chart.locator(".plot").bounding_box()
+        assert box
+        # Two lines of words above; below, the names of a few runs.
+        size = (2 * box["width"], 2 * (box["height"] + 56 + below * 36))
+        assert Image.open(file).size == pytest.approx(size, abs=2)
 
 
 def test_a_real_sweep_is_paused_and_goes_on(

@@ -1,5 +1,7 @@
 // Charts: ECharts in the colours of the page's theme, drawn once they are in sight.
+import { currentAddress } from "./data.js";
 import { button, el, saveBlob } from "./parts.js";
+import { makePicture } from "./picture.js";
 
 /* global echarts */
 // After Okabe and Ito: told apart by every kind of sight, on light and on dark.
@@ -110,8 +112,11 @@ export class Chart {
     this.inSight = true;
     if (!this.chart) this.draw();
     if (!this.chart) return;
-    const url = this.chart.getDataURL({ type: "png", pixelRatio: 2, backgroundColor: colours().card });
-    const bytes = Uint8Array.from(atob(url.split(",")[1]), (letter) => letter.charCodeAt(0));
-    saveBlob(`${this.label.replace(/[^\w.-]+/g, "-")}.png`, new Blob([bytes], { type: "image/png" }));
+    const page = document.title.replace(/ · deployer$/, "");
+    const filter = new URLSearchParams(location.search).get("q");
+    const about = [page, this.caption.textContent, filter && `filter: ${filter}`].filter(Boolean).join("  ·  ");
+    const blob = await makePicture(this.chart, [this.plot.getAttribute("aria-label"), about], colours());
+    const id = currentAddress().split("/").at(-1);
+    saveBlob(`${id} ${this.label}.png`.replace(/[^\w.-]+/g, "-"), blob);
   }
 }
