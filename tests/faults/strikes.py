@@ -82,8 +82,16 @@ def _find_victim(scenario: Scenario, kind: Kind, trainer: psutil.Process) -> Fou
 
 
 def _find_family(trainer: psutil.Process) -> dict[int, int]:
-    """Return the process ids of a trainer, what started it and what it started, closest first."""
+    """Return the process ids of a trainer, what started it and what it started, closest first.
+
+    Then come those whose supervisor is the same: a warm run is no child of its agent.
+    """
     relatives = [trainer]
     with contextlib.suppress(psutil.Error):
-        relatives += [*trainer.parents(), *trainer.children(recursive=True)]
-    return {one.pid: place for place, one in enumerate(relatives)}
+        elders = trainer.parents()
+        relatives += [*elders, *trainer.children(recursive=True)]
+        relatives += [one for elder in elders for one in elder.children(recursive=True)]
+    places: dict[int, int] = {}
+    for place, one in enumerate(relatives):
+        places.setdefault(one.pid, place)
+    return places

@@ -133,7 +133,7 @@ def test_healing_a_follow_up_heals_its_original(plain_backend: ServedBackend) ->
 def test_of_a_random_sweep_the_failed_draws_run_again(plain_backend: ServedBackend) -> None:
     server, sdk = connect(plain_backend)
     config = {
-        **grid(lr=[0.1, 0.2, 0.3, 0.4], size=list(range(50))),
+        **grid(lr=[0.1, 0.2, 0.3, 0.4], size=list(range(5000))),  # no draw is like another
         "method": "random",
         "run_cap": 4,
         "retries": 0,
