@@ -7,7 +7,8 @@ Hyperparameters are no secrets: of `key` and `token` only texts are taken for on
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 REDACTED = "REDACTED"
@@ -26,6 +27,15 @@ CREDENTIALS = re.compile(r"(?<=//)[^/@\s]+@")
 BEARER = re.compile(r"\b([Bb]earer|[Bb]asic)\s+[\w.~+/=-]{6,}")
 ASSIGNED = re.compile(r"([A-Za-z_][\w.-]*)=(\"[^\"]*\"|'[^']*'|[^\s\"';&|)]+)")
 FLAG = re.compile(r"--?([\w.-]+)")
+# What programs print: `--password x`, `'api_key': 'x'`, `bad token: x`, and keys by their look.
+FLAGGED = re.compile(r"(?<!\S)--?([\w.-]+)\s+([^\s\"'`;&|)}\]$-][^\s\"'`;&|)}\]]*)")
+QUOTED = re.compile(r"([\"'])([\w.-]+)\1\s*:\s*[\"']([^\"']+)[\"']")
+TOLD = re.compile(r"([A-Za-z_][\w.-]*)(?<!Error):\s+[\"'`]?([^\s\"'`;&|,)}\]]+)")
+KNOWN = re.compile(
+    r"\b(?:sk-|hf_|gh[opsu]_|github_pat_|glpat-|xox[abp]-|wandb_v\d_)(?=[\w-]*\d)[\w-]{16,}"
+)
+UNLIKE_WORDS = re.compile(r"(?=\S*[A-Za-z])(?=\S*\d)\S{8,}")
+SHORTEST = 4  # letters of a value that is looked for in a text
 # In code: a quoted text after a name, or a line of a file of variables.
 LITERAL = re.compile(r"([A-Za-z_][\w-]*)[\"']?\s*[=:]\s*[\"'][^\"'\s]{6,}[\"']")
 VARIABLE = re.compile(r"^[-+ ]?\s*(?:export\s+)?([A-Z][A-Z0-9_]*)=[^\s\"']{6,}")
@@ -56,15 +66,22 @@ def redact(value: Any, structure: frozenset[str] = frozenset()) -> Any:
     return value
 
 
-def redact_text(text: str) -> str:
-    """Return a text without credentials in addresses, after `Bearer`, and in assignments."""
-    text = BEARER.sub(rf"\1 {REDACTED}", CREDENTIALS.sub("", text))
+def redact_text(text: str, hidden: Iterable[str] = ()) -> str:
+    """Return a text without the `hidden` values, credentials, and what stands after secret names.
 
-    def replace(found: re.Match[str]) -> str:
-        secret = is_secret_name(found[1]) and not found[2].startswith("$")
-        return f"{found[1]}={REDACTED}" if secret else found[0]
+    After `name:` in prose only what looks like a secret is one: `unknown key: lr` stays.
+    """
+    for value in sorted(hidden, key=len, reverse=True):
+        text = text.replace(value, REDACTED)
+    text = BEARER.sub(rf"\1 {REDACTED}", KNOWN.sub(REDACTED, CREDENTIALS.sub("", text)))
+    for pattern, name in ((FLAGGED, 1), (QUOTED, 2), (TOLD, 1), (ASSIGNED, 1)):
+        text = pattern.sub(partial(_hide_after, pattern, name), text)
+    return text
 
-    return ASSIGNED.sub(replace, text)
+
+def find_hidden(value: Any) -> frozenset[str]:
+    """Return the texts that `redact` hides in a value, but for those too short to look for."""
+    return frozenset(text for text in _list_hidden(value, redact(value)) if len(text) >= SHORTEST)
 
 
 def find_secret(code: str) -> str:
@@ -78,6 +95,30 @@ def find_secret(code: str) -> str:
         if CREDENTIALS.search(line):
             return "an address with credentials"
     return ""
+
+
+def _hide_after(pattern: re.Pattern[str], name: int, found: re.Match[str]) -> str:
+    """Return what was found; the value, next to its name, is replaced if that is a secret's."""
+    named, text = found[name], found[name + 1]
+    if not is_secret_name(named) or text.startswith("$"):
+        return found[0]
+    prose = pattern is TOLD and not _is_always_secret(named.lower())
+    number = pattern is FLAGGED and not _is_always_secret(named.lower()) and text.isdigit()
+    if number or (prose and not UNLIKE_WORDS.fullmatch(text)):
+        return found[0]
+    start = found.start(name + 1) - found.start()
+    return f"{found[0][:start]}{REDACTED}{found[0][start + len(text) :]}"
+
+
+def _list_hidden(value: Any, redacted: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _list_hidden(item, redacted[key])
+    elif isinstance(value, list | tuple):
+        for item, kept in zip(value, redacted, strict=True):
+            yield from _list_hidden(item, kept)
+    elif redacted == REDACTED != value:
+        yield str(value)
 
 
 def _redact_mapping(value: Mapping[Any, Any], structure: frozenset[str]) -> dict[Any, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployer.analysis.cost import Cost, sum_cost
-from deployer.config.redaction import redact_text
+from deployer.config.redaction import find_hidden, redact_text
 from deployer.page.curves import EPOCH_NAMES, POINTS_PER_CURVE, build_curve, describe_curve
 from deployer.page.importance import build_importance_document
 from deployer.page.sweep_document import SweepSource, build_sweep_document, choose_curves
@@ -70,7 +70,7 @@ def collect(
         curves=read_curves(server, path, choose_runs(source), results.metric or ""),
         importance=build_importance_document(results),
         cost=_sum_cost(snapshot, results, now, find_price),
-        last_words=read_last_words(server, path, source.results),
+        last_words=read_last_words(server, path, results),
         server_url=server.url,
         page_url=server.sweep_url(path),
     )
@@ -104,12 +104,15 @@ def read_curves(
 
 
 def read_last_words(server: Server, path: SweepPath, results: Results) -> dict[str, str]:
-    """Read the last line of the first runs that failed, as far as the server knows it."""
+    """Read the last line of the first runs that failed, as far as the server knows it.
+
+    `results` must not be redacted yet: what a run was given is looked for in what it printed.
+    """
     said = {}
     for row in results.failures[:FAILURES_EXPLAINED]:
         tail = get_log_tail(server.client, path, row.run_id, TAIL_LINES)
         if line := next((line.strip() for line in reversed(tail) if line.strip()), ""):
-            said[row.run_id] = redact_text(line)[:MOST_LETTERS]
+            said[row.run_id] = redact_text(line, find_hidden(row.parameters))[:MOST_LETTERS]
     return said
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from deployer.config.redaction import find_hidden, redact_text
 from deployer.errors import AgentError, WandbError
 from deployer.executors.base import Executor
 from deployer.sweeps.results import ACTIVE_STATES, WAITING_STATES, Row
@@ -26,9 +27,17 @@ def get_run_tail(
 ) -> tuple[str, ...]:
     """Return the last lines of a run: the server's, or its agent's if it never called `wandb.init`.
 
-    A trainer that dies in argparse leaves nothing on any server.
+    A trainer that dies in argparse leaves nothing on any server. Secrets are left out.
     """
-    tail = get_log_tail(server.client, path, row.run_id, limit)
+    hidden = find_hidden(row.parameters)
+    lines = _read_tail(server, executor, path, row.run_id, limit)
+    return tuple(redact_text(line, hidden) for line in lines)
+
+
+def _read_tail(
+    server: Server, executor: Executor | None, path: SweepPath, run_id: str, limit: int
+) -> tuple[str, ...]:
+    tail = get_log_tail(server.client, path, run_id, limit)
     if any(line.strip() for line in tail) or executor is None:
         return tail
     names = [agent.name for agent in executor.list_agents(str(path))]
@@ -36,7 +45,7 @@ def get_run_tail(
         lines = [line for _, line in executor.log_lines(names, follow=False)]
     except AgentError:
         return tail
-    return find_run_output(lines, row.run_id)[-limit:]
+    return find_run_output(lines, run_id)[-limit:]
 
 
 def follow_run(

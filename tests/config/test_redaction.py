@@ -9,6 +9,7 @@ import pytest
 from deployer.config.redaction import (
     REDACTED,
     STRUCTURE,
+    find_hidden,
     find_secret,
     is_secret_name,
     redact,
@@ -72,6 +73,50 @@ def test_texts_lose_credentials_wherever_they_stand() -> None:
     assert redact_text("curl -H 'Authorization: Bearer abcdef123'").endswith(f"Bearer {REDACTED}'")
     assert redact_text("TOKEN=abc python x.py") == f"TOKEN={REDACTED} python x.py"
     assert redact_text("ssh git@host:team/x.git") == "ssh git@host:team/x.git"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ValueError: bad api_key: hunter22",
+        "Incorrect API key provided: sk-hunter22hunter22",
+        "KeyError: {'api_key': 'hunter22', 'lr': 0.1}",
+        "error: train.py --password hunter22 --lr 0.1",
+        "login refused for password: hunter",
+        'bad {"db_password": "hunter22"}',
+        "401 for X-Api-Key: hunter22",
+        "token='hunter22' refused",
+        "HF_TOKEN=hunter22: not accepted",
+    ],
+)
+def test_what_a_program_prints_loses_its_secrets(said: str) -> None:
+    assert "hunter" not in redact_text(said)
+    assert REDACTED in redact_text(said)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "KeyError: 'layer1.weight'",
+        "ValueError: unknown key: momentum",
+        "Unexpected key(s) in state_dict: 'fc.weight'",
+        "usage: train.py --num-tokens 512 --token-dim 64",
+        "{'num_tokens': 512, 'key_dim': 64}",
+        "image registry:5000/auth:20240101a",
+        "RuntimeError: CUDA error: out of memory at step 1200",
+        "author: mary2000smith",
+        "OSError: hf-internal-testing/tiny-random-bert-2 is no local folder",
+    ],
+)
+def test_what_a_program_prints_otherwise_stays(said: str) -> None:
+    assert redact_text(said) == said
+
+
+def test_values_that_are_hidden_are_found_in_texts() -> None:
+    config = {"api_key": {"value": "open sesame"}, "lr": 0.1, "pins": [["token", "1234"]], "pwd": 7}
+    hidden = find_hidden(config)
+    assert hidden == {"open sesame", "1234"}  # the 7 is in too many texts
+    assert redact_text("no: open sesame, 1234", hidden) == f"no: {REDACTED}, {REDACTED}"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,9 @@ from deployer.report.content import TextFile
 from deployer.report.html_file import build_html
 from deployer.report.markdown import build_markdown
 from deployer.report.words import describe_lead
+from deployer.sweeps.rerun import get_whole_snapshot
+from deployer.sweeps.results import build_results
+from deployer.watch.run_logs import get_run_tail
 from tests.backend.client import Client
 from tests.backend.pages_browser import log_in, read
 from tests.bench.page import fill_sweep
@@ -112,6 +115,34 @@ def test_a_failed_run_has_its_last_words(client: Client) -> None:
     assert f'"said":"{said}"' in build_html(found)
     text = build_markdown(found)
     assert f"failed: {name} my \\*run\\*, crashed: exit code 2 (lr=1): ValueError" in text
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ValueError: bad api_key: hunter22",
+        "Incorrect API key provided: hunter22",
+        "KeyError: {'api_key': 'hunter22'}",
+        "usage: train.py --password hunter22",
+    ],
+)
+def test_last_words_tell_no_secret(client: Client, said: str) -> None:
+    sweep = client.create_sweep(
+        {"method": "grid", "parameters": {"api_key": {"values": ["hunter22"]}}}
+    )
+    agent = client.create_agent(sweep)
+    for _ in range(2):  # it is tried twice
+        [run] = client.heartbeat(agent)
+        client.init_run(run["run_id"], config=json.dumps(run["args"]))
+        client.stream(run["run_id"], files={"output.log": {"offset": 0, "content": [said, ""]}})
+        client.finish(run["run_id"], exit_code=2)
+    server, path = open_server(client), path_of(client, sweep)
+    found = collect(server, path, NOW)
+    [words] = found.last_words.values()
+    assert words == said.replace("hunter22", "REDACTED")
+    snapshot = get_whole_snapshot(server, path)
+    [failed] = build_results(snapshot.sweep, snapshot.runs).failures
+    assert get_run_tail(server, None, path, failed, 3)[-2:] == (words, "")
 
 
 def test_names_cannot_leave_their_place(client: Client) -> None:
