@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,30 +28,44 @@ class Point:
     word: str = ""
 
 
-def build_curve(rows: Iterable[Mapping[str, Any]], metric: str) -> list[Point]:
-    """Return the thinned curve of one metric."""
+@dataclass(frozen=True)
+class Curve:
+    """What was logged of a metric, thinned; what thinning may leave out is told of all of it.
+
+    `gap` is the first step whose value is no finite number, `low` whether some value is 0 or less.
+    """
+
+    points: list[Point]
+    gap: float | None = None
+    low: bool = False
+
+
+def build_curve(rows: Iterable[Mapping[str, Any]], metric: str) -> Curve:
+    """Return the curve of one metric."""
     points = []
     for number, row in enumerate(rows):
         value = metric_value(row, metric)
         if value is not None:
             points.append(_point(row, number, value))
-    return _thin(points)
+    return _build(points)
 
 
-def build_all_curves(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Point]]:
-    """Return a thinned curve of every number that was logged, by its dotted name."""
+def build_all_curves(rows: Iterable[Mapping[str, Any]]) -> dict[str, Curve]:
+    """Return a curve of every number that was logged, by its dotted name."""
     found: dict[str, list[Point]] = {}
     for number, row in enumerate(rows):
         for name, value in _numbers(row, ""):
             found.setdefault(name, []).append(_point(row, number, value))
-    return {name: _thin(points) for name, points in sorted(found.items())}
+    return {name: _build(points) for name, points in sorted(found.items())}
 
 
-def describe_curve(points: Sequence[Point]) -> dict[str, Any]:
+def describe_curve(curve: Curve) -> dict[str, Any]:
     """Return a curve as columns; `seconds` and `epochs` only where some point has one.
 
-    `words` are what values are called that are no finite numbers, by their place.
+    `words` are what values are called that are no finite numbers, by their place; they, `gap` and
+    `low` are left out where they say nothing.
     """
+    points = curve.points
     described: dict[str, Any] = {
         "steps": [point.step for point in points],
         "values": [point.value for point in points],
@@ -64,7 +78,9 @@ def describe_curve(points: Sequence[Point]) -> dict[str, Any]:
             described[name] = column
     if words := {str(at): point.word for at, point in enumerate(points) if point.word}:
         described["words"] = words
-    return described
+    if curve.gap is not None:
+        described["gap"] = curve.gap
+    return described | ({"low": True} if curve.low else {})
 
 
 def _point(row: Mapping[str, Any], number: int, value: float) -> Point:
@@ -94,6 +110,12 @@ def _numbers(row: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, float]]
 def _finite(value: Any) -> float | None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return value if number and math.isfinite(value) else None
+
+
+def _build(points: list[Point]) -> Curve:
+    gap = next((point.step for point in points if point.value is None), None)
+    low = any(point.value is not None and point.value <= 0 for point in points)
+    return Curve(_thin(points), gap, low)
 
 
 def _thin(points: list[Point]) -> list[Point]:

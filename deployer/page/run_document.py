@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deployer.page.curves import EPOCH_NAMES, Point, build_all_curves, describe_curve
+from deployer.page.curves import EPOCH_NAMES, Curve, build_all_curves, describe_curve
 from deployer.page.media import list_media
 from deployer.page.summary import flatten_summary
 from deployer.sweeps.configurations import flatten_configuration
@@ -162,13 +162,11 @@ def _describe_head(source: RunSource) -> dict[str, Any]:
     }
 
 
-def _describe_curves(curves: Mapping[str, Sequence[Point]]) -> list[dict[str, Any]]:
-    return [{"metric": name, **describe_curve(points)} for name, points in curves.items()]
+def _describe_curves(curves: Mapping[str, Curve]) -> list[dict[str, Any]]:
+    return [{"metric": name, **describe_curve(curve)} for name, curve in curves.items()]
 
 
-def _order_curves(
-    curves: Mapping[str, Sequence[Point]], metric: str | None
-) -> list[dict[str, Any]]:
+def _order_curves(curves: Mapping[str, Curve], metric: str | None) -> list[dict[str, Any]]:
     """Return the sweep's own metric first, and last what only counts epochs."""
 
     def place(curve: Mapping[str, Any]) -> tuple[bool, bool, str]:

@@ -59,13 +59,13 @@ def test_a_metric_that_ends_in_nan_says_so(client: Client, open_page: OpenPage) 
         "r", [{"_step": 0, "a": 1.0, "b": math.nan}, {"_step": 1, "a": math.nan, "b": -math.inf}]
     )
     page = open_page("/runs/r")
-    gap = "NaN or infinite from step"
+    gap = "NaN or infinite first at step"
     for name, said, chart in (
-        ("a", f"NaN  {gap} 1", "a: r"),
-        ("b", f"-Infinity  {gap} 0", "b: no finite values"),
+        ("a", ("NaN", f"{gap} 1"), "a: r"),
+        ("b", ("-Infinity", f"{gap} 0"), "b: no finite values"),
     ):
         card = page.locator(f"figure:has(strong:text-is('{name}'))")
-        assert card.locator("figcaption .muted").text_content() == said
+        assert tuple(card.locator(".muted").all_text_contents()) == said
         assert card.locator(".plot").get_attribute("aria-label") == chart
     values = page.locator("dd").all_text_contents()
     assert {'"1"', "1", "NaN", "-Infinity"} <= set(values)
@@ -80,12 +80,12 @@ def test_a_log_scale_says_what_it_leaves_out(client: Client, open_page: OpenPage
     client.log("log", [{"_step": n, "a": n - 1, "b": -n - 1, "c": n + 1} for n in range(4)])
     page = open_page("/runs/log?y=log")
     for name, said in (
-        ("a", "2  2 values of 0 or below not shown"),
-        ("b", "-4  no value above 0 for a log scale"),
-        ("c", "4"),
+        ("a", ["2", "values of 0 or below not shown"]),
+        ("b", ["-4", "no value above 0 for a log scale"]),
+        ("c", ["4", ""]),
     ):
         card = page.locator(f"figure:has(strong:text-is('{name}'))")
-        assert card.locator("figcaption .muted").text_content() == said
+        assert card.locator(".muted").all_text_contents() == said
 
 
 def test_a_sweep_of_nan_shows_nan_and_no_blank_chart(client: Client, open_page: OpenPage) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -20,14 +21,35 @@ pytestmark = pytest.mark.browser
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_nothing_sticks_out(client: Client, open_page: OpenPage, theme: str, width: int) -> None:
     sweep = make_sweep(client, 12)
+    for name in ("gaps", "holes"):
+        client.init_run(name)
+        values = [1.0, math.nan, 2.0, -1.0, math.nan]
+        metric = "validation/long-tailed.accuracy"
+        client.log(name, [{"_step": n, metric: value} for n, value in enumerate(values)])
     page = open_page(width=width, theme=theme)
-    places = ("", f"/sweeps/{sweep}", f"/runs/{sweep}-0", f"/compare?runs={sweep}-0,{sweep}-1")
+    places = (
+        "",
+        f"/sweeps/{sweep}",
+        f"/runs/{sweep}-0",
+        "/runs/gaps?y=log",
+        f"/compare?runs={sweep}-0,{sweep}-1",
+        "/compare?runs=gaps,holes&y=log",
+    )
     for place in places:
         page.goto(f"{client.url}/{client.entity}/{client.project}{place}")
         page.wait_for_selector("main h1")
         page.wait_for_timeout(300)
         beyond = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert beyond <= 0, place
+        squeezed = page.locator("figcaption").evaluate_all(
+            "(all) => all.filter((one) => one.scrollWidth > one.clientWidth)"
+            ".map((one) => one.textContent)"
+        )
+        titles = page.locator("figcaption strong").evaluate_all(
+            "(all) => all.filter((one) => one.clientWidth < Math.min(one.scrollWidth, 40))"
+            ".map((one) => one.textContent)"
+        )
+        assert squeezed + titles == [], place
         unnamed = page.locator("button:not([aria-label])").evaluate_all(
             "(all) => all.filter((one) => !one.textContent.trim()).length"
         )

@@ -67,11 +67,12 @@ export class Chart {
     this.label = label;
     this.title = el("strong", { title: label }, label);
     this.caption = el("span", { class: "muted" });
+    this.note = el("p", { class: "note muted" });
     this.plot = el("div", { class: "plot", role: "img", "aria-label": label });
     this.plot.style.height = `${height}px`;
     this.picture = button("Picture", () => this.#savePicture(), { class: "quiet", title: "Save as a PNG file" });
     this.element = el("figure", { class: "card chart" },
-      el("figcaption", {}, this.title, this.caption, ...tools, this.picture), this.plot);
+      el("figcaption", {}, this.title, this.caption, ...tools, this.picture), this.note, this.plot);
     this.handlers = [];
     this.inSight = false;
     all.add(this);
@@ -114,7 +115,7 @@ export class Chart {
     if (!this.chart) return;
     const page = document.title.replace(/ · deployer$/, "");
     const filter = new URLSearchParams(location.search).get("q");
-    const about = [page, this.caption.textContent, filter && `filter: ${filter}`].filter(Boolean).join("  ·  ");
+    const about = [page, this.caption.textContent, this.note.textContent, filter && `filter: ${filter}`].filter(Boolean).join("  ·  ");
     const blob = await makePicture(this.chart, [this.plot.getAttribute("aria-label"), about], colours());
     const id = currentAddress().split("/").at(-1);
     saveBlob(`${id} ${this.label}.png`.replace(/[^\w.-]+/g, "-"), blob);

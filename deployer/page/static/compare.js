@@ -2,7 +2,7 @@
 import { CurveCard, CurveTools } from "./curves.js";
 import { lineLook, lineSample } from "./charts.js";
 import { loadCurves } from "./data.js";
-import { button, compareNames, el, link, projectAddress, runAddress, runName, saveCsv, show, showParameter, showSeconds, state } from "./parts.js";
+import { breakable, button, compareNames, el, link, projectAddress, runAddress, runName, saveCsv, show, showParameter, showSeconds, state } from "./parts.js";
 import { ViewState } from "./view-state.js";
 
 const main = document.getElementById("main");
@@ -54,7 +54,7 @@ export class Compare {
     const shown = rows.filter((row) => !filtered || !row.same || this.all.checked);
     const heads = this.data.runs.map((run, at) => el("th", { scope: "col", class: "number", title: runName(run) }, lineSample(lineLook(at)),
       link(runAddress(this.data, run.id), runName(run)), el("div", {}, state(run.state), ` ${showSeconds(run.seconds)}`)));
-    const lines = shown.map((row) => el("tr", { class: row.same ? "" : "differs" }, el("th", { scope: "row", title: row.name }, row.name),
+    const lines = shown.map((row) => el("tr", { class: row.same ? "" : "differs" }, el("th", { scope: "row", title: row.name }, ...breakable(row.name)),
       ...row.values.map((value) => el("td", { class: "number" }, filtered ? showParameter(value ?? undefined) : show(value)))));
     const none = shown.length ? [] : [el("caption", {}, rows.length ? "no difference" : "nothing here")];
     return el("table", { class: "compare" }, ...none, el("thead", {}, el("tr", {}, el("th"), ...heads)), el("tbody", {}, ...lines));

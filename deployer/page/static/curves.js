@@ -44,16 +44,15 @@ export function whyEmpty(lines) {
   return values.every((value) => value === null) ? "no finite values" : "";
 }
 
-/** What a chart cannot draw of the lines: where values are no finite numbers, or not above 0 on a log axis. */
+/** What a chart does not draw of the lines: what is no finite number, or not above 0 on a log axis. */
 export function notesOf(lines, { log }) {
-  const gaps = lines.filter(({ curve }) => curve.words);
-  const first = Math.min(...gaps.map(({ curve }) => curve.steps[curve.values.indexOf(null)]));
-  const values = lines.flatMap(({ curve }) => curve.values.filter((value) => value !== null));
-  const low = values.filter((value) => value <= 0).length;
+  const gaps = lines.map(({ curve }) => curve.gap).filter((step) => step !== undefined);
+  const positive = lines.some(({ curve }) => curve.values.some((value) => value > 0));
+  const runs = lines.length > 1 ? ` in ${plural(gaps.length, "run")}` : "";
   return [
-    gaps.length && `NaN or infinite from step ${show(first)}${lines.length > 1 ? ` in ${plural(gaps.length, "run")}` : ""}`,
-    log && low && (low < values.length ? `${plural(low, "value")} of 0 or below not shown` : "no value above 0 for a log scale"),
-  ].filter(Boolean);
+    gaps.length && `NaN or infinite first at step ${show(Math.min(...gaps))}${runs}`,
+    log && lines.some(({ curve }) => curve.low) && (positive ? "values of 0 or below not shown" : "no value above 0 for a log scale"),
+  ].filter(Boolean).join("; ");
 }
 
 /** `lines` are { id, name, curve, look?, best?, end? }; `end` is what became of the run, if special. */
@@ -89,16 +88,22 @@ function drawLine(line, at, { ink, column, weight, few, scaled }) {
   const plain = { colour: line.best ? ink.accent : ink.curve, dash: "solid" };
   const look = line.look ?? (few && !line.best ? lineLook(at) : plain);
   const colour = look.colour;
-  const data = (values) => line.curve[column].map((x, index) => [x, scaled && values[index] <= 0 ? null : values[index]]);
+  const shown = line.curve.values.map((value) => (scaled && value <= 0 ? null : value));
+  const data = (values) => line.curve[column].map((x, index) => [x, shown[index] === null ? null : values[index]]);
   const width = line.best ? 2.6 : few ? 1.8 : 1;
-  const single = line.curve.values.length === 1;
-  const base = { type: "line", id: line.id, name: line.name, showSymbol: single, symbol: "circle", symbolSize: 7, z: line.best ? 4 : 3,
+  const base = { type: "line", id: line.id, name: line.name, ...dots(shown), symbolSize: 7, z: line.best ? 4 : 3,
     emphasis: { focus: "series", lineStyle: { width: 3, opacity: 1 } }, triggerLineEvent: true };
   const drawn = { ...base, data: data(smooth(line.curve.values, weight)), itemStyle: { color: colour },
     lineStyle: { ...strokeOf(look), width, opacity: few || line.best ? 1 : 0.45 } };
   if (!weight || !few) return [drawn];
   return [{ ...base, id: `${line.id} raw`, data: data(line.curve.values), silent: true, emphasis: { disabled: true },
     itemStyle: { color: colour }, lineStyle: { color: colour, width: 1, opacity: 0.22 } }, drawn];
+}
+
+/** Dots where no line can be drawn: at values that stand alone. */
+function dots(values) {
+  const alone = new Set([...values.keys()].filter((at) => values[at] !== null && (values[at - 1] ?? values[at + 1] ?? null) === null));
+  return { showSymbol: alone.size > 0, symbol: alone.size ? (_, { dataIndex }) => (alone.has(dataIndex) ? "circle" : "none") : "circle" };
 }
 
 function tip({ seriesName, name, value, data }, column) {
@@ -127,8 +132,8 @@ export class CurveCard {
 
   draw() {
     const curve = this.lines[0]?.curve;
-    const last = this.lines.length === 1 ? [show(curve.words?.[curve.values.length - 1] ?? curve.values.at(-1))] : [];
-    this.chart.caption.textContent = [...last, ...notesOf(this.lines, this.tools.read())].join("  ");
+    this.chart.caption.textContent = this.lines.length === 1 ? show(curve.words?.[curve.values.length - 1] ?? curve.values.at(-1)) : "";
+    this.chart.note.textContent = notesOf(this.lines, this.tools.read());
     this.chart.update((ink) => curveOption(ink, this.lines, this.tools.read()), this.lines.map(runName).join(", "), whyEmpty(this.lines));
   }
 }

@@ -147,7 +147,7 @@ export function runState(row) {
 export function definitions(values, write = show) {
   const list = el("dl");
   for (const [name, value] of Object.entries(values)) {
-    list.append(el("dt", {}, name), el("dd", { title: write(value) }, write(value)));
+    list.append(el("dt", {}, ...breakable(name)), el("dd", { title: write(value) }, write(value)));
   }
   return list;
 }
@@ -169,6 +169,9 @@ function copyButton(text) {
   });
   return button;
 }
+
+/** A dotted name that breaks, if it must, where its parts end. */
+export const breakable = (name) => name.split(/(?<=[./_])/).flatMap((part) => [part, el("wbr")]).slice(0, -1);
 
 /** A command line that wraps between its words and can be copied. */
 export function commandBlock(command) {

@@ -171,7 +171,8 @@ export class Sweep {
     const choices = this.tools.read();
     const short = lines.every(({ curve }) => curve.values.length < 2);
     const legend = [lines.some(({ end }) => end === "stopped early") && "◆ stopped early", lines.some(({ end }) => end?.startsWith("healed")) && "▲ healed"];
-    this.curves.caption.textContent = [`${lines.length} of ${this.rows.length} runs`, short && lines.length && "logged once", ...legend, ...notesOf(lines, choices)].filter(Boolean).join("  ");
+    this.curves.caption.textContent = [`${lines.length} of ${this.rows.length} runs`, short && lines.length && "logged once", ...legend].filter(Boolean).join("  ");
+    this.curves.note.textContent = notesOf(lines, choices);
     this.curves.update((ink) => curveOption(ink, lines, choices), `${metric} of ${lines.length} runs`, whyEmpty(lines));
   }
 

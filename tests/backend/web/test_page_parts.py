@@ -8,15 +8,33 @@ from typing import Any
 import pytest
 
 from deployer.page.command_line import build_command_line
-from deployer.page.curves import POINTS_PER_CURVE, Point, build_all_curves, build_curve
+from deployer.page.curves import (
+    POINTS_PER_CURVE,
+    Curve,
+    Point,
+    build_all_curves,
+    build_curve,
+    describe_curve,
+)
 from deployer.page.summary import flatten_summary
 
 
 def test_a_curve_is_thinned_and_keeps_its_ends() -> None:
     rows = [{"_step": n, "val": {"loss": float(n)}} for n in range(5000)]
     curve = build_curve(rows, "val.loss")
-    assert len(curve) == POINTS_PER_CURVE
-    assert (curve[0], curve[-1]) == (Point(0, 0.0), Point(4999, 4999.0))
+    assert len(curve.points) == POINTS_PER_CURVE
+    assert (curve.points[0], curve.points[-1]) == (Point(0, 0.0), Point(4999, 4999.0))
+    assert (curve.gap, curve.low) == (None, True)
+
+
+def test_what_thinning_leaves_out_is_told() -> None:
+    values: list[float] = [1.0] * 5000
+    values[1001] = math.nan
+    curve = build_curve([{"_step": n, "loss": value} for n, value in enumerate(values)], "loss")
+    assert all(point.value == 1.0 for point in curve.points)
+    assert (curve.gap, curve.low) == (1001, False)
+    assert describe_curve(curve)["gap"] == 1001
+    assert "low" not in describe_curve(curve)
 
 
 def test_a_summary_is_what_was_logged_and_no_picture() -> None:
@@ -32,8 +50,8 @@ def test_numbers_alone_have_curves() -> None:
         {"a": math.nan, "epoch": 2},
     ]
     assert build_all_curves(rows) == {
-        "a": [Point(0, 1.0, seconds=1), Point(1, None, epoch=2, word="NaN")],
-        "epoch": [Point(1, 2.0, epoch=2)],
+        "a": Curve([Point(0, 1.0, seconds=1), Point(1, None, epoch=2, word="NaN")], gap=1),
+        "epoch": Curve([Point(1, 2.0, epoch=2)]),
     }
 
 
