@@ -1,8 +1,15 @@
-"""What a lock file says of a cluster's nodes."""
+"""What a lock file says of a cluster's nodes, and of the Python of this machine."""
 
 from __future__ import annotations
 
+import os
+import platform
+import sys
+from importlib.metadata import distributions
+from pathlib import Path
+
 from deployer.executors.kubernetes.surroundings import summarise_nodes
+from deployer.executors.local.surroundings import read_surroundings
 from deployer.executors.target import Surroundings
 
 PRODUCT = "nvidia.com/gpu.product"
@@ -20,3 +27,12 @@ def test_each_product_and_driver_is_named_once() -> None:
     found = summarise_nodes(nodes)
     assert found == Surroundings(driver="535.1, 550.54.15", gpus=("NVIDIA-H200", "Tesla-T4"))
     assert summarise_nodes([]) == Surroundings()
+
+
+def test_the_packages_of_this_machine_are_those_of_its_python(tmp_path: Path) -> None:
+    (tmp_path / "flat-1.egg-info").write_text("Metadata-Version: 2.1\nName: flat\nVersion: 1.0\n")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    found = read_surroundings({**os.environ, "PATH": path, "PYTHONPATH": str(tmp_path)})
+    installed = {one.name: one.version for one in distributions()}
+    assert found.python == platform.python_version()
+    assert found.packages == {**installed, "flat": "1.0"}

@@ -170,9 +170,9 @@ def list_numpy_generators() -> "List[Any]":
     if bits is None:
         return []
     # By their types alone: an attribute of some object may do anything.
-    everything = [(type(one), one) for one in gc.get_objects()]
-    kinds = {kind for kind, _ in everything if issubclass(kind, bits.BitGenerator)}
-    found = [one for kind, one in everything if kind in kinds]
+    everything = gc.get_objects()
+    kinds = {kind for kind in set(map(type, everything)) if issubclass(kind, bits.BitGenerator)}
+    found = [one for one in everything if type(one) in kinds]
     entropies = [getattr(one.seed_seq, "entropy", None) for one in found]
     drawn = [isinstance(entropy, int) and entropy >> SEED_BITS > 0 for entropy in entropies]
     return [one for one, is_drawn in zip(found, drawn) if is_drawn]

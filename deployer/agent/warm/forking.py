@@ -70,8 +70,8 @@ def prepare_run(
     put_away(imports, at_start, begun)
     store = Store(imports.groups, others)
     del others
-    gc.collect()
-    gc.freeze()
+    gc.freeze()  # all of it; hardly any is garbage, and to find that takes as long as many imports
+    gc.enable()
     runs = Runs(folder, imports, path)
     name_process(PARENT_NAME)
     with contextlib.suppress(OSError):  # the supervisor has let us go

@@ -110,7 +110,11 @@ class Imports:
         self._barrier = Barrier(unfit)
 
     def import_all(self, entries: "Sequence[Entry]") -> None:
-        """Import what can be; `found` is what must be left out by another process."""
+        """Import what can be; `found` is what must be left out by another process.
+
+        It leaves off the collection of garbage: what is imported stays, and would be gone through
+        again and again.
+        """
         sys.argv = Arguments([""])
         base = dict(os.environ)
         finders: "Any" = sys.meta_path
@@ -118,7 +122,7 @@ class Imports:
         python: "Any" = builtins
         kept, python.__import__ = python.__import__, self.audit.import_module
         self.exit_handlers.begin()
-        gc.disable()  # what is imported stays, and would be looked through again and again
+        gc.disable()
         try:
             for name, environment in entries:
                 if name not in sys.modules and self.is_wanted(name) and is_found(name):
@@ -127,7 +131,6 @@ class Imports:
                     self._import(name)
             self._match_generators()
         finally:
-            gc.enable()
             python.__import__ = kept
             self.exit_handlers.end()
             finders.remove(self._barrier)

@@ -13,9 +13,12 @@ if TYPE_CHECKING:
     from .audit import Audit
 
 PURE = {
+    "_frozen_importlib_external": ("PathFinder.find_spec", "SourceLoader.get_code"),
     "dataclasses": ("_process_class",),
     "functools": ("update_wrapper",),
-    "inspect": ("cleandoc", "getblock", "getmodule"),
+    "importlib.metadata": ("entry_points", "version"),
+    "inspect": ("Signature.from_callable", "cleandoc", "getblock", "getmodule"),
+    "logging": ("Manager._clear_cache",),
     "re._compiler": ("compile",),
     "sre_compile": ("compile",),  # before Python 3.11
 }
@@ -33,7 +36,7 @@ class Pure:
         """Leave them unwatched from now on."""
         for module, names in PURE.items():
             for name in names:
-                function: "Any" = getattr(sys.modules.get(module), name, None)
+                function = find(sys.modules.get(module), name)
                 if type(function) is FUNCTION and not function.__closure__:
                     original = FUNCTION(function.__code__, function.__globals__)
                     copy(function, original)
@@ -61,6 +64,13 @@ class Pure:
                 sys.setprofile(watch)
 
         return unwatched
+
+
+def find(owner: "Any", name: str) -> "Any":
+    """Return a function of a module, or of a class in it; None if it is not there."""
+    for word in name.split("."):
+        owner = getattr(owner, word, None)
+    return getattr(owner, "__func__", owner)
 
 
 def copy(source: "Any", target: "Any") -> None:

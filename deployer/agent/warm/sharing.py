@@ -4,6 +4,7 @@ The agent's process imports it first, watched as all imports of a parent are; th
 branches off, and the agent goes on as W&B's own.
 """
 
+import gc
 import os
 import sys
 
@@ -97,6 +98,7 @@ def fork(folder: str) -> bool:
 def become_agent(variables: "Dict[str, str]") -> None:
     """Take over an agent's environment and streams."""
     os.environ.update(variables)
+    gc.enable()
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, number in ((nothing, 0), (AGENT_LOG, 1), (AGENT_LOG, 2)):
         os.dup2(source, number)
