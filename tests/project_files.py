@@ -1,4 +1,4 @@
-"""A project folder as `deployer` reads it, in a test that starts no process."""
+"""A project folder as `deployer` reads it, in a test that starts no process; our own sweeps."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ from pathlib import Path
 
 from deployer.config.project import Flags, Project, load_project
 from deployer.executors.registry import list_names
+
+SWEEPS = Path(__file__).parents[1] / "sweeps"
+
+
+def list_sweeps(pattern: str = "*.yaml") -> list[Path]:
+    """Return our sweep files of these names, without the lock files that a demo leaves there."""
+    return sorted(file for file in SWEEPS.glob(pattern) if not file.name.endswith(".lock.yaml"))
 
 
 def read_project(folder: Path, flags: Flags | None = None, **environment: str) -> Project:

@@ -16,6 +16,7 @@ from deployer.report.html_file import build_html
 from tests.backend.client import Client
 from tests.browser.conftest import Watch
 from tests.browser.sweeps import NASTY, PHONE, WIDE, make_sweep, start_run, wait_for_rows
+from tests.project_files import list_sweeps
 from tests.report.served import NOW, open_server, path_of
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 SECTIONS = ("Runs", "Agents", "Failures", "Coverage", "Time and cost", "sweep.yaml")
-SHIPPED = sorted(Path("sweeps").rglob("sweep*.yaml")) + sorted(Path("sweeps").glob("*.yaml"))
+SHIPPED = list_sweeps("recipes/*/sweep*.yaml") + list_sweeps()
 RUNS = 4
 CHARTS = ("Best so far", "Parallel coordinates", "Curves")
 

@@ -28,8 +28,9 @@ from deployer.kube.names import build_hash
 from tests.executors.profiles import PROFILES, build, build_from, build_profile, replace_section
 from tests.git import commit_all
 from tests.golden_files import check_golden
+from tests.project_files import list_sweeps
 
-SWEEPS = sorted((Path(__file__).parents[2] / "sweeps").glob("*.yaml"))
+SWEEPS = list_sweeps()
 
 
 @pytest.mark.parametrize("name", PROFILES)

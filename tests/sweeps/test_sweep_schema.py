@@ -10,12 +10,12 @@ from jsonschema import Draft7Validator
 
 from deployer.sweeps.validation.json_schema import PATH, build_schema, format_schema
 from tests.golden_files import UPDATE
+from tests.project_files import list_sweeps
 from tests.sweeps.test_parameters import QUARTILES
 from tests.sweeps.test_sweep_file import GOOD
 
-ROOT = Path(__file__).parents[2]
 VALIDATOR = Draft7Validator(build_schema())
-EXAMPLES = sorted([*ROOT.glob("sweeps/*.yaml"), *ROOT.glob("**/recipes/*/sweep*.yaml")])
+EXAMPLES = list_sweeps() + list_sweeps("recipes/*/sweep*.yaml")
 LINE = "# yaml-language-server: $schema="
 
 
@@ -31,7 +31,7 @@ def test_our_sweeps_fit_it(file: Path) -> None:
     assert [e.message for e in VALIDATOR.iter_errors(yaml.safe_load(file.read_text()))] == []
 
 
-@pytest.mark.parametrize("file", sorted(ROOT.glob("sweeps/*.yaml")), ids=lambda file: file.name)
+@pytest.mark.parametrize("file", list_sweeps(), ids=lambda file: file.name)
 def test_editors_find_it_from_the_examples(file: Path) -> None:
     (line,) = [line for line in file.read_text().splitlines() if line.startswith(LINE)]
     assert (file.parent / line.removeprefix(LINE)).resolve() == PATH

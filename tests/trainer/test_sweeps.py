@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deployer.sweeps.sweep_file import load_sweep
+from tests.project_files import SWEEPS, list_sweeps
 from trainer.args import parse_args
 
-ROOT = Path(__file__).parents[2]
-SWEEPS = ROOT / "sweeps"
 # The data set and the number of configurations of every file that starts the trainer.
 EXPECTED = {
     "digits.yaml": ("digits", 12),
@@ -26,7 +24,7 @@ every_file = pytest.mark.parametrize("name", EXPECTED)
 
 
 def test_every_file_beside_the_recipes_is_known() -> None:
-    assert {file.name for file in SWEEPS.glob("*.yaml")} <= EXPECTED.keys()
+    assert {file.name for file in list_sweeps()} <= EXPECTED.keys()
 
 
 @every_file
@@ -36,7 +34,7 @@ def test_a_file_is_valid_and_says_what_it_starts(name: str) -> None:
     assert sweep.expected == EXPECTED[name][1]
     assert sweep.command[2:] == ("-m", "trainer", "${args}")
     assert sweep.program is not None
-    assert (ROOT / sweep.program).is_file()
+    assert (SWEEPS.parent / sweep.program).is_file()
 
 
 @every_file
