@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -15,36 +15,43 @@ KINDS = {
     "html-file": "html",
     "html": "html",
 }
-MOST_FRAMES = 60  # histograms of one name, evenly spread over the steps
+HISTOGRAM = "histogram"
+MOST_FRAMES = 60  # of one name, evenly spread over the steps
+MOST_FILES = 600  # in these frames
 MOST_BINS = 512  # as the SDK has them at most
 
 
 def list_media(
     history: Iterable[Mapping[str, Any]], files: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the newest media by name: kind, step, and the files that are there, with captions.
+    """Return what was logged by name and kind, as frames over the steps, histograms last.
 
-    A histogram has `frames` in place of files: step, edges of bins and counts, over the steps.
+    A frame has its step and the files that are there, with captions; a histogram's has the edges
+    of its bins and their counts.
     """
     present = {str(file["name"]) for file in files}
-    newest: dict[str, dict[str, Any]] = {}
-    frames: dict[str, list[dict[str, Any]]] = {}
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in history:
         for name, value in row.items():
-            if not isinstance(value, Mapping):
-                continue
-            step = row.get("_step")
-            if value.get("_type") == "histogram" and (bins := _read_bins(value)):
-                frames.setdefault(name, []).append({"step": step, **bins})
-            kind = KINDS.get(str(value.get("_type")))
-            there = [file for file in _files(value) if file["path"] in present]
-            if kind and there:
-                newest[name] = {"name": name, "kind": kind, "step": step, "files": there}
-    histograms = [
-        {"name": name, "kind": "histogram", "step": found[-1]["step"], "frames": _spread(found)}
-        for name, found in frames.items()
+            if isinstance(value, Mapping):
+                kind, content = _read(value, present)
+                if content:
+                    frame = {"step": row.get("_step"), **content}
+                    found.setdefault((name, kind), []).append(frame)
+    media = [
+        {"name": name, "kind": kind, "frames": _spread(frames)}
+        for (name, kind), frames in found.items()
     ]
-    return [*newest.values(), *histograms][:MOST_ITEMS]
+    return sorted(media, key=lambda one: one["kind"] == HISTOGRAM)[:MOST_ITEMS]
+
+
+def _read(value: Mapping[str, Any], present: Container[str]) -> tuple[str, dict[str, Any]]:
+    """Return the kind and the content of one value; no content if it is nothing to be shown."""
+    told = str(value.get("_type"))
+    if told == HISTOGRAM:
+        return HISTOGRAM, _read_bins(value)
+    there = [file for file in _files(value) if file["path"] in present] if told in KINDS else []
+    return KINDS.get(told, ""), {"files": there} if there else {}
 
 
 def _files(value: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -69,14 +76,14 @@ def _paths(value: Mapping[str, Any]) -> list[str]:
     return [str(value["path"])] if value.get("path") else []
 
 
-def _read_bins(value: Mapping[str, Any]) -> dict[str, list[float]] | None:
-    """Return edges and counts of a histogram, whose edges the SDK packs if they are even."""
+def _read_bins(value: Mapping[str, Any]) -> dict[str, list[float]]:
+    """Return edges and counts, if they are some; the SDK packs edges that are even."""
     counts, edges = _numbers(value.get("values")), _numbers(value.get("bins"))
     packed = value.get("packedBins")
     if isinstance(packed, Mapping) and (found := _numbers([packed.get("min"), packed.get("size")])):
         edges = [found[0] + at * found[1] for at in range(len(counts) + 1)]
     if not counts or len(counts) > MOST_BINS or len(edges) != len(counts) + 1:
-        return None
+        return {}
     return {"edges": edges, "counts": counts}
 
 
@@ -89,7 +96,9 @@ def _numbers(values: Any) -> list[float]:
 
 
 def _spread(frames: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    if len(frames) <= MOST_FRAMES:
+    largest = max(len(frame.get("files", ())) for frame in frames)
+    most = min(MOST_FRAMES, max(2, MOST_FILES // max(1, largest)))
+    if len(frames) <= most:
         return frames
-    stride = (len(frames) - 1) / (MOST_FRAMES - 1)
-    return [frames[round(index * stride)] for index in range(MOST_FRAMES)]
+    stride = (len(frames) - 1) / (most - 1)
+    return [frames[round(index * stride)] for index in range(most)]

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 WIDE, PHONE = 1400, 390
+HISTOGRAM = {"_type": "histogram", "values": [1, 5, 2], "bins": [0.0, 1.0, 2.0, 3.0]}
 NASTY = "<script>document.title='hacked'</script><img src=x onerror=alert(1)>"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 
@@ -9,11 +10,13 @@ import pytest
 
 from tests.backend.client import Client
 from tests.browser.conftest import OpenPage, Watch
-from tests.browser.sweeps import make_sweep, start_run, wait_for_rows
+from tests.browser.sweeps import HISTOGRAM, make_sweep, start_run, wait_for_rows
 
 pytestmark = pytest.mark.browser
 
-HISTOGRAM = {"_type": "histogram", "values": [1, 5, 2], "bins": [0.0, 1.0, 2.0, 3.0]}
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 PAGE = "<h1>Attention</h1><script>parent.document.title = 'hacked'</script>"
 
 
@@ -36,6 +39,32 @@ def test_histograms_and_pages_of_a_run_are_shown(
     assert card.locator(".plot").get_attribute("aria-label") == "weights: 8 values from 0 to 3"
     page.frame_locator("iframe").locator("h1:text-is('Attention')").wait_for()
     assert "hacked" not in page.title()
+
+
+def test_the_step_of_an_image_is_chosen(client: Client, open_page: OpenPage) -> None:
+    client.init_run("r")
+
+    def log(step: int) -> None:
+        path = f"media/images/{step}.png"
+        image = {"_type": "image-file", "path": path, "caption": f"epoch {step}"}
+        client.upload("r", path, PIXEL)
+        client.log("r", [{"_step": step, "sample": image, "loss": step}], offset=step)
+
+    for step in range(3):
+        log(step)
+    page = open_page("/runs/r")
+    card = page.locator("figure.image")
+    assert card.locator("figcaption .muted").text_content() == "step 2"
+    card.locator("input").fill("1")
+    assert card.locator("figcaption .muted").text_content() == "step 1"
+    assert card.locator("img").get_attribute("alt") == "epoch 1"
+    log(3)
+    page.wait_for_selector("figure:has(strong:text-is('loss')) .muted:text-is('3')")
+    assert card.locator("figcaption .muted").text_content() == "step 1"
+    card.locator("input").fill("3")
+    log(4)
+    card.locator(".muted:text-is('step 4')").wait_for()
+    assert card.locator("img").get_attribute("alt") == "epoch 4"
 
 
 def test_a_table_may_hold_what_no_json_has(client: Client, open_page: OpenPage) -> None:

@@ -12,7 +12,7 @@ from deployer.page.single_file import Held, build_single_file
 from tests.backend.client import Client
 from tests.backend.pages_browser import log_in, read
 from tests.browser.conftest import OpenPage, Watch, make_link
-from tests.browser.sweeps import PHONE, WIDE, make_sweep, wait_for_rows
+from tests.browser.sweeps import HISTOGRAM, PHONE, WIDE, make_sweep, wait_for_rows
 
 pytestmark = pytest.mark.browser
 
@@ -26,12 +26,17 @@ def test_nothing_sticks_out(client: Client, open_page: OpenPage, theme: str, wid
         values = [1.0, math.nan, 2.0, -1.0, math.nan]
         metric = "validation/long-tailed.accuracy"
         client.log(name, [{"_step": n, metric: value} for n, value in enumerate(values)])
+    client.init_run("pictures")
+    names = ("validation/samples_of_the_first_batch", "w")
+    histograms = [{"_step": 100 * n, **dict.fromkeys(names, HISTOGRAM)} for n in range(3)]
+    client.log("pictures", histograms)
     page = open_page(width=width, theme=theme)
     places = (
         "",
         f"/sweeps/{sweep}",
         f"/runs/{sweep}-0",
         "/runs/gaps?y=log",
+        "/runs/pictures",
         f"/compare?runs={sweep}-0,{sweep}-1",
         "/compare?runs=gaps,holes&y=log",
     )

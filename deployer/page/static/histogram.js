@@ -1,24 +1,25 @@
 // A histogram that a run logged, as bars; of several, one at a step that is chosen.
 import { Chart, frame } from "./charts.js";
-import { el, show } from "./parts.js";
+import { show } from "./parts.js";
+import { Steps } from "./steps.js";
 
 export class Histogram {
-  constructor({ name, frames }) {
-    this.frames = frames;
-    this.range = el("input", { type: "range", min: "0", max: String(frames.length - 1), value: String(frames.length - 1),
-      "aria-label": `Step of ${name}`, oninput: () => this.#draw() });
-    const tools = frames.length > 1 ? [el("label", { class: "tool" }, "step ", this.range)] : [];
-    this.chart = new Chart({ label: name, height: 200, tools });
+  constructor(name) {
+    this.steps = new Steps(name, () => this.#draw());
+    this.chart = new Chart({ label: name, height: 200, tools: [this.steps.element] });
     this.chart.element.classList.add("histogram");
     this.element = this.chart.element;
+  }
+
+  update(frames) {
+    this.frames = frames;
     this.#draw();
   }
 
   #draw() {
-    const { step, edges, counts } = this.frames[Number(this.range.value)];
+    const { step, edges, counts } = this.steps.choose(this.frames);
     const total = counts.reduce((sum, count) => sum + count, 0);
     this.chart.caption.textContent = `step ${show(step)}`;
-    this.range.setAttribute("aria-valuetext", `step ${show(step)}`);
     this.chart.update((ink) => this.#option(ink, edges, counts), `${show(total)} values from ${show(edges[0])} to ${show(edges.at(-1))}`,
       total ? "" : "no values");
   }

@@ -6,7 +6,7 @@ from typing import Any
 
 import requests  # noqa: TID251 - a test is a client of its own
 
-from deployer.page.media import MOST_FRAMES, list_media
+from deployer.page.media import MOST_FILES, MOST_FRAMES, list_media
 from tests.backend.client import Client
 from tests.backend.pages_browser import read
 
@@ -24,7 +24,6 @@ def test_a_histogram_is_kept_over_the_steps() -> None:
         {
             "name": "w",
             "kind": "histogram",
-            "step": 5,
             "frames": [
                 {"step": 1, "edges": [0.0, 0.5, 1.0], "counts": [1, 2]},
                 {"step": 5, "edges": [2.0, 2.5, 3.0], "counts": [1, 2]},
@@ -46,7 +45,11 @@ def test_pages_of_a_run_are_listed_if_their_files_are_there() -> None:
     rows = [{"_step": 2, "one": HTML, "many": both}]
     found = list_media(rows, [{"name": HTML["path"]}])
     assert found == [
-        {"name": name, "kind": "html", "step": 2, "files": [{"path": HTML["path"], "caption": ""}]}
+        {
+            "name": name,
+            "kind": "html",
+            "frames": [{"step": 2, "files": [{"path": HTML["path"], "caption": ""}]}],
+        }
         for name in ("one", "many")
     ]
 
@@ -57,8 +60,21 @@ def test_images_have_their_captions() -> None:
     many = {"_type": "images/separated", "filenames": names, "captions": ["b", "gone"]}
     rows = [{"_step": 1, "one": one, "many": many}]
     found = list_media(rows, [{"name": name} for name in ("a.png", "b.png", "c.png")])
-    captions = [[(file["path"], file["caption"]) for file in item["files"]] for item in found]
+    frames = [frame for item in found for frame in item["frames"]]
+    captions = [[(file["path"], file["caption"]) for file in frame["files"]] for frame in frames]
     assert captions == [[("a.png", "a cat")], [("b.png", "b"), ("c.png", "")]]
+
+
+def test_the_files_of_a_name_are_kept_over_the_steps() -> None:
+    paths = [f"{step}.{number}.png" for step in range(100) for number in range(30)]
+    rows = [
+        {"_step": step, "many": {"_type": "images/separated", "filenames": paths[30 * step :][:30]}}
+        for step in range(100)
+    ]
+    [found] = list_media(rows, [{"name": path} for path in paths])
+    steps = [frame["step"] for frame in found["frames"]]
+    assert (len(steps), steps[0], steps[-1]) == (MOST_FILES // 30, 0, 99)
+    assert {len(frame["files"]) for frame in found["frames"]} == {30}
 
 
 def test_a_page_in_a_frame_runs_nothing_and_is_a_stranger(
@@ -68,12 +84,14 @@ def test_a_page_in_a_frame_runs_nothing_and_is_a_stranger(
     client.log("r", [{"_step": 0, "p": HTML}])
     client.upload("r", HTML["path"], b"<h1>Hello</h1>")
     [shown] = read(browser, client, "/runs/r")["media"]
+    [frame] = shown["frames"]
     address = f"{client.url}/api/pages/{client.entity}/{client.project}/runs/r/files/"
-    framed = browser.get(address + shown["files"][0]["path"], params={"as": "html"}, timeout=30)
+    address += frame["files"][0]["path"]
+    framed = browser.get(address, params={"as": "html"}, timeout=30)
     assert framed.content == b"<h1>Hello</h1>"
     assert framed.headers["content-type"].startswith("text/html")
     policy = framed.headers["content-security-policy"].split("; ")
     assert {"sandbox", "default-src 'none'", "frame-ancestors 'self'"} <= set(policy)
-    saved = browser.get(address + shown["files"][0]["path"], timeout=30)
+    saved = browser.get(address, timeout=30)
     assert saved.headers["content-disposition"].startswith("attachment")
     assert saved.headers["content-type"] == "application/octet-stream"

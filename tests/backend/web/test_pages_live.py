@@ -188,8 +188,9 @@ def test_a_runs_machine_system_and_images(client: Client, browser: requests.Sess
         "disk",
     ]
     assert data["system"][0]["steps"] == [1.5]
-    shown = [(one["name"], [file["path"] for file in one["files"]]) for one in data["media"]]
-    assert shown == [("a", [image["path"]])]
+    files = [{"path": image["path"], "caption": ""}]
+    frames = [{"step": 3, "files": files}]
+    assert data["media"] == [{"name": "a", "kind": "image", "frames": frames}]
     address = (
         f"{client.url}/api/pages/{client.entity}/{client.project}/runs/r/files/{image['path']}"
     )
