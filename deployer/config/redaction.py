@@ -6,10 +6,12 @@ Hyperparameters are no secrets: of `key` and `token` only texts are taken for on
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, lru_cache, partial
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 REDACTED = "REDACTED"
 # Whatever these name is secret; what those below name is, if it is text.
@@ -25,15 +27,19 @@ STRUCTURE = frozenset(
 )
 CREDENTIALS = re.compile(r"(?<=//)[^/@\s]+@")
 BEARER = re.compile(r"\b([Bb]earer|[Bb]asic)\s+[\w.~+/=-]{6,}")
-ASSIGNED = re.compile(r"([A-Za-z_][\w.-]*)=(\"[^\"]*\"|'[^']*'|[^\s\"';&|)]+)")
+_TEXT = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
+ASSIGNED = re.compile(rf"([A-Za-z_][\w.-]*)=({_TEXT}|(?:[^\s\"';&|),:]|:(?=\S))+)")
 FLAG = re.compile(r"--?([\w.-]+)")
 # What programs print: `--password x`, `'api_key': 'x'`, `bad token: x`, and keys by their look.
 FLAGGED = re.compile(r"(?<!\S)--?([\w.-]+)\s+([^\s\"'`;&|)}\]$-][^\s\"'`;&|)}\]]*)")
-QUOTED = re.compile(r"([\"'])([\w.-]+)\1\s*:\s*[\"']([^\"']+)[\"']")
+QUOTED = re.compile(rf"([\"'])([\w.-]+)\1\s*:\s*({_TEXT})")
 TOLD = re.compile(r"([A-Za-z_][\w.-]*)(?<!Error):\s+[\"'`]?([^\s\"'`;&|,)}\]]+)")
 KNOWN = re.compile(
     r"\b(?:sk-|hf_|gh[opsu]_|github_pat_|glpat-|xox[abp]-|wandb_v\d_)(?=[\w-]*\d)[\w-]{16,}"
 )
+# Texts of such names that are no secrets: words of Python and JSON, `</s>`, `[CLS]`; and numbers.
+SPECIAL = re.compile(r"None|null|[Tt]rue|[Ff]alse|<.*>|\[\w*\]|")
+NUMBER = re.compile(r"-?\d{1,7}(?:\.\d*)?(?:e[+-]?\d+)?")
 UNLIKE_WORDS = re.compile(r"(?=\S*[A-Za-z])(?=\S*\d)\S{8,}")
 SHORTEST = 4  # letters of a value that is looked for in a text
 # In code: a quoted text after a name, or a line of a file of variables.
@@ -42,6 +48,7 @@ VARIABLE = re.compile(r"^[-+ ]?\s*(?:export\s+)?([A-Z][A-Z0-9_]*)=[^\s\"']{6,}")
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
+@cache
 def is_secret_name(name: str) -> bool:
     """Tell whether a text of this name may be a key, a token or a password."""
     words = [word.lower() for word in _WORDS.findall(name)]
@@ -73,6 +80,11 @@ def redact_text(text: str, hidden: Iterable[str] = ()) -> str:
     """
     for value in sorted(hidden, key=len, reverse=True):
         text = text.replace(value, REDACTED)
+    return _redact_credentials(text)
+
+
+@lru_cache(maxsize=4096)
+def _redact_credentials(text: str) -> str:
     text = BEARER.sub(rf"\1 {REDACTED}", KNOWN.sub(REDACTED, CREDENTIALS.sub("", text)))
     for pattern, name in ((FLAGGED, 1), (QUOTED, 2), (TOLD, 1), (ASSIGNED, 1)):
         text = pattern.sub(partial(_hide_after, pattern, name), text)
@@ -80,8 +92,12 @@ def redact_text(text: str, hidden: Iterable[str] = ()) -> str:
 
 
 def find_hidden(value: Any) -> frozenset[str]:
-    """Return the texts that `redact` hides in a value, but for those too short to look for."""
-    return frozenset(text for text in _list_hidden(value, redact(value)) if len(text) >= SHORTEST)
+    """Return the texts that `redact` hides in a value, as programs print them.
+
+    Those too short to look for are left out.
+    """
+    forms = (form for text in _list_hidden(value, redact(value)) for form in _list_forms(text))
+    return frozenset(form for form in forms if len(form) >= SHORTEST)
 
 
 def find_secret(code: str) -> str:
@@ -99,15 +115,23 @@ def find_secret(code: str) -> str:
 
 def _hide_after(pattern: re.Pattern[str], name: int, found: re.Match[str]) -> str:
     """Return what was found; the value, next to its name, is replaced if that is a secret's."""
-    named, text = found[name], found[name + 1]
+    named, quoted = found[name], found[name + 1]
+    text = quoted[1:-1] if quoted[0] in "\"'" else quoted
     if not is_secret_name(named) or text.startswith("$"):
         return found[0]
-    prose = pattern is TOLD and not _is_always_secret(named.lower())
-    number = pattern is FLAGGED and not _is_always_secret(named.lower()) and text.isdigit()
-    if number or (prose and not UNLIKE_WORDS.fullmatch(text)):
-        return found[0]
-    start = found.start(name + 1) - found.start()
+    if not _is_always_secret(_join(named)):
+        prose = pattern is TOLD and not UNLIKE_WORDS.fullmatch(text)
+        if prose or SPECIAL.fullmatch(text) or NUMBER.fullmatch(text):
+            return found[0]
+    start = found.start(name + 1) - found.start() + (len(quoted) - len(text)) // 2
     return f"{found[0][:start]}{REDACTED}{found[0][start + len(text) :]}"
+
+
+def _list_forms(text: str) -> Iterator[str]:
+    """Yield a text as it is, as Python, JSON and addresses write it, and each of its lines."""
+    yield from (text, repr(text)[1:-1], quote(text, safe=""), quote_plus(text))
+    yield from (json.dumps(text, ensure_ascii=kept)[1:-1] for kept in (True, False))
+    yield from map(str.strip, text.splitlines())
 
 
 def _list_hidden(value: Any, redacted: Any) -> Iterator[str]:
@@ -154,10 +178,14 @@ def _hide(name: str, value: Any) -> Any:
         return {key: _hide(name, item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_hide(name, item) for item in value]
-    always = _is_always_secret("".join(word.lower() for word in _WORDS.findall(name)))
+    always = _is_always_secret(_join(name))
     if value is None or isinstance(value, bool) or not (always or isinstance(value, str)):
         return value
-    return REDACTED
+    return value if not always and SPECIAL.fullmatch(value) else REDACTED
+
+
+def _join(name: str) -> str:
+    return "".join(word.lower() for word in _WORDS.findall(name))
 
 
 def _is_always_secret(joined: str) -> bool:

@@ -15,7 +15,7 @@ from deployer.report.agents import list_agents, list_spans
 from deployer.report.redaction import redact_results, redact_run, redact_sweep
 from deployer.sweeps.metrics import metric_value
 from deployer.sweeps.rerun import get_whole_snapshot
-from deployer.sweeps.results import ACTIVE_STATES, Results, build_results, is_stopped_early
+from deployer.sweeps.results import ACTIVE_STATES, Results, Row, build_results, is_stopped_early
 from deployer.wandb_api.history import get_sampled_rows
 from deployer.wandb_api.model import RunInfo, Snapshot, SweepPath
 from deployer.wandb_api.operations import get_log_tail
@@ -23,7 +23,7 @@ from deployer.wandb_api.server import Server
 
 # More than are shown of a curve, since what a server draws at random is not evenly spread.
 SAMPLES = 5 * POINTS_PER_CURVE
-FAILURES_EXPLAINED = 5  # a request each
+FAILURES_EXPLAINED = 20  # a request each
 TAIL_LINES = 3
 MOST_LETTERS = 300  # of a run's last line
 
@@ -70,7 +70,7 @@ def collect(
         curves=read_curves(server, path, choose_runs(source), results.metric or ""),
         importance=build_importance_document(results),
         cost=_sum_cost(snapshot, results, now, find_price),
-        last_words=read_last_words(server, path, results),
+        last_words=read_last_words(server, path, results.failures, snapshot.runs),
         server_url=server.url,
         page_url=server.sweep_url(path),
     )
@@ -103,16 +103,19 @@ def read_curves(
     return [curve for curve in curves if curve["steps"]]
 
 
-def read_last_words(server: Server, path: SweepPath, results: Results) -> dict[str, str]:
+def read_last_words(
+    server: Server, path: SweepPath, failures: Sequence[Row], runs: Sequence[RunInfo]
+) -> dict[str, str]:
     """Read the last line of the first runs that failed, as far as the server knows it.
 
-    `results` must not be redacted yet: what a run was given is looked for in what it printed.
+    `runs` must not be redacted yet: what is secret of a run is looked for in what it printed.
     """
     said = {}
-    for row in results.failures[:FAILURES_EXPLAINED]:
+    configs = {run.run_id: run.config for run in runs}
+    for row in failures[:FAILURES_EXPLAINED]:
         tail = get_log_tail(server.client, path, row.run_id, TAIL_LINES)
         if line := next((line.strip() for line in reversed(tail) if line.strip()), ""):
-            said[row.run_id] = redact_text(line, find_hidden(row.parameters))[:MOST_LETTERS]
+            said[row.run_id] = redact_text(line, find_hidden(configs[row.run_id]))[:MOST_LETTERS]
     return said
 
 

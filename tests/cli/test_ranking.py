@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from deployer.analysis.repeats import group_repeats
 from deployer.cli.output.bars import build_bar
-from deployer.cli.output.ranking_view import View, build_groups, build_ranking, groups_to_plain
+from deployer.cli.output.ranking_view import (
+    View,
+    build_groups,
+    build_ranking,
+    build_ranking_csv,
+    groups_to_plain,
+)
 from deployer.cli.output.render import build_table
+from deployer.cli.output.views import results_to_plain
 from deployer.sweeps.results import build_results
 from deployer.wandb_api.model import RunInfo, SweepInfo, SweepPath
 from tests.backend.client import Client as Sdk
@@ -67,6 +75,18 @@ def test_a_pipe_gets_no_bars() -> None:
     assert all(len(row) == len(columns) for row in rows)
     named = build_ranking(RESULTS, View(by="mean:3"), NAMES)[0]
     assert named[3] == "loss (mean:3)"
+
+
+def test_a_table_for_programs_has_no_secrets() -> None:
+    config = {**CONFIG, "parameters": {"api_key": {"values": ["hunter1", "hunter2"]}}}
+    runs = [replace(run, config={"api_key": f"hunter{n % 2 + 1}"}) for n, run in enumerate(RUNS)]
+    results = build_results(replace(SWEEP, config=config), runs)
+    columns, rows = build_ranking_csv(results, View())
+    assert columns[-1] == "api_key"
+    for found in (rows, results_to_plain(results), results_to_plain(results, View(grouped=True))):
+        assert "hunter" not in str(found)
+        assert "REDACTED" in str(found)
+    assert len(results_to_plain(results, View(grouped=True))["groups"]) == 2
 
 
 def test_groups_have_mean_spread_and_count(capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,3 +184,7 @@ def test_a_terminal_gets_as_many_parameters_as_it_has_room_for(
     assert 0 < shown < 30
     assert f"{shown} of 30 parameters have a column; -o csv gives all" in table
     assert "and 40 more" in below
+    chart = project.draw(columns, "results", path, "-o", "chart", **backend.environment)
+    table, _ = chart.split("2 configurations", 1)
+    assert max(map(len, table.splitlines())) <= columns
+    assert table.count("\N{BLACK CIRCLE}") == 2

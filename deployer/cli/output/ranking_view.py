@@ -9,9 +9,9 @@ from typing import Any
 from deployer.analysis.goodness import rate_values
 from deployer.analysis.repeats import Groups, Verdict, group_repeats, has_repeats
 from deployer.cli.output.bars import build_bar, build_state
-from deployer.cli.output.chart import build_chart
+from deployer.cli.output.chart import NARROW, WIDTH, build_chart
 from deployer.cli.output.render import is_terminal, is_too_wide, say, show_csv, show_table
-from deployer.config.redaction import redact
+from deployer.config.redaction import is_secret_name, redact
 from deployer.sweeps.results import Results, Row
 from deployer.sweeps.wording import MOST_NAMED, list_varying
 from deployer.text import format_parameter, format_seconds
@@ -40,7 +40,7 @@ class View:
 def show_ranking(results: Results, output: str, view: View) -> None:
     """Put the ranking on stdout as a table, a chart or CSV."""
     if output == "chart":
-        show_table(*build_chart(replace(results, rows=_limit(results.rows, "runs"))))
+        _show_chart(results)
     elif view.grouped:
         groups = group_repeats(results.rows, results.goal)
         if output == "csv":
@@ -59,6 +59,16 @@ def _show_runs(results: Results, view: View) -> None:
 
     def build(names: Sequence[str], bars: bool) -> Table:
         return build_ranking(shown, view, names, rates if bars else None)
+
+    _show_fitting([row.parameters for row in results.rows], build)
+
+
+def _show_chart(results: Results) -> None:
+    shown = replace(results, rows=_limit(results.rows, "runs"))
+    width = NARROW if is_too_wide(*build_chart(shown, [])) else WIDTH
+
+    def build(names: Sequence[str], _: bool) -> Table:
+        return build_chart(shown, names, width)
 
     _show_fitting([row.parameters for row in results.rows], build)
 
@@ -87,7 +97,7 @@ def _show_fitting(
     varying = list_varying(configurations)
     names = varying[:MOST_NAMED]
     bars = is_terminal() and not is_too_wide(*build(names[:WORTH_MORE], True))
-    while len(names) > 1 and is_too_wide(*build(names, bars)):
+    while names and is_too_wide(*build(names, bars)):
         names.pop()
     if len(names) < len(varying):
         say(f"{len(names)} of {len(varying)} parameters have a column; -o csv gives all")
@@ -124,7 +134,7 @@ def build_ranking_csv(results: Results, view: View) -> Table:
     return [*columns, view.name_metric(results), *names], [
         [r.rank, r.run_id, r.title, r.state, r.duration_seconds, r.exit_code]
         + [len(r.attempts) or None, r.value]
-        + [r.parameters.get(name) for name in names]
+        + [_redacted(r.parameters, name) for name in names]
         for r in results.rows
     ]
 
@@ -151,7 +161,7 @@ def build_groups_csv(found: Groups) -> Table:
     names = list(dict.fromkeys(name for group in found.groups for name in group.parameters))
     return ["rank", "count", "runs", "mean", "deviation", "run_ids", *names], [
         [group.rank, group.count, group.runs, group.mean, group.deviation, " ".join(group.run_ids)]
-        + [group.parameters.get(name) for name in names]
+        + [_redacted(group.parameters, name) for name in names]
         for group in found.groups
     ]
 
@@ -159,7 +169,10 @@ def build_groups_csv(found: Groups) -> Table:
 def groups_to_plain(results: Results) -> dict[str, Any]:
     """Return configurations with stable keys, and the lead of the first."""
     found = group_repeats(results.rows, results.goal)
-    groups = [{**vars(group), "count": group.count} for group in found.groups]
+    groups = [
+        {**vars(group), "parameters": redact(group.parameters), "count": group.count}
+        for group in found.groups
+    ]
     return {"groups": groups, "seeds": found.seeds, "lead": vars(found.lead)}
 
 
@@ -181,6 +194,12 @@ def _ranked_value(row: Row) -> float | None:
 
 def _parameter_cell(parameters: Mapping[str, Any], name: str) -> object:
     """Return a cell of a table: numbers stay, so that they are set to the right."""
-    value = redact({name: parameters.get(name)})[name]
+    value = _redacted(parameters, name)
     told = isinstance(value, str) or (value is None and name in parameters)
     return format_parameter(value) if told else value
+
+
+def _redacted(parameters: Mapping[str, Any], name: str) -> Any:
+    value = parameters.get(name)
+    plain = isinstance(value, int | float) and not is_secret_name(name)
+    return value if plain else redact({name: value})[name]

@@ -30,7 +30,7 @@ COMPUTED = ("=", "+", "-", "@", "\t", "\r")
 
 @dataclass(frozen=True)
 class Styled:
-    """The text of a cell, and its colour on a terminal."""
+    """A word or a drawing in a cell, which is never cut, and its colour on a terminal."""
 
     text: str
     style: str = ""
@@ -172,13 +172,14 @@ def build_table(
         cells = [row[index] for row in data]
         known = [cell for cell in cells if cell is not None]
         numeric = bool(known) and all(isinstance(cell, int | float) for cell in known)
+        is_whole = numeric or (bool(known) and all(isinstance(cell, Styled) for cell in known))
         widest = max(len(text) for text in (column, *map(format_value, cells)))
-        least = widest if numeric else min(widest, SHORT_TEXT_WIDTH)
+        least = widest if is_whole else min(widest, SHORT_TEXT_WIDTH)
         # rich takes space from the columns that may wrap, and so from texts alone.
         table.add_column(
             _cut(to_line(column)),
             justify="right" if numeric else "left",
-            no_wrap=numeric,
+            no_wrap=is_whole,
             min_width=least,
         )
         least_width += least + CELL_GAP

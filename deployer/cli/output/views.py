@@ -13,6 +13,7 @@ from deployer.cli.output.ranking_view import (
     show_ranking,
 )
 from deployer.cli.output.render import show, show_json
+from deployer.config.redaction import redact
 from deployer.executors.base import Agent
 from deployer.sweeps.doubts import list_doubts
 from deployer.sweeps.results import Coverage, Results, Row, build_results
@@ -40,11 +41,16 @@ def results_to_plain(results: Results, view: View = View()) -> dict[str, Any]:
         "metric": results.metric,
         "goal": results.goal,
         "coverage": coverage_to_plain(results.coverage),
-        "best": vars(results.best) if results.best else None,
+        "best": row_to_plain(results.best) if results.best else None,
         "warnings": list_doubts(results),
-        "runs": [vars(row) for row in results.rows],
-        "failures": [vars(row) for row in results.failures],
+        "runs": [row_to_plain(row) for row in results.rows],
+        "failures": [row_to_plain(row) for row in results.failures],
     }
+
+
+def row_to_plain(row: Row) -> dict[str, Any]:
+    """Return a run with stable keys, without values of secrets."""
+    return {**vars(row), "parameters": redact(row.parameters)}
 
 
 def coverage_to_plain(coverage: Coverage) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from deployer.cli.output.views import (
     build_failure_line,
     build_summary_lines,
     results_to_plain,
+    row_to_plain,
     show_results,
 )
 from deployer.errors import SweepFailed
@@ -23,6 +24,7 @@ from deployer.wandb_api.server import Server
 from deployer.watch.run_logs import get_run_tail
 
 SHOWN_FAILURES = 5
+EXPLAINED_FAILURES = 100  # in JSON; a request each
 FAILURE_LINES = 3
 BREAKER_LINES = 10
 
@@ -55,9 +57,9 @@ def _failures_with_lines(
     """Return the failures with what each printed last; None beyond the first few."""
     return [
         {
-            **vars(row),
+            **row_to_plain(row),
             "last_lines": get_run_tail(server, executor, path, row, FAILURE_LINES)
-            if number < SHOWN_FAILURES
+            if number < EXPLAINED_FAILURES
             else None,
         }
         for number, row in enumerate(results.failures)
