@@ -77,7 +77,8 @@ class Importance:
         if not self.runs:
             return f"no run has finished with a finite {self.metric}"
         if not self.parameters:
-            return f"no parameter varies in {runs}"
+            unlike = f" but {', '.join(self.names)}, another text in each" if self.names else ""
+            return f"no parameter varies in {runs}{unlike}"
         told = [one.phrase() for one in self.parameters if one.told]
         rest = [one.name for one in self.parameters if not one.told]
         if rest:

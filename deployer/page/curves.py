@@ -11,6 +11,7 @@ from deployer.page.strict_json import name_float
 from deployer.sweeps.metrics import metric_value
 
 POINTS_PER_CURVE = 200
+STRETCHES = POINTS_PER_CURVE // 2 - 1
 EPOCH_NAMES = ("epoch", "train/epoch", "trainer/epoch", "train.epoch")
 
 
@@ -32,12 +33,14 @@ class Point:
 class Curve:
     """What was logged of a metric, thinned; what thinning may leave out is told of all of it.
 
-    `gap` is the first step whose value is no finite number, `low` whether some value is 0 or less.
+    `gap` is the first step whose value is no finite number, `low` whether some value is 0 or less,
+    `thinned` whether some values are not there.
     """
 
     points: list[Point]
     gap: float | None = None
     low: bool = False
+    thinned: bool = False
 
 
 def build_curve(rows: Iterable[Mapping[str, Any]], metric: str) -> Curve:
@@ -62,8 +65,8 @@ def build_all_curves(rows: Iterable[Mapping[str, Any]]) -> dict[str, Curve]:
 def describe_curve(curve: Curve) -> dict[str, Any]:
     """Return a curve as columns; `seconds` and `epochs` only where some point has one.
 
-    `words` are what values are called that are no finite numbers, by their place; they, `gap` and
-    `low` are left out where they say nothing.
+    `words` are what values are called that are no finite numbers, by their place; they and what a
+    curve has beside its points are left out where they say nothing.
     """
     points = curve.points
     described: dict[str, Any] = {
@@ -80,7 +83,8 @@ def describe_curve(curve: Curve) -> dict[str, Any]:
         described["words"] = words
     if curve.gap is not None:
         described["gap"] = curve.gap
-    return described | ({"low": True} if curve.low else {})
+    flags = {"low": curve.low, "thinned": curve.thinned}
+    return described | {name: True for name, told in flags.items() if told}
 
 
 def _point(row: Mapping[str, Any], number: int, value: float) -> Point:
@@ -115,12 +119,23 @@ def _finite(value: Any) -> float | None:
 def _build(points: list[Point]) -> Curve:
     gap = next((point.step for point in points if point.value is None), None)
     low = any(point.value is not None and point.value <= 0 for point in points)
-    return Curve(_thin(points), gap, low)
+    return Curve(_thin(points), gap, low, thinned=len(points) > POINTS_PER_CURVE)
 
 
 def _thin(points: list[Point]) -> list[Point]:
-    """Return at most POINTS_PER_CURVE points, evenly spread, the first and the last among them."""
+    """Return at most POINTS_PER_CURVE points: the ends, the lowest and highest of each stretch."""
     if len(points) <= POINTS_PER_CURVE:
         return points
-    stride = (len(points) - 1) / (POINTS_PER_CURVE - 1)
-    return [points[round(index * stride)] for index in range(POINTS_PER_CURVE)]
+    inner = points[1:-1]
+    found = points[:1]
+    for index in range(STRETCHES):
+        begin, end = (len(inner) * at // STRETCHES for at in (index, index + 1))
+        found += _pick(inner[begin:end])
+    return [*found, points[-1]]
+
+
+def _pick(stretch: list[Point]) -> list[Point]:
+    """Return the points with the lowest and the highest value, in their order."""
+    finite = [(point.value, at) for at, point in enumerate(stretch) if point.value is not None]
+    places = {min(finite)[1], max(finite)[1]} if finite else {0}
+    return [stretch[at] for at in sorted(places)]

@@ -24,6 +24,7 @@ def _describe(found: Importance) -> dict[str, Any]:
         "metric": found.metric,
         "sentence": found.sentence(),
         "runs": found.runs,
+        "left_out": found.left_out,
         "explained": found.explained,
         "parameters": [
             {

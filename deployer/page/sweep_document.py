@@ -14,6 +14,7 @@ from deployer.page.agents import AgentNow, Doing, describe_agents
 from deployer.page.cells import Cells, join_rows, list_numbers, pick
 from deployer.page.command_line import build_command_line
 from deployer.page.strict_json import Encoded
+from deployer.sweeps.doubts import list_doubts
 from deployer.sweeps.metrics import rank_key
 from deployer.sweeps.parameters.parse import parse_parameters
 from deployer.sweeps.results import ACTIVE_STATES, Results, Row, is_healed
@@ -106,6 +107,7 @@ def build_sweep_table(source: SweepSource, cells: Cells | None = None) -> dict[s
     sweep, results = source.sweep, source.results
     return {
         "coverage": results.coverage.sentence(),
+        "warnings": list_doubts(results),
         "command": describe_command(source),
         **_describe_table(source, cells),
         "axes": _describe_axes(sweep, results),

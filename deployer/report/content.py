@@ -17,7 +17,6 @@ from deployer.report.words import (
     list_costs,
     list_failures,
 )
-from deployer.sweeps.doubts import list_doubts
 from deployer.sweeps.sweep_file import dump_config
 from deployer.wandb_api.model import SweepPath
 
@@ -60,7 +59,6 @@ def _describe(material: Material, lock: TextFile | None) -> dict[str, Any]:
         "page": material.page_url,
         "curves": describe_curves(len(material.curves), len(results.rows), results.metric),
         "lead": describe_lead(results),
-        "warnings": list_doubts(results),
         "failures": list_failures(results, material.last_words),
         "causes": count_causes(results.rows),
         "coverage": {**vars(coverage), "complete": coverage.complete},

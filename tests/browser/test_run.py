@@ -117,6 +117,24 @@ def test_a_log_scale_says_what_it_leaves_out(client: Client, open_page: OpenPage
         assert card.locator(".muted").all_text_contents() == said
 
 
+def test_ticks_that_are_near_each_other_read_unlike(client: Client, open_page: OpenPage) -> None:
+    client.init_run("r")
+    page = open_page("/runs/r")
+    script = page.locator("script[type=module]").get_attribute("src")
+    assert script
+    parts = script.replace("pages.js", "parts.js")
+    for values, seconds, ticks in (
+        ([1000.0, 1000.05], False, ["1000.01", "1000.02"]),
+        ([0.99999, 0.999995], False, ["0.999991", "0.999992"]),
+        ([0.0, 0.06], True, ["0.01 s", "0.02 s"]),
+        ([0.0, 120.0], True, ["30 s", "1 m 00 s"]),
+        ([3.0, 3.0], False, ["3", "3.5"]),
+    ):
+        at = [float(tick.removesuffix(" s")) if "m" not in tick else 60.0 for tick in ticks]
+        write = "([p, v, s, at]) => import(p).then((m) => at.map(m.writeTicks(v, s)))"
+        assert page.evaluate(write, [parts, values, seconds, at]) == ticks
+
+
 def test_a_sweep_of_nan_shows_nan_and_no_blank_chart(client: Client, open_page: OpenPage) -> None:
     parameters = {"lr": {"values": [1, 2]}}
     config = {"program": "t.py", "method": "grid", "parameters": parameters}

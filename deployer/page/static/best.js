@@ -1,6 +1,6 @@
 // Best so far: each finished run as a point, and the best value up to it as steps.
 import { Chart, frame } from "./charts.js";
-import { runName, select, show, showTime } from "./parts.js";
+import { runName, select, show, showTime, writeTicks } from "./parts.js";
 
 export class BestSoFar {
   constructor(view, onPick) {
@@ -31,7 +31,7 @@ export class BestSoFar {
   #option(ink, data, points, overTime) {
     const option = frame(ink, {
       x: overTime ? { type: "time" } : { type: "value", name: "finished runs", min: points.length > 1 ? 1 : 0, max: "dataMax", minInterval: 1 },
-      y: { type: "value", axisLabel: { color: ink.muted, formatter: show } },
+      y: { type: "value", axisLabel: { color: ink.muted, formatter: writeTicks(points.flatMap(({ row, best }) => [row.value, best])) } },
       tooltip: { trigger: "item", formatter: ({ data: point }) => (point.id
         ? [point.name, `${data.metric} ${show(point.value[1])}`, overTime ? showTime(point.value[0] / 1000) : ""].filter(Boolean).join("\n") : "") },
     });

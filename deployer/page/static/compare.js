@@ -55,7 +55,10 @@ export class Compare {
     const heads = this.data.runs.map((run, at) => el("th", { scope: "col", class: "number", title: runName(run) }, lineSample(lineLook(at)),
       link(runAddress(this.data, run.id), runName(run)), el("div", {}, state(run.state), ` ${showSeconds(run.seconds)}`)));
     const lines = shown.map((row) => el("tr", { class: row.same ? "" : "differs" }, el("th", { scope: "row", title: row.name }, ...breakable(row.name)),
-      ...row.values.map((value) => el("td", { class: "number" }, filtered ? showParameter(value ?? undefined) : show(value)))));
+      ...row.values.map((value) => {
+        const text = filtered ? showParameter(value ?? undefined) : show(value);
+        return el("td", { class: "number", title: typeof value === "number" ? value : text }, text);
+      })));
     const none = shown.length ? [] : [el("caption", {}, rows.length ? "no difference" : "nothing here")];
     return el("table", { class: "compare" }, ...none, el("thead", {}, el("tr", {}, el("th"), ...heads)), el("tbody", {}, ...lines));
   }

@@ -1,9 +1,10 @@
 // Curves of one metric over steps, epochs or time: of chosen runs, smoothed, marked where they ended.
 import { Chart, frame, lineLook, strokeOf } from "./charts.js";
-import { choose, el, plural, runName, select, show, showSeconds } from "./parts.js";
+import { choose, el, plural, runName, select, show, showSeconds, writeTicks } from "./parts.js";
 
 const X_LABELS = { steps: "step", epochs: "epoch", seconds: "time" };
 export const MOST_COLOURED = 20;
+const MOST_POINTS = 200; // as curves.py thins them
 
 /** The exponential average of W&B's page, corrected for its start; gaps stay gaps. */
 export function smooth(values, weight) {
@@ -51,6 +52,7 @@ export function notesOf(lines, { log }) {
   const runs = lines.length > 1 ? ` in ${plural(gaps.length, "run")}` : "";
   return [
     gaps.length && `NaN or infinite first at step ${show(Math.min(...gaps))}${runs}`,
+    lines.some(({ curve }) => curve.thinned) && `drawn: ${MOST_POINTS} values${lines.length > 1 ? " of a run" : ""}, the highest and lowest among them`,
     log && lines.some(({ curve }) => curve.low) && (positive ? "values of 0 or below not shown" : "no value above 0 for a log scale"),
   ].filter(Boolean).join("; ");
 }
@@ -66,9 +68,10 @@ export function curveOption(ink, lines, { x, log, weight }) {
     name, value: [curve[column].at(-1), smooth(curve.values, weight).at(-1)], symbol: end === "stopped early" ? "diamond" : "triangle", end,
   }));
   const option = frame(ink, {
-    x: { type: "value", name: X_LABELS[column], min: "dataMin", max: "dataMax",
-      axisLabel: { color: ink.muted, hideOverlap: true, formatter: column === "seconds" ? showSeconds : show } },
-    y: scaled ? logarithmic(usable, ink) : { type: "value", axisLabel: { color: ink.muted, formatter: show } },
+    x: { type: "value", name: X_LABELS[column], min: "dataMin", max: "dataMax", minInterval: column === "steps" ? 1 : 0, axisLabel: { color: ink.muted, hideOverlap: true,
+      alignMaxLabel: "right", formatter: writeTicks(usable.flatMap(({ curve }) => curve[column]), column === "seconds") } },
+    y: scaled ? logarithmic(usable, ink)
+      : { type: "value", axisLabel: { color: ink.muted, formatter: writeTicks(usable.flatMap(({ curve }) => curve.values)) } },
     tooltip: { trigger: "item", formatter: (one) => tip(one, column) }, zoom: true,
   });
   const marks = { type: "scatter", data: ends, symbolSize: 11, itemStyle: { color: ink.warn, borderColor: ink.card, borderWidth: 1 }, z: 5 };

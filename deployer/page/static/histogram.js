@@ -1,6 +1,6 @@
 // A histogram that a run logged, as bars; of several, one at a step that is chosen.
 import { Chart, frame } from "./charts.js";
-import { show } from "./parts.js";
+import { show, writeTicks } from "./parts.js";
 import { Steps } from "./steps.js";
 
 export class Histogram {
@@ -31,7 +31,8 @@ export class Histogram {
       return { type: "rect", shape: { x: left, y: top, width: Math.max(1, right - left - 1), height: bottom - top }, style: { fill: ink.accent } };
     };
     const option = frame(ink, {
-      x: { type: "value", min: edges[0], max: edges.at(-1), axisLabel: { color: ink.muted, hideOverlap: true, formatter: show } },
+      x: { type: "value", min: edges[0], max: edges.at(-1), axisLabel: { color: ink.muted, hideOverlap: true,
+        alignMaxLabel: "right", formatter: writeTicks(edges) } },
       y: { type: "value", min: 0, scale: false, axisLabel: { color: ink.muted, formatter: show } },
       tooltip: { trigger: "item", formatter: ({ value: [low, high, count] }) => `${show(low)} to ${show(high)}\n${show(count)} values` },
     });

@@ -47,8 +47,10 @@ export class Importance {
   }
 }
 
-const together = ({ runs, explained }) => explained === null ? `${plural(runs, "run")}.`
-  : `${plural(runs, "run")}; all together explain ${percent(explained)} % of runs not seen before; shares need not add up to it.`;
+const together = ({ runs, left_out: out, metric, explained }) => [
+  out ? `${plural(runs, "run")}; ${out} not finished, or without a finite ${metric}.` : `${plural(runs, "run")}.`,
+  explained !== null && `All together explain ${percent(explained)} % of ${metric} in runs not seen before; shares need not add up to it.`,
+].filter(Boolean).join(" ");
 const percent = (share) => String(Math.round(100 * share)); // as the sentence has them
 const signed = (value) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${Math.abs(value).toFixed(2)}`;
 

@@ -8,13 +8,13 @@ const main = document.getElementById("main");
 function sweepTable(entity, project) {
   return new Table([
     { label: "sweep", value: (row) => row.title, cell: (row) => link(sweepAddress(entity, project, row.id), row.title) },
-    { label: "id", value: (row) => row.id },
     { label: "state", value: (row) => row.state, cell: (row) => state(row.state) },
     { label: "progress", number: true, wide: true, value: (row) => row.progress.finished, cell: progressCell },
     { label: "metric", value: (row) => row.metric },
     { label: "best", number: true, value: (row) => row.best?.value ?? null },
-    { label: "done in about", value: (row) => row.ends_at, cell: (row) => (row.ends_at ? showSeconds(Math.max(10, row.ends_at - Date.now() / 1000)) : "–") },
+    { label: "done in", value: (row) => row.ends_at, cell: (row) => (row.ends_at ? showSeconds(Math.max(10, row.ends_at - Date.now() / 1000)) : "–") },
     { label: "method", value: (row) => row.method },
+    { label: "id", value: (row) => row.id },
     { label: "created", value: (row) => row.created_at, cell: (row) => showTime(row.created_at) },
   ], { caption: `Sweeps of ${project}`, even: true });
 }

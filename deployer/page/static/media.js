@@ -76,7 +76,7 @@ class Files {
     loadText(filesAddress(this.page, path)).then((text) => {
       const { columns, data } = JSON.parse(text.replace(NO_JSON, (part) => (part.startsWith('"') ? part : `"${part}"`)));
       const heads = columns.map((column) => el("th", { scope: "col" }, show(column)));
-      const rows = data.slice(0, MOST_ROWS).map((row) => el("tr", {}, ...row.map((value) => el("td", {}, show(value)))));
+      const rows = data.slice(0, MOST_ROWS).map((row) => el("tr", {}, ...row.map((value) => el("td", { title: show(value) }, show(value)))));
       const more = data.length > MOST_ROWS ? [el("caption", {}, `${MOST_ROWS} of ${data.length} rows`)] : [];
       box.replaceChildren(el("table", {}, ...more, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...rows)));
     }).catch((error) => box.replaceChildren(el("p", { class: "muted" }, error.message)));

@@ -18,6 +18,7 @@ export class Parallel {
     this.view = view;
     this.clear = button("Clear", () => view.set("brush", ""), { class: "quiet" });
     this.chart = new Chart({ label: "Parallel coordinates", height: 360, tools: [this.clear] });
+    this.chart.caption.dataset.hint = "drag along an axis to filter; click it to clear"; // no words of a picture
     this.element = this.chart.element;
     this.sideways = el("div", { class: "sideways" });
     this.chart.plot.replaceWith(this.sideways);
@@ -45,8 +46,7 @@ export class Parallel {
     this.chart.plot.style.minWidth = `max(100%, ${130 + 90 * (data.axes.length - 1)}px)`; // on a phone, scrolled sideways
     this.clear.hidden = !this.view.get("brush");
     const count = passing.size;
-    this.chart.caption.textContent = this.view.get("brush")
-      ? `${count} of ${rows.length} runs` : "drag along an axis to filter; click it to clear";
+    this.chart.caption.textContent = this.view.get("brush") ? `${count} of ${rows.length} runs` : "";
     const drawn = thin(rows);
     const joined = drawn.some(({ places }) => places.some((place, at) => place !== null && at > 0 && places[at - 1] !== null));
     const empty = joined ? "" : "no run has values on two axes";

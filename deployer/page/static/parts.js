@@ -96,11 +96,22 @@ export function show(value) {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-function showNumber(value) {
+/** How to write the ticks of an axis of these values, so that two of them never read alike. */
+export function writeTicks(values, areSeconds = false) {
+  const finite = values.filter(isNumber);
+  const low = finite.reduce((a, b) => Math.min(a, b), Infinity);
+  const high = finite.reduce((a, b) => Math.max(a, b), -Infinity);
+  const largest = Math.max(Math.abs(low), Math.abs(high));
+  const digits = high > low ? Math.min(15, Math.max(5, Math.ceil(Math.log10(largest / (high - low))) + 3)) : 5;
+  if (!areSeconds) return (value) => showNumber(value, digits);
+  return high < 10 ? (value) => `${showNumber(value, digits)} s` : showSeconds;
+}
+
+function showNumber(value, digits = 5) {
   if (Number.isInteger(value) && Math.abs(value) < 1e7) return String(value);
   const size = Math.abs(value);
-  if (size < 1e-4 || size >= 1e7) return value.toExponential(3).replace(/\.?0+e/, "e");
-  return String(Number(value.toPrecision(5)));
+  if (size < 1e-4 || size >= 1e7) return value.toExponential(digits - 2).replace(/\.?0+e/, "e");
+  return String(Number(value.toPrecision(digits)));
 }
 
 export function showSeconds(seconds) {
@@ -147,7 +158,8 @@ export function runState(row) {
 export function definitions(values, write = show) {
   const list = el("dl");
   for (const [name, value] of Object.entries(values)) {
-    list.append(el("dt", {}, ...breakable(name)), el("dd", { title: write(value) }, write(value)));
+    const exact = isNumber(value) ? String(value) : write(value);
+    list.append(el("dt", {}, ...breakable(name)), el("dd", { title: exact }, write(value)));
   }
   return list;
 }

@@ -18,11 +18,11 @@ export class Report {
   }
 }
 
-function coverageCard({ coverage: count, lead, warnings }, sentence) {
+function coverageCard({ coverage: count, lead }, sentence) {
   const counts = COUNTS.filter((name) => count[name] !== null).map((name) => [name.replace("_", " "), count[name]]);
   const verdict = count.complete ? "Every configuration is finished." : "Not every configuration is finished.";
   return el("section", { class: "card" }, el("h2", {}, "Coverage"), el("p", {}, `${sentence}. ${verdict}`), definitions(Object.fromEntries(counts)),
-    ...[lead, ...warnings].filter(Boolean).map((said) => el("p", {}, said)));
+    ...[lead].filter(Boolean).map((said) => el("p", {}, said)));
 }
 
 function costCard({ costs, curves }) {

@@ -30,7 +30,7 @@ export class Run {
     this.console = el("pre", { class: "card", tabindex: "0", "aria-label": "Console" });
     this.media = new Media(runAddress(data, data.id));
     this.#buildTables(data);
-    this.csv = button("CSV", () => saveCurves(this.data), { class: "quiet", title: "Save all curves as a CSV file" });
+    this.csv = button("CSV", () => saveCurves(this.data), { class: "quiet", title: "Save the curves as they are drawn, as a CSV file" });
     main.replaceChildren(el("div", { class: "title" }, el("h1", {}, runName(data)), this.state), this.facts, this.attempts,
       el("div", { class: "bar-of-tools" }, el("h2", {}, "Metrics"), ...this.tools.elements, this.csv), this.grid,
       el("div", { class: "halves" }, this.config, this.summary), this.media.element, section("Console", this.console),

@@ -106,7 +106,7 @@ export class Sweep {
   #draw(fresh = false) {
     if (!this.rows) return;
     const { passes, unclear } = parseFilter(this.view.get("q"), this.data, this.rows);
-    this.unclear.textContent = unclear.map((said) => `Not understood: ${said}.`).join(" ");
+    this.unclear.textContent = unclear.map((said) => `Not understood: ${said}${said.endsWith("?") ? "" : "."}`).join(" ");
     this.filter.setAttribute("aria-invalid", String(unclear.length > 0));
     const [brush, states] = [readBrush(this.view.get("brush")), this.view.list("states")];
     const found = this.rows.filter((row) => passes(row) && (!states.length || states.includes(row.state)));
@@ -199,7 +199,7 @@ export class Sweep {
   }
 }
 
-function drawProgress({ progress: count, coverage, best: top, metric, ends_at: end }) {
+function drawProgress({ progress: count, coverage, warnings, best: top, metric, ends_at: end }) {
   const { expected, finished, running, failed, lost } = count;
   const total = Math.max(expected ?? 0, finished + running + failed + lost, 1);
   const bar = el("div", { class: "bar", "aria-hidden": "true" });
@@ -211,5 +211,5 @@ function drawProgress({ progress: count, coverage, best: top, metric, ends_at: e
   const words = [coverage];
   if (end && isLive) words.push(showFuture(end));
   if (top) words.push(`best ${metric} ${show(top.value)}`);
-  return [bar, el("p", {}, words.join("  ·  "))];
+  return [bar, el("p", {}, words.join("  ·  ")), ...warnings.map((said) => el("p", { class: "warning" }, said))];
 }

@@ -27,13 +27,17 @@ def test_a_curve_is_thinned_and_keeps_its_ends() -> None:
     assert (curve.gap, curve.low) == (None, True)
 
 
-def test_what_thinning_leaves_out_is_told() -> None:
+def test_thinning_keeps_what_sticks_out_and_tells_what_it_leaves_out() -> None:
     values: list[float] = [1.0] * 5000
-    values[1001] = math.nan
+    values[1001], values[3333], values[4000] = math.nan, 100.0, 0.5
     curve = build_curve([{"_step": n, "loss": value} for n, value in enumerate(values)], "loss")
-    assert all(point.value == 1.0 for point in curve.points)
+    found = {point.step: point.value for point in curve.points}
+    assert len(found) <= POINTS_PER_CURVE
+    assert list(found) == sorted(found)
+    assert {step: value for step, value in found.items() if value != 1.0} == {3333: 100, 4000: 0.5}
     assert (curve.gap, curve.low) == (1001, False)
     assert describe_curve(curve)["gap"] == 1001
+    assert describe_curve(curve)["thinned"]
     assert "low" not in describe_curve(curve)
 
 
