@@ -64,13 +64,13 @@ def redact(value: Any, structure: frozenset[str] = frozenset()) -> Any:
     Names stand in mappings, in Kubernetes' {name, value}, in pairs, before `=` and after `--`.
     `structure` are fields that only look so.
     """
-    if isinstance(value, Mapping):
-        return _redact_mapping(value, structure)
     if isinstance(value, str):
         return redact_text(value)
-    if isinstance(value, Sequence):
-        return _redact_sequence(value, structure)
-    return value
+    if value is None or isinstance(value, bool | int | float):  # most: a sweep has 100,000 of them
+        return value
+    if isinstance(value, Mapping):
+        return _redact_mapping(value, structure)
+    return _redact_sequence(value, structure) if isinstance(value, Sequence) else value
 
 
 def redact_text(text: str, hidden: Iterable[str] = ()) -> str:
