@@ -28,12 +28,14 @@ STRUCTURE = frozenset(
 CREDENTIALS = re.compile(r"(?<=//)[^/@\s]+@")
 BEARER = re.compile(r"\b([Bb]earer|[Bb]asic)\s+[\w.~+/=-]{6,}")
 _TEXT = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
-ASSIGNED = re.compile(rf"([A-Za-z_][\w.-]*)=({_TEXT}|(?:[^\s\"';&|),:]|:(?=\S))+)")
+# A name is looked for at its beginning alone: a line may be a megabyte of letters.
+_NAME = r"(?<![\w.-])-{0,2}([A-Za-z_][\w.-]*+)"
+ASSIGNED = re.compile(rf"{_NAME}=({_TEXT}|(?:[^\s\"';&|),:]|:(?=\S))+)")
 FLAG = re.compile(r"--?([\w.-]+)")
 # What programs print: `--password x`, `'api_key': 'x'`, `bad token: x`, and keys by their look.
 FLAGGED = re.compile(r"(?<!\S)--?([\w.-]+)\s+([^\s\"'`;&|)}\]$-][^\s\"'`;&|)}\]]*)")
 QUOTED = re.compile(rf"([\"'])([\w.-]+)\1\s*:\s*({_TEXT})")
-TOLD = re.compile(r"([A-Za-z_][\w.-]*)(?<!Error):\s+[\"'`]?([^\s\"'`;&|,)}\]]+)")
+TOLD = re.compile(_NAME + r"(?<!Error):\s+[\"'`]?([^\s\"'`;&|,)}\]]+)")
 KNOWN = re.compile(
     r"\b(?:sk-|hf_|gh[opsu]_|github_pat_|glpat-|xox[abp]-|wandb_v\d_)(?=[\w-]*\d)[\w-]{16,}"
 )

@@ -119,6 +119,12 @@ def test_what_a_program_prints_otherwise_stays(said: str) -> None:
     assert redact_text(said) == said
 
 
+@pytest.mark.parametrize("piece", ["a", "a-", "--a", "a.", "'a", "a: ", "sk-a"])
+def test_a_line_may_be_long(piece: str) -> None:
+    line = piece * 100_000
+    assert redact_text(line) == line  # in a moment; hours if each letter might begin a name
+
+
 @pytest.mark.parametrize("value", ["p'w\"hunter x", "back\\slash\u00fchunter", "A\nhunter1\nB\n"])
 @pytest.mark.parametrize("write", [str, repr, json.dumps, quote, quote_plus])
 def test_a_value_is_hidden_however_it_is_written(value: str, write: Callable[[str], str]) -> None:
