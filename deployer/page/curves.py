@@ -57,7 +57,7 @@ def build_all_curves(rows: Iterable[Mapping[str, Any]]) -> dict[str, Curve]:
     """Return a curve of every number that was logged, by its dotted name."""
     found: dict[str, list[Point]] = {}
     for number, row in enumerate(rows):
-        for name, value in _numbers(row, ""):
+        for name, value in list_logged(row):
             found.setdefault(name, []).append(_point(row, number, value))
     return {name: _build(points) for name, points in sorted(found.items())}
 
@@ -87,6 +87,18 @@ def describe_curve(curve: Curve) -> dict[str, Any]:
     return described | {name: True for name, told in flags.items() if told}
 
 
+def list_logged(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """Yield the numbers of a row of a history by their dotted names, W&B's own left out."""
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            if "_type" not in value:  # an image, a table or a histogram
+                yield from list_logged(value, f"{prefix}{name}.")
+        elif not name.startswith("_"):
+            number = metric_value({name: value}, name)
+            if number is not None:
+                yield f"{prefix}{name}", number
+
+
 def _point(row: Mapping[str, Any], number: int, value: float) -> Point:
     step = _finite(row.get("_step"))
     finite = math.isfinite(value)
@@ -98,17 +110,6 @@ def _point(row: Mapping[str, Any], number: int, value: float) -> Point:
         epoch=epoch,
         word="" if finite else name_float(value),
     )
-
-
-def _numbers(row: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, float]]:
-    for name, value in row.items():
-        if isinstance(value, Mapping):
-            if "_type" not in value:  # an image, a table or a histogram
-                yield from _numbers(value, f"{prefix}{name}.")
-        elif not name.startswith("_"):
-            number = metric_value({name: value}, name)
-            if number is not None:
-                yield f"{prefix}{name}", number
 
 
 def _finite(value: Any) -> float | None:

@@ -21,6 +21,7 @@ from starlette.routing import BaseRoute, Route
 from deployer.backend.db.artifacts.files import find_artifact_file
 from deployer.backend.db.database import Connection
 from deployer.backend.db.files import find_file
+from deployer.backend.db.runs.lines import read_rows
 from deployer.backend.db.runs.runs import find_run
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.context import Backend
@@ -43,6 +44,7 @@ from deployer.backend.web.views import (
     show_importance,
 )
 from deployer.page.assets import load_assets
+from deployer.page.history_csv import write_history
 from deployer.page.strict_json import to_strict_json
 
 SHELL, MISSING = "page.html", "missing.html"
@@ -91,6 +93,7 @@ def build_page_routes(backend: Backend) -> list[BaseRoute]:
         Route("/logout", sign_in.leave, methods=["POST"]),
         Route("/static/{version}/{name:path}", pages.asset),
         Route(run_path + "/files/{name:path}", pages.download),
+        Route(run_path + "/history", pages.download_history),
         Route(version_path + "/files/{name:path}", pages.download_artifact),
         Route(sweep_path + "/state", pages.set_state, methods=["POST"]),
         Route(sweep_path + "/importance", pages.importance),
@@ -180,6 +183,15 @@ class Pages:
             _, run = find_run_of(db, caller, http.path_params)
             file = find_file(db, run.id, http.path_params["name"])
         return self._send(http, file.blob_id if file else None)
+
+    def download_history(self, http: HttpRequest) -> Response:
+        """Send all numbers that a run has logged, as CSV to be saved."""
+        caller = self.sign_in.caller(http)
+        with self.backend.store.snapshot() as db:
+            _, run = find_run_of(db, caller, http.path_params)
+            rows = read_rows(db, run.id)
+        headers = {**HEADERS, "Content-Disposition": "attachment"}
+        return Response(write_history(rows), media_type="text/csv", headers=headers)
 
     def download_artifact(self, http: HttpRequest) -> Response:
         """Send a file of an artifact to be saved."""

@@ -3,7 +3,7 @@ import { artifactColumns, artifactRows } from "./artifact.js";
 import { CurveCard, CurveTools } from "./curves.js";
 import { Media } from "./media.js";
 import {
-  button, commandBlock, definitions, download, el, filesAddress, runAddress, runName, runState, saveCsv, section, showBytes,
+  button, commandBlock, definitions, download, el, filesAddress, runAddress, runName, runState, section, showBytes,
   showParameter, showSeconds, showTime, sortNames,
 } from "./parts.js";
 import { Table } from "./table.js";
@@ -30,7 +30,8 @@ export class Run {
     this.console = el("pre", { class: "card", tabindex: "0", "aria-label": "Console" });
     this.media = new Media(runAddress(data, data.id));
     this.#buildTables(data);
-    this.csv = button("CSV", () => saveCurves(this.data), { class: "quiet", title: "Save the curves as they are drawn, as a CSV file" });
+    this.csv = el("a", { class: "quiet button", href: `/api/pages${runAddress(data, data.id)}/history`, download: `${data.id}.csv`,
+      title: "Save all numbers that were logged as a CSV file" }, "CSV");
     main.replaceChildren(el("div", { class: "title" }, el("h1", {}, runName(data)), this.state), this.facts, this.attempts,
       el("div", { class: "bar-of-tools" }, el("h2", {}, "Metrics"), ...this.tools.elements, this.csv), this.grid,
       el("div", { class: "halves" }, this.config, this.summary), this.media.element, section("Console", this.console),
@@ -126,10 +127,4 @@ function withoutOutput(data) {
   const path = [data.entity, data.project, data.sweep?.id].join("/");
   return "nothing came here, since the program ended before wandb.init; its agent may have what it printed:\n" +
     `deployer agents logs ${path}`;
-}
-
-function saveCurves(data) {
-  const rows = data.curves.flatMap(({ metric, steps, values, words, epochs, seconds }) =>
-    steps.map((step, at) => [metric, step, epochs?.[at], seconds?.[at], words?.[at] ?? values[at]]));
-  saveCsv(`${data.id}.csv`, ["metric", "step", "epoch", "seconds", "value"], rows);
 }

@@ -87,6 +87,7 @@ ROWS = {
     ("GET", f"/api/pages{PAGE}/runs/{{run}}/files/{{name:path}}"): Row(
         f"/api/pages{PLACE}/runs/<run>/files/<file>"
     ),
+    ("GET", f"/api/pages{PAGE}/runs/{{run}}/history"): Row(f"/api/pages{PLACE}/runs/<run>/history"),
     ("GET", f"/api/pages{PAGE}{ARTIFACT}/{{version}}/files/{{name:path}}"): Row(
         f"/api/pages{VERSION}/v0/files/<file>"
     ),

@@ -16,6 +16,7 @@ from deployer.page.curves import (
     build_curve,
     describe_curve,
 )
+from deployer.page.history_csv import write_history
 from deployer.page.summary import flatten_summary
 
 
@@ -39,6 +40,16 @@ def test_thinning_keeps_what_sticks_out_and_tells_what_it_leaves_out() -> None:
     assert describe_curve(curve)["gap"] == 1001
     assert describe_curve(curve)["thinned"]
     assert "low" not in describe_curve(curve)
+
+
+def test_a_history_is_saved_whole() -> None:
+    image = {"_type": "image-file", "width": 3}
+    rows = [{"_step": n, "_runtime": 0.5, "val": {"loss": n / 2}} for n in range(5000)]
+    rows += [{"_step": 5000, "=1+1": math.inf}, {"_step": 5001, "text": "x", "image": image}]
+    lines = write_history(rows).splitlines()
+    assert lines[:2] == ["_step,_runtime,'=1+1,val.loss", "0,0.5,,0.0"]
+    assert lines[-2:] == ["4999,0.5,,2499.5", "5000,,inf,"]
+    assert len(lines) == 1 + 5001
 
 
 def test_a_summary_is_what_was_logged_and_no_picture() -> None:
