@@ -110,7 +110,7 @@ for step in range(first, arguments.steps):
         torch.save({"model": model.module.state_dict(), "step": step}, folder / "new.pt")
         os.replace(folder / "new.pt", folder / "last.pt")
         pathlib.Path("step").write_text(str(step))
-        while step == 3 and not pathlib.Path("go").exists():
+        while step == max(3, first) and not pathlib.Path("go").exists():
             time.sleep(0.05)
 if rank == 0:
     run.finish()
