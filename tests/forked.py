@@ -1,19 +1,21 @@
-"""`deployer` in a process of its own that need not load itself: a fork of the test's process.
+"""`deployer` and its backend in processes that need not load themselves: forks of the test's.
 
-A command takes half a second of a core to load. Its arguments, folder, environment, input, output
-and exit code are those of `python -m deployer`; its name in the list of processes is not.
+Each takes half a second of a core to load. Arguments, folder, environment, input, output and exit
+code are those of `python -m MODULE`; the name in the list of processes is not.
 """
 
 from __future__ import annotations
 
 import io
+import logging
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -21,9 +23,12 @@ from pkgutil import walk_packages
 from threading import Thread
 from typing import NoReturn
 
+import psutil
+
 import deployer.cli
 import deployer.executors.local
 from deployer.__main__ import main
+from deployer.backend.server import foreground
 
 PATIENCE_SECONDS = 180.0
 
@@ -60,10 +65,46 @@ def be_deployer(
     words: Sequence[str], folder: Path, environment: Mapping[str, str], ends: Sequence[int]
 ) -> NoReturn:
     """Run a command as the main program of this process, a fork, and end with its exit code."""
+    _be(main, ["deployer", *words], folder, environment, ends)
+
+
+def fork_backend(
+    words: Sequence[str], environment: Mapping[str, str]
+) -> tuple[psutil.Process, int]:
+    """Start a backend that need not load itself; return it and the open end of what it prints."""
+    said, says = os.pipe()
+    process_id = os.fork()
+    if process_id == 0:
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        _be(foreground.main, ["foreground", *words], Path.cwd(), environment, (nothing, says, 2))
+    os.close(says)
+    return psutil.Process(process_id), said
+
+
+def start_backend(
+    words: Sequence[str], environment: Mapping[str, str]
+) -> tuple[psutil.Process, int]:
+    """Start a backend as a user's is; return it and the open end of what it prints."""
+    said, says = os.pipe()
+    command = [sys.executable, "-m", foreground.__name__, *words]
+    process = psutil.Popen(command, stdin=subprocess.DEVNULL, stdout=says, env=environment)
+    os.close(says)
+    return process, said
+
+
+def _be(
+    program: Callable[[], None],
+    words: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    ends: Sequence[int],
+) -> NoReturn:
     code = 1
     try:
         for number, end in enumerate(ends):
             os.dup2(end, number)
+        _let_go_of_files()
+        logging.getLogger().handlers.clear()
         # What pytest has put in their place belongs to the process that was forked.
         sys.stdin, sys.stdout, sys.stderr = (
             io.TextIOWrapper(open(number, mode), line_buffering=number == 2)  # noqa: SIM115
@@ -72,16 +113,31 @@ def be_deployer(
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(environment)
-        sys.argv = ["deployer", *words]
-        main()
+        sys.argv = list(words)
+        program()
+        code = 0
     except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else 0
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:
         traceback.print_exc()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _let_go_of_files() -> None:
+    """Hold nothing open that the test's process has open: sockets, ends of pipes, locked files.
+
+    Each number stays taken. Python's objects of these files live on here, and one that is collected
+    would close whatever had got its number meanwhile.
+    """
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            with suppress(OSError):  # the list's own
+                os.fstat(int(name))
+                os.dup2(nothing, int(name))
 
 
 def _read_to_the_end(ends: Sequence[int], process_id: int) -> list[str]:

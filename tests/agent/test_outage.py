@@ -25,8 +25,7 @@ class Outage:
 
     def begin(self) -> None:
         """Let the server die."""
-        self.backend.process.kill()
-        self.backend.process.wait(20)
+        self.backend.kill()
 
     def end(self) -> None:
         """Let the server come back where it was."""

@@ -140,15 +140,13 @@ def test_a_server_that_is_not_up_yet_is_waited_for(bench: Bench, tmp_path: Path)
     first = serve_backend(tmp_path / "data")
     mine = replace(bench, backend=first)
     path = mine.create_sweep()
-    first.process.terminate()
-    first.process.wait(20)
+    first.end()
     supervised = mine.start(path)
     wait_for(lambda: supervised.status and "does not answer" in supervised.status.reason, "waiting")
     again = serve_backend(tmp_path / "data", port=int(first.url.rpartition(":")[2]))
     code, output = supervised.wait()
     states = [run.state for run in mine.runs(path)]
-    again.process.terminate()
-    again.process.wait(20)
+    again.end()
     assert (code, states) == (0, ["finished"]), output
 
 

@@ -36,7 +36,7 @@ arguments = parser.parse_args()
 if arguments.kind == "deaf":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-if arguments.kind == "forking":
+if arguments.kind in ("forking", "quitting"):
     subprocess.Popen(["sleep", "1000"], start_new_session=True)
 checkpoint = pathlib.Path(os.environ["DEPLOYER_CHECKPOINT_DIR"]) / "last.json"
 forgetful = arguments.kind == "forgetful"

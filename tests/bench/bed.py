@@ -102,7 +102,7 @@ def make_bed(folder: Path, config: Mapping[str, Any], *, warm: bool = True) -> I
     """Serve a backend and write a project with `sweep.yaml`; everything is gone afterwards."""
     for name in [name for name in os.environ if name.startswith(("WANDB_", "DEPLOYER_"))]:
         del os.environ[name]
-    backend = serve_backend(folder / "data")
+    backend = serve_backend(folder / "data", afresh=True)
     write_project(folder, config)
     (folder / "deployer.yaml").write_text(f"warm: {str(warm).lower()}\n")
     bed = Bed(backend, folder, Client.of(backend, "bench"))
@@ -110,5 +110,4 @@ def make_bed(folder: Path, config: Mapping[str, Any], *, warm: bool = True) -> I
         yield bed
     finally:
         bed.deployer("down", "--all", check=False)
-        backend.process.terminate()
-        backend.process.wait()
+        backend.end()

@@ -44,13 +44,12 @@ def bench_big_sweep(folder: Path) -> list[Figure]:
     """Measure the backend's start, what agents and the public API ask, and the commands."""
     sweep = fill_sweep(folder, RUNS).name
     begun = time.perf_counter()
-    backend = serve_backend(folder)
+    backend = serve_backend(folder, afresh=True)
     start = Figure("start with 10,000 runs", time.perf_counter() - begun, "s", START_SECONDS, "")
     try:
         return [start, *_ask(backend, sweep), *_read(backend, sweep), *_run(backend, sweep, folder)]
     finally:
-        backend.process.terminate()
-        backend.process.wait(20)
+        backend.end()
 
 
 def _ask(backend: ServedBackend, sweep: str) -> Iterator[Figure]:

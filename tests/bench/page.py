@@ -89,14 +89,13 @@ def _changer(session: requests.Session, url: str, sweep: Sweep) -> Callable[[], 
 
 @contextmanager
 def _serve(folder: Path) -> Iterator[tuple[str, requests.Session]]:
-    served = serve_backend(folder)
+    served = serve_backend(folder, afresh=True)
     session = requests.Session()
     log_in(session, served.url, KEY)
     try:
         yield served.url, session
     finally:
-        served.process.terminate()
-        served.process.wait(20)
+        served.end()
 
 
 def _open(url: str, place: str, runs: int) -> float:

@@ -74,8 +74,7 @@ def record(python: Path) -> Session:
     with TemporaryDirectory() as name, ExitStack() as cleared:
         folder = Path(name)
         backend = serve_backend(folder / "data")
-        cleared.callback(backend.process.wait, 20)
-        cleared.callback(backend.process.terminate)
+        cleared.callback(backend.end)
         proxies: dict[str, RecordingProxy] = {}
         running = {}
         for part in PARTS:

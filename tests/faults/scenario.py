@@ -28,9 +28,9 @@ from tests.faults.processes import find_processes, kill_all, wait_until_gone
 from tests.faults.proof import RecordReader, find_problems, list_attempts, read_causes
 from tests.faults.proxy import FaultProxy
 from tests.faults.steps import Steps
+from tests.forked import run_forked
 
 POLL_SECONDS = 0.2
-COMMAND_SECONDS = 90.0
 
 # Longer than the SDK's pauses while it comes back from an outage, and than any pause of ours.
 WAITING_TIMES = {
@@ -164,16 +164,7 @@ class Scenario:
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run another `deployer` command in the project to its end."""
-        return subprocess.run(
-            [sys.executable, "-m", "deployer", *words],
-            cwd=self.project,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_SECONDS,
-            check=False,
-        )
+        return run_forked(words, self.project, self.environment)
 
     def wait_for_step(self, step: int) -> psutil.Process:
         """Wait until a trainer waits at a step, and return it."""

@@ -71,13 +71,12 @@ def test_every_process_of_a_backend_is_found_by_its_kind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DEPLOYER_HOME", str(tmp_path / "state"))
-    served = serve_backend(tmp_path / "state" / "backend")
+    served = serve_backend(tmp_path / "state" / "backend", afresh=True)
     try:
         found = [(o.kind, o.process.pid) for o in find_processes(tmp_path / "state")]
         assert found == [("backend", served.process.pid)]
     finally:
-        served.process.terminate()
-        served.process.wait(20)
+        served.end()
 
 
 @pytest.mark.slow
@@ -93,8 +92,7 @@ def test_the_clock_of_a_backend_is_moved(tmp_path: Path, monkeypatch: pytest.Mon
         clock.move(-3600)
         times.append(created_at(served, "behind"))
     finally:
-        served.process.terminate()
-        served.process.wait(20)
+        served.end()
     assert 3590 < times[1] - times[0] < 3660
     assert -3610 < times[2] - times[0] < -3540
 

@@ -165,5 +165,4 @@ def test_a_thousand_runs_take_few_requests(tmp_path: Path) -> None:
             assert len(found.results.rows) == 1000
             assert len(proxy.passages()) <= 15
     finally:
-        served.process.terminate()
-        served.process.wait(20)
+        served.end()

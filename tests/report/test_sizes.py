@@ -32,8 +32,7 @@ def test_a_thousand_runs_are_read_in_few_requests(tmp_path: Path, flags: tuple[s
             found = collect(server, SweepPath("me", "p", sweep), NOW)
             assert len(proxy.journal) <= MOST_REQUESTS
     finally:
-        served.process.terminate()
-        served.process.wait(20)
+        served.end()
     assert len(found.results.rows) == RUNS
     assert len(build_html(found).encode()) < MOST_BYTES
     assert "Ranking (10 of 1000)" in build_markdown(found)

@@ -239,11 +239,11 @@ def end_processes(find: Callable[[], Sequence[Process]], grace_seconds: float) -
     """End all that `find` returns: interrupt the runs, after the grace time TERM, at last KILL.
 
     An interrupt lets an unmodified trainer deliver all its data and its exit record; SIGTERM would
-    not. Returns whether nothing is left.
+    not. The grace time is theirs: what they leave behind has TERMINATE_SECONDS of it. Returns
+    whether nothing is left.
     """
     interrupted: Set[int] = set()
-    if not any(process.is_run for process in find()):
-        grace_seconds = min(grace_seconds, TERMINATE_SECONDS)
+    deadline = time.monotonic() + grace_seconds
 
     def interrupt(processes: Sequence[Process]) -> None:
         for process in processes:
@@ -251,8 +251,14 @@ def end_processes(find: Callable[[], Sequence[Process]], grace_seconds: float) -
                 interrupted.add(process.id)
                 send_signal(-process.group, signal.SIGINT)
 
+    def find_graced() -> Sequence[Process]:
+        return [process for process in find() if process.is_run or is_core(process)]
+
+    if any(process.is_run for process in find()):
+        _wait_until_gone(find_graced, grace_seconds, interrupt)
+        grace_seconds = deadline - time.monotonic()
     return (
-        _wait_until_gone(find, grace_seconds, interrupt)
+        _wait_until_gone(find, min(grace_seconds, TERMINATE_SECONDS), interrupt)
         or _wait_until_gone(find, TERMINATE_SECONDS, _sender(signal.SIGTERM))
         or _wait_until_gone(find, KILL_SECONDS, _sender(signal.SIGKILL, again=True))
     )

@@ -70,15 +70,13 @@ def test_no_line_is_lost_or_doubled_whenever_the_server_is_killed(
     for _ in range(kills):
         for _ in range(random.randrange(STEP)):
             answered.acquire()
-        served.process.kill()
-        served.process.wait()
+        served.kill()
         served = serve_backend(tmp_path / "data", port=port)
     for writer in writers:
         writer.over.set()
         writer.join()
     counted = {writer.name: client.run(writer.name)["historyLineCount"] for writer in writers}
-    served.process.terminate()
-    served.process.wait()
+    served.end()
     assert counted == {writer.name: writer.lines for writer in writers}
     for writer in writers:
         assert read_steps(tmp_path / "data", writer.name) == list(range(writer.lines))
@@ -103,10 +101,9 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServedB
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
     monkeypatch.setenv("LD_PRELOAD", str(library))
     monkeypatch.setenv("SYNCED_LOG", str(tmp_path / "synced"))
-    served = serve_backend(tmp_path / "data")
+    served = serve_backend(tmp_path / "data", afresh=True)
     yield served
-    served.process.kill()
-    served.process.wait()
+    served.kill()
 
 
 @pytest.mark.slow
@@ -118,8 +115,7 @@ def test_what_was_answered_survives_a_power_cut(watched: ServedBackend, tmp_path
     for number in range(20):
         assert send(client, "run", LINES * number)
         safe.append(read_synced(tmp_path / "synced", log))
-    watched.process.kill()
-    watched.process.wait()
+    watched.kill()
     for answered, size in enumerate(safe, 1):
         left = cut_power(watched.data, tmp_path / f"cut-{answered}", size)
         steps = read_steps(left, "run")

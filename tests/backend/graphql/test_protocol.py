@@ -267,8 +267,7 @@ def test_a_restart_keeps_port_data_and_work(tmp_path_factory: pytest.TempPathFac
     agent = client.create_agent(sweep)
     run = client.heartbeat(agent)[0]["run_id"]
     client.init_run(run)
-    served.process.kill()
-    served.process.wait()
+    served.kill()
     again = serve_backend(data)
     try:
         assert (again.url, again.key) == (served.url, served.key)
@@ -276,5 +275,4 @@ def test_a_restart_keeps_port_data_and_work(tmp_path_factory: pytest.TempPathFac
         client.finish(run)
         assert client.run(run)["state"] == "finished"
     finally:
-        again.process.terminate()
-        again.process.wait()
+        again.end()

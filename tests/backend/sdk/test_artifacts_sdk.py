@@ -53,15 +53,13 @@ def test_an_artifact_is_whole_though_the_server_is_killed_again_and_again(
     try:
         for goal in (80, 180, 280):
             wait_until_files(data / "files", goal, script)
-            served.process.kill()
-            served.process.wait()
+            served.kill()
             served = serve_backend(data)
         assert script.wait(200) == 0
         assert os.listdir(data / "incoming") == []
     finally:
         script.kill()
-        served.process.terminate()
-        served.process.wait(20)
+        served.end()
 
 
 def wait_until_files(folder: Path, goal: int, script: subprocess.Popen[bytes]) -> None:

@@ -54,5 +54,4 @@ def test_the_sdk_tries_again_what_was_too_much(
     question = '{ project(name: "busy") { runs { edges { node { historyLineCount state }}}}}'
     (run,) = Client.of(served, "busy").ask(question)["project"]["runs"]["edges"]
     assert run["node"] == {"historyLineCount": 20, "state": "finished"}
-    served.process.terminate()
-    served.process.wait(20)
+    served.end()

@@ -40,8 +40,7 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBackend]:
             patch.setenv(f"DEPLOYER_BACKEND_{name}", str(value))
         served = serve_backend(tmp_path_factory.mktemp("strict") / "data")
     yield served
-    served.process.terminate()
-    served.process.wait(20)
+    served.end()
 
 
 def connect(served: ServedBackend) -> socket.socket:

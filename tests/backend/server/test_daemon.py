@@ -37,8 +37,7 @@ def served(tmp_path: Path) -> Iterator[ServedBackend]:
     """A server of the test's own, which it may stop or spoil."""
     made = serve_backend(tmp_path / "data")
     yield made
-    made.process.kill()
-    made.process.wait(20)
+    made.kill()
 
 
 def set_schema(data: Path, version: int) -> None:
@@ -112,8 +111,7 @@ def test_a_server_that_hangs_is_told_by_that_name(served: ServedBackend) -> None
 def test_a_backend_that_was_stopped_is_not_started_again_by_a_watcher(
     served: ServedBackend,
 ) -> None:
-    served.process.kill()
-    served.process.wait(20)
+    served.kill()
     assert revive_backend(served.data)
     assert not revive_backend(served.data)
     assert stop_backend(served.data)

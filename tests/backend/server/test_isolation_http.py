@@ -145,8 +145,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     for client in (world.ann, world.eve):
         assert log_in(browsers[client.entity], served.url, client.key).status_code == 303
     yield Site(served, world, browsers)
-    served.process.terminate()
-    served.process.wait(20)
+    served.end()
 
 
 def test_every_address_of_the_server_has_a_row(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import requests  # noqa: TID251 - a test is a client of its own
 
 from deployer.backend.data_folder import read_key
@@ -27,7 +28,7 @@ VERBOSE = (
 
 def serve_verbosely(data: Path, log: Path) -> ServedBackend:
     with log.open("wb") as stream:
-        process = subprocess.Popen(
+        process = psutil.Popen(
             [sys.executable, "-c", VERBOSE, "127.0.0.1", "0", str(data)],
             stdout=subprocess.PIPE,
             stderr=stream,
@@ -56,8 +57,7 @@ def test_what_opens_something_is_in_no_log(tmp_path: Path) -> None:
     log_in(requests.Session(), served.url, refused)
     requests.post(f"{served.url}/graphql", json={"query": "{"}, auth=("api", refused), timeout=30)
     requests.put(served.url + world.names["upload"] + "0", b"x", timeout=30)  # a broken address
-    served.process.terminate()
-    served.process.wait(20)
+    served.end()
     said = log.read_text()
     assert served.url in said  # it does log
     secrets_used = {

@@ -133,8 +133,7 @@ def test_deployer_s_own_key_is_replaced_and_never_revoked(
     new = capsys.readouterr().out.strip()
     assert read_key(served.data) == new
     assert [status(served, key) for key in (served.key, new)] == [401, 200]
-    served.process.terminate()
-    served.process.wait(20)
+    served.end()
 
 
 def test_the_backend_s_own_user_manages_keys_from_afar(backend: ServedBackend, ann: str) -> None:

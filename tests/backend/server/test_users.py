@@ -43,8 +43,7 @@ def test_the_command_line_s_own_key_is_replaced(
     add_user_key(served.data, served.entity, key, only=True)
     assert read_key(served.data) == key
     assert owner_of(served, key) == served.entity
-    served.process.terminate()
-    served.process.wait(20)
+    served.end()
 
 
 def test_keys_that_cannot_be(backend: ServedBackend) -> None:

@@ -75,8 +75,7 @@ def test_a_copy_has_every_sweep_and_run_and_a_key_of_its_own(tmp_path: Path) -> 
             assert len(there.sweep(sweep)["runs"]["edges"]) == 1
             there.create_sweep(grid(lr=[3]))
         finally:
-            second.process.terminate()
-            second.process.wait(20)
+            second.end()
         assert backend_status(tmp_path / "to") is not None
         with pytest.raises(BackendError, match=r"has sweeps and runs of its own \(1\)"):
             adopt_copy(io.BytesIO(content), tmp_path / "to")
@@ -89,8 +88,7 @@ def test_a_copy_has_every_sweep_and_run_and_a_key_of_its_own(tmp_path: Path) -> 
         with pytest.raises(BackendError, match="is being served already"):
             adopt_copy(io.BytesIO(content), tmp_path / "from")
     finally:
-        served.process.terminate()
-        served.process.wait(20)
+        served.end()
 
 
 def test_only_the_owner_may_copy(backend: ServedBackend, plain_backend: ServedBackend) -> None:
@@ -120,7 +118,6 @@ def test_a_key_that_is_brought_is_the_users_alone(
                     with pytest.raises(urllib.error.HTTPError):
                         fetch_copy(served, old)
         finally:
-            served.process.terminate()
-            served.process.wait(20)
+            served.end()
         keys.append(key)
     assert not cut_off.parent.exists()

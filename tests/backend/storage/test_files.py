@@ -212,8 +212,7 @@ def test_a_disk_that_fills_and_a_server_that_is_killed_half_way(
     with begin_upload(url, 1000) as connection:
         connection.sendall(b"x" * 10)
         wait_until_files(data / "incoming", 1)
-        served.process.kill()
-        served.process.wait()
+        served.kill()
     again = serve_backend(data)
     try:
         assert os.listdir(data / "incoming") == []
@@ -222,8 +221,7 @@ def test_a_disk_that_fills_and_a_server_that_is_killed_half_way(
         client.ask(DELETE, files=[node["node"]["id"]])
         wait_until_files(data / "files", 0)
     finally:
-        again.process.terminate()
-        again.process.wait()
+        again.end()
 
 
 def wait_until_files(folder: Path, count: int) -> None:

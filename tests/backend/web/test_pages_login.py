@@ -134,8 +134,7 @@ def test_a_restart_signs_nobody_out_and_the_file_holds_no_token(tmp_path: Path) 
         browser = requests.Session()
         log_in(browser, before.url, before.key)
     finally:
-        before.process.terminate()
-        before.process.wait(timeout=30)
+        before.end()
     [token] = browser.cookies.values()
     assert all(
         token.encode() not in one.read_bytes() for one in before.data.glob("backend.sqlite*")
@@ -144,8 +143,7 @@ def test_a_restart_signs_nobody_out_and_the_file_holds_no_token(tmp_path: Path) 
     try:
         assert browser.get(f"{after.url}/api/pages/", timeout=30).status_code == 200
     finally:
-        after.process.terminate()
-        after.process.wait(timeout=30)
+        after.end()
 
 
 def test_who_was_signed_in_reads_what_signs_in_again(

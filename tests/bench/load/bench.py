@@ -94,12 +94,11 @@ def bench_load_lines(folder: Path) -> list[Figure]:
 
 @contextmanager
 def _served(folder: Path) -> Iterator[Fleet]:
-    backend = serve_backend(folder)
+    backend = serve_backend(folder, afresh=True)
     try:
         yield Fleet(backend, Client.of(backend, PROJECT).create_sweep(SWEEP))
     finally:
-        backend.process.terminate()
-        backend.process.wait(20)
+        backend.end()
 
 
 async def _one(folder: Path) -> list[Figure]:

@@ -83,9 +83,9 @@ def proxied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServedB
         assert time.monotonic() < deadline
         time.sleep(0.1)
     yield replace(served, url=url)
-    for process in (nginx, served.process):
-        process.terminate()
-        process.wait(20)
+    nginx.terminate()
+    nginx.wait(20)
+    served.end()
 
 
 def test_a_run_a_file_and_a_session_through_tls(proxied: ServedBackend, tmp_path: Path) -> None:
