@@ -35,7 +35,7 @@ export DEPLOYER_TEST_DATA
 TESTS := $(BIN)/python -m tests.rerun --durations=10
 
 # Most tests wait for processes: more at once than there are cores, the next one to whoever is free.
-SIDE_BY_SIDE := -n 6 --dist load --maxschedchunk 1
+SIDE_BY_SIDE := -n 5 --dist load --maxschedchunk 1
 # Three files at a time, which wait for pods mostly, each test in a namespace of one cluster (fixtures
 # keep apart what must be).
 IN_NAMESPACES := -n 3 --dist loadfile --no-loadscope-reorder
@@ -49,12 +49,13 @@ LINT := $(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && $(BIN
 BESIDE_LINT = { $(LINT); } & lint=$$!; code=0; $(1) || code=$$?; \
 	wait $$lint || { echo "error: lint or types, see above"; exit 1; }; exit $$code
 
-# torch takes a process 4 s of a core to load: one has all of the trainer's tests, beside the others,
-# and says what became of them in the end.
-TRAINER_SAID := .venv/.trainer-tests
-BESIDE_TRAINER = ( $(TESTS) tests/trainer $(2) >$(TRAINER_SAID) 2>&1 & trainer=$$!; code=0; \
-	$(1) --ignore tests/trainer $(2) || code=$$?; \
-	wait $$trainer || code=$$?; cat $(TRAINER_SAID); exit $$code )
+# torch takes a process 4 s of a core to load: one has all tests that need it, beside the others, and
+# says what became of them in the end.
+WITH_TORCH := tests/trainer tests/analysis tests/backend/scheduling/test_search_bayes.py
+TORCH_SAID := .venv/.torch-tests
+BESIDE_TORCH = ( $(TESTS) $(WITH_TORCH) $(2) >$(TORCH_SAID) 2>&1 & torch=$$!; code=0; \
+	$(1) $(addprefix --ignore ,$(WITH_TORCH)) $(2) || code=$$?; \
+	wait $$torch || code=$$?; cat $(TORCH_SAID); exit $$code )
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-kubernetes check test test-kubernetes test-browser test-wandb test-full root bench docs format clean
@@ -94,7 +95,7 @@ check: $(COMPILED) ## lint, types, unit tests and one small sweep, in under 90 s
 		-m "not slow and not full and not data and not kube and not browser")
 
 test: $(COMPILED) ## everything that needs no root, in about 10 minutes on 2 cores
-	@$(call BESIDE_LINT,$(call BESIDE_TRAINER,$(TESTS) $(SIDE_BY_SIDE),-m "not kube and not browser and not full $(WITHOUT_DATA)"))
+	@$(call BESIDE_LINT,$(call BESIDE_TORCH,$(TESTS) $(SIDE_BY_SIDE),-m "not kube and not browser and not full $(WITHOUT_DATA)"))
 	@$(DATA_NOTE)
 
 root:

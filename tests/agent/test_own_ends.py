@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import json
+import subprocess
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,36 +20,42 @@ from tests.agent.trainers import ENDING, ENDING_SWEEP
 
 pytestmark = pytest.mark.slow
 
-STARTS = [pytest.param("0", id="cold"), pytest.param("1", id="warm")]
+
+# How a trainer may end, and the exit code of its run.
+FAILING = {"os._exit(3)": 3, "os._exit(0)": 1, "os.kill(os.getpid(), 11)": 139}
+KILLED = "os.kill(os.getpid(), 9)"
+CORELESS = "lose_core()"
 
 
-def run_to_the_end(bench: Bench, end: str, warm: str, retries: int) -> RunInfo:
-    """Return what became of a sweep's only run, which ends in the same way at each attempt."""
+@pytest.mark.parametrize("warm", ["0", "1"], ids=["cold", "warm"])
+def test_why_runs_have_ended_that_say_no_word_to_wandb(bench: Bench, warm: str) -> None:
+    killed = [KILLED] if warm == "1" else []
+    # The first ends well: a sweep is over when three have failed and none has finished.
+    runs = run_to_the_end(bench, ["run.finish()", *FAILING, CORELESS, *killed], warm)
+    for end, code in FAILING.items():
+        run = runs[end]
+        assert (run.state, run.exit_code) == ("failed", code)
+        assert [attempt.cause for attempt in run.attempts] == ["own failure"] * 2
+    run = runs[CORELESS]
+    assert run.state == "finished"
+    assert [attempt.cause for attempt in run.attempts] == ["signal", "finished"]
+    for end in killed:
+        check_given_up(runs[end])
+
+
+def run_to_the_end(bench: Bench, ends: Sequence[str], warm: str) -> dict[str, RunInfo]:
+    """Return what became of a sweep's runs, by how they end at each attempt."""
     (bench.folder / "train.py").write_text(ENDING)
     name = f"agent-{uuid.uuid4().hex[:8]}"
-    text = ENDING_SWEEP.format(end=end) + f"retries: {retries}\n"
+    text = ENDING_SWEEP.format(ends=json.dumps(ends))
     path, _ = create_sweep(bench.client, text, bench.backend.entity, name, uuid.uuid4().hex)
     code, output = bench.start_with_own_key(path, **{WARM_VARIABLE: warm}).wait()
     assert code in (0, 3), output
-    [run] = bench.runs(path)
-    return run
+    return {str(run.config["end"]): run for run in bench.runs(path)}
 
 
-@pytest.mark.parametrize("warm", STARTS)
-@pytest.mark.parametrize(
-    ("end", "retries", "code"),
-    [("os._exit(3)", 0, 3), ("os._exit(0)", 0, 1), ("os.kill(os.getpid(), 11)", 1, 139)],
-)
-def test_a_run_that_ends_without_a_record_has_failed_by_itself(
-    bench: Bench, end: str, retries: int, code: int, warm: str
-) -> None:
-    run = run_to_the_end(bench, end, warm, retries)
-    assert (run.state, run.exit_code) == ("failed", code)
-    assert [attempt.cause for attempt in run.attempts] == ["own failure"] * (1 + retries)
-
-
-def test_a_run_that_is_killed_again_and_again_at_the_same_step_is_given_up(bench: Bench) -> None:
-    run = run_to_the_end(bench, "os.kill(os.getpid(), 9)", warm="1", retries=0)
+def check_given_up(run: RunInfo) -> None:
+    """Hold a run to what is done with one that is killed again and again at the same step."""
     assert run.state == "failed"
     causes = [attempt.cause for attempt in run.attempts]
     assert set(causes) == {"signal"}
@@ -55,35 +63,45 @@ def test_a_run_that_is_killed_again_and_again_at_the_same_step_is_given_up(bench
     assert {attempt.exit_code for attempt in run.attempts} == {137}
 
 
-@pytest.mark.parametrize("warm", STARTS)
-def test_a_run_whose_core_was_killed_has_not_failed_by_itself(bench: Bench, warm: str) -> None:
-    run = run_to_the_end(bench, "lose_core()", warm, retries=0)
-    assert run.state == "finished"
-    assert [attempt.cause for attempt in run.attempts] == ["signal", "finished"]
-
-
-STARTED = '{{"msg":"server: will exit if parent process dies","ppid":{}}}\n'
-NOBODY = 2**22 + 1  # beyond the highest process id
+STARTED = '{"msg":"server: will exit if parent process dies","ppid":123}\n'
 LEFT = '{"msg":"server: parent process exited, terminating service process"}\n'
 TOLD = '{"msg":"handleInformTeardown: server teardown initiated"}\n'
 
 
 @pytest.mark.parametrize(
-    ("log", "left"),
+    ("log", "living", "left"),
     [
-        (STARTED.format(NOBODY) + LEFT, True),
-        (STARTED.format(NOBODY), False),
-        (STARTED.format(os.getpid()) + STARTED.format(NOBODY) + LEFT, True),
-        (STARTED.format(NOBODY) + STARTED.format(NOBODY) + LEFT + TOLD, True),
-        (STARTED.format(NOBODY) + STARTED.format(NOBODY) + LEFT, False),
-        (STARTED.format(NOBODY) + STARTED.format(NOBODY) + TOLD, False),
-        ("", False),
+        (STARTED + LEFT, 0, True),
+        (STARTED, 0, False),
+        (STARTED + STARTED + LEFT, 1, True),
+        (STARTED + STARTED + LEFT + TOLD, 0, True),
+        (STARTED + STARTED + LEFT, 0, False),
+        (STARTED + STARTED + TOLD, 0, False),
+        (STARTED + STARTED + LEFT + TOLD + STARTED + STARTED, 1, False),
+        ("", 0, False),
     ],
-    ids=["left", "killed", "agents", "told", "one-killed", "killed-beside-one", "other-wandb"],
+    ids=[
+        *("left", "killed", "left-beside-an-agents", "told", "one-killed", "killed-beside-one"),
+        *("killed-beside-an-agents", "other-wandb"),
+    ],
 )
-def test_cores_that_share_a_log_are_told_apart(log: str, left: bool, tmp_path: Path) -> None:
+def test_cores_that_share_a_log_are_told_apart(
+    log: str, living: int, left: bool, tmp_path: Path
+) -> None:
     folder = tmp_path / "agent-1" / "wandb" / "run-20260101_000000-r1"
     (folder / "logs").mkdir(parents=True)
     (folder / "run-r1.wandb").touch()
-    (folder / "logs" / "debug-core.log").write_text(log)
-    assert has_left_its_core(str(tmp_path), "r1") == left
+    shared = tmp_path / "core-debug-20260101_000000.log"
+    shared.write_text(log)
+    (folder / "logs" / "debug-core.log").symlink_to(shared)
+    with shared.open("a") as written:
+        core = ["/of/a/package/wandb-core"]
+        cores = [
+            subprocess.Popen(core, executable="/bin/cat", stdin=subprocess.PIPE, stdout=written)
+            for _ in range(living)
+        ]
+    try:
+        assert has_left_its_core(str(tmp_path), "r1") == left
+    finally:
+        for one in cores:
+            one.communicate()

@@ -170,6 +170,7 @@ exec(arguments.end)
 ENDING_SWEEP = """
 program: train.py
 method: grid
+retries: 1
 parameters:
-  end: {{value: "{end}"}}
+  end: {{values: {ends}}}
 """

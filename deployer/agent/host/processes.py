@@ -211,6 +211,17 @@ def is_core(process: Process) -> bool:
     return b"".join(_read_words(process.id, "cmdline")[:1]).endswith(b"/wandb-core")
 
 
+def holds_open(process_id: int, path: str) -> bool:
+    """Tell whether a process has a file open, which is named by its real path."""
+    folder = f"/proc/{process_id}/fd"
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            with contextlib.suppress(OSError):
+                if os.readlink(os.path.join(folder, name)) == path:
+                    return True
+    return False
+
+
 def read_variable(process_id: int, name: str) -> str:
     """Return a variable of another process's environment, empty if it has none."""
     start = f"{name}=".encode()

@@ -6,21 +6,21 @@ folders of all agents lie side by side.
 
 import contextlib
 import os
-import re
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
-from ..host.processes import read_process
+from ..host.processes import holds_open, is_core, list_processes
 from .wandb_file import LocalRun, read_run
 
 # Beside a `.wandb` file: its attempt was interrupted, so that its exit code means nothing.
 INTERRUPTED_NAME = "deployer-interrupted"
 SUPERSEDED_SUFFIX = ".superseded"
 CORE_LOG = os.path.join("logs", "debug-core.log")
-CORE_PARENT = re.compile(rb'"ppid":(\d+)')
-# What wandb-core logs if its parent has told it to end, and if it ended without a word.
+# What wandb-core logs as it starts, as its parent tells it to end, and as that has ended silently.
+CORE_START = b"will exit if parent process dies"
 TORN_DOWN = b"server teardown initiated"
 LEFT_BEHIND = b"parent process exited"
+QUIET_READS = 10  # more cores at a time than one user starts in a second
 
 
 @dataclass(frozen=True)
@@ -89,17 +89,28 @@ def has_left_its_core(agents_folder: str, run_id: str) -> bool:
     """Tell whether a run's newest attempt here, which left no exit record, left its wandb-core.
 
     Else somebody has killed the core, and the trainer had to fail: nobody's exit code tells that.
-    Cores that one user starts in the same second write into the same log.
+    Cores that one user starts in the same second write into the same log, an agent's among them.
     """
     for path in list_wandb_files(agents_folder, run_id)[-1:]:
-        log = os.path.join(os.path.dirname(path), CORE_LOG)
-        with contextlib.suppress(OSError), open(log, "rb") as file:
-            text = file.read()
-            parents = map(read_process, map(int, CORE_PARENT.findall(text)))
-            gone = [parent for parent in parents if parent is None or parent.ended]
-            left = text.count(LEFT_BEHIND)
-            return left > 0 and left + text.count(TORN_DOWN) >= len(gone)
+        log = os.path.realpath(os.path.join(os.path.dirname(path), CORE_LOG))
+        with contextlib.suppress(OSError):
+            text, living = _read_quiet(log)
+            left, told = text.count(LEFT_BEHIND), text.count(TORN_DOWN)
+            return left > 0 and left + told + living >= text.count(CORE_START)
     return False
+
+
+def _read_quiet(log: str) -> Tuple[bytes, int]:
+    """Return a log of cores and how many of them live, at a moment when none writes into it."""
+    text, living = b"", 0
+    for _ in range(QUIET_READS):
+        with open(log, "rb") as file:
+            text = file.read()
+        cores = [process.id for process in list_processes() if is_core(process)]
+        living = sum(holds_open(core, log) for core in cores)
+        if os.stat(log).st_size == len(text):
+            break
+    return text, living
 
 
 def supersede(agents_folder: str, run_id: str) -> None:
