@@ -35,7 +35,7 @@ export DEPLOYER_TEST_DATA
 TESTS := $(BIN)/python -m tests.rerun --durations=10
 
 # Most tests wait for processes: more at once than there are cores, the next one to whoever is free.
-SIDE_BY_SIDE := -n 5 --dist load --maxschedchunk 1
+SIDE_BY_SIDE := -n 6 --dist load --maxschedchunk 1
 # Three files at a time, which wait for pods mostly, each test in a namespace of one cluster (fixtures
 # keep apart what must be).
 IN_NAMESPACES := -n 3 --dist loadfile --no-loadscope-reorder
