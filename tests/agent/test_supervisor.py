@@ -14,7 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from deployer.wandb_api.operations import get_sweep, set_sweep_state
+from deployer.agent.host.signals import TICK_SECONDS
+from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.operations import get_sweep, list_agents, set_sweep_state
 from tests.agent.conftest import PATIENCE_SECONDS, Bench, Supervised, wait_for
 from tests.conftest import FOREIGN_KEY, serve_backend
 
@@ -217,13 +219,20 @@ def test_137_and_no_orphan_when_the_agent_is_killed(bench: Bench) -> None:
     assert [(run.state, run.exit_code) for run in bench.runs(path)] == [("preempted", 1)]
 
 
+def last_beat(bench: Bench, path: SweepPath) -> float:
+    """Return when the server has heard from the sweep's agents, in seconds since the epoch."""
+    return max((agent.heartbeat_at or 0.0 for agent in list_agents(bench.client, path)), default=0)
+
+
 def test_an_idle_agent_that_lost_its_core_ends_instead_of_waiting_for_ever(bench: Bench) -> None:
     path = bench.create_sweep()
     set_sweep_state(bench.client, get_sweep(bench.client, path), "PAUSED")
     supervised = bench.start(path)
     wait_for(lambda: supervised.status and supervised.status.agent_process_id, "the agent")
-    log = supervised.folder / "log"
-    wait_for(lambda: log.exists() and "Running runs" in log.read_text(), "a heartbeat")
+    # A core that dies before the supervisor has looked once is one that it still waits for.
+    wait_for(lambda: last_beat(bench, path), "a heartbeat by the agent's core")
+    first = last_beat(bench, path)
+    wait_for(lambda: last_beat(bench, path) > first + 4 * TICK_SECONDS, "more heartbeats")
     for core in child_of(supervised).children():
         core.kill()
     code, output = supervised.wait()
