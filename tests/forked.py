@@ -6,6 +6,7 @@ code are those of `python -m MODULE`; the name in the list of processes is not.
 
 from __future__ import annotations
 
+import gc
 import io
 import logging
 import os
@@ -104,6 +105,7 @@ def _be(
         for number, end in enumerate(ends):
             os.dup2(end, number)
         _let_go_of_files()
+        gc.freeze()  # a channel of gRPC that some test has left would abort whoever collects it
         logging.getLogger().handlers.clear()
         # What pytest has put in their place belongs to the process that was forked.
         sys.stdin, sys.stdout, sys.stderr = (

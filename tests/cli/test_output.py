@@ -206,7 +206,7 @@ def test_a_sweep_says_who_waits_and_that_nobody_has_to_watch() -> None:
     running = Agent("a1", "e/p/s", "running", 0.0)
     waiting = Agent("a2", "e/p/s", "starting", 0.0, reason=busy.line, pending=busy)
     hopeless = replace(waiting, reason=never.line, pending=never)
-    assert describe_agents([running, waiting, replace(waiting, name="a3")]) == (
+    assert describe_agents([waiting, running, replace(waiting, name="a3")]) == (
         "1 running, 2 starting: all 4 are in use (passes with time); "
         "they start when they can, watched or not"
     )

@@ -59,9 +59,10 @@ def name_node(node: str) -> str:
 
 def describe_agents(agents: Sequence[Agent]) -> str:
     """Say how many agents are in which state, and why those that have not started wait."""
-    counts = Counter(agent.state for agent in agents)
-    said = ", ".join(f"{count} {state}" for state, count in counts.items()) or "none"
     waiting = [agent for agent in agents if agent.state == "starting"]
+    begun = [agent for agent in agents if agent.state != "starting"]
+    counts = Counter(agent.state for agent in begun + waiting)
+    said = ", ".join(f"{count} {state}" for state, count in counts.items()) or "none"
     why = next((f": {agent.reason}" for agent in waiting if agent.reason), "")
     may_come = any(not (agent.pending and agent.pending.hopeless) for agent in waiting)
     later = "; they start when they can, watched or not" if may_come else ""
