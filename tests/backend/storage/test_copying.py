@@ -55,6 +55,20 @@ def pack(files: Mapping[str, bytes]) -> bytes:
     return made.getvalue()
 
 
+@pytest.mark.parametrize("name", ["../more", "/more", "files/../../more", "link"])
+def test_a_copy_that_leads_out_of_its_folder_is_refused(tmp_path: Path, name: str) -> None:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        entry = tarfile.TarInfo(name)
+        if name == "link":
+            entry.type, entry.linkname = tarfile.SYMTYPE, "/etc"
+        archive.addfile(entry)
+    made.seek(0)
+    with pytest.raises(BackendError, match=f"the copy has '{name}', which no backend has sent"):
+        adopt_copy(made, tmp_path / "data")
+    assert list(tmp_path.iterdir()) == [tmp_path / "home"]
+
+
 @pytest.mark.slow
 def test_a_copy_has_every_sweep_and_run_and_a_key_of_its_own(tmp_path: Path) -> None:
     served = serve_backend(tmp_path / "from")
