@@ -191,8 +191,9 @@ def _order_categories(places: Numbers, goal: Numbers, bag: Places) -> Numbers:
     the sample does not have is at the mean of all.
     """
     codes = (places + 1).astype(np.int64)
-    counts = np.bincount(codes[bag], minlength=codes.max() + 1)
-    sums = np.bincount(codes[bag], weights=goal[bag], minlength=codes.max() + 1)
+    length = int(np.max(codes)) + 1
+    counts = np.bincount(codes[bag], minlength=length)
+    sums = np.bincount(codes[bag], weights=goal[bag], minlength=length)
     means = np.where(counts > 0, sums / np.maximum(counts, 1), goal[bag].mean())
     return np.asarray(means[codes])
 

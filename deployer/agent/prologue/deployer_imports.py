@@ -10,6 +10,7 @@ import sys
 OURS = (
     *("__main__", "sitecustomize", "usercustomize"),
     *("deployer_imports", "deployer_outputs", "deployer_sdk"),
+    "linecache",  # Python itself imports it for `-c` since 3.13
 )
 # What names of secrets have at the end of a word, and anywhere (config/redaction.py is finer).
 SECRET_ENDINGS = ("key", "keys", "token", "tokens", "auth", "bearer", "pat", "pass")

@@ -10,6 +10,7 @@ AGENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PACKAGE_FOLDER, PACKAGE = os.path.split(AGENT)
 BEGIN = (
     "import sys",
+    "sys.modules.pop('linecache', None)",  # since 3.13 it has the source of `-c`, which is ours
     "at_start = frozenset(sys.modules)",
     "sys.path[:] = [{package_folder!r}, *filter(None, sys.path)]",
     "from {package}.warm.ending import Ending",

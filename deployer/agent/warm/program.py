@@ -88,9 +88,21 @@ def build_program(arguments: Sequence[str]) -> Callable[[], None]:
         sys.argv = ["-c", *words[2:]]
         add_place("")
         main.__loader__ = BuiltinImporter
-        return lambda: exec(compile(words[1], "<string>", "exec", 0, True), find_variables())
+        return lambda: run_text(words[1])
     sys.argv = list(words)
     return build_script(words[0], main)
+
+
+def run_text(source: str) -> None:
+    """Execute the text of `-c`; since 3.13 tracebacks show its lines."""
+    code = compile(source, "<string>", "exec", 0, True)
+    if sys.version_info >= (3, 13):
+        import linecache
+
+        lines: Any = linecache  # its function for Python itself
+        key = code if hasattr(lines, "_interactive_cache") else code.co_filename  # 3.13.0
+        lines._register_code(key, source, code.co_filename)
+    exec(code, find_variables())
 
 
 def add_place(folder: str) -> None:
