@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +25,9 @@ def write_foreign_python(folder: Path) -> None:
     library = folder / "lib" / VERSION
     unwanted = shutil.ignore_patterns(*UNWANTED)
     shutil.copytree(Path(sys.base_prefix) / "lib" / VERSION, library, ignore=unwanted)
-    packages = library / "site-packages"
+    # Debian's Python has another name for it.
+    asked = [programs / VERSION, "-c", "import site; print(site.getsitepackages()[-1])"]
+    packages = Path(subprocess.check_output(asked, text=True).strip())
     for source in sorted(set(_list_parts("wandb", set()))):
         if source.is_dir():
             shutil.copytree(source, packages / source.name)
