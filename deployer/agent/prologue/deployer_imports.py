@@ -7,10 +7,11 @@ import atexit
 import os
 import sys
 
-OURS = (
+# Ours, and what Python has at its start: it imports linecache itself, for `-c`, since 3.13.
+NEVER_LISTED = (
     *("__main__", "sitecustomize", "usercustomize"),
     *("deployer_imports", "deployer_outputs", "deployer_sdk"),
-    "linecache",  # Python itself imports it for `-c` since 3.13
+    "linecache",
 )
 # What names of secrets have at the end of a word, and anywhere (config/redaction.py is finer).
 SECRET_ENDINGS = ("key", "keys", "token", "tokens", "auth", "bearer", "pat", "pass")
@@ -112,7 +113,7 @@ def list_modules() -> "list[str]":
     return [
         name
         for name, origin in found
-        if name not in OURS and (is_installed(origin) or origin.startswith(python))
+        if name not in NEVER_LISTED and (is_installed(origin) or origin.startswith(python))
     ]
 
 

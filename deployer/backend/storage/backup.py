@@ -157,12 +157,9 @@ def _write(archive: tarfile.TarFile, entry: tarfile.TarInfo, fresh: Path) -> Non
     if source is None or ".." in path.parts or not path.is_relative_to(fresh):
         raise BackendError(f"the copy has {entry.name!r}, which no backend has sent")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "xb", opener=_open_own) as target:
+    path.touch(0o600, exist_ok=False)
+    with path.open("wb") as target:
         shutil.copyfileobj(source, target, BLOCK_BYTES)
-
-
-def _open_own(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _give_key(fresh: Path, key: str) -> None:

@@ -107,11 +107,12 @@ def test_as_many_work_as_are_admitted(bed: Bed) -> None:
     bed.wait_for(wait_in_order, "two agents in the queue")
     # Kueue says what is needed of those that it has tried to admit.
     bed.wait_for(lambda: "more cpu needed" in str(list_reasons(bed, path)), "what is needed")
-    bed.wait_for(lambda: [*bed.states(path)].count("running") == 2, "two agents at work")
+    bed.wait_for(lambda: bed.states(path).count("running") == 2, "two agents at work")
     shell = open_shell(bed)
     assert shell.deployer("agents", "list", str(path)).stdout.count(f"in queue {queue}") == 2
     shown = shell.deployer("sweep", "show", str(path)).stdout
-    assert "agents: 2 running, 2 starting: it is number" in shown
+    # Jobs of one second have no order of their own, so either place may stand there.
+    assert any(f"agents: 2 running, 2 starting: {place}" in shown for place in places)
     assert "they start when they can, watched or not" in shown
     bed.start(path, 4)  # as `agents up` again: what is admitted or waits stays as it is
     bed.wait_for(lambda: bed.results(path).coverage.finished == 6, "all six runs")
