@@ -48,8 +48,22 @@ def _root(
             help="Keep what is told, and each request, in a file, too; with every command.",
         ),
     ] = None,
+    owner: Annotated[
+        str | None,
+        typer.Option(
+            "--owner",
+            metavar="NAME",
+            envvar="DEPLOYER_OWNER",
+            help="The owner of created objects, for a kubeconfig that several people share; "
+            "default: the cluster's name for you; with every command.",
+        ),
+    ] = None,
 ) -> None:
-    """Set how much is told; the flags may stand anywhere in the command line."""
+    """Read the options that every command has; they may stand anywhere in the command line."""
+    if owner:
+        from deployer.launch.environment import set_owner
+
+        set_owner(owner)
     if quiet or verbose or log_file:
         from deployer.cli.output.log import open_log
 

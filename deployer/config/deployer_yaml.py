@@ -19,6 +19,7 @@ KEYS: dict[str, type] = {
     "replicas": int,
     "on": str,
     "profile": str,
+    "owner": str,
     "polls": str,
     "warm": bool,
     "kubernetes": dict,

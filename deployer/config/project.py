@@ -50,6 +50,7 @@ class Flags:
     on: str | None = None
     cold: bool = False
     profile: str | None = None
+    owner: str | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Project:
     `known_data` is the data folder of one that was copied here before its cluster was deleted.
     `document` is deployer.yaml as it was when the command began, with the defaults of the site's
     `profile`. `resolved_code` is a commit, once it is checked out for the section `code:`.
+    `owner` names the owner of created objects; None: as the API server or the cloud names the user.
     """
 
     folder: Path
@@ -92,6 +94,7 @@ class Project:
     document: Document | None = field(default=None, repr=False)
     resolved_code: Code | None = None
     profile: Profile | None = None
+    owner: str | None = None
 
     @property
     def embedded(self) -> bool:
@@ -236,6 +239,7 @@ def load_project(
         environment=environment,
         document=document,
         profile=profile,
+        owner=flags.owner or environment.get("DEPLOYER_OWNER") or values.get("owner"),
     )
 
 

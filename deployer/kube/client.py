@@ -5,15 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 from kubernetes import dynamic
 
+from deployer.config.owner import Owner, build_owner, load_random_owner
 from deployer.errors import KubeError
 from deployer.kube.access import Access, load_access, make_cache_file, open_websocket
 from deployer.kube.answers import parse_answer, read_ahead_seconds
 from deployer.kube.failures import Attempt
-from deployer.kube.kinds import ACCESS_REVIEW, Kind, Manifest, kind_of
+from deployer.kube.kinds import ACCESS_REVIEW, SELF_REVIEW, Kind, Manifest, kind_of
+from deployer.kube.names import read_owner, stamp_owner
 from deployer.kube.resending import Resender
 
 T = TypeVar("T")
@@ -28,18 +31,20 @@ def open_kube(
     namespace: str | None = None,
     *,
     environment: Mapping[str, str],
+    owner: str | None = None,
 ) -> Kube:
     """Return a client of a cluster: the kubeconfig's context and namespace unless others are given.
 
-    Contacts nothing. Raises ConfigError.
+    `owner` names the owner of what it creates. Contacts nothing. Raises ConfigError.
     """
-    return Kube(load_access(context, namespace, environment))
+    return Kube(load_access(context, namespace, environment), owner=owner)
 
 
 class Kube:
     """A client. Every method raises KubeError and may be called again after any failure.
 
-    `sleep` waits before a request is sent again.
+    `owner` names the owner of what is created, else the server does. `sleep` waits before a request
+    is sent again.
     """
 
     def __init__(
@@ -47,6 +52,7 @@ class Kube:
         access: Access,
         timeouts_seconds: tuple[float, float] = TIMEOUTS_SECONDS,
         sleep: Callable[[float], None] = time.sleep,
+        owner: str | None = None,
     ) -> None:
         self.namespace = access.namespace
         self.context = access.context
@@ -54,6 +60,7 @@ class Kube:
         self._access = access
         self._timeouts_seconds = timeouts_seconds
         self._sleep = sleep
+        self._owner_name = owner
         self._resender = Resender(self._may, sleep)
         self._dynamic: Any = None
         self._ahead_seconds = 0.0
@@ -61,9 +68,33 @@ class Kube:
     def in_namespace(self, namespace: str) -> Kube:
         """Return a client for another namespace of the same cluster; empty: lists span them all."""
         access = replace(self._access, namespace=namespace)
-        other = Kube(access, self._timeouts_seconds, self._sleep)
+        other = Kube(access, self._timeouts_seconds, self._sleep, self._owner_name)
         other._dynamic = self._dynamic
+        if "owner" in vars(self):
+            vars(other)["owner"] = self.owner
         return other
+
+    @cached_property
+    def owner(self) -> Owner:
+        """The owner of what is created: the one named, the server's user, else the state folder's.
+
+        Raises KubeError.
+        """
+        if self._owner_name:
+            return build_owner(self._owner_name)
+        review = {"apiVersion": SELF_REVIEW.api_version, "kind": SELF_REVIEW.kind}
+        path = f"/apis/{SELF_REVIEW.api_version}/{SELF_REVIEW.plural}"
+        try:
+            answer = self._request("post", path, SELF_REVIEW, review)
+            return build_owner(str(answer["status"]["userInfo"]["username"]))
+        except KubeError as error:
+            if error.status not in (403, 404):  # refused, or older than Kubernetes 1.28
+                raise
+            return load_random_owner()
+
+    def owns(self, item: Mapping[str, Any]) -> bool:
+        """Return True if an object carries the owner label of this client."""
+        return read_owner(item) == self.owner
 
     def now(self) -> float:
         """Return the server's clock, as of its last answer, in seconds since the epoch."""
@@ -111,7 +142,7 @@ class Kube:
     def apply(self, manifest: Manifest, dry_run: bool = False) -> Manifest:
         """Make an object match the manifest (server-side apply), whoever created it."""
         options = {
-            "body": manifest,
+            "body": stamp_owner(manifest, self.owner),
             "field_manager": FIELD_MANAGER,
             "force_conflicts": True,
             "dry_run": "All" if dry_run else None,
@@ -129,7 +160,7 @@ class Kube:
         named = metadata.get("name")
         repeatable = bool(named) or dry_run
         options = {
-            "body": manifest,
+            "body": stamp_owner(manifest, self.owner),
             "field_manager": FIELD_MANAGER,
             "dry_run": "All" if dry_run else None,
         }
@@ -258,16 +289,21 @@ class Kube:
 
     def _read(self, path: str) -> Manifest:
         """Return what the server says of itself at a path."""
+        return self._request("get", path, Kind("v1", path, "version"))
+
+    def _request(
+        self, method: str, path: str, kind: Kind, body: Manifest | None = None
+    ) -> Manifest:
+        """Send a request that needs no list of kinds."""
 
         def send() -> Manifest:
             answer = self._client().request(
-                "get", path, serialize=False, _request_timeout=self._timeouts_seconds
+                method, path, body=body, serialize=False, _request_timeout=self._timeouts_seconds
             )
             self._read_clock(answer)
             return parse_answer(answer.data)
 
-        attempt = self.attempt("read", Kind("v1", path, "version"), "")
-        return self._resender.send(send, attempt, repeatable=True)
+        return self._resender.send(send, self.attempt("read", kind, ""), repeatable=True)
 
     def _may(self, attempt: Attempt) -> bool:
         """Tell whether the server's rules allow an attempt, as far as it can say now."""

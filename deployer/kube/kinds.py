@@ -40,6 +40,8 @@ ACCESS_REVIEW = Kind(
     "authorization.k8s.io/v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews"
 )
 
+SELF_REVIEW = Kind("authentication.k8s.io/v1", "SelfSubjectReview", "selfsubjectreviews")
+
 
 def kind_of(manifest: Manifest) -> Kind:
     """Return the kind of a manifest; its plural is a guess that only hints are made of."""

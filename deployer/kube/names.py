@@ -9,11 +9,15 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Mapping
+from typing import Any
+
+from deployer.config.owner import Owner
 
 PREFIX = "deployer.dev"
 SWEEP_LABEL = f"{PREFIX}/sweep"
 AGENT_LABEL = f"{PREFIX}/agent"  # as a label, and whole as an annotation
 AGENTS_ANNOTATION = f"{PREFIX}/agents"  # the names of all agents of a pod that has several
+OWNER_LABEL = f"{PREFIX}/owner"  # as a label a hash, as an annotation the readable name
 SWEEP_PATH_ANNOTATION = f"{PREFIX}/sweep-path"
 ARCHIVE_ANNOTATION = f"{PREFIX}/archive"  # the hash of the code of which a ConfigMap has a part
 RELEASED_ANNOTATION = f"{PREFIX}/released"  # how many agents a paused sweep gave up
@@ -71,6 +75,35 @@ def build_labels(component: str, sweep_path: str = "", agent: str = "") -> dict[
     if agent:
         labels[AGENT_LABEL] = build_label(agent)
     return labels
+
+
+def stamp_owner(manifest: Mapping[str, Any], owner: Owner) -> dict[str, Any]:
+    """Return a manifest with its owner, and its pods with theirs; the user's own stay as they are.
+
+    Ours are told by their label `managed-by`.
+    """
+    stamped = dict(manifest)
+    metadata = stamped.get("metadata") or {}
+    if not MANAGED_BY.items() <= (metadata.get("labels") or {}).items():
+        return stamped
+    stamped["metadata"] = {
+        **metadata,
+        "labels": {**metadata["labels"], OWNER_LABEL: owner.id},
+        "annotations": {**(metadata.get("annotations") or {}), OWNER_LABEL: owner.name},
+    }
+    if "template" in (stamped.get("spec") or {}):
+        pod = stamp_owner(stamped["spec"]["template"], owner)
+        stamped["spec"] = {**stamped["spec"], "template": pod}
+    return stamped
+
+
+def read_owner(item: Mapping[str, Any]) -> Owner | None:
+    """Return an object's owner; None if it has no owner label, as older versions made them."""
+    metadata = item["metadata"]
+    found = (metadata.get("labels") or {}).get(OWNER_LABEL)
+    if not found:
+        return None
+    return Owner(found, (metadata.get("annotations") or {}).get(OWNER_LABEL) or found)
 
 
 def build_selector(sweep_path: str | None = None, component: str = "", agent: str = "") -> str:

@@ -21,6 +21,7 @@ TOLD = logging.getLogger("deployer.told")
 REQUESTS = logging.getLogger("urllib3.connectionpool")
 GLOBAL = ("--quiet", "--verbose")
 LOG_FILE = "--log-file"
+WITH_VALUE = {LOG_FILE: "a path", "--owner": "a name"}  # and what their value is
 QUERY = re.compile(r"\?[^\s\"]+")
 
 
@@ -75,11 +76,12 @@ def lift_flags(words: Sequence[str]) -> list[str]:
     rest = list(words[:end])
     while rest:
         word = rest.pop(0)
-        is_ours = word in GLOBAL or word == LOG_FILE or word.startswith(f"{LOG_FILE}=")
+        is_ours = word in GLOBAL or word.partition("=")[0] in WITH_VALUE
         (front if is_ours else others).append(word)
-        if word == LOG_FILE:
+        if word in WITH_VALUE:
             if not rest or rest[0].startswith("-"):
-                raise ConfigError(LOG_FILE, "needs a path", "--log-file deployer.log")
+                wanted = WITH_VALUE[word]
+                raise ConfigError(word, f"needs {wanted}", f"{word} {wanted.split()[1].upper()}")
             front.append(rest.pop(0))
     return [*front, *others, *words[end:]]
 

@@ -166,7 +166,7 @@ class GkeTarget(KubernetesTarget):
         return pools.idle_usd_per_hour
 
     def _open_gke(self) -> Gke:
-        return open_gke(self.spec.project, self.project.environment)
+        return open_gke(self.spec.project, self.project.environment, self.project.owner)
 
 
 def remove_with_proof(gke: Gke, spec: ClusterSpec, tell: Tell) -> Inventory:

@@ -65,7 +65,10 @@ def open_kubeconfig(project: Project, context: str | None, namespace: str | None
     """Return the client of the kubeconfig's cluster; what is named counts more than the file's."""
     section = project.kubernetes
     return open_kube(
-        context or section.context, namespace or section.namespace, environment=project.environment
+        context or section.context,
+        namespace or section.namespace,
+        environment=project.environment,
+        owner=project.owner,
     )
 
 

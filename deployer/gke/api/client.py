@@ -38,11 +38,12 @@ FIRST_PAUSE_SECONDS = 0.5
 PROJECT_HINT = "project: in the specification, or GOOGLE_CLOUD_PROJECT"
 
 
-def open_gke(project: str | None, environment: Mapping[str, str]) -> Gke:
+def open_gke(project: str | None, environment: Mapping[str, str], owner: str | None = None) -> Gke:
     """Return a client of a project: the named one, the environment's, or the credentials'.
 
-    Application default credentials are used, as every Google client finds them. Contacts nothing
-    but, where there are none, this machine's metadata server. Raises CloudError.
+    `owner` names the owner of what it creates. Application default credentials are used, as every
+    Google client finds them. Contacts nothing but, where there are none, this machine's metadata
+    server. Raises CloudError.
     """
     named = project or next((environment[v] for v in PROJECT_VARIABLES if environment.get(v)), "")
     attempt = Attempt("cannot log in to Google's cloud", named)
@@ -55,13 +56,14 @@ def open_gke(project: str | None, environment: Mapping[str, str]) -> Gke:
     chosen = named or str(found or "")
     if not chosen:
         raise CloudError("no project is named, and the credentials name none", PROJECT_HINT)
-    return Gke(chosen, credentials, environment)
+    return Gke(chosen, credentials, environment, owner=owner)
 
 
 class Gke:
     """The client. Reads are repeated after passing failures; changes are not, as they may double.
 
-    `sleep` waits before a request is sent again.
+    `owner` names the owner of what is created, else the credentials' account does. `sleep` waits
+    before a request is sent again.
     """
 
     def __init__(
@@ -71,8 +73,10 @@ class Gke:
         environment: Mapping[str, str],
         timeouts_seconds: tuple[float, float] = TIMEOUTS_SECONDS,
         sleep: Callable[[float], None] = time.sleep,
+        owner: str | None = None,
     ) -> None:
         self.project = project
+        self.owner_name = owner
         self.credentials = credentials
         self.compute_endpoint = environment.get(COMPUTE_ENDPOINT, "")
         self._endpoint = environment.get(CONTAINER_ENDPOINT, "")

@@ -49,7 +49,7 @@ def open_kube_of(
         namespace or "default",
         name_context(gke.project, cluster),
     )
-    return Kube(access, sleep=sleep)
+    return Kube(access, sleep=sleep, owner=gke.owner_name)
 
 
 def name_context(project: str, cluster: CloudCluster) -> str:
