@@ -9,12 +9,13 @@ from typing import Annotated
 import typer
 
 from deployer.cli.logs import logs
-from deployer.cli.output.agent_views import show_agents, show_ended
+from deployer.cli.output.agent_views import describe_others, show_agents, show_ended
 from deployer.cli.output.busy import showing_busy
 from deployer.cli.output.render import say
 from deployer.cli.running.live_view import say_what_begins_later, wait_until_started
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.completion import complete_agents
+from deployer.cli.shell.confirmation import YesOption, is_sure
 from deployer.cli.shell.options import (
     ColdOption,
     MaxTimeOption,
@@ -76,11 +77,17 @@ def list_(
     wandb: WandbOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List a sweep's agents: state, current run, node, GPU."""
+    """List a sweep's agents: state, current run, node, GPU.
+
+    With --all, your own agents of every sweep; those of other owners are named below.
+    """
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
     executor = open_executor(config)
     path = None if all_ else str(find_path(sweep, config))
-    show_agents(executor.list_agents(path), output, time.time())
+    listed = [one for one in executor.list_agents(path) if path or not one.foreign]
+    show_agents(listed, output, time.time())
+    for sentence in describe_others(executor.list_others(path), time.time()):
+        say(sentence)
 
 
 @app.command()
@@ -134,19 +141,33 @@ app.command()(logs)
 @app.command()
 def down(
     sweep: SweepArgument = None,
+    yes: YesOption = False,
     on: OnOption = None,
     wandb: WandbOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Interrupt a sweep's agents; their runs are handed out again to the next ones."""
+    """Interrupt a sweep's agents; their runs are assigned again to the next ones.
+
+    Asks before it ends agents of other owners.
+    """
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
+    end_sweep(config, str(find_path(sweep, config)), yes, output)
+
+
+def end_sweep(config: Project, path: str, yes: bool, output: str) -> None:
+    """End a sweep's agents; of other owners only if the user is sure. Raises ConfigError."""
     executor = open_executor(config)
-    path = find_path(sweep, config)
+    others = list(describe_others(executor.list_others(path), time.time()))
+    for sentence in others:
+        say(sentence)
+    if others and not is_sure("end and delete these, too?", yes):
+        say("nothing was ended")
+        return
     with collect_refusals() as refusals:
-        with tell_who_lasts(executor, str(path), say):
-            ended = end_willing_agents(executor, str(path), refusals)
+        with showing_busy() as tell, tell_who_lasts(executor, path, tell):
+            ended = end_willing_agents(executor, path, refusals, everyone=bool(others))
         if ended or not refusals:
-            show_ended(str(path), ended, output)
+            show_ended(path, ended, output)
 
 
 def _start(

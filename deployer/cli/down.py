@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Set
+import time
+from collections.abc import Iterator, Set
 from typing import Annotated
 
 import typer
 
-from deployer.cli.backend.backend_in_cluster import end_backend
-from deployer.cli.output.agent_views import show_ended
+from deployer.cli.agents import end_sweep
+from deployer.cli.backend.backend_in_cluster import end_backend, list_own_claims
+from deployer.cli.output.agent_views import describe_others, show_ended
 from deployer.cli.output.busy import showing_busy
 from deployer.cli.output.render import say
 from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.confirmation import YesOption, is_sure
 from deployer.cli.shell.options import (
     OnOption,
     Output,
@@ -24,14 +27,15 @@ from deployer.cli.shell.options import (
 )
 from deployer.config.paths import backend_folder, list_copies
 from deployer.config.project import EMBEDDED, Flags, Project
-from deployer.errors import CloudError, ConfigError, Refusals, collect_refusals
-from deployer.executors.registry import find_target, list_names, open_executor
+from deployer.errors import CloudError, ConfigError, DeployerError, Refusals, collect_refusals
+from deployer.executors.registry import find_target, list_names
 from deployer.executors.target import Target
 from deployer.launch.agents.scaling import end_willing_agents
 from deployer.launch.agents.stop_notice import tell_who_lasts
 from deployer.launch.provision import find_disposable, take_down_cluster
 from deployer.outputs.kept_here import delete_here
 from deployer.sweeps.records import SweepRecord, delete_records, load_records
+from deployer.text import format_count
 from deployer.wandb_api.model import SweepPath
 
 app = make_app()
@@ -41,30 +45,38 @@ app = make_app()
 def down(
     sweep: SweepArgument = None,
     all_: Annotated[
-        bool, typer.Option("--all", help="Every sweep's agents, and our backend.")
+        bool, typer.Option("--all", help="All your agents, of every sweep, and your backends.")
     ] = False,
     delete_data: Annotated[
         bool,
         typer.Option(
-            "--delete-data", help="With --all: the backend's data and its runs' outputs too."
+            "--delete-data",
+            help="With --all: the data of your backends and their runs' outputs too; asks first.",
         ),
     ] = False,
     cluster: Annotated[
         bool, typer.Option("--cluster", help="The GKE cluster too, with its disks and pools.")
     ] = False,
+    yes: YesOption = False,
     on: OnOption = None,
     wandb: WandbOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """End a sweep's agents and delete what was made for it; results stay.
 
-    Runs under way are interrupted and handed out again to the next agent. With --all, embedded
-    backends end, too: where --on says, else wherever there is one. What may not be looked at or
-    deleted is named at the end, with exit code 1.
+    Runs under way are interrupted and assigned again to the next agent. With --all, your embedded
+    backends end, too: where --on says, else wherever there is one. What belongs to other owners is
+    named, and ends only if you name its sweep and are sure. What may not be looked at or deleted is
+    named at the end, with exit code 1.
     """
+    if sweep and all_:
+        raise ConfigError("SWEEP", "is of no use with --all", "leave out one of them")
     if delete_data and not all_:
         raise ConfigError("--delete-data", "deletes every result", "say --all too if you mean it")
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
+    if delete_data and not _is_sure_of_data(config, yes):
+        say("nothing was deleted")
+        return
     gone = set()
     if cluster:
         path, target = _find_if_any(sweep, config), find_disposable(config)
@@ -74,19 +86,37 @@ def down(
     if all_:
         with collect_refusals() as refusals:
             _end_everywhere(config, output, refusals, gone=gone, delete_data=delete_data)
-            if find_target(config).runs_here or not config.explicit_on:
+            if _means_here(config):
                 _end_backend(delete_data)
     elif not cluster:
-        _end_sweep(config, str(find_path(sweep, config)), output)
+        end_sweep(config, str(find_path(sweep, config)), yes, output)
 
 
-def _end_sweep(config: Project, path: str, output: str) -> None:
-    executor = open_executor(config)
-    with collect_refusals() as refusals:
-        with showing_busy() as tell, tell_who_lasts(executor, path, tell):
-            ended = end_willing_agents(executor, path, refusals)
-        if ended or not refusals:
-            show_ended(path, ended, output)
+def _is_sure_of_data(config: Project, yes: bool) -> bool:
+    """List what `--delete-data` deletes, and return True if that is meant; raises ConfigError."""
+    found = list(_list_data(config))
+    for what in found:
+        say(f"to be deleted: {what}")
+    return not found or is_sure("delete all of this for good?", yes)
+
+
+def _list_data(config: Project) -> Iterator[str]:
+    """Yield the data of backends, here and in clusters, and how many sweeps are known of each."""
+    records = load_records()
+    if _means_here(config):
+        for data in (backend_folder(), *list_copies()):
+            if data.exists():
+                yield f"{data} ({format_count(sum(map(_is_kept_here, records)), 'sweep')})"
+    for on in sorted(_choose_executors(config)):
+        target = find_target(config, on)
+        sweeps = [one.sweep_path for one in records if one.backend_on == on]
+        try:
+            claims = list_own_claims(target.open_kube()) if target.hosts_backend else ()
+        except DeployerError as error:
+            say(f"{on} is not searched for data: {error.message}")
+            continue
+        for claim in claims:
+            yield f"{claim} on {on}{''.join(f', {path}' for path in sweeps)}"
 
 
 def _find_if_any(sweep: str | None, config: Project) -> SweepPath | None:
@@ -107,17 +137,25 @@ def _end_everywhere(
     In a cluster the embedded backend goes, too. A place that refuses does not keep us from the
     others.
     """
-    executors = {config.on}
-    if not config.explicit_on:
-        records = load_records(config.folder)
-        used = {on for record in records for on in (record.on, record.backend_on)}
-        executors |= used & {*list_names()}
     ended: list[str] = []
-    for on in sorted(executors - gone):
+    for on in sorted(_choose_executors(config) - gone):
         with refusals.noted():
             ended += _end_there(find_target(config, on), refusals, delete_data=delete_data)
     if ended or not refusals:
         show_ended("every sweep", ended, output)
+
+
+def _choose_executors(config: Project) -> set[str]:
+    """Return the place that was named, else those where something was started from this folder."""
+    if config.explicit_on:
+        return {config.on}
+    records = load_records(config.folder)
+    used = {on for record in records for on in (record.on, record.backend_on)}
+    return {config.on} | used & {*list_names()}
+
+
+def _means_here(config: Project) -> bool:
+    return find_target(config).runs_here or not config.explicit_on
 
 
 def _end_there(target: Target, refusals: Refusals, *, delete_data: bool) -> tuple[str, ...]:
@@ -129,6 +167,9 @@ def _end_there(target: Target, refusals: Refusals, *, delete_data: bool) -> tupl
     ended: tuple[str, ...] = ()
     with refusals.noted(), tell_who_lasts(executor, None, say):
         ended = end_willing_agents(executor, None, refusals)
+    with refusals.noted():
+        for sentence in describe_others(executor.list_others(), time.time()):
+            say(sentence)
     if target.hosts_backend:
         end_backend(target.open_kube(), target.name, refusals, delete_data=delete_data)
     return ended

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from deployer.config import paths
 
@@ -20,7 +20,7 @@ class Owner:
     """`id` is the value of the owner label; `name` is for people."""
 
     id: str
-    name: str
+    name: str = field(compare=False)
 
 
 # Stands in plans for the owner, which only a server knows.

@@ -34,6 +34,7 @@ class Agent:
     asked to stop.
     `ending` and `pending`, why it has not started, are what is decided by; `reason` is for people.
     `run_start` is how its last run was started, `warm`, or `cold` and why, if the executor knows.
+    `owner` is who started it; `foreign` agents are not the caller's own. Only clusters have owners.
     `folder` is the project folder it works in, if the executor knows; only a cluster has `pod` and
     `node`. `started_at` and `ended_at` are seconds since the epoch.
     """
@@ -57,11 +58,27 @@ class Agent:
     run_start: str = ""
     environment: dict[str, str] = field(default_factory=dict)
     dismissed: bool = False
+    owner: str = ""
+    foreign: bool = False
 
     @property
     def alive(self) -> bool:
         """Tell whether this agent is still at work, or about to be."""
         return self.state not in ("ended", "lost")
+
+
+@dataclass(frozen=True)
+class Belongings:
+    """What another owner has in a place: of sweeps, created at `created_at` or later.
+
+    `created_at` is in seconds since the epoch.
+    """
+
+    owner: str
+    agents: int
+    objects: int
+    sweeps: tuple[str, ...]
+    created_at: float
 
 
 class Executor(ABC):
@@ -84,8 +101,11 @@ class Executor(ABC):
         """Interrupt agents, wait until nothing of them is left; return those that were alive."""
 
     @abstractmethod
-    def forget(self, sweep_path: str | None = None) -> None:
-        """Delete what is kept about agents that have ended, logs included."""
+    def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
+        """Delete what is kept about agents that have ended, logs included.
+
+        What other owners have stays unless `everyone` is meant.
+        """
 
     @abstractmethod
     def log_lines(self, names: Sequence[str], follow: bool) -> Iterator[tuple[str, str]]:
@@ -96,6 +116,10 @@ class Executor(ABC):
 
         Before `stop` ends them, since a watcher would start again what it sees end.
         """
+
+    def list_others(self, sweep_path: str | None = None) -> Sequence[Belongings]:
+        """Return what other owners have, of one sweep or of all; nothing where there are none."""
+        return ()
 
     def list_gpus(self) -> Sequence[str]:
         """Return the GPUs that a plan deals out; none where a scheduler does it."""
@@ -126,7 +150,8 @@ class Executor(ABC):
 
     def release(self, sweep_path: str) -> Sequence[str]:
         """Interrupt a sweep's agents as `stop` does, and record how many they were."""
-        return self.stop([agent.name for agent in self.list_agents(sweep_path) if agent.alive])
+        agents = self.list_agents(sweep_path)
+        return self.stop([agent.name for agent in agents if agent.alive and not agent.foreign])
 
     def count_paused(self, sweep_path: str) -> int:
         """Return how many agents of a sweep were released and have not been started again."""

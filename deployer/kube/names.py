@@ -18,6 +18,7 @@ SWEEP_LABEL = f"{PREFIX}/sweep"
 AGENT_LABEL = f"{PREFIX}/agent"  # as a label, and whole as an annotation
 AGENTS_ANNOTATION = f"{PREFIX}/agents"  # the names of all agents of a pod that has several
 OWNER_LABEL = f"{PREFIX}/owner"  # as a label a hash, as an annotation the readable name
+NO_OWNER = "an unknown owner"  # of objects without the label, as older versions made them
 SWEEP_PATH_ANNOTATION = f"{PREFIX}/sweep-path"
 ARCHIVE_ANNOTATION = f"{PREFIX}/archive"  # the hash of the code of which a ConfigMap has a part
 RELEASED_ANNOTATION = f"{PREFIX}/released"  # how many agents a paused sweep gave up
@@ -84,7 +85,7 @@ def stamp_owner(manifest: Mapping[str, Any], owner: Owner) -> dict[str, Any]:
     """
     stamped = dict(manifest)
     metadata = stamped.get("metadata") or {}
-    if not MANAGED_BY.items() <= (metadata.get("labels") or {}).items():
+    if not is_ours(manifest):
         return stamped
     stamped["metadata"] = {
         **metadata,
@@ -97,13 +98,18 @@ def stamp_owner(manifest: Mapping[str, Any], owner: Owner) -> dict[str, Any]:
     return stamped
 
 
+def is_ours(item: Mapping[str, Any]) -> bool:
+    """Return True if `deployer` made an object, for whichever owner."""
+    labels = (item.get("metadata") or {}).get("labels") or {}
+    return MANAGED_BY.items() <= labels.items()
+
+
 def read_owner(item: Mapping[str, Any]) -> Owner | None:
     """Return an object's owner; None if it has no owner label, as older versions made them."""
     metadata = item["metadata"]
     found = (metadata.get("labels") or {}).get(OWNER_LABEL)
-    if not found:
-        return None
-    return Owner(found, (metadata.get("annotations") or {}).get(OWNER_LABEL) or found)
+    name = (metadata.get("annotations") or {}).get(OWNER_LABEL)
+    return Owner(found, name or found) if found else None
 
 
 def build_selector(sweep_path: str | None = None, component: str = "", agent: str = "") -> str:

@@ -56,7 +56,7 @@ class Toy(Executor):
             STARTED[name][1].wait()
         return names
 
-    def forget(self, sweep_path: str | None = None) -> None:
+    def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
         STARTED.clear()
 
     def log_lines(self, names: Sequence[str], follow: bool) -> Iterator[tuple[str, str]]:

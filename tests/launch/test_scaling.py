@@ -35,7 +35,7 @@ class Strict(Executor):
             raise KubeError("cannot delete Job b", "ask for it", status=403)
         return names
 
-    def forget(self, sweep_path: str | None = None) -> None:
+    def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
         self.forgotten.append(sweep_path)
         raise KubeError("cannot delete Secret keys", "ask for that", status=403)
 

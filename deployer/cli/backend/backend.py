@@ -26,6 +26,7 @@ from deployer.cli.backend.backend_options import (
 )
 from deployer.cli.output.render import say, show, show_json
 from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.confirmation import YesOption
 from deployer.cli.shell.options import Output, OutputOption
 from deployer.config.project import Project
 from deployer.errors import BackendError, ConfigError
@@ -106,11 +107,14 @@ def status(
 
 @app.command()
 def down(
-    data: DataOption = None, on: ExecutorOption = None, output: OutputOption = Output.TABLE
+    data: DataOption = None,
+    on: ExecutorOption = None,
+    yes: YesOption = False,
+    output: OutputOption = Output.TABLE,
 ) -> None:
-    """Stop the backend; its data stays."""
+    """Stop the backend; its data stays. In a cluster it may be another owner's: asks first."""
     if config := inside.choose_config(on, data):
-        inside.down(config, output)
+        inside.down(config, yes, output)
         return
     stopped = stop_backend(choose_folder(data))
     say("backend stopped; its data stays" if stopped else "no backend runs")

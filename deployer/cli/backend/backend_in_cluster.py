@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from deployer.backend.server.health import Health
 from deployer.cli.output.busy import showing_busy
 from deployer.cli.output.render import say, show, show_json
+from deployer.cli.shell.confirmation import is_sure
 from deployer.cli.shell.options import read_config
 from deployer.config.project import Flags, Project
-from deployer.errors import ConfigError, Refusals, collect_refusals
+from deployer.errors import BackendError, ConfigError, Refusals, collect_refusals
 from deployer.executors.registry import find_target
 from deployer.sweeps.records import delete_records
 from deployer.wandb_api.client import Client
@@ -20,6 +21,7 @@ from deployer.wandb_api.server import make_link
 if TYPE_CHECKING:
     from deployer.executors.kubernetes.backend.deployment import ClusterBackend
     from deployer.kube.client import Kube
+    from deployer.kube.kinds import Manifest
 
 
 def choose_config(on: str | None, data: Path | None) -> Project | None:
@@ -53,20 +55,59 @@ def status(config: Project, output: str) -> None:
     _show(kube, require_backend(kube, config.on), config.on, output)
 
 
-def down(config: Project, output: str) -> None:
-    """End the backend; its data stays."""
+def down(config: Project, yes: bool, output: str) -> None:
+    """Stop the backend, another owner's only if the user is sure; its data stays."""
+    from deployer.executors.kubernetes.backend.removal import list_backend
+    from deployer.executors.kubernetes.backend.users import name_other_users
+
     kube = find_target(config).open_kube()
+    if others := name_other_users(kube, list_backend(kube)):
+        say(f"the embedded backend in namespace {kube.namespace} is used by {', '.join(others)}")
+        if not is_sure("stop it for everybody?", yes):
+            say("nothing was stopped")
+            return
     with collect_refusals() as refusals:
-        stopped = end_backend(kube, config.on, refusals, delete_data=False)
+        stopped = _remove(kube, config.on, refusals, delete_data=False, everyone=True)
     if output == "json":
         show_json({"stopped": stopped})
 
 
-def end_backend(kube: Kube, on: str, refusals: Refusals, *, delete_data: bool) -> bool:
-    """Take the backend out of a cluster, and its data if that is meant; say what was done.
+def end_backend(kube: Kube, on: str, refusals: Refusals, *, delete_data: bool) -> None:
+    """Remove the caller's backend from a cluster, and its data if that is meant; say what was done.
 
-    What is refused is noted, and the rest is done.
+    One that another owner uses stays, which is noted; another owner's is only named.
     """
+    from deployer.executors.kubernetes.backend.removal import list_backend
+    from deployer.executors.kubernetes.backend.users import name_other_users
+
+    there: list[Manifest] = []
+    with refusals.noted():
+        there = list_backend(kube)
+    others = ", ".join(name_other_users(kube, there))
+    where, stop = f"namespace {kube.namespace}", f"deployer backend down --on {on} -y"
+    if not others:
+        _remove(kube, on, refusals, delete_data=delete_data)
+    elif any(map(kube.owns, there)):
+        with refusals.noted():
+            raise BackendError(
+                f"the embedded backend in {where} stays: {others} uses it, too",
+                f"{stop} stops it for everybody; its data stays",
+            )
+    else:
+        say(f"the embedded backend in {where} belongs to {others} and stays; {stop} stops it")
+
+
+def list_own_claims(kube: Kube) -> list[str]:
+    """Name the claims that hold the data of the caller's backend. Raises KubeError."""
+    from deployer.executors.kubernetes.backend.users import list_claims
+
+    own = [one["metadata"]["name"] for one in list_claims(kube) if kube.owns(one)]
+    return [f"PersistentVolumeClaim {name} in namespace {kube.namespace}" for name in own]
+
+
+def _remove(
+    kube: Kube, on: str, refusals: Refusals, *, delete_data: bool, everyone: bool = False
+) -> bool:
     from deployer.executors.kubernetes.backend.manifests import NAME, build_url
     from deployer.executors.kubernetes.backend.removal import find_data, remove_backend
 
@@ -74,7 +115,7 @@ def end_backend(kube: Kube, on: str, refusals: Refusals, *, delete_data: bool) -
     with refusals.noted():
         claim = find_data(kube)
     with refusals.noted():
-        stopped = remove_backend(kube, refusals, delete_data=delete_data)
+        stopped = remove_backend(kube, refusals, delete_data=delete_data, everyone=everyone)
     where = f"namespace {kube.namespace}"
     if stopped:
         say(f"embedded backend in {where} stopped")

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deployer.cli.output.agent_views import describe_others
 from deployer.cli.output.render import say, show, show_json, show_table
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.confirmation import YesOption, can_ask, confirm
-from deployer.cli.shell.options import Output, OutputOption, read_duration
+from deployer.cli.shell.options import Output, OutputOption, read_config, read_duration
+from deployer.config.project import Flags
 from deployer.errors import CloudError, ConfigError, KubeError
 from deployer.launch.environment import read_environment
 
 if TYPE_CHECKING:
+    from deployer.executors.base import Belongings
     from deployer.executors.gke.orphans import Remains
     from deployer.executors.kubernetes.orphans import Leftover
     from deployer.gke.api.client import Gke
@@ -57,10 +60,12 @@ def orphans(
     kube = _open_kube()
     gke = _open_gke(project, needed=kube is None)
     found = _find_cloud(gke, old_since) if gke else ()
-    objects = _find_objects(kube) if kube else ()
+    objects, others = _find_objects(kube) if kube else ((), ())
     going = [one for one in found if _goes(one, unreachable)]
     if output == "table":
         _show(found, objects, unreachable)
+    for sentence in describe_others(others, time.time()):
+        say(sentence)
     sure = bool(going or objects) and (yes or (can_ask() and confirm("remove what is left over?")))
     if sure:
         _remove(gke, going, kube, objects)
@@ -68,7 +73,7 @@ def orphans(
         say("nothing was removed; deployer orphans --yes removes what is left over")
     if output == "json":
         cloud = [{**one.describe(), "removed": sure and _goes(one, unreachable)} for one in found]
-        show_json({"cloud": cloud, "kubernetes": objects, "removed": sure})
+        show_json({"cloud": cloud, "kubernetes": objects, "others": others, "removed": sure})
 
 
 def _open_gke(project: str | None, needed: bool) -> Gke | None:
@@ -89,7 +94,7 @@ def _open_kube() -> Kube | None:
     from deployer.kube.client import open_kube
 
     try:
-        return open_kube(environment=read_environment())
+        return open_kube(environment=read_environment(), owner=read_config(Flags()).owner)
     except ConfigError:
         return None
 
@@ -100,14 +105,15 @@ def _find_cloud(gke: Gke, old_since: float) -> tuple[Remains, ...]:
     return find_remains(gke, say, old_since)
 
 
-def _find_objects(kube: Kube) -> tuple[Leftover, ...]:
-    from deployer.executors.kubernetes.orphans import list_leftovers
+def _find_objects(kube: Kube) -> tuple[Sequence[Leftover], Sequence[Belongings]]:
+    """Return what the caller left, and what other owners have."""
+    from deployer.executors.kubernetes.orphans import list_leftovers, list_others
 
     try:
-        return list_leftovers(kube)
+        return list_leftovers(kube), list_others(kube)
     except KubeError as error:
         say(f"the kubeconfig's cluster is not searched: {error.message}")
-        return ()
+        return (), ()
 
 
 def _goes(remains: Remains, unreachable: bool) -> bool:

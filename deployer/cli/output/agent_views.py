@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from deployer.cli.output.render import say, show_json, show_table, without_empty_columns
-from deployer.executors.base import Agent
+from deployer.executors.base import Agent, Belongings
 from deployer.text import format_count, format_seconds
 
 
@@ -28,8 +28,10 @@ def show_agents(agents: Sequence[Agent], output: str, now: float) -> None:
         "EXIT",
         "START",
         "SWEEP",
+        "OWNER",
         "REASON",
     )
+    shared = any(agent.foreign for agent in agents)
     rows = [
         (
             agent.name,
@@ -42,6 +44,7 @@ def show_agents(agents: Sequence[Agent], output: str, now: float) -> None:
             agent.exit_code,
             agent.run_start,
             agent.sweep_path,
+            agent.owner if shared else "",
             agent.reason,
         )
         for agent in agents
@@ -67,6 +70,17 @@ def describe_agents(agents: Sequence[Agent]) -> str:
     may_come = any(not (agent.pending and agent.pending.hopeless) for agent in waiting)
     later = "; they start when they can, watched or not" if may_come else ""
     return f"{said}{why}{later}"
+
+
+def describe_others(others: Sequence[Belongings], now: float) -> Iterator[str]:
+    """Yield a sentence for each other owner, with the command that ends what they have."""
+    for one in others:
+        age = format_seconds(now - one.created_at)
+        agents = format_count(one.agents, "agent")
+        what = f"{agents} and {format_count(one.objects, 'object')}" if one.objects else agents
+        sweeps = ", ".join(one.sweeps)
+        end = f"deployer down {one.sweeps[0]} -y" if one.sweeps else ""
+        yield f"not yours: {what} of {one.owner}, up to {age} old: {sweeps} (to end them: {end})"
 
 
 def show_ended(whose: str, names: Sequence[str], output: str) -> None:

@@ -25,6 +25,12 @@ def check_can_ask(yes: bool) -> None:
         raise ConfigError("--yes", said, "add --yes if you mean it")
 
 
+def is_sure(question: str, yes: bool) -> bool:
+    """Return True if the user agrees, by -y or on the terminal; raises ConfigError without both."""
+    check_can_ask(yes)
+    return yes or confirm(question)
+
+
 def confirm(question: str) -> bool:
     """Ask on the terminal; anything but yes is no."""
     return ask(f"{question} [y/N]").lower() in ("y", "yes")

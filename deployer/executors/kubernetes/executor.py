@@ -12,7 +12,7 @@ from types import MappingProxyType
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.config.sections.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.errors import AgentError, KubeError, collect_refusals
-from deployer.executors.base import Agent, Executor
+from deployer.executors.base import Agent, Belongings, Executor
 from deployer.executors.findings import Check
 from deployer.executors.kubernetes.agents.agent_logs import follow_agents
 from deployer.executors.kubernetes.agents.agent_objects import (
@@ -34,6 +34,7 @@ from deployer.executors.kubernetes.agents.agent_removal import (
 )
 from deployer.executors.kubernetes.agents.forgetting import forget_objects
 from deployer.executors.kubernetes.agents.gpu_products import GpuProducts
+from deployer.executors.kubernetes.agents.others import list_belongings
 from deployer.executors.kubernetes.agents.packs import DRAIN_ANNOTATION
 from deployer.executors.kubernetes.agents.paused_replicas import note_paused, read_paused
 from deployer.executors.kubernetes.concurrency import do_all
@@ -49,7 +50,7 @@ from deployer.executors.plan import Plan
 from deployer.executors.reason import Cause
 from deployer.kube.client import Kube
 from deployer.kube.kinds import JOB, POD, Manifest, kind_of
-from deployer.kube.names import build_selector
+from deployer.kube.names import build_selector, is_ours
 
 AGENT = "agent"
 LOOK_LIFE_SECONDS = 1.0  # followers of many logs share one look at the cluster
@@ -121,7 +122,13 @@ class KubernetesExecutor(Executor):
         reasons = self._pending.explain(list_starting(agent_objects))
         now = self.kube.now()
         return [
-            build_agent(s, now, reasons.get(s.job["metadata"]["name"]) if s.job else None, products)
+            build_agent(
+                s,
+                now,
+                reasons.get(s.job["metadata"]["name"]) if s.job else None,
+                products,
+                self.kube.owner,
+            )
             for s in agent_objects
         ]
 
@@ -175,7 +182,8 @@ class KubernetesExecutor(Executor):
 
     def release(self, sweep_path: str) -> Sequence[str]:
         """Interrupt a sweep's agents as `stop` does, and record how many they were."""
-        names = [agent.name for agent in self.list_agents(sweep_path) if agent.alive]
+        agents = self.list_agents(sweep_path)
+        names = [agent.name for agent in agents if agent.alive and not agent.foreign]
         if names:
             note_paused(self.kube, sweep_path, len(names))
         return self.stop(names)
@@ -184,19 +192,28 @@ class KubernetesExecutor(Executor):
         """Return how many agents of a sweep were released and have not been started again."""
         return read_paused(self.kube, sweep_path)
 
-    def forget(self, sweep_path: str | None = None) -> None:
+    def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
         """Delete what is kept about agents that have ended, logs and keys included.
 
         Raises what was refused once the rest is deleted.
         """
         agent_objects = self._look(sweep_path)
-        now = self.kube.now()
-        agents = [build_agent(s, now) for s in agent_objects]
-        over = [s for s, agent in zip(agent_objects, agents, strict=True) if not agent.alive]
+        now, owner = self.kube.now(), None if everyone else self.kube.owner
+        agents = [build_agent(s, now, owner=owner) for s in agent_objects]
+        over = [
+            s
+            for s, agent in zip(agent_objects, agents, strict=True)
+            if not (agent.alive or agent.foreign)
+        ]
         with collect_refusals() as refusals:
             with refusals.noted():
                 remove_agents(self.kube, over, self._sleep)
-            forget_objects(self.kube, sweep_path, {a.sweep_path for a in agents if a.alive})
+            busy = {a.sweep_path for a in agents if a.alive}
+            forget_objects(self.kube, sweep_path, busy, owner)
+
+    def list_others(self, sweep_path: str | None = None) -> Sequence[Belongings]:
+        """Return what other owners have of sweeps in the namespace."""
+        return list_belongings(self.kube, sweep_path)
 
     def log_lines(self, names: Sequence[str], follow: bool) -> Iterator[tuple[str, str]]:
         """Yield (agent name, line) in order of arrival; with `follow`, until all have ended."""
@@ -237,7 +254,7 @@ class KubernetesExecutor(Executor):
         secret.write()
         for one in manifests:
             if kind_of(one) != JOB:
-                self.kube.apply(one)
+                self._ensure(one)
         remove_agents(self.kube, [s for s in agent_objects if s.name in missing], self._sleep)
         do_all(self._create, jobs)
         note_paused(self.kube, plan.sweep_path, 0)
@@ -247,6 +264,13 @@ class KubernetesExecutor(Executor):
     ) -> tuple[KeyStore, tuple[Manifest, ...]]:
         secret = store_keys(self.kube, plan, api_keys)
         return secret, self._builder.build(plan, list(api_keys), secret.name, secret.keys)
+
+    def _ensure(self, manifest: Manifest) -> None:
+        """Apply what the user's template adds; what is ours may be there, and keeps its owner."""
+        if is_ours(manifest):
+            self.kube.create_once(manifest)
+        else:
+            self.kube.apply(manifest)
 
     def _create(self, job: Manifest) -> None:
         """Create a Job, unless a first try has made it or somebody else was faster."""

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from deployer.errors import KubeError
+from deployer.executors.base import Belongings
 from deployer.executors.kubernetes.agents.agent_objects import (
     annotations_of,
     build_agent,
     group_objects,
     path_of,
 )
+from deployer.executors.kubernetes.agents.others import list_belongings
 from deployer.executors.kubernetes.concurrency import do_all
 from deployer.kube.client import Kube
 from deployer.kube.kinds import (
@@ -48,7 +50,7 @@ class Leftover:
 
 
 def list_leftovers(kube: Kube) -> tuple[Leftover, ...]:
-    """Return what is left in all namespaces that we may look into, else in our own.
+    """Return what the caller has left in all namespaces that may be listed, else in its own.
 
     A sweep that was paused and gave its agents up needs its objects, and keeps them. Raises
     KubeError.
@@ -63,8 +65,13 @@ def list_leftovers(kube: Kube) -> tuple[Leftover, ...]:
     return tuple(
         _describe(item)
         for item in (*jobs, *alone, *kept)
-        if path_of(item) and _owner(item) not in busy
+        if path_of(item) and kube.owns(item) and _owner(item) not in busy
     )
+
+
+def list_others(kube: Kube) -> Sequence[Belongings]:
+    """Return what other owners have in these namespaces. Raises KubeError."""
+    return list_belongings(_widen(kube))
 
 
 def delete_leftovers(kube: Kube, leftovers: Sequence[Leftover]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from deployer.config.owner import UNKNOWN_OWNER, build_owner
 from deployer.config.project import Project
 from deployer.config.sections.data import DataSet
 from deployer.config.sections.kubernetes import ClusterConfig
@@ -24,6 +25,7 @@ from deployer.executors.kubernetes.backend.manifests import (
     load_backend_templates,
 )
 from deployer.executors.kubernetes.backend.tunnel import build_pages_url, open_forward
+from deployer.executors.kubernetes.backend.users import note_user
 from deployer.executors.kubernetes.data.claims import delete_claim
 from deployer.executors.kubernetes.data.mounts import add_data, name_claim
 from deployer.executors.kubernetes.data.outputs import add_outputs, find_outputs
@@ -56,6 +58,7 @@ from deployer.images.context import read_inputs
 from deployer.images.image import find_pushed, push_image
 from deployer.kube.client import Kube, open_kube
 from deployer.kube.kinds import JOB, SECRET, Manifest, kind_of
+from deployer.kube.names import stamp_owner
 
 NAMESPACE = "NAMESPACE"  # of the kubeconfig, which is not read
 NOT_BUILT = "not-built"  # stands for what is not built yet
@@ -111,6 +114,7 @@ class KubernetesTarget(Target):
         """Return the backend in the cluster, through a port that lasts as long as we do."""
         kube = self.open_kube()
         backend = ensure_backend(kube, self.project, self.name, tell)
+        note_user(kube)
         reached = open_forward(kube, backend).url
         source = f"Secret {KEY_SECRET} in {backend.namespace}"
         return HostedBackend(backend.url, reached, build_pages_url(kube), backend.key, source)
@@ -276,7 +280,8 @@ class KubernetesTarget(Target):
         )
         if self.project.profile:
             check_demands(self.project.profile, agents)
-        return [*self._build_backend(cluster), *agents]
+        owner = build_owner(self.project.owner) if self.project.owner else UNKNOWN_OWNER
+        return [stamp_owner(one, owner) for one in (*self._build_backend(cluster), *agents)]
 
     @property
     def _beside(self) -> frozenset[Reference]:

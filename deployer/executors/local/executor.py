@@ -110,7 +110,7 @@ class LocalExecutor(Executor):
         """Return how many agents were interrupted and have not been started again."""
         return sum(a.exit_code == STOPPED for a in self.list_agents(sweep_path) if not a.alive)
 
-    def forget(self, sweep_path: str | None = None) -> None:
+    def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
         """Delete what is kept about agents that have ended, logs included."""
         with self._alone():
             for folder in self._folders(sweep_path):

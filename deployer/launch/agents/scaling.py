@@ -25,14 +25,18 @@ def scale_down(
 
 
 def choose_leaving(agents: Sequence[Agent], replicas: int) -> tuple[str, ...]:
-    """Return who leaves until `replicas` stay: idle ones first, of these the youngest; pure."""
+    """Return who leaves until `replicas` stay: idle ones first, of these the youngest; pure.
+
+    Another owner's agents count, and stay.
+    """
     staying = [a for a in agents if stays(a)]
-    by_idleness = sorted(staying, key=lambda a: (a.run_id is not None, -a.started_at))
+    own = [a for a in staying if not a.foreign]
+    by_idleness = sorted(own, key=lambda a: (a.run_id is not None, -a.started_at))
     return tuple(a.name for a in by_idleness[: max(0, len(staying) - replicas)])
 
 
 def end_agents(executor: Executor, sweep_path: str | None) -> tuple[str, ...]:
-    """Interrupt one sweep's agents, or all, and delete what was kept about them.
+    """Interrupt the caller's agents of one sweep, or of all, and delete what was kept about them.
 
     Returns who was alive. Raises what was refused once the rest is done.
     """
@@ -41,14 +45,14 @@ def end_agents(executor: Executor, sweep_path: str | None) -> tuple[str, ...]:
 
 
 def end_willing_agents(
-    executor: Executor, sweep_path: str | None, refusals: Refusals
+    executor: Executor, sweep_path: str | None, refusals: Refusals, *, everyone: bool = False
 ) -> tuple[str, ...]:
     """Do what `end_agents` does, and note what is refused instead of raising it.
 
-    Whoever watches them sees first that they are dismissed, and starts none again. Raises what
-    forbids to look at them at all.
+    Other owners' agents end only if `everyone` is meant. Watchers see first that the agents are
+    dismissed, and restart none. Raises what forbids to list them at all.
     """
-    agents = executor.list_agents(sweep_path)
+    agents = [a for a in executor.list_agents(sweep_path) if everyone or not a.foreign]
     executor.dismiss([agent.name for agent in agents])
     # Lost ones too: their runs may still be going.
     names = [agent.name for agent in agents if agent.state != "ended"]
@@ -56,14 +60,17 @@ def end_willing_agents(
     with refusals.noted():
         stopped = tuple(executor.stop(names)) if names else ()
     with refusals.noted():
-        executor.forget(sweep_path)
+        executor.forget(sweep_path, everyone=everyone)
     return stopped
 
 
 def check_names(executor: Executor, path: SweepPath, names: Sequence[str]) -> list[str]:
-    """Return the names if all are agents of the sweep; raises AgentError."""
-    known = [a.name for a in executor.list_agents(str(path))]
+    """Return the names if all are the caller's agents of the sweep; raises AgentError."""
+    known = {a.name: a for a in executor.list_agents(str(path))}
     for name in names:
+        if name in known and known[name].foreign:
+            owner = known[name].owner
+            raise AgentError(f"agent '{name}' belongs to {owner}", f"ask {owner} to drain it")
         if name not in known:
             hint = f"its agents: {', '.join(known)}" if known else "deployer agents list --all"
             raise AgentError(f"{path} has no agent '{name}'", hint)

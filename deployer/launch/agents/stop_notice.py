@@ -34,7 +34,11 @@ def tell_who_lasts(executor: Executor, sweep_path: str | None, tell: Tell) -> It
 
 def _tell(executor: Executor, sweep_path: str | None, tell: Tell) -> None:
     try:
-        left = [agent for agent in executor.list_agents(sweep_path) if agent.state != "ended"]
+        left = [
+            agent
+            for agent in executor.list_agents(sweep_path)
+            if agent.state != "ended" and not agent.foreign
+        ]
         seconds = executor.longest_stop_seconds([agent.name for agent in left])
     except DeployerError:
         return  # whoever does the work meets it, too

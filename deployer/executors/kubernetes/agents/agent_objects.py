@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from deployer.config.owner import Owner
 from deployer.config.sections.kubernetes_parts import GPU_PRODUCT_LABEL
 from deployer.executors.base import Agent, AgentState, Ending
 from deployer.executors.kubernetes.agents.agent_endings import explain_ending, explain_pod_end
@@ -18,7 +19,7 @@ from deployer.executors.kubernetes.agents.packs import (
     list_views,
 )
 from deployer.executors.reason import Reason
-from deployer.kube.names import AGENT_LABEL, SWEEP_PATH_ANNOTATION
+from deployer.kube.names import AGENT_LABEL, NO_OWNER, SWEEP_PATH_ANNOTATION, read_owner
 from deployer.kube.objects import (
     ENDED_PHASES,
     created_at,
@@ -105,8 +106,9 @@ def build_agent(
     now: float,
     pending: Reason | None = None,
     products: Mapping[str, str] | None = None,
+    owner: Owner | None = None,
 ) -> Agent:
-    """Return an agent as the cluster shows it.
+    """Return an agent as the cluster shows it; `owner` is the caller, if that matters.
 
     `now` is the cluster's own clock in seconds since the epoch; `pending` is why its pod does not
     run; `products` are GPU products by node.
@@ -116,6 +118,7 @@ def build_agent(
     job, pod = objects.job, objects.pod
     seen = pod or job or {}
     newest = job or seen
+    found = read_owner(newest)
     ended = state == "ended"
     node = node_of(pod) if pod else ""
     return Agent(
@@ -134,6 +137,8 @@ def build_agent(
         restarts=count_restarts(objects),
         environment=_environment(newest),
         dismissed=state == "stopping" and not objects.ended and _is_deleted(job),
+        owner=found.name if found else NO_OWNER,
+        foreign=owner is not None and found != owner,
     )
 
 

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from deployer.config.owner import Owner
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.agents.agent_objects import path_of
 from deployer.executors.kubernetes.concurrency import do_all
 from deployer.executors.kubernetes.keys.agent_keys import name_secret
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, SECRET, VOLUME, Kind, Manifest, kind_of
-from deployer.kube.names import BACKEND, COMPONENT_LABEL, DATA, LOADER, build_selector
+from deployer.kube.names import (
+    BACKEND,
+    COMPONENT_LABEL,
+    DATA,
+    LOADER,
+    OWNER_LABEL,
+    build_selector,
+)
 
 # Volumes only where deployer.yaml names NFS.
 KEPT = (CONFIG_MAP, SECRET, CLAIM, VOLUME)
@@ -18,12 +26,18 @@ STAYING = (BACKEND, DATA, LOADER)  # the components that have commands of their 
 FORBIDDEN = 403
 
 
-def forget_objects(kube: Kube, sweep_path: str | None, busy: Collection[str]) -> None:
+def forget_objects(
+    kube: Kube, sweep_path: str | None, busy: Collection[str], owner: Owner | None
+) -> None:
     """Delete what was made for a sweep, or for all; not what `busy` sweeps use, nor data.
+
+    Only what belongs to `owner`, if one is given.
 
     What may not be looked at or deleted stays: raises KubeError naming it, once the rest is gone.
     """
     selector = f"{build_selector(sweep_path)},{COMPONENT_LABEL} notin ({', '.join(STAYING)})"
+    if owner:
+        selector += f",{OWNER_LABEL}={owner.id}"
     refusals: list[KubeError] = []
     for kind in KEPT:
         try:

@@ -23,7 +23,7 @@ from deployer.executors.kubernetes.manifests.build import build_secret
 from deployer.images.image import find_pushed
 from deployer.kube.client import Kube
 from deployer.kube.kinds import POD, SECRET, STATEFUL_SET, Manifest
-from deployer.kube.names import BACKEND, build_labels, build_selector
+from deployer.kube.names import BACKEND, NO_OWNER, build_labels, build_selector, read_owner
 
 SELECTOR = build_selector(component=BACKEND)
 Tell = Callable[[str], None]
@@ -73,6 +73,7 @@ def ensure_backend(
     found = None if anew else _find_allowed(kube, on)
     if found is None:
         check_rights(kube, on)
+        _check_owner(kube)
         _make(kube, project)
         tell(f"the embedded backend is made in namespace {kube.namespace}")
         found = require_backend(kube, on)
@@ -99,6 +100,18 @@ def _find_allowed(kube: Kube, on: str) -> ClusterBackend | None:
         if error.status == 403:
             check_rights(kube, on)  # names all that is missing
         raise
+
+
+def _check_owner(kube: Kube) -> None:
+    """Refuse to change the server of another owner; raises BackendError."""
+    for one in kube.list_objects(STATEFUL_SET, SELECTOR):
+        if not kube.owns(one):
+            owner = read_owner(one)
+            raise BackendError(
+                f"the embedded backend in namespace {kube.namespace} belongs to "
+                f"{owner.name if owner else NO_OWNER} and stays as it is",
+                "`up` uses it without changing it",
+            )
 
 
 def _make(kube: Kube, project: Project) -> None:

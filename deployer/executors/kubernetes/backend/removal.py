@@ -7,30 +7,36 @@ import time
 from deployer.errors import KubeError, Refusals
 from deployer.executors.kubernetes.backend.deployment import SELECTOR
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CLAIM, POD, SECRET, SERVICE, STATEFUL_SET, Kind
+from deployer.kube.kinds import CLAIM, POD, SECRET, SERVICE, STATEFUL_SET, Kind, Manifest
+from deployer.kube.names import OWNER_LABEL
 
 POLL_SECONDS = 0.5
 FORBIDDEN = 403
 PATIENCE_SECONDS = 90.0  # beyond the grace of its pod
 
 
-def remove_backend(kube: Kube, refusals: Refusals, *, delete_data: bool) -> bool:
-    """Delete what our labels find and wait until the pod is gone; tell whether there was one.
+def remove_backend(
+    kube: Kube, refusals: Refusals, *, delete_data: bool, everyone: bool = False
+) -> bool:
+    """Delete the caller's backend and wait until its pod is gone; return False if there was none.
 
-    The claim with the data stays without `delete_data`. Raises KubeError if the server itself
-    cannot be deleted; what else is refused is noted, and the rest goes.
+    `everyone` stops another owner's, too. The claim with the data stays without `delete_data`;
+    another owner's always stays. Raises KubeError if the server itself cannot be deleted; what else
+    is refused is noted, and the rest goes.
     """
-    there = bool(_list_names(kube, STATEFUL_SET))
-    _delete(kube, STATEFUL_SET)
+    of_caller = f"{SELECTOR},{OWNER_LABEL}={kube.owner.id}"
+    selector = SELECTOR if everyone else of_caller
+    there = bool(_list_names(kube, STATEFUL_SET, selector))
+    _delete(kube, STATEFUL_SET, selector)
     for kind in (SERVICE, SECRET):
         with refusals.noted():
-            _delete(kube, kind)
+            _delete(kube, kind, selector)
     with refusals.noted():
         if there or delete_data:
-            _wait(kube, POD)
+            _wait(kube, POD, selector)
         if delete_data:
-            _delete(kube, CLAIM)
-            _wait(kube, CLAIM)
+            _delete(kube, CLAIM, of_caller)
+            _wait(kube, CLAIM, of_caller)
     return there
 
 
@@ -39,14 +45,19 @@ def find_data(kube: Kube) -> str:
     return next(iter(_list_names(kube, CLAIM)), "")
 
 
-def _delete(kube: Kube, kind: Kind) -> None:
-    for name in _list_names(kube, kind):
+def list_backend(kube: Kube) -> list[Manifest]:
+    """Return the StatefulSet and the claim of the backend, whoever owns them. Raises KubeError."""
+    return [one for kind in (STATEFUL_SET, CLAIM) for one in _list(kube, kind, SELECTOR)]
+
+
+def _delete(kube: Kube, kind: Kind, selector: str) -> None:
+    for name in _list_names(kube, kind, selector):
         kube.delete(kind, name)
 
 
-def _wait(kube: Kube, kind: Kind) -> None:
+def _wait(kube: Kube, kind: Kind, selector: str) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while left := _list_names(kube, kind):
+    while left := _list_names(kube, kind, selector):
         if time.monotonic() > deadline:
             named = f"{kind.kind.lower()}/{left[0]}"
             raise KubeError(
@@ -56,13 +67,17 @@ def _wait(kube: Kube, kind: Kind) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def _list_names(kube: Kube, kind: Kind) -> list[str]:
-    """Return the names of what is there; who may not make a kind either has made none of it.
+def _list_names(kube: Kube, kind: Kind, selector: str = SELECTOR) -> list[str]:
+    return [str(one["metadata"]["name"]) for one in _list(kube, kind, selector)]
 
-    Raises KubeError where something may be there and nobody lets us look.
+
+def _list(kube: Kube, kind: Kind, selector: str) -> list[Manifest]:
+    """Return what is there; a user who may not make a kind either has made none of it.
+
+    Raises KubeError where something may be there and may not be listed.
     """
     try:
-        return [str(one["metadata"]["name"]) for one in kube.list_objects(kind, SELECTOR)]
+        return kube.list_objects(kind, selector)
     except KubeError as error:
         if error.status != FORBIDDEN or kube.is_allowed("create", kind):
             raise

@@ -71,7 +71,9 @@ def remove_abandoned(kube: Kube) -> None:
     """Remove the loaders of this machine whose process is gone, and wait until their pods are."""
     for job in kube.list_objects(JOB, build_selector(component=LOADER)):
         metadata = job["metadata"]
-        if _is_gone((metadata.get("annotations") or {}).get(MADE_BY_ANNOTATION, "")):
+        if kube.owns(job) and _is_gone(
+            (metadata.get("annotations") or {}).get(MADE_BY_ANNOTATION, "")
+        ):
             _remove(kube, metadata["name"], metadata["labels"].get(LOADER_LABEL, ""))
 
 

@@ -25,8 +25,8 @@ from deployer.executors.kubernetes.gpu_drivers.nodes import CORDONED, NodeGpus
 from deployer.executors.kubernetes.gpu_drivers.shortage import describe_gap
 from deployer.executors.kubernetes.gpu_drivers.survey import survey_cluster, survey_nodes
 from deployer.kube.client import Kube
-from deployer.kube.kinds import POD
-from deployer.kube.names import build_selector
+from deployer.kube.kinds import POD, Manifest
+from deployer.kube.names import NO_OWNER, build_selector, read_owner
 
 LOOK_SECONDS = 3.0
 REPEAT_SECONDS = 60.0  # so often it says that it still waits
@@ -36,6 +36,7 @@ ASK = (
     "NVIDIA's GPU Operator brings both"
 )
 HINT = "deployer drivers status"
+OURS = build_selector()
 
 
 @dataclass(frozen=True)
@@ -65,15 +66,21 @@ def install_drivers(
 ) -> tuple[str, ...]:
     """Apply the DaemonSets `cos`, `ubuntu` or `device-plugin`, also where no node needs them yet.
 
-    Returns their names. Applying them again changes nothing. Raises KubeError.
+    Returns their names. Applying them again changes nothing; another owner's are named and stay as
+    they are. Raises KubeError.
     """
     if not may_install(kube):
         said = f"you may not install GPU drivers: it takes a DaemonSet in namespace {SYSTEM}"
         raise KubeError(said, ASK, 403, "Forbidden")
-    applied = []
+    system, applied = kube.in_namespace(SYSTEM), []
+    there = {one["metadata"]["name"]: one for one in system.list_objects(DAEMON_SET, OURS)}
     for kind in kinds:
         manifest = load_manifest(kind, plugin)
-        kube.in_namespace(SYSTEM).apply(manifest)
+        found = there.get(manifest["metadata"]["name"])
+        if found and not kube.owns(found):
+            tell(_describe_foreign(found))
+            continue
+        system.apply(manifest)
         applied.append(manifest["metadata"]["name"])
         what = "device plugin" if kind == DEVICE_PLUGIN else f"GPU driver for {kind} nodes"
         tell(f"{what}: DaemonSet {applied[-1]} in namespace {SYSTEM} applied")
@@ -133,25 +140,36 @@ def remove_drivers(
     sleep: Callable[[float], None] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> tuple[str, ...]:
-    """Delete the DaemonSets that we made and wait for their pods; returns their names.
+    """Delete the caller's DaemonSets and wait for their pods; return their names.
 
-    A driver that is loaded stays on its node until the node goes. Raises KubeError.
+    Those of other owners are named and stay. A loaded driver stays until its node goes. Raises
+    KubeError.
     """
     system = kube.in_namespace(SYSTEM)
     selectors = [build_selector(component=part) for part in (DRIVER_COMPONENT, PLUGIN_COMPONENT)]
     names = []
     for selector in selectors:
         for found in system.list_objects(DAEMON_SET, selector):
-            names.append(found["metadata"]["name"])
-            system.delete(DAEMON_SET, names[-1])
-            tell(f"DaemonSet {names[-1]} in namespace {SYSTEM} deleted")
+            name = found["metadata"]["name"]
+            if not kube.owns(found):
+                tell(_describe_foreign(found))
+                continue
+            names.append(name)
+            system.delete(DAEMON_SET, name)
+            tell(f"DaemonSet {name} in namespace {SYSTEM} deleted")
     deadline = now() + REMOVAL_SECONDS
-    while left := [pod for s in selectors for pod in system.list_objects(POD, s)]:
+    while left := [pod for s in selectors for pod in system.list_objects(POD, s) if kube.owns(pod)]:
         if now() > deadline:
             pods = ", ".join(pod["metadata"]["name"] for pod in left)
             raise KubeError(f"pods in namespace {SYSTEM} do not end: {pods}", HINT)
         sleep(LOOK_SECONDS / 3)
     return tuple(names)
+
+
+def _describe_foreign(daemon_set: Manifest) -> str:
+    name, owner = daemon_set["metadata"]["name"], read_owner(daemon_set)
+    said = f"DaemonSet {name} in namespace {SYSTEM} belongs to {owner.name if owner else NO_OWNER}"
+    return f"{said} and stays as it is; to remove it: kubectl delete daemonset {name} -n {SYSTEM}"
 
 
 def _find_kind(node: NodeGpus) -> str | None:

@@ -15,11 +15,12 @@ from deployer.executors.kubernetes.keys.key_secret import (
     WANDB_SECRET,
     WANDB_SECRET_KEY,
     decode_key,
+    refuse_rotation,
 )
 from deployer.executors.kubernetes.manifests.build import KEY_COMPONENT
 from deployer.kube.client import Kube
 from deployer.kube.kinds import POD, SECRET, Manifest
-from deployer.kube.names import PREFIX, build_selector
+from deployer.kube.names import PREFIX, build_selector, read_owner
 
 ROTATED_ANNOTATION = f"{PREFIX}/key-rotated-at"
 
@@ -35,14 +36,18 @@ class Rotation:
 def rotate_secret(kube: Kube, key: str, base_url: str, is_mine: Callable[[str], bool]) -> Rotation:
     """Replace the key in `wandb-secret`, and where a sweep has a copy of it.
 
-    Agents have copies if `wandb-secret` held another key when they began; `is_mine` tells whether
-    such a copy is one of the same user's. Raises KubeError if there is nothing to be replaced.
+    Agents have copies if `wandb-secret` held another key when they began. `is_mine` returns True
+    for a key of the same user; another owner's Secret is left alone, unless it holds such a key.
+    Raises KubeError if there is nothing to be replaced, ConfigError if that is another owner's.
     """
     main = kube.get(SECRET, WANDB_SECRET)
     old = decode_key(main) if main else None
-    changed = _rotate_copies(kube, key, lambda value: value == old or is_mine(value))
+    mine = bool(main and (kube.owns(main) or (read_owner(main) is None and old and is_mine(old))))
+    changed = _rotate_copies(kube, key, lambda value: (mine and value == old) or is_mine(value))
+    if main and not mine and not changed:
+        raise refuse_rotation(kube, main)
     # Last: by the old key a second try finds the copies that are left.
-    if main or not changed:
+    if mine or (not main and not changed):
         _rotate_main(kube, key, base_url)
         changed.append(WANDB_SECRET)
     return Rotation(tuple(changed), _tell_agents(kube, changed))
@@ -69,7 +74,7 @@ def _rotate_copies(kube: Kube, key: str, is_old: Callable[[str], bool]) -> list[
         return changed
     for secret in secrets:
         name = secret["metadata"]["name"]
-        if name == WANDB_SECRET:
+        if name == WANDB_SECRET or not (kube.owns(secret) or read_owner(secret) is None):
             continue
         held = {n: b64decode(v).decode() for n, v in (secret.get("data") or {}).items()}
         copies = [n for n, value in held.items() if value != key and is_old(value)]
@@ -85,7 +90,7 @@ def _tell_agents(kube: Kube, secrets: Collection[str]) -> int:
 
     Without that it takes a node a minute or two, and who may not change pods waits that long.
     """
-    pods = kube.list_objects(POD, build_selector(component="agent"))
+    pods = filter(kube.owns, kube.list_objects(POD, build_selector(component="agent")))
     reading = [pod for pod in pods if _reads(pod, secrets) and pod["status"]["phase"] == "Running"]
     rotated = {"metadata": {"annotations": {ROTATED_ANNOTATION: f"{kube.now():.3f}"}}}
 

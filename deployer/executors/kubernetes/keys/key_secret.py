@@ -9,23 +9,25 @@ from deployer.errors import ConfigError, KubeError
 from deployer.executors.kubernetes.manifests.build import build_secret
 from deployer.kube.client import Kube
 from deployer.kube.kinds import SECRET, Manifest
-from deployer.kube.names import MANAGED_BY, PREFIX
+from deployer.kube.names import NO_OWNER, PREFIX, read_owner
 
 WANDB_SECRET = "wandb-secret"
 WANDB_SECRET_KEY = "secret"
 BASE_URL_ANNOTATION = f"{PREFIX}/base-url"
 SHOWN_CHARACTERS = 4
+OWN_COPIES = "your agents need no change: `up` keeps your key in a Secret of your own sweep"
 
 
 @dataclass(frozen=True)
 class KeySecret:
-    """What may be said about the Secret; `ours` if `deployer` made it, so that it may go."""
+    """What may be said about the Secret; it is deleted only if it is `mine`."""
 
     name: str
     namespace: str
     masked_key: str
     base_url: str
-    ours: bool
+    owner: str
+    mine: bool
 
 
 def get_key(kube: Kube) -> str | None:
@@ -53,6 +55,9 @@ def create_secret(kube: Kube, key: str, base_url: str) -> bool:
         return True
     if get_key(kube) == key:
         return False
+    found = kube.get(SECRET, WANDB_SECRET)
+    if found and not kube.owns(found):
+        raise _refuse(kube, found, "holds another key", OWN_COPIES)
     raise ConfigError(
         f"Secret {WANDB_SECRET} in namespace {kube.namespace}",
         "is there and holds another key",
@@ -70,39 +75,49 @@ def describe_secret(kube: Kube) -> KeySecret:
             status=404,
         )
     annotations = found["metadata"].get("annotations") or {}
+    owner = read_owner(found)
     return KeySecret(
         name=WANDB_SECRET,
         namespace=kube.namespace,
         masked_key=mask_key(decode_key(found) or ""),
         base_url=annotations.get(BASE_URL_ANNOTATION, ""),
-        ours=is_ours(found),
+        owner=owner.name if owner else NO_OWNER,
+        mine=kube.owns(found),
     )
 
 
 def delete_secret(kube: Kube) -> bool:
-    """Delete the Secret if `deployer` made it; tell whether there was one. Raises ConfigError."""
+    """Delete the caller's own Secret; return False if there is none.
+
+    Raises ConfigError if it is another owner's.
+    """
     found = kube.get(SECRET, WANDB_SECRET)
     if found is None:
         return False
-    if not is_ours(found):
-        raise ConfigError(
-            f"Secret {WANDB_SECRET} in namespace {kube.namespace}",
-            "was not made by deployer and stays",
-            f"kubectl delete secret {WANDB_SECRET} -n {kube.namespace}",
-        )
+    if not kube.owns(found):
+        raise _refuse(kube, found, "stays", OWN_COPIES)
     kube.delete(SECRET, WANDB_SECRET)
     return True
+
+
+def refuse_rotation(kube: Kube, secret: Manifest) -> ConfigError:
+    """Return the error for the key of another owner's Secret, which stays as it is."""
+    return _refuse(kube, secret, "keeps its key", OWN_COPIES)
+
+
+def _refuse(kube: Kube, secret: Manifest, consequence: str, hint: str) -> ConfigError:
+    owner = read_owner(secret)
+    return ConfigError(
+        f"Secret {WANDB_SECRET} in namespace {kube.namespace}",
+        f"belongs to {owner.name if owner else NO_OWNER} and {consequence}",
+        hint,
+    )
 
 
 def decode_key(secret: Manifest) -> str | None:
     """Return the W&B key in a Secret object."""
     encoded = (secret.get("data") or {}).get(WANDB_SECRET_KEY)
     return base64.b64decode(encoded).decode(errors="replace").strip() if encoded else None
-
-
-def is_ours(item: Manifest) -> bool:
-    """Tell whether `deployer` made an object."""
-    return MANAGED_BY.items() <= (item["metadata"].get("labels") or {}).items()
 
 
 def mask_key(key: str) -> str:
