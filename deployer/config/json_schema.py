@@ -18,6 +18,7 @@ DESCRIPTIONS = {
     "project": "The project of the sweeps.",
     "replicas": "How many agents in all.",
     "on": "Where agents run.",
+    "owner": "The owner of created objects, as `--owner`; default: the server's name for the user.",
     "profile": "The site whose rules hold: the name of one of ours, or a file.",
     "polls": "When an agent sees that its run has ended: `quick`, at once, or `stock`, within 5 s "
     "as `wandb agent`. Default: `quick` on the embedded backend, else `stock`.",

@@ -142,7 +142,7 @@ class Kube:
     def apply(self, manifest: Manifest, dry_run: bool = False) -> Manifest:
         """Make an object match the manifest (server-side apply), whoever created it."""
         options = {
-            "body": stamp_owner(manifest, self.owner),
+            "body": manifest if dry_run else stamp_owner(manifest, self.owner),
             "field_manager": FIELD_MANAGER,
             "force_conflicts": True,
             "dry_run": "All" if dry_run else None,
@@ -160,7 +160,7 @@ class Kube:
         named = metadata.get("name")
         repeatable = bool(named) or dry_run
         options = {
-            "body": stamp_owner(manifest, self.owner),
+            "body": manifest if dry_run else stamp_owner(manifest, self.owner),
             "field_manager": FIELD_MANAGER,
             "dry_run": "All" if dry_run else None,
         }

@@ -79,7 +79,7 @@ def test_data_on_this_machine_goes_alone(project: Project) -> None:
         write_output(name)
     project.run("down", "--all", "--on", "local")
     assert sorted(path.name for path in outputs_folder().iterdir()) == ["here", "there"]
-    project.run("down", "--all", "--delete-data", "--on", "local")
+    project.run("down", "--all", "--delete-data", "-y", "--on", "local")
     assert [record.sweep_path for record in load_records()] == ["tester/p/there"]
     assert [path.name for path in outputs_folder().iterdir()] == ["there"]
 

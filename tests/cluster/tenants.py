@@ -54,6 +54,26 @@ def make_tenant(
     return cluster.pki.write_kubeconfig(file, cluster.server, user, namespace=namespace)
 
 
+def make_account(cluster: Cluster, namespace: str, name: str, folder: Path) -> Path:
+    """Make a ServiceAccount with a tenant's rights; return a kubeconfig with its token."""
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+    cluster.create(account, namespace)
+    user = f"system:serviceaccount:{namespace}:{name}"
+    rules = [*load_rules(), *load_rules("backend")]
+    for manifest in (_build_role(rules, name), _build_binding(user, name)):
+        cluster.create(manifest, namespace)
+    token = cluster.kubectl("create", "token", name, "-n", namespace).strip()
+    content = yaml.safe_load(cluster.kubeconfig.read_text())
+    content["users"] = [{"name": name, "user": {"token": token}}]
+    content["contexts"] = [
+        {**one, "context": {**one["context"], "user": name, "namespace": namespace}}
+        for one in content["contexts"]
+    ]
+    file = folder / f"{name}.kubeconfig"
+    file.write_text(yaml.safe_dump(content))
+    return file
+
+
 def _build_quota(hard: Mapping[str, str]) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
@@ -63,21 +83,21 @@ def _build_quota(hard: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _build_role(rules: Rules) -> dict[str, Any]:
+def _build_role(rules: Rules, name: str = "tenant") -> dict[str, Any]:
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "Role",
-        "metadata": {"name": "tenant"},
+        "metadata": {"name": name},
         "rules": [dict(rule) for rule in rules],
     }
 
 
-def _build_binding(user: str) -> dict[str, Any]:
+def _build_binding(user: str, name: str = "tenant") -> dict[str, Any]:
     group = "rbac.authorization.k8s.io"
     return {
         "apiVersion": f"{group}/v1",
         "kind": "RoleBinding",
-        "metadata": {"name": "tenant"},
-        "roleRef": {"apiGroup": group, "kind": "Role", "name": "tenant"},
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
         "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 USERS = {
     "DEPLOYER_ON": "Where agents run, as `--on`.",
+    "DEPLOYER_OWNER": "The owner of created objects, as `--owner`.",
     "DEPLOYER_PROFILE": "Whose rules hold, as `--profile`.",
     "DEPLOYER_REPLICAS": "How many agents in all, as `--replicas`.",
     "DEPLOYER_WANDB": "Which W&B server, as `--wandb`.",

@@ -136,7 +136,7 @@ def test_a_sweep_without_any_server_survives_its_backends_pod(
     assert f"embedded backend in namespace {namespace} stopped" in stopped.stderr
     gone = shell.try_deployer("backend", "status", "--on", "kubernetes")
     assert f"there is no embedded backend in namespace {namespace}" in gone.stderr
-    shell.deployer("down", "--all", "--delete-data", "--on", "kubernetes")
+    shell.deployer("down", "--all", "--delete-data", "-y", "--on", "kubernetes")
     assert not kube.list_objects(CLAIM, build_selector())
     assert kube.get(STATEFUL_SET, NAME) is None
 

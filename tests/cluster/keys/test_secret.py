@@ -84,7 +84,7 @@ def test_create_show_rotate_delete(desk: Desk) -> None:
     told = json.loads(shown.stdout)
     assert told["masked_key"] == f"…{key[-4:]} ({len(key)} characters)"
     assert told["base_url"] == desk.backend.url
-    assert told["ours"] is True
+    assert told["mine"] is True
     assert desk.deployer("rotate", WANDB_API_KEY=key).returncode == 0
     deleted = desk.deployer("delete")
     assert deleted.stderr.endswith(": deleted\n")

@@ -1,0 +1,188 @@
+"""Two people in one namespace: nobody's command ends or deletes what belongs to the other."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deployer.kube.client import Kube
+from deployer.kube.kinds import CLAIM, CONFIG_MAP, JOB, SECRET
+from deployer.kube.names import BACKEND, OWNER_LABEL, build_labels, build_selector
+from deployer.wandb_api.server import Server
+from tests.cluster.bed import SECTION, TRAINER, open_client
+from tests.cluster.cluster import Cluster
+from tests.cluster.shell import Shell, open_shell
+from tests.cluster.tenants import make_account
+
+ON = ("--on", "kubernetes")
+GRID = {
+    "program": "train.py",
+    "method": "grid",
+    "metric": {"name": "loss", "goal": "minimize"},
+    "parameters": {"lr": {"values": [0.1, 0.2]}},
+}
+PROJECT = {"kubernetes": {**SECTION, "node_selector": {"disk": "none"}}}
+
+
+@pytest.fixture
+def alice(cluster: Cluster, namespace: str, server: Server, tmp_path: Path) -> Shell:
+    return open_desk(cluster, namespace, server, tmp_path, "alice")
+
+
+@pytest.fixture
+def bob(cluster: Cluster, namespace: str, server: Server, tmp_path: Path) -> Shell:
+    return open_desk(cluster, namespace, server, tmp_path, "bob")
+
+
+@pytest.fixture
+def kube(cluster: Cluster, namespace: str) -> Kube:
+    return open_client(cluster.kubeconfig, namespace)
+
+
+def open_desk(cluster: Cluster, namespace: str, server: Server, folder: Path, name: str) -> Shell:
+    """Return a user's shell in a project whose agents fit on no node, so that none starts."""
+    kubeconfig = make_account(cluster, namespace, name, folder)
+    shell = open_shell(folder / name, kubeconfig, server)
+    shell.write("train.py", TRAINER)
+    shell.write("grid.yaml", {**GRID, "project": f"{name}-{uuid.uuid4().hex[:6]}"})
+    shell.write("deployer.yaml", PROJECT)
+    state = {"DEPLOYER_HOME": str(folder / f"{name}-state")}
+    return replace(shell, environment={**shell.environment, **state})
+
+
+def start_sweep(shell: Shell) -> str:
+    path = shell.deployer("sweep", "create", "grid.yaml").stdout.strip()
+    shell.deployer("agents", "up", path, *ON)
+    return path
+
+
+def list_names(kube: Kube, path: str) -> set[str]:
+    selector = build_selector(path)
+    kinds = (JOB, CONFIG_MAP, SECRET)
+    return {one["metadata"]["name"] for kind in kinds for one in kube.list_objects(kind, selector)}
+
+
+def test_each_command_without_a_sweep_acts_on_the_callers_own(
+    alice: Shell, bob: Shell, kube: Kube, namespace: str
+) -> None:
+    of_alice, of_bob = start_sweep(alice), start_sweep(bob)
+    hers, his = list_names(kube, of_alice), list_names(kube, of_bob)
+    assert hers
+    assert his
+    user = f"system:serviceaccount:{namespace}:alice"
+    named = f"not yours: 1 agent and {len(hers)} objects of {user}"
+
+    listed = bob.deployer("agents", "list", "--all", *ON, "-o", "json")
+    assert [one["sweep_path"] for one in json.loads(listed.stdout)] == [of_bob]
+    assert named in listed.stderr
+    ended = bob.deployer("down", "--all", *ON)
+    assert named in ended.stderr
+    assert f"deployer down {of_alice} -y" in ended.stderr
+    assert not list_names(kube, of_bob)
+    assert list_names(kube, of_alice) == hers
+
+    # Without agents, what is left of her sweep is hers all the same.
+    job = kube.list_objects(JOB, build_selector(of_alice))[0]["metadata"]["name"]
+    kube.delete(JOB, job)
+    found = bob.deployer("orphans", "--yes")
+    assert "nothing is left over" in found.stdout
+    assert list_names(kube, of_alice) >= hers - {job}
+    alice.deployer("orphans", "--yes")
+    assert not list_names(kube, of_alice) - {job}
+
+
+def test_another_owners_sweep_ends_only_if_named_and_confirmed(
+    alice: Shell, bob: Shell, kube: Kube, namespace: str
+) -> None:
+    of_alice = start_sweep(alice)
+    there = list_names(kube, of_alice)
+    agent = json.loads(alice.deployer("agents", "list", *ON, "-o", "json").stdout)[0]["name"]
+
+    refused = bob.try_deployer("down", of_alice, *ON)
+    assert refused.returncode == 2
+    assert "--yes" in refused.stderr
+    drained = bob.try_deployer("agents", "drain", of_alice, "--agent", agent, *ON)
+    assert f"belongs to system:serviceaccount:{namespace}:alice" in drained.stderr
+    assert list_names(kube, of_alice) == there
+
+    # As an older version made it: nobody's for sure, so it is named and stays.
+    [job] = kube.list_objects(JOB, build_selector(of_alice))
+    kube.patch(JOB, job["metadata"]["name"], {"metadata": {"labels": {OWNER_LABEL: None}}})
+    own = alice.deployer("down", "--all", *ON)
+    assert "1 agent and 1 object of an unknown owner" in own.stderr
+    assert kube.list_objects(JOB, build_selector(of_alice))
+    bob.deployer("down", of_alice, "-y", *ON)
+    assert not list_names(kube, of_alice)
+
+
+def test_the_name_of_an_owner_counts_on_every_machine(alice: Shell, bob: Shell, kube: Kube) -> None:
+    path = start_sweep(bob)
+    his = list_names(kube, path)
+    alice.deployer("down", "--all", *ON, "--owner", "alice")
+    assert list_names(kube, path) == his
+    bob.deployer("down", "--all", *ON)
+    bob.write("deployer.yaml", {**PROJECT, "owner": "team"})
+    path = start_sweep(bob)
+    alice.deployer("--owner", "team", "down", "--all", *ON)
+    assert not list_names(kube, path)
+
+
+def test_another_owners_key_is_neither_replaced_nor_deleted(
+    alice: Shell, bob: Shell, kube: Kube, server: Server
+) -> None:
+    wandb = ("--wandb", server.url)
+    alice.deployer("secret", "create", *wandb)
+    before = kube.get(SECRET, "wandb-secret")
+    for words in (("rotate", *wandb), ("delete",)):
+        refused = bob.try_deployer("secret", *words)
+        assert refused.returncode == 2, refused.stderr
+        assert ":alice" in refused.stderr
+        assert "secret rotate" not in refused.stderr
+        assert "kubectl" not in refused.stderr
+    assert kube.get(SECRET, "wandb-secret") == before
+    assert json.loads(bob.deployer("secret", "show", "-o", "json").stdout)["mine"] is False
+    alice.deployer("secret", "delete")
+    assert kube.get(SECRET, "wandb-secret") is None
+
+
+def test_a_backend_of_two_owners_keeps_its_data(
+    alice: Shell, bob: Shell, kube: Kube, namespace: str
+) -> None:
+    hers = open_client(Path(alice.environment["KUBECONFIG"]), namespace)
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "sweep-backend", "labels": build_labels(BACKEND)},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+    hers.create(claim)
+    everything = ("down", "--all", "--delete-data", *ON)
+    unasked = alice.try_deployer(*everything)
+    assert unasked.returncode == 2
+    assert "to be deleted: PersistentVolumeClaim sweep-backend" in unasked.stderr
+    extra = alice.try_deployer(*everything, "some/other/sweep", "-y")
+    assert extra.returncode == 2
+    assert kube.get(CLAIM, "sweep-backend")
+
+    foreign = bob.deployer(*everything, "-y")
+    assert f"belongs to system:serviceaccount:{namespace}:alice and stays" in foreign.stderr
+    assert kube.get(CLAIM, "sweep-backend")
+
+    used = {f"deployer.dev/used-by-{'0' * 16}": "bob"}
+    kube.patch(CLAIM, "sweep-backend", {"metadata": {"annotations": used}})
+    refused = alice.try_deployer(*everything, "-y")
+    assert refused.returncode == 1
+    assert "stays: bob uses it, too" in refused.stderr
+    assert kube.get(CLAIM, "sweep-backend")
+
+    unused = dict.fromkeys(used)
+    kube.patch(CLAIM, "sweep-backend", {"metadata": {"annotations": unused}})
+    alice.deployer(*everything, "-y")
+    assert kube.get(CLAIM, "sweep-backend") is None
