@@ -160,9 +160,10 @@ def build_section(**changes: object) -> ClusterConfig:
     return parse_cluster({**SECTION, **changes})
 
 
-def open_client(kubeconfig: Path, namespace: str) -> Kube:
-    """Return the client for a kubeconfig."""
-    return open_kube(namespace=namespace, environment={"KUBECONFIG": str(kubeconfig)})
+def open_client(kubeconfig: Path, namespace: str, owner: str | None = None) -> Kube:
+    """Return the client for a kubeconfig; `owner` owns what it creates."""
+    environment = {"KUBECONFIG": str(kubeconfig)}
+    return open_kube(namespace=namespace, environment=environment, owner=owner)
 
 
 @contextmanager

@@ -92,7 +92,7 @@ def test_down_all_ends_the_backend_although_agents_are_refused(
 ) -> None:
     rules = [*without({"jobs": ("list",), "secrets": ("delete",)}), *load_rules("backend")]
     shell = open_shell(tmp_path / "project", make_tenant(cluster, namespace, rules=rules), server)
-    admin = open_client(cluster.kubeconfig, namespace)
+    admin = open_client(cluster.kubeconfig, namespace, owner=f"tenant-{namespace}")
     for one in _build_idle_backend(namespace):
         admin.apply(one)
     done = shell.try_deployer("down", "--all", "--on", "kubernetes")

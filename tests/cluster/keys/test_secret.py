@@ -121,14 +121,28 @@ def test_somebody_elses_secret_stays(desk: Desk, cluster: Cluster) -> None:
     )
     refused = desk.deployer("create", WANDB_API_KEY=desk.backend.key)
     assert refused.returncode == 2
-    assert "is there and holds another key" in refused.stderr
+    assert "belongs to an unknown owner and holds another key" in refused.stderr
     kept = desk.deployer("delete")
     assert kept.returncode == 2
-    assert "was not made by deployer and stays" in kept.stderr
+    assert "belongs to an unknown owner and stays" in kept.stderr
     KubernetesExecutor(desk.kube, build_section(), desk.folder).forget(None)
+    assert desk.deployer("rotate", WANDB_API_KEY=desk.backend.key).returncode == 2
     assert desk.stored_key() == FOREIGN_KEY
-    assert desk.deployer("rotate", WANDB_API_KEY=desk.backend.key).returncode == 0
-    assert desk.stored_key() == desk.backend.key
+
+
+def test_a_secret_made_by_hand_is_the_callers_if_it_holds_the_callers_key(
+    desk: Desk, cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.kubectl(
+        *("create", "secret", "generic", "wandb-secret", "-n", desk.kube.namespace),
+        f"--from-literal=secret={desk.backend.key}",
+    )
+    key, data = secrets.token_hex(20), str(desk.backend.data)
+    adds = ("backend", "user", "key", "tester", "--key-stdin", "--data", data)
+    assert run_deployer(tmp_path, desk.kubeconfig, *adds, stdin=key).returncode == 0
+    rotated = desk.deployer("rotate", "--key-stdin", stdin=key)
+    assert rotated.returncode == 0, rotated.stderr
+    assert desk.stored_key() == key
 
 
 def test_our_secret_goes_with_everything_else(desk: Desk) -> None:

@@ -54,7 +54,7 @@ def test_up_makes_the_secret_that_all_agents_share(
         [secret] = kube.list_objects(SECRET)
         assert base64.b64decode(secret["data"]["secret"]).decode() == server.client.key
         shown = json.loads(shell.deployer("secret", "show", "-o", "json").stdout)
-        assert (shown["ours"], shown["base_url"]) == (True, server.url)
+        assert (shown["mine"], shown["base_url"]) == (True, server.url)
         shell.deployer("down")
         assert len(kube.list_objects(SECRET)) == 1
         shell.deployer("down", "--all")
