@@ -14,11 +14,13 @@ UV_SYSTEM_CERTS ?= 1
 export UV_SYSTEM_CERTS
 # Each sweep is dozens of short processes, which take twice as long where nothing is kept compiled.
 unexport PYTHONDONTWRITEBYTECODE
+# Nothing here depends on the Python that the caller has activated, or on its packages.
+unexport VIRTUAL_ENV CONDA_PREFIX PYTHONPATH PYTHONHOME
 
-# The demo and the tests never see the caller's W&B account, key or state folder.
+# The demo never sees the caller's W&B account, key, settings or state folder; its runs have our Python.
 DEMO_HOME := $(CURDIR)/.demo
-ISOLATED := env -u WANDB_API_KEY -u WANDB_BASE_URL -u WANDB_ENTITY -u WANDB_PROJECT \
-	HOME=$(DEMO_HOME) DEPLOYER_HOME=$(DEMO_HOME)/deployer
+ISOLATED := env $(addprefix -u ,$(filter WANDB_% DEPLOYER_%,$(.VARIABLES))) HOME=$(DEMO_HOME) \
+	DEPLOYER_HOME=$(DEMO_HOME)/deployer VIRTUAL_ENV=$(CURDIR)/.venv
 
 # Bigger data sets than the bundled digits, in torchvision's layout, for the tests marked `data`.
 DEPLOYER_TEST_DATA ?= ../shared/data

@@ -113,9 +113,11 @@ def _place(item: pytest.Item) -> tuple[float, int]:
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give every test an empty HOME and state folder, and none of the caller's W&B settings."""
+    """Give every test an empty HOME and state folder, no W&B settings, and our own Python."""
     for name in [name for name in os.environ if name.startswith(("WANDB_", "DEPLOYER_"))]:
         monkeypatch.delenv(name)
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH"):
+        monkeypatch.delenv(name, raising=False)
     folder = tmp_path / "home"
     folder.mkdir()
     monkeypatch.setenv("HOME", str(folder))

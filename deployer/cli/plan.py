@@ -75,9 +75,12 @@ def plan(
         read_config(Flags(wandb=wandb, replicas=replicas, on=on, cold=cold, profile=profile)), say
     )
     read = load_sweep(file, run_cap)
-    for warning in (*read.warnings, find_target(config).warn_about_code()):
+    target = find_target(config)
+    for warning in (*read.warnings, target.warn_about_code()):
         if warning:
             say(f"warning: {warning}")
+    for line in target.describe_runs():
+        say(line)
     request = Request(file, read, check_script=not no_check)
     check_script_first(config, request, say)
     if sweep:

@@ -29,6 +29,7 @@ KEYS: dict[str, type] = {
     "data": list,
     "code": dict,
     "outputs": dict,
+    "local": dict,
 }
 CHOICES = {"polls": ("quick", "stock")}
 WORDS = {"code": ("git",)}  # that stand for a whole section

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from deployer.config.sections.data import DataSet
     from deployer.config.sections.image import ImageConfig
     from deployer.config.sections.kubernetes import ClusterConfig
+    from deployer.config.sections.local import LocalConfig
     from deployer.config.sections.outputs import OutputsConfig
 
 EMBEDDED = "embedded"
@@ -155,6 +156,13 @@ class Project:
     def outputs(self) -> OutputsConfig:
         """The section `outputs:`; the defaults without one."""
         from deployer.config.sections.outputs import SECTION
+
+        return SECTION.read(self.document)
+
+    @cached_property
+    def local(self) -> LocalConfig:
+        """The section `local:`; the defaults without one."""
+        from deployer.config.sections.local import SECTION
 
         return SECTION.read(self.document)
 

@@ -140,6 +140,10 @@ class Target(ABC):
         """Say which files of the folder agents will lack; empty if none."""
         return ""
 
+    def describe_runs(self) -> Sequence[str]:
+        """Return what users must know of the runs' environment; raises ConfigError if it is bad."""
+        return ()
+
     @property
     def has_folder(self) -> bool:
         """Tell whether agents work on this folder's code, here or as a copy of it."""

@@ -58,6 +58,8 @@ def up(project: Project, request: Request, tell: Tell, start: Start = start_aske
     project, server = resolve(project, request, tell)
     target = find_target(project)
     check(project, target, request, server)
+    for line in target.describe_runs():
+        tell(line)
     tell_report(await_report(script, request.file, tell), request, tell)
     if warning := target.warn_about_code():
         tell(f"warning: {warning}")
@@ -105,6 +107,8 @@ def add_agents(
         return Launch(project, target, server, executor, path, ())
     check_program_here(target, info.config, project.code, str(path))
     target.check_data()
+    for line in target.describe_runs():
+        tell(line)
     if warning := target.warn_about_code():
         tell(f"warning: {warning}")
     return start_agents(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +11,7 @@ import pytest
 from deployer.agent.environment import agent_environment
 from deployer.agent.settings import Settings
 from deployer.executors.local.agent_folder import AgentFolder, Spec
-from deployer.executors.local.supervisors import build_environment, find_path, list_gpus
+from deployer.executors.local.supervisors import build_environment, list_gpus
 
 SETTINGS = Settings("me/proj/sweep", "http://127.0.0.1:1", "sweep-1", "/agents/sweep-1")
 
@@ -96,16 +94,3 @@ def test_gpus_are_counted_by_the_driver(tmp_path: Path) -> None:
 def test_a_driver_that_does_not_answer_means_no_gpu(tmp_path: Path) -> None:
     assert list_gpus(fake_nvidia_smi(tmp_path, "echo Failed; exit 9")) == ()
     assert list_gpus({"PATH": str(tmp_path / "nothing")}) == ()
-
-
-def test_a_python_without_wandb_is_passed_over_for_ours(tmp_path: Path) -> None:
-    (tmp_path / "python").write_text("#!/bin/sh\nexit 1\n")
-    (tmp_path / "python").chmod(0o755)
-    ours = str(Path(sys.executable).parent)
-    assert find_path({"PATH": str(tmp_path)}) == f"{ours}{os.pathsep}{tmp_path}"
-
-
-def test_the_callers_python_is_kept_if_it_has_wandb(tmp_path: Path) -> None:
-    (tmp_path / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    (tmp_path / "python").chmod(0o755)
-    assert find_path({"PATH": str(tmp_path)}) == str(tmp_path)

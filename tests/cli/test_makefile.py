@@ -26,3 +26,22 @@ def test_uv_trusts_the_machines_own_certificates(given: str | None, used: str) -
         check=True,
     )
     assert told.stdout.strip() == used
+
+
+def test_a_demo_is_independent_of_what_its_caller_has_activated() -> None:
+    given = {
+        **dict.fromkeys(("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH"), "/elsewhere"),
+        "WANDB_MODE": "offline",
+        "DEPLOYER_ON": "kubernetes",
+    }
+    told = subprocess.run(
+        ["make", "--silent", "--eval", "tell: ; @$(ISOLATED) env", "tell"],
+        cwd=PROJECT,
+        env={**os.environ, **given},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = dict(line.split("=", 1) for line in told.stdout.splitlines() if "=" in line)
+    assert found.keys() & given.keys() == {"VIRTUAL_ENV"}
+    assert found["VIRTUAL_ENV"] == str(PROJECT / ".venv")

@@ -71,6 +71,7 @@ BACKEND = {
 OTHERS = {
     "WANDB_API_KEY, WANDB_BASE_URL, WANDB_ENTITY, WANDB_PROJECT": "As the `wandb` SDK has them; "
     "without them its settings files and netrc are read.",
+    "VIRTUAL_ENV, CONDA_PREFIX": "The active environment, whose Python runs on this machine use.",
     "KUBECONFIG": "The kubeconfig, as kubectl has it.",
     "GOOGLE_APPLICATION_CREDENTIALS, GOOGLE_CLOUD_PROJECT": "Google's credentials and project, as "
     "its client libraries have them.",

@@ -31,8 +31,7 @@ def test_each_product_and_driver_is_named_once() -> None:
 
 def test_the_packages_of_this_machine_are_those_of_its_python(tmp_path: Path) -> None:
     (tmp_path / "flat-1.egg-info").write_text("Metadata-Version: 2.1\nName: flat\nVersion: 1.0\n")
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    found = read_surroundings({**os.environ, "PATH": path, "PYTHONPATH": str(tmp_path)})
+    found = read_surroundings(sys.executable, {**os.environ, "PYTHONPATH": str(tmp_path)})
     installed = {one.name: one.version for one in distributions()}
     assert found.python == platform.python_version()
     assert found.packages == {**installed, "flat": "1.0"}

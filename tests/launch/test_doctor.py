@@ -13,16 +13,17 @@ from pathlib import Path
 from deployer.executors.clock import judge_clock
 from deployer.executors.findings import Finding, Verdict
 from deployer.executors.local.examination import (
-    Interpreter,
+    InstalledPython,
     Torch,
     judge_python,
     judge_torch,
     list_imports,
 )
+from deployer.executors.local.run_environment import Interpreter
 from deployer.launch.checks.doctor import judge_disk
 from deployer.launch.checks.server_examination import judge_port
 
-FINE = Interpreter("/venv/bin/python", (3, 11, 7), "0.31.0")
+FINE = InstalledPython(Interpreter("/venv/bin/python", "VIRTUAL_ENV"), (3, 11, 7), "0.31.0")
 SWEEP = "program: train.py\nmethod: grid\nparameters: {a: {values: [1, 2]}}\n"
 
 

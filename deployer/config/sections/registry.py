@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deployer.config.sections import backend, code, data, image, kubernetes, outputs
+from deployer.config.sections import backend, code, data, image, kubernetes, local, outputs
 from deployer.config.sections.section import Section
 
 SECTIONS: dict[str, Section[Any]] = {
@@ -16,5 +16,6 @@ SECTIONS: dict[str, Section[Any]] = {
         data.SECTION,
         code.SECTION,
         outputs.SECTION,
+        local.SECTION,
     )
 }

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from deployer.executors.findings import Finding, Question, right, unknown, wrong
-from deployer.executors.local.supervisors import PROBE_SECONDS, find_path, list_gpus
+from deployer.executors.local.run_environment import PROBE_SECONDS, Interpreter
+from deployer.executors.local.supervisors import list_gpus
 from deployer.text import format_count
 
 VENV = "python3 -m venv .venv && . .venv/bin/activate"
@@ -50,10 +50,10 @@ TORCH_SECONDS = 60.0  # a cold disk reads its libraries slowly
 
 
 @dataclass(frozen=True)
-class Interpreter:
-    """What the `python` of the runs says of itself; `missing` modules were asked for."""
+class InstalledPython:
+    """What the Python of the runs says of itself; `missing` modules were asked for."""
 
-    path: str
+    chosen: Interpreter
     version: tuple[int, ...]
     wandb: str
     missing: tuple[str, ...] = ()
@@ -69,16 +69,14 @@ class Torch:
 
 
 def list_python_questions(
-    environment: Mapping[str, str], script: Path | None
+    chosen: Interpreter, environment: Mapping[str, str], script: Path | None
 ) -> tuple[Question, ...]:
     """Return what the interpreter of the runs is asked; `script` is their program, if known.
 
     torch is left alone if the script does not import it: that takes seconds.
     """
-    path = find_path(environment)
-    python = shutil.which("python", path=path) or ""
     modules = list_imports(script)
-    asker = _Asker(python, {**environment, "PATH": path})
+    asker = _Asker(chosen, environment)
     questions = [Question("python", "python", lambda: examine_python(asker, modules))]
     if script is None or "torch" in modules:
         questions.append(Question("torch", "torch", lambda: examine_torch(asker, environment)))
@@ -89,14 +87,14 @@ def list_python_questions(
 class _Asker:
     """Asks an interpreter in a process of its own."""
 
-    python: str
+    chosen: Interpreter
     environment: Mapping[str, str]
 
     def ask(self, code: str, words: Sequence[str] = (), seconds: float = PROBE_SECONDS) -> Any:
         """Return what a program prints as JSON; None if it prints nothing in time."""
         try:
             answer = subprocess.run(
-                [self.python, "-c", code, *words],
+                [self.chosen.path, "-c", code, *words],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -111,46 +109,47 @@ class _Asker:
 
 def examine_python(asker: _Asker, modules: Sequence[str]) -> Iterator[Finding]:
     """Ask for its version, wandb and the script's modules."""
-    said = asker.ask(ASK_PYTHON, modules) if asker.python else None
+    said = asker.ask(ASK_PYTHON, modules)
     if said is None:
-        none = "there is no `python` on PATH that answers, and runs need one"
-        yield wrong("python", "python", none, VENV)
+        yield wrong("python", "python", f"{asker.chosen.path} does not answer", VENV)
         return
     version, wandb, missing = said
-    yield from judge_python(Interpreter(asker.python, tuple(version), wandb, tuple(missing)))
+    yield from judge_python(InstalledPython(asker.chosen, tuple(version), wandb, tuple(missing)))
 
 
 def examine_torch(asker: _Asker, environment: Mapping[str, str]) -> Iterator[Finding]:
     """Ask for its torch, and whether that sees the GPUs of this machine."""
-    said = asker.ask(ASK_TORCH, seconds=TORCH_SECONDS) if asker.python else None
+    said = asker.ask(ASK_TORCH, seconds=TORCH_SECONDS)
     if said is None:
         yield unknown("torch", "torch", f"did not say in {TORCH_SECONDS:.0f} s what it sees")
         return
-    yield judge_torch(Torch(*said), asker.python, len(list_gpus(environment)))
+    yield judge_torch(Torch(*said), asker.chosen.path, len(list_gpus(environment)))
 
 
-def judge_python(found: Interpreter) -> Iterator[Finding]:
+def judge_python(found: InstalledPython) -> Iterator[Finding]:
     """Say what an interpreter lacks; pure."""
     yield _judge_python(found)
+    path = found.chosen.path
     if found.missing:
         names = ", ".join(found.missing)
-        said = f"{found.path} has no module {names}, which the script imports"
-        install = f"{found.path} -m pip install {' '.join(found.missing)}"
+        said = f"{path} has no module {names}, which the script imports"
+        install = f"{path} -m pip install {' '.join(found.missing)}"
         yield wrong("modules", "the script's modules", said, install)
 
 
-def _judge_python(found: Interpreter) -> Finding:
+def _judge_python(found: InstalledPython) -> Finding:
+    path = found.chosen.path
     version = ".".join(map(str, found.version))
     subject = f"python {version}"
     if found.version[:2] < OLDEST_PYTHON:
-        said = f"{found.path} is older than Python 3.8"
+        said = f"{path} is older than Python 3.8"
         return wrong("python", subject, said, VENV)
-    install = f"{found.path} -m pip install 'wandb>={'.'.join(map(str, OLDEST_WANDB))}'"
+    install = f"{path} -m pip install 'wandb>={'.'.join(map(str, OLDEST_WANDB))}'"
     if not found.wandb:
-        return wrong("python", subject, f"{found.path} has no wandb", install)
+        return wrong("python", subject, f"{path} has no wandb", install)
     if _parse(found.wandb) < OLDEST_WANDB:
-        return wrong("python", subject, f"{found.path} has wandb {found.wandb}: too old", install)
-    return right("python", subject, f"{found.path}, wandb {found.wandb}")
+        return wrong("python", subject, f"{path} has wandb {found.wandb}: too old", install)
+    return right("python", subject, f"{path} ({found.chosen.reason}), wandb {found.wandb}")
 
 
 def judge_torch(found: Torch, python: str, gpus: int) -> Finding:

@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -33,8 +33,8 @@ STARTS_AT_ONCE = 8  # each is a Python that begins
 class LocalExecutor(Executor):
     """Agents as processes of this machine, found by their folders from any shell.
 
-    They inherit `environment`; `variables` are what deployer.yaml tells runs: where data is, where
-    outputs go.
+    They inherit `environment`, or what `find_environment` makes of it when agents are started;
+    `variables` are what deployer.yaml tells runs: where data is, where outputs go.
     """
 
     def __init__(
@@ -42,11 +42,13 @@ class LocalExecutor(Executor):
         environment: Mapping[str, str],
         grace_seconds: float = GRACE_SECONDS,
         variables: Sequence[tuple[str, str]] = (),
+        find_environment: Callable[[], Mapping[str, str]] | None = None,
     ) -> None:
         self._root = paths.agents_folder()
         self._environment = environment
         self._grace_seconds = grace_seconds
         self._variables = dict(variables)
+        self._find_environment = find_environment or (lambda: environment)
 
     def list_gpus(self) -> Sequence[str]:
         """Return the GPUs that are dealt out to agents."""
@@ -64,13 +66,14 @@ class LocalExecutor(Executor):
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
         """Start the plan's agents that are not alive yet; `api_keys` maps agent name to key."""
         self.check(plan)
+        environment = self._find_environment()
         with self._alone():
             folders = [
                 AgentFolder(self._root / a.name, self._build_spec(plan, a)) for a in plan.agents
             ]
             missing = [folder for folder in folders if not folder.is_alive()]
             with ThreadPoolExecutor(max_workers=STARTS_AT_ONCE) as pool:
-                list(pool.map(lambda folder: self._start(folder, api_keys), missing))
+                list(pool.map(lambda one: self._start(one, api_keys, environment), missing))
         return [self._find(planned.name).agent() for planned in plan.agents]
 
     def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
@@ -122,13 +125,15 @@ class LocalExecutor(Executor):
         """Yield (agent name, line) in order of arrival; with `follow`, until all have ended."""
         return follow_lines([self._find(name) for name in names], follow)
 
-    def _start(self, folder: AgentFolder, api_keys: dict[str, str]) -> None:
+    def _start(
+        self, folder: AgentFolder, api_keys: dict[str, str], environment: Mapping[str, str]
+    ) -> None:
         key = api_keys.get(folder.spec.name)
         if key is None:
             raise AgentError(f"agent {folder.spec.name} has just ended", "type the command again")
         # What a predecessor left, the new supervisor clears away itself: it has the newer key.
         folder.save_spec()
-        start_supervisor(folder, key, self._environment)
+        start_supervisor(folder, key, environment)
 
     def _folders(self, sweep_path: str | None) -> list[AgentFolder]:
         return [f for f in load_folders(self._root) if sweep_path in (None, f.spec.sweep_path)]

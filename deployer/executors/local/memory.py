@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from deployer.executors.local.supervisors import PROBE_SECONDS
+from deployer.executors.local.run_environment import PROBE_SECONDS
 from deployer.executors.memory import Memory
 
 MEMORY_INFO = Path("/proc/meminfo")

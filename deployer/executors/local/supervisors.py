@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 from deployer.agent.host.shares import count_cpus, divide
 from deployer.agent.settings import (
@@ -20,9 +18,9 @@ from deployer.agent.settings import (
 from deployer.config import paths
 from deployer.errors import AgentError
 from deployer.executors.local.agent_folder import AgentFolder, Spec
+from deployer.executors.local.run_environment import PROBE_SECONDS
 
 START_SECONDS = 60.0  # a cold disk reads Python slowly
-PROBE_SECONDS = 30.0
 LAST_LINES = 3
 
 # Runs on CPU share the cores: more threads than that only get in each other's way.
@@ -77,7 +75,6 @@ def build_environment(
         KEEP_VARIABLE: "",
         **spec.environment,
         **devices,
-        "PATH": find_path(environment),
         "WANDB_BASE_URL": spec.base_url,
         "WANDB_API_KEY": key,
         NAME_VARIABLE: spec.name,
@@ -90,35 +87,6 @@ def _find_share(spec: Spec) -> Mapping[str, str]:
     if not spec.gpus:
         return ONE_THREAD
     return divide(count_cpus(), spec.agents, spec.on_gpu) if spec.on_gpu > 1 else {}
-
-
-def find_path(environment: Mapping[str, str]) -> str:
-    """Return a PATH whose `python`, which runs the trainer, has wandb.
-
-    The caller's own comes first; if its `python` lacks wandb, the one that runs us is put before.
-    """
-    path = environment.get("PATH", os.defpath)
-    python = shutil.which("python", path=path)
-    ours = Path(sys.executable).parent
-    if python and (Path(python).parent == ours or _has_wandb(python, environment)):
-        return path
-    return os.pathsep.join([str(ours), path])
-
-
-def _has_wandb(python: str, environment: Mapping[str, str]) -> bool:
-    question = "import importlib.util as i; s = i.find_spec('wandb'); exit(not (s and s.origin))"
-    try:
-        answer = subprocess.run(
-            [python, "-c", question],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            env=dict(environment),
-            timeout=PROBE_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return answer.returncode == 0
 
 
 def list_gpus(environment: Mapping[str, str]) -> tuple[str, ...]:

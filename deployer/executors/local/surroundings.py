@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from deployer.executors.local.supervisors import PROBE_SECONDS, find_path
+from deployer.executors.local.run_environment import PROBE_SECONDS
 from deployer.executors.target import Surroundings
 
 # As importlib.metadata reads them, without the packages' descriptions: in a fifth of the time.
@@ -33,12 +34,11 @@ print(json.dumps([platform.python_version(), dict(sorted(packages.items()))]))
 ASK_DRIVER = ("--query-gpu=driver_version,name", "--format=csv,noheader")
 
 
-def read_surroundings(environment: Mapping[str, str]) -> Surroundings:
+def read_surroundings(python: str, environment: Mapping[str, str]) -> Surroundings:
     """Return the Python that runs the trainer, its packages, and the driver of the GPUs."""
-    path = find_path(environment)
-    said = _ask("python", ["-c", ASK_PYTHON], path, environment)
+    said = _ask(python, ["-c", ASK_PYTHON], environment)
     version, packages = json.loads(said) if said else ("", {})
-    told = _ask("nvidia-smi", ASK_DRIVER, path, environment)
+    told = _ask("nvidia-smi", ASK_DRIVER, environment)
     rows = [line.split(", ", 1) for line in told.splitlines()]
     gpus = [row for row in rows if len(row) == 2]
     return Surroundings(
@@ -46,9 +46,9 @@ def read_surroundings(environment: Mapping[str, str]) -> Surroundings:
     )
 
 
-def _ask(program: str, words: Sequence[str], path: str, environment: Mapping[str, str]) -> str:
+def _ask(program: str, words: Sequence[str], environment: Mapping[str, str]) -> str:
     """Return what a program prints; empty if it is not there or fails."""
-    command = shutil.which(program, path=path)
+    command = shutil.which(program, path=environment.get("PATH", os.defpath))
     if command is None:
         return ""
     try:
@@ -57,7 +57,7 @@ def _ask(program: str, words: Sequence[str], path: str, environment: Mapping[str
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            env={**environment, "PATH": path},
+            env=dict(environment),
             timeout=PROBE_SECONDS,
             check=False,
         )

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deployer.errors import collect_refusals
-from deployer.executors.findings import Finding, examine_all
+from deployer.executors.findings import Finding, Question, examine_all
 from deployer.executors.local.examination import list_python_questions
 from deployer.executors.local.executor import LocalExecutor
-from deployer.executors.local.supervisors import find_path
+from deployer.executors.local.run_environment import (
+    build_run_environment,
+    choose_interpreter,
+    list_dropped,
+)
 from deployer.executors.local.surroundings import read_surroundings
 from deployer.executors.target import Demand, Surroundings, Target, Tell
 
@@ -26,12 +31,24 @@ class LocalTarget(Target):
     @property
     def run_environment(self) -> Mapping[str, str]:
         """Return the environment of runs, with the Python that they get."""
-        environment = self.project.environment
-        return {**environment, **dict(self._find_variables()), "PATH": find_path(environment)}
+        return {**build_run_environment(self.project), **dict(self._find_variables())}
 
     def open(self) -> LocalExecutor:
         """Return the executor."""
-        return LocalExecutor(self.project.environment, variables=self._find_variables())
+        return LocalExecutor(
+            self.project.environment,
+            variables=self._find_variables(),
+            find_environment=lambda: build_run_environment(self.project),
+        )
+
+    def describe_runs(self) -> Sequence[str]:
+        """Name the Python of the runs, and the W&B settings that they do not get."""
+        chosen = choose_interpreter(self.project)
+        dropped = list_dropped(self.project)
+        return (
+            f"Python of the runs: {chosen.path} ({chosen.reason})",
+            *([f"runs do not get {', '.join(dropped)}"] if dropped else []),
+        )
 
     def _find_variables(self) -> tuple[tuple[str, str], ...]:
         """Return what deployer.yaml tells runs: where data is, where outputs go."""
@@ -65,10 +82,14 @@ class LocalTarget(Target):
 
     def examine(self, demand: Demand) -> Sequence[Finding]:
         """Return what is right and wrong with this system and the Python of its runs."""
-        environment = self.project.environment
         system = [one.question() for one in self.open().list_checks(demand.plan)]
-        return examine_all([*system, *list_python_questions(environment, demand.script)])
+        python = Question("python", "python", lambda: self._examine_python(demand.script))
+        return examine_all([*system, python])
+
+    def _examine_python(self, script: Path | None) -> Sequence[Finding]:
+        chosen = choose_interpreter(self.project)
+        return examine_all(list_python_questions(chosen, self.run_environment, script))
 
     def read_surroundings(self) -> Surroundings:
         """Return the Python that runs the trainer, its packages, and the driver of the GPUs."""
-        return read_surroundings(self.project.environment)
+        return read_surroundings(choose_interpreter(self.project).path, self.run_environment)

@@ -109,6 +109,11 @@ def ask_about_script(project: Project, target: Target, request: Request) -> Ques
     place = str(request.file)
 
     def ask() -> Iterable[Finding]:
+        try:
+            target.describe_runs()
+        except ConfigError:  # the target's own examination says why
+            yield unknown("script", place, "the script is not checked: there is no Python for it")
+            return
         report = ask_script(project, target, request)
         if errors := list_errors(report, request):
             raise ConfigErrors(errors)

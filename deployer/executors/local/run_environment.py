@@ -1,0 +1,171 @@
+"""The environment of runs on this machine: whose Python, and which of the caller's W&B settings."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from deployer.config import paths
+from deployer.config.project import Project
+from deployer.errors import ConfigError
+
+PROBE_SECONDS = 30.0
+ON_PATH, OWN = "the first on PATH that has wandb", "deployer's own: none on PATH has wandb"
+SETTING = "local.python in deployer.yaml"
+# A folder of run logs named `wandb` looks like a package without an __init__ file.
+ASK_WANDB = """
+from importlib.util import find_spec
+wandb = find_spec("wandb")
+print("wandb" if wandb and wandb.origin else "pip" if find_spec("pip") else "neither")
+"""
+# What would send a run elsewhere than to its sweep.
+DROPPED = frozenset(
+    (
+        *("WANDB_MODE", "WANDB_DISABLED", "WANDB_ENTITY", "WANDB_PROJECT"),
+        *("WANDB_RUN_ID", "WANDB_RESUME", "WANDB_RUN_GROUP", "WANDB_JOB_TYPE"),
+        *("WANDB_SWEEP_ID", "WANDB_SWEEP_PARAM_PATH", "WANDB_SERVICE"),
+    )
+)
+DROPPED_PREFIX = "WANDB_LAUNCH"
+# The SDK reads its settings files in each run, where only another variable overrides them. The
+# agent names entity, project, sweep and run itself.
+DEFAULT_MODE = {"WANDB_MODE": "online"}
+EMPTIED = {"run_group": "WANDB_RUN_GROUP", "run_job_type": "WANDB_JOB_TYPE"}
+FILE_KEYS = ("mode", "entity", "project", *EMPTIED)
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """The Python of the runs, and the rule that chose it."""
+
+    path: str
+    reason: str
+
+    def lead_path(self, path: str) -> str:
+        """Return a PATH on which it is the first `python`."""
+        if _is_interpreter(shutil.which("python", path=path), self.path):
+            return path
+        folder = os.path.dirname(self.path)
+        if not _is_interpreter(os.path.join(folder, "python"), self.path):
+            folder = _make_folder(self.path)
+        return os.pathsep.join([folder, path])
+
+
+def choose_interpreter(project: Project) -> Interpreter:
+    """Return the Python of the runs; raises ConfigError if the one that was chosen lacks wandb.
+
+    Decided in this order: deployer.yaml, VIRTUAL_ENV, CONDA_PREFIX, PATH, deployer's own.
+    """
+    environment = project.environment
+    path = environment.get("PATH", os.defpath)
+    chosen = _find_chosen(project, path)
+    if chosen:
+        _require_wandb(*chosen, environment)
+        return Interpreter(*chosen)
+    for name in ("python", "python3"):
+        found = shutil.which(name, path=path)
+        if found and _ask(found, environment) == "wandb":
+            return Interpreter(os.path.abspath(found), ON_PATH)
+    return Interpreter(sys.executable, OWN)
+
+
+def build_run_environment(project: Project) -> dict[str, str]:
+    """Return the caller's environment as runs get it; raises ConfigError, see above."""
+    environment = project.environment
+    path = choose_interpreter(project).lead_path(environment.get("PATH", os.defpath))
+    kept = {name: value for name, value in environment.items() if not is_dropped(name)}
+    settings = project.credentials.settings
+    overrides = {name: "" for key, name in EMPTIED.items() if settings.get(key)}
+    return {**kept, **DEFAULT_MODE, **overrides, "PATH": path}
+
+
+def list_dropped(project: Project) -> list[str]:
+    """Return the caller's W&B settings that runs do not get."""
+    variables = [name for name, value in project.environment.items() if value and is_dropped(name)]
+    settings = project.credentials.settings
+    keys = [f"{key} in W&B's settings file" for key in FILE_KEYS if settings.get(key)]
+    return [*sorted(variables), *keys]
+
+
+def is_dropped(name: str) -> bool:
+    """Return True for a variable that would send a run elsewhere than to its sweep."""
+    return name in DROPPED or name.startswith(DROPPED_PREFIX)
+
+
+def _find_chosen(project: Project, path: str) -> tuple[str, str] | None:
+    """Return the interpreter that the user has chosen, and by what."""
+    if named := project.local.python:
+        if os.sep not in named:
+            return shutil.which(named, path=path) or named, SETTING
+        return os.path.abspath(project.folder / os.path.expanduser(named)), SETTING
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if folder := project.environment.get(name):
+            return os.path.join(os.path.abspath(folder), "bin", "python"), name
+    return None
+
+
+def _require_wandb(python: str, reason: str, environment: Mapping[str, str]) -> None:
+    said = _ask(python, environment)
+    if said == "wandb":
+        return
+    hints = {
+        "pip": f"{python} -m pip install wandb",
+        "neither": f"uv pip install --python {python} wandb",
+    }
+    if said in hints:
+        raise ConfigError(reason, f"{python} has no wandb, which runs need", hints[said])
+    raise ConfigError(reason, f"{python} {said}", "local: {python: PATH} in deployer.yaml")
+
+
+def _ask(python: str, environment: Mapping[str, str]) -> str:
+    """Return `wandb` if an interpreter has it, else `pip`, `neither`, or why it does not answer."""
+    if os.path.dirname(os.path.abspath(python)) == os.path.dirname(sys.executable):
+        return "wandb"
+    return _ask_process(python, tuple(sorted(environment.items())))
+
+
+@lru_cache
+def _ask_process(python: str, environment: tuple[tuple[str, str], ...]) -> str:
+    try:
+        answer = subprocess.run(
+            [python, "-c", ASK_WANDB],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env=dict(environment),
+            timeout=PROBE_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"has not answered in {PROBE_SECONDS:.0f} s"
+    except OSError as error:
+        return f"cannot be started: {(error.strerror or str(error)).lower()}"
+    lines = answer.stdout.splitlines() if answer.returncode == 0 else []
+    return lines[-1] if lines else f"ended with exit code {answer.returncode}"
+
+
+def _is_interpreter(found: str | None, python: str) -> bool:
+    """Return True if both paths name one Python; environments differ by their folder alone."""
+    if not found or os.path.dirname(os.path.abspath(found)) != os.path.dirname(python):
+        return False
+    with suppress(OSError):
+        return os.path.samefile(found, python)
+    return False
+
+
+def _make_folder(python: str) -> str:
+    """Return a folder in which an interpreter is named `python`, as none is beside itself."""
+    folder = paths.home() / "pythons" / hashlib.sha256(python.encode()).hexdigest()[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("python", "python3"):
+        with suppress(FileExistsError):
+            Path(folder, name).symlink_to(python)
+    return str(folder)

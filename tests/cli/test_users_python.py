@@ -1,0 +1,70 @@
+"""A sweep in the user's own Python, with the W&B settings of the user's shell."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Project
+
+TRAINER = """
+import os, sys
+import wandb
+with wandb.init() as run:
+    run.log({"loss": run.config.lr})
+    print("ran in", sys.prefix, run.project, run.group or "alone", flush=True)
+"""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Path:
+    """Make a virtual environment that has neither wandb nor deployer."""
+    folder = tmp_path / "users-own"
+    venv.create(folder, symlinks=True)
+    return folder
+
+
+def install_wandb(environment: Path) -> None:
+    packages = next(environment.glob("lib/python3*/site-packages"))
+    (packages / "ours.pth").write_text(sysconfig.get_path("purelib"))
+
+
+@pytest.mark.slow(seconds=20)
+def test_runs_warm_and_cold_have_the_active_environments_python(
+    project: Project, environment: Path
+) -> None:
+    project.write("train.py", TRAINER)
+    project.write(
+        "grid.yaml", "program: train.py\nmethod: grid\nparameters: {lr: {values: [1, 2]}}"
+    )
+    (project.folder / "wandb").mkdir()
+    project.write("wandb/settings", "[default]\nmode = offline\n")
+    shell = {"VIRTUAL_ENV": str(environment), "WANDB_MODE": "disabled", "WANDB_RUN_GROUP": "mine"}
+    python = environment / "bin/python"
+
+    for command in ("up", "plan", "doctor", "sweep check"):
+        refused = project.run(*command.split(), "grid.yaml", code=None, **shell)
+        assert refused.returncode == (1 if command == "doctor" else 2), command
+        said = refused.stderr + refused.stdout
+        assert f"VIRTUAL_ENV: {python} has no wandb, which runs need" in said
+        assert f"uv pip install --python {python} wandb" in said
+
+    install_wandb(environment)
+    named = f"Python of the runs: {python} (VIRTUAL_ENV)"
+    assert named in project.run("plan", "grid.yaml", **shell).stderr
+    assert f"{python} (VIRTUAL_ENV), wandb" in project.run("doctor", "grid.yaml", **shell).stdout
+    for words in ((), ("--new", "--cold")):
+        done = project.run("up", "grid.yaml", *words, **shell)
+        assert named in done.stderr
+        dropped = "WANDB_MODE, WANDB_RUN_GROUP, mode in W&B's settings file"
+        assert f"runs do not get {dropped}" in done.stderr
+        assert "2/2 configurations finished, 0 duplicates, 0 lost" in done.stdout
+    logs = Path(os.environ["DEPLOYER_HOME"]).glob("agents/*/log")
+    ran = [line for log in logs for line in log.read_text().splitlines() if "ran in" in line]
+    assert [line[line.index("ran in") :] for line in ran] == [
+        f"ran in {environment} uncategorized alone"
+    ] * 4
