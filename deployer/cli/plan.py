@@ -79,14 +79,14 @@ def plan(
     for warning in (*read.warnings, target.warn_about_code()):
         if warning:
             say(f"warning: {warning}")
-    for line in target.describe_runs():
-        say(line)
     request = Request(file, read, check_script=not no_check)
     check_script_first(config, request, say)
     if sweep:
         documents = _plan_sweep(sweep, config, one_run_per_job, max_time)
     else:
         documents = _plan_file(config, read.expected, one_run_per_job, max_time)
+    for line in target.describe_runs():
+        say(line)
     if output == "json":
         show_json(documents)
     else:

@@ -58,9 +58,9 @@ def up(project: Project, request: Request, tell: Tell, start: Start = start_aske
     project, server = resolve(project, request, tell)
     target = find_target(project)
     check(project, target, request, server)
+    tell_report(await_report(script, request.file, tell), request, tell)
     for line in target.describe_runs():
         tell(line)
-    tell_report(await_report(script, request.file, tell), request, tell)
     if warning := target.warn_about_code():
         tell(f"warning: {warning}")
     with telling_bill(target, tell):

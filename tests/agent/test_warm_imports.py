@@ -45,6 +45,7 @@ sys.modules[__name__].__class__ = Odd
     "odd.part": "value = 3",
     "settings": "value = 1",
     "printing": "print('imported')",
+    "once": "import sys; assert not hasattr(sys, 'once'), 'only once'; sys.once = True",
     "configured": "import settings; value = settings.value",
     "lending": "from inspect import cleandoc as clean; value = clean(' a ')",
     "late": "import os; value = os.getpid()",
@@ -264,6 +265,35 @@ def test_a_package_that_nobody_has_examined_sees_what_the_script_has_done(starts
     starts.run_script(CONFIGURED, "x")
     starts.begin()
     assert starts.run_script(CONFIGURED, "y") == ("y\n", "")
+    assert starts.start == "warm"
+
+
+# As the SDK does for torch since `wandb.init`; what is only looked for is not imported.
+ASKING = """
+import importlib.util, sys
+class Asking:
+    names = ["once"]
+    def find_spec(self, name, *_):
+        if name in self.names:
+            self.names.remove(name)
+            return importlib.util.find_spec(name)
+class Looking:
+    def find_spec(self, name, *_):
+        if name == "settings":
+            print(importlib.util.find_spec("once").name, "once" in sys.modules)
+sys.meta_path.insert(0, Looking())
+import settings
+sys.meta_path.insert(0, Asking())
+import once
+print(once.__spec__.name, type(once.__spec__.loader).__name__)
+"""
+
+
+def test_an_import_for_which_another_finder_asks_is_handed_over(starts: Starts) -> None:
+    cold = starts.run_script(ASKING)
+    assert cold == ("once False\nonce SourceFileLoader\n", "")
+    starts.begin()
+    assert starts.run_script(ASKING) == cold
     assert starts.start == "warm"
 
 

@@ -34,6 +34,9 @@ UNREAD_IN_C = (
     "TOKENIZERS_",
     "TRANSFORMERS_",
 )
+# Of importlib's own functions, and of finders; from the innermost on.
+IMPORT = ("_find_spec", "_find_and_load_unlocked")
+WRAPPED_IMPORT = ("_find_spec", "find_spec", "find_spec", *IMPORT)
 # What libraries of Python's own read that are written in C.
 READ_IN_C = {"_hashlib": {"OPENSSL_CONF", "OPENSSL_MODULES"}, "_ssl": {"OPENSSL_CONF"}}
 
@@ -118,7 +121,7 @@ class Handover:
     def find_spec(self, name: str, *_: object) -> Optional[Any]:
         """Return the specification of a module that is there already."""
         is_there = name not in self.store.modules or name in sys.modules or name in self.given
-        if is_there or not is_import(sys._getframe(1)):
+        if is_there or not is_import(sys._getframe(1), name):
             return None
         try:
             return self._hand_over(name)
@@ -232,10 +235,19 @@ def list_made(groups: Sequence[Group]) -> Dict[str, Set[Optional[str]]]:
     return made
 
 
-def is_import(frame: Any) -> bool:
-    """Tell whether a finder is asked for an import; others ask where a module would be from."""
-    callers = frame.f_code.co_name, frame.f_back and frame.f_back.f_code.co_name
-    return callers == ("_find_spec", "_find_and_load_unlocked")
+def is_import(frame: Any, name: str) -> bool:
+    """Tell whether a finder is asked for an import; others ask where a module would be from.
+
+    A finder that wraps the loaders of others asks for its import: the SDK's, since `wandb.init`.
+    """
+    frames = []
+    while frame and len(frames) < len(WRAPPED_IMPORT):
+        frames.append(frame)
+        frame = frame.f_back
+    names = tuple(frame.f_code.co_name for frame in frames)
+    if names == WRAPPED_IMPORT:
+        return bool(frames[3].f_locals.get("name") == name)
+    return names[:2] == IMPORT
 
 
 def are_found(origins: Dict[str, str]) -> bool:
