@@ -240,7 +240,7 @@ def is_import(frame: Any, name: str) -> bool:
 
     A finder that wraps the loaders of others asks for its import: the SDK's, since `wandb.init`.
     """
-    frames = []
+    frames: List[Any] = []
     while frame and len(frames) < len(WRAPPED_IMPORT):
         frames.append(frame)
         frame = frame.f_back
