@@ -21,7 +21,7 @@
 ARG BASE=docker.io/library/python:3.12-slim-bookworm
 ARG UV_VERSION=0.13.8
 
-# The code, as the wheel has it, and not compiled: its layer is pushed at every change.
+# The wheel's code and the trainer, not compiled: this layer is pushed at every change.
 FROM ${BASE} AS code
 ARG UV_VERSION
 RUN --mount=type=secret,id=index --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache \
@@ -38,6 +38,7 @@ RUN --mount=type=secret,id=index --mount=type=secret,id=ca --mount=type=cache,ta
     if [ -f /run/secrets/ca ]; then export SSL_CERT_FILE=/run/secrets/ca; fi; \
     /uv/bin/uv pip install --quiet --no-config --link-mode copy --no-deps \
         --python "$(command -v python3)" --target /opt/code .; \
+    cp -R trainer /opt/code; \
     sed -i '1s|.*|#!/opt/packages/bin/python3|' /opt/code/bin/*; \
     rm -r /opt/code/deployer/page/static/vendor
 

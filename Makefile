@@ -8,6 +8,9 @@ UV := $(TOOLS)/bin/uv
 BIN := .venv/bin
 SETUP := .venv/.setup
 export UV_PROJECT_ENVIRONMENT := $(CURDIR)/.venv
+# Beside .venv, whose files are hard links to it: the disk holds each of them once.
+UV_CACHE_DIR ?= $(CURDIR)/$(TOOLS)/cache
+export UV_CACHE_DIR
 # The machine's own certificates: a company that opens TLS has its authority there, and uv's list has
 # not. pip, which installs uv, asks PIP_CERT and its own configuration.
 UV_SYSTEM_CERTS ?= 1
@@ -72,10 +75,12 @@ $(UV):
 		|| { echo "error: $(PYTHON) is older than 3.11"; echo "hint: make setup PYTHON=python3.12"; exit 1; }
 	@echo "installing uv $(UV_VERSION) into $(TOOLS)"
 	@$(PYTHON) -m venv $(TOOLS)
-	@$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@$(TOOLS)/bin/python -m pip install --quiet --no-cache-dir --disable-pip-version-check \
+		uv==$(UV_VERSION)
 
 $(SETUP): $(UV) pyproject.toml uv.lock
 	@echo "installing the packages of uv.lock into .venv (once; about 6 GB with torch)"
+	@echo "keeping the downloads in $(UV_CACHE_DIR) (hard links to the same 6 GB)"
 	@$(UV) sync --quiet --frozen --all-extras --python $(PYTHON)
 	@touch $@
 

@@ -10,5 +10,7 @@ def __getattr__(name: str) -> str:
     if name == "__version__":
         from importlib.metadata import version
 
-        return version("deployer")
+        from deployer.installation import DISTRIBUTION
+
+        return version(DISTRIBUTION)
     raise AttributeError(f"module 'deployer' has no attribute '{name}'")

@@ -14,6 +14,7 @@ from statistics import StatisticsError, correlation
 
 from deployer.analysis.columns import Column, Shares, build_columns
 from deployer.errors import DeployerError
+from deployer.installation import install_command
 from deployer.sweeps.results import Row
 from deployer.text import format_count
 
@@ -94,9 +95,7 @@ def importance_available() -> bool:
 def require_importance() -> None:
     """Raise DeployerError with the command that installs what is missing."""
     if not importance_available():
-        raise DeployerError(
-            "parameter importance needs scikit-learn", "pip install 'deployer[analysis]'"
-        )
+        raise DeployerError("parameter importance needs scikit-learn", install_command("analysis"))
 
 
 def build_importance(rows: Sequence[Row], metric: str) -> Importance:

@@ -18,11 +18,10 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
+        from deployer import __version__
         from deployer.cli.output.render import show
 
-        show(f"deployer {version('deployer')}")
+        show(f"deployer {__version__}")
         raise typer.Exit
 
 

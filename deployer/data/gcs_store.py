@@ -13,6 +13,7 @@ from deployer.data.object_failures import telling
 from deployer.data.store import Store
 from deployer.data.tree import CHECKSUM, COPY_MARK, PARTIAL_FOLDER, Entry, check_path, is_own
 from deployer.errors import DataError
+from deployer.installation import install_command
 
 PIECE_BYTES = 8 << 20  # of one request; Google takes multiples of 256 KiB
 SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
@@ -164,7 +165,7 @@ def _open_client(
         # Not the package's own class, which asks over gRPC what kind each bucket is.
         from gcsfs.core import GCSFileSystem
     except ImportError as error:
-        hint = "pip install 'deployer[gcs]'"
+        hint = install_command("gcs")
         raise DataError(f"{where}: the package gcsfs is not installed", hint) from error
     return GCSFileSystem(
         token=None if credentials is None else _load_key(credentials, where),

@@ -10,6 +10,7 @@ from typing import Any
 
 from deployer.data.object_failures import CHANGED, is_gone, telling
 from deployer.errors import DataError
+from deployer.installation import install_command
 
 SETTINGS = {
     "connect_timeout": 10,
@@ -42,7 +43,7 @@ class S3Client:
         try:
             from s3fs import S3FileSystem
         except ImportError as error:
-            hint = "pip install 'deployer[s3]'"
+            hint = install_command("s3")
             raise DataError(f"{where}: the package s3fs is not installed", hint) from error
         given = credentials or {}
         self._files = S3FileSystem(

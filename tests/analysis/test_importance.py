@@ -18,6 +18,7 @@ from deployer.analysis.importance import (
     build_importance,
     importance_available,
 )
+from deployer.installation import install_command
 from tests.analysis.rows import Parameters, draw_rows, make_row, rank
 
 
@@ -253,4 +254,4 @@ def test_without_scikit_learn_an_error_names_the_command() -> None:
         "except DeployerError as error: print(error.hint)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "pip install 'deployer[analysis]'\n"
+    assert done.stdout == f"{install_command('analysis')}\n"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
 import pytest
 
+from deployer import __version__
 from deployer.__main__ import run
 from deployer.cli.shell.options import Documents, Output, Ranking
 from deployer.text import parse_duration
@@ -137,4 +136,4 @@ def test_plain_output_has_one_name() -> None:
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
-    assert capsys.readouterr().out == f"deployer {version('deployer')}\n"
+    assert capsys.readouterr().out == f"deployer {__version__}\n"

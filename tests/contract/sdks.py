@@ -25,9 +25,10 @@ def python_with(version: str) -> Path:
 
 
 def run_uv(*arguments: str) -> None:
-    """Run the uv that `make setup` installed, or the one on PATH, with the user's own cache."""
+    """Run the uv that `make setup` installed, or the one on PATH, with the cache of `make`."""
     installed = ROOT / ".tools" / "bin" / "uv"
     uv = str(installed) if installed.exists() else shutil.which("uv")
     assert uv, "uv is not there: run make setup"
-    environment = {**os.environ, "HOME": str(REAL_HOME)}
+    cache = str(ROOT / ".tools" / "cache")
+    environment = {"UV_CACHE_DIR": cache, **os.environ, "HOME": str(REAL_HOME)}
     subprocess.run([uv, "--quiet", *arguments], check=True, env=environment)

@@ -31,7 +31,7 @@ def importance(
 ) -> None:
     """Show how much of the metric each parameter explains, and what cannot be told from noise.
 
-    Needs scikit-learn: pip install 'deployer[analysis]'. The share is that of the metric's variance
+    Needs the extra `analysis`, which is scikit-learn. The share is that of the metric's variance
     which a parameter explains by itself in runs that the model has not seen; correlation is
     Spearman's. Exit code 3 where runs have finished and none logged the metric.
     """

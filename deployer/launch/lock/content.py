@@ -95,7 +95,7 @@ def parse_lock(text: str, place: str) -> Lock:
     version = value.get("version") if isinstance(value, dict) else None
     if isinstance(version, int) and version > VERSION:
         said = f"was written by a newer deployer: version {version}"
-        raise ConfigError(place, said, "pip install --upgrade deployer")
+        raise ConfigError(place, said, "install a deployer as new as that one (docs/index.md)")
     try:
         return TypeAdapter(Lock).validate_python(value)
     except ValidationError as error:

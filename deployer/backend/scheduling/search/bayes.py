@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from typing import Any, TypeGuard
 
 from deployer.backend.scheduling.search.runs import SearchRun
+from deployer.installation import install_command
 from deployer.sweeps.parameters.forms import Categorical, Constant, Integer, Parameter
 from deployer.sweeps.parameters.space import Space
 
@@ -39,7 +40,7 @@ def missing_extra() -> str | None:
     missing = [name for name in ("optuna", "torch", "scipy") if find_spec(name) is None]
     if not missing:
         return None
-    return f"method bayes needs {', '.join(missing)}: pip install 'deployer[bayes]'"
+    return f"method bayes needs {', '.join(missing)}: {install_command('bayes')}"
 
 
 @dataclass(frozen=True)
