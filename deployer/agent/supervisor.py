@@ -194,7 +194,7 @@ class Supervisor:
         if self._has_run_ended():
             self._read_log(reader)  # all that it has printed, perhaps the next run's start
         if self._has_run_ended():
-            self.run_ends.tell_exit(self.status.status.run_id)
+            self.run_ends.tell_exit(self.status.status.run_id, self.log.start_failed)
 
     def _has_run_ended(self) -> bool:
         return self.run_ends.exit.exit_code is not None or self.log.start_failed

@@ -15,15 +15,27 @@ WORDS = {
     "interrupted": "interrupted",
     "own failure": "crashed",
     "usage error": "refused its command line",
+    "no run": "ended without wandb.init",
+    "missing program": "its program was not found or cannot be executed",
+    "authentication error": "its script had no valid API key",
     "never started": "ended before wandb.init",
     "signal": "killed",
     "OOM": "killed, since there was not enough memory",
     "node": "gone together with its agent or its machine",
     "lost reply": "sent again, since its agent had not received it",
 }
+# What would fail again in the same way, so that the server does not retry it, and what fixes it.
+FIXES = {
+    "usage error": "let the script accept the flags that the sweep file sends",
+    "no run": "the script ended with exit code 0 without wandb.init: let it call that in each run",
+    "missing program": "correct program: or command: in the sweep file, or install the program",
+    "authentication error": "correct the script's key; it needs none for W&B: its agent has one",
+}
+# How attempts end that fail by themselves: what is then tried again is no heal.
+OWN_FAILURES = ("own failure", "never started", *FIXES)
 # By these, a process decides on its exit code itself; after others it is only somebody's word.
-OWN_EXIT_CODE = ("delivered", "own failure", "usage error", "never started")
-NOTED = ("delivered", "usage error", "never started", "OOM")
+OWN_EXIT_CODE = ("delivered", *OWN_FAILURES)
+NOTED = ("delivered", "never started", "OOM", *FIXES)
 
 
 @lru_cache(maxsize=256)
@@ -48,7 +60,8 @@ def describe_ending(state: str, attempts: Sequence[Attempt], sweep_ended: bool) 
         waits = "was not tried again" if sweep_ended else "waits for its next attempt"
         return f"{waits} ({said})"
     if last.cause == "signal" and state == "failed":
-        return f"{said}, again and again without a new step"
+        again = sum(attempt.cause == "signal" for attempt in attempts) > 1
+        return f"{said}, again and again without a new step" if again else said
     return said if last.cause in NOTED else ""
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from deployer.sweeps.configuration_list import find_list_parameter
 from deployer.sweeps.configurations import configuration_key, flatten_configuration, list_parameters
-from deployer.sweeps.endings import describe_ending
+from deployer.sweeps.endings import OWN_FAILURES, describe_ending
 from deployer.sweeps.metrics import list_logged, metric_value, rank_key
 from deployer.text import LONGEST_SECONDS
 from deployer.wandb_api.model import Attempt, RunInfo, SweepInfo
@@ -23,8 +23,6 @@ ACTIVE_STATES = ("running", "pending", "preempting")
 # Will be handed out again, on W&B's servers too.
 WAITING_STATES = ("preempted",)
 FAILED_STATES = ("failed",)
-# How attempts end that fail by themselves: what is then tried again is no heal.
-OWN_FAILURES = ("own failure", "usage error", "never started")
 
 
 @dataclass(frozen=True)

@@ -94,8 +94,9 @@ class Attempt:
     """One time that a run was handed out; times are epoch seconds.
 
     `cause` says how it ended: finished, delivered (all rows are there, but its process was then
-    killed, or nobody saw it end), stopped, interrupted, own failure, usage error (its command
-    line), never started, signal, OOM, node or lost reply; None while it lasts.
+    killed, or nobody saw it end), stopped, interrupted, own failure, signal, OOM, node or lost
+    reply; before `wandb.init` also usage error (its command line), no run (exit code 0), missing
+    program, authentication error or never started. None while it lasts.
     """
 
     number: int

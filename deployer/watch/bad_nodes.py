@@ -15,7 +15,7 @@ from deployer.watch.status import AgentStatus
 
 # What a node can be to blame for. A memory limit is the same everywhere, and who interrupts a run,
 # or loses a node, is no sign of what the next run will meet.
-BLAMED = ("own failure", "never started", "signal")
+BLAMED = ("own failure", "never started", "missing program", "signal")
 FEWEST_RUNS = 3  # that fail in a row on the node, and that finish on others
 
 AttemptKey = tuple[str, int]

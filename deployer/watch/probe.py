@@ -9,6 +9,7 @@ from typing import Any, TypeGuard
 
 from deployer.analysis.forecast import usual_seconds
 from deployer.executors.memory import Memory
+from deployer.sweeps.endings import FIXES
 from deployer.sweeps.metrics import list_logged, metric_value
 from deployer.sweeps.results import ACTIVE_STATES, Row, is_stopped_early
 from deployer.wandb_api.model import RunInfo, SweepInfo
@@ -30,7 +31,7 @@ PROGRESS = (
     ),
     (("iterations", "max_iters", "num_iterations", "max_iterations"), ("iteration", "iter")),
 )
-FAILURES = (*BAD_CAUSES, "usage error")
+FAILURES = (*BAD_CAUSES, *FIXES)
 
 
 class Verdict(StrEnum):

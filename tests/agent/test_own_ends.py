@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,10 +14,10 @@ import pytest
 from deployer.agent.runs.local_runs import has_left_its_core
 from deployer.agent.settings import WARM_VARIABLE
 from deployer.backend.scheduling.lifecycle import STALLED_KILLS
-from deployer.wandb_api.model import RunInfo
+from deployer.wandb_api.model import RunInfo, SweepPath
 from deployer.wandb_api.operations import create_sweep
-from tests.agent.conftest import Bench
-from tests.agent.trainers import ENDING, ENDING_SWEEP
+from tests.agent.conftest import Bench, wait_for
+from tests.agent.trainers import ENDING, ENDING_SWEEP, STARTING
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +32,12 @@ CORELESS = "lose_core()"
 def test_why_runs_have_ended_that_say_no_word_to_wandb(bench: Bench, warm: str) -> None:
     killed = [KILLED] if warm == "1" else []
     # The first ends well: a sweep is over when three have failed and none has finished.
-    runs = run_to_the_end(bench, ["run.finish()", *FAILING, CORELESS, *killed], warm)
+    (bench.folder / "train.py").write_text(ENDING)
+    ends = ["run.finish()", *FAILING, CORELESS, *killed]
+    path = create_ending_sweep(bench, ends)
+    code, output = bench.start_with_own_key(path, **{WARM_VARIABLE: warm}).wait()
+    assert code in (0, 3), output
+    runs = {str(run.config["end"]): run for run in bench.runs(path)}
     for end, code in FAILING.items():
         run = runs[end]
         assert (run.state, run.exit_code) == ("failed", code)
@@ -43,15 +49,14 @@ def test_why_runs_have_ended_that_say_no_word_to_wandb(bench: Bench, warm: str) 
         check_given_up(runs[end])
 
 
-def run_to_the_end(bench: Bench, ends: Sequence[str], warm: str) -> dict[str, RunInfo]:
-    """Return what became of a sweep's runs, by how they end at each attempt."""
-    (bench.folder / "train.py").write_text(ENDING)
+def create_ending_sweep(
+    bench: Bench, ends: Sequence[str], retries: int = 1, more: str = ""
+) -> SweepPath:
+    """Make a sweep of runs that end in these ways at each attempt."""
     name = f"agent-{uuid.uuid4().hex[:8]}"
-    text = ENDING_SWEEP.format(ends=json.dumps(ends))
+    text = ENDING_SWEEP.format(ends=json.dumps(ends), retries=retries) + more
     path, _ = create_sweep(bench.client, text, bench.backend.entity, name, uuid.uuid4().hex)
-    code, output = bench.start_with_own_key(path, **{WARM_VARIABLE: warm}).wait()
-    assert code in (0, 3), output
-    return {str(run.config["end"]): run for run in bench.runs(path)}
+    return path
 
 
 def check_given_up(run: RunInfo) -> None:
@@ -61,6 +66,52 @@ def check_given_up(run: RunInfo) -> None:
     assert set(causes) == {"signal"}
     assert STALLED_KILLS <= len(causes) <= STALLED_KILLS + 3  # the last rows may not arrive
     assert {attempt.exit_code for attempt in run.attempts} == {137}
+
+
+# How a trainer may end before `wandb.init`: the cause, and its starts with one retry.
+GOOD = "import wandb; wandb.init().finish()"
+UNSTARTED = {
+    "sys.exit(0)": ("no run", 1),
+    "sys.exit(127)": ("missing program", 1),
+    "import wandb; wandb.login(key='x' * 40)": ("authentication error", 1),
+    "import no_such_module": ("never started", 2),
+    "os.kill(os.getpid(), signal.SIGSEGV)": ("never started", 2),
+    "os.kill(os.getpid(), signal.SIGKILL)": ("signal", 2),
+}
+
+
+@pytest.mark.parametrize(("warm", "retries"), [("0", 0), ("1", 1)], ids=["cold-0", "warm-1"])
+def test_a_trainer_that_ends_before_wandb_init_is_not_started_in_vain(
+    bench: Bench, warm: str, retries: int
+) -> None:
+    (bench.folder / "train.py").write_text(STARTING)
+    path = create_ending_sweep(bench, [GOOD, *UNSTARTED], retries)
+    first = bench.start_with_own_key(path, **{WARM_VARIABLE: warm})
+    # A sweep is over when three have failed and none has finished.
+    wait_for(lambda: any(run.state == "finished" for run in bench.runs(path)), "the good run")
+    second = bench.start_with_own_key(path, folder="agent-2", **{WARM_VARIABLE: warm})
+    for agent in (first, second):
+        code, output = agent.wait()
+        assert code in (0, 3), output
+    starts = Counter((bench.folder / "starts").read_text().splitlines())
+    assert starts == {GOOD: 1, **{end: min(n, 1 + retries) for end, (_, n) in UNSTARTED.items()}}
+    for run in bench.runs(path):
+        if run.state != "finished":
+            cause, _ = UNSTARTED[str(run.config["end"])]
+            # Of the last kill the agent may speak before its supervisor does.
+            known = {cause, "never started"} if cause == "signal" else {cause}
+            assert {attempt.cause for attempt in run.attempts} <= known
+            assert len(run.attempts) == starts[str(run.config["end"])]
+
+
+@pytest.mark.parametrize("command", ["[no-such-program]", "[./train.py]", "[python, gone.py]"])
+def test_a_command_that_cannot_be_started_is_tried_once(bench: Bench, command: str) -> None:
+    path = create_ending_sweep(bench, ["x"], 1, f"command: {command}\n")
+    code, output = bench.start_with_own_key(path).wait()
+    assert code == 0, output
+    assert bench.causes(path) == ["missing program"]
+    [run] = bench.runs(path)
+    assert (run.state, run.attempts[0].exit_code in (2, 126, 127)) == ("failed", True)
 
 
 STARTED = '{"msg":"server: will exit if parent process dies","ppid":123}\n'

@@ -167,10 +167,19 @@ for step in range(3):
 exec(arguments.end)
 """
 
+# Notes its start, then ends as it is told.
+STARTING = """
+import os, signal, sys
+end = sys.argv[1].partition("=")[2]
+with open("starts", "a") as log:
+    log.write(end + "\\n")
+exec(end)
+"""
+
 ENDING_SWEEP = """
 program: train.py
 method: grid
-retries: 1
+retries: {retries}
 parameters:
   end: {{values: {ends}}}
 """

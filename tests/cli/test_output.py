@@ -13,6 +13,7 @@ from deployer.cli.output.render import to_plain
 from deployer.cli.output.views import (
     build_breaker_lines,
     build_failure_line,
+    build_fix_lines,
     build_summary_lines,
     results_to_plain,
     show_results,
@@ -120,6 +121,16 @@ def test_a_run_that_died_before_wandb_init_has_the_exit_code_that_its_supervisor
     [row] = build_results(info, [early]).failures
     said = "failed: bad with exit code 1 before wandb.init (lr=2): KeyError"
     assert (row.exit_code, build_failure_line(row, ("KeyError",))) == (1, said)
+
+
+def test_a_failure_that_no_retry_passes_gives_its_reason_and_one_hint() -> None:
+    info = SweepInfo(SweepPath("e", "p", "s"), "n", "t", "FINISHED", CONFIG, 2, 2, None)
+    idle = replace(BAD, exit_code=None, attempts=(Attempt(1, "a", 1.0, 2.0, "no run", 0),))
+    failures = build_results(info, [idle, replace(idle, run_id="other"), BAD]).failures
+    said = "failed: bad with exit code 0: ended without wandb.init (lr=2): nothing to do"
+    assert build_failure_line(failures[0], ("nothing to do",)) == said
+    [hint] = build_fix_lines(failures)
+    assert "the script ended with exit code 0 without wandb.init" in hint
 
 
 def test_the_ranking_notes_what_a_state_does_not_say() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
-from deployer.sweeps.endings import describe_attempt, describe_ending
+from deployer.backend.scheduling import lifecycle
+from deployer.backend.scheduling.lifecycle import Cause
+from deployer.sweeps.endings import FIXES, OWN_FAILURES, WORDS, describe_attempt, describe_ending
 from deployer.wandb_api.model import Attempt
 
 
@@ -18,6 +22,7 @@ def attempt(cause: str | None, exit_code: int | None = None) -> Attempt:
         ("own failure", 3, "crashed: exit code 3"),
         ("never started", 1, "ended before wandb.init: exit code 1"),
         ("never started", None, "ended before wandb.init"),
+        ("no run", 0, "ended without wandb.init: exit code 0"),
         ("usage error", 2, "refused its command line: exit code 2"),
         ("delivered", None, "all rows delivered, exit unknown"),
         ("delivered", 137, "all rows delivered, then SIGKILL"),
@@ -43,7 +48,14 @@ def test_a_run_that_waits_says_for_what_and_why() -> None:
 def test_a_run_that_was_given_up_after_kills_says_so() -> None:
     killed = [attempt("signal", 137)]
     said = "killed: SIGKILL, again and again without a new step"
-    assert describe_ending("failed", killed, sweep_ended=True) == said
+    assert describe_ending("failed", killed * 2, sweep_ended=True) == said
+    assert describe_ending("failed", killed, sweep_ended=True) == "killed: SIGKILL"
+
+
+def test_every_cause_of_the_server_has_words_and_is_known_as_a_failure_or_not() -> None:
+    assert {*get_args(Cause)} == {*WORDS}
+    assert {*lifecycle.OWN_FAILURES} == {*OWN_FAILURES}
+    assert {*lifecycle.HOPELESS} == {*FIXES}
 
 
 def test_what_a_state_says_is_not_said_again() -> None:

@@ -24,6 +24,12 @@ USAGE_SECONDS = 5.0  # the agent says soon that the run is gone, and then that i
 REPORT_SECONDS = 600.0  # what comes late still finds the attempt that it is about
 # Signals that a broken script does not bring upon itself, as it does a segmentation fault.
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+# What a shell makes of a program that cannot be started, by the exception that the agent meets.
+START_FAILURES = {
+    "FileNotFoundError: ": 127,
+    "PermissionError: ": 126,
+    "OSError: [Errno 8] ": 126,  # no program of this machine
+}
 REPORT_EXIT = """
 mutation DeployerReportExit($run: String!, $ago: Float!, $code: Int, $output: String) {
   deployerReportExit(input: {
@@ -43,6 +49,7 @@ class RunExit:
 
     def begin(self) -> None:
         """Take note that a run begins."""
+        self.began_at = time.time()
         self._status: Optional[int] = None
         self._told = False
 
@@ -84,12 +91,22 @@ class RunExit:
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """How a run's process ended, if that was seen, what it printed last, and when (monotonic)."""
+    """How a run's process ended, if that was seen, what it printed last, and when (monotonic).
+
+    `began_at` is in the time of files.
+    """
 
     run_id: str
     exit_code: Optional[int]
     output: str
     ended_at: float
+    began_at: float
+
+
+def read_start_failure(output: str) -> Optional[int]:
+    """Return the exit code of a shell for a start that ended in an exception; None if unknown."""
+    last = output.rpartition("\n")[2]
+    return next((code for name, code in START_FAILURES.items() if last.startswith(name)), None)
 
 
 def report_end(
@@ -107,16 +124,22 @@ def report_end(
         return ask(task.server, REPORT_EXIT, {**seen, "ago": ago}, REQUEST_SECONDS)
 
     # The SDK has told all of a run that came to `wandb.init` and to a good end.
-    good = not end.exit_code and list_wandb_files(task.agents_folder, end.run_id)
+    good = not end.exit_code and has_begun(task, end)
     missing = extended and not good
     try:
+        missing = missing and report().passing
         if end.exit_code == USAGE_ERROR:
             report_usage_error(task, end.run_id, USAGE_SECONDS)
-        missing = missing and report().passing
     finally:
         acknowledge()
     if missing:
         insist(report, end.ended_at + REPORT_SECONDS)
+
+
+def has_begun(task: Task, end: ProcessEnd) -> bool:
+    """Return True if this attempt has called `wandb.init`; earlier ones have left files, too."""
+    files = list_wandb_files(task.agents_folder, end.run_id)
+    return any(os.path.getmtime(path) >= end.began_at for path in files)
 
 
 def report_usage_error(task: Task, run_id: str, seconds: float) -> None:

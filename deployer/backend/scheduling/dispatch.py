@@ -13,7 +13,7 @@ from deployer.backend.db.database import Connection, select, update
 from deployer.backend.db.runs.attempts import (
     assign_run,
     has_process_ended,
-    last_cause,
+    last_attempt,
     reassign_run,
     repeat_attempt,
 )
@@ -23,6 +23,7 @@ from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import (
     LOST_REPLY_SECONDS,
     MAX_DELIVERIES,
+    OWN_FAILURES,
     PATIENT_KILLS,
     Outcome,
     judge_disappearance,
@@ -44,7 +45,7 @@ EXIT: Command = {"type": "exit"}
 # again and again, goes last.
 FAILED_ONCE = (
     "EXISTS (SELECT 1 FROM attempts WHERE run_id = runs.id AND number = runs.attempt"
-    " AND cause IN ('own failure', 'usage error', 'never started'))"
+    f" AND cause IN {OWN_FAILURES})"
 )
 KILLED_AGAIN = (
     "(SELECT COUNT(*) FROM attempts WHERE run_id = runs.id AND cause IN ('signal', 'OOM'))"
@@ -177,7 +178,7 @@ def _returned(backend: Backend, db: Connection, agent: Agent, turn: str) -> Run 
     ):
         silence = backend.presence.silence_seconds("run", run.id)
         rested = silence >= backend.patience.unstarted_wait_seconds
-        if rested or last_cause(db, run) != "never started":
+        if rested or last_attempt(db, run).cause != "never started":
             return reassign_run(db, run, agent, backend.now())
     return None
 

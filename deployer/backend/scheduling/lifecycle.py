@@ -6,6 +6,7 @@ A run that will be handed out again is `preempted`, whatever ended its attempt.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,7 +17,10 @@ Cause = Literal[
     "interrupted",  # asked to stop, or the trainer said that it was being preempted
     "own failure",
     "usage error",  # its program refused its command line, and would again
-    "never started",  # ended without `wandb.init`
+    "no run",  # ended with exit code 0 and without `wandb.init`
+    "missing program",  # its command could not be started
+    "authentication error",  # its script had no valid API key, W&B's or another server's
+    "never started",  # ended in another way without `wandb.init`
     "signal",  # it, its agent or its supervisor was killed or interrupted from outside
     "OOM",  # the same, by the kernel, which was out of memory
     "node",  # gone together with its agent, or with the machine
@@ -24,10 +28,24 @@ Cause = Literal[
 ]
 # What a supervisor can know better than the server, and says before it ends a run.
 ANNOUNCED: tuple[Cause, ...] = ("interrupted", "signal", "OOM", "node")
-OWN_FAILURES: tuple[Cause, ...] = ("own failure", "usage error", "never started")
-RETRIED: tuple[Cause, ...] = ("own failure", "never started")
+HOPELESS: tuple[Cause, ...] = (
+    *("usage error", "no run", "missing program", "authentication error"),
+)
+OWN_FAILURES: tuple[Cause, ...] = ("own failure", "never started", *HOPELESS)
+KILLS: tuple[Cause, ...] = ("signal", "OOM")
 # What argparse, click and Python itself end with.
 USAGE_EXIT_CODE = 2
+SIGNALS = 128  # a shell adds it to the signal that ended a program
+# What shells and `env` end with if a program cannot be executed, or is not there.
+MISSING_EXIT_CODES = (126, 127)
+# Python's words for a script that is not there, with the exit code of a usage error.
+MISSING_SCRIPT = re.compile(r"can't open file .*\[Errno \d+\]")
+# How exceptions of W&B's and of other clients begin, and what W&B's say of a key.
+BAD_KEY = re.compile(
+    r"^(\w+\.)*AuthenticationError\b|No API key configured|api_key not configured"
+    r"|the API key is not valid for this server",
+    re.MULTILINE,
+)
 # What the SDK says of a run that an interrupt has ended; `sys.exit(-1)` is -1 in its exit record.
 INTERRUPT_EXIT_CODE = 255
 
@@ -35,8 +53,6 @@ INTERRUPT_EXIT_CODE = 255
 # that is not named as alive by then had a trainer that died before `wandb.init`.
 LOST_REPLY_SECONDS = 4.0
 MAX_DELIVERIES = 3
-# A trainer that never started may have met a full disk or a signal: two more tries, a while later.
-UNSTARTED_RETRIES = 2
 # A run that needs more memory than there is would be tried for ever, and so would one that kills
 # itself before `wandb.init`; whoever kills runs from outside rarely meets the same one as often.
 MEMORY_KILLS = 5
@@ -159,13 +175,35 @@ def judge_unassigned(outcome: Outcome, exit_code: int | None) -> Outcome:
     return Outcome(state, outcome.cause)
 
 
-def judge_failure(outcome: Outcome, failures: int, unstarted: int, retries: int) -> Outcome:
+def judge_unstarted(outcome: Outcome, exit_code: int | None, output: str) -> Outcome:
+    """Judge an attempt without `wandb.init` by the end of its process, which its supervisor saw.
+
+    A kill may come from outside, but a run that is killed at each start would be tried for ever:
+    it counts as a failure. The kill of an agent, which nobody sees from inside, does not.
+    """
+    if exit_code is None or outcome.cause not in (*OWN_FAILURES, *KILLS):
+        return outcome
+    if outcome.cause not in KILLS:
+        return Outcome("failed", _find_hopeless(exit_code, output) or outcome.cause)
+    return Outcome("failed", outcome.cause) if exit_code > SIGNALS else outcome
+
+
+def _find_hopeless(exit_code: int, output: str) -> Cause | None:
+    if exit_code == 0:
+        return "no run"
+    if exit_code == USAGE_EXIT_CODE:
+        return "missing program" if MISSING_SCRIPT.search(output) else "usage error"
+    if exit_code in MISSING_EXIT_CODES:
+        return "missing program"
+    return "authentication error" if BAD_KEY.search(output) else None
+
+
+def judge_failure(outcome: Outcome, failures: int, retries: int) -> Outcome:
     """Give a run that failed by itself another attempt while it has retries left.
 
-    `failures` counts this attempt and those before it that failed, `unstarted` those of them that
-    never started, of which the first few cost no retry.
+    `failures` counts this attempt and those before it that failed. What would fail again in the
+    same way gets none.
     """
-    allowed = retries + min(unstarted, UNSTARTED_RETRIES)
-    if outcome.cause in RETRIED and failures <= allowed:
-        return requeue(outcome.cause)
-    return outcome
+    if outcome.state != "failed" or outcome.cause in HOPELESS or failures > retries:
+        return outcome
+    return requeue(outcome.cause)

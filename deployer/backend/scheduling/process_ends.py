@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from deployer.backend.db.agents import end_agents
 from deployer.backend.db.database import Connection
-from deployer.backend.db.runs.attempts import find_attempt, note_process_end
+from deployer.backend.db.runs.attempts import find_attempt, note_process_end, reopen_attempt
 from deployer.backend.db.runs.lines import clear_lines, write_lines
 from deployer.backend.db.runs.runs import Run
 from deployer.backend.db.users.accounts import Caller
 from deployer.backend.scheduling.context import Backend
+from deployer.backend.scheduling.lifecycle import Outcome
+from deployer.backend.scheduling.run_endings import end_run
 
 MAX_OUTPUT_CHARACTERS = 16384  # twice what a supervisor sends
 
@@ -27,8 +29,8 @@ def note_exit(
 ) -> None:
     """Keep how a run's process ended, with the attempt that the agent of that name was at.
 
-    The report may be late, so that the next attempt has begun. What a run printed before
-    `wandb.init` is its console until it begins anew.
+    The report may be late: then the attempt is judged again, or the next one has begun. What a run
+    printed before `wandb.init` is its console until it begins anew.
     """
     attempt = find_attempt(db, run, agent_name, backend.now() - max(0.0, seconds_ago))
     if attempt is None:
@@ -38,6 +40,9 @@ def note_exit(
     if output and attempt.number == run.attempt and run.started_at is None:
         clear_lines(db, run.id, "output")
         write_lines(db, run.id, "output", 0, output.splitlines())
+    if attempt.number == run.attempt and attempt.cause == "never started" and run.queued:
+        reopen_attempt(db, run)  # it was judged without what is known now
+        end_run(backend, db, run, Outcome("failed", "never started"))
 
 
 def note_leave(backend: Backend, db: Connection, caller: Caller) -> None:

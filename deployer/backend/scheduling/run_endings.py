@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from functools import partial
 
 from deployer.backend.db.database import Connection
-from deployer.backend.db.runs.attempts import count_stalled_kills, settle_attempt
+from deployer.backend.db.runs.attempts import (
+    count_early_kills,
+    count_stalled_kills,
+    last_attempt,
+    settle_attempt,
+)
 from deployer.backend.db.runs.lines import parse_row
 from deployer.backend.db.runs.runs import IS_ACTIVE, Run, change_run, list_runs, run_by_id
 from deployer.backend.db.sweeps import DELETED, Sweep, sweep_by_id, update_sweep
@@ -22,6 +27,7 @@ from deployer.backend.scheduling.lifecycle import (
     judge_failure,
     judge_kills,
     judge_unassigned,
+    judge_unstarted,
     requeue,
 )
 from deployer.backend.scheduling.numbering import free_ordinal
@@ -43,6 +49,9 @@ def end_run(
 ) -> Run:
     """Write down how a run's attempt ended, and end the sweep if this was its last."""
     now = backend.now()
+    if run.started_at is None:
+        last = last_attempt(db, run)
+        outcome = judge_unstarted(outcome, last.process_exit_code, last.output or "")
     settle_attempt(db, run, outcome.cause, exit_code, now)
     if run.args is None:
         outcome = judge_unassigned(outcome, exit_code)
@@ -50,8 +59,7 @@ def end_run(
     if run.sweep_id is not None:
         sweep = sweep_by_id(db, run.sweep_id)
         if not sweep.ended and run.args is not None:
-            unstarted = count_causes(db, run, ("never started",))
-            outcome = judge_failure(outcome, count_failures(db, run), unstarted, sweep.retries)
+            outcome = judge_failure(outcome, count_failures(db, run), sweep.retries)
             kills = count_causes(db, run, (outcome.cause,))
             stalled = count_stalled_kills(db, run) if outcome.cause == "signal" else 0
             # One that says itself that it was interrupted may do so each time.
@@ -83,8 +91,11 @@ def abandon_run(backend: Backend, db: Connection, run: Run) -> Run:
 
 
 def count_failures(db: Connection, run: Run) -> int:
-    """Count the attempts of a run that failed by themselves since its sweep was healed last."""
-    return count_causes(db, run, OWN_FAILURES) - run.forgiven
+    """Count the attempts of a run that use up its retries since its sweep was healed last.
+
+    They failed by themselves, or were killed before `wandb.init`.
+    """
+    return count_causes(db, run, OWN_FAILURES) + count_early_kills(db, run) - run.forgiven
 
 
 def count_causes(db: Connection, run: Run, causes: Sequence[Cause]) -> int:
@@ -103,7 +114,7 @@ def break_if_broken(backend: Backend, db: Connection, sweep: Sweep) -> None:
     if sweep.ended or db.execute(one, (sweep.id,)).fetchone():
         return
     runs = list_runs(db, "sweep_id = ? AND args IS NOT NULL", sweep.id)
-    failed = [run for run in runs if count_failures(db, run)]
+    failed = [run for run in runs if count_causes(db, run, OWN_FAILURES) > run.forgiven]
     if len(failed) >= BREAKER_FAILURES:
         reason = f"{len(failed)} configurations failed before any finished"
         update_sweep(db, sweep, backend.now(), state="FINISHED", stop_reason=reason)

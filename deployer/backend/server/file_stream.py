@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from deployer.backend.db.database import Connection
-from deployer.backend.db.runs.attempts import last_cause, reopen_attempt
+from deployer.backend.db.runs.attempts import last_attempt, reopen_attempt
 from deployer.backend.db.runs.history import write_history
 from deployer.backend.db.runs.lines import FILE_STREAMS, write_lines
 from deployer.backend.db.runs.runs import Run, change_run
@@ -48,7 +48,7 @@ def _revived(db: Connection, run: Run, ended: bool, announced: bool) -> Run:
     if ended and announced:
         believed = (*believed, "never started")
     nobody_has_it = run.queued or (run.args is None and run.state == "crashed")
-    if nobody_has_it and run.exit_code is None and last_cause(db, run) in believed:
+    if nobody_has_it and run.exit_code is None and last_attempt(db, run).cause in believed:
         reopen_attempt(db, run)
         return change_run(db, run, state="running", queued=0, ended_at=None)
     return run

@@ -16,9 +16,10 @@ from deployer.cli.output.render import show, show_json
 from deployer.config.redaction import redact
 from deployer.executors.base import Agent
 from deployer.sweeps.doubts import list_doubts
+from deployer.sweeps.endings import FIXES, WORDS
 from deployer.sweeps.results import Coverage, Results, Row, build_results
 from deployer.sweeps.wording import describe_configuration
-from deployer.text import format_value
+from deployer.text import format_count, format_value
 from deployer.wandb_api.model import Snapshot, SweepInfo
 
 
@@ -82,12 +83,20 @@ def build_failure_line(row: Row, tail: tuple[str, ...]) -> str:
 def _ending(row: Row) -> str:
     """Return how a run failed: its exit code and how early, unless it was killed each time."""
     causes = [attempt.cause for attempt in row.attempts]
-    if causes[-1:] == ["OOM"]:
-        return f", {causes.count('OOM')} times out of memory"
-    if causes[-1:] == ["signal"]:
-        return f", killed {causes.count('signal')} times, at last without a new step"
-    early = " before wandb.init" if causes[-1:] == ["never started"] else ""
-    return (f" with exit code {row.exit_code}" if row.exit_code is not None else "") + early
+    last = causes[-1] if causes else None
+    if last == "OOM":
+        return f", {format_count(causes.count(last), 'time')} out of memory"
+    if last == "signal":
+        return f", killed {format_count(causes.count(last), 'time')}, at last without a new step"
+    early = " before wandb.init" if last == "never started" else ""
+    said = f": {WORDS[last]}" if last in FIXES else early
+    return (f" with exit code {row.exit_code}" if row.exit_code is not None else "") + said
+
+
+def build_fix_lines(failures: Sequence[Row]) -> list[str]:
+    """Return one hint for each kind of failure that no retry passes."""
+    causes = {row.attempts[-1].cause: None for row in failures if row.attempts}
+    return [f"hint: {FIXES[cause]}" for cause in causes if cause in FIXES]
 
 
 def build_breaker_lines(reason: str, first: Row, tail: tuple[str, ...]) -> list[str]:

@@ -10,6 +10,7 @@ from deployer.cli.output.render import say, show, show_json
 from deployer.cli.output.views import (
     build_breaker_lines,
     build_failure_line,
+    build_fix_lines,
     build_summary_lines,
     results_to_plain,
     row_to_plain,
@@ -81,6 +82,7 @@ def _failure_lines(
         yield build_failure_line(row, tail)
     if (hidden := len(failures) - SHOWN_FAILURES) > 0:
         yield f"and {hidden} more failures: deployer results {path} -o json"
+    yield from build_fix_lines(results.failures)
 
 
 def check_ranked(results: Results) -> None:

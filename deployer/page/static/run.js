@@ -9,6 +9,8 @@ import {
 import { Table } from "./table.js";
 import { ViewState } from "./view-state.js";
 
+// How attempts end that never came to `wandb.init`.
+const EARLY = ["never started", "usage error", "no run", "missing program", "authentication error"];
 const main = document.getElementById("main");
 
 export class Run {
@@ -123,7 +125,7 @@ function attempts(data) {
 /** What a run before `wandb.init` printed is told by its agent's supervisor, if it has one. */
 function withoutOutput(data) {
   const last = data.attempts.at(-1);
-  if (last?.output !== null || !["never started", "usage error"].includes(last?.cause)) return "nothing printed";
+  if (last?.output !== null || !EARLY.includes(last?.cause)) return "nothing printed";
   const path = [data.entity, data.project, data.sweep?.id].join("/");
   return "nothing came here, since the program ended before wandb.init; its agent may have what it printed:\n" +
     `deployer agents logs ${path}`;

@@ -174,15 +174,66 @@ def test_a_healed_run_may_fail_as_often_again(bench: Bench, retries: int) -> Non
     assert bench.run(f"{sweep.name}-1").state == "failed"
 
 
-def test_a_trainer_that_never_starts_is_tried_again_after_a_rest(bench: Bench) -> None:
-    agent = bench.agent(bench.sweep(retries=0, run_cap=1))
-    for judged in range(1, 4):
+NO_SCRIPT = "python: can't open file '/p/train.py': [Errno 2] No such file or directory"
+REFUSED_KEY = "wandb.errors.errors.CommError: the API key is not valid for this server"
+LOGIN = "Traceback\nwandb.errors.errors.AuthenticationError: Failed to authenticate"
+NO_KEY = "wandb.errors.errors.UsageError: No API key configured. Use `wandb login` to log in."
+NO_MODULE = "ModuleNotFoundError: No module named 'data'"
+BAD_WAY = "wandb.errors.errors.CommError: returned error 401"
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+@pytest.mark.parametrize(
+    ("code", "output", "cause"),
+    [
+        (0, "nothing to do", "no run"),
+        (127, "sh: 1: train: not found", "missing program"),
+        (126, "env: './train.py': Permission denied", "missing program"),
+        (2, NO_SCRIPT, "missing program"),
+        (2, "train.py: error: unrecognized arguments: --lr", "usage error"),
+        (1, REFUSED_KEY, "authentication error"),
+        (1, LOGIN, "authentication error"),
+        (1, NO_KEY, "authentication error"),
+        (1, NO_MODULE, "never started"),
+        (1, BAD_WAY, "never started"),
+        (139, "", "never started"),
+        (137, "", "never started"),
+        (None, None, "never started"),  # a stock agent, whose end nobody reports
+    ],
+)
+def test_a_run_that_ends_before_wandb_init_is_retried_unless_it_would_end_so_again(
+    bench: Bench, code: int | None, output: str | None, cause: str, retries: int
+) -> None:
+    sweep = bench.sweep(retries=retries, run_cap=1)
+    starts = 1 + retries * (cause == "never started")
+    for start in range(1, starts + 1):
+        # Another agent each time: what counts is the run's starts in the whole sweep.
+        agent = bench.agent(sweep, f"a-{start}")
         name = bench.beat(agent)["run_id"]
         bench.seconds += 5
-        assert bench.beat(agent)["type"] == ("exit" if judged == 3 else "wait")
-        assert bench.causes(name) == ["never started"] * judged
+        with bench.backend.store.transaction() as db:
+            note_exit(bench.backend, db, bench.run(name), f"a-{start}", 0.0, code, output)
+        assert bench.beat(agent)["type"] == ("exit" if start == starts else "wait")
+        assert bench.causes(name) == [cause] * start
         bench.seconds += bench.backend.patience.unstarted_wait_seconds
-    assert bench.run(name).state == "failed"
+    assert (bench.run(name).state, bench.state(sweep)[0]) == ("failed", "FINISHED")
+
+
+def test_a_run_that_is_seen_killed_before_its_start_uses_up_its_retries(bench: Bench) -> None:
+    sweep = bench.sweep(retries=1, run_cap=1)
+    agent = bench.agent(sweep, "a")
+    assert bench.run(kill_unstarted(bench, agent)).queued  # with its agent: anybody's kill
+    for queued in (1, 0):
+        name = bench.beat(agent)["run_id"]
+        bench.seconds += 1
+        with bench.backend.store.transaction() as db:
+            note_exit(bench.backend, db, bench.run(name), "a", 0.0, 137, None)
+        bench.send(name, preempting=True, deployerInterrupted="OOM", complete=True, exitcode=255)
+        assert bench.run(name).queued == queued
+    assert bench.causes(name) == ["signal", "OOM", "OOM"]
+    with bench.backend.store.transaction() as db:
+        assert requeue_failed(bench.backend, db, sweep_by_id(db, sweep.id)) == 1
+    assert bench.run(kill_unstarted(bench, bench.agent(sweep, "a"))).queued
 
 
 def test_a_usage_error_is_not_tried_again(bench: Bench) -> None:
@@ -199,20 +250,6 @@ def test_a_usage_error_is_not_tried_again(bench: Bench) -> None:
     bench.send(name, complete=True, exitcode=2)
     assert (bench.causes(name), bench.state(other)[0]) == (["own failure"], "RUNNING")
     assert bench.run(name).queued
-
-
-def test_a_start_that_failed_costs_no_retry(bench: Bench) -> None:
-    agent = bench.agent(bench.sweep(retries=1, run_cap=1))
-    for _ in range(2):
-        name = bench.beat(agent)["run_id"]
-        bench.seconds += 5
-        assert bench.beat(agent)["type"] == "wait"
-        bench.seconds += bench.backend.patience.unstarted_wait_seconds
-    for state in ("preempted", "failed"):
-        assert bench.take(agent) == name
-        bench.send(name, complete=True, exitcode=1)
-        assert bench.run(name).state == state
-    assert bench.causes(name) == ["never started"] * 2 + ["own failure"] * 2
 
 
 def test_what_fails_after_the_breaker_is_failed(bench: Bench) -> None:

@@ -55,7 +55,7 @@ def test_what_has_ended_was_received_however_soon_its_agent_asks_again(bench: Be
 
 
 def test_a_late_report_goes_to_the_attempt_that_it_is_about(bench: Bench) -> None:
-    agent = bench.agent(bench.sweep(retries=0, run_cap=1), "a")
+    agent = bench.agent(bench.sweep(retries=1, run_cap=1), "a")
     name = never_start(bench, agent)
     bench.beat(agent)
     bench.seconds += bench.backend.patience.unstarted_wait_seconds + 5
@@ -66,6 +66,19 @@ def test_a_late_report_goes_to_the_attempt_that_it_is_about(bench: Bench) -> Non
     first, second = attempts(bench, name)
     assert (first.known_exit_code, first.output) == (1, "too late")
     assert (second.known_exit_code, second.output, console(bench, name)) == (None, None, [])
+
+
+def test_a_late_report_of_a_run_that_waits_for_its_retry_can_make_that_useless(
+    bench: Bench,
+) -> None:
+    sweep = bench.sweep(retries=1, run_cap=1)
+    agent = bench.agent(sweep, "a")
+    name = never_start(bench, agent)
+    bench.beat(agent)
+    assert bench.run(name).queued
+    report(bench, name, 0, "nothing to do")
+    assert [attempt.cause for attempt in attempts(bench, name)] == ["no run"]
+    assert (bench.run(name).state, bench.state(sweep)[0]) == ("failed", "FINISHED")
 
 
 def test_a_run_that_died_behind_its_exit_record_has_only_delivered(bench: Bench) -> None:

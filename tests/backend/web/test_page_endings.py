@@ -67,7 +67,7 @@ def test_a_breaker_gives_its_reason(bench: Bench) -> None:
 
 
 def test_a_run_that_ended_before_it_began_says_so(bench: Bench) -> None:
-    agent = bench.agent(bench.sweep(retries=0))
+    agent = bench.agent(bench.sweep(retries=1))
     name = bench.beat(agent)["run_id"]
     bench.seconds += 5
     bench.beat(agent)
@@ -78,7 +78,7 @@ def test_a_run_that_ended_before_it_began_says_so(bench: Bench) -> None:
 
 
 def test_a_run_that_ended_before_it_began_has_its_last_words_and_exit_code(bench: Bench) -> None:
-    sweep = bench.sweep(retries=0, run_cap=1)
+    sweep = bench.sweep(retries=1, run_cap=1)
     agent = bench.agent(sweep, "a")
     name = bench.beat(agent)["run_id"]
     bench.seconds += 5

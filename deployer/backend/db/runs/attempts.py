@@ -107,11 +107,15 @@ def repeat_attempt(db: Connection, run: Run, cause: str, now: float) -> Run:
 
 
 def settle_attempt(db: Connection, run: Run, cause: str, exit_code: int | None, now: float) -> None:
-    """Record how the run's current attempt ended, unless that is recorded already."""
+    """Record how the run's current attempt ended, unless that is recorded already.
+
+    One without `wandb.init` has no last step, whatever those before it have logged.
+    """
+    step = None if run.started_at is None else last_step(db, run)
     db.execute(
         "UPDATE attempts SET ended_at = ?, cause = ?, exit_code = ?, last_step = ?"
         " WHERE run_id = ? AND number = ? AND ended_at IS NULL",
-        (now, cause, exit_code, last_step(db, run), run.id, run.attempt),
+        (now, cause, exit_code, step, run.id, run.attempt),
     )
     _doubt_end(db, run.id, run.attempt)
 
@@ -145,12 +149,8 @@ def note_process_end(
 
 def has_process_ended(db: Connection, run: Run) -> bool:
     """Tell whether a supervisor has reported the end of the current attempt's process."""
-    found = db.execute(
-        "SELECT 1 FROM attempts WHERE run_id = ? AND number = ?"
-        " AND (process_exit_code IS NOT NULL OR output IS NOT NULL)",
-        (run.id, run.attempt),
-    )
-    return found.fetchone() is not None
+    last = last_attempt(db, run)
+    return last.process_exit_code is not None or last.output is not None
 
 
 def _doubt_end(db: Connection, run_id: int, number: int) -> None:
@@ -182,12 +182,21 @@ def count_stalled_kills(db: Connection, run: Run) -> int:
     return kills
 
 
-def last_cause(db: Connection, run: Run) -> str | None:
-    """Return why the run's current attempt ended, None while it lasts."""
+def count_early_kills(db: Connection, run: Run) -> int:
+    """Count the attempts whose own process was seen killed before `wandb.init`."""
     found = db.execute(
-        "SELECT cause FROM attempts WHERE run_id = ? AND number = ?", (run.id, run.attempt)
-    ).fetchone()
-    return found[0] if found else None
+        "SELECT COUNT(*) FROM attempts WHERE run_id = ? AND cause IN ('signal', 'OOM')"
+        " AND process_exit_code IS NOT NULL AND last_step IS NULL",
+        (run.id,),
+    )
+    return int(found.fetchone()[0])
+
+
+def last_attempt(db: Connection, run: Run) -> Attempt:
+    """Return the run's current attempt; an empty one if it never had any."""
+    tail = "attempts WHERE run_id = ? AND number = ?"
+    found = select_one(db, Attempt, tail, run.id, run.attempt)
+    return found or Attempt(run.id, run.attempt, None, 0.0, *[None] * 5)
 
 
 def reopen_attempt(db: Connection, run: Run) -> None:
