@@ -19,7 +19,7 @@ Cause = Literal[
     "usage error",  # its program refused its command line, and would again
     "no run",  # ended with exit code 0 and without `wandb.init`
     "missing program",  # its command could not be started
-    "authentication error",  # its script had no valid API key, W&B's or another server's
+    "authentication error",  # its script had no valid API key
     "never started",  # ended in another way without `wandb.init`
     "signal",  # it, its agent or its supervisor was killed or interrupted from outside
     "OOM",  # the same, by the kernel, which was out of memory
@@ -35,6 +35,9 @@ OWN_FAILURES: tuple[Cause, ...] = ("own failure", "never started", *HOPELESS)
 KILLS: tuple[Cause, ...] = ("signal", "OOM")
 # What argparse, click and Python itself end with.
 USAGE_EXIT_CODE = 2
+# Of the prologue of runs: an attempt before this one was interrupted, and has not ended yet.
+LOCKED_EXIT_CODE = 75
+LOCKED = "deployer: another attempt of this run still holds"
 SIGNALS = 128  # a shell adds it to the signal that ended a program
 # What shells and `env` end with if a program cannot be executed, or is not there.
 MISSING_EXIT_CODES = (126, 127)
@@ -183,6 +186,8 @@ def judge_unstarted(outcome: Outcome, exit_code: int | None, output: str) -> Out
     """
     if exit_code is None or outcome.cause not in (*OWN_FAILURES, *KILLS):
         return outcome
+    if exit_code == LOCKED_EXIT_CODE and LOCKED in output:
+        return requeue("interrupted")
     if outcome.cause not in KILLS:
         return Outcome("failed", _find_hopeless(exit_code, output) or outcome.cause)
     return Outcome("failed", outcome.cause) if exit_code > SIGNALS else outcome

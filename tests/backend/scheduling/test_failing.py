@@ -219,6 +219,16 @@ def test_a_run_that_ends_before_wandb_init_is_retried_unless_it_would_end_so_aga
     assert (bench.run(name).state, bench.state(sweep)[0]) == ("failed", "FINISHED")
 
 
+def test_a_run_whose_last_attempt_still_lives_uses_up_no_retry(bench: Bench) -> None:
+    agent = bench.agent(bench.sweep(retries=0, run_cap=1), "a")
+    name = bench.beat(agent)["run_id"]
+    said = "deployer: another attempt of this run still holds /checkpoints/s/r.lock"
+    with bench.backend.store.transaction() as db:
+        note_exit(bench.backend, db, bench.run(name), "a", 0.0, 75, said)
+    assert bench.beat(agent)["run_id"] == name
+    assert bench.causes(name) == ["interrupted", None]
+
+
 def test_a_run_that_is_seen_killed_before_its_start_uses_up_its_retries(bench: Bench) -> None:
     sweep = bench.sweep(retries=1, run_cap=1)
     agent = bench.agent(sweep, "a")
