@@ -19,6 +19,7 @@ WORDS = {
     "missing program": "its program was not found or cannot be executed",
     "authentication error": "its script had no valid API key",
     "never started": "ended before wandb.init",
+    "no server": "wandb.init got no good answer from the server",
     "signal": "killed",
     "OOM": "killed, since there was not enough memory",
     "node": "gone together with its agent or its machine",
@@ -35,7 +36,7 @@ FIXES = {
 OWN_FAILURES = ("own failure", "never started", *FIXES)
 # By these, a process decides on its exit code itself; after others it is only somebody's word.
 OWN_EXIT_CODE = ("delivered", *OWN_FAILURES)
-NOTED = ("delivered", "never started", "OOM", *FIXES)
+NOTED = ("delivered", "never started", "no server", "OOM", *FIXES)
 
 
 @lru_cache(maxsize=256)

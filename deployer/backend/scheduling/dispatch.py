@@ -178,7 +178,7 @@ def _returned(backend: Backend, db: Connection, agent: Agent, turn: str) -> Run 
     ):
         silence = backend.presence.silence_seconds("run", run.id)
         rested = silence >= backend.patience.unstarted_wait_seconds
-        if rested or last_attempt(db, run).cause != "never started":
+        if rested or last_attempt(db, run).cause not in ("never started", "no server"):
             return reassign_run(db, run, agent, backend.now())
     return None
 

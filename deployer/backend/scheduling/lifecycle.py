@@ -21,6 +21,7 @@ Cause = Literal[
     "missing program",  # its command could not be started
     "authentication error",  # its script had no valid API key
     "never started",  # ended in another way without `wandb.init`
+    "no server",  # its `wandb.init` got no good answer, or none
     "signal",  # it, its agent or its supervisor was killed or interrupted from outside
     "OOM",  # the same, by the kernel, which was out of memory
     "node",  # gone together with its agent, or with the machine
@@ -49,6 +50,8 @@ BAD_KEY = re.compile(
     r"|the API key is not valid for this server",
     re.MULTILINE,
 )
+# How the SDK ends `wandb.init` if the server, or a proxy before it, is away or answers wrongly.
+NO_SERVER = re.compile(r"^wandb\.errors\.(\w+\.)*CommError\b", re.MULTILINE)
 # What the SDK says of a run that an interrupt has ended; `sys.exit(-1)` is -1 in its exit record.
 INTERRUPT_EXIT_CODE = 255
 
@@ -57,9 +60,11 @@ INTERRUPT_EXIT_CODE = 255
 LOST_REPLY_SECONDS = 4.0
 MAX_DELIVERIES = 3
 # A run that needs more memory than there is would be tried for ever, and so would one that kills
-# itself before `wandb.init`; whoever kills runs from outside rarely meets the same one as often.
+# its agent before `wandb.init`; whoever kills runs from outside rarely meets the same one as often.
 MEMORY_KILLS = 5
 UNSTARTED_KILLS = 20
+# A server that is away is nobody's failure, but one that refuses a run for good would do so again.
+SERVER_TRIES = 4
 # The same for one whose supervisor saw it killed each time, and that got no further than before.
 STALLED_KILLS = UNSTARTED_KILLS
 # From so many kills on, a run waits until all others have had their turn.
@@ -156,13 +161,15 @@ def judge_disappearance(marks: Marks, agent_is_there: bool) -> Outcome:
 
 
 def judge_kills(outcome: Outcome, kills: int, stalled: int, started: bool) -> Outcome:
-    """Give up a run that was killed in the same way for so many times, this one included.
+    """Give up a run that was killed, or met no server, so many times, this one included.
 
     Of those that came to `wandb.init` only its memory's kills count, and `stalled` ones: its own
     process was seen killed, and it had logged no step that it had not logged before. Other kills
     may be anybody's. A run that was healed may be killed as often again.
     """
-    allowed = {"OOM": MEMORY_KILLS} if started else {"OOM": MEMORY_KILLS, "signal": UNSTARTED_KILLS}
+    allowed = {"OOM": MEMORY_KILLS, "no server": SERVER_TRIES}
+    if not started:
+        allowed["signal"] = UNSTARTED_KILLS
     hopeless = outcome.cause in allowed and kills >= allowed[outcome.cause]
     if outcome.cause == "signal" and outcome.queued and stalled:
         hopeless = hopeless or stalled % STALLED_KILLS == 0
@@ -188,9 +195,11 @@ def judge_unstarted(outcome: Outcome, exit_code: int | None, output: str) -> Out
         return outcome
     if exit_code == LOCKED_EXIT_CODE and LOCKED in output:
         return requeue("interrupted")
-    if outcome.cause not in KILLS:
-        return Outcome("failed", _find_hopeless(exit_code, output) or outcome.cause)
-    return Outcome("failed", outcome.cause) if exit_code > SIGNALS else outcome
+    if outcome.cause in KILLS:
+        return Outcome("failed", outcome.cause) if exit_code > SIGNALS else outcome
+    if hopeless := _find_hopeless(exit_code, output):
+        return Outcome("failed", hopeless)
+    return requeue("no server") if NO_SERVER.search(output) else outcome
 
 
 def _find_hopeless(exit_code: int, output: str) -> Cause | None:

@@ -88,7 +88,7 @@ def _ending(row: Row) -> str:
         return f", {format_count(causes.count(last), 'time')} out of memory"
     if last == "signal":
         return f", killed {format_count(causes.count(last), 'time')}, at last without a new step"
-    early = " before wandb.init" if last == "never started" else ""
+    early = " before wandb.init" if last in ("never started", "no server") else ""
     said = f": {WORDS[last]}" if last in FIXES else early
     return (f" with exit code {row.exit_code}" if row.exit_code is not None else "") + said
 

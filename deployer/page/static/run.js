@@ -10,7 +10,9 @@ import { Table } from "./table.js";
 import { ViewState } from "./view-state.js";
 
 // How attempts end that never came to `wandb.init`.
-const EARLY = ["never started", "usage error", "no run", "missing program", "authentication error"];
+const EARLY = [
+  "never started", "usage error", "no run", "missing program", "authentication error", "no server",
+];
 const main = document.getElementById("main");
 
 export class Run {

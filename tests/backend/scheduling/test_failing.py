@@ -8,7 +8,12 @@ import pytest
 
 from deployer.backend.db.sweeps import sweep_by_id, update_sweep
 from deployer.backend.db.users.accounts import Caller
-from deployer.backend.scheduling.lifecycle import MEMORY_KILLS, STALLED_KILLS, UNSTARTED_KILLS
+from deployer.backend.scheduling.lifecycle import (
+    MEMORY_KILLS,
+    SERVER_TRIES,
+    STALLED_KILLS,
+    UNSTARTED_KILLS,
+)
 from deployer.backend.scheduling.process_ends import note_exit
 from deployer.backend.scheduling.run_endings import requeue_failed
 from tests.backend.bench import Bench
@@ -195,7 +200,6 @@ BAD_WAY = "wandb.errors.errors.CommError: returned error 401"
         (1, LOGIN, "authentication error"),
         (1, NO_KEY, "authentication error"),
         (1, NO_MODULE, "never started"),
-        (1, BAD_WAY, "never started"),
         (139, "", "never started"),
         (137, "", "never started"),
         (None, None, "never started"),  # a stock agent, whose end nobody reports
@@ -217,6 +221,19 @@ def test_a_run_that_ends_before_wandb_init_is_retried_unless_it_would_end_so_aga
         assert bench.causes(name) == [cause] * start
         bench.seconds += bench.backend.patience.unstarted_wait_seconds
     assert (bench.run(name).state, bench.state(sweep)[0]) == ("failed", "FINISHED")
+
+
+def test_a_run_whose_init_meets_no_server_uses_up_no_retry_but_is_given_up(bench: Bench) -> None:
+    agent = bench.agent(bench.sweep(retries=0, run_cap=1), "a")
+    for number in range(1, SERVER_TRIES + 1):
+        name = bench.beat(agent)["run_id"]
+        bench.seconds += 1
+        with bench.backend.store.transaction() as db:
+            note_exit(bench.backend, db, bench.run(name), "a", 0.0, 1, BAD_WAY)
+        assert bench.beat(agent)["type"] == ("exit" if number == SERVER_TRIES else "wait")
+        bench.seconds += bench.backend.patience.unstarted_wait_seconds
+    assert bench.causes(name) == ["no server"] * SERVER_TRIES
+    assert bench.run(name).state == "failed"
 
 
 def test_a_run_whose_last_attempt_still_lives_uses_up_no_retry(bench: Bench) -> None:
