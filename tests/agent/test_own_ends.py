@@ -104,6 +104,24 @@ def test_a_trainer_that_ends_before_wandb_init_is_not_started_in_vain(
             assert len(run.attempts) == starts[str(run.config["end"])]
 
 
+RESUMED = """
+import wandb
+if os.path.exists("was-here"):
+    sys.exit(0)
+open("was-here", "w").close()
+wandb.init().log({"loss": 1})
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_resumed_trainer_that_finds_nothing_to_do_is_not_started_again(bench: Bench) -> None:
+    (bench.folder / "train.py").write_text(STARTING)
+    path = create_ending_sweep(bench, [RESUMED])
+    code, output = bench.start_with_own_key(path).wait()
+    assert code == 0, output
+    assert bench.causes(path) == ["signal", "no run"]
+
+
 @pytest.mark.parametrize("command", ["[no-such-program]", "[./train.py]", "[python, gone.py]"])
 def test_a_command_that_cannot_be_started_is_tried_once(bench: Bench, command: str) -> None:
     path = create_ending_sweep(bench, ["x"], 1, f"command: {command}\n")
