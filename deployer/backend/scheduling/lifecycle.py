@@ -195,11 +195,15 @@ def judge_unstarted(outcome: Outcome, exit_code: int | None, output: str) -> Out
         return outcome
     if exit_code == LOCKED_EXIT_CODE and LOCKED in output:
         return requeue("interrupted")
-    if outcome.cause in KILLS:
-        return Outcome("failed", outcome.cause) if exit_code > SIGNALS else outcome
+    killed = outcome.cause in KILLS
+    if killed and exit_code > SIGNALS:
+        return Outcome("failed", outcome.cause)
     if hopeless := _find_hopeless(exit_code, output):
         return Outcome("failed", hopeless)
-    return requeue("no server") if NO_SERVER.search(output) else outcome
+    if NO_SERVER.search(output):
+        return requeue("no server")
+    # What ended by itself was not killed, whatever became of its agent then.
+    return Outcome("failed", "never started") if killed else outcome
 
 
 def _find_hopeless(exit_code: int, output: str) -> Cause | None:

@@ -223,6 +223,19 @@ def test_a_run_that_ends_before_wandb_init_is_retried_unless_it_would_end_so_aga
     assert (bench.run(name).state, bench.state(sweep)[0]) == ("failed", "FINISHED")
 
 
+@pytest.mark.parametrize(("code", "cause"), [(0, "no run"), (1, "never started")])
+def test_a_run_that_had_ended_when_its_agent_died_has_failed_by_itself(
+    bench: Bench, code: int, cause: str
+) -> None:
+    agent = bench.agent(bench.sweep(retries=0, run_cap=1), "a")
+    name = bench.beat(agent)["run_id"]
+    bench.seconds += 1
+    with bench.backend.store.transaction() as db:
+        note_exit(bench.backend, db, bench.run(name), "a", 0.0, code, "nothing to do")
+    bench.send(name, preempting=True, deployerInterrupted="signal", complete=True, exitcode=255)
+    assert (bench.run(name).state, bench.causes(name)) == ("failed", [cause])
+
+
 def test_a_run_whose_init_meets_no_server_uses_up_no_retry_but_is_given_up(bench: Bench) -> None:
     agent = bench.agent(bench.sweep(retries=0, run_cap=1), "a")
     for number in range(1, SERVER_TRIES + 1):
