@@ -39,6 +39,7 @@ from deployer.launch.agents.scaling import check_names, end_willing_agents, scal
 from deployer.launch.agents.stop_notice import tell_who_lasts
 from deployer.launch.pipeline import add_agents
 from deployer.launch.resolution import open_sweep
+from deployer.launch.starting import drain_surplus
 from deployer.wandb_api.model import RunInfo, SweepPath
 from deployer.wandb_api.operations import list_runs
 
@@ -66,7 +67,7 @@ def up(
     config = read_config_of(
         sweep, Flags(wandb=wandb, replicas=replicas, on=on, cold=cold, profile=profile)
     )
-    _start(config, sweep, output, one_run_per_job, max_time, pending_timeout)
+    _start(config, sweep, output, one_run_per_job, max_time, pending_timeout, replicas)
 
 
 @app.command("list")
@@ -177,12 +178,14 @@ def _start(
     one_run: bool = False,
     max_seconds: float | None = None,
     pending_seconds: float | None = None,
+    replicas: int | None = None,
 ) -> None:
     """Connect, start what is missing unless the sweep has ended, show all."""
     server, path = open_sweep(pick_sweep(sweep, config))
     say(f"using {server.describe()}")
     with showing_busy() as tell:
         launch = add_agents(config, server, path, tell, one_run=one_run, max_seconds=max_seconds)
+        drain_surplus(launch, replicas, tell)
     say_what_begins_later(launch)
     if pending_seconds is not None and launch.agents:
         wait_until_started(launch, pending_seconds)

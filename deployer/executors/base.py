@@ -28,7 +28,9 @@ class Agent:
     """One agent as its executor sees it.
 
     `state` is `lost` when its supervisor is gone without having written an exit code.
-    `dismissed` says that somebody has sent it away, so that no watcher starts it again.
+    `dismissed` says that the user told it to leave: no watcher starts it again. `asked` is how many
+    agents its sweep was to have when it was started, 0 if that is unknown. `found` says that
+    `apply` did not start it, since it was alive.
     `exit_code` is 0 finished, 3 gave up, 65 its script refuses the sweep, 74 it stood still
     before it had started, 75 its only run is handed out again, 78 bad key or missing sweep, 143
     asked to stop.
@@ -58,6 +60,8 @@ class Agent:
     run_start: str = ""
     environment: dict[str, str] = field(default_factory=dict)
     dismissed: bool = False
+    asked: int = 0
+    found: bool = False
     owner: str = ""
     foreign: bool = False
 
@@ -112,9 +116,9 @@ class Executor(ABC):
         """Yield (agent name, line) in order of arrival; with `follow`, until all have ended."""
 
     def dismiss(self, names: Sequence[str]) -> None:
-        """Write down, where every watcher sees it, that these agents are sent away.
+        """Mark agents as dismissed, so that no watcher starts them again once they have ended.
 
-        Before `stop` ends them, since a watcher would start again what it sees end.
+        A command marks them before it ends them: a watcher comes between any two steps.
         """
 
     def list_others(self, sweep_path: str | None = None) -> Sequence[Belongings]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count, islice
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,8 @@ class Plan:
     """The agents of one sweep, working in `folder` and talking to `base_url`.
 
     New ones keep off `avoided_nodes` and leave at `deadline`, in seconds since the epoch. With
-    `own_keys` the server gives each a key of its own, else all share the user's.
+    `own_keys` the server gives each a key of its own, else all share the user's. `asked` is how
+    many agents the sweep is to have in all.
     """
 
     sweep_path: str
@@ -31,6 +32,7 @@ class Plan:
     avoided_nodes: tuple[str, ...] = ()
     own_keys: bool = True
     deadline: float | None = None
+    asked: int = 0
 
 
 def build_plan(
@@ -45,21 +47,33 @@ def build_plan(
     avoided_nodes: Sequence[str] = (),
     own_keys: bool = True,
     deadline: float | None = None,
+    preferred: Sequence[str] = (),
 ) -> Plan:
     """Plan `replicas` agents: those in `existing` stay, the rest are named `<sweep id>-a<number>`.
 
-    The smallest free number is taken, so that an agent that replaces an ended one has its name
-    and folder. Names in `leaving` still belong to agents that are about to end. GPUs are dealt
+    The `preferred` names are taken first, then the smallest free number, so that an agent that
+    replaces an ended one has its name and folder. Names in `leaving` stay unused. GPUs are dealt
     round robin by number; with more agents than GPUs, several share one.
     """
     sweep_id = sweep_path.rpartition("/")[2]
     taken = {*existing, *leaving}
-    free = (name for n in count(1) if (name := f"{sweep_id}-a{n}") not in taken)
+    numbered = (f"{sweep_id}-a{n}" for n in count(1))
+    free = (name for name in dict.fromkeys(preferred) if name not in taken)
+    unused = (name for name in numbered if name not in {*taken, *preferred})
     missing = max(0, replicas - len(existing))
-    names = [*existing, *(next(free) for _ in range(missing))]
+    names = [*existing, *islice(chain(free, unused), missing)]
     agents = (AgentPlan(name, _deal(name, gpus), tuple(environment)) for name in names)
     ordered = tuple(sorted(agents, key=lambda a: _number(a.name)))
-    return Plan(sweep_path, base_url, folder, ordered, tuple(avoided_nodes), own_keys, deadline)
+    return Plan(
+        sweep_path,
+        base_url,
+        folder,
+        ordered,
+        tuple(avoided_nodes),
+        own_keys,
+        deadline,
+        asked=len(ordered),
+    )
 
 
 def _deal(name: str, gpus: Sequence[str]) -> tuple[str, ...]:

@@ -133,8 +133,8 @@ def watch_sweep(
 ) -> Iterator[Status]:
     """Yield the status whenever it changes, or `every` time it is read, until the sweep is over.
 
-    Agents that die are replaced until `wanted` work again, as many as there are if it is None.
-    `packer` counts more. Raises WatchTimeout; StartFailed if no agent has started after
+    Agents that die are replaced until `wanted` work again; if it is None, those that were not
+    dismissed. `packer` counts more. Raises WatchTimeout; StartFailed if no agent has started after
     `pending_seconds`, or none can.
     """
     if wanted is None:

@@ -16,6 +16,7 @@ from deployer.executors.target import Target, Tell
 from deployer.launch.agents.agent_environment import choose_pace
 from deployer.launch.agents.one_run_per_job import takes_one_run
 from deployer.launch.agents.planning import apply_plan, choose_bound, plan_agents
+from deployer.launch.agents.scaling import dismiss_ended, scale_down
 from deployer.launch.backend_revival import ask_patiently
 from deployer.launch.checks.check import check_reach, warn_about_deadline, warn_about_many
 from deployer.launch.checks.script import add_script_check
@@ -24,16 +25,18 @@ from deployer.launch.packing.decision import settle_packing
 from deployer.launch.packing.packer import Packer
 from deployer.launch.request import Request
 from deployer.sweeps.records import remember_executor
+from deployer.text import format_count
 from deployer.wandb_api.model import SweepInfo, SweepPath
-from deployer.wandb_api.operations import get_sweep
+from deployer.wandb_api.operations import get_sweep, list_runs
 from deployer.wandb_api.server import Server
 
 
 @dataclass(frozen=True)
 class Launch:
-    """A sweep with agents at work; a watcher keeps `wanted` of them alive, or what `packer` says.
+    """A sweep with agents at work. A watcher keeps `wanted` of them alive, or what `packer` says.
 
-    `expected` is how many configurations the file promises, None without end.
+    Without `wanted` it keeps those that are not dismissed. `expected` is how many configurations
+    the file promises, None without end.
     """
 
     project: Project
@@ -92,9 +95,19 @@ def start_agents(
         tell(f"{path} {said}: deployer sweep resume {path}")
     remember_executor(str(path), target.name)
     plan = before(plan)
+    dismiss_ended(executor, executor.list_agents(str(path)), [agent.name for agent in plan.agents])
     agents = tuple(apply_plan(server, executor, plan))
-    given = None if any(map(takes_one_run, agents)) else project.given_replicas
-    return Launch(project, target, server, executor, path, agents, given or len(agents), expected)
+    wanted = len(agents) if any(map(takes_one_run, agents)) else None
+    return Launch(project, target, server, executor, path, agents, wanted, expected)
+
+
+def drain_surplus(launch: Launch, replicas: int | None, tell: Tell) -> None:
+    """Drain agents beyond the number that the user gave, idle ones first."""
+    if replicas is None or launch.packer or not launch.agents:
+        return
+    runs = list_runs(launch.server.client, launch.path)
+    if leaving := scale_down(launch.executor, launch.path, replicas, runs):
+        tell(f"draining {', '.join(leaving)}: {format_count(replicas, 'agent')} asked for")
 
 
 class Start(Protocol):

@@ -29,10 +29,12 @@ from deployer.watch.restarts import (
     FRUITLESS_STARTS,
     HANDING_OUT,
     agents_to_replace,
+    choose_surplus,
+    count_asked,
     is_dismissed,
     takes_runs,
 )
-from deployer.watch.status import Status, get_status
+from deployer.watch.status import AgentStatus, Status, get_status
 
 
 def build_stopped(path: SweepPath, command: str) -> BackendError:
@@ -43,11 +45,23 @@ def build_stopped(path: SweepPath, command: str) -> BackendError:
 class Starter(Protocol):
     """Starts agents of a sweep; `launch` has it."""
 
-    def plan(self, count: int, avoided: Sequence[str], avoided_nodes: Sequence[str]) -> Plan:
-        """Plan `count` agents more, none under an `avoided` name or on an avoided node."""
+    def plan(
+        self,
+        count: int,
+        avoided: Sequence[str],
+        avoided_nodes: Sequence[str],
+        seen: Sequence[AgentStatus],
+    ) -> Plan:
+        """Plan `count` agents more than were `seen`, none with an avoided name or on such a node.
 
-    def start(self, plan: Plan) -> None:
-        """Start the plan's agents; raises what `Executor.apply` raises."""
+        Fewer if somebody else has started or dismissed some since.
+        """
+
+    def start(self, plan: Plan) -> set[str]:
+        """Start the plan's agents; return the names of those that were alive already.
+
+        Raises what `Executor.apply` raises.
+        """
 
 
 class Packer(Protocol):
@@ -59,15 +73,15 @@ class Packer(Protocol):
 
 @dataclass
 class Reconciler:
-    """Keeps `wanted` agents at work on one sweep, or as many as `packer` says.
+    """Keeps the agents of a sweep at work that are not dismissed, and no more than were asked for.
 
-    `tell` gets sentences.
+    `wanted` or `packer` say how many where the list of agents cannot. `tell` gets sentences.
     """
 
     server: Server
     executor: Executor
     path: SweepPath
-    wanted: int
+    wanted: int | None
     starter: Starter
     expected: int | None
     tell: Callable[[str], None]
@@ -76,6 +90,10 @@ class Reconciler:
     _now: float = 0.0
     _fruitless: dict[str, int] = field(default_factory=dict)
     _missing_before: bool = False
+    _surplus_before: frozenset[str] = frozenset()
+    _moving: set[str] = field(default_factory=set)
+    _began: bool = False
+    _living: set[str] = field(default_factory=set)
     _stopped: set[str] = field(default_factory=set)
     _told: set[str] = field(default_factory=set)
     _ours: set[str] = field(default_factory=set)
@@ -126,6 +144,7 @@ class Reconciler:
                 self.wanted = self.packer.look(status, self._now)
             for sentence in self.executor.heal():
                 self.tell(sentence)
+            self._reduce(status)
             return self._leave_bad_nodes(status) or self._replace(status)
         except KubeError as error:
             if not error.passing:
@@ -139,7 +158,17 @@ class Reconciler:
             self.tell(f"{error.message}; end them: deployer down {self.path}")
 
     def _note_dismissals(self, status: Status) -> None:
-        """Remember who was dismissed, which the executor forgets; not who came back."""
+        """Remember who was dismissed, which the executor forgets; not who came back.
+
+        A fixed number counts the agents that were dismissed since this watcher began.
+        """
+        if self.wanted and not self._began:
+            self.wanted += sum(map(is_dismissed, status.agents))
+        elif self.wanted and not self.packer:
+            # Taken away before they had started, so that nothing is left of them.
+            self._dismissed.update(self._living - {agent.name for agent in status.agents})
+        self._began = True
+        self._living = {a.name for a in status.agents if takes_runs(a)}
         for agent in status.agents:
             if is_dismissed(agent):
                 self._dismissed.add(agent.name)
@@ -147,8 +176,9 @@ class Reconciler:
                 self._dismissed.discard(agent.name)
 
     def _is_taken_down(self) -> bool:
-        """Tell whether every agent of the sweep was dismissed, and maybe forgotten."""
-        return all(agent.dismissed for agent in self.executor.list_agents(str(self.path)))
+        """Return True if every agent of the sweep is dismissed, and none is ending its last run."""
+        agents = self.executor.list_agents(str(self.path))
+        return all(agent.dismissed and agent.state != "draining" for agent in agents)
 
     def _doubt_metric(self, status: Status) -> None:
         """Say once, when the first run has finished without the metric, what it did log."""
@@ -200,9 +230,29 @@ class Reconciler:
             self.tell(node.sentence())
         sitting = [a.name for a in status.agents if a.node in self._bad_nodes and takes_runs(a)]
         if sitting:
+            self._moving.update(sitting)
             self.executor.stop(sitting)
-            self._start(len(sitting), ())
+        left = [agent for agent in status.agents if agent.name not in sitting]
+        missing = self._moving - {agent.name for agent in left if takes_runs(agent)}
+        # Also those whose start has failed before.
+        if not missing or self._start(len(missing), (), left):
+            self._moving.clear()
         return bool(sitting)
+
+    def _reduce(self, status: Status) -> None:
+        """Let agents leave that are more than were asked for, if they are so twice in a row."""
+        surplus = frozenset(choose_surplus(status)) if self._counts_by_list else frozenset()
+        leaving = sorted(surplus & self._surplus_before)
+        self._surplus_before = surplus
+        if leaving:
+            self.executor.drain(leaving)
+            asked = count_asked(status)
+            self.tell(f"{', '.join(leaving)}: leave after their runs, since {asked} were asked for")
+
+    @property
+    def _counts_by_list(self) -> bool:
+        """Return True if the listed agents themselves say how many there shall be."""
+        return self.wanted is None and self.packer is None
 
     def _replace(self, status: Status) -> bool:
         for agent in status.agents:
@@ -214,25 +264,31 @@ class Reconciler:
         missing, before = decision.count > 0, self._missing_before
         self._missing_before = missing
         if missing and before and not self._is_taken_down():
-            self._start(decision.count, decision.avoided)
+            self._start(decision.count, decision.avoided, status.agents)
         return missing
 
-    def _start(self, count: int, avoided: tuple[str, ...]) -> None:
-        plan = self.starter.plan(count, avoided, sorted(self._bad_nodes))
+    def _start(self, count: int, avoided: tuple[str, ...], seen: Sequence[AgentStatus]) -> bool:
+        """Start agents; return False if that failed."""
+        plan = self.starter.plan(count, avoided, sorted(self._bad_nodes), seen)
         alive = {a.name for a in self.executor.list_agents(str(self.path)) if a.alive}
         names = [agent.name for agent in plan.agents if agent.name not in alive]
+        if not names:  # another watcher was faster
+            return True
         for name in names:
             self._fruitless[name] = self._fruitless.get(name, 0) + 1
         try:
-            self.starter.start(plan)
+            found = self.starter.start(plan)
         except WandbError as error:
             if not error.passing:
                 raise
+            return False
         except AgentError as error:
             self.tell(error.message)
-        else:
-            again = " again" if {*names} & self._ours else ""
-            self.tell(f"started{again}: {', '.join(names)}")
+            return False
+        if started := [name for name in names if name not in found]:
+            again = " again" if {*started} & self._ours else ""
+            self.tell(f"started{again}: {', '.join(started)}")
+        return True
 
     def _explain(self, status: Status, names: tuple[str, ...]) -> None:
         """Say once why an agent is not replaced."""

@@ -46,6 +46,7 @@ class AgentStatus:
     dismissed: bool = False
     ending: Ending | None = None
     pending: Reason | None = None
+    asked: int = 0
 
     @property
     def hopeless(self) -> bool:
@@ -261,4 +262,5 @@ def _summarise_agent(agent: Agent, row: Row | None) -> AgentStatus:
         dismissed=agent.dismissed,
         ending=agent.ending,
         pending=agent.pending,
+        asked=agent.asked,
     )

@@ -18,6 +18,7 @@ from deployer.executors.kubernetes.waiting.admission import build_pod, is_refusa
 from deployer.executors.kubernetes.waiting.facts import read_events
 from deployer.executors.reason import Cause, Reason
 from deployer.kube.names import AGENT_LABEL, SWEEP_PATH_ANNOTATION, build_labels
+from deployer.launch.agents.scaling import stays
 
 SWEEP = "me/project/abc"
 NAME = "abc-1"
@@ -156,8 +157,6 @@ def test_drain_stop_and_restarts() -> None:
     ended = {"phase": "Succeeded", **container(terminated={"exitCode": 0})}
     [objects] = group_objects([draining], [build_object("Pod", ended)])
     assert build_agent(objects, NOW).state == "stopping"
-    [objects] = group_objects([draining], [build_object("Pod", {"phase": "Failed"})])
-    assert build_agent(objects, NOW).reason == "is started again"
     left = build_object("Job", condition("Complete"), annotations=wish)
     [objects] = group_objects([left], [build_object("Pod", ended)])
     agent = build_agent(objects, NOW)
@@ -165,6 +164,65 @@ def test_drain_stop_and_restarts() -> None:
     going = build_object("Job", {}, deletionTimestamp="2026-01-01T00:06:00Z")
     [objects] = group_objects([going], [])
     assert build_agent(objects, NOW).state == "stopping"
+
+
+GOING = {"deletionTimestamp": "2026-01-01T00:06:00Z"}
+ENDING = {"status": RUNNING, "deletionTimestamp": "2026-01-01T00:06:40Z"}  # NOW
+LOST = {"status": RUNNING, "deletionTimestamp": "2026-01-01T00:06:00Z"}  # its node does not answer
+LATER = {"creationTimestamp": "2026-01-01T00:01:00Z"}
+HAS_ENDED = {"status": FAILED}
+WORKS = {"status": RUNNING}
+WAITS = {"status": PENDING}
+HAS_SUCCEEDED = {"status": SUCCEEDED}
+
+
+@pytest.mark.parametrize(
+    ("job", "pods", "state", "drained_state"),
+    [
+        # The Job goes on: it has a pod, or makes the next one by itself.
+        ({}, [], "starting", "draining"),
+        ({}, [WAITS], "starting", "draining"),
+        ({}, [WORKS], "running", "draining"),
+        ({}, [ENDING], "starting", "draining"),
+        ({}, [HAS_ENDED], "starting", "draining"),
+        ({}, [HAS_ENDED, WORKS], "running", "draining"),
+        ({}, [LOST, WORKS], "running", "draining"),
+        ({}, [LOST, WAITS], "starting", "draining"),
+        ({}, [LOST, HAS_ENDED], "starting", "draining"),
+        # Only a watcher, or the node's return, lets its Job go on.
+        ({}, [LOST], "lost", "lost"),
+        ({}, [HAS_ENDED, LOST], "lost", "lost"),
+        # Its Job ends in a moment, or has ended.
+        ({}, [HAS_SUCCEEDED], "stopping", "stopping"),
+        (DONE, [HAS_SUCCEEDED], "ended", "ended"),
+        (DONE, [], "ended", "ended"),
+        (OVER, [HAS_ENDED], "ended", "ended"),
+        # Its Job is deleted: nothing comes back, even from a lost node.
+        (GOING, [], "stopping", "stopping"),
+        (GOING, [WORKS], "stopping", "stopping"),
+        (GOING, [ENDING], "stopping", "stopping"),
+        (GOING, [LOST], "lost", "lost"),
+        (None, [ENDING], "stopping", "stopping"),
+        (None, [LOST], "lost", "lost"),
+    ],
+)
+def test_an_agent_stays_as_long_as_its_job_brings_it_back(
+    job: dict[str, Any] | None, pods: list[dict[str, Any]], state: str, drained_state: str
+) -> None:
+    for wish, expected in (({}, state), ({DRAIN_ANNOTATION: "true"}, drained_state)):
+        deleted = job if job is GOING else {}
+        jobs = [build_object("Job", job, annotations=wish, **deleted)] if job is not None else []
+        made = [
+            build_object("Pod", name=f"abc-1-{n}", **({**LATER} if n else {}), **pod)
+            for n, pod in enumerate(pods)
+        ]
+        [objects] = group_objects(jobs, made, SWEEP)
+        agent = build_agent(objects, NOW)
+        assert agent.state == expected
+        assert stays(agent) == (expected in ("starting", "running"))
+        # Told to leave: a drained agent, and one whose Job is deleted while pods of it are left.
+        told = bool(wish and jobs) or (job in (None, GOING) and bool(pods))
+        assert agent.dismissed == told
 
 
 def test_events_are_in_the_order_of_time() -> None:

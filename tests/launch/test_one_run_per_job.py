@@ -54,8 +54,8 @@ def test_a_watcher_does_not_miss_agents_that_left_after_their_run() -> None:
     left, lost = agent("s-a1", "ended", 0), agent("s-a2", "lost")
     assert count_wanted([left, lost, agent("s-a3"), agent("s-a4", "starting")]) == 2
     assert count_wanted([left, lost]) == 1
-    assert count_wanted([agent("s-a1", "ended", 0, one=False), agent("s-a2", one=False)]) == 2
-    assert count_wanted([]) == 0
+    assert count_wanted([replace(agent("s-a1"), dismissed=True), agent("s-a2")]) == 1
+    assert count_wanted([agent("s-a1", "ended", 0, one=False), agent("s-a2", one=False)]) is None
 
 
 def test_idle_agents_leave_first_where_only_the_server_knows_them() -> None:

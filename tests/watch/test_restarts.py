@@ -11,7 +11,7 @@ import pytest
 
 from deployer.executors.base import Agent, Ending
 from deployer.wandb_api.model import RunInfo, SweepInfo, SweepPath
-from deployer.watch.restarts import Replacement, agents_to_replace
+from deployer.watch.restarts import Replacement, agents_to_replace, choose_surplus
 from deployer.watch.status import Status, summarise_status
 
 PATH = SweepPath("e", "p", "s")
@@ -110,6 +110,51 @@ def test_one_that_keeps_dying_without_a_run_is_given_up() -> None:
 def test_one_that_was_dismissed_and_forgotten_is_not_missing() -> None:
     assert agents_to_replace(status(BUSY, runs="r"), 2, NONE).count == 1
     assert agents_to_replace(status(BUSY, runs="r"), 2, NONE, {"g"}).count == 0
+
+
+SENT = replace(HOME, name="s", dismissed=True)
+SENT_DRAINING = replace(SENT, state="draining", exit_code=None)
+
+
+def asked(count: int, *agents: Agent) -> list[Agent]:
+    return [replace(agent, asked=count) for agent in agents]
+
+
+@pytest.mark.parametrize(
+    ("seen", "count"),
+    [
+        # Those that are listed are wanted, unless they were told to leave.
+        (status(BUSY, LOST, runs="r"), 1),
+        (status(BUSY, LOST, HOME, runs="r"), 2),
+        (status(BUSY, SENT, runs="r"), 0),
+        (status(BUSY, replace(LOST, dismissed=True), runs="r"), 0),
+        (status(BUSY, replace(LOST, dismissed=True), HOME, runs="r"), 1),
+        (status(SENT, replace(SENT, name="t"), runs="ff"), 0),
+        # One that is draining holds nobody's place.
+        (status(BUSY, SENT_DRAINING, LOST, runs="rr"), 1),
+        (status(BUSY, SENT_DRAINING, runs="rr"), 0),
+        # Those told to leave a moment ago may be going down all together.
+        (status(replace(BUSY, dismissed=True), LOST, runs="r"), 0),
+        # Never more than were asked for.
+        (status(*asked(2, BUSY, LOST, HOME), runs="r"), 1),
+        (status(*asked(1, BUSY, LOST, HOME), runs="r"), 0),
+        (status(*asked(2, LOST, HOME, agent("d", "ended", 3)), runs="f"), 1),
+    ],
+)
+def test_agents_told_to_leave_are_not_missed(seen: Status, count: int) -> None:
+    assert agents_to_replace(seen, None, NONE).count == count
+
+
+def test_more_than_were_asked_for_leave_idle_ones_first() -> None:
+    names = "abcd"
+    four = [replace(agent(n), run_id=n if n in "ad" else None) for n in names]
+    leaving = {n: choose_surplus(status(*asked(n, *four), runs="rr")) for n in (1, 2, 3, 4, 5)}
+    assert leaving == {1: ("c", "b", "d"), 2: ("c", "b"), 3: ("c",), 4: (), 5: ()}
+    # Not by an agent that does not know, and not beside those that leave already.
+    assert choose_surplus(status(*asked(1, *four[1:]), four[0])) == ()
+    assert choose_surplus(status(*asked(1, replace(BUSY, run_id="r"), SENT_DRAINING))) == ()
+    # A later command has asked for more.
+    assert choose_surplus(status(*asked(1, *four[1:]), *asked(4, four[0]))) == ()
 
 
 def test_nothing_is_decided_while_the_server_is_away() -> None:

@@ -45,7 +45,7 @@ from deployer.launch import pipeline
 from deployer.launch.lock.file import name_lock
 from deployer.launch.provision import closing
 from deployer.launch.request import Packing, Request
-from deployer.launch.starting import Launch
+from deployer.launch.starting import Launch, drain_surplus
 from deployer.sweeps.creation import Draws
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.text import format_count
@@ -138,6 +138,7 @@ def up(
         return
     with showing_busy(plain) as tell:
         launch = pipeline.up(config, request, tell)
+        drain_surplus(launch, replicas, tell)
     if detach:
         _leave(launch, pending_timeout, output)
         return

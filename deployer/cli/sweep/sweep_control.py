@@ -19,10 +19,11 @@ from deployer.cli.shell.options import (
     read_config_of,
 )
 from deployer.config.project import Flags, Project
-from deployer.errors import WandbError
+from deployer.errors import DeployerError, WandbError
 from deployer.executors.base import Agent
 from deployer.executors.registry import open_executor
 from deployer.launch.agents.one_run_per_job import takes_one_run
+from deployer.launch.agents.scaling import dismiss_all
 from deployer.launch.agents.stop_notice import tell_which_runs_stop, tell_who_lasts
 from deployer.launch.resolution import open_sweep
 from deployer.text import format_count
@@ -94,9 +95,14 @@ def cancel(
     wandb: WandbOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """End the sweep now and kill its runs under way."""
-    server, path = _steer(sweep, read_config(Flags(wandb=wandb, on=on)), "CANCELED")
+    """End the sweep now and kill its runs under way; its agents leave."""
+    config = read_config_of(sweep, Flags(wandb=wandb, on=on))
+    server, path = _steer(sweep, config, "CANCELED")
     tell_which_runs_stop(server, path, say)
+    try:
+        dismiss_all(open_executor(config), path)
+    except DeployerError as error:  # they leave by themselves
+        say(f"warning: a watcher may start its agents again after `heal`: {error.message}")
     show_state(path, "CANCELED", output)
 
 

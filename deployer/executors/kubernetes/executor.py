@@ -35,7 +35,7 @@ from deployer.executors.kubernetes.agents.agent_removal import (
 from deployer.executors.kubernetes.agents.forgetting import forget_objects
 from deployer.executors.kubernetes.agents.gpu_products import GpuProducts
 from deployer.executors.kubernetes.agents.others import list_belongings
-from deployer.executors.kubernetes.agents.packs import DRAIN_ANNOTATION
+from deployer.executors.kubernetes.agents.packs import DRAIN_ANNOTATION, list_names
 from deployer.executors.kubernetes.agents.paused_replicas import note_paused, read_paused
 from deployer.executors.kubernetes.concurrency import do_all
 from deployer.executors.kubernetes.data.mounts import list_claims
@@ -109,10 +109,10 @@ class KubernetesExecutor(Executor):
         now = self.kube.now()
         alive = {s.name for s in agent_objects if build_agent(s, now).alive}
         missing = [agent.name for agent in plan.agents if agent.name not in alive]
-        if missing:
-            self._start(plan, missing, agent_objects, api_keys)
+        started = self._start(plan, missing, api_keys) if missing else set()
         planned = {agent.name for agent in plan.agents}
-        return [a for a in self.list_agents(plan.sweep_path) if a.name in planned]
+        agents = [a for a in self.list_agents(plan.sweep_path) if a.name in planned]
+        return [replace(agent, found=agent.name not in started) for agent in agents]
 
     def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
         """Return agents, oldest first; of one sweep, or of all."""
@@ -162,7 +162,9 @@ class KubernetesExecutor(Executor):
             remove_agents(self.kube, waiting, self._sleep)
 
     def dismiss(self, names: Sequence[str]) -> None:
-        """Do nothing: who ends an agent deletes its Job first, which every watcher sees."""
+        """Mark the Jobs of agents that have ended; those of others are deleted, which says it."""
+        over = [s for s in self._find(names) if s.ended and s.job and not s.draining]
+        do_all(self._ask_to_drain, over)
 
     def stop(self, names: Sequence[str]) -> Sequence[str]:
         """Interrupt agents, wait until nothing of them is left; return those that were alive.
@@ -220,17 +222,19 @@ class KubernetesExecutor(Executor):
         return follow_agents(self.kube, names, follow, self._look_for_one)
 
     def heal(self) -> Sequence[str]:
-        """Do what only a watcher can: free agents of lost nodes, repeat the wish to drain.
+        """Do what only a watcher can: free agents of lost nodes, see that drained ones leave.
 
         Kubernetes waits for a lost node until it returns or is deleted; without its pod the Job
-        starts another one. Goes by what was listed last, so that it costs nothing while all is
-        well. Returns sentences about what was done.
+        starts another one, also where the agent was drained. Goes by what was listed last, so that
+        it costs nothing while all is well. Returns sentences about what was done.
         """
         agent_objects, now = self._seen, self.kube.now()
         lost = [pod for s in agent_objects for pod in s.living_pods if is_lost(pod, now)]
         free_lost_pods(self.kube, list({pod["metadata"]["name"]: pod for pod in lost}.values()))
-        unheard = [s for s in agent_objects if _runs(s) and s.draining and not _was_told(s)]
-        do_all(self._ask_to_drain, unheard)
+        draining = {s.name: s for s in agent_objects if s.draining and not s.ended}
+        do_all(self._ask_to_drain, [s for s in draining.values() if _runs(s) and not _was_told(s)])
+        again = [s for s in draining.values() if _waits(s) and {*s.mates} <= draining.keys()]
+        do_all(lambda name: self.kube.delete(JOB, name), list({_job_name(s) for s in again}))
         return [
             f"{name_of(pod)}: node {node_of(pod)} is lost; its pod was deleted, "
             "so that its Job can start another"
@@ -241,9 +245,9 @@ class KubernetesExecutor(Executor):
         self,
         plan: Plan,
         missing: Sequence[str],
-        agent_objects: Sequence[AgentObjects],
         api_keys: Mapping[str, str],
-    ) -> None:
+    ) -> set[str]:
+        """Create the Jobs of missing agents; return the names of those that nobody else created."""
         keyless = [name for name in missing if name not in api_keys]
         if keyless:
             raise AgentError(f"agent {keyless[0]} has just ended", "type the command again")
@@ -255,9 +259,11 @@ class KubernetesExecutor(Executor):
         for one in manifests:
             if kind_of(one) != JOB:
                 self._ensure(one)
-        remove_agents(self.kube, [s for s in agent_objects if s.name in missing], self._sleep)
-        do_all(self._create, jobs)
+        remove_agents(self.kube, self._find_dead(plan.sweep_path, missing), self._sleep)
+        started: set[str] = set()
+        do_all(lambda job: started.update(self._create(job)), jobs)
         note_paused(self.kube, plan.sweep_path, 0)
+        return started
 
     def _build(
         self, plan: Plan, api_keys: Mapping[str, str]
@@ -272,17 +278,22 @@ class KubernetesExecutor(Executor):
         else:
             self.kube.apply(manifest)
 
-    def _create(self, job: Manifest) -> None:
-        """Create a Job, unless a first try has made it or somebody else was faster."""
-        self.kube.create_once(job, build_selector(path_of(job), AGENT, name_of(job)))
+    def _create(self, job: Manifest) -> Sequence[str]:
+        """Create a Job and return its agents; none if another process was faster."""
+        made = self.kube.create_once(job, build_selector(path_of(job), AGENT, name_of(job)))
+        return (list_names(job) or [name_of(job)]) if made else ()
+
+    def _find_dead(self, sweep_path: str, names: Sequence[str]) -> list[AgentObjects]:
+        """Return what is left of agents that another watcher has not started meanwhile."""
+        found, now = self._look(sweep_path), self.kube.now()
+        return [s for s in found if s.name in names and not build_agent(s, now).alive]
 
     def _ask_to_drain(self, objects: AgentObjects) -> None:
         wish: Manifest = {"metadata": {"annotations": {objects.drain_annotation: "true"}}}
-        assert objects.job is not None
-        self.kube.patch(JOB, objects.job["metadata"]["name"], wish)
-        for pod in objects.living_pods:
+        pods = [(POD, str(pod["metadata"]["name"])) for pod in objects.living_pods]
+        for kind, name in [(JOB, _job_name(objects)), *pods]:
             try:
-                self.kube.patch(POD, pod["metadata"]["name"], wish)
+                self.kube.patch(kind, name, wish)
             except KubeError as error:
                 if error.status != 404:
                     raise
@@ -312,6 +323,17 @@ def _runs(objects: AgentObjects) -> bool:
     """Tell whether a supervisor is there to be told anything."""
     pod = objects.pod
     return objects.job is not None and pod is not None and pod["status"].get("phase") == "Running"
+
+
+def _waits(objects: AgentObjects) -> bool:
+    """Return True if no pod of a Job has begun; one that has ended may be the last."""
+    pod = objects.pod
+    return objects.job is not None and (pod is None or pod["status"].get("phase") == "Pending")
+
+
+def _job_name(objects: AgentObjects) -> str:
+    assert objects.job is not None
+    return str(objects.job["metadata"]["name"])
 
 
 def _was_told(objects: AgentObjects) -> bool:

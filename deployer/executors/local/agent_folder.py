@@ -38,7 +38,7 @@ LOST_REASONS = {
 class Spec:
     """What an agent was started with; `created_at` is seconds since the epoch.
 
-    It was one of `agents`, of which `on_gpu` have its GPU.
+    It was one of `agents`, of which `on_gpu` have its GPU; its sweep was to have `asked` in all.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Spec:
     created_at: float
     agents: int = 1
     on_gpu: int = 1
+    asked: int = 0
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,7 @@ class AgentFolder:
             process_id=status.process_id if status and alive else None,
             environment=self.spec.environment,
             dismissed=self.dismissal_path.exists(),
+            asked=self.spec.asked,
         )
 
     def _why_lost(self) -> str:

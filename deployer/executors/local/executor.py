@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 
 from deployer.agent.exit_codes import STOPPED
 from deployer.agent.settings import ENDPOINT_VARIABLE, GRACE_SECONDS, KEEP_VARIABLE
@@ -74,7 +75,9 @@ class LocalExecutor(Executor):
             missing = [folder for folder in folders if not folder.is_alive()]
             with ThreadPoolExecutor(max_workers=STARTS_AT_ONCE) as pool:
                 list(pool.map(lambda one: self._start(one, api_keys, environment), missing))
-        return [self._find(planned.name).agent() for planned in plan.agents]
+        started = {folder.spec.name for folder in missing}
+        agents = [self._find(planned.name).agent() for planned in plan.agents]
+        return [replace(agent, found=agent.name not in started) for agent in agents]
 
     def list_agents(self, sweep_path: str | None = None) -> Sequence[Agent]:
         """Return agents, oldest first; of one sweep, or of all."""
@@ -82,11 +85,12 @@ class LocalExecutor(Executor):
 
     def drain(self, names: Sequence[str]) -> None:
         """Let each agent's current run end, then let the agent leave."""
+        self.dismiss(names)
         for folder in [self._find(name) for name in names]:
             signal_supervisor(folder, signal.SIGUSR1)
 
     def dismiss(self, names: Sequence[str]) -> None:
-        """Write down in the agents' folders that they are sent away, until they are started."""
+        """Mark the agents' folders until the agents are started again by a command."""
         with self._alone():
             for folder in filter(None, (load_folder(self._root / name) for name in names)):
                 folder.dismissal_path.touch()
@@ -107,7 +111,9 @@ class LocalExecutor(Executor):
 
     def release(self, sweep_path: str) -> Sequence[str]:
         """Interrupt a sweep's agents; their folders record how many they were."""
-        return self.stop([f.spec.name for f in self._folders(sweep_path) if f.is_alive()])
+        names = [f.spec.name for f in self._folders(sweep_path) if f.is_alive()]
+        self.dismiss(names)
+        return self.stop(names)
 
     def count_paused(self, sweep_path: str) -> int:
         """Return how many agents were interrupted and have not been started again."""
@@ -156,6 +162,7 @@ class LocalExecutor(Executor):
             created_at=time.time(),
             agents=len(plan.agents),
             on_gpu=sum(agent.gpus == planned.gpus for agent in plan.agents),
+            asked=plan.asked,
         )
 
     def _find_variables(self, sweep_path: str) -> dict[str, str]:

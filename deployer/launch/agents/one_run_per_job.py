@@ -42,16 +42,15 @@ def count_agents(left: int | None, bound: int | None) -> int:
     return min(counts)
 
 
-def count_wanted(agents: Sequence[Agent]) -> int:
-    """Return how many agents a watcher keeps alive that is told no number.
+def count_wanted(agents: Sequence[Agent]) -> int | None:
+    """Return how many agents a watcher keeps alive that is told no number; None: those listed.
 
-    Those that left after their run are not missed; of others, every one that ever was. None is
-    missed as long as there was only a probe.
+    Those that left after their run are not missed. None is missed as long as there was only a
+    probe: whether more is wanted nobody has said yet.
     """
     if any(map(takes_one_run, agents)):
-        return max(1, sum(agent.alive for agent in agents))
-    others = len(agents) - sum(map(is_probe, agents))
-    return len(agents) if others else 0  # whether more than a probe is wanted nobody has said yet
+        return max(1, sum(agent.alive and not agent.dismissed for agent in agents))
+    return 0 if agents and all(map(is_probe, agents)) else None
 
 
 def list_used_names(agents: Iterable[Agent]) -> list[str]:

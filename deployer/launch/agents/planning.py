@@ -19,6 +19,7 @@ from deployer.launch.agents.agent_environment import Pace, build_environment, fi
 from deployer.launch.agents.one_run_per_job import (
     count_agents,
     count_left,
+    is_probe,
     list_used_names,
     takes_one_run,
 )
@@ -27,6 +28,8 @@ from deployer.sweeps.results import build_results
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import create_agent_keys, get_snapshot
 from deployer.wandb_api.server import Server
+from deployer.watch.restarts import is_dismissed
+from deployer.watch.status import AgentStatus
 
 # W&B's servers were seen to allow 50 to 200 requests a minute. An agent's start and its first run
 # take about 20 of them, and each agent that is there sends 12 heartbeats a minute.
@@ -102,18 +105,21 @@ def plan_replacement(
     folder: Path,
     *,
     avoided_nodes: Sequence[str] = (),
+    seen: Sequence[AgentStatus] = (),
 ) -> Plan:
-    """Plan `count` agents more than stay, none under an `avoided` name, where they worked before.
+    """Plan `count` agents more than were `seen`, none under an `avoided` name.
 
-    `folder` is for an executor that does not know it; they keep off `avoided_nodes`.
+    Fewer by those that others have started or dismissed since. They work where they worked before:
+    `folder` is for an executor that does not know it. They keep off `avoided_nodes`.
     """
     agents = executor.list_agents(str(path))
+    count -= count_changed(agents, seen)
     return _plan(
         server,
         executor,
         path,
         agents,
-        sum(map(stays, agents)) + count,
+        sum(map(stays, agents)) + max(0, count),
         _find_code(agents, folder),
         one_run=any(map(takes_one_run, agents)),
         deadline=find_deadline(agents),
@@ -132,8 +138,14 @@ class AgentStarter:
     path: SweepPath
     folder: Path
 
-    def plan(self, count: int, avoided: Sequence[str], avoided_nodes: Sequence[str]) -> Plan:
-        """Plan `count` agents more, none under an `avoided` name or on an avoided node."""
+    def plan(
+        self,
+        count: int,
+        avoided: Sequence[str],
+        avoided_nodes: Sequence[str],
+        seen: Sequence[AgentStatus],
+    ) -> Plan:
+        """Plan `count` agents more than were `seen`; see `plan_replacement`."""
         return plan_replacement(
             self.server,
             self.executor,
@@ -142,11 +154,13 @@ class AgentStarter:
             avoided,
             self.folder,
             avoided_nodes=avoided_nodes,
+            seen=seen,
         )
 
-    def start(self, plan: Plan) -> None:
-        """Start the plan's agents."""
-        apply_plan(self.server, self.executor, plan)
+    def start(self, plan: Plan) -> set[str]:
+        """Start the plan's agents; return the names of those that were alive already."""
+        agents = apply_plan(self.server, self.executor, plan)
+        return {agent.name for agent in agents if agent.found}
 
 
 def _plan(
@@ -164,18 +178,33 @@ def _plan(
     avoided_nodes: Sequence[str] = (),
 ) -> Plan:
     leaving = [a.name for a in agents if a.alive and not stays(a)]
-    return build_plan(
+    used = list_used_names(agents)
+    plan = build_plan(
         sweep_path=str(path),
         base_url=server.url,
         folder=str(code.folder),
         replicas=replicas,
         existing=[a.name for a in agents if stays(a)],
-        leaving=[*leaving, *list_used_names(agents), *avoided],
+        leaving=[*leaving, *used, *avoided],
+        preferred=[a.name for a in agents if not a.alive and not a.dismissed],
         gpus=executor.list_gpus(),
         environment=(*build_environment(one_run, deadline, pace), *code.variables),
         avoided_nodes=avoided_nodes,
         own_keys=server.extended,
         deadline=deadline,
+    )
+    probes = sum(agent.alive and is_probe(agent) for agent in agents)  # others follow them
+    return replace(plan, asked=len(plan.agents) + probes)
+
+
+def count_changed(agents: Sequence[Agent], seen: Sequence[AgentStatus]) -> int:
+    """Count the agents that others have started or dismissed since they were `seen`; pure."""
+    waiting = {a.name for a in seen if a.state in ("ended", "lost") and not is_dismissed(a)}
+    known = {agent.name for agent in seen}
+    return sum(
+        (agent.name in waiting and agent.dismissed)
+        or (stays(agent) and (agent.name in waiting or agent.name not in known))
+        for agent in agents
     )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from deployer.errors import AgentError, Refusals, collect_refusals
 from deployer.executors.base import Agent, Executor
-from deployer.launch.agents.one_run_per_job import is_probe
+from deployer.launch.agents.one_run_per_job import is_probe, list_used_names
 from deployer.wandb_api.model import RunInfo, SweepPath
 from deployer.watch.agent_runs import join_runs
 
@@ -16,12 +16,38 @@ def scale_down(
 ) -> tuple[str, ...]:
     """Drain agents until `replicas` stay, idle ones first; return the names of those that go.
 
-    `runs` tell which agents are idle where the executor cannot.
+    `runs` tell which agents are idle where the executor cannot. If at least as many stay, no
+    watcher starts those again that have ended.
     """
-    leaving = choose_leaving(join_runs(executor.list_agents(str(path)), runs), replicas)
+    agents = join_runs(executor.list_agents(str(path)), runs)
+    leaving = choose_leaving(agents, replicas)
+    if sum(map(stays, agents)) >= replicas:
+        dismiss_ended(executor, agents)
     if leaving:
         executor.drain(leaving)
     return leaving
+
+
+def dismiss_ended(
+    executor: Executor, agents: Sequence[Agent], planned: Collection[str] = ()
+) -> None:
+    """Have no watcher start agents again that have ended and are not planned."""
+    used = list_used_names(agents)
+    ended = [a for a in agents if not a.alive and not a.dismissed and a.name not in used]
+    names = [agent.name for agent in ended if agent.name not in planned]
+    lost = [agent.name for agent in ended if agent.state == "lost" and agent.name in names]
+    if names:
+        executor.dismiss(names)
+    if lost:  # a node that returns, or a Job, could bring them back
+        executor.stop(lost)
+
+
+def dismiss_all(executor: Executor, path: SweepPath) -> None:
+    """Let every agent of a sweep that is over leave; no watcher starts one again, even healed."""
+    agents = executor.list_agents(str(path))
+    dismiss_ended(executor, agents)
+    if going := [agent.name for agent in agents if stays(agent) or is_probe(agent)]:
+        executor.drain(going)
 
 
 def choose_leaving(agents: Sequence[Agent], replicas: int) -> tuple[str, ...]:
@@ -79,4 +105,5 @@ def check_names(executor: Executor, path: SweepPath, names: Sequence[str]) -> li
 
 def stays(agent: Agent) -> bool:
     """Tell whether an agent works and will take more runs than the one that it may have."""
-    return agent.alive and agent.state not in ("draining", "stopping") and not is_probe(agent)
+    leaving = agent.dismissed or agent.state in ("draining", "stopping")
+    return agent.alive and not leaving and not is_probe(agent)

@@ -18,10 +18,12 @@ from deployer.executors.kubernetes.agents.agent_objects import (
 from deployer.kube.kinds import POD
 from deployer.kube.names import SWEEP_PATH_ANNOTATION as PATH
 from deployer.kube.names import build_labels, build_selector
+from deployer.launch.agents.planning import AgentStarter
 from deployer.launch.agents.scaling import end_agents
 from deployer.sweeps.recount import verify_sweep
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_snapshot
+from deployer.watch.reconciliation import Reconciler
 from tests.cluster.bed import PATIENT_TRAINER, Bed, make_bed, serve_for_pods
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import make_namespace
@@ -142,6 +144,53 @@ def test_every_fault_heals(
         prove(bed, path, len(LRS))
         end_agents(bed.executor, str(path))
         assert bed.kube.list_objects(POD, build_selector()) == []
+
+
+def test_a_lost_node_makes_no_more_agents_than_were_asked_for(
+    broken: Cluster, tmp_path: Path
+) -> None:
+    """With a watcher and with `up` typed again and again, until the node is back."""
+    namespace = make_namespace(broken, "surplus")
+    with serve_for_pods(broken, tmp_path / "data") as server:
+        bed = make_bed(broken, namespace, broken.kubeconfig, server, tmp_path / "project")
+        bed = bed.with_section(grace_period="5s", cpu="300m")
+        path = bed.create_sweep(LRS, seconds=3600)
+        bed.start(path, 4)
+        bed.wait_for(lambda: bed.states(path) == ["running"] * 4, "four agents")
+        names = {agent.name for agent in bed.executor.list_agents(str(path))}
+        starter = AgentStarter(server, bed.executor, path, bed.folder)
+        told: list[str] = []
+        reconciler = Reconciler(server, bed.executor, path, None, starter, None, told.append)
+        node, _ = choose_node(bed, path)
+        seen: set[str] = set()
+
+        def watch(*wanted: str) -> bool:
+            reconciler.reconcile(reconciler.read(time.time()))
+            bed.start(path, 4)
+            agents = bed.executor.list_agents(str(path))
+            assert {agent.name for agent in agents} <= names
+            seen.update(agent.state for agent in agents)
+            pods = bed.kube.list_objects(POD, build_selector(str(path)))
+            assert sum(not pod["metadata"].get("deletionTimestamp") for pod in pods) <= 4
+            nodes = {agent.node for agent in agents}
+            return [a.state for a in agents] == ["running"] * 4 and nodes <= {*wanted}
+
+        freeze_node(broken, node)
+        others = [one.name for one in broken.nodes if one.name != node]
+        bed.wait_for(lambda: "lost" in bed.states(path) or watch(*others), "the loss of the node")
+        bed.wait_for(lambda: watch(*others), "agents in their place")
+        thaw_node(broken, node)
+        bed.wait_for(lambda: find_ready(broken, node), "the node's return")
+        bed.wait_for(lambda: watch(*others), "four agents")
+        assert any(f"node {node} is lost" in sentence for sentence in told)
+        assert seen == {"running", "starting"}
+        end_agents(bed.executor, str(path))
+
+
+def find_ready(cluster: Cluster, node: str) -> bool:
+    """Return True if a node is ready."""
+    where = 'jsonpath={.status.conditions[?(@.type=="Ready")].status}'
+    return cluster.kubectl("get", "node", node, "-o", where) == "True"
 
 
 def choose_node(bed: Bed, path: SweepPath) -> tuple[str, list[str]]:

@@ -19,7 +19,13 @@ from deployer.executors.kubernetes.agents.packs import (
     list_views,
 )
 from deployer.executors.reason import Reason
-from deployer.kube.names import AGENT_LABEL, NO_OWNER, SWEEP_PATH_ANNOTATION, read_owner
+from deployer.kube.names import (
+    AGENT_LABEL,
+    ASKED_ANNOTATION,
+    NO_OWNER,
+    SWEEP_PATH_ANNOTATION,
+    read_owner,
+)
 from deployer.kube.objects import (
     ENDED_PHASES,
     created_at,
@@ -136,16 +142,21 @@ def build_agent(
         pod=pod["metadata"]["name"] if pod else "",
         restarts=count_restarts(objects),
         environment=_environment(newest),
-        dismissed=state == "stopping" and not objects.ended and _is_deleted(job),
+        dismissed=objects.draining or (_is_deleted(job) and not objects.ended),
+        asked=int(annotations_of(newest).get(ASKED_ANNOTATION, "0")),
         owner=found.name if found else NO_OWNER,
         foreign=owner is not None and found != owner,
     )
 
 
 def judge_state(objects: AgentObjects, now: float) -> AgentState:
-    """Tell an agent's state from its Job and its pods."""
+    """Return an agent's state as its Job and its pods show it.
+
+    A Job that goes on starts another pod when one has ended, also on a node that is lost. So only
+    the end or the deletion of the Job ends the agent.
+    """
     job, pod = objects.job, objects.pod
-    if any(is_lost(one, now) for one in objects.living_pods):
+    if pod is not None and is_lost(pod, now):
         return "lost"
     if _is_deleted(job):
         return "stopping"
@@ -153,11 +164,15 @@ def judge_state(objects: AgentObjects, now: float) -> AgentState:
         return "ended"
     if pod is not None and pod["status"].get("phase") == "Succeeded":
         return "stopping"  # its Job is Complete in a moment, and makes no other
-    if pod is None or pod["status"].get("phase") in ("Failed", "Pending", None):
-        return "draining" if objects.draining and objects.mates else "starting"
-    if pod["metadata"].get("deletionTimestamp"):
-        return "stopping"
-    return "draining" if objects.draining else "running"
+    if objects.draining:
+        return "draining"
+    return "running" if pod is not None and _works(pod) else "starting"
+
+
+def _works(pod: Manifest) -> bool:
+    """Return True if a pod runs and is not being deleted."""
+    running = pod["status"].get("phase") not in ("Failed", "Pending", None)
+    return running and not pod["metadata"].get("deletionTimestamp")
 
 
 def _is_deleted(job: Manifest | None) -> bool:
@@ -251,14 +266,15 @@ def _without_pod_names(reason: Reason, objects: AgentObjects) -> Reason:
 
 def _explain(objects: AgentObjects, state: AgentState, pending: Reason | None) -> str:
     job, pod = objects.job, objects.pod
-    if state == "lost":
-        return f"node {node_of(objects.living_pods[0])} does not answer"
+    if state == "lost" and pod is not None:
+        return f"node {node_of(pod)} does not answer"
     if state == "ended" and job is not None:
         # The kubelet keeps last words of a pod that failed only.
         return explain_ending(job, pod) or (Ending.DRAINED if _was_drained(objects) else "")
     if state == "starting" and job is not None:
         ended = pod is not None and pod["status"].get("phase") in ENDED_PHASES
-        said = pending.line if pending else "is started again" if ended else ""
+        again = ended or (pod is not None and bool(pod["metadata"].get("deletionTimestamp")))
+        said = pending.line if pending else "is started again" if again else ""
         return "; ".join(filter(None, (explain_pod_end(pod) if pod and ended else "", said)))
     if state in ("running", "draining") and pod is not None:
         ready = find_condition(pod, "Ready", "False")

@@ -33,6 +33,7 @@ from deployer.executors.kubernetes.manifests.task import AgentTask
 from deployer.kube.names import (
     AGENT_LABEL,
     AGENTS_ANNOTATION,
+    ASKED_ANNOTATION,
     SWEEP_PATH_ANNOTATION,
     build_labels,
     build_name,
@@ -101,6 +102,7 @@ def _set_metadata(job: Manifest, task: AgentTask, cluster: ClusterConfig) -> Non
     for target in (metadata, job["spec"]["template"].setdefault("metadata", {})):
         update(target, "labels", labels)
         update(target, "annotations", annotations)
+    update(metadata, "annotations", {ASKED_ANNOTATION: str(task.asked)})
     set_queue(metadata, cluster)
 
 
