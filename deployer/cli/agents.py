@@ -59,7 +59,7 @@ def up(
     wandb: WandbOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Start agents until there are N in all; they work in the current folder.
+    """Start agents until there are N in all; they work in the current folder. Those beyond leave.
 
     Without a number, as many as `sweep pause --release` ended. A sweep that has ended needs none.
     Returns at once, or with --pending-timeout when the first agent works.
