@@ -231,6 +231,7 @@ class Reconciler:
         sitting = [a.name for a in status.agents if a.node in self._bad_nodes and takes_runs(a)]
         if sitting:
             self._moving.update(sitting)
+            self._living.difference_update(sitting)
             self.executor.stop(sitting)
         left = [agent for agent in status.agents if agent.name not in sitting]
         missing = self._moving - {agent.name for agent in left if takes_runs(agent)}

@@ -53,8 +53,8 @@ def agents_to_replace(
 
 
 def _count_missing(status: Status, avoided: Collection[str]) -> int:
-    ended = [a for a in status.agents if a.state in ("ended", "lost") and not is_dismissed(a)]
-    missing = len(ended) - len(avoided)
+    own = (a for a in status.agents if a.state in ("ended", "lost") and not a.foreign)
+    missing = sum(agent.name not in avoided and not is_dismissed(agent) for agent in own)
     asked = count_asked(status)
     staying = sum(map(takes_runs, status.agents))
     return missing if asked is None else min(missing, asked - staying - len(avoided))
@@ -69,13 +69,14 @@ def count_asked(status: Status) -> int | None:
 def choose_surplus(status: Status) -> tuple[str, ...]:
     """Return which agents leave since more work than were asked for: idle ones, then the youngest.
 
-    Agents are listed oldest first.
+    Agents are listed oldest first. Another owner's agents count, and stay.
     """
     asked = count_asked(status)
     if status.trouble or asked is None:
         return ()
     staying = [agent for agent in reversed(status.agents) if takes_runs(agent)]
-    by_idleness = sorted(staying, key=lambda agent: agent.run_id is not None)
+    own = [agent for agent in staying if not agent.foreign]
+    by_idleness = sorted(own, key=lambda agent: agent.run_id is not None)
     return tuple(agent.name for agent in by_idleness[: max(0, len(staying) - asked)])
 
 

@@ -47,6 +47,7 @@ class AgentStatus:
     ending: Ending | None = None
     pending: Reason | None = None
     asked: int = 0
+    foreign: bool = False
 
     @property
     def hopeless(self) -> bool:
@@ -263,4 +264,5 @@ def _summarise_agent(agent: Agent, row: Row | None) -> AgentStatus:
         ending=agent.ending,
         pending=agent.pending,
         asked=agent.asked,
+        foreign=agent.foreign,
     )

@@ -195,6 +195,7 @@ def test_a_drained_agent_leaves_after_its_run(bench: Bench, executor: LocalExecu
     executor.drain([agent.name])
     wait_for(lambda: executor.list_agents()[0].state == "draining", "draining")
     assert executor.list_agents()[0].alive
+    assert executor.list_agents()[0].dismissed
     bench.release()
     wait_for(lambda: executor.list_agents()[0].state == "ended", "the end")
     ended = executor.list_agents()[0]

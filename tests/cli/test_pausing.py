@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
 
+from deployer.executors.local.executor import LocalExecutor
 from tests.cli.conftest import Project
 from tests.cli.test_recovery import read, wait_for
 
@@ -34,6 +36,7 @@ def test_released_agents_leave_and_as_many_go_on(project: Project) -> None:
     assert f"{path} is PAUSED and has no agents" in err
     assert "started" not in err
     assert [agent["exit_code"] for agent in read(project, "agents", "list")] == [143, 143]
+    assert all(agent.dismissed for agent in LocalExecutor(os.environ).list_agents())
 
     said = project.run("sweep", "resume").stderr
     assert f"2 agents were released: deployer agents up {path}" in said

@@ -11,6 +11,7 @@ from deployer.executors.base import Ending
 from deployer.executors.kubernetes.agents.agent_objects import (
     build_agent,
     group_objects,
+    list_pointless_jobs,
     list_starting,
 )
 from deployer.executors.kubernetes.agents.packs import DRAIN_ANNOTATION
@@ -223,6 +224,27 @@ def test_an_agent_stays_as_long_as_its_job_brings_it_back(
         # Told to leave: a drained agent, and one whose Job is deleted while pods of it are left.
         told = bool(wish and jobs) or (job in (None, GOING) and bool(pods))
         assert agent.dismissed == told
+
+
+@pytest.mark.parametrize(
+    ("job", "pod", "wish", "names"),
+    [
+        ({}, None, True, [NAME]),
+        ({}, PENDING, True, [NAME]),
+        ({}, RUNNING, True, []),
+        ({}, SUCCEEDED, True, []),
+        ({}, FAILED, True, []),
+        (DONE, None, True, []),
+        ({}, PENDING, False, []),
+    ],
+)
+def test_a_job_of_a_drained_agent_starts_no_other_pod(
+    job: dict[str, Any], pod: dict[str, Any] | None, wish: bool, names: list[str]
+) -> None:
+    annotations = {DRAIN_ANNOTATION: "true"} if wish else {}
+    pods = [build_object("Pod", pod)] if pod is not None else []
+    found = group_objects([build_object("Job", job, annotations=annotations)], pods)
+    assert list_pointless_jobs(found) == names
 
 
 def test_events_are_in_the_order_of_time() -> None:

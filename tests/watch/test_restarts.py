@@ -130,6 +130,7 @@ def asked(count: int, *agents: Agent) -> list[Agent]:
         (status(BUSY, replace(LOST, dismissed=True), runs="r"), 0),
         (status(BUSY, replace(LOST, dismissed=True), HOME, runs="r"), 1),
         (status(SENT, replace(SENT, name="t"), runs="ff"), 0),
+        (status(BUSY, replace(LOST, foreign=True), runs="r"), 0),
         # One that is draining holds nobody's place.
         (status(BUSY, SENT_DRAINING, LOST, runs="rr"), 1),
         (status(BUSY, SENT_DRAINING, runs="rr"), 0),
@@ -153,6 +154,9 @@ def test_more_than_were_asked_for_leave_idle_ones_first() -> None:
     # Not by an agent that does not know, and not beside those that leave already.
     assert choose_surplus(status(*asked(1, *four[1:]), four[0])) == ()
     assert choose_surplus(status(*asked(1, replace(BUSY, run_id="r"), SENT_DRAINING))) == ()
+    # Another owner's agents stay.
+    shared = [replace(one, foreign=one.name in "cd") for one in asked(1, *four)]
+    assert choose_surplus(status(*shared, runs="rr")) == ("b", "a")
     # A later command has asked for more.
     assert choose_surplus(status(*asked(1, *four[1:]), *asked(4, four[0]))) == ()
 

@@ -22,6 +22,7 @@ from deployer.executors.kubernetes.agents.agent_objects import (
     build_agent,
     group_objects,
     is_lost,
+    list_pointless_jobs,
     list_starting,
     name_of,
     node_of,
@@ -231,10 +232,9 @@ class KubernetesExecutor(Executor):
         agent_objects, now = self._seen, self.kube.now()
         lost = [pod for s in agent_objects for pod in s.living_pods if is_lost(pod, now)]
         free_lost_pods(self.kube, list({pod["metadata"]["name"]: pod for pod in lost}.values()))
-        draining = {s.name: s for s in agent_objects if s.draining and not s.ended}
-        do_all(self._ask_to_drain, [s for s in draining.values() if _runs(s) and not _was_told(s)])
-        again = [s for s in draining.values() if _waits(s) and {*s.mates} <= draining.keys()]
-        do_all(lambda name: self.kube.delete(JOB, name), list({_job_name(s) for s in again}))
+        unheard = [s for s in agent_objects if _runs(s) and s.draining and not _was_told(s)]
+        do_all(self._ask_to_drain, unheard)
+        do_all(lambda name: self.kube.delete(JOB, name), list_pointless_jobs(agent_objects))
         return [
             f"{name_of(pod)}: node {node_of(pod)} is lost; its pod was deleted, "
             "so that its Job can start another"
@@ -323,12 +323,6 @@ def _runs(objects: AgentObjects) -> bool:
     """Tell whether a supervisor is there to be told anything."""
     pod = objects.pod
     return objects.job is not None and pod is not None and pod["status"].get("phase") == "Running"
-
-
-def _waits(objects: AgentObjects) -> bool:
-    """Return True if no pod of a Job has begun; one that has ended may be the last."""
-    pod = objects.pod
-    return objects.job is not None and (pod is None or pod["status"].get("phase") == "Pending")
 
 
 def _job_name(objects: AgentObjects) -> str:

@@ -85,8 +85,9 @@ class LocalExecutor(Executor):
 
     def drain(self, names: Sequence[str]) -> None:
         """Let each agent's current run end, then let the agent leave."""
+        folders = [self._find(name) for name in names]
         self.dismiss(names)
-        for folder in [self._find(name) for name in names]:
+        for folder in folders:
             signal_supervisor(folder, signal.SIGUSR1)
 
     def dismiss(self, names: Sequence[str]) -> None:

@@ -177,7 +177,7 @@ def _plan(
     avoided: Sequence[str] = (),
     avoided_nodes: Sequence[str] = (),
 ) -> Plan:
-    leaving = [a.name for a in agents if a.alive and not stays(a)]
+    leaving = [a.name for a in agents if (a.alive and not stays(a)) or a.foreign]
     used = list_used_names(agents)
     plan = build_plan(
         sweep_path=str(path),

@@ -31,11 +31,11 @@ def scale_down(
 def dismiss_ended(
     executor: Executor, agents: Sequence[Agent], planned: Collection[str] = ()
 ) -> None:
-    """Have no watcher start agents again that have ended and are not planned."""
-    used = list_used_names(agents)
-    ended = [a for a in agents if not a.alive and not a.dismissed and a.name not in used]
-    names = [agent.name for agent in ended if agent.name not in planned]
-    lost = [agent.name for agent in ended if agent.state == "lost" and agent.name in names]
+    """Have no watcher start the caller's agents again that have ended and are not planned."""
+    kept = {*list_used_names(agents), *planned}
+    ended = [a for a in agents if not (a.alive or a.dismissed or a.foreign or a.name in kept)]
+    names = [agent.name for agent in ended]
+    lost = [agent.name for agent in ended if agent.state == "lost"]
     if names:
         executor.dismiss(names)
     if lost:  # a node that returns, or a Job, could bring them back
@@ -43,8 +43,8 @@ def dismiss_ended(
 
 
 def dismiss_all(executor: Executor, path: SweepPath) -> None:
-    """Let every agent of a sweep that is over leave; no watcher starts one again, even healed."""
-    agents = executor.list_agents(str(path))
+    """Let the caller's agents of a sweep that is over leave; no watcher starts one again."""
+    agents = [agent for agent in executor.list_agents(str(path)) if not agent.foreign]
     dismiss_ended(executor, agents)
     if going := [agent.name for agent in agents if stays(agent) or is_probe(agent)]:
         executor.drain(going)

@@ -194,6 +194,21 @@ def list_starting(found: Iterable[AgentObjects]) -> list[tuple[Any, Any]]:
     return [(s.job, s.pod) for s in starting if not s.pod or s.pod["status"].get("phase") in waits]
 
 
+def list_pointless_jobs(found: Sequence[AgentObjects]) -> list[str]:
+    """Return the names of Jobs about to start a pod although all of its agents were drained.
+
+    A pod that has ended may be the Job's last.
+    """
+    draining = {s.name: s for s in found if s.draining and not s.ended}
+    waiting = [
+        s.job["metadata"]["name"]
+        for s in draining.values()
+        if s.job and (s.pod is None or s.pod["status"].get("phase") == "Pending")
+        if draining.keys() >= {*s.mates}
+    ]
+    return list(dict.fromkeys(waiting))
+
+
 def count_restarts(objects: AgentObjects) -> int:
     """Count the pods before the present one, as far as the cluster remembers."""
     status = objects.job.get("status", {}) if objects.job else {}
