@@ -42,6 +42,7 @@ from deployer.launch.agents.agent_environment import choose_pace
 from deployer.launch.code import settle_code
 from deployer.launch.environment import read_project
 from deployer.launch.lock.file import name_lock
+from deployer.launch.remains import describe_file, telling_remains
 from deployer.launch.request import Request
 from deployer.launch.starting import Launch
 from deployer.sweeps.creation import Draws, make_sweep
@@ -105,7 +106,9 @@ def up(
         lock=name_lock(Path(file)) if lock else None,
         check_script=check_script,
     )
-    return pipeline.up(read_project(flags, folder), request, tell)
+    found = read_project(flags, folder)
+    with telling_remains(lambda failure: describe_file(found, request.file, failure), tell):
+        return pipeline.up(found, request, tell)
 
 
 def connect(wandb: str | None = None) -> Server:

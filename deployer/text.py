@@ -24,6 +24,11 @@ def format_count(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
+def format_usd(usd: float) -> str:
+    """Write dollars to the cent, and less than ten cents to a tenth of one."""
+    return f"${usd:.3f}" if 0 < usd < 0.1 else f"${usd:.2f}"
+
+
 def format_seconds(seconds: float | None) -> str:
     """Return a duration in words: `8 s`, `4 min`, `2 h 05 min`."""
     if seconds is None or not math.isfinite(seconds):

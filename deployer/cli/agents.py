@@ -38,6 +38,7 @@ from deployer.executors.registry import open_executor
 from deployer.launch.agents.scaling import check_names, end_willing_agents, scale_down
 from deployer.launch.agents.stop_notice import tell_who_lasts
 from deployer.launch.pipeline import add_agents
+from deployer.launch.remains import describe_others_here
 from deployer.launch.resolution import open_sweep
 from deployer.launch.starting import drain_surplus
 from deployer.wandb_api.model import RunInfo, SweepPath
@@ -152,12 +153,15 @@ def down(
     Asks before it ends agents of other owners.
     """
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    end_sweep(config, str(find_path(sweep, config)), yes, output)
+    end_sweep(config, sweep, yes, output)
 
 
-def end_sweep(config: Project, path: str, yes: bool, output: str) -> None:
-    """End a sweep's agents; of other owners only if the user is sure. Raises ConfigError."""
-    executor = open_executor(config)
+def end_sweep(config: Project, sweep: str | None, yes: bool, output: str) -> None:
+    """End a sweep's agents; of other owners only if the user is sure. Raises ConfigError.
+
+    Without a `sweep`, other sweeps of the folder with live agents are named.
+    """
+    path, executor = str(find_path(sweep, config)), open_executor(config)
     others = list(describe_others(executor.list_others(path), time.time()))
     for sentence in others:
         say(sentence)
@@ -169,6 +173,8 @@ def end_sweep(config: Project, path: str, yes: bool, output: str) -> None:
             ended = end_willing_agents(executor, path, refusals, everyone=bool(others))
         if ended or not refusals:
             show_ended(path, ended, output)
+    for line in describe_others_here(config, path) if sweep is None else ():
+        say(line)
 
 
 def _start(

@@ -33,6 +33,7 @@ from deployer.executors.target import Target
 from deployer.launch.agents.scaling import end_willing_agents
 from deployer.launch.agents.stop_notice import tell_who_lasts
 from deployer.launch.provision import find_disposable, take_down_cluster
+from deployer.launch.remains import describe_bill, telling_remains
 from deployer.outputs.kept_here import delete_here
 from deployer.sweeps.records import SweepRecord, delete_records, load_records
 from deployer.text import format_count
@@ -80,7 +81,8 @@ def down(
     gone = set()
     if cluster:
         path, target = _find_if_any(sweep, config), find_disposable(config)
-        with showing_busy() as tell:
+        telling = telling_remains(lambda failure: describe_bill(target, failure), say)
+        with telling, showing_busy() as tell:
             take_down_cluster(target, path, tell, everything=all_, delete_data=delete_data)
         gone = {target.name}
     if all_:
@@ -89,7 +91,7 @@ def down(
             if _means_here(config):
                 _end_backend(delete_data)
     elif not cluster:
-        end_sweep(config, str(find_path(sweep, config)), yes, output)
+        end_sweep(config, sweep, yes, output)
 
 
 def _is_sure_of_data(config: Project, yes: bool) -> bool:

@@ -31,7 +31,7 @@ from deployer.executors.plan import build_plan
 from deployer.executors.registry import find_target
 from deployer.launch.agents.agent_environment import build_environment, choose_pace
 from deployer.launch.agents.one_run_per_job import count_agents
-from deployer.launch.agents.planning import choose_bound, plan_agents
+from deployer.launch.agents.planning import build_draft, choose_bound, plan_agents
 from deployer.launch.checks.script import check_script_first
 from deployer.launch.code import settle_code
 from deployer.launch.request import Request
@@ -75,10 +75,11 @@ def plan(
         read_config(Flags(wandb=wandb, replicas=replicas, on=on, cold=cold, profile=profile)), say
     )
     read = load_sweep(file, run_cap)
+    for warning in read.warnings:
+        say(f"warning: {warning}")
     target = find_target(config)
-    for warning in (*read.warnings, target.warn_about_code()):
-        if warning:
-            say(f"warning: {warning}")
+    for warning in target.list_warnings(build_draft(config, target.backend_url, config.embedded)):
+        say(f"warning: {warning}")
     request = Request(file, read, check_script=not no_check)
     check_script_first(config, request, say)
     if sweep:

@@ -136,9 +136,9 @@ class Target(ABC):
         """Return the embedded backend's address for agents, as far as it is known before `up`."""
         return EMBEDDED_URL
 
-    def warn_about_code(self) -> str:
-        """Say which files of the folder agents will lack; empty if none."""
-        return ""
+    def list_warnings(self, plan: Plan) -> Sequence[str]:
+        """Return what is doubtful about a plan, such as files of the folder that agents lack."""
+        return ()
 
     def describe_runs(self) -> Sequence[str]:
         """Return what users must know of the runs' environment; raises ConfigError if it is bad."""
@@ -163,9 +163,9 @@ class Target(ABC):
         """Return which Python, packages and driver agents will have."""
         return Surroundings()
 
-    def describe_bill(self) -> str:
-        """Say what goes on costing without agents, and how to end it; empty if nothing does."""
-        return ""
+    def describe_bill(self) -> Sequence[str]:
+        """Return what exists and costs money without agents, and the command that ends it."""
+        return ()
 
     def open_kube(self, namespace: str | None = None) -> Kube:
         """Return the client of the target's cluster; raises ConfigError if it is none."""

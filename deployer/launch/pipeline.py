@@ -28,16 +28,18 @@ from deployer.launch.checks.check import (
     check_program_here,
 )
 from deployer.launch.checks.script import await_report, begin_script_check, tell_report
+from deployer.launch.checks.stopped import check_not_stopped
 from deployer.launch.code import settle_code
 from deployer.launch.packing.decision import prepare_packing
 from deployer.launch.packing.packer import Packer
-from deployer.launch.provision import telling_bill
+from deployer.launch.remains import describe_others
 from deployer.launch.request import Request
 from deployer.launch.server import connect
 from deployer.launch.starting import Launch, Start, start_agents, start_asked
-from deployer.sweeps.creation import MadeSweep, find_unfinished, make_sweep
+from deployer.sweeps.creation import MadeSweep, find_newest, is_edited, make_sweep
+from deployer.sweeps.records import load_records
 from deployer.sweeps.rerun import describe_missing
-from deployer.wandb_api.model import SweepPath
+from deployer.wandb_api.model import SweepInfo, SweepPath
 from deployer.wandb_api.operations import get_sweep
 from deployer.wandb_api.server import NOT_GUARANTEED, Server
 from deployer.watch.pending_timeout import PendingTimeout
@@ -57,18 +59,20 @@ def up(project: Project, request: Request, tell: Tell, start: Start = start_aske
     script = begin_script_check(project, request)
     project, server = resolve(project, request, tell)
     target = find_target(project)
+    if server:
+        check_not_stopped(project, server, request)
     check(project, target, request, server)
     tell_report(await_report(script, request.file, tell), request, tell)
     for line in target.describe_runs():
         tell(line)
-    if warning := target.warn_about_code():
-        tell(f"warning: {warning}")
-    with telling_bill(target, tell):
-        target.provision(build_limits(project, request), tell)
-        executor = target.open()
-        server = _reach(project, target, executor, server, tell)
-        path = _make(project, server, request, tell)
-        return start(project, server, executor, path, request, tell)
+    _warn(project, target, server.url if server else target.backend_url, tell)
+    target.provision(build_limits(project, request), tell)
+    executor = target.open()
+    server = _reach(project, target, executor, server, request, tell)
+    path = _make(project, server, request, tell)
+    for line in describe_others(project, path, request.file):
+        tell(line)
+    return start(project, server, executor, path, request, tell)
 
 
 def resolve(project: Project, request: Request, tell: Tell) -> tuple[Project, Server | None]:
@@ -81,9 +85,9 @@ def resolve(project: Project, request: Request, tell: Tell) -> tuple[Project, Se
         return project, None
     server = connect(project, tell)
     if request.continued and not project.explicit_on:
-        record = find_unfinished(server, request.sweep, project, request.file, request.draws)
-        if record and record.on in list_names():
-            project = replace(project, on=record.on)
+        found = find_newest(server, request.sweep, project, request.file, request.draws)
+        if found and not found[1].ended and found[0].on in list_names():
+            project = replace(project, on=found[0].on)
     return project, server
 
 
@@ -105,15 +109,33 @@ def add_agents(
         mend = f"deployer heal {path} runs what is missing, if anything is"
         tell(f"{path} is {info.state}: no agent is started; {mend}")
         return Launch(project, target, server, executor, path, ())
+    for line in _describe_file(project, info):
+        tell(line)
     check_program_here(target, info.config, project.code, str(path))
     target.check_data()
     for line in target.describe_runs():
         tell(line)
-    if warning := target.warn_about_code():
-        tell(f"warning: {warning}")
+    _warn(project, target, server.url, tell)
     return start_agents(
         project, server, executor, info, tell, one_run=one_run, max_seconds=max_seconds
     )
+
+
+def _warn(project: Project, target: Target, base_url: str, tell: Tell) -> None:
+    for warning in target.list_warnings(build_draft(project, base_url, own_keys=True)):
+        tell(f"warning: {warning}")
+
+
+def _describe_file(project: Project, sweep: SweepInfo) -> Iterator[str]:
+    """Yield that a sweep's file was edited since its creation, and its other sweeps' agents."""
+    record = next((r for r in load_records() if r.sweep_path == str(sweep.path)), None)
+    if record is None:
+        return
+    file = Path(record.folder, record.file)
+    if is_edited(sweep, file):
+        said = f"{file.name} was edited since {sweep.path} was created, which runs as it was"
+        yield f"{said}; a sweep of the edited file: deployer up {record.file}"
+    yield from describe_others(project, sweep.path, file)
 
 
 def watch_sweep(
@@ -164,12 +186,19 @@ def count_later(server: Server, path: SweepPath, agents: Sequence[Agent]) -> int
 
 
 def _reach(
-    project: Project, target: Target, executor: Executor, server: Server | None, tell: Tell
+    project: Project,
+    target: Target,
+    executor: Executor,
+    server: Server | None,
+    request: Request,
+    tell: Tell,
 ) -> Server:
     """Ask whether agents would be taken, then return the server, made in the target if need be."""
     url = server.url if server else target.backend_url
     executor.check(build_draft(project, url, server.extended if server else True))
-    server = server or connect(project, tell)
+    if server is None:
+        server = connect(project, tell)
+        check_not_stopped(project, server, request)
     tell(f"using {server.describe()}")
     if not server.extended:
         tell(NOT_GUARANTEED)

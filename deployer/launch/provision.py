@@ -19,6 +19,7 @@ from deployer.executors.registry import find_target, list_names
 from deployer.executors.target import Target, Tell
 from deployer.launch.agents.scaling import end_agents
 from deployer.launch.agents.stop_notice import tell_who_lasts
+from deployer.launch.remains import describe_bill
 from deployer.sweeps.records import remember_copy
 from deployer.wandb_api.model import SweepPath
 
@@ -31,41 +32,25 @@ def find_disposable(project: Project) -> Target:
 
 
 @contextmanager
-def telling_bill(target: Target, tell: Tell) -> Iterator[None]:
-    """Tell what goes on costing, and how to end it, if the work inside does not come to its end."""
-    try:
-        yield
-    except BaseException:
-        tell_bill(target, tell)
-        raise
-
-
-@contextmanager
 def closing(
     target: Target, executor: Executor, path: SweepPath, take_down: bool, tell: Tell
 ) -> Iterator[None]:
     """Once results have been read, good or bad, take down what was made for them if that is wanted.
 
-    Else, and if it does not come to that, tell what goes on costing.
+    Else, after a good end, tell what goes on costing.
     """
     failure = None
-    with telling_bill(target, tell):
-        try:
-            yield
-        except SweepFailed as error:
-            failure = error
+    try:
+        yield
+    except SweepFailed as error:
+        failure = error
     if take_down:
         _take_down(target, executor, path, tell)
-    else:
-        tell_bill(target, tell)
     if failure:
         raise failure
-
-
-def tell_bill(target: Target, tell: Tell) -> None:
-    """Tell what goes on costing without agents, if anything does."""
-    if bill := target.describe_bill():
-        tell(bill)
+    if not take_down:
+        for line in describe_bill(target):
+            tell(line)
 
 
 def take_down_cluster(
@@ -80,20 +65,19 @@ def take_down_cluster(
 
     Refuses while agents of other sweeps than `path` work there, unless `everything` is meant. What
     an embedded backend in it holds is copied here first, unless `delete_data`; where that cannot be
-    proven the cluster stays, and what it costs is told. Raises DeployerError.
+    proven the cluster stays. Raises DeployerError.
     """
-    with telling_bill(target, tell):
-        try:
-            _end_all_agents(target.open(), path, tell, everything=everything)
-        except CloudError as error:
-            tell(error.message)  # what is left of it is deleted all the same
-        except KubeError as error:
-            if not error.passing:
-                raise
-            tell(f"its agents end with the cluster: {error.message}")
-        if not delete_data:
-            _save_results(target, tell)
-        target.remove(tell)
+    try:
+        _end_all_agents(target.open(), path, tell, everything=everything)
+    except CloudError as error:
+        tell(error.message)  # what is left of it is deleted all the same
+    except KubeError as error:
+        if not error.passing:
+            raise
+        tell(f"its agents end with the cluster: {error.message}")
+    if not delete_data:
+        _save_results(target, tell)
+    target.remove(tell)
 
 
 def _save_results(target: Target, tell: Tell) -> None:

@@ -13,7 +13,7 @@ import yaml
 from deployer.config.project import Project
 from deployer.errors import ConfigError, WandbError
 from deployer.sweeps.records import SweepRecord, delete_record, load_records, save_record
-from deployer.sweeps.sweep_file import Sweep, dump_config
+from deployer.sweeps.sweep_file import Sweep, dump_config, load_sweep
 from deployer.text import find_forbidden
 from deployer.wandb_api.model import SweepInfo, SweepPath
 from deployer.wandb_api.operations import create_sweep, get_sweep, list_sweeps, set_sweep_state
@@ -73,7 +73,8 @@ def make_sweep(
     check_draws(server, draws)
     wanted = _build_record(server, sweep, project, file, draws, now)
     earlier = _list_earlier(wanted)
-    if continued and (found := _find_unfinished(server, earlier)):
+    found = _find_newest(server, earlier) if continued else None
+    if found and not found[1].ended:
         record, info = found
         paused = info.state == "PAUSED"
         if paused:
@@ -89,18 +90,28 @@ def make_sweep(
     if cut_off and (path := _find_made(server, cut_off, entity, name, text)):
         save_record(replace(cut_off, sweep_path=str(path)))
         return MadeSweep(path, created=False)
-    ended = _find_newest(server, earlier) if continued else None
     made = _create(server, cut_off or wanted, entity, name, text)
+    ended = found[1].path if found else None
     return replace(made, warnings=_list_unsaid(sweep, made.warnings), ended=ended)
 
 
-def find_unfinished(
+def find_newest(
     server: Server, sweep: Sweep, project: Project, file: Path, draws: Draws
-) -> SweepRecord | None:
-    """Return the record of the sweep that `make_sweep` would continue, None if it makes one."""
+) -> tuple[SweepRecord, SweepInfo] | None:
+    """Return the sweep that `make_sweep` would continue, else the newest ended one."""
     wanted = _build_record(server, sweep, project, file, draws, 0.0)
-    found = _find_unfinished(server, _list_earlier(wanted))
-    return found[0] if found else None
+    return _find_newest(server, _list_earlier(wanted))
+
+
+def is_edited(sweep: SweepInfo, file: Path) -> bool:
+    """Return True if a sweep's file now says something else; False if it cannot be read."""
+    try:
+        config = load_sweep(file).config
+    except ConfigError:
+        return False
+    by_flags = ("run_cap", "seed", "retries")
+    then, now = ({k: v for k, v in c.items() if k not in by_flags} for c in (sweep.config, config))
+    return then != now
 
 
 def build_text(sweep: Sweep, draws: Draws) -> str:
@@ -157,20 +168,17 @@ def _list_earlier(wanted: SweepRecord) -> list[SweepRecord]:
     return [r for r in load_records(Path(wanted.folder)) if _same(r, wanted)]
 
 
-def _find_unfinished(
+def _find_newest(
     server: Server, records: Sequence[SweepRecord]
 ) -> tuple[SweepRecord, SweepInfo] | None:
-    """Return the first sweep that goes on; records of those that are gone are deleted."""
+    """Return the newest open sweep, else the newest ended one; delete records of deleted sweeps."""
+    ended = None
     for record in records:
-        if record.sweep_path and (info := _get_known(server, record)) and not info.ended:
-            return record, info
-    return None
-
-
-def _find_newest(server: Server, records: Sequence[SweepRecord]) -> SweepPath | None:
-    """Return the newest sweep that is still on its server."""
-    found = (_get_known(server, record) for record in records if record.sweep_path)
-    return next((info.path for info in found if info), None)
+        if record.sweep_path and (info := _get_known(server, record)):
+            if not info.ended:
+                return record, info
+            ended = ended or (record, info)
+    return ended
 
 
 def _get_known(server: Server, record: SweepRecord) -> SweepInfo | None:

@@ -56,6 +56,12 @@ def load_records(folder: Path | None = None) -> tuple[SweepRecord, ...]:
     return tuple(sorted(kept, key=lambda r: max(r.created_at, r.continued_at), reverse=True))
 
 
+def load_records_of(file: Path) -> tuple[SweepRecord, ...]:
+    """Return the records of the sweeps that were made from a file, the newest first."""
+    path = file.resolve()
+    return tuple(r for r in load_records() if Path(r.folder, r.file).resolve() == path)
+
+
 def save_record(record: SweepRecord) -> None:
     """Write a record atomically."""
     folder = sweeps_folder()

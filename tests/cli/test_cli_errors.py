@@ -214,6 +214,6 @@ def test_time_is_over_with_4_and_ctrl_c_ends_with_130(
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert f"deployer watch {path}" in err
-    assert f"deployer down {path}" in err
+    assert f"1 agent of {path} still runs: deployer down {path}" in err
     listed = project.run("agents", "list", path, "-o", "json").stdout  # without a key
     assert [agent["state"] in ("starting", "running") for agent in json.loads(listed)] == [True]

@@ -92,6 +92,18 @@ def test_a_broken_script_stops_the_sweep_and_says_why_once(project: Project) -> 
     assert "stopped, since 3 configurations failed before any finished: 0/6" in done.stderr
     assert done.stderr.splitlines()[-1].endswith("; up --probe tries one run before the others")
 
+    path = read(project, "results")["sweep"]
+    *_, error, hint = project.run("up", "grid.yaml", "--plain", code=2).stderr.splitlines()
+    stopped = f"its sweep {path} was stopped, since 3 configurations failed before any finished"
+    assert error.startswith(f"error: grid.yaml: {stopped}; the first, ")
+    assert error.endswith("(lr=3, layers=1): crashed: exit code 7: no learning rate for mortals")
+    ways = f"deployer heal {path}; or create another sweep: deployer up grid.yaml --new"
+    assert hint == f"hint: fix the script, then run them again: {ways}"
+    assert [one["sweep"] for one in read(project, "sweep", "list", "--project", "proj")] == [path]
+    project.run("heal", path)
+    continued = project.run("up", "grid.yaml", "--detach")
+    assert f"continuing sweep {path}" in continued.stderr
+
 
 @pytest.mark.slow(seconds=65)
 def test_heal_on_a_server_that_requeues_nothing(
@@ -216,7 +228,8 @@ def test_a_waiting_up_lets_down_take_everything(project: Project) -> None:
     _, err = up.communicate(timeout=60)
     assert "started again" not in err
     assert up.returncode == 1
-    assert err.splitlines()[-2:] == [
+    assert err.splitlines()[-3:] == [
+        f"1 agent of {path} still runs: deployer down {path}",
         "error: the embedded backend was stopped",
         f"hint: deployer watch {path}",
     ]

@@ -141,7 +141,12 @@ def test_up_again_continues_and_new_makes_another(project: Project) -> None:
     assert first["sweep"] == path
     again = json.loads(project.run("up", "grid.yaml", "--detach", "-o", "json").stdout)
     assert (again["sweep"], len(again["agents"])) == (path, 1)
-    hold.unlink()
+    up = project.start("up", "grid.yaml", "--plain")
+    assert up.stderr is not None
+    assert any("0/2 finished" in line for line in up.stderr)
+    up.send_signal(signal.SIGINT)
+    assert list_live(up.communicate()[1]) == [f"1 agent of {path} still runs"]
+    assert up.returncode == 130
     lock = project.folder / "grid.lock.yaml"
     assert f"\nsweep: {path}\n" in lock.read_text()
     made = project.run("up", "grid.yaml", "--new", "--detach", "-o", "json")
@@ -149,13 +154,44 @@ def test_up_again_continues_and_new_makes_another(project: Project) -> None:
     assert other["sweep"] != path
     assert f"grid.lock.yaml was {path}'s: deployer reproduce best {path}" in made.stderr
     assert f"\nsweep: {other['sweep']}\n" in lock.read_text()
+    assert list_live(made.stderr) == [f"1 agent of {path}, another sweep of grid.yaml, still runs"]
+
     project.write_grid(lrs="[3.0]")
-    edited = json.loads(project.run("up", "grid.yaml", "--detach", "-o", "json").stdout)
+    more = project.run("agents", "up", "-o", "json").stderr
+    assert f"grid.yaml was edited since {other['sweep']} was created" in more
+    assert list_live(more) == list_live(made.stderr)
+    done = project.run("up", "grid.yaml", "--detach", "-o", "json")
+    edited = json.loads(done.stdout)
     assert edited["sweep"] not in (path, other["sweep"])
+    older = {f"1 agent of {one}" for one in (path, other["sweep"])}
+    assert {*list_live(done.stderr)} == {
+        f"{one}, another sweep of grid.yaml, still runs" for one in older
+    }
+    project.write("grid.yaml", "method: [")
+    refused = project.run("up", "grid.yaml", code=2).stderr
+    assert {*list_live(refused)} == {
+        f"{one} still runs" for one in (*older, f"1 agent of {edited['sweep']}")
+    }
+    ended = project.run("down", "-o", "json")
+    assert json.loads(ended.stdout)["sweep"] == edited["sweep"]
+    assert {*list_live(ended.stderr)} == {
+        f"{one}, another sweep of this folder, still runs" for one in older
+    }
+    assert list_live(project.run("down", path, code=0).stderr) == []
+
+    hold.unlink()
+    project.run("agents", "up", path)
     done = project.run("watch", path, "--plain")
     assert "2/2 configurations finished, 0 duplicates, 0 lost" in done.stdout
     listed = json.loads(project.run("sweep", "list", "--project", "proj", "-o", "json").stdout)
     assert [info["sweep"] for info in listed] == [edited["sweep"], other["sweep"], path]
+
+
+def list_live(err: str) -> list[str]:
+    """Return what is said of sweeps with live agents, if each names the command that ends them."""
+    found = re.findall(r"^(\d+ agents? of (\S+?),?( .*)?): deployer down (\S+)$", err, re.MULTILINE)
+    assert all(path == named for _, path, _, named in found)
+    return [said for said, *_ in found]
 
 
 @pytest.mark.slow

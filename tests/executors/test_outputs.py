@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
+from deployer.__main__ import run
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.errors import DataError
 from deployer.executors.kubernetes.data.outputs import find_outputs
 from deployer.executors.kubernetes.manifests.fields import Manifest
+from deployer.executors.kubernetes.manifests.preemption import warn_about_spot
 from deployer.executors.kubernetes.manifests.templates import Templates, load_templates
 from tests.executors.profiles import TEMPLATES, build, replace_section
 
@@ -49,6 +54,79 @@ def test_a_folder_of_checkpoints_that_ends_with_the_pod_keeps_nothing() -> None:
     assert told(cluster)["DEPLOYER_OUTPUT_KEEP"] == "wandb"
 
 
+SPOT_POOL = {"cloud.google.com/gke-spot": "true"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "spot"),
+    [
+        ({"node_selector": SPOT_POOL}, "cloud.google.com/gke-spot=true"),
+        ({"node_selector": {"cloud.google.com/gke-spot": "false"}}, ""),
+        ({"node_selector": {"eks.amazonaws.com/capacityType": "SPOT"}}, "capacityType=SPOT"),
+        ({"tolerations": [{"key": "cloud.google.com/gke-spot", "operator": "Exists"}]}, "gke-spot"),
+        ({"priority_class": "preemptible"}, "preemptible"),
+        ({"priority_class": "non-preemptible"}, ""),
+        ({"queue": "team", "queue_priority": "spot-low"}, "spot-low"),
+        ({}, ""),
+    ],
+)
+def test_spot_nodes_without_lasting_checkpoints_are_named(
+    changes: dict[str, Any], spot: str
+) -> None:
+    def warn(**more: Any) -> str:
+        *_, job = build(replace_section("plain", **changes, **more))
+        return warn_about_spot(job)
+
+    said = warn()
+    assert bool(said) == bool(spot)
+    assert f"{spot}) and no volume `checkpoints` outlives their pods" in said or not spot
+    assert warn(volumes=[{"name": "checkpoints", "empty_dir": {}}]) == said
+    assert warn(volumes=[{"name": "checkpoints", "pvc": "mine"}]) == ""
+
+
+def test_a_template_may_choose_spot_nodes_by_affinity() -> None:
+    [*_, job] = build(replace_section("plain"))
+    term = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [term]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    job["spec"]["template"]["spec"]["affinity"] = affinity
+    assert "(karpenter.sh/capacity-type=spot)" in warn_about_spot(job)
+    term["operator"] = "NotIn"
+    assert warn_about_spot(job) == ""
+
+
+@pytest.mark.parametrize(
+    ("gpus", "more", "told"),
+    [
+        ("{spot: true}", "", "gpu-1 of cluster lab"),
+        ("{spot: true}", "gpu: 0", ""),
+        ("{spot: true}", "volumes: [{name: checkpoints, pvc: mine}]", ""),
+        ("{}", "", ""),
+    ],
+)
+def test_plan_and_up_warn_of_spot_pools(
+    gpus: str,
+    more: str,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """`up` with what `plan` says: both ask the target, before anything is made."""
+    choice = "accelerator: nvidia-tesla-t4, machine_type: n1-standard-8"
+    spec = f"name: lab\nlocation: us-central1-a\ngpus: [{gpus.replace('{', '{' + choice + ', ')}]\n"
+    (tmp_path / "lab.yaml").write_text(spec)
+    section = ", ".join(filter(None, ("image: x", "code: image", more)))
+    (tmp_path / "deployer.yaml").write_text(f"gke: lab.yaml\nkubernetes: {{{section}}}\n")
+    (tmp_path / "a.yaml").write_text("program: a.py\nmethod: grid\nparameters: {a: {value: 1}}\n")
+    monkeypatch.chdir(tmp_path)
+    assert run(["plan", "a.yaml", "--on", "gke", "--no-check"]) == 0
+    out, err = capsys.readouterr()
+    assert [document["kind"] for document in yaml.safe_load_all(out)][-1] == "Job"
+    warnings = [line for line in err.splitlines() if "each preemption starts" in line]
+    assert [told in line for line in warnings] == ([True] if told else [])
+
+
 def test_an_nfs_folder_is_found() -> None:
     nfs = {"server": "nas.example", "path": "/export/"}
     cluster = replace_section("plain", volumes=[{"name": "checkpoints", "nfs": nfs}])
@@ -70,7 +148,11 @@ def replace_templates(source: Manifest) -> Templates:
 
 @pytest.mark.parametrize(
     ("source", "claim"),
-    [({"persistentVolumeClaim": {"claimName": "mine"}}, "mine"), ({"emptyDir": {}}, None)],
+    [
+        ({"persistentVolumeClaim": {"claimName": "mine"}}, "mine"),
+        ({"emptyDir": {}}, None),
+        ({"ephemeral": {"volumeClaimTemplate": {}}}, None),
+    ],
 )
 def test_a_template_may_have_the_volume(source: Manifest, claim: str | None) -> None:
     found = find_outputs(ClusterConfig(image="x"), replace_templates(source))

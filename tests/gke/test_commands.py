@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import signal
 
 import yaml
 
 from tests.gke.cloud import PROJECT, Cloud
-from tests.gke.cloud_faults import old_stockout, quota
+from tests.gke.cloud_faults import internal, old_stockout, permission, quota, stockout
 from tests.gke.commands import Machine
 from tests.gke.rooms import FIRST, NAME, SECOND
+from tests.gke.rooms import SPEC as SPEC_TEXT
 
 SPEC = "cluster.yaml"
+PRICE = "$PRICE"
+IDLE = f"{PRICE} an hour without agents: deployer gke down {SPEC}"
 UP = ("gke", "up", SPEC)
 DOWN = ("gke", "down", SPEC, "--yes")
 
@@ -60,18 +64,63 @@ def test_credentials_are_written_without_a_secret(cloud: Cloud, machine: Machine
     assert cloud.token not in text
 
 
-def test_ctrl_c_says_how_to_come_back(cloud: Cloud, machine: Machine) -> None:
+GOES_ON = f"cluster {NAME} in {FIRST} is PROVISIONING, Google goes on with it: {IDLE}"
+KEPT = f"cluster {NAME} in {FIRST} is RUNNING: {IDLE}"
+BROKEN = f"cluster {NAME} in {FIRST} is ERROR: {IDLE}"
+POOL = f"its pool gpu-1, nvidia-tesla-t4: {PRICE} an hour for each of its nodes"
+
+
+def list_existing(err: str) -> list[str]:
+    """Return what is said of a cluster and its pools, without the figures."""
+    lines = re.sub(r"\$[0-9.]+", PRICE, err).splitlines()
+    return [
+        line for line in lines if line.startswith((f"cluster {NAME} in {FIRST} is ", "its pool"))
+    ]
+
+
+def test_ctrl_c_says_what_goes_on(cloud: Cloud, machine: Machine) -> None:
     """130; Google goes on, and the next `up` goes on with it."""
     cloud.set_operation_seconds(1.0)
     cloud.kill_client_at(1, "after", "GetOperation", by=signal.SIGINT)
     err = machine.run(*UP, code=130)[1]
-    assert err.splitlines()[-1] == (
-        "interrupted; Google goes on with what was begun: "
-        "deployer gke up continues, deployer gke down removes it"
-    )
+    assert list_existing(err) == [GOES_ON, POOL]
     cloud.spare_clients()
-    machine.run(*UP)
+    assert list_existing(machine.run(*UP)[1]) == []
     assert cloud.changes == ("CreateCluster",)
+
+
+def test_a_failure_says_what_exists_and_costs(cloud: Cloud, machine: Machine) -> None:
+    """Of a cluster whose GPUs are sold out, of a broken one; where the cloud is silent, that."""
+    cloud.set_operation_seconds(0.05)
+    cloud.fail("CreateCluster", stockout(FIRST).in_operation(keeps_cluster=True))
+    cloud.fail("CreateNodePool", old_stockout(FIRST), times=math.inf)
+    assert list_existing(machine.run(*UP, code=1)[1]) == [KEPT]
+    cloud.fail("CreateNodePool", permission())
+    cloud.fail("ListClusters", permission("container.clusters.list"), nth=3, times=math.inf)
+    err = machine.run(*UP, code=1)[1]
+    assert "not checked whether a cluster of ours still exists: cannot list clusters" in err
+    cloud.heal()
+    machine.run(*DOWN)
+    cloud.fail("CreateCluster", internal().in_operation())
+    err = machine.run(*UP, code=1)[1]
+    assert [line for line in list_existing(err) if "pool" not in line] == [BROKEN]
+
+
+def test_a_sweep_that_fails_says_what_its_cluster_costs(cloud: Cloud, machine: Machine) -> None:
+    """Its Kubernetes does not answer. That GPUs are spot is said before anything is made."""
+    cloud.set_operation_seconds(0.05)
+    spot = SPEC_TEXT.replace("n1-standard-8", "n1-standard-8\n    spot: true")
+    (machine.folder / SPEC).write_text(spot)
+    settings = {"gke": SPEC, "kubernetes": {"image": "x", "code": "image"}}
+    (machine.folder / "deployer.yaml").write_text(json.dumps(settings))
+    sweep = {"program": "a.py", "method": "grid", "parameters": {"a": {"values": [1]}}}
+    (machine.folder / "sweep.yaml").write_text(json.dumps(sweep))
+    up = ("up", "sweep.yaml", "--on", "gke", "--plain", "--no-check")
+    err = machine.run(*up, code=1)[1]
+    whole = [line.replace(f"gke down {SPEC}", "down --cluster") for line in (KEPT, POOL)]
+    assert [line.replace(" (spot)", "") for line in list_existing(err)] == whole
+    assert 0 < err.index("agents run on spot nodes (gpu-1 of") < err.index("creating cluster")
+    assert list_existing(machine.run(*up, "--project", "a/b", code=2)[1]) == []
 
 
 def test_a_refusal_is_an_error_with_a_remedy(cloud: Cloud, machine: Machine) -> None:
@@ -85,6 +134,7 @@ def test_a_refusal_is_an_error_with_a_remedy(cloud: Cloud, machine: Machine) -> 
     hint = err.splitlines()[-1]
     assert hint.startswith("hint: ask for more NVIDIA_T4_GPUS in us-central1: https://console.")
     assert cloud.inventory().empty
+    assert list_existing(err) == []
 
 
 def test_a_foreign_cluster_is_an_error(cloud: Cloud, machine: Machine) -> None:
@@ -92,6 +142,7 @@ def test_a_foreign_cluster_is_an_error(cloud: Cloud, machine: Machine) -> None:
     cloud.add_foreign_cluster(NAME, FIRST)
     err = machine.run(*UP, code=1)[1]
     assert f"error: cluster {NAME} in {FIRST} is not ours" in err
+    assert list_existing(err) == []
     assert "is not ours and stays" in machine.run(*DOWN)[1]
     assert cloud.changes == ()
 

@@ -22,9 +22,9 @@ from deployer.gke.pricing.sentences import (
     describe_fallback,
     describe_lines,
     describe_pool,
-    format_usd,
 )
 from deployer.gke.specification.spec import ClusterSpec, parse_spec
+from deployer.text import format_usd
 
 REST = "date: 2026-01-01, source: a contract"
 # Round figures, so that sums can be done in the head.

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from deployer.config.project import Flags
-from deployer.errors import ConfigError, WandbError
+from deployer.errors import ConfigError
 from deployer.executors.findings import run_checks
 from deployer.executors.registry import find_target
 from deployer.executors.target import Limits
 from deployer.launch.checks.check import check, check_reach, list_target_checks
-from deployer.launch.provision import telling_bill
 from deployer.launch.request import Packing, Request
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.wandb_api.server import Inside
@@ -101,14 +100,3 @@ def test_an_image_that_is_not_built_yet_is_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / "deployer.yaml").write_text("image: {repository: registry.example/team/trainer}\n")
     project = read_project(tmp_path, Flags(on="kubernetes", wandb="http://w.example"))
     run_checks(list_target_checks(project, find_target(project), Limits()))
-
-
-def test_a_failure_after_the_cluster_was_made_says_that_it_goes_on_costing(tmp_path: Path) -> None:
-    (tmp_path / "deployer.yaml").write_text(GKE)
-    told: list[str] = []
-    target = find_target(read_project(tmp_path))
-    with pytest.raises(WandbError), telling_bill(target, told.append):
-        raise WandbError("the server is away")
-    [bill] = told
-    assert bill.startswith("the cluster without agents costs $")
-    assert bill.endswith("an hour: deployer down --cluster")

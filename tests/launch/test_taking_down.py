@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from deployer.executors.base import Executor
 from deployer.executors.registry import find_target
 from deployer.executors.target import Saved, Target, Tell
 from deployer.launch.provision import take_down_cluster
+from deployer.launch.remains import describe_bill, telling_remains
 from deployer.launch.resolution import choose_sweep, open_sweep, settle_executor
 from deployer.sweeps.records import SweepRecord, load_records, save_record
 from deployer.wandb_api.operations import get_sweep
@@ -44,8 +46,8 @@ class Paid(Target):
     def open(self) -> Executor:
         return find_target(self.project, "local").open()
 
-    def describe_bill(self) -> str:
-        return BILL
+    def describe_bill(self) -> Sequence[str]:
+        return [BILL]
 
     def save_results(self, tell: Tell) -> Saved | None:
         if self.failure:
@@ -113,7 +115,8 @@ def test_a_cluster_whose_results_are_not_copied_stays(
     record = remember("e/p/s", tmp_path)
     told: list[str] = []
     target = Paid(read_gke(tmp_path), b"", failure)
-    with pytest.raises(BackendError) as raised:
+    telling = telling_remains(lambda failure: describe_bill(target, failure), told.append)
+    with pytest.raises(BackendError) as raised, telling:
         take_down_cluster(target, None, told.append, everything=False)
     assert not target.removed
     assert raised.value.message == (

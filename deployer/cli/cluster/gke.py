@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +24,7 @@ from deployer.cli.shell.options import (
 from deployer.config.project import Flags, Project
 from deployer.errors import CloudError, KubeError
 from deployer.launch.environment import read_environment
+from deployer.launch.remains import describe_cloud, telling_remains
 
 if TYPE_CHECKING:
     from deployer.gke.api.client import Gke
@@ -65,7 +67,7 @@ def up(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Create the cluster, or complete it; changes nothing if it is complete."""
-    from deployer.executors.gke.target import set_timer, telling_interruption
+    from deployer.executors.gke.target import set_timer
     from deployer.gke.cluster.creation import ensure_cluster
     from deployer.gke.pricing.estimate import load_prices
     from deployer.gke.pricing.sentences import describe_fallback
@@ -75,14 +77,15 @@ def up(
     _say_prices(chosen, config)
     gke = _open(chosen)
     wait_seconds = wait_for_capacity or 0.0
-    with showing_busy() as tell, telling_interruption(tell):
-        cluster = ensure_cluster(gke, chosen, wait_seconds=wait_seconds, tell=tell)
-    prices = load_prices(config.folder)
-    for line in describe_fallback(chosen, cluster.location, cluster.pool_names, prices):
-        say(line)
-    for line in set_timer(gke, chosen, cluster) if chosen.delete_when_idle else ():
-        say(line)
-    _show_cluster(gke, cluster, output)
+    with _telling_remains(gke, chosen, spec, config):
+        with showing_busy() as tell:
+            cluster = ensure_cluster(gke, chosen, wait_seconds=wait_seconds, tell=tell)
+        prices = load_prices(config.folder)
+        for line in describe_fallback(chosen, cluster.location, cluster.pool_names, prices):
+            say(line)
+        for line in set_timer(gke, chosen, cluster) if chosen.delete_when_idle else ():
+            say(line)
+        _show_cluster(gke, cluster, output)
 
 
 @app.command()
@@ -123,7 +126,8 @@ def down(
     """
     from deployer.executors.gke.target import remove_with_proof
 
-    chosen = _load(spec, read_config(Flags()))
+    config = read_config(Flags())
+    chosen = _load(spec, config)
     gke = _open(chosen)
     if not delete_data:
         _check_results(gke, chosen)
@@ -131,7 +135,7 @@ def down(
     if not yes and can_ask() and not confirm(f"delete {what}?"):
         say("nothing was deleted")
         return
-    with showing_busy() as tell:
+    with _telling_remains(gke, chosen, spec, config), showing_busy() as tell:
         left = remove_with_proof(gke, chosen, tell)
     if output == "json":
         show_json(left)
@@ -150,6 +154,20 @@ def list_(spec: SpecArgument = None, output: OutputOption = Output.TABLE) -> Non
         [name.replace("_at", "").upper() for name in names],
         [[row[name] for name in names] for row in rows],
     )
+
+
+def _telling_remains(
+    gke: Gke, chosen: ClusterSpec, spec: str | None, config: Project
+) -> AbstractContextManager[None]:
+    from deployer.gke.cluster.existing import describe_existing
+    from deployer.gke.pricing.estimate import load_prices
+
+    command = " ".join(("deployer gke down", *([spec] if spec else [])))
+
+    def describe() -> Sequence[str]:
+        return describe_existing(gke, chosen, load_prices(config.folder), command)
+
+    return telling_remains(lambda failure: describe_cloud(describe, failure), say)
 
 
 def _plan_timer(spec: ClusterSpec) -> list[dict[str, object]]:

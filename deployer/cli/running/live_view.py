@@ -80,7 +80,6 @@ def follow(
         return show_statuses(statuses, plain, usd_per_hour)
     except KeyboardInterrupt:
         say(f"\ndetached; the agents go on. Reattach: deployer watch {path}")
-        say(f"end them: deployer down {path}")
         raise
 
 

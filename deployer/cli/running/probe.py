@@ -20,7 +20,7 @@ from deployer.launch.provision import closing
 from deployer.launch.request import Request
 from deployer.launch.starting import Launch
 from deployer.sweeps.endings import describe_attempt
-from deployer.sweeps.results import ACTIVE_STATES, Row
+from deployer.sweeps.results import Row
 from deployer.wandb_api.model import ENDED_SWEEP_STATES
 from deployer.wandb_api.operations import get_sweep
 from deployer.watch.probe import Probe, Report, Rest, Verdict
@@ -72,8 +72,6 @@ def _look_first(
         wanted = _is_wanted(launch, report, rest, yes=yes)
     except KeyboardInterrupt:
         say(f"\nthe rest is not started; to start it: {name_command()}")
-        if probe.run is None or probe.run.state in ACTIVE_STATES:
-            say(f"the probe goes on; to end it: deployer down {launch.path}")
         raise
     except SweepFailed:
         if showing.output == "json":

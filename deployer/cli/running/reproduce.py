@@ -24,6 +24,7 @@ from deployer.errors import SweepFailed
 from deployer.launch import pipeline
 from deployer.launch.lock.reproduction import Again, judge_again, prepare_again
 from deployer.launch.provision import closing
+from deployer.launch.remains import describe_file, telling_remains
 from deployer.sweeps.repeats import Judgement
 from deployer.text import format_value
 from deployer.wandb_api.operations import get_snapshot
@@ -64,10 +65,12 @@ def reproduce(
     """
     config = read_config(Flags(wandb=wandb, replicas=replicas, on=on))
     again = prepare_again(config, run, sweep, tolerance, say)
-    with showing_busy() as tell:
-        launch = pipeline.up(again.project, again.request, tell)
-    with closing(launch.target, launch.executor, launch.path, False, say):
-        follow(launch, plain or output == "json")
+    file = again.request.file
+    with telling_remains(lambda failure: describe_file(again.project, file, failure), say):
+        with showing_busy() as tell:
+            launch = pipeline.up(again.project, again.request, tell)
+        with closing(launch.target, launch.executor, launch.path, False, say):
+            follow(launch, plain or output == "json")
     snapshot = get_snapshot(launch.server.client, launch.path)
     judgement = judge_again(again, snapshot, tolerance)
     sentence = _describe(again, judgement)

@@ -39,11 +39,12 @@ from deployer.cli.shell.options import (
     WandbOption,
     read_config,
 )
-from deployer.config.project import Flags
+from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError
 from deployer.launch import pipeline
 from deployer.launch.lock.file import name_lock
 from deployer.launch.provision import closing
+from deployer.launch.remains import describe_file, telling_remains
 from deployer.launch.request import Packing, Request
 from deployer.launch.starting import Launch, drain_surplus
 from deployer.sweeps.creation import Draws
@@ -64,7 +65,8 @@ YesOption = Annotated[
     bool, typer.Option("--yes", "-y", help="Start the rest at once if the probe was good.")
 ]
 NewOption = Annotated[
-    bool, typer.Option("--new", help="Create a new sweep even if there is an unfinished one.")
+    bool,
+    typer.Option("--new", help="Create a new sweep beside an unfinished or stopped one."),
 ]
 LockOption = Annotated[
     Path | None,
@@ -120,30 +122,38 @@ def up(
     if lock and no_lock:
         raise ConfigError("--lock", "is the opposite of --no-lock", "leave one of them out")
     config = read_config(Flags(wandb, entity, project, replicas, on, cold, profile))
-    request = Request(
-        file,
-        load_sweep(file, run_cap),
-        Draws(seed, retries),
-        continued=not new,
-        one_run=one_run_per_job,
-        max_seconds=max_time,
-        capacity_seconds=wait_for_capacity or 0.0,
-        lock=None if no_lock else lock or name_lock(file),
-        check_script=not no_check,
-        packing=packing,
-    )
-    if probe:
+    with telling_remains(lambda failure: describe_file(config, file, failure), say):
+        request = Request(
+            file,
+            load_sweep(file, run_cap),
+            Draws(seed, retries),
+            continued=not new,
+            one_run=one_run_per_job,
+            max_seconds=max_time,
+            capacity_seconds=wait_for_capacity or 0.0,
+            lock=None if no_lock else lock or name_lock(file),
+            check_script=not no_check,
+            packing=packing,
+        )
         showing = Showing(output, plain, pending_timeout, down_after)
-        run_after_probe(config, request, showing, yes=yes)
-        return
-    with showing_busy(plain) as tell:
+        if probe:
+            run_after_probe(config, request, showing, yes=yes)
+        else:
+            _run(config, request, showing, replicas, detach=detach)
+
+
+def _run(
+    config: Project, request: Request, showing: Showing, replicas: int | None, *, detach: bool
+) -> None:
+    with showing_busy(showing.plain) as tell:
         launch = pipeline.up(config, request, tell)
         drain_surplus(launch, replicas, tell)
+    output, pending = showing.output, showing.pending_seconds
     if detach:
-        _leave(launch, pending_timeout, output)
+        _leave(launch, pending, output)
         return
-    with closing(launch.target, launch.executor, launch.path, down_after, say):
-        follow_and_report(launch, output, plain=plain, pending_seconds=pending_timeout)
+    with closing(launch.target, launch.executor, launch.path, showing.down_after, say):
+        follow_and_report(launch, output, plain=showing.plain, pending_seconds=pending)
 
 
 def _check_words(detach: bool, down_after: bool, packing: Packing | None, probe: bool) -> None:

@@ -23,6 +23,7 @@ from deployer.cli.shell.options import (
 )
 from deployer.config.project import Flags
 from deployer.executors.registry import find_target
+from deployer.launch.remains import describe_agents, telling_remains
 from deployer.launch.resolution import open_sweep
 from deployer.launch.starting import Launch
 
@@ -57,6 +58,8 @@ def watch(
         say(line)
     target = find_target(config)
     launch = Launch(config, target, server, target.open(), path, ())
-    follow_and_report(
-        launch, output, plain=plain, timeout_seconds=timeout, pending_seconds=pending_timeout
-    )
+    here = [(str(path), config.on)]
+    with telling_remains(lambda failure: describe_agents(config, here, failure), say):
+        follow_and_report(
+            launch, output, plain=plain, timeout_seconds=timeout, pending_seconds=pending_timeout
+        )

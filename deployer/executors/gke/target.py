@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 
@@ -22,9 +21,10 @@ from deployer.gke.api.client import Gke, open_gke
 from deployer.gke.api.model import CloudCluster
 from deployer.gke.cluster.access import open_kube_of
 from deployer.gke.cluster.creation import ensure_cluster, find_cluster
+from deployer.gke.cluster.existing import describe_existing
 from deployer.gke.cluster.obstacles import find_obstacles
-from deployer.gke.pricing.estimate import Prices, estimate, estimate_pools, load_prices
-from deployer.gke.pricing.sentences import describe_estimate, describe_fallback, format_usd
+from deployer.gke.pricing.estimate import Prices, estimate, load_prices
+from deployer.gke.pricing.sentences import describe_estimate, describe_fallback
 from deployer.gke.removal.inventory import Inventory
 from deployer.gke.removal.teardown import remove_cluster
 from deployer.gke.specification.spec import ClusterSpec, load_spec
@@ -38,7 +38,6 @@ class GkeTarget(KubernetesTarget):
 
     disposable = True
     grows = True
-    _found: CloudCluster | None = None
 
     @cached_property
     def spec(self) -> ClusterSpec:
@@ -64,8 +63,8 @@ class GkeTarget(KubernetesTarget):
             raise CloudError(
                 f"there is no cluster {self.spec.name} in project {gke.project}",
                 "deployer gke up makes it, and so does deployer up FILE --on gke",
+                "NOT_FOUND",
             )
-        self._found = found
         project = self.project
         return GkeExecutor(
             gke,
@@ -126,10 +125,7 @@ class GkeTarget(KubernetesTarget):
         if limits.max_seconds:
             # Agents leave by themselves before; where this machine and they are lost, nodes do.
             spec = spec.limit_nodes(limits.max_seconds + NODE_SPARE_SECONDS)
-        with telling_interruption(tell):
-            patience = limits.capacity_seconds
-            cluster = ensure_cluster(gke, spec, wait_seconds=patience, tell=tell)
-        self._found = cluster
+        cluster = ensure_cluster(gke, spec, wait_seconds=limits.capacity_seconds, tell=tell)
         place, pools = cluster.location, cluster.pool_names
         for line in describe_fallback(
             self.spec, place, pools, self.prices, self._count_pods(limits), hours
@@ -141,6 +137,14 @@ class GkeTarget(KubernetesTarget):
             # Ahead of the first node: the pool is empty until agents ask for it.
             install_drivers(open_kube_of(gke, cluster, SYSTEM), ["cos"], tell)
 
+    @property
+    def _spot_pools(self) -> str:
+        """Name the spot pools of the specification, if agents ask for GPUs."""
+        gpu, spec = self.project.kubernetes.gpu, self.spec
+        named = zip(spec.pool_names, spec.gpus, strict=True)
+        spot = [name for name, choice in named if choice.spot and (gpu is None or gpu.count)]
+        return f"{', '.join(spot)} of cluster {spec.name}" if spot else ""
+
     def save_results(self, tell: Tell) -> Saved | None:
         """Copy what the backend in the cluster holds to a folder here; None if there is none."""
         found = find_cluster(self._open_gke(), self.spec)
@@ -148,22 +152,14 @@ class GkeTarget(KubernetesTarget):
             return None
         return super().save_results(tell)
 
-    def describe_bill(self) -> str:
-        """Say what the cluster costs without agents, and the command that deletes it."""
-        usd = self._estimate_idle()
-        cost = f"costs {format_usd(usd)} an hour" if usd is not None else "goes on costing"
-        return f"the cluster without agents {cost}: deployer down --cluster"
+    def describe_bill(self) -> Sequence[str]:
+        """Return what exists of the cluster and its price; raises CloudError."""
+        command = "deployer down --cluster"
+        return describe_existing(self._open_gke(), self.spec, self.prices, command)
 
     def remove(self, tell: Tell) -> None:
         """Delete the cluster and all that came with it; raises CloudError naming what stays."""
         remove_with_proof(self._open_gke(), self.spec, tell)
-
-    def _estimate_idle(self) -> float | None:
-        found, spec = self._found, self.spec
-        if found is None:
-            return estimate(spec, spec.locations[0], self.prices, 0).idle_usd_per_hour
-        pools = estimate_pools(spec, found.location, self.prices, found.pool_names, 0)
-        return pools.idle_usd_per_hour
 
     def _open_gke(self) -> Gke:
         return open_gke(self.spec.project, self.project.environment, self.project.owner)
@@ -174,8 +170,7 @@ def remove_with_proof(gke: Gke, spec: ClusterSpec, tell: Tell) -> Inventory:
 
     Raises CloudError naming what stays.
     """
-    with telling_interruption(tell):
-        left = remove_cluster(gke, spec, tell)
+    left = remove_cluster(gke, spec, tell)
     tell(f"nothing of ours is left of {spec.name}: no cluster, no disk, no load balancer")
     return left
 
@@ -192,16 +187,3 @@ def set_timer(gke: Gke, spec: ClusterSpec, cluster: CloudCluster) -> Sequence[st
         if spec.delete_when_idle is None:
             return ()
         return (f"the timer that deletes the idle cluster is not set: {error.message}",)
-
-
-@contextmanager
-def telling_interruption(tell: Tell) -> Iterator[None]:
-    """Tell at Ctrl-C that Google goes on with what was begun, and how to come back."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        tell(
-            "\ninterrupted; Google goes on with what was begun: "
-            "deployer gke up continues, deployer gke down removes it"
-        )
-        raise

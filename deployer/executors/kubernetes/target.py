@@ -39,6 +39,7 @@ from deployer.executors.kubernetes.keys.agent_keys import name_keys
 from deployer.executors.kubernetes.manifests.build import build_manifests
 from deployer.executors.kubernetes.manifests.demands import check_demands
 from deployer.executors.kubernetes.manifests.inputs import load_inputs
+from deployer.executors.kubernetes.manifests.preemption import warn_about_spot
 from deployer.executors.kubernetes.manifests.templates import load_templates
 from deployer.executors.kubernetes.surroundings import read_surroundings
 from deployer.executors.kubernetes.waiting.references import Reference
@@ -207,10 +208,19 @@ class KubernetesTarget(Target):
         """Return the address of the backend's Service."""
         return build_url(NAME, self.project.kubernetes.namespace or NAMESPACE)
 
-    def warn_about_code(self) -> str:
-        """Say which files of the folder are left out of the archive."""
+    def list_warnings(self, plan: Plan) -> Sequence[str]:
+        """Name files that are left out of the archive, and spot nodes without checkpoints."""
         as_it_is = self.has_folder and not self.project.code.commit
-        return warn_about_left_out(self.project.folder) if as_it_is else ""
+        left_out = warn_about_left_out(self.project.folder) if as_it_is else ""
+        # Without the archive, which takes time.
+        manifests = self._build(plan, replace(self._with_image(NOT_BUILT), code="image"), 0.0)
+        job = next(one for one in manifests if kind_of(one) == JOB)
+        return [*filter(None, (left_out, warn_about_spot(job, self._spot_pools)))]
+
+    @property
+    def _spot_pools(self) -> str:
+        """Name the spot pools for which agents are meant; empty where only the Job can say."""
+        return ""
 
     @property
     def queued_seconds(self) -> float | None:

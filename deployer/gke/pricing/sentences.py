@@ -14,7 +14,7 @@ from deployer.gke.pricing.estimate import (
 )
 from deployer.gke.specification.parts import region_of
 from deployer.gke.specification.spec import ClusterSpec
-from deployer.text import format_count
+from deployer.text import format_count, format_usd
 
 OLD_MONTHS = 6  # from which on a price is said to be old: Google changes its lists every few months
 TODAYS = "https://cloud.google.com/compute/all-pricing has today's"
@@ -70,11 +70,6 @@ def describe_pool(spec: ClusterSpec, location: str, pool: str, prices: Prices) -
     if usd is None or not found.nodes:
         return f"{found.gpus}: what it costs is unknown, a price is missing"
     return f"{found.gpus}: {format_usd(usd / found.nodes)} an hour for each of its nodes"
-
-
-def format_usd(usd: float) -> str:
-    """Write dollars to the cent, and less than ten cents to a tenth of one."""
-    return f"${usd:.3f}" if 0 < usd < 0.1 else f"${usd:.2f}"
 
 
 def _describe_hour(estimate: Estimate, hours: float | None) -> str:

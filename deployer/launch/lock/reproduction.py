@@ -17,7 +17,7 @@ from deployer.launch.lock.file import find_kept, load_lock, name_lock
 from deployer.launch.lock.writing import list_apart, list_data
 from deployer.launch.request import Request
 from deployer.launch.resolution import Choice, choose_sweep, open_sweep
-from deployer.sweeps.records import load_records
+from deployer.sweeps.records import load_records, load_records_of
 from deployer.sweeps.repeats import Judgement, build_repeat_config, judge_repeats
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import Row, build_results
@@ -126,8 +126,7 @@ def _load_given(text: str) -> Lock | None:
 
 def _find_own(file: Path) -> Path | None:
     """Return this machine's copy for the newest sweep made from a file that has one."""
-    of_file = (r for r in load_records() if Path(r.folder, r.file).resolve() == file.resolve())
-    kept = (find_kept(r.sweep_path, r.server) for r in of_file if r.sweep_path)
+    kept = (find_kept(r.sweep_path, r.server) for r in load_records_of(file) if r.sweep_path)
     return next((one for one in kept if one), None)
 
 

@@ -125,7 +125,9 @@ def test_a_sold_out_pool_is_followed_by_the_next_and_no_agent_is_forgotten(
     user.try_deployer("watch", "--plain", "--timeout", "20s")
     assert [pool.name for pool in cloud.get_cluster("sweeps").node_pools][-2:] == ["gpu-1", "gpu-2"]
 
-    user.deployer("up", "sweep.yaml", "--new", "--on", "gke", "--detach")
+    again = user.deployer("up", "sweep.yaml", "--new", "--on", "gke", "--detach").stderr
+    older = r"1 agent of \S+, another sweep of sweep.yaml, still runs, \$[0-9.]+ an hour with "
+    assert re.search(older + r"their cluster: deployer down \S+\n", again), again
     refused = user.try_deployer("down", "--cluster")
     assert refused.returncode == 2
     assert "are at work in the cluster" in refused.stderr

@@ -15,7 +15,7 @@ from deployer.config.sections.kubernetes_parts import (
 from deployer.config.sections.outputs import OutputsConfig
 from deployer.errors import DataError
 from deployer.executors.kubernetes.manifests.fields import Manifest
-from deployer.executors.kubernetes.manifests.job import find_container
+from deployer.executors.kubernetes.manifests.job import POD_SOURCES, find_container
 from deployer.executors.kubernetes.manifests.templates import Templates
 
 
@@ -48,7 +48,7 @@ def _find_in_template(job: Manifest) -> DataSet | None:
     there = named or [m for m in mounts if m["mountPath"].rstrip("/") == CHECKPOINTS_PATH]
     volumes = job["spec"]["template"]["spec"].get("volumes") or ()
     source = next((v for v in volumes if there and v["name"] == there[0]["name"]), None)
-    if source is None or "emptyDir" in source:
+    if source is None or POD_SOURCES & source.keys():
         return None
     claim, nfs = source.get("persistentVolumeClaim"), source.get("nfs")
     if not claim and not nfs:

@@ -45,6 +45,7 @@ SUPERVISOR_PATH = "/deployer/supervisor/agent.zip"
 CODE_VARIABLES = ("DEPLOYER_CODE_ARCHIVE", "DEPLOYER_CODE_FOLDER")
 # Kept back from the pod's grace: what ignores the interrupt is terminated, then killed.
 CLEARING_SECONDS = 10
+POD_SOURCES = frozenset({"emptyDir", "ephemeral"})  # volumes that are deleted with their pod
 POD_GRACE_SECONDS = 30  # Kubernetes' own default
 
 
@@ -181,12 +182,11 @@ def _checkpoints(container: Manifest) -> str:
     return next(paths, CHECKPOINTS_PATH)
 
 
-def _keep_outputs(pod: Manifest, container: Manifest) -> str:
-    """Return where outputs are kept: nowhere else if their volume outlives the pod."""
+def outlives_pod(pod: Manifest, container: Manifest) -> bool:
+    """Return True if the volume of checkpoints and outputs stays when its pod is deleted."""
     path = _checkpoints(container)
     names = {m["name"] for m in container["volumeMounts"] if m["mountPath"].rstrip("/") == path}
-    lasting = any(one["name"] in names and "emptyDir" not in one for one in pod["volumes"])
-    return "" if lasting else KEPT_BY_WANDB
+    return any(one["name"] in names and not POD_SOURCES & one.keys() for one in pod["volumes"])
 
 
 def _set_environment(
@@ -197,7 +197,7 @@ def _set_environment(
         *(_refer(name, key.name, key.key) for name, key in cluster.secrets.items()),
         *({"name": name, "value": value} for name, value in task.environment),
     ]
-    keep = {"name": KEEP_VARIABLE, "value": _keep_outputs(pod, container)}
+    keep = {"name": KEEP_VARIABLE, "value": "" if outlives_pod(pod, container) else KEPT_BY_WANDB}
     ours = [
         {"name": "WANDB_BASE_URL", "value": task.base_url},
         _refer("WANDB_API_KEY", task.secret_name, task.secret_key),

@@ -1,0 +1,121 @@
+"""What still exists after a command, what it costs an hour, and the command that ends it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from deployer.config.project import Project
+from deployer.errors import CloudError, ConfigError, DeployerError
+from deployer.executors.base import Executor
+from deployer.executors.registry import find_target, list_names
+from deployer.executors.target import Target, Tell
+from deployer.sweeps.records import SweepRecord, load_records, load_records_of
+from deployer.text import format_count, format_usd
+from deployer.wandb_api.model import SweepPath
+
+Describe = Callable[[BaseException], Iterable[str]]
+
+
+@contextmanager
+def telling_remains(describe: Describe, tell: Tell) -> Iterator[None]:
+    """If the work inside fails or is interrupted, say what still exists."""
+    try:
+        yield
+    except BaseException as failure:
+        for line in dict.fromkeys(describe(failure)):
+            tell(line)
+        raise
+
+
+def describe_file(project: Project, file: Path, failure: BaseException) -> Iterator[str]:
+    """Yield what exists of all sweeps of a file: live agents, and the clusters they ran in.
+
+    After a ConfigError, which comes before anything is contacted, a cluster is looked for only
+    where the file's sweeps ran.
+    """
+    records = load_records_of(file)
+    yield from describe_agents(project, list_places(records), failure)
+    places = {record.on for record in records}
+    if not isinstance(failure, ConfigError):
+        places.add(project.on)
+    for on in sorted(places & {*list_names()}):
+        yield from describe_bill(find_target(project, on), failure)
+
+
+def list_places(records: Iterable[SweepRecord]) -> list[tuple[str, str]]:
+    """Return each sweep's path and the executor where its agents were started last."""
+    return [(record.sweep_path, record.on) for record in records if record.sweep_path]
+
+
+def describe_agents(
+    project: Project,
+    sweeps: Iterable[tuple[str, str]],
+    failure: BaseException | None = None,
+    role: str = "",
+) -> Iterator[str]:
+    """Yield a line for each sweep with live agents; `sweeps` are paths with their executors.
+
+    Each executor is asked once. `role` follows a sweep's path. What cannot be listed is said.
+    """
+    paths: dict[str, list[str]] = {}
+    for path, on in dict.fromkeys(sweeps):
+        if on in list_names():
+            paths.setdefault(on, []).append(path)
+    for on, known in paths.items():
+        try:
+            executor = find_target(project, on).open()
+            agents = executor.list_agents(known[0] if len(known) == 1 else None)
+            counts = Counter(agent.sweep_path for agent in agents if agent.alive)
+            for path in (path for path in known if counts[path]):
+                yield _describe(project, executor, path, on, counts[path], role)
+        except DeployerError as error:
+            gone = isinstance(error, CloudError) and error.reason == "NOT_FOUND"
+            if not gone:
+                yield _say_unchecked(f"agents still run on {on}", error, failure)
+
+
+def describe_others(project: Project, path: SweepPath, file: Path) -> Iterator[str]:
+    """Yield a line for each other sweep of a file that has live agents."""
+    others = [one for one in list_places(load_records_of(file)) if one[0] != str(path)]
+    yield from describe_agents(project, others, role=f", another sweep of {file.name},")
+
+
+def describe_others_here(project: Project, path: str) -> Iterator[str]:
+    """Yield a line for each other sweep of the project folder that has live agents."""
+    others = [one for one in list_places(load_records(project.folder)) if one[0] != path]
+    yield from describe_agents(project, others, role=", another sweep of this folder,")
+
+
+def describe_bill(target: Target, failure: BaseException | None = None) -> Iterator[str]:
+    """Yield what exists of a target's cluster if it is paid for, or that it was not checked."""
+    yield from describe_cloud(target.describe_bill, failure)
+
+
+def describe_cloud(
+    describe: Callable[[], Iterable[str]], failure: BaseException | None
+) -> Iterator[str]:
+    """Yield the lines of `describe`, or that the cloud was not checked."""
+    try:
+        yield from describe()
+    except DeployerError as error:
+        yield _say_unchecked("a cluster of ours still exists", error, failure)
+
+
+def _say_unchecked(what: str, error: DeployerError, failure: BaseException | None) -> str:
+    """Leave out the reason where it is the `failure`, which is printed next."""
+    reason = "" if error.message == str(failure) else f": {error.message}"
+    return f"not checked whether {what}{reason}"
+
+
+def _describe(
+    project: Project, executor: Executor, path: str, on: str, count: int, role: str
+) -> str:
+    usd = executor.get_usd_per_hour(path)
+    price = f", {format_usd(usd)} an hour with their cluster" if usd is not None else ""
+    runs = "runs" if count == 1 else "run"
+    option = f" --on {on}" if project.explicit_on and project.on != on else ""
+    who = f"{format_count(count, 'agent')} of {path}"
+    return f"{who}{role} still {runs}{price}: deployer down {path}{option}"
