@@ -213,7 +213,7 @@ def test_an_nfs_folder_is_a_volume_and_a_claim_until_all_is_deleted(
         assert ensure_nfs(kube, data, data.nfs) == here  # once
         name = here["persistentVolumeClaim"]["claimName"]
         cluster.wait_for(f"pvc/{name}", "jsonpath=.status.phase=Bound", namespace)
-        forget_objects(kube, None, ())
+        forget_objects(kube, None, (), None)
         deadline = time.monotonic() + PATIENCE_SECONDS
         while kube.get(VOLUME, name) or kube.get(CLAIM, name):
             assert time.monotonic() < deadline, "the volume or its claim stays"
@@ -223,7 +223,7 @@ def test_an_nfs_folder_is_a_volume_and_a_claim_until_all_is_deleted(
         assert kept is not None
         assert "deletionTimestamp" not in kept["metadata"]
     finally:
-        forget_objects(elsewhere, None, ())
+        forget_objects(elsewhere, None, (), None)
 
 
 def test_who_may_not_is_told_every_right(cluster: Cluster, namespace: str) -> None:

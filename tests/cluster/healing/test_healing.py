@@ -79,8 +79,8 @@ def test_pod_is_lost_only_after_its_time() -> None:
     ending = build_object("Pod", deletionTimestamp="2026-01-01T00:01:00Z")
     [objects] = group_objects([build_object("Job")], [ending], SWEEP)
     end = 1767225660.0
-    assert judge_state(objects, end) == "stopping"
-    assert judge_state(objects, end + LOST_SECONDS) == "stopping"
+    assert judge_state(objects, end) == "starting"
+    assert judge_state(objects, end + LOST_SECONDS) == "starting"
     assert judge_state(objects, end + LOST_SECONDS + 1) == "lost"
     ended = {**ending, "status": {"phase": "Failed"}}
     [objects] = group_objects([build_object("Job")], [ended], SWEEP)

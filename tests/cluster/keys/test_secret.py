@@ -15,6 +15,7 @@ import pytest
 
 from deployer.config.project import EMBEDDED
 from deployer.executors.kubernetes.executor import KubernetesExecutor
+from deployer.executors.kubernetes.keys.key_rotation import rotate_secret
 from deployer.executors.kubernetes.manifests.build import build_secret
 from deployer.kube.client import Kube
 from deployer.kube.kinds import SECRET
@@ -131,18 +132,16 @@ def test_somebody_elses_secret_stays(desk: Desk, cluster: Cluster) -> None:
 
 
 def test_a_secret_made_by_hand_is_the_callers_if_it_holds_the_callers_key(
-    desk: Desk, cluster: Cluster, tmp_path: Path
+    desk: Desk, cluster: Cluster
 ) -> None:
+    old, new = desk.backend.key, secrets.token_hex(20)
     cluster.kubectl(
         *("create", "secret", "generic", "wandb-secret", "-n", desk.kube.namespace),
-        f"--from-literal=secret={desk.backend.key}",
+        f"--from-literal=secret={old}",
     )
-    key, data = secrets.token_hex(20), str(desk.backend.data)
-    adds = ("backend", "user", "key", "tester", "--key-stdin", "--data", data)
-    assert run_deployer(tmp_path, desk.kubeconfig, *adds, stdin=key).returncode == 0
-    rotated = desk.deployer("rotate", "--key-stdin", stdin=key)
-    assert rotated.returncode == 0, rotated.stderr
-    assert desk.stored_key() == key
+    done = rotate_secret(desk.kube, new, desk.backend.url, lambda held: held == old)
+    assert done.secrets == ("wandb-secret",)
+    assert desk.stored_key() == new
 
 
 def test_our_secret_goes_with_everything_else(desk: Desk) -> None:
