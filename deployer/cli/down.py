@@ -15,7 +15,7 @@ from deployer.cli.output.agent_views import describe_others, show_ended
 from deployer.cli.output.busy import showing_busy
 from deployer.cli.output.render import say
 from deployer.cli.shell.command_group import make_app
-from deployer.cli.shell.confirmation import YesOption, is_sure
+from deployer.cli.shell.confirmation import YesOption, check_held, is_sure
 from deployer.cli.shell.options import (
     OnOption,
     Output,
@@ -29,7 +29,7 @@ from deployer.config.paths import backend_folder, list_copies
 from deployer.config.project import EMBEDDED, Flags, Project
 from deployer.errors import CloudError, ConfigError, DeployerError, Refusals, collect_refusals
 from deployer.executors.registry import find_target, list_names
-from deployer.executors.target import Target
+from deployer.executors.target import Removal, Target
 from deployer.launch.agents.scaling import end_willing_agents
 from deployer.launch.agents.stop_notice import tell_who_lasts
 from deployer.launch.provision import find_disposable, take_down_cluster
@@ -81,9 +81,11 @@ def down(
     gone = set()
     if cluster:
         path, target = _find_if_any(sweep, config), find_disposable(config)
+        held = [(one.words, one.foreign) for one in target.list_held(copied=not delete_data)]
+        removal = Removal(check_held(held, yes, named=True), delete_data)
         telling = telling_remains(lambda failure: describe_bill(target, failure), say)
         with telling, showing_busy() as tell:
-            take_down_cluster(target, path, tell, everything=all_, delete_data=delete_data)
+            take_down_cluster(target, path, tell, everything=all_, removal=removal)
         gone = {target.name}
     if all_:
         with collect_refusals() as refusals:

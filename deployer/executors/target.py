@@ -62,6 +62,26 @@ class Saved:
 
 
 @dataclass(frozen=True)
+class Held:
+    """A place that is not deleted without being named: why, and whether it is another owner's."""
+
+    words: str
+    foreign: bool
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What `remove` may delete.
+
+    `sure`: also what others use. `delete_data`: results too; those that were `copied` may go.
+    """
+
+    sure: bool = False
+    delete_data: bool = False
+    copied: bool = False
+
+
+@dataclass(frozen=True)
 class Surroundings:
     """What agents work with, as far as it is known from here; empty where an image says it.
 
@@ -216,6 +236,13 @@ class Target(ABC):
         Raises DeployerError.
         """
 
-    def remove(self, tell: Tell) -> None:
+    def list_held(self, *, copied: bool) -> Sequence[Held]:
+        """Return what keeps `remove` from its work unless the user is sure; raises DeployerError.
+
+        `copied`: the results of the caller's backend will be copied before.
+        """
+        return ()
+
+    def remove(self, tell: Tell, removal: Removal) -> None:
         """Delete what was made for the project, as its cluster; raises CloudError."""
         raise ConfigError("--cluster", f"no cluster was made on {self.name}", "--on gke")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from deployer.config.project import Project
 from deployer.errors import (
@@ -16,7 +17,7 @@ from deployer.errors import (
 )
 from deployer.executors.base import Executor
 from deployer.executors.registry import find_target, list_names
-from deployer.executors.target import Target, Tell
+from deployer.executors.target import Removal, Target, Tell
 from deployer.launch.agents.scaling import end_agents
 from deployer.launch.agents.stop_notice import tell_who_lasts
 from deployer.launch.remains import describe_bill
@@ -59,13 +60,13 @@ def take_down_cluster(
     tell: Tell,
     *,
     everything: bool,
-    delete_data: bool = False,
+    removal: Removal = Removal(),
 ) -> None:
     """End the agents in a cluster of ours, then delete it and all that came with it.
 
     Refuses while agents of other sweeps than `path` work there, unless `everything` is meant. What
-    an embedded backend in it holds is copied here first, unless `delete_data`; where that cannot be
-    proven the cluster stays. Raises DeployerError.
+    an embedded backend in it holds is copied here first, unless `removal` gives it up; where that
+    cannot be proven the cluster stays. Raises DeployerError.
     """
     try:
         _end_all_agents(target.open(), path, tell, everything=everything)
@@ -75,13 +76,16 @@ def take_down_cluster(
         if not error.passing:
             raise
         tell(f"its agents end with the cluster: {error.message}")
-    if not delete_data:
-        _save_results(target, tell)
-    target.remove(tell)
+    if not removal.delete_data:
+        removal = replace(removal, copied=_save_results(target, tell))
+    target.remove(tell, removal)
 
 
-def _save_results(target: Target, tell: Tell) -> None:
-    """Copy the results that would go with the cluster; raises BackendError, so that it stays."""
+def _save_results(target: Target, tell: Tell) -> bool:
+    """Copy the results that would go with the cluster; return whether there were any.
+
+    Raises BackendError, so that it stays.
+    """
     try:
         saved = target.save_results(tell)
     except DeployerError as error:
@@ -89,9 +93,10 @@ def _save_results(target: Target, tell: Tell) -> None:
         if not silent or target.project.embedded:
             raise _explain_kept(error) from error
         tell(f"whether the cluster holds results cannot be told: {error.message}")
-        return
+        return False
     if saved:
         remember_copy(target.name, saved.url, saved.folder)
+    return saved is not None
 
 
 def _explain_kept(error: DeployerError) -> BackendError:

@@ -26,7 +26,7 @@ from tests.gke.cloud_gate import Call, Gate, Killing
 from tests.gke.cloud_grpc import serve_clusters
 from tests.gke.cloud_leftovers import build_disk, build_rule, build_target_pool
 from tests.gke.cloud_pools import fill_in_cluster, finish_pool
-from tests.gke.cloud_state import Estate, Kubernetes, Status
+from tests.gke.cloud_state import Estate, Kubernetes, Status, write_time
 from tests.gke.credentials import Account, make_authority
 
 PROJECT = "test-project"
@@ -67,6 +67,7 @@ class Cloud:
     token: str = "test-access-token"
     container_port: int = 0
     compute_url: str = ""
+    front: Front | None = None
 
     @property
     def project(self) -> str:
@@ -87,6 +88,15 @@ class Cloud:
     def set_operation_seconds(self, seconds: float) -> None:
         """Let operations that begin from now on take this long."""
         self.estate.seconds = seconds
+
+    def set_account(self, email: str) -> None:
+        """Let Google say that any token is this account's, or not say whose it is."""
+        assert self.front is not None
+        self.front.email = email
+
+    def set_clock_behind(self, seconds: float) -> None:
+        """Let Google's clock be so far behind this machine's."""
+        self.estate.behind_seconds = seconds
 
     def set_missing_zones(self, *zones: str) -> None:
         """Let lists over all locations say that they know nothing of these."""
@@ -169,6 +179,7 @@ class Cloud:
             "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(self.folder / "roots.pem"),
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER": f"https://localhost:{self.container_port}/",
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{self.compute_url}/",
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_OAUTH2": f"{self.compute_url}/tokeninfo",
             "NO_GCE_CHECK": "true",
             "NO_PROXY": "localhost,127.0.0.1",
         }
@@ -186,17 +197,21 @@ class Cloud:
         name: str,
         location: str = "us-central1-a",
         labels: Mapping[str, str] | None = None,
+        status: str = "RUNNING",
+        age_seconds: float = 0.0,
     ) -> None:
-        """Add a running cluster that somebody else made, without our labels."""
+        """Add a cluster that somebody else made, without our labels; it runs unless said."""
         pool = NodePool(name="default-pool", initial_node_count=1)
         cluster = Cluster(name=name, node_pools=[pool], resource_labels=dict(labels or {}))
         with self.gate.lock:
             self.estate.clusters[location, name] = cluster
             fill_in_cluster(self.estate, cluster, location)
-            cluster.status = Status.RUNNING
-            cluster.endpoint = self.estate.kubernetes.endpoint
-            cluster.master_auth = self.estate.authorise()
-            finish_pool(cluster.node_pools[0], None)
+            cluster.status = Status[status]
+            cluster.create_time = write_time(self.estate.behind_seconds + age_seconds)
+            if status == "RUNNING":
+                cluster.endpoint = self.estate.kubernetes.endpoint
+                cluster.master_auth = self.estate.authorise()
+                finish_pool(cluster.node_pools[0], None)
 
     def add_disk(
         self,
@@ -206,13 +221,18 @@ class Cloud:
         cluster: str = "",
         labels: Mapping[str, str] | None = None,
         in_use: bool = False,
+        claim: str = "data",
+        age_seconds: float = 0.0,
     ) -> None:
         """Add a disk: of a claim in this cluster, with the labels that GKE gives it, or a bare one.
 
         zone: a region for a disk that lies in two zones. The cluster may be gone already; then
-        only labels given here tell more than its name.
+        only labels given here tell more than its name. claim: the name of its claim, if it says so.
         """
-        disk = build_disk(self.estate, name, zone, cluster, labels or {}, in_use)
+        disk = build_disk(self.estate, name, zone, cluster, labels or {}, claim)
+        disk.creation_timestamp = write_time(self.estate.behind_seconds + age_seconds)
+        if in_use:
+            disk.users = [f"{disk.zone or disk.region}/instances/gke-{cluster}-system-0"]
         with self.gate.lock:
             self.estate.disks[zone, name] = disk
 
@@ -233,7 +253,8 @@ class Cloud:
         pool = build_target_pool(self.estate, name, region, cluster, service)
         with self.gate.lock:
             self.estate.target_pools[region, name] = pool
-            self.estate.rules[region, name] = build_rule(pool, labels or {})
+            rule = self.estate.rules[region, name] = build_rule(pool, labels or {})
+            rule.creation_timestamp = write_time(self.estate.behind_seconds)
 
 
 def _name_all(things: Mapping[tuple[str, str], Any]) -> tuple[str, ...]:
@@ -257,6 +278,7 @@ def serve_cloud(folder: Path, project: str = PROJECT) -> Iterator[Cloud]:
         return {"access_token": cloud.token, "expires_in": 3599, "token_type": "Bearer"}
 
     front = Front(cloud.gate, Compute(cloud.estate), authorised, hand_out)
+    cloud.front = front
     serve_compute(front)
     server, cloud.container_port = serve_clusters(cloud.gate, Clusters(cloud.estate), authorised)
     cloud.compute_url = front.url

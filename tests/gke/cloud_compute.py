@@ -31,7 +31,8 @@ HTTP = {
 }
 ROUTE = re.compile(
     r"/compute/v1/projects/(?P<project>[^/]+)/(?P<scope>aggregated|zones/[^/]+|regions/[^/]+)/"
-    r"(?P<kind>disks|forwardingRules|targetPools|operations)(/(?P<name>[^/]+))?(?P<wait>/wait)?"
+    r"(?P<kind>disks|forwardingRules|targetPools|operations)(/(?P<name>[^/]+))?"
+    r"(?P<action>/wait|/setLabels)?"
 )
 QUOTAS = re.compile(r"/compute/v1/projects/(?P<project>[^/]+)(/regions/(?P<region>[^/]+))?")
 CATALOGUE = re.compile(
@@ -53,6 +54,7 @@ class Front(ThreadingHTTPServer):
     ) -> None:
         super().__init__(("127.0.0.1", 0), _Request)
         self.gate, self.compute = gate, compute
+        self.email = ""  # what it says of any token
         self.authorised, self.hand_out = authorised, hand_out
 
     @property
@@ -76,6 +78,16 @@ class _Request(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._answer("POST")
 
+    def do_HEAD(self) -> None:
+        self.send_response(404)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        """Return the cloud's clock, for the header Date."""
+        now = time.time() - self.server.compute.estate.behind_seconds
+        return super().date_time_string(timestamp or now)
+
     def do_DELETE(self) -> None:
         self._answer("DELETE")
 
@@ -88,8 +100,11 @@ class _Request(BaseHTTPRequestHandler):
         try:
             if url.path == "/token":
                 content = self._hand_out(body)
+            elif url.path == "/tokeninfo":
+                content = self._name_account()
             else:
-                content = self._compute(verb, url.path, parse_qs(url.query))
+                query = {**parse_qs(url.query), "body": [body]}
+                content = self._compute(verb, url.path, query)
             self._send(200, content)
         except Fault as fault:
             self._send(HTTP[fault.code][0], _describe(fault))
@@ -99,6 +114,13 @@ class _Request(BaseHTTPRequestHandler):
         if fault is not None:
             self.server.gate.refuse(fault)
         return self.server.hand_out(parse_qs(body).get("assertion", [""])[0])
+
+    def _name_account(self) -> Mapping[str, Any]:
+        """Say whose a token is; that takes no part in the calls that a test counts."""
+        fault = self.server.gate.strike(Call("TokenInfo", self.path))
+        if fault is not None:
+            self.server.gate.refuse(fault)
+        return {"email": self.server.email} if self.server.email else {}
 
     def _compute(self, verb: str, path: str, query: Mapping[str, list[str]]) -> Mapping[str, Any]:
         if not self.server.authorised(self.headers.get("Authorization", "")):
@@ -155,8 +177,8 @@ def _name_method(verb: str, route: re.Match[str]) -> str:
         return "aggregatedList"
     if verb == "DELETE":
         return "delete"
-    if route["wait"]:
-        return "wait"
+    if route["action"]:
+        return route["action"].removeprefix("/")
     return "get" if route["name"] else "list"
 
 

@@ -1,7 +1,7 @@
 """Disks, forwarding rules and target pools: what load balancers and claims leave behind.
 
-Labels as exports of real projects show them. A disk of a claim carries the cluster's name and
-location, and the cluster's own labels; its nodes' disks do too. The forwarding rule of a Service
+A disk of a claim carries the cluster's name and location, and no label that anybody else gave the
+cluster; its nodes' disks have these, too. The forwarding rule of a Service
 carries no label at all, only a description with the Service's name: the cluster can be told from
 the target pool of the same name, whose instances are the cluster's nodes.
 """
@@ -9,6 +9,7 @@ the target pool of the same name, whose instances are the cluster's nodes.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -46,7 +47,27 @@ class Compute:
         thing = self._things(route["kind"]).get(key)
         if thing is None:
             raise not_found(self._path(route["kind"], key))
+        if method == "setLabels":
+            return self._set_labels(thing, self._path(route["kind"], key), query["body"][0], fault)
         return _to_json(thing)
+
+    def _set_labels(
+        self, thing: Thing, path: str, body: str, fault: Fault | None
+    ) -> Mapping[str, Any]:
+        """Replace a thing's labels, if the caller has seen the present ones."""
+        assert not isinstance(thing, TargetPool)
+        wanted = json.loads(body)
+        if wanted.get("labelFingerprint", "") != thing.label_fingerprint:
+            message = "Labels fingerprint either invalid or resource labels have changed"
+            raise Fault(Code.FAILED_PRECONDITION, message, "conditionNotMet")
+
+        def finish() -> None:
+            if fault is None:
+                thing.labels = wanted["labels"]
+                thing.label_fingerprint = f"{thing.label_fingerprint}1"
+
+        place = path.split("/")[3]
+        return self._write(self.estate.begin("setLabels", place, path, finish, fault))
 
     def _things(self, kind: str) -> dict[Key, Thing]:
         if kind == "disks":
@@ -149,9 +170,8 @@ def _matches(labels: Mapping[str, str], wanted: str) -> bool:
 
 
 def label_disk(cluster: Cluster) -> dict[str, str]:
-    """Return the labels that GKE gives a disk: its own, and the cluster's."""
+    """Return the labels that GKE gives the disk of a claim."""
     return {
-        **dict(cluster.resource_labels),
         "goog-k8s-cluster-name": cluster.name,
         "goog-k8s-cluster-location": cluster.location,
     }
@@ -169,7 +189,12 @@ def list_nodes(cluster: Cluster) -> Iterator[tuple[str, str, str]]:
 def _list_boot_disks(estate: Estate) -> Iterator[tuple[Key, Disk]]:
     for cluster in estate.clusters.values():
         for pool, zone, name in list_nodes(cluster):
-            labels = {**label_disk(cluster), "goog-gke-node": "", "goog-k8s-node-pool-name": pool}
+            labels = {
+                **dict(cluster.resource_labels),
+                **label_disk(cluster),
+                "goog-gke-node": "",
+                "goog-k8s-node-pool-name": pool,
+            }
             path = f"projects/{estate.project}/zones/{zone}"
             disk = Disk(name=name, zone=_link(path), status="READY", size_gb=50, labels=labels)
             disk.users = [_link(f"{path}/instances/{name}")]

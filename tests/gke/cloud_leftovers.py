@@ -14,7 +14,7 @@ GOOGLE = "https://www.googleapis.com/compute/v1/projects"
 
 
 def build_disk(
-    estate: Estate, name: str, zone: str, cluster: str, labels: Mapping[str, str], in_use: bool
+    estate: Estate, name: str, zone: str, cluster: str, labels: Mapping[str, str], claim: str
 ) -> Disk:
     """Return a disk as GKE makes it for a claim, or a bare one where no cluster is named."""
     made = estate.find_cluster(cluster)
@@ -25,8 +25,9 @@ def build_disk(
     disk = Disk(name=name, size_gb=10, status="READY", labels={**given, **labels})
     setattr(disk, scope.removesuffix("s"), place)
     disk.self_link = f"{place}/disks/{name}"
-    disk.description = json.dumps({"kubernetes.io/created-for/pvc/name": f"claim-of-{name}"})
-    disk.users = [f"{place}/instances/gke-{cluster}-system-0"] if in_use else []
+    disk.description = json.dumps({"kubernetes.io/created-for/pvc/name": claim}) if claim else ""
+    disk.type_ = f"{place}/diskTypes/pd-balanced"
+    disk.label_fingerprint = "f"
     return disk
 
 
@@ -54,5 +55,6 @@ def build_rule(pool: TargetPool, labels: Mapping[str, str]) -> ForwardingRule:
         description=pool.description,
         target=pool.self_link,
         labels=dict(labels),
+        label_fingerprint="f",
         self_link=f"{pool.region}/forwardingRules/{pool.name}",
     )

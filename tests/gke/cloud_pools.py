@@ -157,7 +157,7 @@ def fill_in_cluster(estate: Estate, cluster: Cluster, location: str) -> None:
     """Add what the server knows of a cluster that it begins to make."""
     cluster.status = Status.PROVISIONING
     cluster.location = cluster.zone = location
-    cluster.create_time = write_time()
+    cluster.create_time = write_time(estate.behind_seconds)
     cluster.self_link = estate.cluster_path(location, cluster.name)
     cluster.id = hashlib.sha256(cluster.self_link.encode()).hexdigest()
     cluster.label_fingerprint = fingerprint_labels(cluster)

@@ -33,9 +33,10 @@ Kind: Any = Operation.Type
 Progress: Any = Operation.Status
 
 
-def write_time() -> str:
-    """Return the present as Google writes it."""
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+def write_time(age_seconds: float = 0.0) -> str:
+    """Return the present, or so long ago, as Google writes it."""
+    then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=age_seconds)
+    return then.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 @dataclass
@@ -88,6 +89,7 @@ class Estate:
     project: str
     kubernetes: Kubernetes
     seconds: float = 0.3
+    behind_seconds: float = 0.0  # of this machine's clock, which is so far ahead of Google's
     clusters: dict[Key, Cluster] = field(default_factory=dict)
     disks: dict[Key, Disk] = field(default_factory=dict)
     rules: dict[Key, ForwardingRule] = field(default_factory=dict)
@@ -150,6 +152,7 @@ class Estate:
         for disk in self.disks.values():
             if disk.labels.get("goog-k8s-cluster-name") == key[1]:
                 disk.users = []
+                disk.last_detach_timestamp = write_time(self.behind_seconds)
 
 
 def is_zone(location: str) -> bool:

@@ -13,6 +13,9 @@ from typing import Any
 
 from tests.gke.credentials import make_authority
 
+API = {"kind": "Any", "apiVersion": "v1"}
+BATCH_VERSION = {"groupVersion": "batch/v1", "version": "v1"}
+BATCH = {"name": "batch", "versions": [BATCH_VERSION], "preferredVersion": BATCH_VERSION}
 VERSION = {"major": "1", "minor": "34", "gitVersion": "v1.34.1"}
 
 
@@ -24,6 +27,30 @@ class OddKubernetes:
     ca: bytes
 
 
+def list_foreign(**objects: Mapping[str, object]) -> dict[str, object]:
+    """Return the answers of a Kubernetes in which others have these, by their kind's plural."""
+    kinds = {"v1": {"pods": "Pod", "persistentvolumeclaims": "PersistentVolumeClaim"}}
+    kinds["v1"]["services"], kinds["batch/v1"] = "Service", {"jobs": "Job"}
+    answers: dict[str, object] = {
+        "/api": {**API, "versions": ["v1"]},
+        "/apis": {**API, "groups": [BATCH]},
+    }
+    for version, names in kinds.items():
+        base = f"/api/{version}" if version == "v1" else f"/apis/{version}"
+        answers[base] = {
+            **API,
+            "groupVersion": version,
+            "resources": [
+                {"name": name, "kind": kind, "namespaced": True, "verbs": ["list"]}
+                for name, kind in names.items()
+            ],
+        }
+        for name in names:
+            items = [objects[name]] if name in objects else []
+            answers[f"{base}/{name}"] = {**API, "items": items}
+    return answers
+
+
 @contextmanager
 def serve_odd_kubernetes(answers: Mapping[str, object]) -> Iterator[OddKubernetes]:
     """Serve these answers by their paths, and nothing elsewhere."""
@@ -31,8 +58,11 @@ def serve_odd_kubernetes(answers: Mapping[str, object]) -> Iterator[OddKubernete
 
     class Request(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            found = self.path in known
-            content = json.dumps(known.get(self.path, {})).encode()
+            path, _, query = self.path.partition("?")
+            found = path in known
+            # What it lists has no labels of ours.
+            answer = {**API, "items": []} if "labelSelector" in query else known.get(path, {})
+            content = json.dumps(answer).encode()
             self.send_response(200 if found else 404)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))

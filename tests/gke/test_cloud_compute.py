@@ -15,7 +15,7 @@ from tests.gke.rooms import open_client
 
 
 def test_disks_and_load_balancers_outlive_their_cluster(cloud: Cloud) -> None:
-    """Disks carry the cluster's labels, rules none; nodes' disks go with the nodes."""
+    """Claims' disks carry the cluster's name, rules nothing; nodes' disks go with the nodes."""
     cloud.set_operation_seconds(0)
     cloud.add_foreign_cluster("sweeps", labels={"managed-by": "deployer"})
     cloud.add_disk("pvc-1", cluster="sweeps", in_use=True)
@@ -27,7 +27,9 @@ def test_disks_and_load_balancers_outlive_their_cluster(cloud: Cloud) -> None:
     with pytest.raises(exceptions.BadRequest, match="already being used by"):
         disks.delete_unary(project=PROJECT, zone="us-central1-a", disk="pvc-1")
     open_client().delete_cluster("us-central1-a", "sweeps")
-    assert list_names(disks, labelled, "disks") == ["pvc-1"]
+    assert list_names(disks, labelled, "disks") == []
+    named = {**labelled, "filter": "labels.goog-k8s-cluster-name=sweeps"}
+    assert list_names(disks, named, "disks") == ["pvc-1"]
     place: dict[str, Any] = {"project": PROJECT, "zone": "us-central1-a"}
     deletion = disks.delete_unary(**place, disk="pvc-1")
     operations = compute_v1.ZoneOperationsClient(client_options=options)

@@ -148,27 +148,28 @@ def test_a_foreign_cluster_is_an_error(cloud: Cloud, machine: Machine) -> None:
 
 
 def test_orphans_are_found_without_a_specification(cloud: Cloud, machine: Machine) -> None:
-    """A cluster that cannot be asked for agents stays unless that is accepted; disks go."""
+    """A cluster that cannot be asked what it holds stays unless it is named; old disks go."""
     cloud.set_operation_seconds(0.05)
     machine.run(*UP)
-    labels = {"managed-by": "deployer", "deployer-cluster": "older"}
-    cloud.add_disk("pvc-1", FIRST, cluster="older", labels=labels)
+    owner = json.loads(machine.run("gke", "list", SPEC, "-o", "json")[0])[0]["owner"]
+    labels = {"managed-by": "deployer", "deployer-cluster": "older", "deployer-owner": owner}
+    cloud.add_disk("pvc-1", FIRST, cluster="older", labels=labels, age_seconds=7200)
     (machine.folder / SPEC).unlink()
     before = cloud.changes
     old = ("orphans", "--min-age", "0s")
-    found = json.loads(machine.run(*old, "-o", "json")[0])
+    found = json.loads(machine.run(*old, "-o", "json", code=1)[0])
     assert [(one["cluster"], one["use"]) for one in found["cloud"]] == [
         ("older", "left over"),
-        (NAME, "unknown"),
+        (NAME, "not checked"),
     ]
     assert cloud.changes == before
-    err = machine.run("orphans", "--yes", "--unreachable")[1]
-    assert f"cluster {NAME} stays: it is young, and may be what an `up` is making" in err
+    assert f"{NAME} stays (young)" in machine.run("orphans", "--yes")[1]
     assert cloud.inventory().disks == ()
-    err = machine.run(*old, "--yes")[1]
-    assert f"cluster {NAME} stays: whether agents are at work there cannot be told" in err
+    err = machine.run(*old, "--yes", code=1)[1]
+    assert f"{NAME}: not checked: cannot list Pod in any namespace" in err
+    assert f"{NAME} stays (not checked); deployer orphans {NAME} removes it all the same" in err
     assert cloud.inventory().clusters == (f"{FIRST}/{NAME}",)
-    machine.run(*old, "--yes", "--unreachable")
+    machine.run("orphans", NAME, "--yes")
     assert cloud.inventory().empty
     assert machine.run("orphans")[0] == "nothing is left over\n"
 

@@ -64,7 +64,7 @@ def test_a_refused_call_is_told_in_googles_words(
     gke, spec = open_client(), read_spec(tmp_path)
     cloud.fail("CreateCluster", fault)
     with pytest.raises(CloudError) as told:
-        gke.create_cluster(FIRST, build_cluster(spec, FIRST, gke.project))
+        gke.create_cluster(FIRST, build_cluster(spec, FIRST, gke.project, gke.owner))
     assert told.value.message.startswith(f"cannot create cluster {NAME} in {FIRST}: ")
     assert " ".join(fault.message.split()) in told.value.message
     assert told.value.reason == reason
@@ -79,7 +79,7 @@ def test_a_failed_operation_is_told_in_googles_words(
     gke, spec = open_client(), read_spec(tmp_path)
     cloud.set_operation_seconds(0.01)
     cloud.fail("CreateCluster", fault)
-    begun = gke.create_cluster(FIRST, build_cluster(spec, FIRST, gke.project))
+    begun = gke.create_cluster(FIRST, build_cluster(spec, FIRST, gke.project, gke.owner))
     ended = wait_for_operation(gke, begun, Waiter(tell=lambda _: None))
     told = explain_operation(gke, ended)
     assert told.message.startswith(f"creating cluster {NAME} in {FIRST} failed: ")

@@ -14,6 +14,7 @@ import yaml
 
 from deployer.__main__ import run
 from deployer.config.document.yaml_document import parse_document
+from deployer.config.owner import Owner, build_owner
 from deployer.gke.api.messages import build_cluster, build_gpu_pool, describe_plan, to_plain
 from deployer.gke.specification.spec import ClusterSpec, load_spec, parse_spec
 from tests.golden_files import check_golden
@@ -58,12 +59,20 @@ def test_every_packaged_specification_has_a_golden() -> None:
 def test_what_is_planned_is_what_is_sent(tmp_path: Path) -> None:
     spec = load_spec("l4-spot", tmp_path)
     (_, parent, planned), (_, cluster, pool) = describe_plan(spec, "lab")[:2]
-    sent = build_cluster(spec, "us-central1-a", "lab")
-    assert type(sent)(planned) == sent
-    second = build_gpu_pool(spec, 1, "us-central1-a")
-    assert type(second)(pool) == second
+    owner = build_owner("me@example.com")
+    sent = build_cluster(spec, "us-central1-a", "lab", owner)
+    assert type(sent)(name_owner(planned, owner)) == sent
+    second = build_gpu_pool(spec, 1, "us-central1-a", owner)
+    assert type(second)(name_owner(pool, owner)) == second
     assert parent == "projects/lab/locations/us-central1-a"
     assert cluster == f"{parent}/clusters/deployer-l4"
+
+
+def name_owner(planned: dict[str, Any], owner: Owner) -> dict[str, Any]:
+    """Return what is planned with the owner, whom only the cloud knows."""
+    text = json.dumps(planned).replace('"OWNER"', json.dumps(owner.id))
+    named: dict[str, Any] = json.loads(text.replace("for OWNER", f"for {owner.name}"))
+    return named
 
 
 def test_a_gpu_pool_starts_at_nothing_and_grows_wherever_there_is_room() -> None:
@@ -78,8 +87,10 @@ def test_a_gpu_pool_starts_at_nothing_and_grows_wherever_there_is_room() -> None
 
 def test_ours_is_told_by_its_labels() -> None:
     spec = parse(f"labels: {{team: vision}}\ngpus: [{{{T4}}}]")
-    cluster = build_cluster(spec, "us-central1-a", "lab")
-    labels = {"team": "vision", "managed-by": "deployer", "deployer-cluster": "lab"}
+    owner = build_owner("me@example.com")
+    cluster = build_cluster(spec, "us-central1-a", "lab", owner)
+    ours = {"managed-by": "deployer", "deployer-cluster": "lab", "deployer-owner": owner.id}
+    labels = {"team": "vision", **ours}
     assert dict(cluster.resource_labels) == labels
     assert [dict(pool.config.labels) for pool in cluster.node_pools] == [labels, labels]
 

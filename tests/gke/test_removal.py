@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
+from deployer.config.owner import build_owner
 from deployer.errors import CloudError
 from deployer.gke.cluster.creation import ensure_cluster
 from deployer.gke.removal.inventory import Inventory
-from deployer.gke.removal.teardown import remove_cluster
+from deployer.gke.removal.teardown import Terms, remove_cluster
 from deployer.gke.specification.spec import ClusterSpec, cluster_labels
-from tests.gke.cloud import Cloud
+from tests.gke.cloud import PROJECT, Cloud
 from tests.gke.cloud_faults import (
     DEADLINE,
     LOST,
@@ -22,6 +23,7 @@ from tests.gke.cloud_faults import (
     permission,
     stockout,
 )
+from tests.gke.credentials import ACCOUNT
 from tests.gke.odd_kubernetes import serve_odd_kubernetes
 from tests.gke.rooms import FIRST, NAME, Clock, open_client
 
@@ -32,7 +34,10 @@ Do = Callable[[], object]
 def remove(spec: ClusterSpec, told: list[str]) -> Callable[[], Inventory]:
     """Return what removes it."""
     clock = Clock()
-    return lambda: remove_cluster(open_client(), spec, told.append, clock.now, clock.sleep)
+    terms = Terms(sure=True)
+    return lambda: remove_cluster(
+        open_client(), spec, told.append, clock.now, clock.sleep, terms=terms
+    )
 
 
 def test_a_cluster_goes_with_its_disks_and_load_balancers(
@@ -118,14 +123,15 @@ def test_what_others_have_stays(cloud: Cloud, make: Do, remove: Do) -> None:
     assert left.forwarding_rules == ("asia-east1/a-theirs",)
 
 
-OURS = {"managed-by": "deployer", "deployer-cluster": NAME}
+ME = build_owner(ACCOUNT.format(project=PROJECT))
+OURS = {"managed-by": "deployer", "deployer-cluster": NAME, "deployer-owner": ME.id}
 
 
 def test_a_disk_outlives_its_cluster_and_is_found_by_its_labels(
     cloud: Cloud, spec: ClusterSpec, remove: Do
 ) -> None:
     """As after a crash between the two deletions; the labels are those that the cluster had."""
-    assert OURS.items() <= cluster_labels(spec).items()
+    assert OURS.items() <= cluster_labels(spec, ME).items()
     cloud.add_disk("pvc-1", FIRST, cluster=NAME, labels=OURS)
     remove()
     assert cloud.inventory().empty

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from deployer.config.owner import build_owner
 from deployer.errors import ConfigError, ConfigErrors
 from deployer.gke.specification.parts import GpuChoice, Sharing, SystemPool, is_zone, region_of
 from deployer.gke.specification.spec import cluster_labels, load_spec
@@ -81,8 +82,9 @@ def test_location_takes_one_or_many() -> None:
 
 def test_ours_is_labelled() -> None:
     spec = parse(HEAD + "labels: {team: vision}\n" + GOOD)
-    ours = {"managed-by": "deployer", "deployer-cluster": "lab"}
-    assert cluster_labels(spec) == {"team": "vision", **ours}
+    owner = build_owner("me@example.com")
+    ours = {"managed-by": "deployer", "deployer-cluster": "lab", "deployer-owner": owner.id}
+    assert cluster_labels(spec, owner) == {"team": "vision", **ours}
 
 
 def test_zones_and_regions() -> None:

@@ -11,7 +11,7 @@ import pytest
 from deployer.errors import CloudError
 from deployer.gke.api.model import CloudCluster
 from deployer.gke.cluster.pools import add_next_pool
-from deployer.gke.removal.teardown import remove_cluster
+from deployer.gke.removal.teardown import Terms, remove_cluster
 from deployer.gke.specification.spec import ClusterSpec
 from tests.gke.cloud import Cloud
 from tests.gke.cloud_faults import (
@@ -120,7 +120,7 @@ def test_a_deletion_that_fails_again_and_again_is_told(
     """The cluster is left in ERROR, and the sentence is Google's."""
     make()
     cloud.fail("DeleteCluster", internal().in_operation(), times=math.inf)
-    clock = Clock()
+    clock, terms = Clock(), Terms(sure=True)
     with pytest.raises(CloudError, match="Internal error encountered"):
-        remove_cluster(open_client(), spec, lambda _: None, clock.now, clock.sleep)
+        remove_cluster(open_client(), spec, lambda _: None, clock.now, clock.sleep, terms=terms)
     assert cloud.get_cluster(NAME).status.name == "ERROR"

@@ -17,7 +17,7 @@ from deployer.config.project import Project
 from deployer.errors import BackendError, DeployerError, KubeError
 from deployer.executors.base import Executor
 from deployer.executors.registry import find_target
-from deployer.executors.target import Saved, Target, Tell
+from deployer.executors.target import Removal, Saved, Target, Tell
 from deployer.launch.provision import take_down_cluster
 from deployer.launch.remains import describe_bill, telling_remains
 from deployer.launch.resolution import choose_sweep, open_sweep, settle_executor
@@ -41,7 +41,7 @@ class Paid(Target):
     def __init__(self, project: Project, content: bytes, failure: DeployerError | None) -> None:
         super().__init__("gke", project)
         self.content, self.failure = content, failure
-        self.removed = False
+        self.removed, self.removal = False, Removal()
 
     def open(self) -> Executor:
         return find_target(self.project, "local").open()
@@ -56,8 +56,8 @@ class Paid(Target):
         tell("copied")
         return Saved(copies_folder() / "gke-1", URL)
 
-    def remove(self, tell: Tell) -> None:
-        self.removed = True
+    def remove(self, tell: Tell, removal: Removal) -> None:
+        self.removed, self.removal = True, removal
         tell("removed")
 
 
@@ -84,7 +84,7 @@ def test_results_are_read_here_once_the_cluster_is_gone(
     told: list[str] = []
     target = Paid(read_gke(tmp_path), fetch_copy(backend, backend.key), None)
     take_down_cluster(target, None, told.append, everything=False)
-    assert target.removed
+    assert target.removal == Removal(copied=True), "what is copied may go, and nothing else"
     assert told == ["copied", "removed"]
 
     [record] = load_records()
@@ -125,7 +125,8 @@ def test_a_cluster_whose_results_are_not_copied_stays(
     assert "deployer down --all --cluster --delete-data gives the results up" in raised.value.hint
     assert told == [BILL]
     assert load_records() == (record,)
-    take_down_cluster(target, None, told.append, everything=True, delete_data=True)
+    given_up = Removal(delete_data=True)
+    take_down_cluster(target, None, told.append, everything=True, removal=given_up)
     assert target.removed
 
 

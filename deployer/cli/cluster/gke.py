@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ import typer
 from deployer.cli.output.busy import showing_busy
 from deployer.cli.output.render import say, show, show_json, show_table, show_yaml
 from deployer.cli.shell.command_group import make_app
-from deployer.cli.shell.confirmation import YesOption, can_ask, confirm
+from deployer.cli.shell.confirmation import YesOption, can_ask, check_held, is_sure
 from deployer.cli.shell.options import (
     CapacityOption,
     Documents,
@@ -22,7 +23,7 @@ from deployer.cli.shell.options import (
     read_config,
 )
 from deployer.config.project import Flags, Project
-from deployer.errors import CloudError, KubeError
+from deployer.errors import CloudError
 from deployer.launch.environment import read_environment
 from deployer.launch.remains import describe_cloud, telling_remains
 
@@ -75,7 +76,7 @@ def up(
     config = read_config(Flags())
     chosen = _load(spec, config)
     _say_prices(chosen, config)
-    gke = _open(chosen)
+    gke = _open(chosen, config)
     wait_seconds = wait_for_capacity or 0.0
     with _telling_remains(gke, chosen, spec, config):
         with showing_busy() as tell:
@@ -91,8 +92,9 @@ def up(
 @app.command()
 def status(spec: SpecArgument = None, output: OutputOption = Output.TABLE) -> None:
     """Show the cluster, its pools and what Google says of them."""
-    chosen = _load(spec, read_config(Flags()))
-    gke = _open(chosen)
+    config = read_config(Flags())
+    chosen = _load(spec, config)
+    gke = _open(chosen, config)
     _show_cluster(gke, _find(gke, chosen), output)
 
 
@@ -101,8 +103,9 @@ def credentials(spec: SpecArgument = None) -> None:
     """Add the cluster to your kubeconfig, for your own kubectl."""
     from deployer.gke.cluster.access import PLUGIN, find_kubeconfig, open_kube_of, write_kubeconfig
 
-    chosen = _load(spec, read_config(Flags()))
-    gke = _open(chosen)
+    config = read_config(Flags())
+    chosen = _load(spec, config)
+    gke = _open(chosen, config)
     cluster = _find(gke, chosen)
     open_kube_of(gke, cluster, None)
     path = find_kubeconfig(read_environment())
@@ -122,21 +125,35 @@ def down(
 ) -> None:
     """Remove the cluster and everything created for it, and prove it.
 
-    Its disks go, and what is on them; a list of what carries our labels must be empty at the end.
+    What others use or own in it is listed, and goes only if you are sure. Disks with results stay
+    without --delete-data; a list of what else carries our labels must be empty at the end.
     """
     from deployer.executors.gke.target import remove_with_proof
+    from deployer.gke.api.operations import Waiter
+    from deployer.gke.pricing.estimate import load_prices
+    from deployer.gke.removal.teardown import Terms, list_held
 
     config = read_config(Flags())
     chosen = _load(spec, config)
-    gke = _open(chosen)
-    if not delete_data:
-        _check_results(gke, chosen)
-    what = f"cluster {chosen.name} of project {gke.project}, its disks and what is on them"
-    if not yes and can_ask() and not confirm(f"delete {what}?"):
+    gke, terms = _open(chosen, config), Terms(delete_data=delete_data)
+    held = list_held(gke, chosen.name, Waiter(lambda _: None), terms)
+    for one in held:
+        if one.has_backend and not delete_data:
+            raise CloudError(
+                f"{one.cluster.words} holds the results of its embedded backend",
+                "deployer down --cluster copies them here first; or add --delete-data",
+                "HOLDS_RESULTS",
+            )
+    sure = check_held([(one.words, one.foreign) for one in held], yes, named=spec is not None)
+    data = ", its disks and what is on them" if delete_data else " and its disks without results"
+    what = f"cluster {chosen.name} of project {gke.project}{data}"
+    needed = delete_data or can_ask()
+    if not (sure or yes) and needed and not is_sure(f"delete {what}?", yes):
         say("nothing was deleted")
         return
+    terms = replace(terms, sure=sure)
     with _telling_remains(gke, chosen, spec, config), showing_busy() as tell:
-        left = remove_with_proof(gke, chosen, tell)
+        left = remove_with_proof(gke, chosen, tell, terms, load_prices(config.folder))
     if output == "json":
         show_json(left)
 
@@ -144,14 +161,15 @@ def down(
 @app.command("list")
 def list_(spec: SpecArgument = None, output: OutputOption = Output.TABLE) -> None:
     """Show the project's clusters, ours and others'."""
-    gke = _open(_load(spec, read_config(Flags())))
+    config = read_config(Flags())
+    gke = _open(_load(spec, config), config)
     rows = [_describe(gke, cluster) for cluster in gke.list_clusters()]
     if output == "json":
         show_json(rows)
         return
-    names = ("name", "location", "status", "gpus", "created_at", "ours")
+    names = ("name", "location", "status", "gpus", "created_at", "ours", "owner_name")
     show_table(
-        [name.replace("_at", "").upper() for name in names],
+        [name.replace("_at", "").replace("_name", "").upper() for name in names],
         [[row[name] for name in names] for row in rows],
     )
 
@@ -184,29 +202,6 @@ def _plan_timer(spec: ClusterSpec) -> list[dict[str, object]]:
     return [{"call": "apply", "parent": f"cluster {spec.name}", "message": m} for m in manifests]
 
 
-def _check_results(gke: Gke, spec: ClusterSpec) -> None:
-    """Refuse to delete the disk of a backend with its results; raises CloudError.
-
-    A cluster that cannot be asked is deleted all the same.
-    """
-    from deployer.executors.kubernetes.orphans import holds_results
-    from deployer.gke.removal.teardown import open_kube_soon
-
-    own = [one for one in gke.list_clusters() if one.name == spec.name and one.ours]
-    for cluster in (one for one in own if one.usable and one.endpoint):
-        try:
-            holds = holds_results(open_kube_soon(gke, cluster))
-        except KubeError as error:
-            say(f"whether {cluster.words} holds results cannot be told: {error.message}")
-            continue
-        if holds:
-            raise CloudError(
-                f"{cluster.words} holds the results of its embedded backend",
-                "deployer down --cluster copies them here first; or add --delete-data",
-                "HOLDS_RESULTS",
-            )
-
-
 def _load(spec: str | None, config: Project) -> ClusterSpec:
     from deployer.gke.specification.spec import load_spec
 
@@ -214,10 +209,10 @@ def _load(spec: str | None, config: Project) -> ClusterSpec:
     return load_spec(spec, Path.cwd()) if spec else load_spec(config.gke, config.folder)
 
 
-def _open(spec: ClusterSpec) -> Gke:
+def _open(spec: ClusterSpec, config: Project) -> Gke:
     from deployer.gke.api.client import open_gke
 
-    return open_gke(spec.project, read_environment())
+    return open_gke(spec.project, read_environment(), config.owner)
 
 
 def _find(gke: Gke, spec: ClusterSpec) -> CloudCluster:
@@ -272,6 +267,8 @@ def _describe(gke: Gke, cluster: CloudCluster) -> Mapping[str, Any]:
         "endpoint": cluster.endpoint,
         "created_at": cluster.created_at,
         "ours": cluster.ours,
+        "owner": cluster.owner.id if cluster.owner else None,
+        "owner_name": cluster.owner.name if cluster.owner else None,
         "labels": cluster.labels,
         "gpus": ", ".join(dict.fromkeys(str(pool["gpus"]) for pool in pools if pool["gpus"])),
         "pools": pools,

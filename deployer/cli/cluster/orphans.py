@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,17 +12,19 @@ import typer
 from deployer.cli.output.agent_views import describe_others
 from deployer.cli.output.render import say, show, show_json, show_table
 from deployer.cli.shell.command_group import make_app
-from deployer.cli.shell.confirmation import YesOption, can_ask, confirm
+from deployer.cli.shell.confirmation import YesOption, can_ask, confirm, is_sure
 from deployer.cli.shell.options import Output, OutputOption, read_config, read_duration
 from deployer.config.project import Flags
-from deployer.errors import CloudError, ConfigError, KubeError
+from deployer.errors import CloudError, ConfigError, ExitCode, KubeError
 from deployer.launch.environment import read_environment
+from deployer.text import format_seconds
 
 if TYPE_CHECKING:
     from deployer.executors.base import Belongings
     from deployer.executors.gke.orphans import Remains
     from deployer.executors.kubernetes.orphans import Leftover
     from deployer.gke.api.client import Gke
+    from deployer.gke.pricing.estimate import Prices
     from deployer.kube.client import Kube
 
 app = make_app()
@@ -29,51 +32,62 @@ app = make_app()
 
 @app.command()
 def orphans(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...",
+            help="Clusters to remove with all that they hold, whoever owns them; left out: what "
+            "is yours, old enough and empty.",
+        ),
+    ] = None,
     yes: YesOption = False,
+    delete_data: Annotated[
+        bool, typer.Option("--delete-data", help="Also disks with results; else they stay.")
+    ] = False,
     project: Annotated[
         str | None, typer.Option("--project", metavar="PROJECT", help="Google's project.")
     ] = None,
-    unreachable: Annotated[
-        bool,
-        typer.Option(
-            "--unreachable",
-            help="Also clusters that run and cannot be asked whether agents are at work there.",
-        ),
-    ] = False,
     min_age: Annotated[
         float,
         typer.Option(
             "--min-age",
             metavar="DURATION",
             parser=read_duration,
-            help="Younger clusters stay: somebody's `up` may be making them.",
+            help="Younger clusters and disks stay: somebody's `up` may be making them.",
         ),
     ] = "1h",  # type: ignore[assignment]
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Find what older or crashed runs left in the cloud and the kubeconfig's cluster; remove it.
 
-    What is found is shown, and nothing is removed unasked. Clusters in which agents are at work, or
-    which hold results, stay.
+    What is found is shown, and nothing is removed unasked. What other owners have, what others use
+    and what holds results stays; a cluster's NAME removes it all the same. What could not be looked
+    at is named, with exit code 1.
     """
-    old_since = time.time() - min_age
-    kube = _open_kube()
+    kube = None if names else _open_kube()
     gke = _open_gke(project, needed=kube is None)
-    found = _find_cloud(gke, old_since) if gke else ()
+    found = _find_cloud(gke, min_age, names or ()) if gke else ()
     objects, others = _find_objects(kube) if kube else ((), ())
-    going = [one for one in found if _goes(one, unreachable)]
+    going = [one for one in found if (one.name in names if names else one.goes(delete_data))]
     if output == "table":
-        _show(found, objects, unreachable)
+        _show(found, objects, going)
     for sentence in describe_others(others, time.time()):
         say(sentence)
-    sure = bool(going or objects) and (yes or (can_ask() and confirm("remove what is left over?")))
-    if sure:
-        _remove(gke, going, kube, objects)
+    sure = False
+    if names and going:
+        sure = is_sure(f"delete {', '.join(sorted(set(names)))} with all that is listed?", yes)
     elif going or objects:
-        say("nothing was removed; deployer orphans --yes removes what is left over")
+        sure = yes or (can_ask() and confirm("remove what is left over?"))
+        if not sure:
+            say("nothing was removed; deployer orphans --yes removes what is left over")
+    if sure:
+        _remove(gke, going, kube, objects, named=bool(names), delete_data=delete_data)
     if output == "json":
-        cloud = [{**one.describe(), "removed": sure and _goes(one, unreachable)} for one in found]
+        prices = _load_prices()
+        cloud = [{**one.describe(prices), "removed": sure and one in going} for one in found]
         show_json({"cloud": cloud, "kubernetes": objects, "others": others, "removed": sure})
+    if any(one.unchecked for one in found if not (sure and one in going)):
+        raise typer.Exit(ExitCode.REFUSED)
 
 
 def _open_gke(project: str | None, needed: bool) -> Gke | None:
@@ -81,7 +95,7 @@ def _open_gke(project: str | None, needed: bool) -> Gke | None:
     from deployer.gke.api.client import open_gke
 
     try:
-        return open_gke(project, read_environment())
+        return open_gke(project, read_environment(), read_config(Flags()).owner)
     except CloudError as error:
         if needed or project:
             raise
@@ -99,10 +113,19 @@ def _open_kube() -> Kube | None:
         return None
 
 
-def _find_cloud(gke: Gke, old_since: float) -> tuple[Remains, ...]:
+def _find_cloud(gke: Gke, min_age: float, names: Sequence[str]) -> tuple[Remains, ...]:
     from deployer.executors.gke.orphans import find_remains
 
-    return find_remains(gke, say, old_since)
+    found = find_remains(gke, min_age, names)
+    for name in sorted(set(names) - {one.name for one in found}):
+        say(f"nothing of {name} is found in project {gke.project}")
+    return tuple(one for one in found if one.name in names) if names else found
+
+
+def _load_prices() -> Prices:
+    from deployer.gke.pricing.estimate import load_prices
+
+    return load_prices(Path.cwd())
 
 
 def _find_objects(kube: Kube) -> tuple[Sequence[Leftover], Sequence[Belongings]]:
@@ -116,19 +139,14 @@ def _find_objects(kube: Kube) -> tuple[Sequence[Leftover], Sequence[Belongings]]
         return (), ()
 
 
-def _goes(remains: Remains, unreachable: bool) -> bool:
-    from deployer.executors.gke.orphans import LEFT_OVER, UNKNOWN
-
-    return remains.use == LEFT_OVER or (unreachable and remains.use == UNKNOWN)
-
-
-def _show(found: Sequence[Remains], objects: Sequence[Leftover], unreachable: bool) -> None:
+def _show(found: Sequence[Remains], objects: Sequence[Leftover], going: Sequence[Remains]) -> None:
     if not found and not objects:
         show("nothing is left over")
         return
     if found:
         show_table(
-            ("CLUSTER", "WHAT", "USE"), (row for remains in found for row in _list_rows(remains))
+            ("CLUSTER", "WHAT", "OWNER", "AGE", "USE"),
+            (row for remains in found for row in _list_rows(remains)),
         )
     if objects:
         show_table(
@@ -136,38 +154,24 @@ def _show(found: Sequence[Remains], objects: Sequence[Leftover], unreachable: bo
             [(one.namespace, one.kind, one.name, one.sweep_path) for one in objects],
         )
     for remains in found:
-        if not _goes(remains, unreachable):
-            say(_explain(remains))
+        for line in remains.explain(_load_prices(), stays=remains not in going):
+            say(line)
 
 
-def _list_rows(remains: Remains) -> Iterator[tuple[str, str, str]]:
+def _list_rows(remains: Remains) -> Iterator[tuple[str, str, str, str, str]]:
+    owner = remains.owner.name if remains.owner else "unknown"
     for name in remains.inventory.names():
-        yield remains.name, name, remains.use
-
-
-def _explain(remains: Remains) -> str:
-    from deployer.executors.gke.orphans import YOUNG
-
-    if remains.use == YOUNG:
-        return (
-            f"cluster {remains.name} stays: it is young, and may be what an `up` is making; "
-            "--min-age 0s removes it, too"
-        )
-    if remains.agents is None:
-        return (
-            f"cluster {remains.name} stays: whether agents are at work there cannot be told from "
-            "here; --unreachable removes it, too"
-        )
-    if not remains.agents:
-        return (
-            f"cluster {remains.name} stays: the backend in it holds results; "
-            "deployer gke down removes it with them"
-        )
-    return f"cluster {remains.name} stays: {remains.agents} agents are at work there"
+        yield remains.name, name, owner, format_seconds(remains.age_seconds), remains.use
 
 
 def _remove(
-    gke: Gke | None, going: Sequence[Remains], kube: Kube | None, objects: Sequence[Any]
+    gke: Gke | None,
+    going: Sequence[Remains],
+    kube: Kube | None,
+    objects: Sequence[Any],
+    *,
+    named: bool,
+    delete_data: bool,
 ) -> None:
     from deployer.executors.kubernetes.orphans import delete_leftovers
 
@@ -176,17 +180,19 @@ def _remove(
         say(f"deleted {len(objects)} objects in the kubeconfig's cluster")
     if not gke or not going:
         return
-    from deployer.executors.gke.orphans import remove_remains
+    from deployer.executors.gke.orphans import remove_remains, tell_rest
     from deployer.gke.api.operations import Waiter
+    from deployer.gke.removal.teardown import Terms
 
+    terms, prices = Terms(named, delete_data=delete_data), _load_prices()
     failures: list[CloudError] = []
     for remains in going:
         try:
-            remove_remains(gke, remains, Waiter(say))
+            left = remove_remains(gke, remains, Waiter(say), terms)
         except CloudError as error:  # what is left of one is no reason to leave another
             failures.append(error)
         else:
-            say(f"nothing of ours is left of {remains.name}")
+            tell_rest(remains.name, left, say, prices)
     if failures:
         said = "\n".join(dict.fromkeys(error.message for error in failures))
         raise CloudError(said, failures[-1].hint, failures[-1].reason)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from deployer.cli.output.render import ask
-from deployer.errors import ConfigError
+from deployer.cli.output.render import ask, say
+from deployer.errors import CloudError, ConfigError
 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
@@ -29,6 +30,23 @@ def is_sure(question: str, yes: bool) -> bool:
     """Return True if the user agrees, by -y or on the terminal; raises ConfigError without both."""
     check_can_ask(yes)
     return yes or confirm(question)
+
+
+def check_held(held: Sequence[tuple[str, bool]], yes: bool, *, named: bool) -> bool:
+    """List what keeps a cluster and whether it is another owner's; return True if it is to go.
+
+    Another owner's must be named on the command line, with -y. False if nothing keeps it. Raises
+    DeployerError if it is to stay.
+    """
+    for words, _ in held:
+        say(words)
+    for words, foreign in held:
+        if foreign and not (yes and named):
+            hint = "name it on the command line, with --yes, if its owner agrees"
+            raise CloudError(f"another owner's cluster stays: {words}", hint, "NOT_YOURS")
+    if held and not is_sure("delete it with all that it holds?", yes):
+        raise CloudError("nothing was deleted", "", "HELD")
+    return bool(held)
 
 
 def confirm(question: str) -> bool:

@@ -2,55 +2,103 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
-from deployer.errors import CloudError, KubeError
-from deployer.executors.kubernetes.orphans import count_living, holds_results
+from deployer.config.owner import Owner
+from deployer.errors import KubeError
+from deployer.executors.kubernetes.orphans import count_living
 from deployer.gke.api.client import Gke
+from deployer.gke.api.compute import NAME_LABEL, CloudDisk, ForwardingRule
 from deployer.gke.api.model import CloudCluster, is_ours
 from deployer.gke.api.operations import Waiter
-from deployer.gke.removal.inventory import Inventory, list_inventory
-from deployer.gke.removal.teardown import open_kube_soon, remove_named
-from deployer.gke.specification.spec import CLUSTER_LABEL
+from deployer.gke.cluster.examination import gather_facts, open_kube_soon
+from deployer.gke.cluster.rule import Facts, has_results, list_reasons
+from deployer.gke.pricing.estimate import Prices, estimate_disk_month
+from deployer.gke.removal.inventory import Inventory, list_inventory, list_results
+from deployer.gke.removal.teardown import Terms, remove_named
+from deployer.gke.specification.spec import CLUSTER_LABEL, OWNER_LABEL
+from deployer.text import format_usd
 
+OTHERS = "another owner's"
 IN_USE = "in use"
 HOLDS_RESULTS = "holds results"
-UNKNOWN = "unknown"
+HELD = "not empty"
+UNKNOWN = "not checked"
 YOUNG = "young"
 LEFT_OVER = "left over"
 
 
 @dataclass(frozen=True)
 class Remains:
-    """What is there of one cluster of ours, by its name, and whether somebody works there.
+    """What is there of one cluster of ours and one owner, and what keeps it.
 
-    `use` is IN_USE while agents live, HOLDS_RESULTS where a backend runs in it, YOUNG where it may
-    be what somebody's `up` is making, UNKNOWN where it runs and its Kubernetes does not answer,
-    else LEFT_OVER. `agents` is None where it cannot be told.
+    `use` is OTHERS unless it is the caller's, IN_USE while agents live, YOUNG where it may be what
+    an `up` is making, HOLDS_RESULTS where results are or may be, UNKNOWN where something does not
+    answer, HELD where the rule forbids its deletion, else LEFT_OVER. `agents` is None if
+    unknown. `created_at` is in seconds since the epoch; of disks it is when they were last used.
     """
 
     name: str
+    owner: Owner | None
     inventory: Inventory
     use: str
     agents: int | None
+    reasons: tuple[str, ...]
+    created_at: float
+    age_seconds: float
 
-    def describe(self) -> Mapping[str, Any]:
+    @property
+    def unchecked(self) -> bool:
+        """Return True if something of it could not be listed."""
+        return self.use == UNKNOWN
+
+    def goes(self, delete_data: bool) -> bool:
+        """Return True if it may be deleted without being named."""
+        only_results = self.use == HOLDS_RESULTS and not self.inventory.clusters
+        return self.use == LEFT_OVER or (delete_data and only_results)
+
+    def explain(self, prices: Prices, *, stays: bool) -> Iterator[str]:
+        """Yield what it holds, why it stays, and the command that removes it all the same."""
+        for reason in self.reasons:
+            yield f"{self.name}: {reason}"
+        results = [disk for disk in self.inventory.disks if disk.holds_results]
+        for disk in results:
+            yield f"{self.name}: {describe_results(disk, prices)}"
+        if not stays:
+            return
+        command = f"deployer orphans {self.name}"
+        if results and not self.inventory.clusters:
+            command += " --delete-data"
+        why = f"{self.agents} agents are at work there" if self.agents else self.use
+        yield f"{self.name} stays ({why}); {command} removes it all the same"
+
+    def describe(self, prices: Prices) -> Mapping[str, Any]:
         """Return it as plain values with stable names."""
         found = self.inventory
         return {
             "cluster": self.name,
+            "owner": self.owner.id if self.owner else None,
+            "owner_name": self.owner.name if self.owner else None,
             "use": self.use,
             "agents": self.agents,
+            "held_by": self.reasons,
+            "created_at": datetime.fromtimestamp(self.created_at, UTC).isoformat(),
             "clusters": [
                 {"location": c.location, "status": c.status, "created_at": c.created_at}
                 for c in found.clusters
             ],
             "disks": [
-                {"name": d.name, "location": d.location, "size_gb": d.size_gb} for d in found.disks
+                {
+                    "name": d.name,
+                    "location": d.location,
+                    "size_gb": d.size_gb,
+                    "holds_results": d.holds_results,
+                    "usd_per_month": estimate_disk_month(d.kind, d.size_gb, d.location, prices),
+                }
+                for d in found.disks
             ],
             "forwarding_rules": [
                 {"name": r.name, "region": r.region} for r in found.forwarding_rules
@@ -59,63 +107,124 @@ class Remains:
         }
 
 
-def find_remains(
-    gke: Gke, tell: Callable[[str], None], old_since: float = math.inf
-) -> tuple[Remains, ...]:
-    """Return everything of ours in the project, grouped by the cluster that it was made for.
+@dataclass(frozen=True)
+class Ages:
+    """Google's clock, and what is younger than `least_seconds` stays."""
 
-    Clusters that run are asked for living agents; those made after `old_since`, in seconds since
-    the epoch, are young. Raises CloudError.
+    now: float
+    least_seconds: float
+
+
+def find_remains(gke: Gke, min_age_seconds: float, names: Collection[str]) -> tuple[Remains, ...]:
+    """Return everything of ours in the project, grouped by cluster and owner.
+
+    The caller's clusters, and those in `names`, are examined. Ages are by Google's clock. Raises
+    CloudError.
     """
+    now = gke.get_time()
     found = list_inventory(gke, None)
-    names = {*_list_names(found)} - {""}
-    return tuple(_find_one(gke, name, found, tell, old_since) for name in sorted(names))
+    lost = list_results(gke)  # disks with results that have no labels, as the timer leaves them
+    labelled = tuple(disk for disk in found.disks if is_ours(disk.labels))
+    found = replace(found, disks=(*labelled, *lost))  # others are those of clusters that are there
+    things: list[CloudCluster | CloudDisk | ForwardingRule] = [*found.clusters, *found.disks]
+    things += found.forwarding_rules
+    keys = sorted({key for key in map(_find_key, things) if key[0]})
+    ages = Ages(now, min_age_seconds)
+    return tuple(_find_one(gke, key, found, ages, key[0] in names) for key in keys)
 
 
-def remove_remains(gke: Gke, remains: Remains, waiter: Waiter) -> None:
-    """Remove what is there of one cluster. Raises CloudError naming what is left."""
-    remove_named(gke, remains.name, waiter)
+def remove_remains(gke: Gke, remains: Remains, waiter: Waiter, terms: Terms) -> Inventory:
+    """Remove what is there of one cluster and owner, and return the results that stay.
+
+    Raises CloudError naming what else is left.
+    """
+    owner_id = remains.owner.id if remains.owner else ""
+    return remove_named(gke, remains.name, waiter, replace(terms, owner_id=owner_id))
 
 
-def _list_names(found: Inventory) -> Iterator[str]:
-    yield from (cluster.name for cluster in found.clusters)
-    yield from (disk.cluster for disk in found.disks)
-    yield from (rule.labels.get(CLUSTER_LABEL, "") for rule in found.forwarding_rules)
+def tell_rest(name: str, left: Inventory, tell: Callable[[str], None], prices: Prices) -> None:
+    """Report the disks with results that stay, and that nothing else is left."""
+    for disk in left.disks:
+        tell(f"kept: {describe_results(disk, prices)}; deployer orphans {name} --delete-data")
+    disks = "no other disk" if left.disks else "no disk"
+    tell(f"nothing of ours is left of {name}: no cluster, {disks}, no load balancer")
+
+
+def describe_results(disk: CloudDisk, prices: Prices) -> str:
+    """Return what a disk with results is and costs."""
+    usd = estimate_disk_month(disk.kind, disk.size_gb, disk.location, prices)
+    cost = "price unknown" if usd is None else f"{format_usd(usd)} a month"
+    return f"{disk.words} with results, {disk.size_gb} GB, {cost}"
+
+
+def _find_key(thing: CloudCluster | CloudDisk | ForwardingRule) -> tuple[str, str]:
+    """Return the names of the cluster that a thing is or was made for, and its owner's label."""
+    labels = thing.labels
+    if isinstance(thing, CloudCluster):
+        name = thing.name
+    else:
+        name = labels.get(CLUSTER_LABEL) or labels.get(NAME_LABEL, "")
+    return name, labels.get(OWNER_LABEL, "")
 
 
 def _find_one(
-    gke: Gke, name: str, found: Inventory, tell: Callable[[str], None], old_since: float
+    gke: Gke,
+    key: tuple[str, str],
+    found: Inventory,
+    ages: Ages,
+    named: bool,
 ) -> Remains:
-    if any(cluster.name == name for cluster in found.clusters):
-        inventory = list_inventory(gke, name)  # its nodes tell which load balancers are its own
+    name, owner_id = key
+    clusters = [one for one in found.clusters if _find_key(one) == key]
+    if clusters:
+        inventory = list_inventory(gke, name, owner_id)  # its nodes say which balancers are its own
     else:
         inventory = Inventory(
-            disks=tuple(disk for disk in found.disks if disk.cluster == name),
-            forwarding_rules=tuple(
-                rule for rule in found.forwarding_rules if is_ours(rule.labels, name)
-            ),
+            disks=tuple(one for one in found.disks if _find_key(one) == key),
+            forwarding_rules=tuple(one for one in found.forwarding_rules if _find_key(one) == key),
         )
-    looks = [_look(gke, cluster, tell) for cluster in inventory.clusters if cluster.usable]
-    known = [look for look in looks if look is not None]
-    agents = sum(count for count, _ in known) if len(known) == len(looks) else None
-    if any(count for count, _ in known):
-        return Remains(name, inventory, IN_USE, agents)
-    if any(results for _, results in known):
-        return Remains(name, inventory, HOLDS_RESULTS, agents)
-    if any(_read_time(cluster.created_at) > old_since for cluster in inventory.clusters):
-        return Remains(name, inventory, YOUNG, agents)
-    return Remains(name, inventory, UNKNOWN if agents is None else LEFT_OVER, agents)
+    owner = Owner(owner_id, owner_id) if owner_id else None
+    owner = next((one.owner for one in clusters), owner)
+    owner = gke.owner if owner == gke.owner else owner  # with its readable name
+    facts = [gather_facts(gke, one) for one in clusters if named or owner == gke.owner]
+    reasons = [one for fact in facts for one in list_reasons(fact, gke.owner)]
+    times = [one.created_at for one in inventory.clusters] or [
+        *(one.created_at for one in inventory.forwarding_rules),
+        *(disk.used_at for disk in inventory.disks),
+    ]
+    created_at = max(map(_read_time, times), default=0.0)
+    age = ages.now - created_at
+    agents = _count_agents(gke, clusters) if facts else None if clusters else 0
+    use = _judge(inventory, facts, agents, bool(reasons), age < ages.least_seconds)
+    use = use if owner == gke.owner else OTHERS
+    return Remains(name, owner, inventory, use, agents, tuple(reasons), created_at, age)
+
+
+def _judge(
+    found: Inventory, facts: Sequence[Facts], agents: int | None, held: bool, young: bool
+) -> str:
+    if agents:
+        return IN_USE
+    if young:
+        return YOUNG
+    results_alone = not found.clusters and all(
+        isinstance(one, CloudDisk) and one.holds_results
+        for one in (*found.disks, *found.forwarding_rules)
+    )
+    if results_alone or any(has_results(one) for one in facts):
+        return HOLDS_RESULTS
+    if agents is None or any(one.unanswered for one in facts):
+        return UNKNOWN
+    return HELD if held else LEFT_OVER
+
+
+def _count_agents(gke: Gke, clusters: Sequence[CloudCluster]) -> int | None:
+    """Return how many agents live in clusters; None if one of them does not answer."""
+    try:
+        return sum(count_living(open_kube_soon(gke, one)) for one in clusters if one.endpoint)
+    except KubeError:
+        return None
 
 
 def _read_time(text: str) -> float:
     return datetime.fromisoformat(text).timestamp() if text else 0.0
-
-
-def _look(gke: Gke, cluster: CloudCluster, tell: Callable[[str], None]) -> tuple[int, bool] | None:
-    """Return how many agents live in a cluster, and whether it holds results; None if unknown."""
-    try:
-        kube = open_kube_soon(gke, cluster)
-        return count_living(kube), holds_results(kube)
-    except (KubeError, CloudError) as error:
-        tell(f"{cluster.words}: {error.message}")
-        return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -11,14 +10,16 @@ from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.errors import CloudError, KubeError
 from deployer.executors.findings import Finding, right, unknown, wrong
 from deployer.executors.gke.executor import GkeExecutor
+from deployer.executors.gke.orphans import tell_rest
 from deployer.executors.gke.timer import NAMESPACE, ensure_timer
 from deployer.executors.kubernetes.gpu_drivers.installation import install_drivers
 from deployer.executors.kubernetes.gpu_drivers.manifests import SYSTEM
 from deployer.executors.kubernetes.target import KubernetesTarget
 from deployer.executors.plan import Plan
-from deployer.executors.target import Demand, Limits, Saved, Tell
+from deployer.executors.target import Demand, Held, Limits, Removal, Saved, Tell
 from deployer.gke.api.client import Gke, open_gke
 from deployer.gke.api.model import CloudCluster
+from deployer.gke.api.operations import Waiter
 from deployer.gke.cluster.access import open_kube_of
 from deployer.gke.cluster.creation import ensure_cluster, find_cluster
 from deployer.gke.cluster.existing import describe_existing
@@ -26,7 +27,7 @@ from deployer.gke.cluster.obstacles import find_obstacles
 from deployer.gke.pricing.estimate import Prices, estimate, load_prices
 from deployer.gke.pricing.sentences import describe_estimate, describe_fallback
 from deployer.gke.removal.inventory import Inventory
-from deployer.gke.removal.teardown import remove_cluster
+from deployer.gke.removal.teardown import Terms, list_held, remove_cluster
 from deployer.gke.specification.spec import ClusterSpec, load_spec
 from deployer.kube.client import Kube
 
@@ -157,21 +158,30 @@ class GkeTarget(KubernetesTarget):
         command = "deployer down --cluster"
         return describe_existing(self._open_gke(), self.spec, self.prices, command)
 
-    def remove(self, tell: Tell) -> None:
+    def list_held(self, *, copied: bool) -> Sequence[Held]:
+        """Return the clusters that the rule keeps; raises CloudError."""
+        terms, waiter = Terms(copied=copied), Waiter(lambda _: None)
+        found = list_held(self._open_gke(), self.spec.name, waiter, terms)
+        return [Held(one.words, one.foreign) for one in found]
+
+    def remove(self, tell: Tell, removal: Removal) -> None:
         """Delete the cluster and all that came with it; raises CloudError naming what stays."""
-        remove_with_proof(self._open_gke(), self.spec, tell)
+        terms = Terms(removal.sure, delete_data=removal.delete_data, copied=removal.copied)
+        remove_with_proof(self._open_gke(), self.spec, tell, terms, self.prices)
 
     def _open_gke(self) -> Gke:
         return open_gke(self.spec.project, self.project.environment, self.project.owner)
 
 
-def remove_with_proof(gke: Gke, spec: ClusterSpec, tell: Tell) -> Inventory:
-    """Delete a cluster and all that came with it; tell that a list of what is left is empty.
+def remove_with_proof(
+    gke: Gke, spec: ClusterSpec, tell: Tell, terms: Terms, prices: Prices
+) -> Inventory:
+    """Delete a cluster and all that came with it; report that a list of the rest is empty.
 
-    Raises CloudError naming what stays.
+    Disks with results stay unless `terms` give them up. Raises CloudError naming what else stays.
     """
-    left = remove_cluster(gke, spec, tell)
-    tell(f"nothing of ours is left of {spec.name}: no cluster, no disk, no load balancer")
+    left = remove_cluster(gke, spec, tell, terms=terms)
+    tell_rest(spec.name, left, tell, prices)
     return left
 
 
@@ -182,8 +192,9 @@ def set_timer(gke: Gke, spec: ClusterSpec, cluster: CloudCluster) -> Sequence[st
     """
     try:
         kube = open_kube_of(gke, cluster, NAMESPACE)
-        return ensure_timer(kube, spec, gke.project, cluster.location, time.time())
-    except KubeError as error:
+        now = gke.get_time() if spec.delete_when_idle else 0.0  # this machine's may be wrong
+        return ensure_timer(kube, spec, gke.project, cluster.location, now)
+    except (CloudError, KubeError) as error:
         if spec.delete_when_idle is None:
             return ()
         return (f"the timer that deletes the idle cluster is not set: {error.message}",)

@@ -10,6 +10,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -18,19 +19,24 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import google.auth
 import google.auth.transport.requests
+import requests
 from google.api_core import exceptions
 from google.cloud import container_v1
 
+from deployer.config.owner import Owner, build_owner, load_random_owner
 from deployer.errors import CloudError
+from deployer.gke.api.account import TOKEN_INFO, find_account
 from deployer.gke.api.failures import Attempt, translate_error
 from deployer.gke.api.model import CloudCluster, CloudOperation, read_cluster, read_operation
-from deployer.gke.api.remedies import CATCHABLE
+from deployer.gke.api.remedies import CATCHABLE, REACH
 from deployer.gke.api.token import SCOPE
 
 T = TypeVar("T")
 # gcloud's own variables, also for private endpoints.
 CONTAINER_ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER"
 COMPUTE_ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"
+TOKEN_INFO_ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_OAUTH2"
+COMPUTE_ADDRESS = "https://compute.googleapis.com"
 PROJECT_VARIABLES = ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT")
 TIMEOUTS_SECONDS = (20.0, 45.0)  # to read, to change: the client's own defaults
 TRIES = 4
@@ -80,8 +86,35 @@ class Gke:
         self.credentials = credentials
         self.compute_endpoint = environment.get(COMPUTE_ENDPOINT, "")
         self._endpoint = environment.get(CONTAINER_ENDPOINT, "")
+        self._token_info = environment.get(TOKEN_INFO_ENDPOINT) or TOKEN_INFO
         self._timeouts_seconds = timeouts_seconds
         self._sleep = sleep
+
+    @cached_property
+    def owner(self) -> Owner:
+        """The owner of what is created: the one named, the account, else the state folder's.
+
+        Raises CloudError.
+        """
+        if self.owner_name:
+            return build_owner(self.owner_name)
+        attempt = Attempt("cannot find out your Google account", self.project)
+        account = self.read(lambda: find_account(self.credentials, self._token_info), attempt)
+        return build_owner(account) if account else load_random_owner()
+
+    def get_time(self) -> float:
+        """Return Google's clock, in seconds since the epoch. Raises CloudError."""
+
+        def send() -> float:
+            address = self.compute_endpoint or COMPUTE_ADDRESS
+            answer = requests.head(address, timeout=self._timeouts_seconds[0])
+            return parsedate_to_datetime(answer.headers["Date"]).timestamp()
+
+        attempt = Attempt("cannot read Google's clock", self.project)
+        try:
+            return self.read(send, attempt)
+        except (KeyError, ValueError) as error:
+            raise CloudError(f"{attempt.words}: the answer has no date", REACH) from error
 
     def get_token(self) -> str:
         """Return a bearer token that is good for some minutes at least. Raises CloudError."""

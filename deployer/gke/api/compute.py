@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,26 +24,43 @@ OURS = f"labels.{MANAGED_BY}={MANAGER}"
 NODE_LABEL = "goog-gke-node"
 NAME_LABEL = "goog-k8s-cluster-name"
 LOCATION_LABEL = "goog-k8s-cluster-location"
+# Google's driver writes a claim's name into its disk's description.
+CLAIM_KEY = "kubernetes.io/created-for/pvc/name"
+RESULTS_CLAIM = "sweep-backend"  # of the embedded backend: k8s/backend.yaml
 
 
 @dataclass(frozen=True)
 class CloudDisk:
     """A disk; `location` is its zone, or its region if it lies in two zones.
 
-    `users` are the names of the machines that it is attached to.
+    `users` are the names of the machines that it is attached to, `used_at` is when it was made or
+    last detached, `claim` the name of its PersistentVolumeClaim as far as that is known.
     """
 
     name: str
     location: str
     size_gb: int
+    kind: str
     labels: Mapping[str, str]
+    fingerprint: str
     users: tuple[str, ...]
-    created_at: str
+    used_at: str
+    claim: str
 
     @property
     def of_node(self) -> bool:
         """Tell whether it is a node's own disk, which goes with the node."""
         return NODE_LABEL in self.labels
+
+    @property
+    def holds_results(self) -> bool:
+        """Return True for an embedded backend's disk, or one that could be."""
+        return not self.of_node and self.claim in ("", RESULTS_CLAIM)
+
+    @property
+    def words(self) -> str:
+        """Name it in a sentence."""
+        return f"disk {self.name} in {self.location}"
 
     @property
     def cluster(self) -> str:
@@ -58,6 +76,11 @@ class TargetPool:
     region: str
     instances: tuple[str, ...]
 
+    @property
+    def words(self) -> str:
+        """Name it in a sentence."""
+        return f"target pool {self.name} in {self.region}"
+
 
 @dataclass(frozen=True)
 class ForwardingRule:
@@ -67,8 +90,14 @@ class ForwardingRule:
     region: str
     description: str
     labels: Mapping[str, str]
+    fingerprint: str
     target_pool: str
     created_at: str
+
+    @property
+    def words(self) -> str:
+        """Name it in a sentence."""
+        return f"forwarding rule {self.name} in {self.region}"
 
 
 class Compute:
@@ -86,9 +115,12 @@ class Compute:
                 name=disk.name,
                 location=last_part(disk.zone or disk.region),
                 size_gb=disk.size_gb,
+                kind=last_part(disk.type_),
                 labels=dict(disk.labels),
+                fingerprint=disk.label_fingerprint,
                 users=tuple(last_part(user) for user in disk.users),
-                created_at=disk.creation_timestamp,
+                used_at=disk.last_detach_timestamp or disk.creation_timestamp,
+                claim=_read_claim(disk.description),
             )
             for disk in found
         )
@@ -102,6 +134,7 @@ class Compute:
                 region=last_part(rule.region),
                 description=rule.description,
                 labels=dict(rule.labels),
+                fingerprint=rule.label_fingerprint,
                 target_pool=last_part(rule.target) if "/targetPools/" in rule.target else "",
                 created_at=rule.creation_timestamp,
             )
@@ -119,36 +152,62 @@ class Compute:
             for pool in found
         )
 
+    def label_disk(self, disk: CloudDisk, labels: Mapping[str, str]) -> None:
+        """Request labels for a disk beside those that it has."""
+        changes = {"labels": {**disk.labels, **labels}, "label_fingerprint": disk.fingerprint}
+        place: dict[str, Any] = {"project": self._gke.project, "resource": disk.name}
+        if disk.location.count("-") == 1:
+            request = {**place, "region": disk.location}
+            request["region_set_labels_request_resource"] = changes
+            client: Any = self._region_disks
+        else:
+            request = {**place, "zone": disk.location, "zone_set_labels_request_resource": changes}
+            client = self._disks
+        self._send(f"cannot label {disk.words}", disk.location, client.set_labels_unary, request)
+
+    def label_forwarding_rule(self, rule: ForwardingRule, labels: Mapping[str, str]) -> None:
+        """Request labels for a forwarding rule beside those that it has."""
+        changes = {"labels": {**rule.labels, **labels}, "label_fingerprint": rule.fingerprint}
+        place = {"project": self._gke.project, "region": rule.region, "resource": rule.name}
+        request = {**place, "region_set_labels_request_resource": changes}
+        label = self._rules.set_labels_unary
+        self._send(f"cannot label {rule.words}", rule.region, label, request)
+
     def delete_disk(self, disk: CloudDisk) -> None:
         """Request the deletion of a disk; it may be gone. RESOURCE_IN_USE while it is attached."""
         place = {"project": self._gke.project, "disk": disk.name}
         if disk.location.count("-") == 1:
             request = {**place, "region": disk.location}
-            self._delete(f"disk {disk.name}", disk.location, self._region_disks, request)
+            self._delete(disk.words, disk.location, self._region_disks, request)
         else:
             request = {**place, "zone": disk.location}
-            self._delete(f"disk {disk.name}", disk.location, self._disks, request)
+            self._delete(disk.words, disk.location, self._disks, request)
 
     def delete_forwarding_rule(self, rule: ForwardingRule) -> None:
         """Request the deletion of a forwarding rule; it may be gone already."""
         place = {"project": self._gke.project, "region": rule.region}
         request = {**place, "forwarding_rule": rule.name}
-        self._delete(f"forwarding rule {rule.name}", rule.region, self._rules, request)
+        self._delete(rule.words, rule.region, self._rules, request)
 
     def delete_target_pool(self, pool: TargetPool) -> None:
         """Request the deletion of a target pool; it may be gone already."""
         place = {"project": self._gke.project, "region": pool.region}
         request = {**place, "target_pool": pool.name}
-        self._delete(f"target pool {pool.name}", pool.region, self._target_pools, request)
+        self._delete(pool.words, pool.region, self._target_pools, request)
 
     def _list(self, what: str, client: Any, request: Mapping[str, Any]) -> list[Any]:
         return [one for _, one in list_everywhere(self._gke, what, client, request)]
 
     def _delete(self, what: str, location: str, client: Any, request: Mapping[str, Any]) -> None:
-        words = f"cannot delete {what} in {location}"
+        self._send(f"cannot delete {what}", location, client.delete_unary, request)
+
+    def _send(
+        self, words: str, location: str, send: Callable[..., Any], request: Mapping[str, Any]
+    ) -> None:
+        """Request a change of a thing, which may be gone already."""
         attempt = Attempt(words, self._gke.project, location, api=API)
         try:
-            client.delete_unary(request=request, retry=None, timeout=TIMEOUT_SECONDS)
+            send(request=request, retry=None, timeout=TIMEOUT_SECONDS)
         except exceptions.NotFound:
             return
         except CATCHABLE as error:
@@ -196,6 +255,14 @@ def list_everywhere(
 def last_part(address: str) -> str:
     """Return the name at the end of an address or a scope."""
     return address.rpartition("/")[2]
+
+
+def _read_claim(description: str) -> str:
+    try:
+        found = json.loads(description)
+    except ValueError:
+        return ""
+    return str(found.get(CLAIM_KEY) or "") if isinstance(found, dict) else ""
 
 
 def _flatten(pages: Any) -> Iterator[tuple[str, Any]]:

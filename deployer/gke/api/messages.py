@@ -9,8 +9,9 @@ from typing import Any
 
 from google.cloud import container_v1 as google
 
+from deployer.config.owner import UNKNOWN_OWNER, Owner
 from deployer.gke.specification.parts import GpuChoice, Sharing, find_disk_type
-from deployer.gke.specification.spec import ClusterSpec, cluster_labels
+from deployer.gke.specification.spec import MADE_FOR, ClusterSpec, cluster_labels
 
 SYSTEM_POOL = "system"
 # Shown where the project is that of credentials which a plan does not open.
@@ -33,16 +34,20 @@ STRATEGIES = {
 PlannedCall = tuple[str, str, dict[str, Any]]
 
 
-def build_cluster(spec: ClusterSpec, location: str, project: str) -> google.Cluster:
+def build_cluster(
+    spec: ClusterSpec, location: str, project: str, owner: Owner = UNKNOWN_OWNER
+) -> google.Cluster:
     """Return the cluster as it is made: the system pool, and the pool of the first choice of GPUs.
 
-    A GPU pool starts without nodes, so that a stockout does not cost the cluster.
+    Without an owner it is a plan's. A GPU pool starts without nodes, so that a stockout does not
+    cost the cluster.
     """
     return google.Cluster(
         name=spec.name,
+        description=f"{MADE_FOR}{owner.name}",
         # Google puts them on the machines and disks of the cluster too, where we find them again.
-        resource_labels=cluster_labels(spec),
-        node_pools=[_build_system_pool(spec), build_gpu_pool(spec, 0, location)],
+        resource_labels=cluster_labels(spec, owner),
+        node_pools=[_build_system_pool(spec, owner), build_gpu_pool(spec, 0, location, owner)],
         network=spec.network,
         subnetwork=spec.subnetwork or "",
         # Pods with addresses of the network: the default by now, and what private nodes need.
@@ -68,7 +73,9 @@ def build_cluster(spec: ClusterSpec, location: str, project: str) -> google.Clus
     )
 
 
-def build_gpu_pool(spec: ClusterSpec, index: int, location: str) -> google.NodePool:
+def build_gpu_pool(
+    spec: ClusterSpec, index: int, location: str, owner: Owner = UNKNOWN_OWNER
+) -> google.NodePool:
     """Return the pool of a choice of GPUs, by its place in the specification from 0."""
     choice = spec.gpus[index]
     return google.NodePool(
@@ -84,7 +91,7 @@ def build_gpu_pool(spec: ClusterSpec, index: int, location: str) -> google.NodeP
             # Wherever there is room: an even spread would wait for the zone without stock.
             location_policy=google.NodePoolAutoscaling.LocationPolicy.ANY,
         ),
-        config=_build_gpu_node(spec, choice),
+        config=_build_gpu_node(spec, choice, owner),
         **(_build_flexible_life() if choice.flex_start else _build_life()),
     )
 
@@ -140,13 +147,14 @@ def _sort_labels(value: Any) -> None:
                 _sort_labels(one)
 
 
-def _build_system_pool(spec: ClusterSpec) -> google.NodePool:
+def _build_system_pool(spec: ClusterSpec, owner: Owner) -> google.NodePool:
     pool = spec.system_pool
     return google.NodePool(
         name=SYSTEM_POOL,
         initial_node_count=pool.nodes,
         config=_build_node(
             spec,
+            owner,
             machine_type=pool.machine_type,
             disk_size_gb=pool.disk_gb,
             shielded_instance_config=google.ShieldedInstanceConfig(
@@ -157,9 +165,10 @@ def _build_system_pool(spec: ClusterSpec) -> google.NodePool:
     )
 
 
-def _build_gpu_node(spec: ClusterSpec, choice: GpuChoice) -> google.NodeConfig:
+def _build_gpu_node(spec: ClusterSpec, choice: GpuChoice, owner: Owner) -> google.NodeConfig:
     return _build_node(
         spec,
+        owner,
         machine_type=choice.machine_type,
         disk_size_gb=choice.disk_gb,
         spot=choice.spot,
@@ -176,12 +185,14 @@ def _build_gpu_node(spec: ClusterSpec, choice: GpuChoice) -> google.NodeConfig:
     )
 
 
-def _build_node(spec: ClusterSpec, machine_type: str, **others: Any) -> google.NodeConfig:
+def _build_node(
+    spec: ClusterSpec, owner: Owner, machine_type: str, **others: Any
+) -> google.NodeConfig:
     return google.NodeConfig(
         machine_type=machine_type,
         disk_type=find_disk_type(machine_type),
         image_type="COS_CONTAINERD",
-        labels=cluster_labels(spec),
+        labels=cluster_labels(spec, owner),
         oauth_scopes=SCOPES,
         service_account=spec.service_account or "",
         gcfs_config=google.GcfsConfig(enabled=True) if spec.image_streaming else None,

@@ -9,17 +9,30 @@ from dataclasses import dataclass
 from google.cloud import container_v1
 from google.rpc import code_pb2, error_details_pb2
 
-from deployer.gke.specification.spec import CLUSTER_LABEL, MANAGED_BY, MANAGER
+from deployer.config.owner import Owner
+from deployer.gke.specification.spec import (
+    CLUSTER_LABEL,
+    MADE_FOR,
+    MANAGED_BY,
+    MANAGER,
+    OWNER_LABEL,
+)
 
 # A cluster whose Kubernetes answers, though something may be done to it.
 USABLE = frozenset({"RUNNING", "RECONCILING", "DEGRADED"})
 POOL_BROKEN = frozenset({"ERROR", "STOPPING"})
 
 
-def is_ours(labels: Mapping[str, str], cluster: str | None = None) -> bool:
-    """Tell whether labels of the cloud say that `deployer` made it, for this cluster or any."""
+def is_ours(
+    labels: Mapping[str, str], cluster: str | None = None, owner_id: str | None = None
+) -> bool:
+    """Return True if `deployer` made it: for this cluster and owner, or for any.
+
+    An empty owner is that of older versions, which wrote none.
+    """
     ours = labels.get(MANAGED_BY) == MANAGER and bool(labels.get(CLUSTER_LABEL))
-    return ours and cluster in (None, labels.get(CLUSTER_LABEL))
+    named = cluster in (None, labels.get(CLUSTER_LABEL))
+    return ours and named and owner_id in (None, labels.get(OWNER_LABEL, ""))
 
 
 @dataclass(frozen=True)
@@ -60,11 +73,24 @@ class CloudCluster:
     conditions: tuple[tuple[str, str], ...]
     created_at: str
     version: str
+    description: str = ""
 
     @property
     def ours(self) -> bool:
         """Tell whether `deployer` made it, going by its labels alone."""
         return is_ours(self.labels, self.name)
+
+    @property
+    def owner_id(self) -> str:
+        """The owner's label; empty without one."""
+        return self.labels.get(OWNER_LABEL, "")
+
+    @property
+    def owner(self) -> Owner | None:
+        """The owner; None without an owner label, as older versions made clusters."""
+        found = self.labels.get(OWNER_LABEL)
+        name = self.description.removeprefix(MADE_FOR)
+        return Owner(found, name if name != self.description else found) if found else None
 
     @property
     def usable(self) -> bool:
@@ -125,6 +151,7 @@ def read_cluster(message: container_v1.Cluster) -> CloudCluster:
         conditions=_read_conditions(message.conditions),
         created_at=message.create_time,
         version=message.current_master_version,
+        description=message.description,
     )
 
 

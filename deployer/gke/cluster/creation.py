@@ -18,8 +18,10 @@ from deployer.gke.api.model import USABLE, CloudCluster, CloudOperation
 from deployer.gke.api.operations import Waiter, explain_operation, settle, wait_for_operation
 from deployer.gke.api.remedies import EMPTY_POOL
 from deployer.gke.cluster.deletion import begin_removal, remove_whole
+from deployer.gke.cluster.examination import gather_facts
 from deployer.gke.cluster.obstacles import find_obstacles
 from deployer.gke.cluster.pools import ensure_pool, list_differences
+from deployer.gke.cluster.rule import Facts, describe_owner, list_reasons
 from deployer.gke.specification.spec import ClusterSpec
 from deployer.text import format_seconds
 
@@ -55,12 +57,14 @@ def find_cluster(gke: Gke, spec: ClusterSpec) -> CloudCluster | None:
 
 
 def list_own(gke: Gke, spec: ClusterSpec) -> list[CloudCluster]:
-    """Return all our clusters of that name, the best one first; a crash can have left several.
+    """Return all our clusters of that name, the caller's and the best first.
 
-    Raises CloudError if there is only somebody else's.
+    A crash can have left several; people of one project may share one. Raises CloudError if there
+    is only one without our labels.
     """
     named = [cluster for cluster in gke.list_clusters() if cluster.name == spec.name]
-    own = sorted((cluster for cluster in named if cluster.ours), key=_rank)
+    own = [cluster for cluster in named if cluster.ours]
+    own.sort(key=lambda one: (one.owner != gke.owner, _rank(one)))
     if named and not own:
         raise CloudError(
             f"{named[0].words} is not ours: it lacks the labels managed-by=deployer and "
@@ -144,9 +148,13 @@ class _Maker:
     def _clear(self, broken: list[CloudCluster], location: str) -> None:
         """Delete broken clusters, and wait for the one whose name is needed."""
         for cluster in broken:
+            if cluster.location != location and cluster.owner != self.gke.owner:
+                continue
             if cluster.status in USABLE:
                 raise self._explain_broken(cluster)
             if cluster.status != "STOPPING":
+                if reasons := self._list_reasons(cluster):
+                    raise self._explain_kept(cluster, reasons)
                 self.waiter.tell(f"{cluster.words} is {cluster.status}: it is deleted first")
             if cluster.location == location:
                 remove_whole(self.gke, cluster, self.waiter)
@@ -158,18 +166,36 @@ class _Maker:
         for cluster in list_own(self.gke, self.spec):
             if cluster.status not in ("ERROR", "STOPPING") or cluster == made:
                 continue
+            if cluster.owner != self.gke.owner:
+                continue
             try:
+                if cluster.status == "ERROR" and (reasons := self._list_reasons(cluster)):
+                    raise self._explain_kept(cluster, reasons)
                 remove_whole(self.gke, cluster, self.waiter)
             except CloudError as error:
                 self.left = f"{cluster.words} is still there"
                 self.waiter.tell(f"{self.left}: {error.message}")
 
+    def _list_reasons(self, cluster: CloudCluster) -> tuple[str, ...]:
+        facts = gather_facts(self.gke, cluster, self.waiter.sleep)
+        return list_reasons(facts, self.gke.owner)
+
+    def _explain_kept(self, cluster: CloudCluster, reasons: tuple[str, ...]) -> CloudError:
+        return CloudError(
+            f"{cluster.words} is {cluster.status} and stays: {'; '.join(reasons)}",
+            "deployer gke down SPEC --yes deletes it with all that it holds; "
+            "or another name: in the specification",
+            "HELD",
+        )
+
     def _create(self, location: str) -> None:
-        message = build_cluster(self.spec, location, self.gke.project)
+        message = build_cluster(self.spec, location, self.gke.project, self.gke.owner)
         if self.bare:
             message.node_pools = message.node_pools[:1]
         elif self.choice:
-            message.node_pools[-1] = build_gpu_pool(self.spec, self.choice, location)
+            message.node_pools[-1] = build_gpu_pool(
+                self.spec, self.choice, location, self.gke.owner
+            )
         try:
             operation = self.gke.create_cluster(location, message)
         except CloudError as error:
@@ -222,12 +248,19 @@ class _Maker:
         if not is_refusal(error.reason):
             raise error
         self._refuse(operation.location, error)
-        if cluster is not None and cluster.ours:
+        # Its creation failed, so nothing has ever run in it.
+        if (
+            cluster is not None
+            and cluster.ours
+            and not list_reasons(Facts(cluster.owner), self.gke.owner)
+        ):
             self.waiter.tell(f"{cluster.words} is deleted: its creation failed")
             begin_removal(self.gke, cluster)
 
     def _complete(self, cluster: CloudCluster) -> CloudCluster | None:
         """Give a cluster its GPU pool if it has none yet; None if Google has no room for any."""
+        if cluster.owner != self.gke.owner:
+            self.waiter.tell(f"{cluster.words} has {describe_owner(cluster.owner)}; it is shared")
         for line in list_differences(self.spec, cluster):
             self.waiter.tell(line)
         try:

@@ -25,8 +25,8 @@ def remove_whole(gke: Gke, cluster: CloudCluster, waiter: Waiter) -> None:
             failure = explain_operation(gke, ended)
             waiter.tell(f"the deletion of {cluster.words} failed ({failure.reason}): once more")
         found = gke.get_cluster(cluster.location, cluster.name)
-        if found is None or not found.ours:
-            return
+        if found is None or not found.ours or found.owner_id != cluster.owner_id:
+            return  # it is gone, and another one may have its name by now
         if found.status == "STOPPING":
             _wait_while_stopping(gke, found, waiter)
             continue

@@ -13,9 +13,11 @@ from deployer.gke.api.client import Gke
 from deployer.gke.api.messages import build_gpu_pool
 from deployer.gke.api.model import CloudCluster, CloudPool
 from deployer.gke.api.operations import Waiter, explain_operation, settle, wait_for_operation
+from deployer.gke.cluster.rule import describe_owner
 from deployer.gke.specification.spec import ClusterSpec
 from deployer.text import format_seconds
 
+BY_HAND = "gcloud container node-pools delete; or another name: in the specification"
 TRIES = 6  # answers that were lost or refused for a moment, before it is given up
 
 
@@ -113,7 +115,7 @@ def _make(
 ) -> tuple[CloudPool | None, bool]:
     """Return a choice's pool and whether it was made just now; a broken one is made anew."""
     name = spec.pool_names[index]
-    message = build_gpu_pool(spec, index, cluster.location)
+    message = build_gpu_pool(spec, index, cluster.location, gke.owner)
     made = False
     failure = CloudError(f"cannot create pool {name} in {cluster.words}", "deployer gke up")
     for tries in range(1, TRIES + 1):
@@ -159,6 +161,9 @@ def _create(gke: Gke, cluster: CloudCluster, message: NodePool, waiter: Waiter) 
 
 def _remove(gke: Gke, cluster: CloudCluster, pool: CloudPool, waiter: Waiter) -> None:
     """Take a broken pool away; what stands in the way for a moment is waited for."""
+    if cluster.owner != gke.owner:
+        said = f"pool {pool.name} of {cluster.words} is {pool.status}, and the cluster has "
+        raise CloudError(said + describe_owner(cluster.owner), f"ask them: {BY_HAND}", "NOT_YOURS")
     failure = CloudError(f"pool {pool.name} of {cluster.words} does not go", "deployer gke up")
     for tries in range(1, TRIES + 1):
         settle(gke, cluster.location, cluster.name, waiter)  # Google refuses two things at a time

@@ -20,6 +20,7 @@ OWN_FILE = "gke-prices.yaml"
 # GKE puts the nodes of a regional cluster into three zones unless told otherwise, so that many
 # system pools are paid for. https://cloud.google.com/kubernetes-engine/docs/concepts/regional-clusters
 ZONES_OF_A_REGION = 3
+HOURS_OF_A_MONTH = 730  # as Google's calculator counts
 
 Key = tuple[str, str, bool]  # what, region, spot
 
@@ -192,6 +193,12 @@ def _rank(usd: float | None) -> float:
 def estimate_sweep(estimate: Estimate, hours: float) -> float | None:
     """Return the dollars for so many hours; None if a price is unknown."""
     return None if estimate.usd_per_hour is None else estimate.usd_per_hour * hours
+
+
+def estimate_disk_month(kind: str, size_gb: int, location: str, prices: Prices) -> float | None:
+    """Return what a disk costs in a month; None if its price is unknown."""
+    line = _price(prices, kind, region_of(location), size_gb)
+    return None if line.usd_per_hour is None else line.usd_per_hour * HOURS_OF_A_MONTH
 
 
 def _count_nodes(choice: GpuChoice, replicas: int | None) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from deployer.errors import DeployerError
 from deployer.gke.api.operations import Waiter
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, JOB, SERVICE, STATEFUL_SET, VOLUME, Kind, Manifest
-from deployer.kube.names import build_selector
+from deployer.kube.names import BACKEND, build_selector
 from deployer.text import format_seconds
 
 INGRESS = Kind("networking.k8s.io/v1", "Ingress", "ingresses")
@@ -19,12 +19,17 @@ PATIENCE_SECONDS = 180.0  # for load balancers and disks to go; GKE takes a minu
 
 
 def empty_cluster(
-    open_kube: Callable[[], Kube], waiter: Waiter, patience_seconds: float = PATIENCE_SECONDS
+    open_kube: Callable[[], Kube],
+    waiter: Waiter,
+    patience_seconds: float = PATIENCE_SECONDS,
+    *,
+    keep_results: bool = False,
 ) -> None:
     """Delete our Jobs, all load balancers and all claims, and wait for their volumes.
 
-    The cluster is ours, so all that is in it goes. Where its Kubernetes does not answer or things
-    do not go in time, it says so: what is left is looked for outside of the cluster.
+    With `keep_results` an embedded backend's claim stays, and so its disk. Where its Kubernetes
+    does not answer or things do not go in time, it says so: what is left is looked for outside of
+    the cluster.
     """
     try:
         every = open_kube().in_namespace("")
@@ -32,8 +37,11 @@ def empty_cluster(
             _delete_all(every, kind, every.list_objects(kind, build_selector()))
         _delete_all(every, INGRESS, every.list_objects(INGRESS))
         _delete_all(every, SERVICE, _list_balancers(every))
-        _delete_all(every, CLAIM, every.list_objects(CLAIM))
-        _wait(every, waiter, patience_seconds)
+        kept = every.list_objects(CLAIM, build_selector(component=BACKEND)) if keep_results else []
+        names = {_name(claim) for claim in kept}
+        claims = every.list_objects(CLAIM)
+        _delete_all(every, CLAIM, [one for one in claims if _name(one) not in names])
+        _wait(every, waiter, patience_seconds, names)
     except DeployerError as error:
         waiter.tell(f"going on without the cluster's Kubernetes: {error.message}")
 
@@ -45,14 +53,14 @@ def _delete_all(kube: Kube, kind: Kind, items: Sequence[Manifest]) -> None:
             kube.in_namespace(metadata["namespace"]).delete(kind, metadata["name"])
 
 
-def _wait(kube: Kube, waiter: Waiter, patience_seconds: float) -> None:
-    shown, left = "", _list_left(kube)
+def _wait(kube: Kube, waiter: Waiter, patience_seconds: float, kept: Set[str]) -> None:
+    shown, left = "", _list_left(kube, kept)
     for elapsed in waiter.pauses() if left else ():
         words = ", ".join(left)
         if words != shown:
             waiter.tell(f"waiting for {words} to go")
             shown = words
-        left = _list_left(kube)
+        left = _list_left(kube, kept)
         if not left:
             return
         if elapsed > patience_seconds:
@@ -60,11 +68,12 @@ def _wait(kube: Kube, waiter: Waiter, patience_seconds: float) -> None:
             return
 
 
-def _list_left(kube: Kube) -> list[str]:
+def _list_left(kube: Kube, kept: Set[str]) -> list[str]:
     names = [f"Ingress {_name(one)}" for one in kube.list_objects(INGRESS)]
     names += [f"Service {_name(one)}" for one in _list_balancers(kube)]
-    names += [f"PersistentVolumeClaim {_name(one)}" for one in kube.list_objects(CLAIM)]
-    return names + [f"PersistentVolume {_name(one)}" for one in _list_going(kube)]
+    claims = {_name(one) for one in kube.list_objects(CLAIM)} - kept
+    names += [f"PersistentVolumeClaim {one}" for one in sorted(claims)]
+    return names + [f"PersistentVolume {_name(one)}" for one in _list_going(kube, kept)]
 
 
 def _list_balancers(kube: Kube) -> list[Manifest]:
@@ -72,11 +81,13 @@ def _list_balancers(kube: Kube) -> list[Manifest]:
     return [one for one in services if one["spec"].get("type") == "LoadBalancer"]
 
 
-def _list_going(kube: Kube) -> Iterator[Manifest]:
+def _list_going(kube: Kube, kept: Set[str]) -> Iterator[Manifest]:
     """Yield the volumes that are deleted with their claims; those that failed do not go."""
     for volume in kube.list_objects(VOLUME):
         spec, phase = volume["spec"], (volume.get("status") or {}).get("phase")
-        deleted = spec.get("persistentVolumeReclaimPolicy") == "Delete" and spec.get("claimRef")
+        claim = spec.get("claimRef") or {}
+        stays = f"{claim.get('namespace')}/{claim.get('name')}" in kept
+        deleted = spec.get("persistentVolumeReclaimPolicy") == "Delete" and claim and not stays
         if deleted and phase != "Failed":
             yield volume
 

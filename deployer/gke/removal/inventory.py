@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -9,12 +10,17 @@ from deployer.gke.api.client import Gke
 from deployer.gke.api.compute import (
     LOCATION_LABEL,
     NAME_LABEL,
+    RESULTS_CLAIM,
     CloudDisk,
     Compute,
     ForwardingRule,
     TargetPool,
 )
 from deployer.gke.api.model import CloudCluster, is_ours
+from deployer.gke.specification.parts import region_of
+
+NODE_NAME = re.compile(r"gke-(?P<cluster>.+)-(system|gpu-\d+)-[0-9a-f]{8}-\w{4}")
+SHORTENED = 15  # characters of a cluster's name that its nodes' names keep at least
 
 
 @dataclass(frozen=True)
@@ -34,29 +40,32 @@ class Inventory:
     def names(self) -> Iterator[str]:
         """Yield each thing as a sentence names it."""
         yield from (f"{one.words} ({one.status})" for one in self.clusters)
-        yield from (f"disk {one.name} in {one.location}" for one in self.disks)
-        yield from (f"forwarding rule {one.name} in {one.region}" for one in self.forwarding_rules)
-        yield from (f"target pool {one.name} in {one.region}" for one in self.target_pools)
+        yield from (one.words for one in self.disks)
+        yield from (one.words for one in self.forwarding_rules)
+        yield from (one.words for one in self.target_pools)
 
 
-def list_inventory(gke: Gke, cluster_name: str | None) -> Inventory:
+def list_inventory(gke: Gke, cluster_name: str | None, owner_id: str | None = None) -> Inventory:
     """Return what exists of one cluster, or of all of ours, in the whole project.
 
-    The nodes' own disks go with their cluster, so they count only where it is gone. Raises
-    CloudError, also if a location does not answer: then nothing is proven.
+    `owner_id` leaves out other owners'. The nodes' own disks go with their cluster, so they count
+    only where it is gone. Raises CloudError, also if a location does not answer: then nothing is
+    proven.
     """
     compute = Compute(gke)
     clusters = tuple(
-        one for one in gke.list_clusters() if one.ours and cluster_name in (None, one.name)
+        one
+        for one in gke.list_clusters()
+        if one.ours and cluster_name in (None, one.name) and owner_id in (None, one.owner_id)
     )
-    disks = list_own_disks(compute, clusters, cluster_name)
+    disks = list_own_disks(compute, clusters, cluster_name, owner_id)
     alive = {one.name for one in clusters}
     nodes = _list_nodes(disks)
     pools = tuple(pool for pool in compute.list_target_pools() if _leads_to(pool, nodes))
     rules = tuple(
         rule
         for rule in compute.list_forwarding_rules()
-        if is_ours(rule.labels, cluster_name)
+        if is_ours(rule.labels, cluster_name, owner_id)
         or any((rule.target_pool, rule.region) == (pool.name, pool.region) for pool in pools)
     )
     left = tuple(disk for disk in disks if not (disk.of_node and disk.cluster in alive))
@@ -64,7 +73,10 @@ def list_inventory(gke: Gke, cluster_name: str | None) -> Inventory:
 
 
 def list_own_disks(
-    compute: Compute, clusters: Sequence[CloudCluster], cluster_name: str | None
+    compute: Compute,
+    clusters: Sequence[CloudCluster],
+    cluster_name: str | None,
+    owner_id: str | None = None,
 ) -> tuple[CloudDisk, ...]:
     """Return our disks, nodes' own among them.
 
@@ -74,13 +86,60 @@ def list_own_disks(
     found = {
         (disk.location, disk.name): disk
         for disk in compute.list_disks()
-        if is_ours(disk.labels, cluster_name)
+        if is_ours(disk.labels, cluster_name, owner_id)
     }
     for cluster in clusters:
         for disk in compute.list_disks(f"labels.{NAME_LABEL}={cluster.name}"):
             if disk.labels.get(LOCATION_LABEL) == cluster.location:
                 found.setdefault((disk.location, disk.name), disk)
     return tuple(found.values())
+
+
+def list_results(gke: Gke) -> tuple[CloudDisk, ...]:
+    """Return the disks of embedded backends that lost their cluster before they got our labels."""
+    there = {(one.name, one.location) for one in gke.list_clusters()}
+    return tuple(
+        disk
+        for disk in Compute(gke).list_disks(f"labels.{NAME_LABEL}:*")
+        if disk.claim == RESULTS_CLAIM
+        and not is_ours(disk.labels)
+        and (disk.labels[NAME_LABEL], disk.labels.get(LOCATION_LABEL)) not in there
+    )
+
+
+def list_unlabelled(gke: Gke, cluster_name: str) -> Inventory:
+    """Return what looks like a deleted cluster's but has no labels of ours, by Google's names.
+
+    It may be a stranger's, so it is never deleted; but without it a proof would be false.
+    """
+    compute = Compute(gke)
+    there = [one.location for one in gke.list_clusters() if one.name == cluster_name]
+    disks = tuple(
+        disk
+        for disk in compute.list_disks(f"labels.{NAME_LABEL}={cluster_name}")
+        if not is_ours(disk.labels) and disk.labels.get(LOCATION_LABEL) not in there
+    )
+    pools = {
+        (pool.region, pool.name)
+        for pool in compute.list_target_pools()
+        if pool.instances and all(_is_node(one, cluster_name) for one in pool.instances)
+    }
+    pools = {one for one in pools if one[0] not in map(region_of, there)}
+    rules = tuple(
+        rule
+        for rule in compute.list_forwarding_rules()
+        if not is_ours(rule.labels) and (rule.region, rule.target_pool) in pools
+    )
+    return Inventory(disks=disks, forwarding_rules=rules)
+
+
+def _is_node(instance: str, cluster_name: str) -> bool:
+    """Return True if a machine is called as GKE calls nodes of our pools; it shortens names."""
+    found = NODE_NAME.fullmatch(instance)
+    short = found["cluster"] if found else ""
+    return bool(short) and (
+        short == cluster_name or (len(short) >= SHORTENED and cluster_name.startswith(short))
+    )
 
 
 def _list_nodes(disks: Sequence[CloudDisk]) -> frozenset[str]:

@@ -9,26 +9,81 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from deployer.errors import CloudError
 from deployer.gke.api.client import Gke
-from deployer.gke.api.compute import CloudDisk, Compute, ForwardingRule, TargetPool
-from deployer.gke.api.model import CloudCluster, is_ours
+from deployer.gke.api.compute import (
+    RESULTS_CLAIM,
+    CloudDisk,
+    Compute,
+    ForwardingRule,
+    TargetPool,
+)
+from deployer.gke.api.model import CloudCluster
 from deployer.gke.api.operations import Waiter, settle
-from deployer.gke.cluster.access import open_kube_of
 from deployer.gke.cluster.deletion import remove_whole
+from deployer.gke.cluster.examination import gather_facts, open_kube_soon
+from deployer.gke.cluster.rule import Facts, describe_owner, has_results, list_reasons
 from deployer.gke.removal.contents import PATIENCE_SECONDS, empty_cluster
-from deployer.gke.removal.inventory import Inventory, list_inventory, list_own_disks
-from deployer.gke.specification.spec import ClusterSpec
-from deployer.kube.client import Kube
+from deployer.gke.removal.inventory import (
+    Inventory,
+    list_inventory,
+    list_own_disks,
+    list_unlabelled,
+)
+from deployer.gke.specification.spec import OWNER_LABEL, ClusterSpec, own_labels
 
 Thing = TypeVar("Thing", CloudDisk, ForwardingRule, TargetPool)
 GOING_SECONDS = 300.0  # for disks and load balancers: a disk is in use until its machine is gone
 AGAIN_SECONDS = 10.0  # before a deletion that has not happened is asked for again
-# Kubernetes that refuses connections is given up soon; one that is silent has its time-outs.
-KUBE_PAUSE_SECONDS = 0.2
+LABEL_SECONDS = 60.0  # for labels to be seen
+LEFT_HINT = (
+    "deployer gke down tries again; what has no labels of ours is yours to delete, if you know it: "
+    "gcloud compute disks delete NAME --zone ZONE, gcloud compute forwarding-rules delete NAME"
+)
+
+
+@dataclass(frozen=True)
+class Held:
+    """A cluster that may not be deleted without being named, and why (rule.py)."""
+
+    cluster: CloudCluster
+    facts: Facts
+    foreign: bool
+    reasons: tuple[str, ...]
+
+    @property
+    def has_backend(self) -> bool:
+        """Return True if its Kubernetes lists the results of an embedded backend."""
+        return has_results(replace(self.facts, disks=()))
+
+    @property
+    def words(self) -> str:
+        """Say in one line what forbids its deletion."""
+        return f"{self.cluster.words}: {'; '.join(self.reasons)}"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What may be deleted.
+
+    `sure` is for what the rule keeps: somebody has named it, knows what it holds and wants it gone.
+    `owner_id` is whose cluster is meant; None: the caller's, else whoever's has that name. Disks
+    with results stay without `delete_data`, but for that of a backend that was `copied`.
+    """
+
+    sure: bool = False
+    owner_id: str | None = None
+    delete_data: bool = False
+    copied: bool = False
+
+    def keeps(self, disk: CloudDisk) -> bool:
+        """Return True for a disk with results that nobody asked to delete."""
+        copied = self.copied and disk.claim == RESULTS_CLAIM
+        return disk.holds_results and not (self.delete_data or copied)
 
 
 def remove_cluster(
@@ -37,49 +92,81 @@ def remove_cluster(
     tell: Callable[[str], None],
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-    patience_seconds: float = PATIENCE_SECONDS,
+    terms: Terms = Terms(),
 ) -> Inventory:
-    """Remove a specification's cluster, its disks and load balancers; return the empty inventory.
+    """Remove a specification's cluster, its disks and load balancers.
 
-    `patience_seconds` are for Kubernetes to delete volumes and load balancers. A cluster of that
-    name that is not ours stays. Raises CloudError naming what is left.
+    Returns the disks with results, which stay. Raises CloudError naming what else is left.
     """
-    return remove_named(gke, spec.name, Waiter(tell, now, sleep), patience_seconds)
+    return remove_named(gke, spec.name, Waiter(tell, now, sleep), terms)
+
+
+def list_held(gke: Gke, name: str, waiter: Waiter, terms: Terms) -> list[Held]:
+    """Return the clusters of a name that may not be deleted without being named, and why."""
+    remover = _Remover(gke, name, waiter, terms)
+    found = (remover.examine(cluster) for cluster in remover.choose_clusters())
+    return [one for one in found if one is not None]
 
 
 def remove_named(
-    gke: Gke, name: str, waiter: Waiter, patience_seconds: float = PATIENCE_SECONDS
+    gke: Gke,
+    name: str,
+    waiter: Waiter,
+    terms: Terms = Terms(),
+    patience_seconds: float = PATIENCE_SECONDS,
 ) -> Inventory:
-    """Remove a cluster of ours by its name, and all that came with it."""
-    remover = _Remover(gke, name, waiter)
-    clusters = remover.list_clusters()
+    """Remove a cluster of ours by its name, and all that came with it, as `remove_cluster` does.
+
+    `patience_seconds` are for Kubernetes to delete volumes and load balancers.
+    """
+    remover = _Remover(gke, name, waiter, terms)
+    clusters = remover.choose_clusters()
+    held = [] if terms.sure else [remover.examine(one) for one in clusters]
+    if kept := next(filter(None, held), None):
+        raise CloudError(
+            f"{kept.words}; it stays",
+            f"deployer orphans {name} deletes it with all that it holds",
+            "HELD",
+        )
     for cluster in clusters:
         remover.empty(cluster, patience_seconds)
     # While the nodes are there, they tell whose the load balancers and disks are.
-    before = remover.look()
+    before = remover.look(clusters)
+    if clusters:
+        remover.label(before)
     remover.remove_balancers(before)
     for cluster in clusters:
         remove_whole(gke, cluster, waiter)
     remover.remove_disks(before)
-    left = remover.list_left(before)
-    if not left.empty:
-        raise CloudError(
-            f"still there: {', '.join(left.names())}", "deployer gke down tries again", "LEFT"
-        )
-    return left
+    return remover.prove(before)
 
 
 class _Remover:
-    def __init__(self, gke: Gke, name: str, waiter: Waiter) -> None:
-        self.gke, self.name, self.waiter = gke, name, waiter
+    def __init__(self, gke: Gke, name: str, waiter: Waiter, terms: Terms) -> None:
+        self.gke, self.name, self.waiter, self.terms = gke, name, waiter, terms
         self.compute = Compute(gke)
+        self.owner_id = gke.owner.id if terms.owner_id is None else terms.owner_id
 
-    def list_clusters(self) -> list[CloudCluster]:
+    def choose_clusters(self) -> list[CloudCluster]:
+        """Return the owner's clusters of the name; where none was named, else another owner's."""
         named = [one for one in self.gke.list_clusters() if one.name == self.name]
+        ours = [one for one in named if one.ours]
+        own = [one for one in ours if one.owner_id == self.owner_id]
+        theirs = [one for one in ours if one.owner_id == ours[0].owner_id]
+        chosen = own or (theirs if self.terms.owner_id is None else [])
         for other in named:
             if not other.ours:
                 self.waiter.tell(f"{other.words} is not ours and stays: it lacks our labels")
-        return [one for one in named if one.ours]
+            elif other not in chosen:
+                whose = describe_owner(other.owner)
+                self.waiter.tell(f"{other.words} has {whose} and stays")
+        return chosen
+
+    def examine(self, cluster: CloudCluster) -> Held | None:
+        """Return what forbids the deletion of a cluster; None if nothing does."""
+        facts = gather_facts(self.gke, cluster, self.waiter.sleep)
+        reasons = list_reasons(facts, self.gke.owner, copied=self.terms.copied)
+        return Held(cluster, facts, cluster.owner != self.gke.owner, reasons) if reasons else None
 
     def empty(self, cluster: CloudCluster, patience_seconds: float) -> None:
         """Empty a cluster that runs; one that is being made is waited for."""
@@ -91,17 +178,59 @@ class _Remover:
                 return
             cluster = found
         if cluster.usable and cluster.endpoint:
-            empty_cluster(lambda: self._open_kube(cluster), self.waiter, patience_seconds)
+            kept = not (self.terms.delete_data or self.terms.copied)
+            sleep = self.waiter.sleep
+            empty_cluster(
+                lambda: open_kube_soon(self.gke, cluster, sleep),
+                self.waiter,
+                patience_seconds,
+                keep_results=kept,
+            )
 
-    def look(self) -> Inventory:
+    def look(self, clusters: Sequence[CloudCluster]) -> Inventory:
         """Return what there is; who may not look there goes on, and the last list tells why."""
+        owner_id = clusters[0].owner_id if clusters else self.owner_id
         try:
-            return list_inventory(self.gke, self.name)
+            return list_inventory(self.gke, self.name, owner_id)
         except CloudError as error:
             self.waiter.tell(
                 f"disks and load balancers cannot be looked for ({error.reason}); the cluster goes"
             )
             return Inventory()
+
+    def label(self, before: Inventory) -> None:
+        """Give disks and forwarding rules the labels by which they are found without the cluster.
+
+        What cannot be labelled is named now, since a command that is cut off cannot do it later.
+        """
+        labels = own_labels(self.name, self.gke.owner)
+        refused: set[tuple[str, str]] = set()
+
+        def list_bare(found: Inventory) -> list[CloudDisk | ForwardingRule]:
+            things: list[CloudDisk | ForwardingRule] = [d for d in found.disks if not d.of_node]
+            things += found.forwarding_rules
+            return [one for one in things if not labels.items() <= one.labels.items()]
+
+        bare = list_bare(before)
+        for thing in bare:
+            try:
+                if isinstance(thing, CloudDisk):
+                    self.compute.label_disk(thing, labels)
+                else:
+                    self.compute.label_forwarding_rule(thing, labels)
+            except CloudError as error:
+                if not error.passing:
+                    refused.add(_key(thing))
+                self.waiter.tell(error.message)
+        for elapsed in self.waiter.pauses() if bare else ():
+            known = {_key(one) for one in bare}
+            disks = tuple(_pick(self.compute.list_disks(""), known)) if before.disks else ()
+            rules = tuple(_pick(self.compute.list_forwarding_rules(), known))
+            bare = list_bare(Inventory(disks=disks, forwarding_rules=rules))
+            if elapsed > LABEL_SECONDS or all(_key(one) in refused for one in bare):
+                break
+        for thing in bare:
+            self.waiter.tell(f"{thing.words} has no labels of ours: note its name until it is gone")
 
     def remove_balancers(self, found: Inventory) -> None:
         """Delete forwarding rules, then the target pools that they lead to."""
@@ -112,35 +241,64 @@ class _Remover:
             "forwarding rule",
             found.forwarding_rules,
         )
-        pools = {_key(pool) for pool in found.target_pools}
+        rest = _pick(self.compute.list_forwarding_rules(), rules) if rules else []
+        used = {(rule.region, rule.target_pool) for rule in rest}  # these cannot go
+        free = [pool for pool in found.target_pools if _key(pool) not in used]
+        pools = set(map(_key, free))
         self._remove(
             lambda: _pick(self.compute.list_target_pools(), pools),
             self.compute.delete_target_pool,
             "target pool",
-            found.target_pools,
+            free,
         )
 
     def remove_disks(self, before: Inventory) -> None:
         """Delete the disks whose labels say that they are ours, and those known from before."""
-        other = {_key(disk) for disk in before.disks if not is_ours(disk.labels, self.name)}
+        known = {_key(disk) for disk in before.disks}
 
         def list_left() -> Sequence[CloudDisk]:
-            ours = list_own_disks(self.compute, (), self.name)
-            return [*ours, *(_pick(self.compute.list_disks(""), other) if other else ())]
+            found = {_key(disk): disk for disk in self._list_own_disks()}
+            if not known <= found.keys():
+                found |= {_key(disk): disk for disk in _pick(self.compute.list_disks(""), known)}
+            return [disk for disk in found.values() if not self.terms.keeps(disk)]
 
-        self._remove(list_left, self.compute.delete_disk, "disk", list_left())
+        # What cannot be listed is the last list's to say.
+        with suppress(CloudError):
+            self._remove(list_left, self.compute.delete_disk, "disk", list_left())
 
-    def list_left(self, before: Inventory) -> Inventory:
-        """Return what is left; load balancers can no longer be told by nodes, but are known."""
-        left = list_inventory(self.gke, self.name)
-        rules = {_key(rule) for rule in before.forwarding_rules}
-        pools = {_key(pool) for pool in before.target_pools}
-        if rules:
-            found = _pick(self.compute.list_forwarding_rules(), rules)
-            left = replace(left, forwarding_rules=tuple(found))
-        if pools:
-            left = replace(left, target_pools=tuple(_pick(self.compute.list_target_pools(), pools)))
-        return left
+    def prove(self, before: Inventory) -> Inventory:
+        """Return the disks with results, which stay; raises CloudError naming what else is left.
+
+        Load balancers can no longer be told by nodes, but are known from before.
+        """
+        try:
+            left = list_inventory(self.gke, self.name, self.owner_id)
+            rules = _pick(
+                self.compute.list_forwarding_rules(), set(map(_key, before.forwarding_rules))
+            )
+            pools = _pick(self.compute.list_target_pools(), set(map(_key, before.target_pools)))
+            own = self._list_own_disks()
+            bare = list_unlabelled(self.gke, self.name)
+        except CloudError as error:
+            said = f"whether anything is left of {self.name} is not checked: {error.message}"
+            raise CloudError(said, error.hint, error.reason) from error
+        disks = {_key(one): one for one in (*left.disks, *own)}.values()
+        rules = list({_key(one): one for one in (*left.forwarding_rules, *rules)}.values())
+        others = tuple(one for one in disks if not self.terms.keeps(one))
+        rest = Inventory(left.clusters, others, tuple(rules), tuple(pools))
+        if not rest.empty or not bare.empty:
+            named = [
+                *rest.names(),
+                *(f"{one}, which has no labels of ours" for one in bare.names()),
+            ]
+            raise CloudError(f"still there: {', '.join(named)}", LEFT_HINT, "LEFT")
+        return Inventory(disks=tuple(one for one in disks if self.terms.keeps(one)))
+
+    def _list_own_disks(self) -> tuple[CloudDisk, ...]:
+        """Return the disks that carry the owner's label, or by now the caller's."""
+        found = list_own_disks(self.compute, (), self.name)
+        owners = {self.owner_id, self.gke.owner.id}
+        return tuple(disk for disk in found if disk.labels.get(OWNER_LABEL, "") in owners)
 
     def _remove(
         self,
@@ -174,19 +332,6 @@ class _Remover:
             self.waiter.tell(error.message)
             return error.reason == "RESOURCE_IN_USE" or error.passing
         return True
-
-    def _open_kube(self, cluster: CloudCluster) -> Kube:
-        return open_kube_soon(self.gke, cluster, self.waiter.sleep)
-
-
-def open_kube_soon(
-    gke: Gke, cluster: CloudCluster, sleep: Callable[[float], None] = time.sleep
-) -> Kube:
-    """Return a client of a cluster's Kubernetes that gives up soon if connections are refused.
-
-    Raises CloudError.
-    """
-    return open_kube_of(gke, cluster, None, lambda seconds: sleep(min(seconds, KUBE_PAUSE_SECONDS)))
 
 
 def _key(thing: CloudDisk | ForwardingRule | TargetPool) -> tuple[str, str]:

@@ -27,6 +27,7 @@ from pydantic_core import PydanticCustomError
 from deployer.config.document.problems import Shape, list_problems, write_json
 from deployer.config.document.yaml_document import Document, parse_document
 from deployer.config.durations import Duration, at_least
+from deployer.config.owner import Owner
 from deployer.config.paths import find_named
 from deployer.config.sections.section import STRICT
 from deployer.errors import ConfigError, ConfigErrors
@@ -51,8 +52,10 @@ DEFAULT = "t4"
 MANAGED_BY = "managed-by"
 MANAGER = "deployer"
 CLUSTER_LABEL = "deployer-cluster"
+OWNER_LABEL = "deployer-owner"
+MADE_FOR = "made by deployer for "  # begins a cluster's description; the owner's name follows
 # A resource takes 64: https://cloud.google.com/kubernetes-engine/docs/how-to/creating-managing-labels
-# Two are ours, and GKE adds some ten of its own to nodes and disks.
+# Three are ours, and GKE adds some ten of its own to nodes and disks.
 MOST_LABELS = 50
 # Google's own begin with it: https://cloud.google.com/compute/docs/labeling-resources
 GOOGLE_PREFIX = "goog"
@@ -115,7 +118,7 @@ class ClusterSpec:
     @field_validator("labels")
     @classmethod
     def _check_labels(cls, value: Mapping[str, str]) -> Mapping[str, str]:
-        taken = [one for one in value if one in (MANAGED_BY, CLUSTER_LABEL)]
+        taken = [one for one in value if one in (MANAGED_BY, CLUSTER_LABEL, OWNER_LABEL)]
         taken += [one for one in value if one.startswith(GOOGLE_PREFIX)]
         if taken:
             whose = "Google's" if taken[0].startswith(GOOGLE_PREFIX) else "deployer's"
@@ -132,9 +135,14 @@ SHAPE = Shape(
 )
 
 
-def cluster_labels(spec: ClusterSpec) -> dict[str, str]:
+def cluster_labels(spec: ClusterSpec, owner: Owner) -> dict[str, str]:
     """Return the labels of everything that is made for a cluster: the user's and ours."""
-    return {**spec.labels, MANAGED_BY: MANAGER, CLUSTER_LABEL: spec.name}
+    return {**spec.labels, **own_labels(spec.name, owner)}
+
+
+def own_labels(cluster: str, owner: Owner) -> dict[str, str]:
+    """Return the labels by which what was made for a cluster is found, and whose it is."""
+    return {MANAGED_BY: MANAGER, CLUSTER_LABEL: cluster, OWNER_LABEL: owner.id}
 
 
 def load_spec(named: str | None, folder: Path) -> ClusterSpec:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from deployer.errors import CloudError
 from deployer.executors.gke.orphans import (
+    HELD,
     HOLDS_RESULTS,
     IN_USE,
     LEFT_OVER,
@@ -21,9 +23,10 @@ from deployer.executors.kubernetes.orphans import count_living, delete_leftovers
 from deployer.gke.api.operations import Waiter
 from deployer.gke.cluster.creation import ensure_cluster
 from deployer.gke.removal.contents import CLAIM, SERVICE, VOLUME, empty_cluster
+from deployer.gke.removal.teardown import Terms
 from deployer.kube.access import build_access
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CONFIG_MAP, JOB, SECRET, STATEFUL_SET, Kind, Manifest
+from deployer.kube.kinds import CONFIG_MAP, JOB, SECRET, Kind, Manifest
 from deployer.kube.names import RELEASED_ANNOTATION, SWEEP_PATH_ANNOTATION, build_labels
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import make_namespace
@@ -112,23 +115,6 @@ def build_claim(name: str) -> tuple[Manifest, Manifest]:
     return volume, claim
 
 
-def build_backend() -> Manifest:
-    """Build what runs a backend in a cluster."""
-    labels = build_labels("backend")
-    template = {"metadata": {"labels": labels}, "spec": build_pod("x", ["sleep", "1"])["spec"]}
-    template["spec"]["restartPolicy"] = "Always"
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {"name": "sweep-backend", "labels": labels},
-        "spec": {
-            "serviceName": "sweep-backend",
-            "selector": {"matchLabels": labels},
-            "template": template,
-        },
-    }
-
-
 def build_service(name: str, kind: str) -> Manifest:
     """Build a Service."""
     ports = [{"port": 80}]
@@ -157,6 +143,7 @@ def test_a_cluster_is_emptied_of_what_would_stay(own: Cluster, place: str, kube:
     assert told[-1].startswith("after ")
     assert told[-1].endswith(f"still there: PersistentVolume {place}-data")
     kube.delete(VOLUME, f"{place}-data")
+    end(own, place)
 
 
 def test_a_cluster_that_does_not_answer_is_no_obstacle(home: Path) -> None:
@@ -209,21 +196,27 @@ def test_a_cluster_in_use_is_no_orphan(
         gke, told = open_client(), list[str]()
         ensure_cluster(gke, read_spec(tmp_path), tell=told.append)
         kube.create(build_agent_job("demo-a1"))
-        [busy] = find_remains(gke, told.append)
+        [busy] = find_remains(gke, 0, ())
         assert (busy.use, busy.agents) == (IN_USE, 1)
         end(own, place)
-        kube.create(build_backend())
-        [full] = find_remains(gke, told.append)
-        assert (full.use, full.agents) == (HOLDS_RESULTS, 0)
-        kube.delete(STATEFUL_SET, "sweep-backend")
         _, claim = build_claim("results")
         kube.create({**claim, "metadata": {"name": "results", "labels": build_labels("backend")}})
-        [kept] = find_remains(gke, told.append)
+        [kept] = find_remains(gke, 0, ())
         assert kept.use == HOLDS_RESULTS, "down --all ends a backend and keeps its disk"
         kube.delete(CLAIM, "results")
-        [idle] = find_remains(gke, told.append)
-        assert (idle.use, idle.agents) == (LEFT_OVER, 0)
-        remove_remains(gke, idle, Waiter(told.append))
+        own.wait_for("pvc/results", "delete", place)
+        kube.create(build_job(FOREIGN, build_pod(FOREIGN, ["sleep", "3600"])))
+        own.kubectl("wait", f"job/{FOREIGN}", "-n", place, "--for=jsonpath=.status.active=1")
+        [used] = find_remains(gke, 0, ())
+        assert used.use == HELD
+        assert any(f"Job of others: {place}/{FOREIGN}" in one for one in used.reasons)
+        with pytest.raises(CloudError, match="of others"):
+            remove_remains(gke, used, Waiter(told.append), Terms())
+        assert cloud.changes == ("CreateCluster",)
+        end(own, place)
+        [idle] = find_remains(gke, 0, ())
+        assert (idle.use, idle.agents, idle.reasons) == (LEFT_OVER, 0, ())
+        remove_remains(gke, idle, Waiter(told.append), Terms())
         assert cloud.inventory().empty
         assert cloud.token not in "".join(told)
 

@@ -98,8 +98,11 @@ def test_the_recipe_leads_from_nothing_to_results_and_back(
     changes = cloud.changes
     cloud.add_disk("data", cluster="sweeps")
     cloud.add_forwarding_rule("web", cluster="sweeps")
-    again = user.deployer("up", "sweep.yaml", "--on", "gke", "--plain", "--down-after")
+    again = user.try_deployer("up", "sweep.yaml", "--on", "gke", "--plain", "--down-after")
     assert "3/3 configurations finished" in again.stdout
+    assert again.returncode == 1
+    assert "1 disk with data: disk data in us-central1-a; it stays" in again.stderr
+    again = user.deployer("down", "--cluster", "-y")
     made = [name for name in cloud.changes[len(changes) :] if name.startswith("Create")]
     assert made == [], "the cluster was there"
     assert cloud.inventory().empty, again.stderr

@@ -1,0 +1,116 @@
+"""The one rule for "this cluster may be deleted without being named"; pure.
+
+The timer in the cluster (executors/gke/idle_timer.py), which runs alone, follows the same rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from deployer.config.owner import Owner
+from deployer.gke.api.compute import RESULTS_CLAIM, CloudDisk
+from deployer.kube.kinds import CLAIM, JOB, POD, SERVICE, Kind, Manifest
+from deployer.kube.names import BACKEND, COMPONENT_LABEL, is_ours, read_owner
+from deployer.text import format_count
+
+# What Kubernetes is asked for, in all namespaces.
+KINDS = (POD, CLAIM, SERVICE, JOB)
+SYSTEM = "kube-system"
+SYSTEM_PREFIXES = ("gke-", "gmp-")
+TIMER = "deployer-timer"  # the namespace of our own timer
+MOST_NAMES = 3
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What was found of a cluster.
+
+    `kube_owner` is the caller's name in its Kubernetes, if that is another one than in the cloud.
+    `objects` are Kubernetes' by kind: nothing where none ever ran. `disks` are those of claims in
+    the cloud. `unanswered` says what could not be listed.
+    """
+
+    owner: Owner | None
+    kube_owner: Owner | None = None
+    operation: str = ""
+    objects: Mapping[Kind, Sequence[Manifest]] = field(default_factory=dict)
+    disks: tuple[CloudDisk, ...] = ()
+    unanswered: tuple[str, ...] = ()
+
+
+def list_reasons(facts: Facts, caller: Owner, *, copied: bool = False) -> tuple[str, ...]:
+    """Return what forbids to delete a cluster that was not named, as sentences; empty: it may go.
+
+    With `copied`, the results of the caller's own backend are kept elsewhere.
+    """
+    return tuple(_find_reasons(facts, caller, copied))
+
+
+def has_results(facts: Facts) -> bool:
+    """Return True if an embedded backend keeps, or may keep, sweeps' results in the cluster."""
+    claims = facts.objects.get(CLAIM, ())
+    return any(map(_is_backend, claims)) or any(disk.holds_results for disk in facts.disks)
+
+
+def describe_owner(owner: Owner | None) -> str:
+    """Name the owner of something in the cloud."""
+    if owner is None:
+        return "no owner, as older versions made it"
+    return f"owner {owner.id}" if owner.name == owner.id else f"owner {owner.name} ({owner.id})"
+
+
+def _find_reasons(facts: Facts, caller: Owner, copied: bool) -> Iterator[str]:
+    if facts.owner != caller:
+        yield f"it has {describe_owner(facts.owner)}; you are {caller.name} ({caller.id})"
+    in_kubernetes = facts.kube_owner or caller
+
+    def is_own(item: Manifest) -> bool:
+        return is_ours(item) and read_owner(item) == in_kubernetes
+
+    for kind in (POD, JOB):
+        others = (one for one in _list(facts, kind) if not (_is_system(one) or is_own(one)))
+        yield from _name(kind.kind, others, "of others")
+    claims = _list(facts, CLAIM)
+    results = [one for one in claims if _is_backend(one)]
+    unsafe = (one for one in results if not (copied and is_own(one)))
+    yield from _name("claim", unsafe, "with sweeps' results")
+    yield from _name("claim", (one for one in claims if one not in results), "with data")
+    balancers = (s for s in _list(facts, SERVICE) if s["spec"].get("type") == "LoadBalancer")
+    yield from _name("Service", balancers, "with a load balancer")
+    listed = {one["metadata"]["name"] for one in claims}
+    disks = (one for one in facts.disks if one.claim not in listed)
+    names = [one.words for one in disks if not (copied and one.claim == RESULTS_CLAIM)]
+    yield from _join(names, "disk", "with data")
+    if facts.operation:
+        yield f"{facts.operation} is under way"
+    yield from (f"not checked: {one}" for one in facts.unanswered)
+
+
+def _list(facts: Facts, kind: Kind) -> Sequence[Manifest]:
+    return facts.objects.get(kind, ())
+
+
+def _is_system(item: Manifest) -> bool:
+    namespace = str(item["metadata"].get("namespace"))
+    return namespace in (SYSTEM, TIMER) or namespace.startswith(SYSTEM_PREFIXES)
+
+
+def _is_backend(item: Manifest) -> bool:
+    return (item["metadata"].get("labels") or {}).get(COMPONENT_LABEL) == BACKEND
+
+
+def _name(kind: str, items: Iterable[Manifest], what: str) -> Iterator[str]:
+    """Yield one sentence for all of a kind, with the owners of what has one."""
+    found = [(one["metadata"], read_owner(one)) for one in items]
+    names = [
+        f"{metadata.get('namespace')}/{metadata['name']}{f' of {owner.name}' if owner else ''}"
+        for metadata, owner in found
+    ]
+    yield from _join(names, kind, what)
+
+
+def _join(names: Sequence[str], kind: str, what: str) -> Iterator[str]:
+    if names:
+        rest = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+        yield f"{format_count(len(names), kind)} {what}: {', '.join(names[:MOST_NAMES])}{rest}"
