@@ -191,6 +191,9 @@ class Target(ABC):
         """Return the client of the target's cluster; raises ConfigError if it is none."""
         raise ConfigError("--on", f"{self.name} is no cluster", "--on kubernetes or --on gke")
 
+    def prepare_backend(self, kube: Kube, tell: Tell) -> None:
+        """Give a backend that is about to be made what an earlier one left. Raises KubeError."""
+
     def open_backend(self, tell: Tell) -> HostedBackend:
         """Return the embedded backend in the target, made if there is none."""
         raise ConfigError("--on", f"{self.name} hosts no backend", "--on kubernetes or --on gke")

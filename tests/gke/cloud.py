@@ -9,14 +9,14 @@ real one.
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import grpc
-from google.cloud.container_v1 import Cluster, NodePool
+from google.cloud.container_v1 import Cluster, DeleteClusterRequest, NodePool
 
 from tests.gke.cloud_clusters import Clusters
 from tests.gke.cloud_compute import Front, serve_compute
@@ -179,6 +179,8 @@ class Cloud:
             "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(self.folder / "roots.pem"),
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER": f"https://localhost:{self.container_port}/",
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE": f"{self.compute_url}/",
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDRESOURCEMANAGER": f"{self.compute_url}/",
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_IAM": f"{self.compute_url}/",
             "CLOUDSDK_API_ENDPOINT_OVERRIDES_OAUTH2": f"{self.compute_url}/tokeninfo",
             "NO_GCE_CHECK": "true",
             "NO_PROXY": "localhost,127.0.0.1",
@@ -191,6 +193,20 @@ class Cloud:
         """
         self.estate.kubernetes = Kubernetes(endpoint.removeprefix("https://").rstrip("/"), ca)
         self.token = token
+
+    def grant(self, member: str, role: str, permissions: Iterable[str], condition: str) -> None:
+        """Let a principal have a role in the project, under a condition."""
+        binding = {"role": role, "members": [member], "condition": {"expression": condition}}
+        with self.gate.lock:
+            self.estate.bindings.append(binding)
+            self.estate.roles[role] = tuple(permissions)
+
+    def read_labels(self, disk: str) -> Mapping[str, str]:
+        """Return the labels of the one disk of this name."""
+        with self.gate.lock:
+            self.estate.settle()
+            [found] = [one for (_, name), one in self.estate.disks.items() if name == disk]
+            return dict(found.labels)
 
     def add_foreign_cluster(
         self,
@@ -277,10 +293,16 @@ def serve_cloud(folder: Path, project: str = PROJECT) -> Iterator[Cloud]:
             raise Fault(Code.INVALID_ARGUMENT, "Invalid JWT Signature.", "invalid_grant")
         return {"access_token": cloud.token, "expires_in": 3599, "token_type": "Bearer"}
 
-    front = Front(cloud.gate, Compute(cloud.estate), authorised, hand_out)
+    clusters = Clusters(cloud.estate)
+
+    def delete_cluster(path: str, fault: Fault | None) -> object:
+        return clusters.answer("DeleteCluster", DeleteClusterRequest(name=path), fault)
+
+    front = Front(cloud.gate, Compute(cloud.estate), authorised, hand_out, delete_cluster)
+    front.token = lambda: cloud.token
     cloud.front = front
     serve_compute(front)
-    server, cloud.container_port = serve_clusters(cloud.gate, Clusters(cloud.estate), authorised)
+    server, cloud.container_port = serve_clusters(cloud.gate, clusters, authorised)
     cloud.compute_url = front.url
     cloud.gate.ports |= {cloud.container_port, front.server_address[1]}
     account.write_json(folder / "account.json", f"{front.url}/token")

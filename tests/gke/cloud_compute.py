@@ -1,4 +1,7 @@
-"""Google's token endpoint and Compute Engine's REST interface, as far as the product uses them."""
+"""Google's token endpoints and REST interfaces, as far as the product uses them.
+
+Those of Compute Engine, of IAM, and the one call of GKE's that the timer in a cluster sends.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +37,9 @@ ROUTE = re.compile(
     r"(?P<kind>disks|forwardingRules|targetPools|operations)(/(?P<name>[^/]+))?"
     r"(?P<action>/wait|/setLabels)?"
 )
+POLICY = re.compile(r"/v1/projects/(?P<project>[^/:]+)(:getIamPolicy|/roles/\w+)|/v1/roles/[\w.]+")
+CLUSTER = re.compile(r"/v1/(?P<cluster>projects/[^/]+/locations/[^/]+/clusters/[^/]+)")
+METADATA = "/computeMetadata/v1/instance/service-accounts/default/token"  # as pods reach it
 QUOTAS = re.compile(r"/compute/v1/projects/(?P<project>[^/]+)(/regions/(?P<region>[^/]+))?")
 CATALOGUE = re.compile(
     r"/compute/v1/projects/(?P<project>[^/]+)/aggregated/(?P<kind>machineTypes|acceleratorTypes)"
@@ -51,11 +57,14 @@ class Front(ThreadingHTTPServer):
         compute: Compute,
         authorised: Callable[[str], bool],
         hand_out: Callable[[str], Mapping[str, Any]],
+        delete_cluster: Callable[[str, Fault | None], object],
     ) -> None:
         super().__init__(("127.0.0.1", 0), _Request)
         self.gate, self.compute = gate, compute
         self.email = ""  # what it says of any token
         self.authorised, self.hand_out = authorised, hand_out
+        self.delete_cluster = delete_cluster
+        self.token: Callable[[], str] = str
 
     @property
     def url(self) -> str:
@@ -100,6 +109,8 @@ class _Request(BaseHTTPRequestHandler):
         try:
             if url.path == "/token":
                 content = self._hand_out(body)
+            elif url.path == METADATA:
+                content = {"access_token": self.server.token()}
             elif url.path == "/tokeninfo":
                 content = self._name_account()
             else:
@@ -127,6 +138,10 @@ class _Request(BaseHTTPRequestHandler):
             raise unauthenticated()
         if (found := CATALOGUE.fullmatch(path)) or (found := QUOTAS.fullmatch(path)):
             return self._offer(found, path, query)
+        if POLICY.fullmatch(path):
+            return self._show_policy(path.removeprefix("/v1/"))
+        if found := CLUSTER.fullmatch(path):
+            return self._delete_cluster(found["cluster"])
         route = ROUTE.fullmatch(path)
         if route is None:
             raise not_found(path)
@@ -139,6 +154,28 @@ class _Request(BaseHTTPRequestHandler):
         return self.server.gate.enter(
             call, port, lambda fault: compute.answer(method, route, query, fault)
         )
+
+    def _show_policy(self, path: str) -> Mapping[str, Any]:
+        """Answer the project's policy, or what a role permits."""
+        estate = self.server.compute.estate
+        role = path if "roles/" in path else ""
+
+        def answer(_: Fault | None) -> Mapping[str, Any]:
+            if role and role not in estate.roles:
+                raise not_found(role)
+            permissions = list(estate.roles.get(role, ()))
+            return {"includedPermissions": permissions} if role else {"bindings": estate.bindings}
+
+        call = Call("roles.get" if role else "policy.get", path)
+        return self.server.gate.enter(call, self.client_address[1], answer)
+
+    def _delete_cluster(self, path: str) -> Mapping[str, Any]:
+        def answer(fault: Fault | None) -> Mapping[str, Any]:
+            self.server.delete_cluster(path, fault)
+            return {}
+
+        call = Call("DeleteCluster", path)
+        return self.server.gate.enter(call, self.client_address[1], answer)
 
     def _offer(
         self, found: re.Match[str], path: str, query: Mapping[str, list[str]]

@@ -97,6 +97,8 @@ class Estate:
     flights: dict[str, Flight] = field(default_factory=dict)
     missing_zones: tuple[str, ...] = ()
     offers: Offers = field(default_factory=Offers)
+    bindings: list[dict[str, Any]] = field(default_factory=list)
+    roles: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def settle(self) -> None:

@@ -44,6 +44,27 @@ def test_a_cluster_is_made_shown_and_removed(cloud: Cloud, machine: Machine) -> 
     assert json.loads(machine.run("gke", "list", SPEC, "-o", "json")[0]) == []
 
 
+def test_plan_says_what_ends_by_itself_and_what_a_month_costs(
+    cloud: Cloud, machine: Machine
+) -> None:
+    """Before anything is contacted; the disk with results goes on longest."""
+    (machine.folder / "train.py").write_text("import wandb\n")
+    parameters = {"lr": {"values": [1, 2]}}
+    sweep = {"program": "train.py", "method": "grid", "parameters": parameters}
+    (machine.folder / "sweep.yaml").write_text(yaml.safe_dump(sweep))
+    config = "on: gke\ngke: cluster.yaml\nkubernetes: {image: registry.example/trainer:1}\n"
+    (machine.folder / "deployer.yaml").write_text(config)
+    err = machine.run("plan", "sweep.yaml", "--max-time", "6h", "--no-check")[1]
+    assert "ends by itself: agents after 6 h 00 min, GPU nodes after 6 h 30 min\n" in err
+    assert re.search(
+        r"goes on until `deployer gke down`: the cluster's fee and its system pool, "
+        r"\$0\.\d\d an hour, about \$1\d\d a month\n"
+        r"goes on until its results are deleted: the embedded backend's disk, \$1\.00 a month\n",
+        err,
+    )
+    assert cloud.calls == ()
+
+
 def test_credentials_are_written_without_a_secret(cloud: Cloud, machine: Machine) -> None:
     """The kubeconfig entry asks Google's plugin for its tokens, with the same credentials as we.
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from deployer.errors import CloudError
-from deployer.gke.api.model import CloudCluster
-from deployer.gke.cluster.creation import ensure_cluster
+from deployer.gke.api.model import EXPIRES_LABEL, CloudCluster, build_expiry, describe_expiry
+from deployer.gke.cluster.creation import ensure_cluster, mark_expiry
 from deployer.gke.specification.spec import ClusterSpec
 from tests.gke.cloud import Cloud
 from tests.gke.cloud_faults import (
@@ -42,6 +42,23 @@ def test_a_second_call_changes_nothing(cloud: Cloud, make: Make, told: list[str]
     assert told[-1].startswith(f"creating cluster {NAME} in {FIRST}: done after")
     assert make() == made
     assert cloud.changes == ("CreateCluster",)
+
+
+def test_a_cluster_carries_the_latest_known_end(cloud: Cloud, spec: ClusterSpec) -> None:
+    """Once it is made, and after each `up --max-time`; one without it leaves no end known."""
+    gke, clock = open_client(), Clock()
+    ends = [build_expiry(1_800_000_000.0 + 3600 * hours) for hours in range(3)]
+    ensure_cluster(gke, spec, expires=ends[1], tell=lambda _: None, sleep=clock.sleep)
+    for wanted, expected in ((ends[0], ends[1]), (ends[2], ends[2]), ("", None)):
+        mark_expiry(gke, gke.list_clusters()[0], wanted)
+        wait_for_rest(cloud)
+        labels = gke.list_clusters()[0].labels
+        assert labels.get(EXPIRES_LABEL) == expected
+        assert labels["deployer-cluster"] == NAME
+    assert cloud.changes == ("CreateCluster", "SetLabels", "SetLabels")
+    assert ends[1] == "20270115-0900z"
+    assert describe_expiry({EXPIRES_LABEL: ends[1]}) == "2027-01-15 09:00 UTC"
+    assert describe_expiry({EXPIRES_LABEL: "soon"}) == describe_expiry({}) == ""
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,15 @@ from deployer.gke.pricing.estimate import (
     Estimate,
     Prices,
     estimate,
+    estimate_disk_month,
     estimate_pools,
     estimate_sweep,
     load_prices,
 )
 from deployer.gke.pricing.price_table import parse_rows
 from deployer.gke.pricing.sentences import (
+    describe_disk,
+    describe_ends,
     describe_estimate,
     describe_fallback,
     describe_lines,
@@ -140,15 +143,10 @@ def test_a_missing_row_makes_no_sum_and_is_named(prices: Prices) -> None:
 def test_what_is_said_before_anything_is_made(prices: Prices) -> None:
     found = estimate(parse(T4), ZONE, prices, replicas=1)
     assert estimate_sweep(found, 2) == pytest.approx(2 * (IDLE + 4.11))
-    goes_on = (
-        "$0.36 an hour goes on until `deployer down --cluster`: "
-        "the cluster's fee and its system pool"
-    )
     without = "list prices, without traffic and taxes"
     assert describe_estimate(found, 2) == [
         "$4.47 an hour with 1 GPU node in us-central1, $8.94 for 2 h",
         "$16.80 an hour at most: every pool at its max_nodes, in us-central1",
-        goes_on,
         without,
     ]
     assert describe_estimate(found)[0] == "$4.47 an hour with 1 GPU node in us-central1"
@@ -156,7 +154,6 @@ def test_what_is_said_before_anything_is_made(prices: Prices) -> None:
     assert describe_estimate(spot, 0.5) == [
         "$5.57 an hour with 2 GPU nodes in us-central1, $2.79 for 0.5 h",
         "$10.78 an hour at most: every pool at its max_nodes, in us-central1",
-        goes_on,
         f"{without}; Spot's change up to once a day",
     ]
 
@@ -251,10 +248,49 @@ def test_each_line_with_its_day_and_source(prices: Prices) -> None:
 
 def test_what_goes_on_is_said_where_the_rest_is_unknown(prices: Prices) -> None:
     l4 = "accelerator: nvidia-l4, machine_type: g2-standard-8"
-    told = describe_estimate(estimate(parse(l4), ZONE, prices), 1)
+    found = estimate(parse(l4), ZONE, prices)
+    told = describe_estimate(found, 1)
     assert told[0].startswith("the total is unknown")
-    assert told[1].startswith("$0.36 an hour goes on until")
+    assert describe_ends(parse(l4), found)[1].endswith(
+        "system pool, $0.36 an hour, about $263 a month"
+    )
     assert told[-1] == "price unknown: g2-standard-8 in us-central1: add it to gke-prices.yaml"
+
+
+@pytest.mark.parametrize(
+    ("keys", "seconds", "ends", "until"),
+    [
+        ("", None, "GPU nodes minutes after their last agent; --max-time 6h ends both", ""),
+        ("", 21600, "agents after 6 h 00 min", ""),
+        ("max_node_time: 390m\n", 21600, "agents after 6 h 00 min, GPU nodes after 6 h 30 min", ""),
+        ("max_node_time: 24h\n", None, "GPU nodes after 24 h 00 min", ""),
+        (
+            "delete_when_idle: 2h\n",
+            None,
+            "GPU nodes minutes after their last agent; --max-time 6h ends both",
+            " or the timer, 2 h 00 min after the last pod",
+        ),
+    ],
+)
+def test_what_ends_by_itself_and_what_goes_on_at_which_price_a_month(
+    prices: Prices, keys: str, seconds: float | None, ends: str, until: str
+) -> None:
+    spec = parse(T4, keys)
+    assert describe_ends(spec, estimate(spec, ZONE, prices), seconds) == [
+        f"ends by itself: {ends}",
+        f"goes on until `deployer gke down`{until}: the cluster's fee and its system pool, "
+        "$0.36 an hour, about $263 a month",
+    ]
+    unknown = estimate(spec, "us-east1-b", prices)
+    assert describe_ends(spec, unknown)[1].endswith("system pool, the price is unknown")
+
+
+def test_a_disk_with_results_has_a_price_a_month(prices: Prices) -> None:
+    usd = estimate_disk_month("pd-balanced", 10, ZONE, prices)
+    assert usd == pytest.approx(7.3)
+    assert describe_disk(usd).endswith("the embedded backend's disk, $7.30 a month")
+    unknown = estimate_disk_month("pd-ssd", 10, ZONE, prices)
+    assert describe_disk(unknown).endswith("the embedded backend's disk, at an unknown price")
 
 
 @pytest.mark.parametrize(

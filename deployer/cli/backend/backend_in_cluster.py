@@ -41,8 +41,10 @@ def up(config: Project, output: str) -> None:
     """Make the backend, or bring it in line with `deployer.yaml`, and wait until it is ready."""
     from deployer.executors.kubernetes.backend.deployment import ensure_backend
 
-    kube = find_target(config).open_kube()
+    target = find_target(config)
+    kube = target.open_kube()
     with showing_busy() as tell:
+        target.prepare_backend(kube, tell)
         backend = ensure_backend(kube, config, config.on, tell, anew=True)
     _show(kube, backend, config.on, output)
 
@@ -165,7 +167,9 @@ def copy(config: Project, data: Path) -> None:
     from deployer.executors.kubernetes.backend.deployment import ensure_backend
     from deployer.executors.kubernetes.backend.download import copy_backend
 
-    kube = find_target(config).open_kube()
+    target = find_target(config)
+    kube = target.open_kube()
+    target.prepare_backend(kube, say)
     backend = ensure_backend(kube, config, config.on, say)
     copied = copy_backend(kube, backend, data)
     where = f"namespace {kube.namespace}"

@@ -69,6 +69,7 @@ def up(
 ) -> None:
     """Create the cluster, or complete it; changes nothing if it is complete."""
     from deployer.executors.gke.target import set_timer
+    from deployer.executors.gke.timer import check_role
     from deployer.gke.cluster.creation import ensure_cluster
     from deployer.gke.pricing.estimate import load_prices
     from deployer.gke.pricing.sentences import describe_fallback
@@ -77,6 +78,8 @@ def up(
     chosen = _load(spec, config)
     _say_prices(chosen, config)
     gke = _open(chosen, config)
+    for line in check_role(gke, chosen):
+        say(line)
     wait_seconds = wait_for_capacity or 0.0
     with _telling_remains(gke, chosen, spec, config):
         with showing_busy() as tell:
@@ -196,7 +199,7 @@ def _plan_timer(spec: ClusterSpec) -> list[dict[str, object]]:
     project = spec.project or ANY_PROJECT
     manifests = build_timer(spec, project, spec.locations[0], 0.0)
     if manifests:
-        say("the timer that deletes the idle cluster needs one right, which you give it once:")
+        say("the timer that deletes the idle cluster needs a role, which you give it once:")
         for command in describe_grant(spec, project):
             say(f"  {command}")
     return [{"call": "apply", "parent": f"cluster {spec.name}", "message": m} for m in manifests]
@@ -230,11 +233,13 @@ def _find(gke: Gke, spec: ClusterSpec) -> CloudCluster:
 
 def _say_prices(spec: ClusterSpec, config: Project, *, sources: bool = False) -> None:
     from deployer.gke.pricing.estimate import estimate, load_prices
-    from deployer.gke.pricing.sentences import describe_estimate, describe_lines
+    from deployer.gke.pricing.sentences import describe_ends, describe_estimate, describe_lines
 
     found = estimate(spec, spec.locations[0], load_prices(config.folder))
     # A row that is missing is in both.
-    told = (*(describe_lines(found) if sources else ()), *describe_estimate(found))
+    told = (*describe_estimate(found), *describe_ends(spec, found))
+    if sources:
+        told = (*describe_lines(found), *told)
     for line in dict.fromkeys(told):
         say(line)
 

@@ -1,13 +1,14 @@
 """Deletes the cluster that it runs in once nobody uses it; a CronJob runs it every few minutes.
 
-Nothing but the standard library: it is alone in its container. While there is a volume or a load
-balancer it deletes nothing: results may lie on the one, and both would outlive the cluster.
+Nothing but the standard library: it is alone in its container. It never deletes a disk: those with
+results are kept and labelled first. Another claim or a load balancer keeps the cluster.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import ssl
 import sys
 import time
@@ -15,6 +16,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +27,17 @@ LISTS = {
     "jobs": "/apis/batch/v1/jobs",
     "claims": "/api/v1/persistentvolumeclaims",
     "services": "/api/v1/services",
+    "volumes": "/api/v1/persistentvolumes",
 }
 OWN = "deployer-timer"
-SYSTEM = ("kube-", "gke-managed-", "gmp-")  # namespaces that begin so are GKE's
+SYSTEM = ("gke-", "gmp-")  # namespaces that begin so are GKE's
+BACKEND = {"app.kubernetes.io/managed-by": "deployer", "app.kubernetes.io/component": "backend"}
+OWNER_LABEL = "deployer.dev/owner"
+# Labels of a disk with a backend's results: gke/api/compute.py.
+HOLDS_RESULTS = {"deployer-holds": "results"}
+NAMESPACE_LABEL = "deployer-namespace"
+DISK_DRIVER = "pd.csi.storage.gke.io"
+DISK = re.compile(r"projects/[^/]+/(zones|regions)/[^/]+/disks/[^/]+")
 STATE = f"/api/v1/namespaces/{OWN}/configmaps/idle-timer-state"
 USED_AT = "used_at"  # in seconds since the epoch
 SECRETS = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -36,15 +46,20 @@ TIMEOUT_SECONDS = 30.0
 GONE, BUSY = 404, (400, 409)
 
 
-def find_use(objects: Objects) -> str:
-    """Return what keeps the cluster, in words; empty if nothing does."""
+def find_use(objects: Objects, owner: str) -> str:
+    """Return what keeps the cluster, in words; empty if nothing does.
+
+    The owner's backend and its results do not: its disk outlives the cluster.
+    """
     for one in objects["claims"]:
-        return f"{_name('claim', one)} holds data"
+        if not _is_backend(one, owner):
+            return f"{_name('claim', one)} holds data"
     for one in objects["services"]:
         if one["spec"].get("type") == "LoadBalancer":
             return f"{_name('service', one)} has a load balancer"
     for one in _list_others(objects["pods"]):
-        if one["status"].get("phase") not in ("Succeeded", "Failed"):
+        ended = one["status"].get("phase") in ("Succeeded", "Failed")
+        if not ended and not _is_backend(one, owner):
             return f"{_name('pod', one)} is {one['status'].get('phase')}"
     for one in _list_others(objects["jobs"]):
         if not any(_ends(one)):
@@ -65,7 +80,12 @@ def _list_others(objects: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
 
 def _is_system(one: Mapping[str, Any]) -> bool:
     namespace = str(one["metadata"]["namespace"])
-    return namespace == OWN or namespace.startswith(SYSTEM)
+    return namespace in (OWN, "kube-system") or namespace.startswith(SYSTEM)
+
+
+def _is_backend(one: Mapping[str, Any], owner: str) -> bool:
+    labels = one["metadata"].get("labels") or {}
+    return {**BACKEND, OWNER_LABEL: owner}.items() <= labels.items()
 
 
 def _name(kind: str, one: Mapping[str, Any]) -> str:
@@ -95,7 +115,7 @@ def main(environment: Mapping[str, str], secrets: Path, now: float) -> int:
     """
     kubernetes = Kubernetes(environment, secrets)
     objects = {kind: kubernetes.ask("GET", path)["items"] for kind, path in LISTS.items()}
-    if use := find_use(objects):
+    if use := find_use(objects, environment["OWNER"]):
         kubernetes.ask("PATCH", STATE, {"data": {USED_AT: f"{now:.0f}"}})
         _log(f"the cluster stays: {use}")
         return 0
@@ -105,7 +125,18 @@ def main(environment: Mapping[str, str], secrets: Path, now: float) -> int:
     if idle < limit:
         _log(f"the cluster stays: idle for {idle:.0f} s of {limit:.0f}")
         return 0
-    return _delete(environment)
+    google = Google(environment)
+    try:
+        if undone := keep_results(kubernetes, google, objects, json.loads(environment["LABELS"])):
+            _log(f"the cluster stays: {undone}")
+            return 0
+        google.delete_cluster()
+    except OSError as error:
+        _log(f"the cluster is not deleted: {_explain(error)}")
+        code = getattr(error, "code", 0)
+        return 0 if code in (GONE, *BUSY) else 1
+    _log("the cluster is idle and is being deleted")
+    return 0
 
 
 class Kubernetes:
@@ -121,40 +152,101 @@ class Kubernetes:
 
     def ask(self, method: str, path: str, change: Mapping[str, Any] | None = None) -> Any:
         """Return an answer; raises HTTPError."""
-        request = urllib.request.Request(
-            self._url + path,
-            method=method,
-            data=json.dumps(change).encode() if change else None,
-            headers={
-                "Authorization": f"Bearer {self._token}",
-                "Content-Type": "application/merge-patch+json",
-            },
-        )
-        with urllib.request.urlopen(
-            request, timeout=TIMEOUT_SECONDS, context=self._trust
-        ) as answer:
-            return json.load(answer)
+        kind = {"Content-Type": "application/merge-patch+json"}
+        return _ask(method, self._url + path, self._token, change, kind, self._trust)
 
 
-def _delete(environment: Mapping[str, str]) -> int:
-    metadata = environment.get("GCE_METADATA_HOST", "metadata.google.internal")
-    asked = urllib.request.Request(
-        f"http://{metadata}{TOKEN}", headers={"Metadata-Flavor": "Google"}
+class Google:
+    """The interfaces of Google's cloud, with the token of the pod's own account."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        metadata = environment.get("GCE_METADATA_HOST", "metadata.google.internal")
+        self._metadata = f"http://{metadata}{TOKEN}"
+        self._container = environment.get("CONTAINER_URL", "https://container.googleapis.com")
+        self._compute = environment.get("COMPUTE_URL", "https://compute.googleapis.com")
+        self._cluster = environment["CLUSTER"]
+
+    def delete_cluster(self) -> None:
+        """Request the deletion of the timer's own cluster; raises OSError."""
+        self._send("DELETE", f"{self._container}/v1/{self._cluster}")
+
+    def label_disk(self, disk: str, labels: Mapping[str, str]) -> bool:
+        """Request labels for a disk; return False if it has them already. Raises OSError."""
+        address = f"{self._compute}/compute/v1/{disk}"
+        found = self._send("GET", address)
+        known = found.get("labels") or {}
+        if labels.items() <= known.items():
+            return False
+        change = {"labels": {**known, **labels}, "labelFingerprint": found["labelFingerprint"]}
+        self._send("POST", f"{address}/setLabels", change)
+        return True
+
+    @cached_property
+    def _token(self) -> str:
+        asked = urllib.request.Request(self._metadata, headers={"Metadata-Flavor": "Google"})
+        with urllib.request.urlopen(asked, timeout=TIMEOUT_SECONDS) as answer:
+            return str(json.load(answer)["access_token"])
+
+    def _send(self, method: str, address: str, change: Mapping[str, Any] | None = None) -> Any:
+        kind = {"Content-Type": "application/json"}
+        return _ask(method, address, self._token, change, kind, None)
+
+
+def keep_results(
+    kubernetes: Kubernetes, google: Google, objects: Objects, labels: Mapping[str, str]
+) -> str:
+    """Let the backends' disks outlive the cluster; return why it has to stay, in words.
+
+    Labels are trusted once they are read back, in the next run. Raises OSError.
+    """
+    undone = ""
+    volumes = {one["metadata"]["name"]: one for one in objects["volumes"]}
+    for claim in objects["claims"]:
+        name = claim["spec"].get("volumeName")
+        if not name:
+            continue  # nothing was ever written
+        spec = volumes.get(name, {}).get("spec") or {}
+        source = spec.get("csi") or {}
+        disk = str(source.get("volumeHandle"))
+        if source.get("driver") != DISK_DRIVER or not DISK.fullmatch(disk):
+            return f"{_name('claim', claim)} holds results, on no disk of Compute Engine"
+        if spec.get("persistentVolumeReclaimPolicy") != "Retain":
+            # By these labels `--delete-data` finds it and deletes it nevertheless.
+            known = claim["metadata"]["labels"]
+            own = {label: known[label] for label in (*BACKEND, OWNER_LABEL)}
+            change = {"spec": {"persistentVolumeReclaimPolicy": "Retain"}}
+            kubernetes.ask(
+                "PATCH", f"{LISTS['volumes']}/{name}", {**change, "metadata": {"labels": own}}
+            )
+        wanted = {**labels, **HOLDS_RESULTS, NAMESPACE_LABEL: claim["metadata"]["namespace"]}
+        if google.label_disk(disk, wanted):
+            undone = f"the labels of {disk}, which holds results, are being written"
+    return undone
+
+
+def _ask(
+    method: str,
+    address: str,
+    token: str,
+    change: Mapping[str, Any] | None,
+    headers: Mapping[str, str],
+    trust: ssl.SSLContext | None,
+) -> Any:
+    request = urllib.request.Request(
+        address,
+        method=method,
+        data=json.dumps(change).encode() if change else None,
+        headers={"Authorization": f"Bearer {token}", **headers},
     )
-    with urllib.request.urlopen(asked, timeout=TIMEOUT_SECONDS) as answer:
-        token = json.load(answer)["access_token"]
-    google = environment.get("CONTAINER_URL", "https://container.googleapis.com")
-    address = f"{google}/v1/{environment['CLUSTER']}"
-    headers = {"Authorization": f"Bearer {token}"}
-    try:
-        request = urllib.request.Request(address, method="DELETE", headers=headers)
-        urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS).close()
-    except urllib.error.HTTPError as error:
-        said = f"Google answers {error.code}: {' '.join(error.read().decode().split())}"
-        _log(f"the cluster is not deleted: {said}")
-        return 0 if error.code in (GONE, *BUSY) else 1
-    _log("the cluster is idle and is being deleted")
-    return 0
+    with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS, context=trust) as answer:
+        return json.load(answer)
+
+
+def _explain(error: OSError) -> str:
+    if isinstance(error, urllib.error.HTTPError):
+        said = " ".join(error.read().decode().split())
+        return f"{error.url} answers {error.code}: {said}"
+    return str(error)
 
 
 def _log(line: str) -> None:

@@ -5,31 +5,41 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from math import ceil
 
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.errors import CloudError, KubeError
 from deployer.executors.findings import Finding, right, unknown, wrong
 from deployer.executors.gke.executor import GkeExecutor
 from deployer.executors.gke.orphans import tell_rest
-from deployer.executors.gke.timer import NAMESPACE, ensure_timer
+from deployer.executors.gke.results_disk import reuse_disk
+from deployer.executors.gke.timer import NAMESPACE, check_role, ensure_timer
+from deployer.executors.kubernetes.backend.manifests import build_backend, load_backend_templates
 from deployer.executors.kubernetes.gpu_drivers.installation import install_drivers
 from deployer.executors.kubernetes.gpu_drivers.manifests import SYSTEM
-from deployer.executors.kubernetes.target import KubernetesTarget
+from deployer.executors.kubernetes.target import NOT_BUILT, KubernetesTarget
 from deployer.executors.plan import Plan
 from deployer.executors.target import Demand, Held, Limits, Removal, Saved, Tell
 from deployer.gke.api.client import Gke, open_gke
-from deployer.gke.api.model import CloudCluster
+from deployer.gke.api.model import CloudCluster, build_expiry
 from deployer.gke.api.operations import Waiter
 from deployer.gke.cluster.access import open_kube_of
-from deployer.gke.cluster.creation import ensure_cluster, find_cluster
+from deployer.gke.cluster.creation import ensure_cluster, find_cluster, mark_expiry
 from deployer.gke.cluster.existing import describe_existing
 from deployer.gke.cluster.obstacles import find_obstacles
-from deployer.gke.pricing.estimate import Prices, estimate, load_prices
-from deployer.gke.pricing.sentences import describe_estimate, describe_fallback
+from deployer.gke.pricing.estimate import Prices, estimate, estimate_disk_month, load_prices
+from deployer.gke.pricing.sentences import (
+    describe_disk,
+    describe_ends,
+    describe_estimate,
+    describe_fallback,
+)
 from deployer.gke.removal.inventory import Inventory
 from deployer.gke.removal.teardown import Terms, list_held, remove_cluster
+from deployer.gke.specification.parts import DISK_TYPE
 from deployer.gke.specification.spec import ClusterSpec, load_spec
 from deployer.kube.client import Kube
+from deployer.kube.quantities import UNITS, read_quantity
 
 NODE_SPARE_SECONDS = 1800.0  # of a node's life: to come up, and for agents' last checkpoints
 
@@ -118,16 +128,24 @@ class GkeTarget(KubernetesTarget):
     def provision(self, limits: Limits, tell: Tell) -> None:
         """Push the image, tell the price, and make the cluster with its drivers."""
         super().provision(limits, tell)
-        hours = limits.max_seconds / 3600 if limits.max_seconds else None
-        wanted = estimate(self.spec, self.spec.locations[0], self.prices, self._count_pods(limits))
-        for line in describe_estimate(wanted, hours):
+        for line in self._describe_cost(limits):
             tell(line)
-        gke, spec = self._open_gke(), self.spec
+        gke, spec = self._open_gke(), self._limit_nodes(limits)
+        for line in check_role(gke, spec):
+            tell(line)
+        expires = ""
         if limits.max_seconds:
-            # Agents leave by themselves before; where this machine and they are lost, nodes do.
-            spec = spec.limit_nodes(limits.max_seconds + NODE_SPARE_SECONDS)
-        cluster = ensure_cluster(gke, spec, wait_seconds=limits.capacity_seconds, tell=tell)
+            expires = build_expiry(gke.get_time() + limits.max_seconds + NODE_SPARE_SECONDS)
+        cluster = ensure_cluster(
+            gke, spec, wait_seconds=limits.capacity_seconds, expires=expires, tell=tell
+        )
+        self._found = cluster
+        try:
+            mark_expiry(gke, cluster, expires)
+        except CloudError as error:
+            tell(f"when the agents end is not written at the cluster: {error.message}")
         place, pools = cluster.location, cluster.pool_names
+        hours = _count_hours(limits)
         for line in describe_fallback(
             self.spec, place, pools, self.prices, self._count_pods(limits), hours
         ):
@@ -145,6 +163,39 @@ class GkeTarget(KubernetesTarget):
         named = zip(spec.pool_names, spec.gpus, strict=True)
         spot = [name for name, choice in named if choice.spot and (gpu is None or gpu.count)]
         return f"{', '.join(spot)} of cluster {spec.name}" if spot else ""
+
+    def preview(self, plan: Plan, now: float, tell: Tell) -> Sequence[object]:
+        """Return the manifests, and tell what a cluster for them would cost."""
+        seconds = plan.deadline - now if plan.deadline else None
+        for line in self._describe_cost(Limits(len(plan.agents), seconds)):
+            tell(line)
+        return super().preview(plan, now, tell)
+
+    def prepare_backend(self, kube: Kube, tell: Tell) -> None:
+        """Bind the backend's claim to the disk that an earlier cluster of the name has left."""
+        if self._found is None:
+            return
+        section = replace(self.section, namespace=kube.namespace)
+        section = section if section.image else replace(section, image=NOT_BUILT)
+        claim, *_ = build_backend(load_backend_templates(), self.project.backend, section)
+        reuse_disk(self._open_gke(), self._found, kube, claim, tell)
+
+    def _limit_nodes(self, limits: Limits) -> ClusterSpec:
+        """Return the specification whose nodes end after the agents, should they be lost."""
+        if not limits.max_seconds:
+            return self.spec
+        return self.spec.limit_nodes(limits.max_seconds + NODE_SPARE_SECONDS)
+
+    def _describe_cost(self, limits: Limits) -> Iterator[str]:
+        wanted = estimate(self.spec, self.spec.locations[0], self.prices, self._count_pods(limits))
+        yield from describe_estimate(wanted, _count_hours(limits))
+        yield from describe_ends(self._limit_nodes(limits), wanted, limits.max_seconds)
+        if self.project.embedded:
+            claim = load_backend_templates()[0]
+            asked = claim["spec"]["resources"]["requests"]["storage"]
+            size_gb = ceil(read_quantity(self.project.backend.size or asked) / UNITS["Gi"])
+            usd = estimate_disk_month(DISK_TYPE, size_gb, wanted.region, self.prices)
+            yield describe_disk(usd)
 
     def save_results(self, tell: Tell) -> Saved | None:
         """Copy what the backend in the cluster holds to a folder here; None if there is none."""
@@ -173,6 +224,10 @@ class GkeTarget(KubernetesTarget):
         return open_gke(self.spec.project, self.project.environment, self.project.owner)
 
 
+def _count_hours(limits: Limits) -> float | None:
+    return limits.max_seconds / 3600 if limits.max_seconds else None
+
+
 def remove_with_proof(
     gke: Gke, spec: ClusterSpec, tell: Tell, terms: Terms, prices: Prices
 ) -> Inventory:
@@ -193,7 +248,7 @@ def set_timer(gke: Gke, spec: ClusterSpec, cluster: CloudCluster) -> Sequence[st
     try:
         kube = open_kube_of(gke, cluster, NAMESPACE)
         now = gke.get_time() if spec.delete_when_idle else 0.0  # this machine's may be wrong
-        return ensure_timer(kube, spec, gke.project, cluster.location, now)
+        return ensure_timer(kube, spec, gke.project, cluster, now)
     except (CloudError, KubeError) as error:
         if spec.delete_when_idle is None:
             return ()

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from deployer.config.owner import UNKNOWN_OWNER
 from deployer.config.paths import find_packaged
+from deployer.errors import CloudError
 from deployer.executors.gke import idle_timer
 from deployer.executors.kubernetes.manifests.templates import load_documents
-from deployer.gke.specification.spec import ClusterSpec
+from deployer.gke.api.client import Gke
+from deployer.gke.api.model import EXPIRES_LABEL, CloudCluster
+from deployer.gke.api.policy import list_permissions
+from deployer.gke.specification.spec import MANAGED_BY, OWN_PREFIX, ClusterSpec, cluster_labels
 from deployer.kube.client import Kube
 from deployer.kube.kinds import Kind, Manifest
 from deployer.text import format_seconds
@@ -18,15 +24,21 @@ CRON_JOB = Kind("batch/v1", "CronJob", "cronjobs")
 NAME = "idle-timer"
 ROLE_NAME = "deployer-idle-timer"  # in the cluster
 ROLE = "deployerIdleTimer"  # in the project
-PERMISSION = "container.clusters.delete"
+PERMISSIONS = ("container.clusters.delete", "compute.disks.get", "compute.disks.setLabels")
 
 
 def build_timer(
-    spec: ClusterSpec, project: str, location: str, since: float
+    spec: ClusterSpec,
+    project: str,
+    location: str,
+    since: float,
+    labels: Mapping[str, str] | None = None,
+    owner: str = UNKNOWN_OWNER.id,
 ) -> tuple[Manifest, ...]:
     """Return the timer's manifests in the order in which they are applied; none without one.
 
-    It counts from `since`, in seconds since the epoch.
+    It counts from `since`, in seconds since the epoch. Of the cluster's labels, disks with results
+    get ours; `owner` is whose results those are.
     """
     if spec.delete_when_idle is None:
         return ()
@@ -36,6 +48,8 @@ def build_timer(
     pod = cron_job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     settings = {
         "CLUSTER": f"projects/{project}/locations/{location}/clusters/{spec.name}",
+        "LABELS": json.dumps(_pick_own(labels or cluster_labels(spec, UNKNOWN_OWNER))),
+        "OWNER": owner,
         "IDLE_SECONDS": f"{spec.delete_when_idle.total_seconds():.0f}",
         "SINCE": f"{since:.0f}",
     }
@@ -43,8 +57,16 @@ def build_timer(
     return tuple(manifests)
 
 
+def _pick_own(labels: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in sorted(labels.items())
+        if name == MANAGED_BY or (name.startswith(OWN_PREFIX) and name != EXPIRES_LABEL)
+    }
+
+
 def ensure_timer(
-    kube: Kube, spec: ClusterSpec, project: str, location: str, now: float
+    kube: Kube, spec: ClusterSpec, project: str, cluster: CloudCluster, now: float
 ) -> Sequence[str]:
     """Set the timer as the specification says, from now on, or take it away; say what was done.
 
@@ -56,29 +78,59 @@ def ensure_timer(
             return ()
         kube.delete(CRON_JOB, NAME)
         return ("the timer that would delete the idle cluster is taken away",)
-    for manifest in build_timer(spec, project, location, now):
+    owner = kube.owner.id
+    for manifest in build_timer(spec, project, cluster.location, now, cluster.labels, owner):
         kube.apply(manifest)
     limit = format_seconds(spec.delete_when_idle.total_seconds())
     return (
-        f"a timer in the cluster deletes it {limit} after its last pod has ended, if it holds no "
-        "volume and may do so: see deployer gke plan",
+        f"a timer in the cluster deletes it {limit} after its last pod has ended, and keeps its "
+        "backend's disk",
     )
+
+
+def check_role(gke: Gke, spec: ClusterSpec) -> Sequence[str]:
+    """Return whether the timer has its role, in a line, and the commands that grant it."""
+    if spec.delete_when_idle is None:
+        return ()
+    try:
+        held = list_permissions(gke, _end_principal(gke.project), _build_condition(spec))
+    except CloudError as error:
+        said = f"whether the timer may delete the cluster is not checked: {error.message}"
+    else:
+        missing = [one for one in PERMISSIONS if one not in held]
+        if not missing:
+            return ("the timer may delete the cluster: the project's policy says so",)
+        said = f"the timer may not delete the cluster: it lacks {', '.join(missing)}"
+    grant = (f"  {command}" for command in describe_grant(spec, gke.project))
+    return (f"{said}; these commands give it its role, once:", *grant)
 
 
 def describe_grant(spec: ClusterSpec, project: str) -> tuple[str, ...]:
-    """Return the commands that give the timer its only right, for the cluster alone."""
+    """Return the commands that give the timer its role, for its cluster and disks of claims."""
     number = f"$(gcloud projects describe {project} --format='value(projectNumber)')"
     who = (
-        f"principal://iam.googleapis.com/projects/{number}/locations/global/workloadIdentityPools/"
-        f"{project}.svc.id.goog/subject/ns/{NAMESPACE}/sa/{NAME}"
-    )
-    # https://cloud.google.com/iam/docs/conditions-resource-attributes
-    condition = (
-        'resource.type == "container.googleapis.com/Cluster" && '
-        f'resource.name.endsWith("/clusters/{spec.name}")'
+        f"principal://iam.googleapis.com/projects/{number}/locations/global"
+        f"{_end_principal(project)}"
     )
     return (
-        f"gcloud iam roles create {ROLE} --project {project} --permissions {PERMISSION}",
+        f"gcloud iam roles create {ROLE} --project {project} --permissions {','.join(PERMISSIONS)}",
         f"gcloud projects add-iam-policy-binding {project} --role projects/{project}/roles/{ROLE} "
-        f"--member \"{who}\" --condition 'title={spec.name},expression={condition}'",
+        f"--member \"{who}\" --condition 'title={spec.name},expression={_build_condition(spec)}'",
+    )
+
+
+def _end_principal(project: str) -> str:
+    return f"/workloadIdentityPools/{project}.svc.id.goog/subject/ns/{NAMESPACE}/sa/{NAME}"
+
+
+def _build_condition(spec: ClusterSpec) -> str:
+    """Return the condition: this cluster, and disks that Kubernetes made for claims.
+
+    https://cloud.google.com/iam/docs/conditions-resource-attributes
+    """
+    return (
+        '(resource.type == "container.googleapis.com/Cluster" && '
+        f'resource.name.endsWith("/clusters/{spec.name}")) || '
+        '(resource.type == "compute.googleapis.com/Disk" && '
+        'resource.name.extract("/disks/{name}").startsWith("pvc-"))'
     )

@@ -114,6 +114,7 @@ class KubernetesTarget(Target):
     def open_backend(self, tell: Tell) -> HostedBackend:
         """Return the backend in the cluster, through a port that lasts as long as we do."""
         kube = self.open_kube()
+        self.prepare_backend(kube, tell)
         backend = ensure_backend(kube, self.project, self.name, tell)
         note_user(kube)
         reached = open_forward(kube, backend).url

@@ -84,6 +84,7 @@ class Gke:
         self.project = project
         self.owner_name = owner
         self.credentials = credentials
+        self.environment = environment
         self.compute_endpoint = environment.get(COMPUTE_ENDPOINT, "")
         self._endpoint = environment.get(CONTAINER_ENDPOINT, "")
         self._token_info = environment.get(TOKEN_INFO_ENDPOINT) or TOKEN_INFO
@@ -169,6 +170,18 @@ class Gke:
         words = f"cannot delete cluster {name} in {location}"
         attempt = Attempt(words, self.project, location, name)
         return self._delete("delete_cluster", self._name(location, name), attempt)
+
+    def set_labels(self, cluster: CloudCluster, labels: Mapping[str, str]) -> CloudOperation:
+        """Request other labels for a cluster, unless somebody else changed them since."""
+        attempt = Attempt(
+            f"cannot label {cluster.words}", self.project, cluster.location, cluster.name
+        )
+        request = {
+            "name": self._name(cluster.location, cluster.name),
+            "resource_labels": dict(labels),
+            "label_fingerprint": cluster.label_fingerprint,
+        }
+        return self._change("set_labels", request, attempt)
 
     def create_pool(self, cluster: CloudCluster, pool: container_v1.NodePool) -> CloudOperation:
         """Request a node pool; ALREADY_EXISTS if the cluster has one of that name."""

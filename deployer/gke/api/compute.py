@@ -19,6 +19,9 @@ from deployer.gke.specification.spec import CLUSTER_LABEL, MANAGED_BY, MANAGER
 T = TypeVar("T")
 API = "compute.googleapis.com"
 TIMEOUT_SECONDS = 60.0
+# Written by the timer to a disk with results: executors/gke/idle_timer.py.
+HOLDS_LABEL, RESULTS = "deployer-holds", "results"
+NAMESPACE_LABEL = "deployer-namespace"
 OURS = f"labels.{MANAGED_BY}={MANAGER}"
 # GKE's own labels: https://cloud.google.com/kubernetes-engine/docs/how-to/creating-managing-labels
 NODE_LABEL = "goog-gke-node"
@@ -26,6 +29,7 @@ NAME_LABEL = "goog-k8s-cluster-name"
 LOCATION_LABEL = "goog-k8s-cluster-location"
 # Google's driver writes a claim's name into its disk's description.
 CLAIM_KEY = "kubernetes.io/created-for/pvc/name"
+CLAIM_NAMESPACE_KEY = "kubernetes.io/created-for/pvc/namespace"
 RESULTS_CLAIM = "sweep-backend"  # of the embedded backend: k8s/backend.yaml
 
 
@@ -34,7 +38,8 @@ class CloudDisk:
     """A disk; `location` is its zone, or its region if it lies in two zones.
 
     `users` are the names of the machines that it is attached to, `used_at` is when it was made or
-    last detached, `claim` the name of its PersistentVolumeClaim as far as that is known.
+    last detached, `claim` the name of its PersistentVolumeClaim and `namespace` the claim's
+    namespace as far as they are known.
     """
 
     name: str
@@ -46,6 +51,7 @@ class CloudDisk:
     users: tuple[str, ...]
     used_at: str
     claim: str
+    namespace: str
 
     @property
     def of_node(self) -> bool:
@@ -55,7 +61,8 @@ class CloudDisk:
     @property
     def holds_results(self) -> bool:
         """Return True for an embedded backend's disk, or one that could be."""
-        return not self.of_node and self.claim in ("", RESULTS_CLAIM)
+        named = self.labels.get(HOLDS_LABEL) == RESULTS or self.claim in ("", RESULTS_CLAIM)
+        return named and not self.of_node
 
     @property
     def words(self) -> str:
@@ -120,7 +127,9 @@ class Compute:
                 fingerprint=disk.label_fingerprint,
                 users=tuple(last_part(user) for user in disk.users),
                 used_at=disk.last_detach_timestamp or disk.creation_timestamp,
-                claim=_read_claim(disk.description),
+                claim=_read_claim(disk.description, CLAIM_KEY),
+                namespace=disk.labels.get(NAMESPACE_LABEL)
+                or _read_claim(disk.description, CLAIM_NAMESPACE_KEY),
             )
             for disk in found
         )
@@ -257,12 +266,12 @@ def last_part(address: str) -> str:
     return address.rpartition("/")[2]
 
 
-def _read_claim(description: str) -> str:
+def _read_claim(description: str, key: str) -> str:
     try:
         found = json.loads(description)
     except ValueError:
         return ""
-    return str(found.get(CLAIM_KEY) or "") if isinstance(found, dict) else ""
+    return str(found.get(key) or "") if isinstance(found, dict) else ""
 
 
 def _flatten(pages: Any) -> Iterator[tuple[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ from deployer.gke.specification.spec import (
 # A cluster whose Kubernetes answers, though something may be done to it.
 USABLE = frozenset({"RUNNING", "RECONCILING", "DEGRADED"})
 POOL_BROKEN = frozenset({"ERROR", "STOPPING"})
+EXPIRES_LABEL = "deployer-expires"  # of a cluster: when `--max-time` has ended its agents and nodes
+EXPIRES_FORMAT = "%Y%m%d-%H%Mz"  # a label takes no colons and no capitals
 
 
 def is_ours(
@@ -33,6 +36,20 @@ def is_ours(
     ours = labels.get(MANAGED_BY) == MANAGER and bool(labels.get(CLUSTER_LABEL))
     named = cluster in (None, labels.get(CLUSTER_LABEL))
     return ours and named and owner_id in (None, labels.get(OWNER_LABEL, ""))
+
+
+def build_expiry(ends_at: float) -> str:
+    """Return the value of the label for a moment, in seconds since the epoch."""
+    return time.strftime(EXPIRES_FORMAT, time.gmtime(ends_at))
+
+
+def describe_expiry(labels: Mapping[str, str]) -> str:
+    """Return when a cluster's agents and GPU nodes have ended, for people; empty if unknown."""
+    try:
+        read = time.strptime(labels.get(EXPIRES_LABEL, ""), EXPIRES_FORMAT)
+    except ValueError:
+        return ""
+    return time.strftime("%Y-%m-%d %H:%M UTC", read)
 
 
 @dataclass(frozen=True)
@@ -74,6 +91,7 @@ class CloudCluster:
     created_at: str
     version: str
     description: str = ""
+    label_fingerprint: str = ""
 
     @property
     def ours(self) -> bool:
@@ -152,6 +170,7 @@ def read_cluster(message: container_v1.Cluster) -> CloudCluster:
         created_at=message.create_time,
         version=message.current_master_version,
         description=message.description,
+        label_fingerprint=message.label_fingerprint,
     )
 
 

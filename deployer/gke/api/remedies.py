@@ -22,6 +22,8 @@ RIGHTS = (
 ROLES = {
     "container.googleapis.com": "Kubernetes Engine Admin (roles/container.admin)",
     "compute.googleapis.com": "Compute Admin (roles/compute.admin)",
+    "cloudresourcemanager.googleapis.com": "Security Reviewer (roles/iam.securityReviewer)",
+    "iam.googleapis.com": "Security Reviewer (roles/iam.securityReviewer)",
 }
 ACT_AS = (
     "a project owner grants you roles/iam.serviceAccountUser on the nodes' service account: "

@@ -14,7 +14,7 @@ from deployer.gke.api.capacity import Refusal, is_refusal, next_try
 from deployer.gke.api.client import Gke
 from deployer.gke.api.failures import Attempt, build_failure
 from deployer.gke.api.messages import build_cluster, build_gpu_pool
-from deployer.gke.api.model import USABLE, CloudCluster, CloudOperation
+from deployer.gke.api.model import EXPIRES_LABEL, USABLE, CloudCluster, CloudOperation
 from deployer.gke.api.operations import Waiter, explain_operation, settle, wait_for_operation
 from deployer.gke.api.remedies import EMPTY_POOL
 from deployer.gke.cluster.deletion import begin_removal, remove_whole
@@ -34,6 +34,7 @@ def ensure_cluster(
     spec: ClusterSpec,
     *,
     wait_seconds: float = 0.0,
+    expires: str = "",
     tell: Callable[[str], None],
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
@@ -41,10 +42,23 @@ def ensure_cluster(
     """Make the cluster, go on with it, or find it complete; then nothing is sent.
 
     Where Google has no room or no quota the next location is asked, all of them again for
-    `wait_seconds`. Raises CloudError: with Google's sentences if all refuse, and for a cluster of
+    `wait_seconds`. `expires` is the label of a cluster that is made, see `build_expiry`. Raises
+    CloudError: with Google's sentences if all refuse, and for a cluster of
     that name that is not ours.
     """
-    return _Maker(gke, spec, Waiter(tell, now, sleep)).ensure(wait_seconds)
+    return _Maker(gke, spec, Waiter(tell, now, sleep), expires).ensure(wait_seconds)
+
+
+def mark_expiry(gke: Gke, cluster: CloudCluster, expires: str) -> None:
+    """Label a cluster with its latest end, or with none where the end is unknown.
+
+    Raises CloudError.
+    """
+    known = cluster.labels.get(EXPIRES_LABEL, "")
+    if known == expires or (expires and known > expires):
+        return
+    labels = {name: value for name, value in cluster.labels.items() if name != EXPIRES_LABEL}
+    gke.set_labels(cluster, {**labels, **({EXPIRES_LABEL: expires} if expires else {})})
 
 
 def find_cluster(gke: Gke, spec: ClusterSpec) -> CloudCluster | None:
@@ -82,8 +96,8 @@ def _rank(cluster: CloudCluster) -> int:
 
 
 class _Maker:
-    def __init__(self, gke: Gke, spec: ClusterSpec, waiter: Waiter) -> None:
-        self.gke, self.spec, self.waiter = gke, spec, waiter
+    def __init__(self, gke: Gke, spec: ClusterSpec, waiter: Waiter, expires: str) -> None:
+        self.gke, self.spec, self.waiter, self.expires = gke, spec, waiter, expires
         self.refusals: list[Refusal] = []
         self.obstacles: tuple[Refusal, ...] | None = None
         self.kept = self.left = ""
@@ -190,6 +204,8 @@ class _Maker:
 
     def _create(self, location: str) -> None:
         message = build_cluster(self.spec, location, self.gke.project, self.gke.owner)
+        if self.expires:
+            message.resource_labels[EXPIRES_LABEL] = self.expires
         if self.bare:
             message.node_pools = message.node_pools[:1]
         elif self.choice:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from datetime import timedelta
 
 from deployer.gke.pricing.estimate import (
+    HOURS_OF_A_MONTH,
     Estimate,
     PriceLine,
     Prices,
@@ -14,26 +16,56 @@ from deployer.gke.pricing.estimate import (
 )
 from deployer.gke.specification.parts import region_of
 from deployer.gke.specification.spec import ClusterSpec
-from deployer.text import format_count, format_usd
+from deployer.text import format_count, format_seconds, format_usd
 
 OLD_MONTHS = 6  # from which on a price is said to be old: Google changes its lists every few months
 TODAYS = "https://cloud.google.com/compute/all-pricing has today's"
 
 
 def describe_estimate(estimate: Estimate, hours: float | None = None) -> list[str]:
-    """Return what is said before anything is made: an hour, the sweep, and what goes on."""
+    """Return what is said before anything is made: an hour, and the sweep."""
     told = [_describe_hour(estimate, hours)]
     told += [f"instead with {one.gpus}: {_describe_hour(one, hours)}" for one in estimate.others]
     told += _describe_largest(estimate)
-    if estimate.idle_usd_per_hour is not None:
-        idle = format_usd(estimate.idle_usd_per_hour)
-        what = "the cluster's fee and its system pool"
-        told.append(f"{idle} an hour goes on until `deployer down --cluster`: {what}")
     if any(line.usd_per_hour is not None for line in estimate.all_lines):
         spot = any(line.spot for line in estimate.all_lines)
         more = "; Spot's change up to once a day" if spot else ""
         told.append(f"list prices, without traffic and taxes{more}")
     return [*told, *_describe_age(estimate), *estimate.missing]
+
+
+def describe_ends(
+    spec: ClusterSpec, estimate: Estimate, max_seconds: float | None = None
+) -> list[str]:
+    """Return what ends although this machine is lost, what goes on, and its price a month.
+
+    `max_seconds` limits the agents; the specification limits the nodes.
+    """
+    limits = (("agents", max_seconds), ("GPU nodes", _count_seconds(spec.max_node_time)))
+    ends = [f"{what} after {format_seconds(limit)}" for what, limit in limits if limit]
+    ends = ends or ["GPU nodes minutes after their last agent; --max-time 6h ends both"]
+    until = "`deployer gke down`"
+    if idle := _count_seconds(spec.delete_when_idle):
+        until += f" or the timer, {format_seconds(idle)} after the last pod"
+    usd, price = estimate.idle_usd_per_hour, "the price is unknown"
+    if usd is not None:
+        price = f"{format_usd(usd)} an hour, about ${usd * HOURS_OF_A_MONTH:.0f} a month"
+    return [
+        f"ends by itself: {', '.join(ends)}",
+        f"goes on until {until}: the cluster's fee and its system pool, {price}",
+    ]
+
+
+def describe_disk(usd_per_month: float | None) -> str:
+    """Return what a disk with results costs; no timer deletes it."""
+    price = (
+        "at an unknown price" if usd_per_month is None else f"{format_usd(usd_per_month)} a month"
+    )
+    return f"goes on until its results are deleted: the embedded backend's disk, {price}"
+
+
+def _count_seconds(limit: timedelta | None) -> float | None:
+    return limit.total_seconds() if limit else None
 
 
 def describe_lines(estimate: Estimate) -> list[str]:

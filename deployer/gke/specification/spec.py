@@ -54,6 +54,7 @@ MANAGER = "deployer"
 CLUSTER_LABEL = "deployer-cluster"
 OWNER_LABEL = "deployer-owner"
 MADE_FOR = "made by deployer for "  # begins a cluster's description; the owner's name follows
+OWN_PREFIX = "deployer-"  # of all of ours but the first
 # A resource takes 64: https://cloud.google.com/kubernetes-engine/docs/how-to/creating-managing-labels
 # Three are ours, and GKE adds some ten of its own to nodes and disks.
 MOST_LABELS = 50
@@ -71,8 +72,7 @@ class ClusterSpec:
     """A GKE cluster: where, its system pool, and the GPUs in the order in which they are tried.
 
     Without a project it is that of the credentials. `locations` are zones or regions, the first
-    one preferred. With `delete_when_idle` a timer in the cluster deletes it, if it is given the
-    right to.
+    one preferred. With `delete_when_idle` a timer in the cluster deletes it, if it is given a role.
     """
 
     name: Annotated[str, StringConstraints(pattern=CLUSTER_NAME)]
@@ -118,7 +118,7 @@ class ClusterSpec:
     @field_validator("labels")
     @classmethod
     def _check_labels(cls, value: Mapping[str, str]) -> Mapping[str, str]:
-        taken = [one for one in value if one in (MANAGED_BY, CLUSTER_LABEL, OWNER_LABEL)]
+        taken = [one for one in value if one == MANAGED_BY or one.startswith(OWN_PREFIX)]
         taken += [one for one in value if one.startswith(GOOGLE_PREFIX)]
         if taken:
             whose = "Google's" if taken[0].startswith(GOOGLE_PREFIX) else "deployer's"

@@ -89,6 +89,8 @@ def test_the_recipe_leads_from_nothing_to_results_and_back(
     assert "3/3 configurations finished, 0 duplicates, 0 lost" in ran.stdout
     assert "an hour with 2 GPU nodes in us-central1" in ran.stderr
     assert "for 6 h" in ran.stderr
+    assert "ends by itself: agents after 6 h 00 min, GPU nodes after 6 h 30 min" in ran.stderr
+    assert "deployer-expires" in cloud.get_cluster("sweeps").resource_labels
     assert cloud.inventory().clusters == ("us-central1-a/sweeps",)
     agents = json.loads(user.deployer("agents", "list", "-o", "json").stdout)
     assert [(a["state"], a["exit_code"]) for a in agents] == [("ended", 0)] * 2
