@@ -34,7 +34,7 @@ def hold(kind: Kind, *items: dict[str, Any]) -> Facts:
 
 
 def build_disk(claim: str) -> CloudDisk:
-    return CloudDisk("pvc-1", "us-east1-b", 10, "pd-balanced", {}, "", (), "", claim)
+    return CloudDisk("pvc-1", "us-east1-b", 10, "pd-balanced", {}, "", (), "", claim, "")
 
 
 BALANCER = build("web", type="LoadBalancer")
