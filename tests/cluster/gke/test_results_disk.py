@@ -82,7 +82,13 @@ def test_the_timer_goes_off_and_a_new_cluster_shows_the_sweep(
     bound = ("-n", namespace, "-o", "jsonpath={.spec.volumeName}")
     assert cluster.kubectl("get", "pvc", "sweep-backend", *bound) == DISK
     assert json.loads(shown.stdout)["page"].endswith(f"/sweeps/{sweep.rpartition('/')[2]}")
-    cluster.kubectl("delete", "pv", DISK, "--wait=false")
+    copied = user.deployer("backend", "copy", "--on", "gke", "--data", str(tmp_path / "copy"))
+    assert "1 sweep" in copied.stderr
+
+    user.deployer("down", "--all", "--delete-data", "-y", "--on", "gke")
+    policy = "jsonpath={.spec.persistentVolumeReclaimPolicy}"
+    assert cluster.try_kubectl("get", "pv", DISK, "-o", policy).stdout in ("Delete", "")
+    cluster.try_kubectl("delete", "pv", DISK, "--wait=false")
 
 
 def put_on_a_disk(cluster: Cluster, namespace: str, cloud: Cloud) -> dict[str, str]:

@@ -7,7 +7,7 @@ import time
 from deployer.errors import KubeError, Refusals
 from deployer.executors.kubernetes.backend.deployment import SELECTOR
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CLAIM, POD, SECRET, SERVICE, STATEFUL_SET, Kind, Manifest
+from deployer.kube.kinds import CLAIM, POD, SECRET, SERVICE, STATEFUL_SET, VOLUME, Kind, Manifest
 from deployer.kube.names import OWNER_LABEL
 
 POLL_SECONDS = 0.5
@@ -35,6 +35,7 @@ def remove_backend(
         if there or delete_data:
             _wait(kube, POD, selector)
         if delete_data:
+            _give_up_volumes(kube, of_caller)
             _delete(kube, CLAIM, of_caller)
             _wait(kube, CLAIM, of_caller)
     return there
@@ -48,6 +49,14 @@ def find_data(kube: Kube) -> str:
 def list_backend(kube: Kube) -> list[Manifest]:
     """Return the StatefulSet and the claim of the backend, whoever owns them. Raises KubeError."""
     return [one for kind in (STATEFUL_SET, CLAIM) for one in _list(kube, kind, SELECTOR)]
+
+
+def _give_up_volumes(kube: Kube, selector: str) -> None:
+    """Let volumes that outlive their claims, as the timer on GKE wants it, go with these."""
+    for volume in _list(kube, VOLUME, selector):
+        if (volume["spec"].get("claimRef") or {}).get("namespace") == kube.namespace:
+            change = {"spec": {"persistentVolumeReclaimPolicy": "Delete"}}
+            kube.patch(VOLUME, volume["metadata"]["name"], change)
 
 
 def _delete(kube: Kube, kind: Kind, selector: str) -> None:
