@@ -57,8 +57,11 @@ VOLUMES = {
 }
 # Rights by which one gets others, or into others' pods.
 WIDENING = {"*", "bind", "escalate", "impersonate", "nodes/proxy", "pods/exec", "pods/attach"}
-# The only rights in all namespaces: whether anything still runs, for the timer inside a cluster.
+# The only rights in all namespaces: whether anything still runs, for the timer inside a cluster,
+# which also lets the disk with results outlive it.
 EVERYWHERE = {
+    ("list", "persistentvolumes"),
+    ("patch", "persistentvolumes"),
     ("list", "pods"),
     ("list", "persistentvolumeclaims"),
     ("list", "services"),

@@ -101,7 +101,7 @@ def list_existing(err: str) -> list[str]:
 
 def test_ctrl_c_says_what_goes_on(cloud: Cloud, machine: Machine) -> None:
     """130; Google goes on, and the next `up` goes on with it."""
-    cloud.set_operation_seconds(1.0)
+    cloud.set_operation_seconds(5.0)
     cloud.kill_client_at(1, "after", "GetOperation", by=signal.SIGINT)
     err = machine.run(*UP, code=130)[1]
     assert list_existing(err) == [GOES_ON, POOL]

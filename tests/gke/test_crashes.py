@@ -145,24 +145,25 @@ def test_up_is_killed_at_every_call(
 
 
 @pytest.mark.parametrize(
-    ("when", "command"),
+    ("when", "command", "step"),
     [
-        pytest.param("after", DOWN, marks=pytest.mark.slow(seconds=60)),
-        pytest.param("before", DOWN, marks=pytest.mark.full),
-        pytest.param("after", ORPHANS, marks=pytest.mark.full),
+        pytest.param("after", DOWN, 6, marks=pytest.mark.slow(seconds=60)),
+        pytest.param("after", DOWN, 1, marks=pytest.mark.full),
+        pytest.param("before", DOWN, 1, marks=pytest.mark.full),
+        pytest.param("after", ORPHANS, 1, marks=pytest.mark.full),
     ],
 )
 def test_down_is_killed_at_every_call(
-    cloud: Cloud, make_machine: MakeMachine, when: When, command: tuple[str, ...]
+    cloud: Cloud, make_machine: MakeMachine, when: When, command: tuple[str, ...], step: int
 ) -> None:
-    """At the first call, the second, and so on, until a run of `down` ends by itself.
+    """At the first call, then `step` calls later, until a run of `down` ends by itself.
 
     The same command goes on, from another machine. Nothing but the results is left, and they are
     named, once and again.
     """
     make_plainly(cloud)
     machine, other = make_machine(), make_machine()
-    for nth in range(1, MOST_CALLS):
+    for nth in range(1, MOST_CALLS, step):
         machine.run(*UP)
         fill(cloud)
         cloud.kill_client_at(nth, when)
