@@ -51,7 +51,7 @@ from deployer.executors.plan import Plan
 from deployer.executors.reason import Cause
 from deployer.kube.client import Kube
 from deployer.kube.kinds import JOB, POD, Manifest, kind_of
-from deployer.kube.names import build_selector, is_ours
+from deployer.kube.names import build_selector, is_ours, stamp_owner
 
 AGENT = "agent"
 LOOK_LIFE_SECONDS = 1.0  # followers of many logs share one look at the cluster
@@ -135,7 +135,8 @@ class KubernetesExecutor(Executor):
 
     def preview(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[object]:
         """Return the manifests of the agents in `api_keys`."""
-        return self.build_manifests(plan, api_keys) if api_keys else ()
+        manifests = self.build_manifests(plan, api_keys) if api_keys else ()
+        return [stamp_owner(one, self.kube.owner) for one in manifests]
 
     def build_manifests(self, plan: Plan, api_keys: Mapping[str, str]) -> tuple[Manifest, ...]:
         """Return what `apply` would send for the agents in `api_keys`, without the Secret.

@@ -24,7 +24,7 @@ SWEEP = {
 }
 WRITES = ("create", "update", "patch")
 # Created to be answered; nothing stays of them.
-QUESTIONS = ("selfsubjectaccessreviews", "selfsubjectrulesreviews")
+QUESTIONS = ("selfsubjectaccessreviews", "selfsubjectreviews", "selfsubjectrulesreviews")
 
 
 def name_of(manifest: dict[str, Any]) -> str:
@@ -100,6 +100,6 @@ def as_received(cluster: Cluster, manifests: str, namespace: str) -> list[dict[s
     before = len(list_writes(cluster, "admin", dry_run=True))
     documents = list(yaml.safe_load_all(manifests))
     cluster.kubectl("create", "--dry-run=server", "-f", "-", "-n", namespace, stdin=manifests)
-    jobs = list_writes(cluster, "admin", dry_run=True)[before:]
-    received = {w["requestObject"]["metadata"]["name"]: w["requestObject"] for w in jobs}
-    return [received[one["metadata"]["name"]] if one["kind"] == "Job" else one for one in documents]
+    writes = list_writes(cluster, "admin", dry_run=True)[before:]
+    received = {w["requestObject"]["metadata"]["name"]: w["requestObject"] for w in writes}
+    return [received[one["metadata"]["name"]] for one in documents]
