@@ -49,6 +49,7 @@ class GkeTarget(KubernetesTarget):
 
     disposable = True
     grows = True
+    _found: CloudCluster | None = None
 
     @cached_property
     def spec(self) -> ClusterSpec:
@@ -76,6 +77,7 @@ class GkeTarget(KubernetesTarget):
                 "deployer gke up makes it, and so does deployer up FILE --on gke",
                 "NOT_FOUND",
             )
+        self._found = found
         project = self.project
         return GkeExecutor(
             gke,
