@@ -17,7 +17,7 @@ from deployer.errors import (
     StartFailed,
     WandbError,
 )
-from deployer.executors.base import Executor
+from deployer.executors.base import Ending, Executor
 from deployer.executors.plan import Plan
 from deployer.sweeps.doubts import list_metric_doubts
 from deployer.wandb_api.model import SweepPath
@@ -176,9 +176,13 @@ class Reconciler:
                 self._dismissed.discard(agent.name)
 
     def _is_taken_down(self) -> bool:
-        """Return True if every agent of the sweep is dismissed, and none is ending its last run."""
+        """Return True if every agent of the sweep is dismissed, and none was to end its run first.
+
+        Agents that were drained may be so by the packer, for a pod of another size.
+        """
         agents = self.executor.list_agents(str(self.path))
-        return all(agent.dismissed and agent.state != "draining" for agent in agents)
+        drained = [a for a in agents if a.state == "draining" or a.ending is Ending.DRAINED]
+        return not drained and all(agent.dismissed for agent in agents)
 
     def _doubt_metric(self, status: Status) -> None:
         """Say once, when the first run has finished without the metric, what it did log."""
