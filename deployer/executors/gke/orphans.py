@@ -193,7 +193,7 @@ def _find_one(
         *(disk.used_at for disk in inventory.disks),
     ]
     created_at = max(map(_read_time, times), default=0.0)
-    age = ages.now - created_at
+    age = max(0.0, ages.now - created_at)  # Google's clock is read in whole seconds
     agents = _count_agents(gke, clusters) if facts else None if clusters else 0
     use = _judge(inventory, facts, agents, bool(reasons), age < ages.least_seconds)
     use = use if owner == gke.owner else OTHERS
