@@ -32,6 +32,7 @@ from deployer.cli.shell.options import (
     pick_sweep,
     read_config_of,
 )
+from deployer.config.deployer_yaml import MOST_REPLICAS
 from deployer.config.project import Flags, Project
 from deployer.errors import WandbError, collect_refusals
 from deployer.executors.registry import open_executor
@@ -94,7 +95,9 @@ def list_(
 
 @app.command()
 def scale(
-    replicas: Annotated[int, typer.Argument(metavar="N", min=0, help="How many in all.")],
+    replicas: Annotated[
+        int, typer.Argument(metavar="N", min=0, max=MOST_REPLICAS, help="How many in all.")
+    ],
     sweep: SweepArgument = None,
     on: OnOption = None,
     wandb: WandbOption = None,

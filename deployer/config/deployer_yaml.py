@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from deployer.config.document.yaml_document import Document, parse_document
+from deployer.config.user_file import read_user_text
 from deployer.errors import ConfigError, ConfigErrors
 
 FILE_NAME = "deployer.yaml"
@@ -48,6 +49,7 @@ HINTS: dict[type, str] = {
     list: "write `name: value` pairs below it",
 }
 SECTION_KINDS = (dict, list)
+MOST_REPLICAS = 10_000
 
 
 def read_document(folder: Path) -> Document | None:
@@ -57,7 +59,7 @@ def read_document(folder: Path) -> Document | None:
     """
     path = folder / FILE_NAME
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_user_text(path)
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
@@ -121,9 +123,19 @@ def _find_problem(place: str, key: str, value: Any) -> ConfigError | None:
         return ConfigError(place, f"{value!r} is not {KINDS[KEYS[key]]}", HINTS[KEYS[key]])
     if key in CHOICES and value not in CHOICES[key]:
         return ConfigError(place, f"{value!r} is not known", f"one of: {', '.join(CHOICES[key])}")
-    if isinstance(value, int) and kinds is int and value < 1:
+    if not isinstance(value, int) or kinds is not int:
+        return None
+    if value < 1:
         return ConfigError(place, f"{value} is below 1", "write 1 or more")
-    return None
+    return find_too_many(place, value) if key == "replicas" else None
+
+
+def find_too_many(place: str, replicas: int, hint: str = "") -> ConfigError | None:
+    """Return what is wrong with a number of agents that no sweep needs."""
+    if replicas <= MOST_REPLICAS:
+        return None
+    said = f"{replicas:,} agents are more than {MOST_REPLICAS:,}"
+    return ConfigError(place, said, hint or f"write {MOST_REPLICAS} or less")
 
 
 def _find_in_sections(key: str) -> list[str]:

@@ -107,7 +107,7 @@ def find_named(named: str, folder: Path, packaged: str, what: str) -> Path:
     Raises ConfigErrors if there is none.
     """
     own = folder / named
-    if own.is_file():
+    if own.exists() and not own.is_dir():
         return own
     ours = {path.stem: path for path in sorted(find_packaged(packaged).glob("*.yaml"))}
     if named in ours:

@@ -22,6 +22,7 @@ from deployer.config.document.problems import Shape, list_problems, write_json
 from deployer.config.document.yaml_document import Document, parse_document
 from deployer.config.paths import find_named
 from deployer.config.sections.section import STRICT, Text, Value
+from deployer.config.user_file import read_user_text
 from deployer.errors import ConfigError, ConfigErrors
 
 NAMESPACE = "${namespace}"
@@ -65,7 +66,7 @@ def load_profile(named: str, source: str, folder: Path, namespace: str | None) -
     """
     path = find_named(named, folder, "infra/profiles", "profile")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_user_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigErrors([ConfigError(source, f"{named} cannot be read: {error}")]) from error
     if NAMESPACE in text and namespace is None:

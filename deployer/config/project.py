@@ -17,6 +17,7 @@ from deployer.config.code import Code
 from deployer.config.credentials import Credentials, load_credentials
 from deployer.config.deployer_yaml import (
     FILE_NAME,
+    find_too_many,
     list_values,
     place_of_flag,
     place_of_key,
@@ -218,6 +219,10 @@ def load_project(
 
         document = merge_defaults(profile, document)
     values = list_values(document)
+    if flags.replicas is not None:
+        place = place_of_flag("--replicas", str(flags.replicas), environment)
+        if error := find_too_many(place, flags.replicas):
+            raise error
     credentials = load_credentials(environment, folder)
     given = flags.replicas if flags.replicas is not None else values.get("replicas")
     wandb, source, explicit = _choose_server(flags, document, values, credentials)

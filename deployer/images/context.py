@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deployer.config.sections.image import SECTION, ImageConfig
+from deployer.config.user_file import read_user_text
 from deployer.errors import ConfigError
 from deployer.images.code_archive import list_files, warn_about_left_out
 from deployer.images.dockerignore import is_hopeless, is_ignored, parse_dockerignore
@@ -69,7 +70,7 @@ def _check(settings: ImageConfig, dockerfile: Path, context: Path) -> None:
     if not dockerfile.is_file():
         hint = f"write one, or name another in deployer.yaml: {SECTION.name}: {{dockerfile: …}}"
         raise ConfigError(f"{dockerfile}", "there is no such file", hint)
-    text = dockerfile.read_text(encoding="utf-8")
+    text = read_user_text(dockerfile)
     if settings.variant and not any(line.startswith("ARG VARIANT") for line in text.splitlines()):
         hint = f"write `ARG VARIANT=cuda` into {settings.dockerfile}, or leave `variant` out"
         said = f"{settings.dockerfile} has no argument VARIANT"
@@ -77,7 +78,7 @@ def _check(settings: ImageConfig, dockerfile: Path, context: Path) -> None:
 
 
 def _list_left(ignore: Path, context: Path) -> list[str]:
-    rules = parse_dockerignore(ignore.read_text(encoding="utf-8"))
+    rules = parse_dockerignore(read_user_text(ignore))
     found = []
     for here, folders, files in os.walk(context):
         inside = Path(here).relative_to(context)

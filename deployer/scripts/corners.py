@@ -13,6 +13,7 @@ from deployer.sweeps.parameters.values import distinct
 
 MOST_VALUES = 10_000  # of one parameter, as many as anybody waits for
 MOST_CORNERS = 64
+MOST_CELLS = 1_000_000  # parameters times configurations
 # Neither end, and no number that happens to be whole.
 INSIDE = 0.3819
 # Quantiles of distributions that never come to their ends.
@@ -28,7 +29,7 @@ def list_corners(config: Mapping[str, Any]) -> list[dict[str, Any]]:
     values = [list_values(parameter) for parameter in space.parameters]
     if not values:
         return [{}]
-    longest = max(map(len, values))
+    longest = min(max(map(len, values)), 1 + MOST_CELLS // len(values))
     rows = [[v[min(i, len(v) - 1)] for v in values] for i in range(longest)]
     pairs = zip(space.parameters, values, strict=True)
     ends = [distinct([v[0], v[1] if isinstance(p, Continuous) else v[-1]]) for p, v in pairs]

@@ -57,8 +57,7 @@ def list_sets(config: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
         said = f"method {config.get('method')} draws its configurations as it runs"
         raise ConfigError(place, said, "export the sweep once it has run: deployer sweep list")
     space, _ = parse_parameters(config.get("parameters"))
-    points = (space.grid_point(number) for number in range(space.grid_size or 0))
-    return [dict(point) for point in points if point is not None]
+    return space.list_points()
 
 
 def is_wrapped(config: Mapping[str, Any]) -> bool:

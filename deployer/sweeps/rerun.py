@@ -142,8 +142,7 @@ def _candidates(snapshot: Snapshot) -> list[dict[str, Any]]:
     config = snapshot.sweep.config
     if snapshot.sweep.method == "grid" and snapshot.sweep.ended:
         space, _ = parse_parameters(config.get("parameters"))
-        points = (space.grid_point(n) for n in range(space.grid_size or 0))
-        return [point for point in points if point is not None]
+        return space.list_points()
     return list_handed_out(snapshot)
 
 

@@ -16,7 +16,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from deployer.config.document.yaml_document import Document, parse_document, refers_to_itself
+from deployer.config.document.yaml_document import (
+    Document,
+    TooMuch,
+    parse_document,
+    refers_to_itself,
+)
+from deployer.config.user_file import read_user_file
 from deployer.errors import ConfigError, ConfigErrors
 from deployer.sweeps.configuration_list import JOB_ID, PARAMETER
 from deployer.sweeps.configurations import configuration_key
@@ -52,7 +58,7 @@ def load_sets(path: Path) -> HyperparameterSets:
     """Read a file of sets; raise ConfigErrors with every complaint, or ConfigError."""
     place = str(path)
     try:
-        content = path.read_bytes()
+        content = read_user_file(path)
         # Excel's "Unicode text" is UTF-16.
         wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         text = content.decode("utf-16" if wide else "utf-8-sig")
@@ -113,6 +119,8 @@ def _read_json(text: str, place: str) -> Document:
     try:
         # A tab stands in no text of JSON, and YAML indents with spaces.
         found = parse_document(text.replace("\t", " "), place)
+    except TooMuch:
+        raise
     except ConfigError:
         return Document(place, value, {}, {}, (), ())
     return replace(found, value=value, scalars=())

@@ -9,10 +9,17 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from deployer.config.document.yaml_document import Document, Path, Remark
+from deployer.config.document.yaml_document import (
+    MOST_VALUES,
+    Document,
+    Path,
+    Remark,
+    say_too_many,
+)
 from deployer.errors import ConfigError, ConfigErrors
 
 COMMA, SEMICOLON, TAB = ",", ";", "\t"
@@ -88,9 +95,12 @@ def _read_rows(
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield each row that is not empty with the line on which it begins."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    begins = skipped + 1
+    begins, values = skipped + 1, 0
     try:
         for cells in reader:
+            values += len(cells)
+            if values > MOST_VALUES:
+                raise ConfigError(f"{place}:{begins}", *say_too_many(MOST_VALUES))
             if any(cell.strip() for cell in cells):
                 yield begins, cells
             begins = skipped + reader.line_num + 1
@@ -111,10 +121,10 @@ def _cut(header: Sequence[str], width: int) -> list[str]:
 
 
 def _check_header(header: Sequence[str], place: str) -> Iterator[ConfigError]:
-    for name in dict.fromkeys(header):
+    for name, times in Counter(header).items():
         if not name:
             yield ConfigError(place, "a column has no name", "write one above its cells")
-        elif header.count(name) > 1:
+        elif times > 1:
             hint = "give each column a name of its own"
             yield ConfigError(place, f"the column '{name}' is there twice", hint)
 

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from deployer.config.document.yaml_document import Document
+from deployer.config.user_file import read_user_text
 from deployer.errors import ConfigError, ConfigErrors
 from deployer.sweeps.examination import examine_sweep
 from deployer.sweeps.parameters.counting import expected_count
@@ -59,7 +60,7 @@ def load_text(path: str | Path) -> str:
     """Read a sweep file; raise ConfigError where that is not possible."""
     place = str(path)
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return read_user_text(Path(path))
     except UnicodeDecodeError as error:
         raise ConfigError(place, "not a text file in UTF-8", "save it as UTF-8") from error
     except OSError as error:

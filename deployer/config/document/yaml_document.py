@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
@@ -42,8 +42,8 @@ TAG = "tag:yaml.org,2002:"
 ODD_KEYS = tuple(f"{TAG}{kind}" for kind in ("bool", "int", "float", "null", "timestamp"))
 # Integers whose text does not look like their value: octal and base-60 numbers.
 ODD_INTEGER = re.compile(r"[-+]?(0[0-7_]+|[1-9][0-9_]*(:[0-5]?[0-9])+)")
-# With every alias written out. A file of a megabyte has fewer values.
-MOST_NODES = 500_000
+MOST_VALUES = 100_000  # in all, with every alias written out
+MOST_LEVELS = 100
 
 
 @dataclass(frozen=True)
@@ -98,58 +98,99 @@ class UnreadableYaml(ConfigError):
         self.line, self.column, self.said = line, column, said
 
 
-def parse_document(text: str, place: str) -> Document:
+class TooMuch(ConfigError):
+    """A document with more values or levels than anything here is made for."""
+
+
+class _BoundedLoader(yaml.SafeLoader):
+    """Stops reading at the first value too many, and at the first level too deep."""
+
+    def __init__(self, text: str, place: str, most_values: int) -> None:
+        super().__init__(text)
+        self._place, self._most_values = place, most_values
+        self._values = self._level = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        is_key = isinstance(parent, yaml.MappingNode) and index is None
+        self._values += not is_key
+        if self._values > self._most_values:
+            raise self._refuse(*say_too_many(self._most_values))
+        if self._level > MOST_LEVELS:
+            said = f"nested too deeply: more than {MOST_LEVELS} levels"
+            raise self._refuse(said, "write it with fewer levels")
+        self._level += 1
+        node = super().compose_node(parent, index)
+        self._level -= 1
+        return node
+
+    def _refuse(self, said: str, hint: str) -> TooMuch:
+        line = self.peek_event().start_mark.line + 1  # type: ignore[no-untyped-call]
+        return TooMuch(f"{self._place}:{line}", said, hint)
+
+
+def parse_document(text: str, place: str, most_values: int = MOST_VALUES) -> Document:
     """Read one YAML document; raise ConfigError with line and column where it is none."""
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        if root is not None and _count_nodes(root, {}) > MOST_NODES:
-            said = f"aliases of aliases make it longer than {MOST_NODES:,} values"
-            raise ConfigError(place, said, "write out what the aliases stand for")
-        value = yaml.safe_load(text)
+        loader = _BoundedLoader(text, place, most_values)
+        root = loader.get_single_node()
+        if root is not None and _count_nodes(root, {}) > most_values:
+            said = f"aliases of aliases make it longer than {most_values:,} values"
+            raise TooMuch(place, said, "write out what the aliases stand for")
+        document = _note_places(place, root)  # the constructor merges `<<` into the nodes
+        value = None if root is None else loader.construct_document(root)
     except yaml.MarkedYAMLError as error:
         raise _unreadable(error, place) from error
-    except RecursionError as error:
-        raise ConfigError(place, "nested too deeply", "write it with fewer levels") from error
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2026-13-45
         reason = " ".join(str(error).split())
         raise ConfigError(place, f"unreadable YAML: {reason}", "correct this value") from error
-    return _note_places(place, value, root)
+    return replace(document, value=value)
+
+
+def say_too_many(most: int) -> tuple[str, str]:
+    """Return what is wrong with a file of too many values, and what to do."""
+    return f"more than {most:,} values in one file", "split it; a range (min, max) needs no list"
 
 
 def _count_nodes(node: yaml.Node, counts: dict[int, int]) -> int:
-    """Count a node and all inside it, as often as aliases repeat it; one within itself is 0."""
+    """Count the values in a node, as often as aliases repeat it; one within itself is 0."""
     if id(node) not in counts:
         counts[id(node)] = 0
         inside: list[yaml.Node] = []
         if isinstance(node, yaml.MappingNode):
-            inside = [part for pair in node.value for part in pair]
+            inside = [value for _, value in node.value]
         elif isinstance(node, yaml.SequenceNode):
             inside = node.value
         counts[id(node)] = 1 + sum(_count_nodes(part, counts) for part in inside)
     return counts[id(node)]
 
 
-def _note_places(place: str, value: Any, root: yaml.Node | None) -> Document:
+def _note_places(place: str, root: yaml.Node | None) -> Document:
     lines: dict[Path, int] = {}
     columns: dict[Path, int] = {}
     typed: dict[Path, str] = {}
     duplicates: dict[Path, Remark] = {}
-    scalars: dict[Path, Remark] = {}
-    for path, key, node in _walk((), root, ()) if root is not None else ():
+    scalars: dict[Path, tuple[int, Remark]] = {}
+    second: dict[Path, int] = {}
+    for number, (path, key, node) in enumerate(_walk((), root, ()) if root is not None else ()):
         if path in lines and path[-1] != "<<" and not _is_inside(path, duplicates):
             message = f"the key is written twice (line {lines[path]} too), the last one counts"
             duplicates[path] = Remark(path, message, "remove one of them")
-            # What stood in the first one is read by nobody.
-            scalars = {p: r for p, r in scalars.items() if p[: len(path)] != path}
+            second[path] = number
         lines[path] = (key or node).start_mark.line + 1
         columns[path] = (key or node).start_mark.column + 1
         if key is not None and str(key.value) != path[-1]:
             typed[path] = str(key.value)
         remark = _odd_scalar(path, node)
         if remark:
-            scalars[path] = remark
-    found = tuple(duplicates.values()), tuple(scalars.values())
-    return Document(place, value, lines, typed, *found, columns)
+            scalars[path] = number, remark
+    # What stood in the first of two keys is read by nobody.
+    read = (r for p, (n, r) in scalars.items() if not _is_followed(p, n, second))
+    return Document(place, None, lines, typed, tuple(duplicates.values()), tuple(read), columns)
+
+
+def _is_followed(path: Path, number: int, second: Mapping[Path, int]) -> bool:
+    """Return True if a key at or above this place is written again behind it."""
+    return any(second.get(path[:n], number) > number for n in range(1, len(path) + 1))
 
 
 def _find_nearest(path: Path, numbers: Mapping[Path, int]) -> int:

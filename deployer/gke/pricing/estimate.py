@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
+from deployer.config.user_file import read_user_text
 from deployer.gke.pricing.price_table import ADDRESS, ANYWHERE, FEE, PriceRow, parse_rows
 from deployer.gke.specification.gpu_rules import count_slots, find_built_in
 from deployer.gke.specification.parts import GpuChoice, find_disk_type, is_zone, region_of
@@ -127,8 +128,8 @@ def load_prices(folder: Path, today: date | None = None) -> Prices:
     packaged = Path(__file__).with_name("prices.yaml")
     rows = parse_rows(packaged.read_text(encoding="utf-8"), packaged.name)
     own = folder / OWN_FILE
-    if own.is_file():
-        rows += parse_rows(own.read_text(encoding="utf-8"), own.name)
+    if own.exists():
+        rows += parse_rows(read_user_text(own, own.name), own.name)
     by_key = {(row.what, row.region, row.spot): row for row in rows}
     return Prices(by_key, today or date.today())
 

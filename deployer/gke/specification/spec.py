@@ -30,6 +30,7 @@ from deployer.config.durations import Duration, at_least
 from deployer.config.owner import Owner
 from deployer.config.paths import find_named
 from deployer.config.sections.section import STRICT
+from deployer.config.user_file import read_user_text
 from deployer.errors import ConfigError, ConfigErrors
 from deployer.gke.specification.parts import (
     CLUSTER_NAME,
@@ -152,7 +153,7 @@ def load_spec(named: str | None, folder: Path) -> ClusterSpec:
     """
     path = find_spec(named or DEFAULT, folder)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_user_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigErrors([ConfigError(named or path.name, f"cannot be read: {error}")]) from error
     return parse_spec(parse_document(text, named or path.name))

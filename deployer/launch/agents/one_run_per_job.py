@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from deployer.agent.settings import COUNT_VARIABLE, PROBE_VARIABLE
+from deployer.config.deployer_yaml import find_too_many
 from deployer.errors import ConfigError
 from deployer.executors.base import Agent
 from deployer.sweeps.results import Coverage
@@ -30,7 +31,7 @@ def count_left(coverage: Coverage) -> int | None:
 def count_agents(left: int | None, bound: int | None) -> int:
     """Return how many agents there shall be: one for each run, at most `bound` at a time.
 
-    Raises ConfigError for a sweep without end that has no bound either.
+    Raises ConfigError for a sweep without end that has no bound either, and for too many.
     """
     counts = [count for count in (left, bound) if count is not None]
     if not counts:
@@ -39,6 +40,9 @@ def count_agents(left: int | None, bound: int | None) -> int:
             "a sweep without end has no number of runs",
             "--run-cap N ends it, --replicas N bounds how many run at a time",
         )
+    bounded = "--replicas N bounds how many run at a time"
+    if error := find_too_many("--one-run-per-job", min(counts), bounded):
+        raise error
     return min(counts)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from deployer.config.document.problems import Shape, list_problems
-from deployer.config.document.yaml_document import parse_document
+from deployer.config.document.yaml_document import MOST_VALUES, parse_document
 from deployer.config.redaction import STRUCTURE, redact
 from deployer.errors import ConfigError
 from deployer.executors.target import Surroundings
@@ -88,7 +88,7 @@ def parse_lock(text: str, place: str) -> Lock:
         said = f"is cut off: the line {END} at its end is missing"
         raise ConfigError(place, said, _hint_at_copy(text))
     try:
-        document = parse_document(text, place)
+        document = parse_document(text, place, 2 * MOST_VALUES)  # a sweep, and the rest
     except ConfigError as error:
         raise _say_broken(error, text) from error
     value = document.value

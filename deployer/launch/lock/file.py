@@ -6,10 +6,13 @@ import os
 from pathlib import Path
 
 from deployer.config.paths import locks_folder
+from deployer.config.user_file import MOST_BYTES, read_user_text
 from deployer.errors import ConfigError
 from deployer.images.code_archive import LOCK_END, begins_as_lock_file
 from deployer.kube.names import build_name
 from deployer.launch.lock.content import Lock, parse_lock
+
+LOCK_BYTES = 4 * MOST_BYTES  # a sweep, and what else is in its lock file
 
 
 def name_lock(file: Path) -> Path:
@@ -27,7 +30,7 @@ def check_lock_place(place: Path | None) -> None:
 def load_lock(path: Path) -> Lock:
     """Read a lock file; raises ConfigError."""
     try:
-        return parse_lock(path.read_text(encoding="utf-8"), str(path))
+        return parse_lock(read_user_text(path, most_bytes=LOCK_BYTES), str(path))
     except UnicodeDecodeError as error:
         raise ConfigError(str(path), "is broken: it is no text", "git checkout the file") from error
     except OSError as error:

@@ -67,9 +67,11 @@ class _Reader:
     def __init__(self) -> None:
         self.parameters: list[Parameter] = []
         self.problems: list[Problem] = []
+        self.errors = 0
 
     def complain(self, place: Place, message: str, hint: str) -> None:
         self.problems.append(Problem(place, message, hint))
+        self.errors += 1
 
     def warn(self, place: Place, message: str, hint: str) -> None:
         self.problems.append(Problem(place, message, hint, "warning"))
@@ -112,10 +114,6 @@ class _Reader:
         parameter = None if missing else self.build(place, path, distribution, raw)
         if parameter is not None and self.errors == before:
             self.parameters.append(parameter)
-
-    @property
-    def errors(self) -> int:
-        return sum(c.severity == "error" for c in self.problems)
 
     def find_distribution(self, place: Place, raw: Mapping[str, Any]) -> str | None:
         """Return what is named or what the keys imply, as W&B's engine does."""

@@ -8,8 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deployer.errors import DeployerError
 from deployer.sweeps.parameters.forms import Parameter
 from deployer.sweeps.parameters.values import value_key
+
+MOST_POINTS = 100_000  # that one command lists
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,14 @@ class Space:
             index, digit = divmod(index, parameter.grid_size or 1)
             values.append(parameter.grid_value(digit))
         return self.nest(values[::-1])
+
+    def list_points(self) -> list[dict[str, Any]]:
+        """Return every configuration of a grid; raise DeployerError for one of very many."""
+        size = self.grid_size or 0
+        if size > MOST_POINTS:
+            said = f"the grid has {size:,} configurations, more than {MOST_POINTS:,}"
+            raise DeployerError(said, "give it fewer values, or method: random and a run_cap")
+        return [point for n in range(size) if (point := self.grid_point(n)) is not None]
 
     def grid_index(self, arguments: Mapping[str, Any]) -> int | None:
         """Return the place of a configuration in the grid, None if it is not in it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from deployer.sweeps.parameters.forms import Constant, Continuous
@@ -57,6 +57,7 @@ def _check_values(path: Place, raw: Mapping[str, Any], method: Any) -> Problems:
     values = raw.get("values")
     yield from check_finite((*path, "value"), raw.get("value"))
     seen: dict[Any, Any] = {}
+    alike: dict[Any, list[Any]] = {}
     for index, value in enumerate(values if isinstance(values, list) else ()):
         place = (*path, "values", f"[{index}]")
         yield from check_finite(place, value)
@@ -67,22 +68,28 @@ def _check_values(path: Place, raw: Mapping[str, Any], method: Any) -> Problems:
             )
             effect = "a grid runs it once" if method == "grid" else "it is drawn twice as often"
             yield doubt(place, f"{message}: {effect}", "remove one of them")
-        elif (twin := _find_twin(value, seen.values())) is not None:
+        elif (twin := _find_twin(value, alike)) is not None:
             message = f"{shown(value)} and {shown(twin)} are two configurations, and look alike"
             yield doubt(place, message, "remove one of them")
-        seen.setdefault(key, value)
+        if key not in seen:
+            seen[key] = value
+            for look in _list_looks(value):
+                alike.setdefault(look, []).append(value)
     yield from _check_booleans((*path, "values"), values)
 
 
-def _find_twin(value: Any, others: Any) -> Any:
+def _find_twin(value: Any, alike: Mapping[Any, Sequence[Any]]) -> Any:
     """Return another value that a script can hardly tell from this one: 1 and '1', 1 and true."""
-    plain = [other for other in others if type(other) is not type(value) and _is_plain(other)]
-    alike = (other for other in plain if other == value or str(other) == str(value))
-    return next(alike, None) if _is_plain(value) else None
+    others = (other for look in _list_looks(value) for other in alike.get(look, ()))
+    return next((other for other in others if type(other) is not type(value)), None)
 
 
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, str | int | float)
+def _list_looks(value: Any) -> tuple[tuple[str, Any], ...]:
+    """Return keys that two values share which look alike; none of a list or a mapping."""
+    if not isinstance(value, str | int | float):
+        return ()
+    number = () if isinstance(value, str) else (("number", value),)
+    return (("text", str(value)), *number)
 
 
 def _check_booleans(path: Place, values: Any) -> Problems:

@@ -1,0 +1,39 @@
+"""The one reader of files that users name: a regular file of a few megabytes, or a shell's pipe."""
+
+from __future__ import annotations
+
+import io
+import stat
+from pathlib import Path
+
+from deployer.errors import ConfigError
+from deployer.text import format_bytes
+
+MOST_BYTES = 5_000_000
+# Where a shell puts what is piped into a command, and `<(command)`.
+PIPES = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
+KINDS = ((stat.S_ISFIFO, "a named pipe"), (stat.S_ISSOCK, "a socket"))
+
+
+def read_user_file(path: Path, place: str = "", most_bytes: int = MOST_BYTES) -> bytes:
+    """Return a file's content; raise OSError, or ConfigError for a device or a file too large.
+
+    `place` names it in complaints.
+    """
+    mode = path.stat().st_mode
+    piped = stat.S_ISFIFO(mode) and str(path).startswith(PIPES)
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or piped):
+        kind = next((name for is_kind, name in KINDS if is_kind(mode)), "a device")
+        raise ConfigError(place or str(path), f"is {kind}, not a file", "name a regular file")
+    with path.open("rb") as file:
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        said = f"is larger than {format_bytes(most_bytes)}"
+        raise ConfigError(place or str(path), said, "name a smaller file, or split this one")
+    return content
+
+
+def read_user_text(path: Path, place: str = "", most_bytes: int = MOST_BYTES) -> str:
+    """Return a text in UTF-8 with the line ends of Unix; raise UnicodeDecodeError, too."""
+    text = read_user_file(path, place, most_bytes).decode("utf-8")
+    return io.StringIO(text, newline=None).getvalue()
