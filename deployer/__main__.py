@@ -23,10 +23,12 @@ JSON_FORMS = ("-o json", "-ojson", "--output json", "--output=json")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0, or what errors.py says; 130 after Ctrl-C."""
+    from deployer.cli.output import narrow
+
     words = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a narrow encoding costs a line, not a failure
+            stream.reconfigure(errors=narrow.NAME)  # a narrow encoding costs a sign, not a failure
     gc.set_threshold(YOUNG_OBJECTS)
     logging.getLogger().addHandler(logging.NullHandler())  # clients' own words; ours are errors
     sys.exit(run(words))
