@@ -111,13 +111,15 @@ def settle_runs(task: Task, known: Tuple[str, ...], cause: str, seconds: float) 
 
 def deliver_ended(
     task: Task, run_id: str, seconds: float, cause: str, exit_code: Optional[int], killed: bool
-) -> None:
+) -> bool:
     """See that the server knows the end of a run whose process has just ended.
 
     `cause` is why, should it have died without coming to its end; empty if the server knows that.
     `exit_code` is that of its process, if that was seen; `killed` tells that it certainly was
-    killed from outside, which counts before `wandb.init`, too.
+    killed from outside, which counts before `wandb.init`, too. Return True if it left with 0 in the
+    middle, which W&B can only be told as another code.
     """
+    unfinished = False
     death_deadline = time.monotonic() + DEATH_SECONDS
     leftovers = load_leftovers(task.agents_folder, run_id)
     if leftovers is None or leftovers.exit_code is None:
@@ -135,7 +137,9 @@ def deliver_ended(
         if left and has_left_its_core(task.agents_folder, run_id):
             # `os._exit`, or a fault of its own: the script's failure, though no record says so.
             end = {"complete": True, "exitcode": exit_code or UNFINISHED_EXIT_CODE}
+            unfinished = exit_code == 0
         _deliver_death(task, run_id, leftovers, end, death_deadline, dead)
+    return unfinished
 
 
 def _deliver_death(

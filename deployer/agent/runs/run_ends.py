@@ -10,7 +10,7 @@ from ..server.keys import Keys
 from ..settings import Settings
 from .delivery import deliver_ended
 from .interruption import build_task
-from .run_exit import REPORT_SECONDS, ProcessEnd, RunExit, read_start_failure, report_end
+from .run_exit import REPORT_SECONDS, ProcessEnd, RunExit, read_start_failure, report_end, report_exit
 from .run_output import RunOutput
 
 DELIVERY_SECONDS = 7 * 86400.0  # as long as the SDK itself would try
@@ -52,8 +52,12 @@ class RunEnds:
     def deliver(self, run_id: str, cause: str) -> None:
         """Deliver the record of a run's end, which the run itself gives up after a time-out."""
         task = build_task(self._settings, self._keys.current)
-        code, killed = self.exit.exit_code, self.exit.killed
-        self._signals.send(
-            lambda: deliver_ended(task, run_id, DELIVERY_SECONDS, cause, code, killed),
-            DELIVERY_SECONDS,
-        )
+        code, killed, extended = self.exit.exit_code, self.exit.killed, self._keys.own
+        end = ProcessEnd(run_id, code, "", time.monotonic(), self.exit.began_at)
+
+        def deliver() -> None:
+            left = deliver_ended(task, run_id, DELIVERY_SECONDS, cause, code, killed)
+            if left and extended:
+                report_exit(task, end)
+
+        self._signals.send(deliver, DELIVERY_SECONDS)

@@ -117,23 +117,24 @@ def report_end(
     `acknowledge` is called once the agent may say that the run is gone: a server that has not heard
     of its process by then takes it for one that the agent never received.
     """
-
-    def report() -> Reply:
-        seen = {"run": end.run_id, "code": end.exit_code, "output": end.output}
-        ago = time.monotonic() - end.ended_at
-        return ask(task.server, REPORT_EXIT, {**seen, "ago": ago}, REQUEST_SECONDS)
-
     # The SDK has told all of a run that came to `wandb.init` and to a good end.
     good = not end.exit_code and has_begun(task, end)
     missing = extended and not good
     try:
-        missing = missing and report().passing
+        missing = missing and report_exit(task, end).passing
         if end.exit_code == USAGE_ERROR:
             report_usage_error(task, end.run_id, USAGE_SECONDS)
     finally:
         acknowledge()
     if missing:
-        insist(report, end.ended_at + REPORT_SECONDS)
+        insist(lambda: report_exit(task, end), end.ended_at + REPORT_SECONDS)
+
+
+def report_exit(task: Task, end: ProcessEnd) -> Reply:
+    """Send how a process ended to a server that keeps more than W&B's own."""
+    seen = {"run": end.run_id, "code": end.exit_code, "output": end.output}
+    ago = time.monotonic() - end.ended_at
+    return ask(task.server, REPORT_EXIT, {**seen, "ago": ago}, REQUEST_SECONDS)
 
 
 def has_begun(task: Task, end: ProcessEnd) -> bool:
