@@ -43,6 +43,8 @@ NOTED = ("delivered", "never started", "no server", "OOM", *FIXES)
 def describe_attempt(cause: str, exit_code: int | None) -> str:
     """Say how an attempt ended, with its exit code or the signal that killed it."""
     said = WORDS.get(cause, cause)
+    if cause == "own failure" and exit_code == 0:
+        said = "left in the middle of its run"
     if cause == "delivered" and exit_code is None:
         return f"{said}, exit unknown"
     code = f"exit code {exit_code}" if cause in OWN_EXIT_CODE and exit_code is not None else ""

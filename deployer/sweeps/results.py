@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from deployer.sweeps.configuration_list import find_list_parameter
 from deployer.sweeps.configurations import configuration_key, flatten_configuration, list_parameters
 from deployer.sweeps.endings import OWN_FAILURES, describe_ending
 from deployer.sweeps.metrics import list_logged, metric_value, rank_key
+from deployer.sweeps.short_runs import ShortRun, find_short_runs
 from deployer.text import LONGEST_SECONDS
 from deployer.wandb_api.model import Attempt, RunInfo, SweepInfo
 
@@ -97,7 +98,7 @@ class Results:
 
     `stop_reason` says why the server stopped the sweep, if it did. `unlogged` counts the
     finished runs without the metric, `not_finite` those where it is NaN or infinite; `logged` is
-    what the first finished run did log.
+    what the first finished run did log. `short_runs` ended well before the step of the others.
     """
 
     sweep_path: str
@@ -112,6 +113,7 @@ class Results:
     unlogged: int = 0
     not_finite: int = 0
     logged: tuple[str, ...] = ()
+    short_runs: tuple[ShortRun, ...] = ()
 
     @property
     def metric_missing(self) -> bool:
@@ -127,7 +129,12 @@ def build_results(
     `expected` is used where the server does not say how many configurations there are.
     """
     names, listed = list_parameters(sweep.config), find_list_parameter(sweep.config)
-    rows = rank_rows(sweep, [_build_row(sweep, run, names, listed) for run in runs])
+    unranked = [_build_row(sweep, run, names, listed) for run in runs]
+    short = _find_short(sweep, runs, unranked)
+    noted = {one.run_id: str(one) for one in short}
+    rows = rank_rows(
+        sweep, [replace(row, note=row.note or noted.get(row.run_id, "")) for row in unranked]
+    )
     done = [row for row in rows if row.rank is not None]
     finished = [row for row in rows if is_done(sweep, row.state)] if sweep.metric_name else []
     first = min((run for run in runs if is_done(sweep, run.state)), key=_start_of, default=None)
@@ -144,7 +151,17 @@ def build_results(
         unlogged=sum(row.value is None for row in finished),
         not_finite=sum(row.value is not None and row.rank is None for row in finished),
         logged=list_logged(first.summary) if first else (),
+        short_runs=short,
     )
+
+
+def _find_short(
+    sweep: SweepInfo, runs: Sequence[RunInfo], rows: Sequence[Row]
+) -> tuple[ShortRun, ...]:
+    if sweep.config.get("early_terminate"):
+        return ()
+    finished = [run for run in runs if run.state == "finished"]
+    return find_short_runs(finished, {row.run_id: row.parameters for row in rows})
 
 
 def _start_of(run: RunInfo) -> float:

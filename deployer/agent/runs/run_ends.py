@@ -10,7 +10,14 @@ from ..server.keys import Keys
 from ..settings import Settings
 from .delivery import deliver_ended
 from .interruption import build_task
-from .run_exit import REPORT_SECONDS, ProcessEnd, RunExit, read_start_failure, report_end, report_exit
+from .run_exit import (
+    REPORT_SECONDS,
+    ProcessEnd,
+    RunExit,
+    read_start_failure,
+    report_end,
+    report_exit,
+)
 from .run_output import RunOutput
 
 DELIVERY_SECONDS = 7 * 86400.0  # as long as the SDK itself would try

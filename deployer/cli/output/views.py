@@ -89,6 +89,8 @@ def _ending(row: Row) -> str:
     if last == "signal":
         return f", killed {format_count(causes.count(last), 'time')}, at last without a new step"
     early = " before wandb.init" if last in ("never started", "no server") else ""
+    if last == "own failure" and row.exit_code == 0:
+        early = " in the middle of its run"
     said = f": {WORDS[last]}" if last in FIXES else early
     return (f" with exit code {row.exit_code}" if row.exit_code is not None else "") + said
 
