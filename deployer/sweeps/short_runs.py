@@ -5,6 +5,7 @@ docs/decisions/sweeps.md says which runs are compared.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -58,7 +59,8 @@ def find_short_runs(
 
 def _count_steps(run: RunInfo) -> int | None:
     step = run.summary.get("_step")
-    return int(step) + 1 if type(step) in (int, float) and 0 <= step < float("inf") else None
+    is_step = isinstance(step, int | float) and 0 <= step < math.inf
+    return int(step) + 1 if is_step else None  # type: ignore[arg-type]
 
 
 def _list_values(runs: Sequence[Mapping[str, Any]]) -> Mapping[str, set[Hashable]]:
