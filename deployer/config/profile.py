@@ -21,6 +21,7 @@ from deployer.config.deployer_yaml import FILE_NAME, list_values
 from deployer.config.document.problems import Shape, list_problems, write_json
 from deployer.config.document.yaml_document import Document, parse_document
 from deployer.config.paths import find_named
+from deployer.config.sections.kubernetes_parts import Quantity
 from deployer.config.sections.section import STRICT, Text, Value
 from deployer.config.user_file import read_user_text
 from deployer.errors import ConfigError, ConfigErrors
@@ -32,14 +33,14 @@ NAMESPACE = "${namespace}"
 class Demand:
     """What a Job has at a path, in which `*` is each item of a list: anything, or one of these.
 
-    `at_most` is a bound where there is a number at all. `hint` is the edit of deployer.yaml that
+    `at_most` is a bound where there is an amount at all. `hint` is the edit of deployer.yaml that
     meets the demand.
     """
 
     path: Annotated[tuple[Text, ...], Field(min_length=1)]
     hint: Text
     one_of: tuple[Value, ...] = ()
-    at_most: int | None = None
+    at_most: int | Quantity | None = None
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -27,6 +27,7 @@ LOADER_LABEL = f"{PREFIX}/loader"  # tells data loaders apart
 MADE_BY_ANNOTATION = f"{PREFIX}/made-by"  # the process that a data loader works for
 KUEUE = "kueue.x-k8s.io"
 QUEUE_LABEL = f"{KUEUE}/queue-name"
+QUEUE_LIMIT_LABEL = f"{KUEUE}/max-exec-time-seconds"
 QUEUE_PRIORITY_LABEL = f"{KUEUE}/priority-class"
 MANAGED_BY = {"app.kubernetes.io/managed-by": "deployer"}
 APPLICATION = {"app.kubernetes.io/name": "wandb-sweep"}

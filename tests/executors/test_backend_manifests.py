@@ -28,6 +28,7 @@ storage_class: fast
 cpu: 1
 memory: 4Gi
 env: {TZ: UTC}
+queue: ours
 node_selector: {pool: cpu}
 tolerations: [{key: cpu, operator: Exists}]
 """

@@ -51,7 +51,7 @@ def test_the_last_of_the_living_or_the_youngest_tells(
 def test_a_job_has_the_shorter_of_two_limits(
     max_time: str | None, max_seconds: float | None, expected: int
 ) -> None:
-    section = {"image": "i", "code": "image", "max_time": max_time}
+    section = {"image": "i", "code": "image", "queue": "ours", "max_time": max_time}
     manifests = build_manifests(
         build_plan("e/p/s", "http://w", "/", 1),
         parse_cluster({key: value for key, value in section.items() if value is not None}),
@@ -62,4 +62,8 @@ def test_a_job_has_the_shorter_of_two_limits(
         code=None,
         max_seconds=max_seconds,
     )
-    assert manifests[-1]["spec"]["activeDeadlineSeconds"] == expected
+    job = manifests[-1]
+    assert job["spec"]["activeDeadlineSeconds"] == expected
+    # Kueue's own limit would put the Job back, without a word.
+    limit = job["metadata"]["labels"]["kueue.x-k8s.io/max-exec-time-seconds"]
+    assert limit == str(expected + 60)

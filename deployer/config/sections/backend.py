@@ -17,6 +17,7 @@ from deployer.config.sections.kubernetes_parts import (
     LabelKey,
     LabelValue,
     LongName,
+    ObjectName,
     Quantity,
     Toleration,
 )
@@ -47,6 +48,10 @@ class BackendConfig:
     env: Annotated[
         Mapping[str, Value], Field(description="Environment variables of the backend.")
     ] = Field(default_factory=dict)
+    queue: Annotated[
+        ObjectName | None,
+        Field(description="Its LocalQueue of Kueue, where a site demands one of every workload."),
+    ] = None
     node_selector: Annotated[
         Mapping[LabelKey, LabelValue], Field(description="Labels that its node must have.")
     ] = Field(default_factory=dict)

@@ -26,7 +26,7 @@ from deployer.executors.kubernetes.manifests.pod import (
     set_image,
 )
 from deployer.executors.kubernetes.manifests.templates import find_folder, load_documents
-from deployer.kube.names import BACKEND, build_labels
+from deployer.kube.names import BACKEND, QUEUE_LABEL, build_labels
 
 NAME = "sweep-backend"
 KEY_SECRET = f"{NAME}-key"
@@ -79,6 +79,8 @@ def build_backend(
     update(pod["metadata"], "labels", stateful_set["metadata"]["labels"])
     _set_pod(pod["spec"], settings, cluster)
     _set_container(pod["spec"]["containers"][0], settings, cluster)
+    if settings.queue:
+        stateful_set["metadata"]["labels"][QUEUE_LABEL] = settings.queue
     return claim, service, stateful_set
 
 

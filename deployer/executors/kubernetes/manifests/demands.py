@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 from typing import Any
 
 from deployer.config.profile import Demand, Profile
 from deployer.errors import ConfigError, ConfigErrors
 from deployer.kube.kinds import JOB, Manifest, kind_of
+from deployer.kube.quantities import parse_quantity
 
 EVERY = "*"  # in a demand's path: each item of a list
 
@@ -47,7 +49,14 @@ def _is_met(demand: Demand, value: Any) -> bool:
         return demand.at_most is not None
     if demand.one_of and str(value) not in demand.one_of:
         return False
-    return demand.at_most is None or (str(value).isdecimal() and int(value) <= demand.at_most)
+    return demand.at_most is None or _measure(value) <= parse_quantity(demand.at_most)
+
+
+def _measure(value: Any) -> float:
+    try:
+        return parse_quantity(value)
+    except ValueError:
+        return inf
 
 
 def _describe(demand: Demand) -> str:

@@ -34,6 +34,8 @@ from deployer.kube.names import (
     AGENT_LABEL,
     AGENTS_ANNOTATION,
     ASKED_ANNOTATION,
+    QUEUE_LABEL,
+    QUEUE_LIMIT_LABEL,
     SWEEP_PATH_ANNOTATION,
     build_labels,
     build_name,
@@ -65,6 +67,7 @@ def build_job(
     graft(pod, container, own_pod, cluster)
     _set_metadata(job, task, cluster)
     _set_job(job["spec"], task, cluster)
+    _limit_in_queue(job)
     _set_pod(pod, cluster)
     _avoid(pod, task.avoided_nodes)
     set_volumes(pod, container, task, cluster)
@@ -116,6 +119,14 @@ def _set_job(spec: Manifest, task: AgentTask, cluster: ClusterConfig) -> None:
     limits = [limit for limit in (of_file, task.max_seconds) if limit is not None]
     if limits:
         spec["activeDeadlineSeconds"] = max(1, round(min(limits)))
+
+
+def _limit_in_queue(job: Manifest) -> None:
+    """Set Kueue's own limit a minute after the Job's deadline, which ends the Job and says why."""
+    labels = job["metadata"]["labels"]
+    deadline = job["spec"].get("activeDeadlineSeconds")
+    if QUEUE_LABEL in labels and deadline:
+        labels.setdefault(QUEUE_LIMIT_LABEL, str(deadline + 60))
 
 
 def _set_pod(pod: Manifest, cluster: ClusterConfig) -> None:
