@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -36,6 +37,14 @@ def test_dry_run_shows_configuration_size_and_batch_and_trains_nothing(
     assert shown["parameters"] == "26378"
     assert shown["batch"] == "images (16, 1, 8, 8), labels (16,), cpu"
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="of x86 alone")
+def test_16_bits_are_off_where_the_processor_is_slow_with_them() -> None:
+    command = [sys.executable, "-m", "trainer", "--dry-run", "--device=cpu", "--amp"]
+    environment = {**os.environ, "ATEN_CPU_CAPABILITY": "avx2"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("--amp is off: without AVX-512 this processor is slower")
 
 
 def test_a_run_loads_neither_wandb_nor_the_compiler_nor_torchvision(tmp_path: Path) -> None:

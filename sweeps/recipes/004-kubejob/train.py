@@ -1,4 +1,4 @@
-"""Cats or dogs? A small network on a folder of pictures for each kind."""
+"""Cats or dogs? A small network on Microsoft's pictures, unpacked: PetImages/Cat, PetImages/Dog."""
 
 import argparse
 import json
@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 import wandb
 from torch import nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset, random_split
 from torchvision import datasets, transforms
 
 SIZE = 32
@@ -27,8 +27,14 @@ def build_network() -> nn.Sequential:
     )
 
 
+def is_whole(path: str) -> bool:
+    """Return False for the pictures of the archive that are damaged: they lack JPEG's mark."""
+    with open(path, "rb") as file:
+        return b"JFIF" in file.read(10)
+
+
 @torch.no_grad()
-def test(network: nn.Module, pictures: datasets.ImageFolder, device: str) -> float:
+def test(network: nn.Module, pictures: Dataset[tuple[torch.Tensor, int]], device: str) -> float:
     """Return the accuracy on pictures that were not trained on."""
     network.eval()
     batches = [
@@ -46,8 +52,8 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.manual_seed(1)
     data, outputs = (Path(os.environ[f"DEPLOYER_{name}_DIR"]) for name in ("DATA", "OUTPUT"))
-    training = datasets.ImageFolder(str(data / "train"), CONVERT)
-    tests = datasets.ImageFolder(str(data / "test"), CONVERT)
+    pictures = datasets.ImageFolder(str(data / "PetImages"), CONVERT, is_valid_file=is_whole)
+    training, tests = random_split(pictures, [0.8, 0.2])  # the archive has no test set of its own
     device = "cuda" if torch.cuda.is_available() else "cpu"
     with wandb.init(config=vars(arguments)) as run:
         network = build_network().to(device)

@@ -27,23 +27,23 @@ from tests.real_data import DATA
 from tests.recipes.readme import Recipe, copy_recipe
 
 SITE = "registry.site:5000"
-KINDS = {3: "cat", 5: "dog"}  # CIFAR-10's labels
-PARTS = {"train": "train_00.webp", "test": "test_00.webp"}  # 1,000 pictures each
+KINDS = {3: "Cat", 5: "Dog"}  # CIFAR-10's labels
 
 
 def write_pictures(target: Path) -> None:
-    """Pack real cats and dogs as the article's archive has them: a folder for each kind."""
+    """Pack real cats and dogs as the article's archive has them, two damaged files included."""
     labels = np.fromfile(DATA / "cifar10_webp/labels.u8", np.uint8)
-    starts = {"train": 0, "test": 50_000}
+    pixels = np.asarray(Image.open(DATA / "cifar10_webp/train_00.webp").convert("RGB"))
+    tiles = pixels.reshape(25, 32, 40, 32, 3).transpose(0, 2, 1, 3, 4).reshape(-1, 32, 32, 3)
     with zipfile.ZipFile(target, "w") as archive:
-        for part, sheet in PARTS.items():
-            pixels = np.asarray(Image.open(DATA / "cifar10_webp" / sheet).convert("RGB"))
-            tiles = pixels.reshape(25, 32, 40, 32, 3).transpose(0, 2, 1, 3, 4)
-            for number, picture in enumerate(tiles.reshape(-1, 32, 32, 3)):
-                if kind := KINDS.get(int(labels[starts[part] + number])):
-                    packed = io.BytesIO()
-                    Image.fromarray(picture).save(packed, "PNG")
-                    archive.writestr(f"{part}/{kind}/{number}.png", packed.getvalue())
+        archive.writestr("readme[1].txt", "Cats and dogs")
+        archive.writestr("PetImages/Cat/666.jpg", b"")
+        archive.writestr("PetImages/Dog/11702.jpg", b"no picture")
+        for number, picture in enumerate(tiles):
+            if kind := KINDS.get(int(labels[number])):
+                packed = io.BytesIO()
+                Image.fromarray(picture).save(packed, "JPEG")
+                archive.writestr(f"PetImages/{kind}/{20_000 + number}.jpg", packed.getvalue())
 
 
 def shrink(recipe: Recipe, namespace: str, registry: str, store: str) -> None:
