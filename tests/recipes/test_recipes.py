@@ -11,7 +11,7 @@ from tests.recipes.readme import RECIPES, Block, Recipe, read_blocks
 
 FOLDERS = sorted(path for path in RECIPES.glob("*") if path.is_dir())
 SWEEPS = sorted(RECIPES.glob("*/sweep*.yaml"))
-SCREEN = 50  # lines
+SCREEN = 64  # lines, the table of the commands included
 
 every_recipe = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 
