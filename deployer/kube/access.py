@@ -32,6 +32,7 @@ NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 DISCOVERY_LIFE_SECONDS = 6 * 3600.0  # as kubectl keeps it
 CONNECTIONS = 16  # more threads gain nothing end to end
 SHOW_KUBECONFIG = "kubectl config view; KUBECONFIG names the file"
+HOME_KUBECONFIG = "~/.kube/config"
 NO_KUBECONFIG = (
     "export KUBECONFIG=FILE, the one that your cluster's administrator or provider gave you"
 )
@@ -52,6 +53,12 @@ class Access:
         return str(self.client.configuration.host)
 
 
+def is_configured(environment: Mapping[str, str]) -> bool:
+    """Return True if a kubeconfig is named or there, or a pod's own account."""
+    named = bool(environment.get("KUBECONFIG"))
+    return named or _exists(HOME_KUBECONFIG) or NAMESPACE_FILE.exists()
+
+
 def load_access(
     context: str | None, namespace: str | None, environment: Mapping[str, str]
 ) -> Access:
@@ -59,7 +66,7 @@ def load_access(
 
     Raises ConfigError if there is none, or no such context.
     """
-    files = environment.get("KUBECONFIG") or "~/.kube/config"
+    files = environment.get("KUBECONFIG") or HOME_KUBECONFIG
     if not _exists(files) and NAMESPACE_FILE.exists():
         return _load_own(namespace)
     if not _exists(files):

@@ -85,6 +85,12 @@ def test_credentials_are_written_without_a_secret(cloud: Cloud, machine: Machine
     assert cloud.token not in text
 
 
+NOWHERE = {
+    "current-context": "x",
+    "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+    "clusters": [{"name": "x", "cluster": {"server": "http://127.0.0.1:9"}}],
+    "users": [{"name": "x", "user": {}}],
+}
 GOES_ON = f"cluster {NAME} in {FIRST} is PROVISIONING, Google goes on with it: {IDLE}"
 KEPT = f"cluster {NAME} in {FIRST} is RUNNING: {IDLE}"
 BROKEN = f"cluster {NAME} in {FIRST} is ERROR: {IDLE}"
@@ -192,7 +198,27 @@ def test_orphans_are_found_without_a_specification(cloud: Cloud, machine: Machin
     assert cloud.inventory().clusters == (f"{FIRST}/{NAME}",)
     machine.run("orphans", NAME, "--yes")
     assert cloud.inventory().empty
-    assert machine.run("orphans")[0] == "nothing is left over\n"
+    out, err = machine.run("orphans")
+    assert out == "nothing is left over\n"
+    assert "there is no kubeconfig: Kubernetes is not searched" in err
+
+
+def test_a_cluster_that_does_not_answer_is_not_checked(cloud: Cloud, machine: Machine) -> None:
+    """The kubeconfig's; nor can Google be asked without the account that is named."""
+    config = machine.folder / "home" / ".kube" / "config"
+    config.parent.mkdir(parents=True)
+    for content in (yaml.safe_dump(NOWHERE), "current-context: gone\n"):
+        config.write_text(content)
+        out, err = machine.run("orphans", "--yes", code=1)
+        assert out == ""
+        assert "not checked: the kubeconfig's cluster: " in err
+    found = json.loads(machine.run("orphans", "-o", "json", code=1)[0])
+    assert found["kubernetes"] == []
+    assert found["not_checked"] in err
+    (cloud.folder / "account.json").unlink()
+    err = machine.run("orphans", code=1)[1]
+    assert "not checked: the kubeconfig's cluster: " in err
+    assert "error: cannot log in to Google's cloud" in err
 
 
 def test_no_credentials_is_an_error(cloud: Cloud, machine: Machine) -> None:

@@ -36,7 +36,8 @@ def look(machine: Machine, *arguments: str) -> dict[str, dict[str, Any]]:
 def test_a_colleagues_things_are_listed_and_stay(cloud: Cloud, machine: Machine) -> None:
     """An empty cluster, an old one without an owner, a disk and a load balancer of one gone."""
     theirs = {**COLLEAGUE, "deployer-cluster": "theirs"}
-    cloud.add_foreign_cluster("theirs", labels=theirs, age_seconds=5 * HOURS)
+    expiring = {**theirs, "deployer-expires": "20270115-0900z"}
+    cloud.add_foreign_cluster("theirs", labels=expiring, age_seconds=5 * HOURS)
     older = {"managed-by": "deployer", "deployer-cluster": "older"}
     cloud.add_foreign_cluster("older", labels=older, age_seconds=5 * HOURS)
     gone = {**COLLEAGUE, "deployer-cluster": "gone"}
@@ -48,7 +49,10 @@ def test_a_colleagues_things_are_listed_and_stay(cloud: Cloud, machine: Machine)
     assert cloud.changes == ()
     assert f"cluster theirs in {FIRST} (RUNNING)   1234567890abcdef   5 h 00 min" in out
     assert "theirs stays (another owner's); deployer orphans theirs removes it all the same" in err
+    assert "theirs: its agents and GPU nodes end by 2027-01-15 09:00 UTC" in err
     found = look(machine)
+    ends = [found[name]["clusters"][0]["expires_at"] for name in ("older", "theirs")]
+    assert ends == [None, "2027-01-15 09:00 UTC"]
     assert [found[name]["owner"] for name in ("older", "theirs")] == [None, "1234567890abcdef"]
     assert {one["use"] for one in found.values()} == {"another owner's"}
     listed = json.loads(machine.run("gke", "list", SPEC, "-o", "json")[0])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,6 +29,16 @@ if TYPE_CHECKING:
     from deployer.kube.client import Kube
 
 app = make_app()
+
+
+@dataclass(frozen=True)
+class Searched:
+    """What the caller left in the kubeconfig's cluster, what others have, or why nobody knows."""
+
+    kube: Kube | None = None
+    objects: Sequence[Leftover] = ()
+    others: Sequence[Belongings] = ()
+    unchecked: str = ""
 
 
 @app.command()
@@ -61,17 +72,17 @@ def orphans(
     """Find what older or crashed runs left in the cloud and the kubeconfig's cluster; remove it.
 
     What is found is shown, and nothing is removed unasked. What other owners have, what others use
-    and what holds results stays; a cluster's NAME removes it all the same. What could not be looked
-    at is named, with exit code 1.
+    and what holds results stays; a cluster's NAME removes it all the same. What could not be
+    checked is named, with exit code 1.
     """
-    kube = None if names else _open_kube()
-    gke = _open_gke(project, needed=kube is None)
+    searched = Searched() if names else _search_kubernetes()
+    gke = _open_gke(project, needed=not (searched.kube or searched.unchecked))
     found = _find_cloud(gke, min_age, names or ()) if gke else ()
-    objects, others = _find_objects(kube) if kube else ((), ())
+    objects = searched.objects
     going = [one for one in found if (one.name in names if names else one.goes(delete_data))]
     if output == "table":
-        _show(found, objects, going)
-    for sentence in describe_others(others, time.time()):
+        _show(found, searched, going)
+    for sentence in describe_others(searched.others, time.time()):
         say(sentence)
     sure = False
     if names and going:
@@ -81,12 +92,13 @@ def orphans(
         if not sure:
             say("nothing was removed; deployer orphans --yes removes what is left over")
     if sure:
-        _remove(gke, going, kube, objects, named=bool(names), delete_data=delete_data)
+        _remove(gke, going, searched, named=bool(names), delete_data=delete_data)
     if output == "json":
         prices = _load_prices()
         cloud = [{**one.describe(prices), "removed": sure and one in going} for one in found]
-        show_json({"cloud": cloud, "kubernetes": objects, "others": others, "removed": sure})
-    if any(one.unchecked for one in found if not (sure and one in going)):
+        kubernetes = {"kubernetes": objects, "not_checked": searched.unchecked or None}
+        show_json({"cloud": cloud, **kubernetes, "others": searched.others, "removed": sure})
+    if searched.unchecked or any(one.unchecked for one in found if not (sure and one in going)):
         raise typer.Exit(ExitCode.REFUSED)
 
 
@@ -94,23 +106,33 @@ def _open_gke(project: str | None, needed: bool) -> Gke | None:
     """Return a client of the cloud; None where only Kubernetes can be searched."""
     from deployer.gke.api.client import open_gke
 
+    environment = read_environment()
     try:
-        return open_gke(project, read_environment(), read_config(Flags()).owner)
+        return open_gke(project, environment, read_config(Flags()).owner)
     except CloudError as error:
-        if needed or project:
+        if needed or project or environment.get("GOOGLE_APPLICATION_CREDENTIALS"):
             raise
         say(f"Google Cloud is not searched: {error.message}")
         return None
 
 
-def _open_kube() -> Kube | None:
-    """Return a client of the kubeconfig's cluster, None if there is no kubeconfig."""
+def _search_kubernetes() -> Searched:
+    from deployer.executors.kubernetes.orphans import list_leftovers, list_others
+    from deployer.kube.access import is_configured
     from deployer.kube.client import open_kube
 
+    environment, owner = read_environment(), read_config(Flags()).owner
+    if not is_configured(environment):
+        say("there is no kubeconfig: Kubernetes is not searched")
+        return Searched()
     try:
-        return open_kube(environment=read_environment(), owner=read_config(Flags()).owner)
-    except ConfigError:
-        return None
+        kube = open_kube(environment=environment, owner=owner)
+        return Searched(kube, list_leftovers(kube), list_others(kube))
+    except (ConfigError, KubeError) as error:
+        say(f"not checked: the kubeconfig's cluster: {error.message}")
+        if error.hint:
+            say(f"hint: {error.hint}")
+        return Searched(unchecked=error.message)
 
 
 def _find_cloud(gke: Gke, min_age: float, names: Sequence[str]) -> tuple[Remains, ...]:
@@ -128,19 +150,8 @@ def _load_prices() -> Prices:
     return load_prices(Path.cwd())
 
 
-def _find_objects(kube: Kube) -> tuple[Sequence[Leftover], Sequence[Belongings]]:
-    """Return what the caller left, and what other owners have."""
-    from deployer.executors.kubernetes.orphans import list_leftovers, list_others
-
-    try:
-        return list_leftovers(kube), list_others(kube)
-    except KubeError as error:
-        say(f"the kubeconfig's cluster is not searched: {error.message}")
-        return (), ()
-
-
-def _show(found: Sequence[Remains], objects: Sequence[Leftover], going: Sequence[Remains]) -> None:
-    if not found and not objects:
+def _show(found: Sequence[Remains], searched: Searched, going: Sequence[Remains]) -> None:
+    if not (found or searched.objects or searched.unchecked):
         show("nothing is left over")
         return
     if found:
@@ -148,10 +159,10 @@ def _show(found: Sequence[Remains], objects: Sequence[Leftover], going: Sequence
             ("CLUSTER", "WHAT", "OWNER", "AGE", "USE"),
             (row for remains in found for row in _list_rows(remains)),
         )
-    if objects:
+    if searched.objects:
         show_table(
             ("NAMESPACE", "KIND", "NAME", "SWEEP"),
-            [(one.namespace, one.kind, one.name, one.sweep_path) for one in objects],
+            [(one.namespace, one.kind, one.name, one.sweep_path) for one in searched.objects],
         )
     for remains in found:
         for line in remains.explain(_load_prices(), stays=remains not in going):
@@ -167,17 +178,16 @@ def _list_rows(remains: Remains) -> Iterator[tuple[str, str, str, str, str]]:
 def _remove(
     gke: Gke | None,
     going: Sequence[Remains],
-    kube: Kube | None,
-    objects: Sequence[Any],
+    searched: Searched,
     *,
     named: bool,
     delete_data: bool,
 ) -> None:
     from deployer.executors.kubernetes.orphans import delete_leftovers
 
-    if kube and objects:
-        delete_leftovers(kube, objects)
-        say(f"deleted {len(objects)} objects in the kubeconfig's cluster")
+    if searched.kube and searched.objects:
+        delete_leftovers(searched.kube, searched.objects)
+        say(f"deleted {len(searched.objects)} objects in the kubeconfig's cluster")
     if not gke or not going:
         return
     from deployer.executors.gke.orphans import remove_remains, tell_rest

@@ -12,7 +12,7 @@ from deployer.errors import KubeError
 from deployer.executors.kubernetes.orphans import count_living
 from deployer.gke.api.client import Gke
 from deployer.gke.api.compute import NAME_LABEL, CloudDisk, ForwardingRule
-from deployer.gke.api.model import CloudCluster, is_ours
+from deployer.gke.api.model import CloudCluster, describe_expiry, is_ours
 from deployer.gke.api.operations import Waiter
 from deployer.gke.cluster.examination import gather_facts, open_kube_soon
 from deployer.gke.cluster.rule import Facts, has_results, list_reasons
@@ -61,9 +61,11 @@ class Remains:
         return self.use == LEFT_OVER or (delete_data and only_results)
 
     def explain(self, prices: Prices, *, stays: bool) -> Iterator[str]:
-        """Yield what it holds, why it stays, and the command that removes it all the same."""
+        """Yield what it holds, when it ends, why it stays, and the command that removes it all the same."""
         for reason in self.reasons:
             yield f"{self.name}: {reason}"
+        for ending in filter(None, (describe_expiry(c.labels) for c in self.inventory.clusters)):
+            yield f"{self.name}: its agents and GPU nodes end by {ending}"
         results = [disk for disk in self.inventory.disks if disk.holds_results]
         for disk in results:
             yield f"{self.name}: {describe_results(disk, prices)}"
@@ -87,7 +89,12 @@ class Remains:
             "held_by": self.reasons,
             "created_at": datetime.fromtimestamp(self.created_at, UTC).isoformat(),
             "clusters": [
-                {"location": c.location, "status": c.status, "created_at": c.created_at}
+                {
+                    "location": c.location,
+                    "status": c.status,
+                    "created_at": c.created_at,
+                    "expires_at": describe_expiry(c.labels) or None,
+                }
                 for c in found.clusters
             ],
             "disks": [
