@@ -26,7 +26,6 @@ _EXIT_COMMAND = re.compile(r"- INFO - Agent received command: exit\b")
 _STOP_COMMAND = "- INFO - Agent received command: stop"
 _DELETED = "Sweep was deleted or agent was not found."
 _RUN_BEGINS = "- INFO - About to run command: "
-_START_FAILED = "- ERROR - Exception while processing command: "
 _RUN_ENDED = re.compile(r"- INFO - Cleaning up finished run: (\S+)")
 
 
@@ -44,7 +43,6 @@ class AgentLog:
     def __init__(self) -> None:
         self.told_to_exit = False
         self.told_to_stop_run = False
-        self.start_failed = False
         self.sweep_deleted = False
         self.gave_up = ""
         self.busy = False
@@ -55,7 +53,7 @@ class AgentLog:
         """Take note of one line; tell whether a run begins or has ended with it."""
         if _RUN_BEGINS in line:
             self.busy = True
-            self.told_to_stop_run = self.start_failed = False
+            self.told_to_stop_run = False
             return True
         ended = _RUN_ENDED.search(line)
         if ended:
@@ -63,7 +61,6 @@ class AgentLog:
             return True
         self.told_to_exit |= bool(_EXIT_COMMAND.search(line))
         self.told_to_stop_run |= _STOP_COMMAND in line
-        self.start_failed |= _START_FAILED in line
         self.sweep_deleted |= _DELETED in line
         gave_up = _GAVE_UP.search(line)
         self.gave_up = gave_up.group(0) if gave_up else self.gave_up

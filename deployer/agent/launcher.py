@@ -2,7 +2,8 @@
 
 W&B's agent sleeps `Agent.POLL_INTERVAL`, 5 s, between two looks at its run. Here that attribute
 waits for the run's end instead; everything else is W&B's own. Inside the agent's process, it also
-knows how a run ended, which the agent keeps to itself: the supervisor gets it in a file.
+knows how a run ended or that it could not start, which the agent keeps to itself: the supervisor
+gets it in a file.
 """
 
 import contextlib
@@ -29,6 +30,13 @@ IDLE_SHARE = 0.25
 HOLD_SECONDS = 5.0
 LOOK_SECONDS = 0.002
 EXIT_NAME = "run-exit.json"
+# What a shell makes of a program that cannot be started, by the exception that the agent meets.
+START_FAILURES = {
+    "FileNotFoundError: ": 127,
+    "PermissionError: ": 126,
+    "OSError: [Errno 8] ": 126,  # no program of this machine
+}
+OTHER_START_FAILURE = 1
 
 
 def main(quick: bool) -> None:
@@ -60,25 +68,39 @@ class EndOfRun:
     def __init__(self, folder: str, quick: bool) -> None:
         self._path = os.path.join(folder, EXIT_NAME)
         self._quick = quick
+        self._answered = 0
         self.idle_since = time.monotonic()
 
     def __call__(self, agent: Any) -> float:
         """Wait; return how many seconds the agent shall sleep after that."""
         begun = time.monotonic()
         runs = list_runs(agent)
+        self._tell(self._list_failed_starts(agent))
         if runs:
             wait_for_end(runs, STOCK_SECONDS)
-            self._tell(runs)
+            self._tell({run_id: read_exit_status(process) for run_id, process in runs.items()})
             self.idle_since = time.monotonic()
         elif self._quick:
             return choose_idle_wait(begun - self.idle_since)
         waited = time.monotonic() - begun
         return 0.0 if self._quick else max(0.0, STOCK_SECONDS - waited)
 
-    def _tell(self, runs: Mapping[str, int]) -> None:
+    def _list_failed_starts(self, agent: Any) -> Dict[str, int]:
+        """Return the exit statuses of runs that the agent has failed to start since the last call.
+
+        It says nothing of them when it asks again, as if it had never received them.
+        """
+        answered = getattr(agent, "_log", [])[self._answered :]
+        self._answered += len(answered)
+        return {
+            command["run_id"]: read_start_failure(response["exception"])
+            for command, response in answered
+            if command.get("type") in ("run", "resume") and "exception" in response
+        }
+
+    def _tell(self, ends: Mapping[str, Optional[int]]) -> None:
         """Tell the supervisor how runs have ended, and wait until it has taken note."""
-        for run_id, process in runs.items():
-            status = read_exit_status(process)
+        for run_id, status in ends.items():
             if status is not None:
                 write_exit(self._path, run_id, status)
                 os.kill(os.getppid(), signal.SIGCHLD)  # ends the supervisor's own waiting
@@ -113,6 +135,12 @@ def wait_for_end(runs: Mapping[str, int], seconds: float) -> None:
     finally:
         for handle in handles:
             os.close(handle)
+
+
+def read_start_failure(exception: str) -> int:
+    """Return the exit status for an exception that kept a run from starting."""
+    found = (code for start, code in START_FAILURES.items() if exception.startswith(start))
+    return next(found, OTHER_START_FAILURE)
 
 
 def read_exit_status(process: int) -> Optional[int]:

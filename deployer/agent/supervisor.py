@@ -191,13 +191,10 @@ class Supervisor:
 
         Then it is gone, and the next attempt may begin.
         """
-        if self._has_run_ended():
+        if self.run_ends.exit.exit_code is not None:
             self._read_log(reader)  # all that it has printed, perhaps the next run's start
-        if self._has_run_ended():
-            self.run_ends.tell_exit(self.status.status.run_id, self.log.start_failed)
-
-    def _has_run_ended(self) -> bool:
-        return self.run_ends.exit.exit_code is not None or self.log.start_failed
+        if self.run_ends.exit.exit_code is not None:
+            self.run_ends.tell_exit(self.status.status.run_id)
 
     def _let_go(self, agent: int) -> None:
         """Let the agent leave after its run if we are asked to drain, or if its key is rotated.

@@ -29,6 +29,7 @@ class Runs:
     """What the launcher reads of wandb's agent."""
 
     _run_processes: dict[str, Running] = field(default_factory=dict)
+    _log: list[tuple[dict[str, str], dict[str, str]]] = field(default_factory=list)
 
 
 def start(code: str) -> Running:
@@ -36,18 +37,26 @@ def start(code: str) -> Running:
 
 
 @pytest.mark.parametrize(
-    ("code", "exit_code", "killed"),
+    ("code", "failure", "exit_code", "killed"),
     [
-        ("", 0, False),
-        ("raise SystemExit(7)", 7, False),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 137, True),
+        ("", "", 0, False),
+        ("raise SystemExit(7)", "", 7, False),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "", 137, True),
+        ("", "FileNotFoundError: [Errno 2] No such file", 127, False),
+        ("", "OSError: [Errno 8] Exec format error", 126, False),
+        ("", "OSError: [Errno 7] Argument list too long", 1, False),
     ],
 )
 def test_the_agent_waits_until_the_supervisor_knows_how_its_run_ended(
-    tmp_path: Path, code: str, exit_code: int, killed: bool
+    tmp_path: Path, code: str, failure: str, exit_code: int, killed: bool
 ) -> None:
-    runs = Runs({"run-1": start(code)})
-    waiting = threading.Thread(target=EndOfRun(str(tmp_path), True), args=(runs,))
+    if failure:
+        command = {"type": "run", "run_id": "run-1"}
+        runs = Runs(_log=[(command, {}), (command, {"exception": failure})])
+    else:
+        runs = Runs({"run-1": start(code)})
+    wait = EndOfRun(str(tmp_path), True)
+    waiting = threading.Thread(target=wait, args=(runs,))
     waiting.start()
     exit_file = tmp_path / EXIT_NAME
     wait_for(exit_file.exists, "the exit file")
@@ -57,6 +66,8 @@ def test_the_agent_waits_until_the_supervisor_knows_how_its_run_ended(
     assert waiting.is_alive()
     seen.acknowledge()
     waiting.join()
+    wait(Runs(_log=runs._log))
+    assert not exit_file.exists(), "it is told once"
 
 
 def test_what_an_earlier_run_left_is_not_taken_for_the_present_one(tmp_path: Path) -> None:
@@ -64,7 +75,6 @@ def test_what_an_earlier_run_left_is_not_taken_for_the_present_one(tmp_path: Pat
     seen = RunExit(str(tmp_path))
     seen.look("run-2")
     assert seen.exit_code is None
-    assert not (tmp_path / EXIT_NAME).exists()
 
 
 def test_an_agent_without_work_asks_less_and_less(tmp_path: Path) -> None:

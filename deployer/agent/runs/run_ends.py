@@ -10,14 +10,7 @@ from ..server.keys import Keys
 from ..settings import Settings
 from .delivery import deliver_ended
 from .interruption import build_task
-from .run_exit import (
-    REPORT_SECONDS,
-    ProcessEnd,
-    RunExit,
-    read_start_failure,
-    report_end,
-    report_exit,
-)
+from .run_exit import REPORT_SECONDS, ProcessEnd, RunExit, report_end, report_exit
 from .run_output import RunOutput
 
 DELIVERY_SECONDS = 7 * 86400.0  # as long as the SDK itself would try
@@ -41,7 +34,7 @@ class RunEnds:
         self.exit.begin()
         self.output.begin()
 
-    def tell_exit(self, run_id: Optional[str], start_failed: bool = False) -> None:
+    def tell_exit(self, run_id: Optional[str]) -> None:
         """Tell once how a run's process ended, and what it printed; then the agent may go on."""
         if not run_id or not self.exit.tell():
             return
@@ -51,8 +44,7 @@ class RunEnds:
                 send_signal(process.id, signal.SIGKILL)
         task, extended = build_task(self._settings, self._keys.current), self._keys.own
         printed = self.output.read(self._environment)
-        code = read_start_failure(printed) if start_failed else self.exit.exit_code
-        end = ProcessEnd(run_id, code, printed, time.monotonic(), self.exit.began_at)
+        end = ProcessEnd(run_id, self.exit.exit_code, printed, time.monotonic(), self.exit.began_at)
         acknowledge = self.exit.acknowledge
         self._signals.send(lambda: report_end(task, end, extended, acknowledge), REPORT_SECONDS)
 

@@ -24,12 +24,6 @@ USAGE_SECONDS = 5.0  # the agent says soon that the run is gone, and then that i
 REPORT_SECONDS = 600.0  # what comes late still finds the attempt that it is about
 # Signals that a broken script does not bring upon itself, as it does a segmentation fault.
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-# What a shell makes of a program that cannot be started, by the exception that the agent meets.
-START_FAILURES = {
-    "FileNotFoundError: ": 127,
-    "PermissionError: ": 126,
-    "OSError: [Errno 8] ": 126,  # no program of this machine
-}
 REPORT_EXIT = """
 mutation DeployerReportExit($run: String!, $ago: Float!, $code: Int, $output: String) {
   deployerReportExit(input: {
@@ -62,8 +56,6 @@ class RunExit:
             return
         if record["run_id"] == run_id:
             self._status = record["status"]
-        else:
-            self.acknowledge()
 
     def acknowledge(self) -> None:
         """Let the agent tell the server that the run is gone."""
@@ -101,12 +93,6 @@ class ProcessEnd:
     output: str
     ended_at: float
     began_at: float
-
-
-def read_start_failure(output: str) -> Optional[int]:
-    """Return the exit code of a shell for a start that ended in an exception; None if unknown."""
-    last = output.rpartition("\n")[2]
-    return next((code for name, code in START_FAILURES.items() if last.startswith(name)), None)
 
 
 def report_end(
