@@ -91,7 +91,8 @@ def up(
     What is left out is as the environment and deployer.yaml in `folder` (the current one) have it;
     each is read once. `lock` writes the lock file, `check_script` asks the script about
     its flags; `tell` gets what the command would say.
-    Raises DeployerError; what can be refused is refused before anything is made.
+    Raises DeployerError, SweepEnded if the file's sweep has ended and `new` is not given; what can
+    be refused is refused before anything is made.
     """
     _check_counts(replicas=replicas, run_cap=run_cap, retries=retries)
     flags = Flags(wandb=wandb, entity=entity, project=project, replicas=replicas, on=on)

@@ -118,6 +118,10 @@ class ConfigError(DeployerError):
         self.place = place
 
 
+class SweepEnded(ConfigError):
+    """The file's sweep has ended; it runs again only if the user says so."""
+
+
 class ConfigErrors(ConfigError):
     """Everything that is wrong with one file, to be fixed in one go, and its warnings."""
 

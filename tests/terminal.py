@@ -17,9 +17,16 @@ from deployer.text import strip_colours
 LINES = 40
 
 
-def draw(command: Sequence[str], columns: int, folder: Path, environment: Mapping[str, str]) -> str:
-    """Return all that a command wrote to its terminal, without colours."""
+def draw(
+    command: Sequence[str],
+    columns: int,
+    folder: Path,
+    environment: Mapping[str, str],
+    typed: str = "",
+) -> str:
+    """Return all that a command wrote to its terminal, without colours; `typed` is its input."""
     ours, terminal = pty.openpty()
+    os.write(ours, typed.encode())
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, columns, 0, 0))
     known = {name: value for name, value in environment.items() if name != "COLUMNS"}
     process = subprocess.Popen(

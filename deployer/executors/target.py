@@ -43,7 +43,8 @@ class Limits:
 class HostedBackend:
     """An embedded backend inside a target.
 
-    Agents reach it at `url`, this process at `reached_at`, and people at `pages_url`.
+    Agents reach it at `url`, this process at `reached_at`, and people at `pages_url`. `note_user`
+    notes the caller as one whose results it keeps.
     """
 
     url: str
@@ -51,6 +52,7 @@ class HostedBackend:
     pages_url: str
     key: str = field(repr=False)
     key_source: str
+    note_user: Callable[[], None]
 
 
 @dataclass(frozen=True)

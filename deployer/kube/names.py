@@ -81,7 +81,7 @@ def build_labels(component: str, sweep_path: str = "", agent: str = "") -> dict[
 
 
 def stamp_owner(manifest: Mapping[str, Any], owner: Owner) -> dict[str, Any]:
-    """Return a manifest with its owner, and its pods with theirs; the user's own stay as they are.
+    """Return a manifest with its owner, as its Jobs and pods; the user's own stay as they are.
 
     Ours are told by their label `managed-by`.
     """
@@ -94,9 +94,8 @@ def stamp_owner(manifest: Mapping[str, Any], owner: Owner) -> dict[str, Any]:
         "labels": {**metadata["labels"], OWNER_LABEL: owner.id},
         "annotations": {**(metadata.get("annotations") or {}), OWNER_LABEL: owner.name},
     }
-    if "template" in (stamped.get("spec") or {}):
-        pod = stamp_owner(stamped["spec"]["template"], owner)
-        stamped["spec"] = {**stamped["spec"], "template": pod}
+    for key in {"template", "jobTemplate"} & (stamped.get("spec") or {}).keys():
+        stamped["spec"] = {**stamped["spec"], key: stamp_owner(stamped["spec"][key], owner)}
     return stamped
 
 

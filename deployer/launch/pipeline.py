@@ -27,8 +27,8 @@ from deployer.launch.checks.check import (
     check,
     check_program_here,
 )
+from deployer.launch.checks.ended import check_not_ended
 from deployer.launch.checks.script import await_report, begin_script_check, tell_report
-from deployer.launch.checks.stopped import check_not_stopped
 from deployer.launch.code import settle_code
 from deployer.launch.packing.decision import prepare_packing
 from deployer.launch.packing.packer import Packer
@@ -38,7 +38,6 @@ from deployer.launch.server import connect
 from deployer.launch.starting import Launch, Start, start_agents, start_asked
 from deployer.sweeps.creation import MadeSweep, find_newest, is_edited, make_sweep
 from deployer.sweeps.records import load_records
-from deployer.sweeps.rerun import describe_missing
 from deployer.wandb_api.model import SweepInfo, SweepPath
 from deployer.wandb_api.operations import get_sweep
 from deployer.wandb_api.server import NOT_GUARANTEED, Server
@@ -60,7 +59,7 @@ def up(project: Project, request: Request, tell: Tell, start: Start = start_aske
     project, server = resolve(project, request, tell)
     target = find_target(project)
     if server:
-        check_not_stopped(project, server, request)
+        check_not_ended(project, server, request)
     check(project, target, request, server)
     tell_report(await_report(script, request.file, tell), request, tell)
     for line in target.describe_runs():
@@ -198,7 +197,7 @@ def _reach(
     executor.check(build_draft(project, url, server.extended if server else True))
     if server is None:
         server = connect(project, tell)
-        check_not_stopped(project, server, request)
+        check_not_ended(project, server, request)
     tell(f"using {server.describe()}")
     if not server.extended:
         tell(NOT_GUARANTEED)
@@ -222,8 +221,6 @@ def _make(project: Project, server: Server, request: Request, tell: Tell) -> Swe
     made = ask_patiently(server, make, tell)
     for warning in made.warnings:
         tell(f"warning: {warning}")
-    if made.ended and (said := describe_missing(server, made.ended)):
-        tell(said)
     tell(f"{'created' if made.created else 'continuing'} sweep {made.path}")
     for line in server.page_lines(made.path):
         tell(line)

@@ -93,6 +93,7 @@ def start_agents(
     if sweep.state == "PAUSED" and plan.agents:
         said = "is PAUSED: agents wait and hold their GPUs until"
         tell(f"{path} {said}: deployer sweep resume {path}")
+    server.note_user()
     remember_executor(str(path), target.name)
     plan = before(plan)
     dismiss_ended(executor, executor.list_agents(str(path)), [agent.name for agent in plan.agents])

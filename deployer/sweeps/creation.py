@@ -44,15 +44,11 @@ class Draws:
 
 @dataclass(frozen=True)
 class MadeSweep:
-    """A sweep on its server; `created` is False when an unfinished one of ours goes on.
-
-    `ended` is the newest of the same content, which a new one was made beside.
-    """
+    """A sweep on its server; `created` is False when an unfinished one of ours goes on."""
 
     path: SweepPath
     created: bool
     warnings: tuple[str, ...] = ()
-    ended: SweepPath | None = None
 
 
 def make_sweep(
@@ -71,6 +67,7 @@ def make_sweep(
     Raises ConfigError when `draws` says what the server has no use for.
     """
     check_draws(server, draws)
+    server.note_user()
     wanted = _build_record(server, sweep, project, file, draws, now)
     earlier = _list_earlier(wanted)
     found = _find_newest(server, earlier) if continued else None
@@ -91,8 +88,7 @@ def make_sweep(
         save_record(replace(cut_off, sweep_path=str(path)))
         return MadeSweep(path, created=False)
     made = _create(server, cut_off or wanted, entity, name, text)
-    ended = found[1].path if found else None
-    return replace(made, warnings=_list_unsaid(sweep, made.warnings), ended=ended)
+    return replace(made, warnings=_list_unsaid(sweep, made.warnings))
 
 
 def find_newest(

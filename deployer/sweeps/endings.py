@@ -19,7 +19,7 @@ WORDS = {
     "missing program": "its program was not found or cannot be executed",
     "authentication error": "its script had no valid API key",
     "never started": "ended before wandb.init",
-    "no server": "wandb.init got no good answer from the server",
+    "no server": "wandb.init reached no server",
     "signal": "killed",
     "OOM": "killed, since there was not enough memory",
     "node": "gone together with its agent or its machine",

@@ -90,21 +90,6 @@ def list_family(server: Server, path: SweepPath) -> tuple[str, ...]:
     return (path.sweep_id, *(i.path.sweep_id for i in infos if i.description == _describe(path)))
 
 
-def describe_missing(server: Server, path: SweepPath) -> str:
-    """Say how much of a sweep that has ended is missing, and what runs it; empty if nothing is.
-
-    An endless sweep misses nothing. Raises WandbError.
-    """
-    snapshot = get_whole_snapshot(server, path)
-    coverage = build_results(snapshot.sweep, snapshot.runs).coverage
-    if not snapshot.sweep.ended or coverage.expected is None or coverage.complete:
-        return ""
-    return (
-        f"sweep {path} of this file ended with {coverage.finished} of {coverage.expected} finished:"
-        f" deployer heal {path} runs what is missing"
-    )
-
-
 def merge_follow_ups(original: Snapshot, follow_ups: Sequence[Snapshot]) -> Snapshot:
     """Add the follow-ups' runs to the original's as if they were its own; pure.
 

@@ -23,11 +23,13 @@ class Inside:
     """An embedded backend in the cluster that `--on` names `on`.
 
     Agents reach it at `url`; people at `pages_url`, as long as `deployer backend open` runs.
+    `note_user` protects it from being deleted while only other users are asked.
     """
 
     on: str
     url: str
     pages_url: str
+    note_user: Callable[[], object] = bool
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,11 @@ class Server:
     def can_requeue(self) -> bool:
         """Tell whether this server can hand out again what it has ended."""
         return REQUEUE in self.client.mutations
+
+    def note_user(self) -> None:
+        """Note the caller as a user of a shared backend, before anything is written to it."""
+        if self.inside:
+            self.inside.note_user()
 
     def sweep_url(self, path: SweepPath) -> str:
         """Return the address of a sweep's web page."""

@@ -83,10 +83,10 @@ class Project:
         out, err = process.communicate(timeout=PATIENCE_SECONDS)
         return _checked(subprocess.CompletedProcess(words, process.returncode, out, err), code)
 
-    def draw(self, columns: int, *words: str, **environment: str) -> str:
-        """Return what `deployer` draws in a terminal of so many columns."""
+    def draw(self, columns: int, *words: str, typed: str = "", **environment: str) -> str:
+        """Return what `deployer` draws in a terminal of so many columns in which this is typed."""
         command = [sys.executable, "-m", "deployer", *words]
-        return draw(command, columns, self.folder, self._environment(environment))
+        return draw(command, columns, self.folder, self._environment(environment), typed)
 
     def _environment(self, more: Mapping[str, str]) -> dict[str, str]:
         return {**os.environ, "WANDB_ERROR_REPORTING": "false", **more}

@@ -109,6 +109,10 @@ def test_two_runs_to_the_end(project: Project, tmp_path: Path) -> None:
     assert json.loads(project.run("agents", "list", "-o", "json").stdout) == []
     assert f"{path}: no agents were running" in project.run("down").stderr
     assert results(project)["sweep"] == path
+    *_, error, hint = project.run("up", "grid.yaml", code=2).stderr.splitlines()
+    assert error.startswith(f"error: grid.yaml: its sweep {path} is FINISHED: 2/2 configurations")
+    another = "or create another sweep: deployer up grid.yaml --new"
+    assert hint == f"hint: deployer results {path}; {another}"
     assert sorted(sent) == sorted(row["run_id"] for row in rows)
     best = found["best"]["run_id"]  # type: ignore[index]
     project.run("results", "get", "--best", "--to", "models")
@@ -130,6 +134,9 @@ def test_a_trainer_that_fails_ends_with_3(project: Project) -> None:
     assert len(failures) == 2
     assert "with exit code 7 (lr=5, layers=1): no learning rate for mortals" in failures[0]
     assert done.stderr.splitlines()[-1].startswith("hint: deployer agents logs ")
+    [path] = [one["sweep"] for one in json.loads(project.run("sweep", "list", "-o", "json").stdout)]
+    again = project.run("up", "grid.yaml", code=2).stderr
+    assert f"hint: run what is missing: deployer heal {path}; or create another sweep: " in again
 
 
 @pytest.mark.slow

@@ -138,7 +138,8 @@ LOST = [
 ]
 BY_ITSELF = [
     *(replace(fault, probability=0.15) for fault in PASSING),
-    *(replace(fault, count=4) for fault in (*FATAL_STREAM, *FATAL_AGENT)),
+    *(replace(fault, count=4) for fault in FATAL_STREAM),
+    *FATAL_AGENT,  # a run that is refused twice has failed
 ]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from deployer.config.owner import UNKNOWN_OWNER, Owner
 from deployer.executors.gke.idle_timer import (
     DISK_DRIVER,
     LISTS,
@@ -31,6 +32,7 @@ from deployer.executors.gke.timer import (
     check_role,
     describe_grant,
 )
+from deployer.kube.names import read_owner
 from tests.gke.cloud import PROJECT, Cloud
 from tests.gke.cloud_faults import Fault, busy, internal, permission
 from tests.gke.rooms import open_client
@@ -41,6 +43,7 @@ ZONE = "us-central1-a"
 DISK = f"projects/{PROJECT}/zones/{ZONE}/disks/pvc-1"
 SPEC = parse(f"{HEAD}delete_when_idle: 2h\n{GOOD}")
 OWNER = "0123456789abcdef"
+ME = Owner(OWNER, "me")
 NOW = 1_800_000_000.0
 EARLIER, LATELY = "2020-01-01T00:00:00Z", "2027-01-15T07:50:00Z"  # a moment before NOW
 ENDED = {"type": "Complete", "status": "True"}
@@ -194,7 +197,7 @@ class Timer:
         """Run what the CronJob runs, with the settings of its manifest."""
         (self.folder / "token").write_text("of-kubernetes\n")
         made = self.cloud.get_cluster("lab")
-        job = build_timer(SPEC, PROJECT, ZONE, NOW - 7200, made.resource_labels, OWNER)[-1]
+        job = build_timer(SPEC, PROJECT, ZONE, NOW - 7200, made.resource_labels, ME)[-1]
         [container] = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
         settings = {one["name"]: one["value"] for one in container["env"]}
         google, host = self.cloud.compute_url, f"127.0.0.1:{self.kubernetes.server_address[1]}"
@@ -324,6 +327,8 @@ def test_what_the_timer_is_and_may() -> None:
     manifests = build_timer(spec, "lab-12", "us-central1-a", 0.0)
     program = manifests[-2]["data"].pop("idle_timer.py")
     assert "def find_use(" in program
+    made = [*manifests, manifests[-1]["spec"]["jobTemplate"]]
+    assert [read_owner(one) for one in made] == [UNKNOWN_OWNER] * len(made)
     grant = "".join(f"# {line}\n" for line in describe_grant(spec, "lab-12"))
     check_golden("gke/timer.txt", grant + yaml.safe_dump_all(manifests, sort_keys=False))
 

@@ -14,7 +14,6 @@ from deployer.executors.registry import list_names
 from deployer.launch.server import connect
 from deployer.sweeps.creation import Draws, MadeSweep, build_text, make_sweep
 from deployer.sweeps.records import load_records, save_record
-from deployer.sweeps.rerun import describe_missing, heal_sweep
 from deployer.sweeps.sweep_file import load_sweep
 from deployer.wandb_api.operations import get_sweep, list_sweeps, set_sweep_state
 from deployer.wandb_api.server import Server
@@ -92,28 +91,6 @@ def test_a_paused_sweep_goes_on_and_an_ended_one_does_not(server: Server, config
     assert get_sweep(server.client, path).state == "RUNNING"
     set_sweep_state(server.client, get_sweep(server.client, path), "CANCELED")
     assert make(server, config).path != path
-
-
-def test_an_ended_sweep_beside_which_another_is_made_is_named(
-    server: Server, config: Project
-) -> None:
-    first = make(server, config)
-    assert first.ended is None
-    assert describe_missing(server, first.path) == ""
-    going = heal_sweep(server, first.path)
-    assert (going.count, going.waiting) == (0, 2)
-    set_sweep_state(server.client, get_sweep(server.client, first.path), "CANCELED")
-    assert make(server, config, continued=False).ended is None
-    second = make(server, config, now=1.0)
-    assert second.ended is None, "the one before it goes on"
-    set_sweep_state(server.client, get_sweep(server.client, second.path), "FINISHED")
-    third = make(server, config, now=2.0)
-    assert (third.created, third.ended) == (True, second.path)
-    assert describe_missing(server, second.path) == (
-        f"sweep {second.path} of this file ended with 0 of 2 finished:"
-        f" deployer heal {second.path} runs what is missing"
-    )
-    assert heal_sweep(server, second.path).count == 2
 
 
 @pytest.mark.parametrize("continued", [True, False])

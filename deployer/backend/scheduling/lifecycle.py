@@ -21,7 +21,7 @@ Cause = Literal[
     "missing program",  # its command could not be started
     "authentication error",  # its script had no valid API key
     "never started",  # ended in another way without `wandb.init`
-    "no server",  # its `wandb.init` got no good answer, or none
+    "no server",  # its `wandb.init` reached no server
     "signal",  # it, its agent or its supervisor was killed or interrupted from outside
     "OOM",  # the same, by the kernel, which was out of memory
     "node",  # gone together with its agent, or with the machine
@@ -50,8 +50,10 @@ BAD_KEY = re.compile(
     r"|the API key is not valid for this server",
     re.MULTILINE,
 )
-# How the SDK ends `wandb.init` if the server, or a proxy before it, is away or answers wrongly.
-NO_SERVER = re.compile(r"^wandb\.errors\.(\w+\.)*CommError\b", re.MULTILINE)
+# How the SDK ends `wandb.init` if the server is away. A refusal is a CommError with other words.
+NO_SERVER = re.compile(
+    r"^wandb\.errors\.(\w+\.)*CommError: .*(timed out|giving up|connection)", re.MULTILINE | re.I
+)
 # What the SDK says of a run that an interrupt has ended; `sys.exit(-1)` is -1 in its exit record.
 INTERRUPT_EXIT_CODE = 255
 
@@ -63,7 +65,7 @@ MAX_DELIVERIES = 3
 # its agent before `wandb.init`; whoever kills runs from outside rarely meets the same one as often.
 MEMORY_KILLS = 5
 UNSTARTED_KILLS = 20
-# A server that is away is nobody's failure, but one that refuses a run for good would do so again.
+# A server that is away is nobody's failure, but a script may ask one that never comes.
 SERVER_TRIES = 4
 # The same for one whose supervisor saw it killed each time, and that got no further than before.
 STALLED_KILLS = UNSTARTED_KILLS

@@ -5,7 +5,9 @@ from __future__ import annotations
 import difflib
 import shlex
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from deployer.cli.output.busy import showing_busy
 from deployer.cli.output.probe_view import build_probe_lines, probe_to_plain
@@ -13,7 +15,7 @@ from deployer.cli.output.render import say, show_json
 from deployer.cli.running.live_view import follow_and_report, show_statuses
 from deployer.cli.shell.confirmation import can_ask, confirm
 from deployer.config.project import Project
-from deployer.errors import RestWaits, SweepFailed
+from deployer.errors import RestWaits, SweepEnded, SweepFailed
 from deployer.launch.probe import forecast, judge, start_rest, watch_probe
 from deployer.launch.probe import up as begin_probe
 from deployer.launch.provision import closing
@@ -28,6 +30,7 @@ from deployer.watch.run_logs import get_run_tail
 
 NOT_AGAIN = ("--probe", "--new", "--yes", "-y")
 FAILURE_LINES = 10
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -45,10 +48,24 @@ class Showing:
         return self.plain or self.output == "json"
 
 
+def ask_if_ended(begin: Callable[[Request], T], request: Request) -> T:
+    """Begin; if the file's sweep has ended, ask on a terminal whether to run all of it again."""
+    try:
+        return begin(request)
+    except SweepEnded as error:
+        if not (can_ask() and confirm(f"{error.message}; run everything again?")):
+            raise
+    return begin(replace(request, continued=False))
+
+
 def run_after_probe(project: Project, request: Request, showing: Showing, *, yes: bool) -> None:
     """Do what `up` does, with a look at the first run before the rest is started."""
-    with showing_busy(showing.plain) as tell:
-        launch, probe = begin_probe(project, request, tell)
+
+    def begin(request: Request) -> tuple[Launch, Probe]:
+        with showing_busy(showing.plain) as tell:
+            return begin_probe(project, request, tell)
+
+    launch, probe = ask_if_ended(begin, request)
     pending = showing.pending_seconds
     with closing(launch.target, launch.executor, launch.path, showing.down_after, say):
         launch = _look_first(launch, request, probe, showing, yes=yes)

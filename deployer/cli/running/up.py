@@ -14,7 +14,7 @@ from deployer.cli.running.live_view import (
     say_what_begins_later,
     wait_until_started,
 )
-from deployer.cli.running.probe import Showing, run_after_probe
+from deployer.cli.running.probe import Showing, ask_if_ended, run_after_probe
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import (
     CapacityOption,
@@ -66,7 +66,7 @@ YesOption = Annotated[
 ]
 NewOption = Annotated[
     bool,
-    typer.Option("--new", help="Create a new sweep beside an unfinished or stopped one."),
+    typer.Option("--new", help="Create a new sweep beside an earlier one."),
 ]
 LockOption = Annotated[
     Path | None,
@@ -145,9 +145,13 @@ def up(
 def _run(
     config: Project, request: Request, showing: Showing, replicas: int | None, *, detach: bool
 ) -> None:
-    with showing_busy(showing.plain) as tell:
-        launch = pipeline.up(config, request, tell)
-        drain_surplus(launch, replicas, tell)
+    def begin(request: Request) -> Launch:
+        with showing_busy(showing.plain) as tell:
+            launch = pipeline.up(config, request, tell)
+            drain_surplus(launch, replicas, tell)
+            return launch
+
+    launch = ask_if_ended(begin, request)
     output, pending = showing.output, showing.pending_seconds
     if detach:
         _leave(launch, pending, output)

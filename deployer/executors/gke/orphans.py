@@ -61,7 +61,7 @@ class Remains:
         return self.use == LEFT_OVER or (delete_data and only_results)
 
     def explain(self, prices: Prices, *, stays: bool) -> Iterator[str]:
-        """Yield what it holds, when it ends, why it stays, and the command that removes it all the same."""
+        """Yield what it holds, when it ends, why it stays, and the command that removes it."""
         for reason in self.reasons:
             yield f"{self.name}: {reason}"
         for ending in filter(None, (describe_expiry(c.labels) for c in self.inventory.clusters)):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from deployer.config.owner import UNKNOWN_OWNER
+from deployer.config.owner import UNKNOWN_OWNER, Owner
 from deployer.config.paths import find_packaged
 from deployer.errors import CloudError
 from deployer.executors.gke import idle_timer
@@ -17,11 +17,12 @@ from deployer.gke.api.policy import list_permissions
 from deployer.gke.specification.spec import MANAGED_BY, OWN_PREFIX, ClusterSpec, cluster_labels
 from deployer.kube.client import Kube
 from deployer.kube.kinds import Kind, Manifest
+from deployer.kube.names import build_labels, stamp_owner
 from deployer.text import format_seconds
 
 NAMESPACE = idle_timer.OWN
 CRON_JOB = Kind("batch/v1", "CronJob", "cronjobs")
-NAME = "idle-timer"
+NAME = COMPONENT = "idle-timer"
 ROLE_NAME = "deployer-idle-timer"  # in the cluster
 ROLE = "deployerIdleTimer"  # in the project
 PERMISSIONS = ("container.clusters.delete", "compute.disks.get", "compute.disks.setLabels")
@@ -33,7 +34,7 @@ def build_timer(
     location: str,
     since: float,
     labels: Mapping[str, str] | None = None,
-    owner: str = UNKNOWN_OWNER.id,
+    owner: Owner = UNKNOWN_OWNER,
 ) -> tuple[Manifest, ...]:
     """Return the timer's manifests in the order in which they are applied; none without one.
 
@@ -49,12 +50,16 @@ def build_timer(
     settings = {
         "CLUSTER": f"projects/{project}/locations/{location}/clusters/{spec.name}",
         "LABELS": json.dumps(_pick_own(labels or cluster_labels(spec, UNKNOWN_OWNER))),
-        "OWNER": owner,
+        "OWNER": owner.id,
         "IDLE_SECONDS": f"{spec.delete_when_idle.total_seconds():.0f}",
         "SINCE": f"{since:.0f}",
     }
     pod["containers"][0]["env"] = [{"name": k, "value": v} for k, v in settings.items()]
-    return tuple(manifests)
+    job = cron_job["spec"]["jobTemplate"]
+    for one in (*manifests, job, job["spec"]["template"]):
+        metadata = one.setdefault("metadata", {})
+        metadata["labels"] = {**metadata.get("labels", {}), **build_labels(COMPONENT)}
+    return tuple(stamp_owner(one, owner) for one in manifests)
 
 
 def _pick_own(labels: Mapping[str, str]) -> dict[str, str]:
@@ -78,8 +83,8 @@ def ensure_timer(
             return ()
         kube.delete(CRON_JOB, NAME)
         return ("the timer that would delete the idle cluster is taken away",)
-    owner = kube.owner.id
-    for manifest in build_timer(spec, project, cluster.location, now, cluster.labels, owner):
+    labels = cluster.labels
+    for manifest in build_timer(spec, project, cluster.location, now, labels, kube.owner):
         kube.apply(manifest)
     limit = format_seconds(spec.delete_when_idle.total_seconds())
     return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from deployer.config.owner import UNKNOWN_OWNER, build_owner
@@ -116,10 +117,11 @@ class KubernetesTarget(Target):
         kube = self.open_kube()
         self.prepare_backend(kube, tell)
         backend = ensure_backend(kube, self.project, self.name, tell)
-        note_user(kube)
         reached = open_forward(kube, backend).url
         source = f"Secret {KEY_SECRET} in {backend.namespace}"
-        return HostedBackend(backend.url, reached, build_pages_url(kube), backend.key, source)
+        pages = build_pages_url(kube)
+        note = partial(note_user, kube)
+        return HostedBackend(backend.url, reached, pages, backend.key, source, note)
 
     def save_results(self, tell: Tell) -> Saved | None:
         """Copy what the backend in the cluster holds to a folder here; None if there is none."""

@@ -184,7 +184,8 @@ REFUSED_KEY = "wandb.errors.errors.CommError: the API key is not valid for this 
 LOGIN = "Traceback\nwandb.errors.errors.AuthenticationError: Failed to authenticate"
 NO_KEY = "wandb.errors.errors.UsageError: No API key configured. Use `wandb login` to log in."
 NO_MODULE = "ModuleNotFoundError: No module named 'data'"
-BAD_WAY = "wandb.errors.errors.CommError: returned error 401"
+REFUSED = "wandb.errors.errors.CommError: you may not write to this project"
+AWAY = "wandb.errors.errors.CommError: Timed out while retrying: HTTP 503: x"
 
 
 @pytest.mark.parametrize("retries", [0, 1])
@@ -200,6 +201,7 @@ BAD_WAY = "wandb.errors.errors.CommError: returned error 401"
         (1, LOGIN, "authentication error"),
         (1, NO_KEY, "authentication error"),
         (1, NO_MODULE, "never started"),
+        (1, REFUSED, "never started"),
         (139, "", "never started"),
         (137, "", "never started"),
         (None, None, "never started"),  # a stock agent, whose end nobody reports
@@ -242,7 +244,7 @@ def test_a_run_whose_init_meets_no_server_uses_up_no_retry_but_is_given_up(bench
         name = bench.beat(agent)["run_id"]
         bench.seconds += 1
         with bench.backend.store.transaction() as db:
-            note_exit(bench.backend, db, bench.run(name), "a", 0.0, 1, BAD_WAY)
+            note_exit(bench.backend, db, bench.run(name), "a", 0.0, 1, AWAY)
         assert bench.beat(agent)["type"] == ("exit" if number == SERVER_TRIES else "wait")
         bench.seconds += bench.backend.patience.unstarted_wait_seconds
     assert bench.causes(name) == ["no server"] * SERVER_TRIES

@@ -18,6 +18,7 @@ import pytest
 
 from deployer.config.paths import backend_folder
 from deployer.executors.kubernetes.backend.manifests import KEY_FIELD, KEY_SECRET, NAME
+from deployer.executors.kubernetes.backend.users import USER_ANNOTATION
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, POD, SERVICE, STATEFUL_SET
 from deployer.kube.logs import follow_log
@@ -111,7 +112,11 @@ def test_a_sweep_without_any_server_survives_its_backends_pod(
     there = ("--wandb", "embedded", "--on", "kubernetes")
     agents = other.deployer("agents", "list", path, *there, "-o", "json")
     assert len(json.loads(agents.stdout)) == 2
-    assert count_finished(other, path, *there) == 4
+    reader = replace(other, environment={**other.environment, "DEPLOYER_OWNER": "reader"})
+    assert count_finished(reader, path, *there) == 4
+    [claim] = kube.list_objects(CLAIM, build_selector())
+    users = [key for key in claim["metadata"]["annotations"] if key.startswith(USER_ANNOTATION)]
+    assert users == [f"{USER_ANNOTATION}{kube.owner.id}"], "who only reads is none"
     check_key_is_nowhere_else(cluster, namespace)
     check_another_user(shell)
     check_both_sides(shell, path, tmp_path)

@@ -100,7 +100,9 @@ def test_the_recipe_leads_from_nothing_to_results_and_back(
     changes = cloud.changes
     cloud.add_disk("data", cluster="sweeps")
     cloud.add_forwarding_rule("web", cluster="sweeps")
-    again = user.try_deployer("up", "sweep.yaml", "--on", "gke", "--plain", "--down-after")
+    again = user.try_deployer(
+        *("up", "sweep.yaml", "--new", "--on", "gke", "--plain", "--down-after")
+    )
     assert "3/3 configurations finished" in again.stdout
     assert again.returncode == 1
     assert "1 disk with data: disk data in us-central1-a; it stays" in again.stderr
@@ -153,10 +155,10 @@ def test_without_a_server_results_are_in_the_cluster_until_they_are_copied(
     backend = {"storage_class": namespace, "size": "1Gi", "env": SECTION["env"], "cpu": "300m"}
     settings = {"gke": "gke.yaml", "kubernetes": section, "backend": backend}
     user.write("deployer.yaml", settings)
-    user.deployer("up", "sweep.yaml", "--on", "gke", "--detach")
+    user.deployer("up", "sweep.yaml", "--on", "gke", "--plain")
     refused = user.try_deployer("gke", "down", "--yes")
     assert "holds the results of its embedded backend" in refused.stderr
-    ran = user.deployer("up", "sweep.yaml", "--on", "gke", "--plain", "--down-after")
+    ran = user.deployer("up", "sweep.yaml", "--new", "--on", "gke", "--plain", "--down-after")
     assert "3/3 configurations finished" in ran.stdout
     copied, _, rest = ran.stderr.partition("checksums and counts agree\n")
     assert re.search(r"results are copied to .*: \d sweeps?, \d runs, ", copied)

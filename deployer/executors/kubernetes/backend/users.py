@@ -1,6 +1,7 @@
 """Who uses the backend of a namespace, so that no one's results are deleted by another.
 
-Each owner who reaches the backend leaves an annotation on its claim, which outlives the server.
+Each owner who creates a sweep or starts agents leaves an annotation on the backend's claim, which
+outlives the server. Who only reads leaves none.
 """
 
 from __future__ import annotations

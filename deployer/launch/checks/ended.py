@@ -1,41 +1,46 @@
-"""Refuses to create another sweep of a file whose last one the breaker stopped."""
+"""Refuses to create, unasked, another sweep of a file whose last one has ended."""
 
 from __future__ import annotations
 
 from deployer.config.project import Project
-from deployer.errors import ConfigError
+from deployer.errors import ConfigError, SweepEnded
 from deployer.launch.request import Request
 from deployer.sweeps.creation import find_newest
 from deployer.sweeps.endings import describe_attempt
+from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import Results, build_results
 from deployer.sweeps.wording import describe_configuration
 from deployer.wandb_api.model import SweepPath
-from deployer.wandb_api.operations import get_snapshot
 from deployer.wandb_api.server import Server
 from deployer.watch.run_logs import get_run_tail
 
 TAIL_LINES = 10  # of which the last that is not empty is shown
 
 
-def check_not_stopped(project: Project, server: Server, request: Request) -> None:
-    """Name the first error and the two ways to go on; raises ConfigError."""
-    if not (request.continued and server.extended):
+def check_not_ended(project: Project, server: Server, request: Request) -> None:
+    """Say how the file's sweep has ended, and the ways to go on.
+
+    Raises SweepEnded; ConfigError with the first error if failures stopped it.
+    """
+    if not request.continued:
         return
     found = find_newest(server, request.sweep, project, request.file, request.draws)
     if found is None or not found[1].ended:
         return
     path = found[1].path
-    snapshot = get_snapshot(server.client, path)
+    snapshot = get_whole_snapshot(server, path)
     results = build_results(snapshot.sweep, snapshot.runs)
-    if not results.stop_reason:
-        return
-    first = _describe_first(server, path, results)
-    raise ConfigError(
-        str(request.file),
-        f"its sweep {path} was stopped, since {results.stop_reason}{first}",
-        f"fix the script, then run them again: deployer heal {path}; "
-        f"or create another sweep: deployer up {request.file} --new",
-    )
+    coverage, file = results.coverage, str(request.file)
+    another = f"or create another sweep: deployer up {file} --new"
+    if results.stop_reason:
+        first = _describe_first(server, path, results)
+        said = f"its sweep {path} was stopped, since {results.stop_reason}{first}"
+        ways = f"fix the script, then run them again: deployer heal {path}; {another}"
+        raise ConfigError(file, said, ways)
+    whole = coverage.expected is None or coverage.complete
+    first = f"deployer results {path}" if whole else f"run what is missing: deployer heal {path}"
+    said = f"its sweep {path} is {found[1].state}: {coverage.sentence()}"
+    raise SweepEnded(file, said, f"{first}; {another}")
 
 
 def _describe_first(server: Server, path: SweepPath, results: Results) -> str:
