@@ -131,7 +131,7 @@ def plan_replacement(
 
 @dataclass(frozen=True)
 class AgentStarter:
-    """Starts more of a sweep's agents for a watcher; see `plan_replacement`."""
+    """Starts more of a sweep's agents for a watcher, which says what it wants: its `Starter`."""
 
     server: Server
     executor: Executor
@@ -145,7 +145,6 @@ class AgentStarter:
         avoided_nodes: Sequence[str],
         seen: Sequence[AgentStatus],
     ) -> Plan:
-        """Plan `count` agents more than were `seen`; see `plan_replacement`."""
         return plan_replacement(
             self.server,
             self.executor,
@@ -158,7 +157,6 @@ class AgentStarter:
         )
 
     def start(self, plan: Plan) -> set[str]:
-        """Start the plan's agents; return the names of those that were alive already."""
         agents = apply_plan(self.server, self.executor, plan)
         return {agent.name for agent in agents if agent.found}
 

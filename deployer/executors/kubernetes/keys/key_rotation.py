@@ -15,7 +15,7 @@ from deployer.executors.kubernetes.keys.key_secret import (
     WANDB_SECRET,
     WANDB_SECRET_KEY,
     decode_key,
-    refuse_rotation,
+    refuse,
 )
 from deployer.executors.kubernetes.manifests.build import KEY_COMPONENT
 from deployer.kube.client import Kube
@@ -45,7 +45,7 @@ def rotate_secret(kube: Kube, key: str, base_url: str, is_mine: Callable[[str], 
     mine = bool(main and (kube.owns(main) or (read_owner(main) is None and old and is_mine(old))))
     changed = _rotate_copies(kube, key, lambda value: (mine and value == old) or is_mine(value))
     if main and not mine and not changed:
-        raise refuse_rotation(kube, main)
+        raise refuse(kube, main, "keeps its key")
     # Last: by the old key a second try finds the copies that are left.
     if mine or (not main and not changed):
         _rotate_main(kube, key, base_url)

@@ -57,7 +57,7 @@ def create_secret(kube: Kube, key: str, base_url: str) -> bool:
         return False
     found = kube.get(SECRET, WANDB_SECRET)
     if found and not kube.owns(found):
-        raise _refuse(kube, found, "holds another key", OWN_COPIES)
+        raise refuse(kube, found, "holds another key")
     raise ConfigError(
         f"Secret {WANDB_SECRET} in namespace {kube.namespace}",
         "is there and holds another key",
@@ -95,22 +95,18 @@ def delete_secret(kube: Kube) -> bool:
     if found is None:
         return False
     if not kube.owns(found):
-        raise _refuse(kube, found, "stays", OWN_COPIES)
+        raise refuse(kube, found, "stays")
     kube.delete(SECRET, WANDB_SECRET)
     return True
 
 
-def refuse_rotation(kube: Kube, secret: Manifest) -> ConfigError:
-    """Return the error for the key of another owner's Secret, which stays as it is."""
-    return _refuse(kube, secret, "keeps its key", OWN_COPIES)
-
-
-def _refuse(kube: Kube, secret: Manifest, consequence: str, hint: str) -> ConfigError:
+def refuse(kube: Kube, secret: Manifest, consequence: str) -> ConfigError:
+    """Return the error for another owner's Secret, which is left as it is."""
     owner = read_owner(secret)
     return ConfigError(
         f"Secret {WANDB_SECRET} in namespace {kube.namespace}",
         f"belongs to {owner.name if owner else NO_OWNER} and {consequence}",
-        hint,
+        OWN_COPIES,
     )
 
 
