@@ -59,7 +59,7 @@ def shell(
             **cloud.environment(),
             "HOME": str(home),
             "DEPLOYER_HOME": str(home / "deployer"),
-            "KUBECONFIG": str(home / "kubeconfig"),
+            "KUBECONFIG": "",
         }
         made = replace(made, environment=environment)
         made.write("train.py", TRAINER)
