@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import gc
 import logging
 import os
@@ -14,9 +13,9 @@ from io import TextIOWrapper
 from typer.exceptions import TyperException
 from typer.main import get_command
 
+from deployer.agent.host.unwritable import FULL, is_unwritable
 from deployer.errors import DeployerError, ExitCode
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
 YOUNG_OBJECTS = 100_000  # Python's 700 make reading a sweep of thousands of runs a third slower
 JSON_FORMS = ("-o json", "-ojson", "--output json", "--output=json")
 
@@ -51,9 +50,9 @@ def run(words: list[str]) -> int:
     except TyperException as error:
         return _refuse(error, words)
     except OSError as error:
-        if error.errno not in FULL:
+        if error.errno not in FULL and not (error.filename and is_unwritable(error)):
             raise
-        return _say_full(error, words)
+        return _say_unwritable(error, words)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     finally:
@@ -61,19 +60,20 @@ def run(words: list[str]) -> int:
     return code if isinstance(code, int) else ExitCode.DONE
 
 
-def _say_full(error: OSError, words: Sequence[str]) -> int:
-    """Say that a disk is full, or a quota used up: nothing that we could mend, and no bug."""
+def _say_unwritable(error: OSError, words: Sequence[str]) -> int:
+    """Say that a disk is full, or a file may not be used: no bug, and the user's to fix."""
     from deployer.cli.output.render import show_error
 
     where = str(error.filename or "stdout or a file of deployer's")
-    full = DeployerError(
-        f"{where}: {(error.strerror or str(error)).lower()}",
-        f"make room: df -h {error.filename or '.'}; then type the command again",
-    )
-    show_error(full, as_json=wants_json(words))
+    look = f"make room: df -h {error.filename or '.'}"
+    if error.errno not in FULL:
+        look = f"see who may use it: ls -ld {error.filename}"
+    said = f"{where}: {(error.strerror or str(error)).lower()}"
+    shown = DeployerError(said, f"{look}; then type the command again")
+    show_error(shown, as_json=wants_json(words))
     if error.filename is None:
         _discard_output()
-    return full.exit_code
+    return shown.exit_code
 
 
 def _discard_output() -> None:

@@ -242,9 +242,16 @@ class BackendStopped(BackendError):
 
 
 class AgentError(DeployerError):
-    """An agent cannot be started, found or stopped."""
+    """An agent cannot be started, found or stopped.
+
+    `passing`: it may go well in a moment, once the state folder can be written again.
+    """
 
     code = "agent"
+
+    def __init__(self, message: str, hint: str = "", passing: bool = False) -> None:
+        super().__init__(message, hint)
+        self.passing = passing
 
 
 class StartFailed(DeployerError):

@@ -18,6 +18,7 @@ import time
 from typing import Any, Dict, Mapping, Optional
 
 from .host.processes import AGENT_NAME, name_process
+from .host.unwritable import find_obstacle
 from .settings import FOLDER_VARIABLE
 from .warm.core_wait import PORT_FILE_MODULE, look_sooner
 
@@ -29,14 +30,17 @@ IDLE_SHARE = 0.25
 # The agent must not report the end of a run before the supervisor has told the server its cause.
 HOLD_SECONDS = 5.0
 LOOK_SECONDS = 0.002
+FOLDER_SECONDS = 0.5
 EXIT_NAME = "run-exit.json"
 # What a shell makes of a program that cannot be started, by the exception that the agent meets.
 START_FAILURES = {
     "FileNotFoundError: ": 127,
     "PermissionError: ": 126,
+    "OSError: [Errno 7] ": 126,  # a command line that is too long
     "OSError: [Errno 8] ": 126,  # no program of this machine
 }
 OTHER_START_FAILURE = 1
+MACHINE_FAILURES = ("OSError: ", "BlockingIOError: ", "MemoryError")  # no room for a process
 
 
 def main(quick: bool) -> None:
@@ -66,6 +70,7 @@ class EndOfRun:
     """What an agent waits for: the end of its run, or the time to ask for work again."""
 
     def __init__(self, folder: str, quick: bool) -> None:
+        self._folder = folder
         self._path = os.path.join(folder, EXIT_NAME)
         self._quick = quick
         self._answered = 0
@@ -80,12 +85,14 @@ class EndOfRun:
             wait_for_end(runs, STOCK_SECONDS)
             self._tell({run_id: read_exit_status(process) for run_id, process in runs.items()})
             self.idle_since = time.monotonic()
-        elif self._quick:
-            return choose_idle_wait(begun - self.idle_since)
+        else:
+            await_folder(self._folder)
+            if self._quick:
+                return choose_idle_wait(begun - self.idle_since)
         waited = time.monotonic() - begun
         return 0.0 if self._quick else max(0.0, STOCK_SECONDS - waited)
 
-    def _list_failed_starts(self, agent: Any) -> Dict[str, int]:
+    def _list_failed_starts(self, agent: Any) -> Dict[str, Optional[int]]:
         """Return the exit statuses of runs that the agent has failed to start since the last call.
 
         It says nothing of them when it asks again, as if it had never received them.
@@ -93,7 +100,7 @@ class EndOfRun:
         answered = getattr(agent, "_log", [])[self._answered :]
         self._answered += len(answered)
         return {
-            command["run_id"]: read_start_failure(response["exception"])
+            command["run_id"]: read_start_failure(response["exception"], self._folder)
             for command, response in answered
             if command.get("type") in ("run", "resume") and "exception" in response
         }
@@ -102,9 +109,24 @@ class EndOfRun:
         """Tell the supervisor how runs have ended, and wait until it has taken note."""
         for run_id, status in ends.items():
             if status is not None:
+                await_folder(self._folder)
                 write_exit(self._path, run_id, status)
                 os.kill(os.getppid(), signal.SIGCHLD)  # ends the supervisor's own waiting
                 wait_until_gone(self._path, HOLD_SECONDS)
+
+
+def await_folder(folder: str) -> None:
+    """Wait until the agent's folder can be written, without which no run starts."""
+    said = ""
+    while True:
+        obstacle = find_obstacle(folder)
+        if not obstacle:
+            return
+        if obstacle != said:
+            said = obstacle
+            with contextlib.suppress(OSError):
+                sys.stderr.write(f"deployer: waiting: {obstacle}\n")
+        time.sleep(FOLDER_SECONDS)
 
 
 def choose_idle_wait(seconds: float) -> float:
@@ -137,10 +159,16 @@ def wait_for_end(runs: Mapping[str, int], seconds: float) -> None:
             os.close(handle)
 
 
-def read_start_failure(exception: str) -> int:
-    """Return the exit status for an exception that kept a run from starting."""
-    found = (code for start, code in START_FAILURES.items() if exception.startswith(start))
-    return next(found, OTHER_START_FAILURE)
+def read_start_failure(exception: str, folder: str) -> Optional[int]:
+    """Return the exit status for an exception that kept a run from starting.
+
+    None if the machine or the agent's own `folder` is to blame: the run may be handed out again.
+    """
+    if folder in exception:
+        return None
+    known = (code for start, code in START_FAILURES.items() if exception.startswith(start))
+    other = None if exception.startswith(MACHINE_FAILURES) else OTHER_START_FAILURE
+    return next(known, other)
 
 
 def read_exit_status(process: int) -> Optional[int]:

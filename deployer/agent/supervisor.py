@@ -15,6 +15,7 @@ from .host.death_record import DeathRecord, judge_predecessor
 from .host.processes import become_subreaper, list_descendants, list_own, send_signal
 from .host.signals import DRAINED, TICK_SECONDS, Signals
 from .host.status import StatusFile, leave_last_words
+from .host.unwritable import find_obstacle
 from .runs.agent_log import LogReader, newest_run
 from .runs.delivery import Task
 from .runs.interruption import (
@@ -109,9 +110,9 @@ class Supervisor:
     def _run_agents(self) -> Ending:
         """Run one agent after another, each with the key that counts when it starts."""
         self._settle()
-        ending = self._run_agent()
+        ending = self._await_folder() or self._run_agent()
         while ending is KEY_ROTATED:
-            ending = self._change_key() or self._run_agent()
+            ending = self._change_key() or self._await_folder() or self._run_agent()
         return ending
 
     def _change_key(self) -> Optional[Ending]:
@@ -124,6 +125,16 @@ class Supervisor:
             self.keys.use(old)
             return self.questions.preflight()
         return ending or self.questions.take_own_key()
+
+    def _await_folder(self) -> Optional[Ending]:
+        """Wait until the agent can be started in its folder, or until we are asked to leave."""
+        while not self.signals.asked_to:
+            obstacle = find_obstacle(self.settings.folder)
+            if not obstacle:
+                return None
+            self._say_waiting(obstacle)
+            self.signals.pause(TICK_SECONDS)
+        return self.signals.asked_to
 
     def _run_agent(self) -> Ending:
         reader = LogReader(self.settings.log_path, None if self.settings.detach else 1)

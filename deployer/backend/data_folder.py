@@ -75,13 +75,13 @@ def is_served(data: Path) -> bool:
     """Tell whether a server process holds the folder."""
     if not (data / LOCK_FILE).exists():
         return False
-    with (data / LOCK_FILE).open("a") as stream:
-        return not _try_lock(stream)
+    with (data / LOCK_FILE).open() as stream:  # which may be read-only
+        return not _try_lock(stream, fcntl.LOCK_SH)
 
 
-def _try_lock(stream: TextIO) -> bool:
+def _try_lock(stream: TextIO, kind: int = fcntl.LOCK_EX) -> bool:
     try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(stream, kind | fcntl.LOCK_NB)
     except OSError:
         return False
     return True

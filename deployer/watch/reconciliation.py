@@ -146,7 +146,7 @@ class Reconciler:
                 self.tell(sentence)
             self._reduce(status)
             return self._leave_bad_nodes(status) or self._replace(status)
-        except KubeError as error:
+        except (KubeError, AgentError) as error:
             if not error.passing:
                 raise
             return True
@@ -288,6 +288,9 @@ class Reconciler:
                 raise
             return False
         except AgentError as error:
+            if error.passing:
+                self._fruitless.update({name: self._fruitless[name] - 1 for name in names})
+                raise
             self.tell(error.message)
             return False
         if started := [name for name in names if name not in found]:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from deployer.agent.launcher import EXIT_NAME, STOCK_SECONDS, EndOfRun
+from deployer.agent.launcher import EXIT_NAME, STOCK_SECONDS, EndOfRun, read_start_failure
 from deployer.agent.runs.run_exit import RunExit
 from tests.agent.conftest import Bench, wait_for
 from tests.contract.sdks import python_with
+from tests.faults.disk import unwritable
 
 
 @dataclass
@@ -44,7 +45,7 @@ def start(code: str) -> Running:
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "", 137, True),
         ("", "FileNotFoundError: [Errno 2] No such file", 127, False),
         ("", "OSError: [Errno 8] Exec format error", 126, False),
-        ("", "OSError: [Errno 7] Argument list too long", 1, False),
+        ("", "OSError: [Errno 7] Argument list too long", 126, False),
     ],
 )
 def test_the_agent_waits_until_the_supervisor_knows_how_its_run_ended(
@@ -68,6 +69,35 @@ def test_the_agent_waits_until_the_supervisor_knows_how_its_run_ended(
     waiting.join()
     wait(Runs(_log=runs._log))
     assert not exit_file.exists(), "it is told once"
+
+
+def test_the_end_of_a_run_is_kept_until_the_folder_can_be_written(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    said = f"deployer: waiting: {tmp_path} cannot be written now: "
+    with unwritable(tmp_path):
+        runs = Runs({"run-1": start("raise SystemExit(7)")})
+        waiting = threading.Thread(target=EndOfRun(str(tmp_path), True), args=(runs,))
+        waiting.start()
+        wait_for(lambda: said in capfd.readouterr().err, "the reason of the wait")
+    seen = RunExit(str(tmp_path))
+    wait_for(lambda: seen.look("run-1") or seen.exit_code, "the exit code")
+    assert seen.exit_code == 7
+    seen.acknowledge()
+    waiting.join()
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        ("PermissionError: [Errno 13] Permission denied: './train'", 126),
+        ("PermissionError: [Errno 13] Permission denied: '/state/a1/wandb/config.yaml'", None),
+        ("OSError: [Errno 12] Cannot allocate memory", None),
+        ("KeyError: 'args'", 1),
+    ],
+)
+def test_only_the_command_is_blamed_for_a_failed_start(error: str, code: int | None) -> None:
+    assert read_start_failure(error, "/state/a1") == code
 
 
 def test_what_an_earlier_run_left_is_not_taken_for_the_present_one(tmp_path: Path) -> None:

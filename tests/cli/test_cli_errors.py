@@ -15,6 +15,7 @@ import pytest
 from tests.backend.client import Client
 from tests.cli.conftest import Project
 from tests.conftest import FOREIGN_KEY, ServedBackend
+from tests.faults.disk import unwritable
 
 
 def fail(project: Project, *words: str, code: int, **environment: str) -> list[str]:
@@ -54,6 +55,30 @@ def test_a_full_disk_is_no_bug(project: Project, unbuffered: str) -> None:
         "error: stdout or a file of deployer's: no space left on device",
         "hint: make room: df -h .; then type the command again",
     ]
+
+
+def test_a_file_that_cannot_be_written_is_no_bug(project: Project) -> None:
+    project.write_grid()
+    folder = Path(os.environ["DEPLOYER_HOME"], "sweeps")
+    folder.mkdir(parents=True)
+    with unwritable(folder):
+        error, hint = fail(project, "sweep", "create", "grid.yaml", code=1)[-2:]
+    assert error.startswith(f"error: {folder}/")
+    file = error.removeprefix("error: ").partition(": ")[0]
+    assert hint == f"hint: see who may use it: ls -ld {file}; then type the command again"
+
+
+def test_agents_need_a_folder_that_can_be_written(project: Project) -> None:
+    project.write_grid()
+    agents = Path(os.environ["DEPLOYER_HOME"], "agents")
+    agents.mkdir(parents=True)
+    with unwritable(agents):
+        done = project.run("up", "grid.yaml", code=1)
+        assert project.run("agents", "list", "--all").stderr.strip() == "no agents"
+    assert "created sweep" not in done.stderr
+    *_, error, hint = done.stderr.splitlines()
+    assert error.startswith(f"error: {agents} cannot be written now: ")
+    assert hint == f"hint: ls -ld {agents}; findmnt -T {agents}"
 
 
 @pytest.mark.parametrize(

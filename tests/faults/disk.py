@@ -1,4 +1,5 @@
-"""A small disk that a test can fill and free: a tmpfs, which only root can mount."""
+"""A small disk that a test can fill and free, a tmpfs, which only root can mount; and a folder
+that cannot be written for a while."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import errno
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,4 +66,31 @@ def small_disk(folder: Path, size_mebibytes: int) -> Iterator[SmallDisk]:
         yield SmallDisk(folder)
     finally:
         # Lazily: a process that still dies may hold a file of it for a moment.
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@contextmanager
+def unwritable(folder: Path) -> Iterator[None]:
+    """Let nobody write into a folder: by permissions, or for root by a read-only mount."""
+    inside = [folder, *(path for path in folder.rglob("*") if not path.is_symlink())]
+    modes = {path: path.stat().st_mode for path in inside if path.is_dir() or path.is_file()}
+    for path, mode in modes.items():
+        path.chmod(mode & ~0o222)
+    try:
+        with _covered(folder) if os.access(folder, os.W_OK) else nullcontext():
+            yield
+    finally:
+        for path, mode in modes.items():
+            with suppress(FileNotFoundError):
+                path.chmod(mode)
+
+
+@contextmanager
+def _covered(folder: Path) -> Iterator[None]:
+    """Cover a folder with a read-only view of itself; files that are open stay writable."""
+    subprocess.run(["mount", "--bind", folder, folder], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", folder], check=True)
+        yield
+    finally:
         subprocess.run(["umount", "--lazy", folder], check=True)

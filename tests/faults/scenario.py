@@ -159,8 +159,13 @@ class Scenario:
     @property
     def sweep_path(self) -> str:
         """The path of the sweep that `up` made, empty until it has said so."""
-        said = re.search(r"(?:created|continuing) sweep (\S+)", self._said())
+        said = re.search(r"(?:created|continuing) sweep (\S+)", self.said)
         return said.group(1) if said else ""
+
+    @property
+    def said(self) -> str:
+        """All that the last `deployer up` has printed."""
+        return "\n".join(self._texts()) if self._text_files()[1].exists() else ""
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run another `deployer` command in the project to its end."""
@@ -225,9 +230,9 @@ class Scenario:
             backend = _tail((self.state / "backend" / "backend.log").read_text())
             living = "\n".join(str(one) for one in find_processes(self.state))
             attempts = list_attempts(self.state / "backend" / "backend.sqlite")
-            parts = [f"--- up\n{_tail(self._said())}", *tails, f"--- backend\n{backend}", living]
+            parts = [f"--- up\n{_tail(self.said)}", *tails, f"--- backend\n{backend}", living]
             return "\n".join([*parts, "--- attempts", *attempts, "--- notes", *self.notes])
-        return self._said()
+        return self.said
 
     def _repeat(self, work: Callable[[], None]) -> None:
         while not self._over.wait(POLL_SECONDS):
@@ -276,9 +281,6 @@ class Scenario:
     def _texts(self) -> tuple[str, str]:
         out, err = self._text_files()
         return out.read_text(), err.read_text()
-
-    def _said(self) -> str:
-        return "\n".join(self._texts()) if self._text_files()[1].exists() else ""
 
 
 def _was_killed(end: UpEnd) -> bool:

@@ -18,7 +18,7 @@ import pytest
 
 from tests.faults import trainers
 from tests.faults.chaos import KINDS, Chaos
-from tests.faults.disk import small_disk
+from tests.faults.disk import small_disk, unwritable
 from tests.faults.grids import FEW, ONE, SMALL, WHOLE, Grid
 from tests.faults.processes import find_processes
 from tests.faults.proxy import Fault
@@ -205,6 +205,25 @@ def test_a_disk_is_full_for_a_while(tmp_path: Path, whose: str, mebibytes: int) 
         time.sleep(12)  # the full disk itself is a time
         disk.free()
         finish(scenario)
+
+
+@pytest.mark.parametrize("whose", ["agents", pytest.param("", marks=pytest.mark.full)])
+def test_a_folder_cannot_be_written_for_a_while(tmp_path: Path, whose: str) -> None:
+    """One agent begins its next run in it, one is to be started in it again."""
+    with begin(tmp_path) as scenario:
+        with unwritable(scenario.state / whose):
+            [supervisor, *_] = [o for o in find_processes(scenario.state) if o.kind == "supervisor"]
+            supervisor.process.kill()
+            scenario.steps.hold_at(None)
+            said = f"waiting: {scenario.state / 'agents'} cannot be written now: "
+            scenario.wait_for(lambda: said in scenario.said, "the reason of the wait")
+            waiting = "cannot be written now"
+            logs = list(scenario.state.glob("agents/*/log"))
+            scenario.wait_for(lambda: any(waiting in log.read_text() for log in logs), "an agent")
+            time.sleep(5)  # more tries to start an agent than may fail in a row
+        finish(scenario)
+        assert scenario.ends[-1].err.count(said) == 1, scenario.describe()
+        assert len(scenario.ends) == 1
 
 
 def test_the_servers_clock_is_moved(tmp_path: Path) -> None:

@@ -46,16 +46,16 @@ class StatusFile:
     def __init__(self, settings: Settings) -> None:
         self._path = settings.status_path
         self.status = Status("starting", os.getpid(), time.time())
-        self._save()
+        self._saved = self._save()
 
     def change(self, **changes: Any) -> None:
-        """Write the status if anything in it changes."""
+        """Write the status if it changes, or could not be written before."""
         changed = replace(self.status, **changes)
-        if changed != self.status:
+        if changed != self.status or not self._saved:
             self.status = changed
-            self._save()
+            self._saved = self._save()
 
-    def _save(self) -> None:
+    def _save(self) -> bool:
         text = json.dumps(asdict(self.status)).ljust(BLOCK_BYTES)
         temporary = f"{self._path}.new"
         try:
@@ -64,9 +64,13 @@ class StatusFile:
             os.replace(temporary, self._path)
         except OSError:
             # A full disk must not end the supervisor, nor hide its end: it goes where the last is.
-            with contextlib.suppress(OSError), open(self._path, "r+", encoding="utf-8") as file:
-                file.write(text)
-                file.truncate()
+            try:
+                with open(self._path, "r+", encoding="utf-8") as file:
+                    file.write(text)
+                    file.truncate()
+            except OSError:
+                return False
+        return True
 
 
 def load_status(path: str) -> Optional[Status]:
@@ -95,7 +99,7 @@ def hold_lock(path: str) -> Optional[int]:
 def is_locked(path: str) -> bool:
     """Tell whether a living supervisor holds the lock."""
     try:
-        handle = os.open(path, os.O_RDWR)
+        handle = os.open(path, os.O_RDONLY)  # its folder may be read-only
     except FileNotFoundError:
         return False
     try:

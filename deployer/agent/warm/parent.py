@@ -13,6 +13,7 @@ from typing import Any, Container, Dict, Iterable, Mapping, Optional, Sequence, 
 from ..environment import agent_command, agent_words
 from ..host.child_task import run_task
 from ..host.processes import RESTORED_SIGNALS, send_signal, spawn
+from ..host.unwritable import is_unwritable
 from ..settings import Settings
 from .lists import SCRIPT, read_unfit
 from .parent_code import build_code, build_sharing_code
@@ -140,6 +141,7 @@ class WarmParent:
                 self._process = self._start([code])
             except (OSError, NotImplementedError) as error:
                 self._reason = str(error)
+                self._starts -= is_unwritable(error)  # which passes
                 self.let_go()
 
     def _may_start(self) -> bool:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from deployer.agent.exit_codes import STOPPED
+from deployer.agent.host.unwritable import describe, find_obstacle, is_unwritable
 from deployer.agent.settings import ENDPOINT_VARIABLE, GRACE_SECONDS, KEEP_VARIABLE
 from deployer.config import paths
 from deployer.config.sections.data import VARIABLE
@@ -49,6 +50,7 @@ class LocalExecutor(Executor):
         self._environment = environment
         self._grace_seconds = grace_seconds
         self._variables = dict(variables)
+        self._obstacle = ""
         self._find_environment = find_environment or (lambda: environment)
 
     def list_gpus(self) -> Sequence[str]:
@@ -61,8 +63,12 @@ class LocalExecutor(Executor):
         return (*read_memory(processes), *read_gpu_memory(self._environment, self.list_gpus()))
 
     def list_checks(self, plan: Plan) -> Sequence[Check]:
-        """Return the question whether this system can run supervisors."""
-        return (Check("system", sys.platform, _check_system, "agents can run on this system"),)
+        """Return the questions whether supervisors can run here, and write into our folder."""
+        fine = "can be written for agents"
+        return (
+            Check("system", sys.platform, _check_system, "agents can run on this system"),
+            Check("state-folder", str(self._root), self._check_folder, fine),
+        )
 
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:
         """Start the plan's agents that are not alive yet; `api_keys` maps agent name to key."""
@@ -115,6 +121,14 @@ class LocalExecutor(Executor):
         names = [f.spec.name for f in self._folders(sweep_path) if f.is_alive()]
         self.dismiss(names)
         return self.stop(names)
+
+    def heal(self) -> Sequence[str]:
+        """Say when the state folder cannot be written any more, and when it can again."""
+        obstacle, self._obstacle = self._obstacle, find_obstacle(str(self._root))
+        if obstacle == self._obstacle:
+            return ()
+        again = f"{self._root} can be written again"
+        return (f"waiting: {self._obstacle}" if self._obstacle else again,)
 
     def count_paused(self, sweep_path: str) -> int:
         """Return how many agents were interrupted and have not been started again."""
@@ -178,13 +192,26 @@ class LocalExecutor(Executor):
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Let one command at a time start or delete agents; the others wait."""
-        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(self._root / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(handle)
+            self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            handle = os.open(self._root / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                yield
+            finally:
+                os.close(handle)
+        except OSError as error:
+            if not is_unwritable(error):
+                raise
+            raise self._build_unwritable(describe(self._root, error)) from error
+
+    def _check_folder(self) -> None:
+        """Refuse to start agents while our folder cannot be written; raises AgentError."""
+        if obstacle := find_obstacle(str(self._root)):
+            raise self._build_unwritable(obstacle)
+
+    def _build_unwritable(self, said: str) -> AgentError:
+        return AgentError(said, f"ls -ld {self._root}; findmnt -T {self._root}", passing=True)
 
 
 def _check_system() -> None:
