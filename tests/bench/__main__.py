@@ -34,6 +34,7 @@ BENCHMARKS: dict[str, Callable[[Path], list[Figure]]] = {
     "first-metric": agents.bench_first_metric,
     "null-runs": agents.bench_null_runs,
     "torch-runs": agents.bench_torch_runs,
+    "users-python": agents.bench_users_python,
     "time-to-begin": pace.bench_time_to_begin,
     "demo": pace.bench_demo,
     "short-runs": pace.bench_short_runs,

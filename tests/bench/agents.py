@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.bench.bed import DEPLOYER, Bed, make_bed
 from tests.bench.figures import Figure, compare
 from tests.stock import start_wandb_agent, wandb_sweep
+from tests.users_python import create_environment, install_wandb
 
 METRIC = {"name": "loss", "goal": "minimize"}
 ONE_RUN = {"method": "grid", "metric": METRIC, "parameters": {"lr": {"values": [0.1]}}}
@@ -72,6 +73,25 @@ def bench_torch_runs(folder: Path) -> list[Figure]:
         trainer = folder / "train.py"
         trainer.write_text(f"import torch\n{trainer.read_text()}")
         return _compare_null_runs(bed, f"{NULL_RUNS} runs that import torch / stock", 0.15)
+
+
+def bench_users_python(folder: Path) -> list[Figure]:
+    """Time both in an environment that has wandb and torch, and lacks deployer."""
+    python = create_environment(folder / "users-own")
+    install_wandb(python)
+    lacking = subprocess.run([python, "-c", "import deployer"], capture_output=True, check=False)
+    assert lacking.returncode, "the user's environment has deployer"
+    figures: list[Figure] = []
+    for what, first, goal in (("null", "", 0.16), ("torch", "import torch\n", 0.15)):
+        project = folder / what
+        project.mkdir()
+        with make_bed(project, NULL_SWEEP) as bed:
+            trainer, settings = project / "train.py", project / "deployer.yaml"
+            trainer.write_text(first + trainer.read_text())
+            settings.write_text(f"{settings.read_text()}local: {{python: {python}}}\n")
+            name = f"{NULL_RUNS} {what} runs in a Python without deployer / stock"
+            figures += _compare_null_runs(bed, name, goal)
+    return figures
 
 
 def _compare_null_runs(bed: Bed, name: str, goal: float) -> list[Figure]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sysconfig
-import venv
 from pathlib import Path
 
 import pytest
 
+from deployer.agent.host.status import load_status
 from tests.cli.conftest import Project
+from tests.users_python import create_environment, environment_of, find_python, install_wandb
 
 TRAINER = """
 import os, sys
@@ -20,23 +20,12 @@ with wandb.init() as run:
 """
 
 
-@pytest.fixture
-def environment(tmp_path: Path) -> Path:
-    """Make a virtual environment that has neither wandb nor deployer."""
-    folder = tmp_path / "users-own"
-    venv.create(folder, symlinks=True)
-    return folder
-
-
-def install_wandb(environment: Path) -> None:
-    packages = next(environment.glob("lib/python3*/site-packages"))
-    (packages / "ours.pth").write_text(sysconfig.get_path("purelib"))
-
-
 @pytest.mark.slow(seconds=20)
 def test_runs_warm_and_cold_have_the_active_environments_python(
-    project: Project, environment: Path
+    project: Project, tmp_path: Path
 ) -> None:
+    environment = tmp_path / "users-own"
+    python = create_environment(environment)
     project.write("train.py", TRAINER)
     project.write(
         "grid.yaml", "program: train.py\nmethod: grid\nparameters: {lr: {values: [1, 2]}}"
@@ -44,7 +33,6 @@ def test_runs_warm_and_cold_have_the_active_environments_python(
     (project.folder / "wandb").mkdir()
     project.write("wandb/settings", "[default]\nmode = offline\n")
     shell = {"VIRTUAL_ENV": str(environment), "WANDB_MODE": "disabled", "WANDB_RUN_GROUP": "mine"}
-    python = environment / "bin/python"
 
     for command in ("up", "plan", "doctor", "sweep check"):
         refused = project.run(*command.split(), "grid.yaml", code=None, **shell)
@@ -53,7 +41,7 @@ def test_runs_warm_and_cold_have_the_active_environments_python(
         assert f"VIRTUAL_ENV: {python} has no wandb, which runs need" in said
         assert f"uv pip install --python {python} wandb" in said
 
-    install_wandb(environment)
+    install_wandb(python)
     named = f"Python of the runs: {python} (VIRTUAL_ENV)"
     assert named in project.run("plan", "grid.yaml", **shell).stderr
     assert f"{python} (VIRTUAL_ENV), wandb" in project.run("doctor", "grid.yaml", **shell).stdout
@@ -68,3 +56,28 @@ def test_runs_warm_and_cold_have_the_active_environments_python(
     assert [line[line.index("ran in") :] for line in ran] == [
         f"ran in {environment} uncategorized alone"
     ] * 4
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("layout", ["VIRTUAL_ENV", "CONDA_PREFIX"])
+@pytest.mark.parametrize("version", [f"3.{minor}" for minor in range(8, 15)])
+def test_runs_are_warm_in_an_environment_of_another_python(
+    project: Project, version: str, layout: str
+) -> None:
+    base = find_python(version)
+    if base is None:
+        pytest.skip(f"there is no Python {version} on this machine")
+    python = environment_of(version, base)
+    project.write("train.py", TRAINER)
+    project.write(
+        "grid.yaml", "program: train.py\nmethod: grid\nparameters: {lr: {values: [1, 2]}}"
+    )
+    shell = {"VIRTUAL_ENV": "", "CONDA_PREFIX": "", layout: str(python.parents[1])}
+    done = project.run("up", "grid.yaml", "--replicas", "1", **shell)
+    assert f"Python of the runs: {python} ({layout})" in done.stderr
+    assert "2/2 configurations finished, 0 duplicates, 0 lost" in done.stdout
+    [folder] = Path(os.environ["DEPLOYER_HOME"]).glob("agents/*/")
+    status = load_status(str(folder / "status.json"))
+    assert status is not None
+    assert status.run_start == "warm"
+    assert (folder / "log").read_text().count(f"ran in {python.parents[1]}") == 2
