@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from pathlib import Path
+from subprocess import DEVNULL
 
 from tests.bench.bed import DEPLOYER, Bed, make_bed
 from tests.bench.figures import Figure, compare
@@ -75,23 +76,27 @@ def bench_torch_runs(folder: Path) -> list[Figure]:
         return _compare_null_runs(bed, f"{NULL_RUNS} runs that import torch / stock", 0.15)
 
 
-def bench_users_python(folder: Path) -> list[Figure]:
-    """Time both in an environment that has wandb and torch, and lacks deployer."""
+def bench_users_null_runs(folder: Path) -> list[Figure]:
+    """Time null runs in an environment that has wandb and lacks deployer."""
+    return _bench_users_python(folder, "null", "", 0.16)
+
+
+def bench_users_torch_runs(folder: Path) -> list[Figure]:
+    """Time runs that import torch in such an environment."""
+    return _bench_users_python(folder, "torch", "import torch\n", 0.15)
+
+
+def _bench_users_python(folder: Path, what: str, first: str, goal: float) -> list[Figure]:
     python = create_environment(folder / "users-own")
     install_wandb(python)
-    lacking = subprocess.run([python, "-c", "import deployer"], capture_output=True, check=False)
+    lacking = subprocess.run([python, "-c", "import deployer.errors"], cwd=folder, stderr=DEVNULL)
     assert lacking.returncode, "the user's environment has deployer"
-    figures: list[Figure] = []
-    for what, first, goal in (("null", "", 0.16), ("torch", "import torch\n", 0.15)):
-        project = folder / what
-        project.mkdir()
-        with make_bed(project, NULL_SWEEP) as bed:
-            trainer, settings = project / "train.py", project / "deployer.yaml"
-            trainer.write_text(first + trainer.read_text())
-            settings.write_text(f"{settings.read_text()}local: {{python: {python}}}\n")
-            name = f"{NULL_RUNS} {what} runs in a Python without deployer / stock"
-            figures += _compare_null_runs(bed, name, goal)
-    return figures
+    with make_bed(folder, NULL_SWEEP) as bed:
+        trainer, settings = folder / "train.py", folder / "deployer.yaml"
+        trainer.write_text(first + trainer.read_text())
+        settings.write_text(f"{settings.read_text()}local: {{python: {python}}}\n")
+        name = f"{NULL_RUNS} {what} runs in a Python without deployer / stock"
+        return _compare_null_runs(bed, name, goal)
 
 
 def _compare_null_runs(bed: Bed, name: str, goal: float) -> list[Figure]:
