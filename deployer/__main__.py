@@ -15,6 +15,7 @@ from typer.main import get_command
 
 from deployer.agent.host.unwritable import FULL, is_unwritable
 from deployer.errors import DeployerError, ExitCode
+from deployer.waiting import COMMAND
 
 YOUNG_OBJECTS = 100_000  # Python's 700 make reading a sweep of thousands of runs a third slower
 JSON_FORMS = ("-o json", "-ojson", "--output json", "--output=json")
@@ -38,6 +39,7 @@ def run(words: list[str]) -> int:
     from deployer.cli import app
     from deployer.cli.output.log import close_log, lift_flags
 
+    COMMAND.begin_command(_say)
     try:
         code = get_command(app).main(
             lift_flags(words) or ["--help"], prog_name="deployer", standalone_mode=False
@@ -58,6 +60,12 @@ def run(words: list[str]) -> int:
     finally:
         close_log()
     return code if isinstance(code, int) else ExitCode.DONE
+
+
+def _say(text: str) -> None:
+    from deployer.cli.output.render import say
+
+    say(text)
 
 
 def _say_unwritable(error: OSError, words: Sequence[str]) -> int:

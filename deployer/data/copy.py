@@ -24,6 +24,7 @@ T = TypeVar("T")
 # A connection that breaks costs what was on its way; this often without a byte is no accident.
 ATTEMPTS = 5
 FIRST_WAIT_SECONDS = 0.5
+IN_VAIN_SECONDS = 25.0  # without a byte: a store that answers nothing is not asked five times
 
 
 class Progress(Protocol):
@@ -184,14 +185,18 @@ class _Errand:
     def _patiently(self, act: Callable[[], T], reach: Callable[[], int] = lambda: 0) -> T:
         """Do it until it works, or has failed too often without reaching further."""
         in_vain = reached = 0
+        since = time.monotonic()
         while True:
             try:
                 return act()
             except DataError as error:
                 began_at = reach()
-                in_vain = 1 if began_at > reached else in_vain + 1
+                if began_at > reached:
+                    in_vain, since = 0, time.monotonic()
+                in_vain += 1
                 reached = max(reached, began_at)
-                if not error.passing or in_vain == ATTEMPTS:
+                too_long = time.monotonic() - since > IN_VAIN_SECONDS
+                if not error.passing or in_vain == ATTEMPTS or too_long:
                     raise
                 self._sleep(FIRST_WAIT_SECONDS * 2**in_vain)
 

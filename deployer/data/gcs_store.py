@@ -14,6 +14,7 @@ from deployer.data.store import Store
 from deployer.data.tree import CHECKSUM, COPY_MARK, PARTIAL_FOLDER, Entry, check_path, is_own
 from deployer.errors import DataError
 from deployer.installation import install_command
+from deployer.waiting import TIMEOUTS_SECONDS
 
 PIECE_BYTES = 8 << 20  # of one request; Google takes multiples of 256 KiB
 SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
@@ -163,11 +164,26 @@ def _open_client(
 ) -> Any:
     try:
         # Not the package's own class, which asks over gRPC what kind each bucket is.
+        from aiohttp import ClientTimeout, ServerTimeoutError
         from gcsfs.core import GCSFileSystem
+        from gcsfs.retry import retry_request
     except ImportError as error:
         hint = install_command("gcs")
         raise DataError(f"{where}: the package gcsfs is not installed", hint) from error
-    return GCSFileSystem(
+    connect, read = TIMEOUTS_SECONDS
+
+    class Files(GCSFileSystem):  # type: ignore[misc]
+        """Sends no request again that was not answered in time."""
+
+        @retry_request(retries=GCSFileSystem.retries)  # type: ignore[untyped-decorator]
+        async def _request(self, *given: Any, **named: Any) -> Any:
+            try:
+                return await GCSFileSystem._request.__wrapped__(self, *given, **named)
+            except ServerTimeoutError as error:
+                raise TimeoutError(str(error)) from error
+
+    return Files(
+        requests_timeout=ClientTimeout(sock_connect=connect, sock_read=read),
         token=None if credentials is None else _load_key(credentials, where),
         endpoint_url=endpoint_url,
         skip_instance_cache=True,

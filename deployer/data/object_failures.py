@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from deployer.errors import DataError
 from deployer.transience import is_passing
+from deployer.waiting import waiting_for
 
 WRONG_KEY = "the access key is not known there"
 AGAIN = "type the command again: it goes on where it stopped"
@@ -60,9 +61,10 @@ GONE = ("404", "NoSuchKey", "NoSuchUpload")
 
 @contextmanager
 def telling(place: str) -> Iterator[None]:
-    """Turn what the client raises about a place into a DataError."""
+    """Print what lasts, and turn what the client raises about a place into a DataError."""
     try:
-        yield
+        with waiting_for(place):
+            yield
     except DataError:
         raise
     except Exception as error:
@@ -111,6 +113,11 @@ def find_status(error: BaseException) -> int:
 def is_gone(error: BaseException) -> bool:
     """Tell whether there is no such object or upload."""
     return find_code(error) in GONE
+
+
+def is_timeout(error: BaseException) -> bool:
+    """Return True if the store did not answer in time."""
+    return any("Timeout" in type(one).__name__ for one in _causes(error))
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

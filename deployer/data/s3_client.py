@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
-from deployer.data.object_failures import CHANGED, is_gone, telling
+from deployer.data.object_failures import CHANGED, is_gone, is_timeout, telling, translate
 from deployer.errors import DataError
 from deployer.installation import install_command
+from deployer.waiting import TIMEOUTS_SECONDS, waiting_for
 
+T = TypeVar("T")
+TRIES = 4
+FIRST_WAIT_SECONDS = 0.25
 SETTINGS = {
-    "connect_timeout": 10,
-    "read_timeout": 60,
-    "retries": {"mode": "standard", "max_attempts": 2},
+    "connect_timeout": TIMEOUTS_SECONDS[0],
+    "read_timeout": TIMEOUTS_SECONDS[1],
+    "retries": {"mode": "standard", "max_attempts": 0},  # `_ask` decides
     "signature_version": "s3v4",
     # Newer checksums are not known to every server; what is sent has its MD5 with it.
     "request_checksum_calculation": "when_required",
@@ -40,13 +44,10 @@ class S3Client:
     ) -> None:
         self.where = where
         self._bucket = bucket
-        try:
-            from s3fs import S3FileSystem
-        except ImportError as error:
-            hint = install_command("s3")
-            raise DataError(f"{where}: the package s3fs is not installed", hint) from error
         given = credentials or {}
-        self._files = S3FileSystem(
+        with waiting_for(where):  # loading the client alone takes a second
+            file_system = _load_client(where)
+        self._files = file_system(
             key=given.get("AWS_ACCESS_KEY_ID"),
             secret=given.get("AWS_SECRET_ACCESS_KEY"),
             token=given.get("AWS_SESSION_TOKEN"),
@@ -55,11 +56,11 @@ class S3Client:
             skip_instance_cache=True,
             use_listings_cache=False,
         )
+        self._files.retries = 1
 
     def call(self, method: str, **arguments: Any) -> Any:
         """Call one of the client's methods on the bucket, and return its answer."""
-        with telling(self.where):
-            return self._files.call_s3(method, Bucket=self._bucket, **arguments)
+        return self._await(self._begin(self._ask(method, **arguments)))
 
     def call_if_there(self, method: str, **arguments: Any) -> Any:
         """Call a method; None if there is no such object or upload."""
@@ -78,21 +79,38 @@ class S3Client:
         condition = {"IfMatch": etag} if etag else {}
 
         async def fetch() -> bytes:
-            answer = await self._files._call_s3(
-                "get_object", Bucket=self._bucket, Key=key, **condition, **arguments
-            )
+            answer = await self._ask("get_object", Key=key, **condition, **arguments)
             async with answer["Body"] as body:
                 held: bytes = await body.read()
             if etag and answer["ETag"] != etag:  # a server that knows no conditions
                 raise DataError(f"{self.where}: {CHANGED[0]}", CHANGED[1])
             return held
 
-        return asyncio.run_coroutine_threadsafe(fetch(), self._files.loop)
+        return self._begin(fetch())
 
     def await_bytes(self, fetched: Future[bytes]) -> bytes:
         """Return what `fetch` has got."""
+        return self._await(fetched)
+
+    async def _ask(self, method: str, **arguments: Any) -> Any:
+        """Send a request; again after a failure that may pass, but not after a timeout."""
+        tries = 1
+        while True:
+            try:
+                return await self._files._call_s3(method, Bucket=self._bucket, **arguments)
+            except Exception as error:
+                found = translate(error, self.where)
+                if tries == TRIES or is_timeout(error) or found is None or not found.passing:
+                    raise
+            await asyncio.sleep(FIRST_WAIT_SECONDS * 2**tries)
+            tries += 1
+
+    def _begin(self, asked: Coroutine[Any, Any, T]) -> Future[T]:
+        return asyncio.run_coroutine_threadsafe(asked, self._files.loop)
+
+    def _await(self, begun: Future[T]) -> T:
         with telling(self.where):
-            return fetched.result()
+            return begun.result()
 
     def get_if_there(self, key: str) -> bytes | None:
         """Return what a small object holds; None if there is none."""
@@ -107,3 +125,12 @@ class S3Client:
         """Close the connections."""
         with suppress(Exception):
             self._files.close_session(self._files.loop, self._files._s3)
+
+
+def _load_client(where: str) -> Any:
+    try:
+        from s3fs import S3FileSystem
+    except ImportError as error:
+        hint = install_command("s3")
+        raise DataError(f"{where}: the package s3fs is not installed", hint) from error
+    return S3FileSystem

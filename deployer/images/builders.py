@@ -9,13 +9,14 @@ import shutil
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from deployer.config.sections.image import BUILDERS
 from deployer.errors import ImageError
 from deployer.images.failures import build_tool_failure
+from deployer.waiting import read_until_silent, run_program, waiting_for
 
 Tell = Callable[[str], None]
 INSTALL = (
@@ -27,7 +28,9 @@ PROBES = {
     "podman": ("info", "--format", "{{.Version.Version}}"),
     "buildah": ("info",),
 }
-PROBE_SECONDS = 60
+PROBE_SECONDS = 15  # for each of the three
+ASK_SECONDS = 45  # to say something of an image
+BUILD_SECONDS = 1800  # without a line of output
 BUILD_FLAGS = {
     "docker": ("--progress=plain",),
     "podman": ("--layers",),
@@ -36,6 +39,7 @@ BUILD_FLAGS = {
 PULL_FLAGS = {"docker": "--pull", "podman": "--pull-always", "buildah": "--pull-always"}
 RUNNER = Path(__file__).with_name("tool_runner.py")
 KEPT_LINES = 60
+LINE_END = re.compile(rb"[\r\n]+")
 STEP = re.compile(r"(\[\d+/\d+\] )?STEP \d+/\d+: .*|#\d+ \[.*\d+/\d+\] .*")
 STEP_LETTERS = 100
 UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -103,7 +107,7 @@ class Builder:
         """Return the bytes that an image takes on disk, in three digits where buildah says it."""
         if self.name != "buildah":
             return int(self._ask("image", "inspect", "--format", "{{.Size}}", reference).stdout)
-        said = self._ask("images", "--format", "{{.Size}}", reference).stdout.split()
+        said = self._ask("images", "--format", "{{.Size}}", reference).stdout.decode().split()
         return round(float(said[0]) * UNITS[said[1].upper()])
 
     def push(self, reference: str, login: Login, host: str, tell: Tell) -> None:
@@ -125,18 +129,17 @@ class Builder:
         }
         self._run(f"{self.name} cannot save {reference}", words[self.name], tell)
 
-    def _inspect(self, reference: str) -> subprocess.CompletedProcess[str]:
+    def _inspect(self, reference: str) -> subprocess.CompletedProcess[bytes]:
         words = ["inspect", "--type", "image"] if self.name == "buildah" else ["image", "inspect"]
         return self._ask(*words, reference)
 
-    def _ask(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [self.name, *words],
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            env=self.environment,
-        )
+    def _ask(self, *words: str) -> subprocess.CompletedProcess[bytes]:
+        what = f"`{self.name} {words[0]}`"
+        try:
+            return run_program([self.name, *words], ASK_SECONDS, what, env=self.environment)
+        except subprocess.TimeoutExpired as error:
+            said = f"{what} did not answer in {ASK_SECONDS} s and was ended"
+            raise ImageError(said, f"does `{self.name} {words[0]}` answer in a shell?") from error
 
     def _run(
         self,
@@ -151,23 +154,34 @@ class Builder:
         The tool ends with us, however we do: else it would go on pushing with nobody to see it.
         """
         kept: deque[str] = deque(maxlen=KEPT_LINES)
-        with subprocess.Popen(
-            [sys.executable, "-I", "-S", str(RUNNER), self.name, *words],
-            stdin=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C reaches it through us
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env={**self.environment, "DOCKER_BUILDKIT": "1", **(more or {})},
-        ) as process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                kept.append(line.rstrip())
-                if STEP.match(line):
-                    tell(line.strip()[:STEP_LETTERS])
+        with (
+            waiting_for(f"`{self.name} {words[0]}`"),
+            subprocess.Popen(
+                [sys.executable, "-I", "-S", str(RUNNER), self.name, *words],
+                stdin=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C reaches it through us
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env={**self.environment, "DOCKER_BUILDKIT": "1", **(more or {})},
+            ) as process,
+        ):
+            try:
+                for line in _read_lines(process):
+                    kept.append(line.rstrip())
+                    if STEP.match(line):
+                        tell(line.strip()[:STEP_LETTERS])
+            except subprocess.TimeoutExpired:
+                kept.append(f"error: it printed nothing for {BUILD_SECONDS} s and was ended")
         if process.returncode:
             raise build_tool_failure(what, list(kept), host, self.name == "docker")
+
+
+def _read_lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
+    rest = b""
+    for _, block in read_until_silent(process, BUILD_SECONDS):
+        *lines, rest = LINE_END.split(rest + block)
+        yield from (line.decode(errors="replace") for line in lines)
+    yield rest.decode(errors="replace")
 
 
 def choose_builder(wanted: str | None, environment: Mapping[str, str]) -> Builder:
@@ -188,18 +202,12 @@ def _probe(name: str, environment: Mapping[str, str]) -> str:
     """Return why a tool does not work; empty if it does."""
     if not shutil.which(name, path=environment.get("PATH", os.defpath)):
         return "not installed"
+    what = f"`{name} {PROBES[name][0]}`"
     try:
-        done = subprocess.run(
-            [name, *PROBES[name]],
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=PROBE_SECONDS,
-            env=environment,
-        )
+        done = run_program([name, *PROBES[name]], PROBE_SECONDS, what, env=environment)
     except subprocess.TimeoutExpired:
         return f"no answer in {PROBE_SECONDS} s"
     if done.returncode == 0:
         return ""
-    said = (done.stderr or done.stdout).strip().splitlines()
+    said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
     return " ".join(said[-1].split()) if said else f"it ended with {done.returncode}"

@@ -16,7 +16,9 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from deployer.errors import ConfigError
+from deployer.errors import ConfigError, DeployerError
+from deployer.images.git import GIT_SECONDS
+from deployer.waiting import run_program
 
 # A ConfigMap holds 1 MiB; some is left for its other fields.
 PART_BYTES = 900 * 1024
@@ -140,9 +142,12 @@ def _ask_git(folder: Path, *flags: str) -> list[str] | None:
     """Return what `git ls-files` lists; None without git or outside a repository."""
     command = ["git", "ls-files", "-z", *flags]
     try:
-        answer = subprocess.run(command, cwd=folder, capture_output=True, check=False)
+        answer = run_program(command, GIT_SECONDS, f"`git ls-files` in {folder}", cwd=folder)
     except FileNotFoundError:
         return None
+    except subprocess.TimeoutExpired as error:
+        said = f"git ls-files in {folder} printed nothing for {GIT_SECONDS:.0f} s and was ended"
+        raise DeployerError(said, f"cd {folder} && git status") from error
     if answer.returncode:
         return None
     return [os.fsdecode(name) for name in answer.stdout.split(b"\0") if name]

@@ -15,12 +15,16 @@ from pathlib import Path
 
 from deployer.config.redaction import CREDENTIALS
 from deployer.errors import ConfigError, DeployerError
+from deployer.waiting import run_program
 
 # A repository that a hook or a shell has chosen is not the one that is meant.
 NOT_INHERITED = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
 WHOLE_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 FETCHED_HEAD = "refs/deployer/head"
 REFS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", f"+HEAD:{FETCHED_HEAD}")
+GIT_SECONDS = 20.0  # without output, of a command that only reads here
+PROGRESS = "--progress"  # of commands that may take long: else they print nothing
+PROGRESS_SECONDS = 45.0
 WHO = ("-c", "user.name=deployer", "-c", "user.email=deployer@localhost", "-c", "commit.gpgsign=0")
 
 
@@ -37,19 +41,27 @@ def run_git(folder: Path, environment: Mapping[str, str], *words: str, text: byt
 def try_git(
     folder: Path, environment: Mapping[str, str], *words: str, text: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run git in a folder, whatever comes of it; raises ConfigError where there is no git."""
+    """Run git in a folder, whatever comes of it.
+
+    Raises ConfigError where there is no git; DeployerError if it prints nothing for too long.
+    """
     kept = {name: value for name, value in environment.items() if name not in NOT_INHERITED}
+    silent_seconds = PROGRESS_SECONDS if PROGRESS in words else GIT_SECONDS
+    command = f"git {next(word for word in words if word[0] != '-' and '=' not in word)}"
     try:
-        return subprocess.run(
+        return run_program(
             ["git", *words],
+            silent_seconds,
+            f"`{command}` in {folder}",
             cwd=folder,
             env={**kept, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"},
-            input=text,
-            capture_output=True,
-            check=False,
+            given=text,
         )
     except FileNotFoundError as error:
         raise ConfigError("git", "is not on PATH", "install it: apt-get install git") from error
+    except subprocess.TimeoutExpired as error:
+        said = f"{command} in {folder} printed nothing for {silent_seconds:.0f} s and was ended"
+        raise DeployerError(said, f"cd {folder} && git status") from error
 
 
 def find_root(folder: Path, environment: Mapping[str, str]) -> Path | None:
@@ -76,7 +88,7 @@ def fetch_mirror(url: str, mirror: Path, environment: Mapping[str, str]) -> None
     mirror.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not (mirror / "HEAD").exists():
         run_git(mirror, environment, "init", "--quiet", "--bare")
-    done = try_git(mirror, environment, "fetch", "--quiet", "--prune", "--", url, *REFS)
+    done = try_git(mirror, environment, "fetch", PROGRESS, "--prune", "--", url, *REFS)
     if done.returncode:
         said = f"{url}: git cannot fetch it: {_find_reason(done)}"
         raise DeployerError(said, f"git ls-remote {url}")
@@ -99,15 +111,15 @@ def ensure_checkout(
     if target.is_dir() and find_root(target, environment) == target.resolve():
         if try_git(target, environment, "diff", "--quiet", "HEAD", "--").returncode:
             # A run has written to a file of the commit.
-            run_git(target, environment, "checkout", "--quiet", "--force", "HEAD", "--", ".")
+            run_git(target, environment, "checkout", PROGRESS, "--force", "HEAD", "--", ".")
         return
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = Path(tempfile.mkdtemp(prefix=".", dir=target.parent))
     try:
-        words = ("clone", "--quiet", "--local", "--no-checkout", "--", str(repository), str(draft))
-        run_git(target.parent, environment, *words)
+        words = ("--local", "--no-checkout", "--", str(repository), str(draft))
+        run_git(target.parent, environment, "clone", PROGRESS, *words)
         run_git(draft, environment, "remote", "set-url", "origin", origin)
-        run_git(draft, environment, "checkout", "--quiet", "--detach", commit)
+        run_git(draft, environment, "checkout", PROGRESS, "--detach", commit)
         if diff:
             run_git(draft, environment, "apply", "--index", "--whitespace=nowarn", "-", text=diff)
             said = "Changes that were not committed"

@@ -25,10 +25,12 @@ from deployer.images.bases import (
 )
 from deployer.images.builders import Build, Builder, Login, Tell, choose_builder
 from deployer.images.context import Inputs, copy_context, read_inputs, warn_about_context
+from deployer.images.git import GIT_SECONDS
 from deployer.images.registry import Manifest, Registry
 from deployer.images.registry_credentials import find_credentials, write_auth_file
 from deployer.images.scratch import open_scratch, remove_abandoned
 from deployer.text import format_bytes
+from deployer.waiting import run_program
 
 CA = "DEPLOYER_REGISTRY_CA"
 # What the programs of a build read about package indexes; it may hold a password.
@@ -207,11 +209,11 @@ def _list_labels(inputs: Inputs, reference: str, bases: Mapping[str, str]) -> di
     labels["org.opencontainers.image.ref.name"] = reference
     asked = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
-        done = subprocess.run(asked, cwd=inputs.context, capture_output=True, text=True)
-    except FileNotFoundError:
+        done = run_program(asked, GIT_SECONDS, "`git describe`", cwd=inputs.context)
+    except (FileNotFoundError, subprocess.TimeoutExpired):
         return labels
     if done.returncode == 0:
-        labels["org.opencontainers.image.revision"] = done.stdout.strip()
+        labels["org.opencontainers.image.revision"] = done.stdout.decode().strip()
     return labels
 
 

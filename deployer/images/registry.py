@@ -19,11 +19,11 @@ from requests.auth import AuthBase, HTTPBasicAuth
 from deployer.config.sections.image_reference import Repository
 from deployer.images.failures import RegistryLogin, build_refusal, translate_failure
 from deployer.images.registry_credentials import Credentials
+from deployer.waiting import COMMAND, TIMEOUTS_SECONDS, waiting_for
 
-TIMEOUT_SECONDS = (10, 120)  # to connect; between two pieces of an answer
 OpenBlob = Callable[[], AbstractContextManager[IO[bytes]]]
 # An upload's answer comes once the registry has stored all of it.
-UPLOAD_SECONDS = (10, 1800)
+UPLOAD_SECONDS = (TIMEOUTS_SECONDS[0], 1800.0)
 MANIFEST_TYPES = (
     "application/vnd.oci.image.manifest.v1+json",
     "application/vnd.oci.image.index.v1+json",
@@ -176,12 +176,13 @@ class Registry:
         return answer
 
     def _send_once(self, method: str, path: str, **options: Any) -> requests.Response:
-        options.setdefault("timeout", TIMEOUT_SECONDS)
+        options.setdefault("timeout", COMMAND.limit(TIMEOUTS_SECONDS))
         url = urljoin(self._base, path)
         try:
-            return self._session.request(
-                method, url, auth=self._auth, verify=self._verify, **options
-            )
+            with waiting_for(f"the registry {self.repository.host}"):
+                return self._session.request(
+                    method, url, auth=self._auth, verify=self._verify, **options
+                )
         except requests.RequestException as error:
             raise translate_failure(error, self._login) from error
 
@@ -206,13 +207,14 @@ class Registry:
             login = HTTPBasicAuth(self._credentials.user, self._credentials.password)
         wanted = {name: asked[name] for name in ("service", "scope") if name in asked}
         try:
-            answer = self._session.get(
-                asked.get("realm", ""),
-                params=wanted,
-                auth=login,
-                verify=self._verify,
-                timeout=TIMEOUT_SECONDS,
-            )
+            with waiting_for(f"{asked.get('realm', '')}, which logs in to the registry"):
+                answer = self._session.get(
+                    asked.get("realm", ""),
+                    params=wanted,
+                    auth=login,
+                    verify=self._verify,
+                    timeout=TIMEOUTS_SECONDS,
+                )
         except requests.RequestException as error:
             raise translate_failure(error, self._login) from error
         self._check(answer, "log in to")

@@ -18,6 +18,7 @@ from typing import Any
 from deployer.config.sections.image_reference import DOCKER_HUB, Repository
 from deployer.errors import CloudError, ImageError
 from deployer.images.scratch import open_scratch
+from deployer.waiting import run_program
 
 USER, PASSWORD, TOKEN = (
     "DEPLOYER_REGISTRY_USER",
@@ -28,7 +29,7 @@ OWN_LOGIN = (USER, PASSWORD, TOKEN)  # for the registry of `image.repository` al
 # What Google calls whoever brings a token; other registries take any name beside one.
 TOKEN_USER = "oauth2accesstoken"
 DOCKER_HUB_KEY = "https://index.docker.io/v1/"
-HELPER_SECONDS = 30
+HELPER_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -136,14 +137,9 @@ def _ask_helper(helper: str, key: str) -> tuple[str, str] | None:
     Source: github.com/docker/docker-credential-helpers.
     """
     try:
-        answer = subprocess.run(
-            [f"docker-credential-{helper}", "get"],
-            input=key,
-            capture_output=True,
-            text=True,
-            timeout=HELPER_SECONDS,
-            check=True,
-        )
+        program = f"docker-credential-{helper}"
+        answer = run_program([program, "get"], HELPER_SECONDS, f"`{program} get`", key.encode())
+        answer.check_returncode()
         found = json.loads(answer.stdout)
         return found["Username"], found["Secret"]
     except (OSError, subprocess.SubprocessError, ValueError, KeyError):

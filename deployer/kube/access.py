@@ -6,12 +6,16 @@ import hashlib
 import json
 import os
 import shutil
+import ssl
+import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import urllib3
 import websocket
 import yaml
@@ -23,6 +27,7 @@ from kubernetes.stream import ws_client as untyped_sockets
 
 from deployer.config import paths
 from deployer.errors import ConfigError
+from deployer.waiting import TIMEOUTS_SECONDS, waiting_for
 
 config: Any = untyped
 kube_config: Any = untyped_files
@@ -37,6 +42,8 @@ NO_KUBECONFIG = (
     "export KUBECONFIG=FILE, the one that your cluster's administrator or provider gave you"
 )
 IMPERSONATION = "impersonate-"
+PLUGIN_SECONDS = 30.0
+PLUGIN_VARIABLE = "KUBERNETES_EXEC_INFO"  # only a plugin and its descendants have it
 
 
 @dataclass(frozen=True)
@@ -78,18 +85,15 @@ def load_access(
             names = ", ".join(c["name"] for c in contexts)
             raise ConfigError("kubernetes: context", f"there is no '{context}'", f"one of: {names}")
         settings = client.Configuration()
-        config.load_kube_config(
-            config_file=files,
-            context=chosen["name"],
-            client_configuration=settings,
-            persist_config=False,
-        )
+        merged = kube_config.KubeConfigMerger(files).config
+        loader = _Loader(merged, chosen["name"], config_base_path=None)
+        loader.load_and_set(settings)
     except yaml.YAMLError as error:
         raise ConfigError(files, "is not YAML that can be read", SHOW_KUBECONFIG) from error
     except (ConfigException, OSError) as error:
         raise ConfigError(files, f"cannot be used: {error}", SHOW_KUBECONFIG) from error
     user = _read_user(files, str(chosen["context"].get("user", "")))
-    _check_plugin(files, user, settings)
+    _check_plugin(files, user, settings, str(chosen["name"]), loader.plugin_killed)
     found = namespace or chosen["context"].get("namespace") or "default"
     api = _build_client(settings)
     _impersonate(files, user, api)
@@ -102,11 +106,41 @@ def _read_user(files: str, name: str) -> Mapping[str, Any]:
     return (found.safe_get("user") if found else None) or {}
 
 
-def _check_plugin(files: str, user: Mapping[str, Any], settings: Any) -> None:
+class _Loader(kube_config.KubeConfigLoader):  # type: ignore[misc]
+    """Reads a kubeconfig as the client does, which would wait forever for a credential plugin."""
+
+    plugin_killed = False
+
+    def _load_from_exec_plugin(self) -> Any:
+        if "exec" not in self._user:
+            return None
+        timer = threading.Timer(PLUGIN_SECONDS, self._kill_plugin)
+        timer.daemon = True
+        timer.start()
+        try:
+            with waiting_for(f"credentials from {self._user['exec']['command']}"):
+                return super()._load_from_exec_plugin()
+        finally:
+            timer.cancel()
+
+    def _kill_plugin(self) -> None:
+        self.plugin_killed = True
+        for child in psutil.Process().children(recursive=True):
+            with suppress(psutil.Error):
+                if PLUGIN_VARIABLE in child.environ():
+                    child.kill()
+
+
+def _check_plugin(
+    files: str, user: Mapping[str, Any], settings: Any, context: str, killed: bool
+) -> None:
     """Refuse a user whose program gave no credentials: the client would go on as nobody."""
     if "exec" not in user or "authorization" in settings.api_key or settings.cert_file:
         return
     command = str(user["exec"].get("command", ""))
+    if killed:
+        said = f"{command} gave no credentials in {PLUGIN_SECONDS:.0f} s and was ended"
+        raise ConfigError(files, said, f"log in first: kubectl get pods --context {context}")
     if "/" in command or shutil.which(command):
         raise ConfigError(files, f"{command} gave no credentials", "kubectl get pods says why")
     hint = user["exec"].get("installHint") or f"install {command}, and see that it is on the PATH"
@@ -164,14 +198,34 @@ def open_websocket(access: Access, path: str) -> Any:
             headers[key] = value
     headers["sec-websocket-protocol"] = "v4.channel.k8s.io"
     address = ws_client.get_websocket_url(f"{settings.host}{path}")
+    options: dict[str, Any] = {"header": headers, "timeout": TIMEOUTS_SECONDS[1]}
+    if settings.proxy or settings.proxy_headers:
+        options = ws_client.websocket_proxycare(options, settings, address, headers)
+    tunnel: Any = websocket.WebSocket(
+        sslopt=_list_tls_options(settings), skip_utf8_validation=False
+    )
     try:
-        return ws_client.create_websocket(settings, address, headers)
+        tunnel.connect(address, **options)
+        return tunnel
     except websocket.WebSocketBadStatusException as error:
         answer = client.ApiException(status=error.status_code, reason=error.status_message)
         answer.body = (error.resp_body or b"").decode(errors="replace")
         raise answer from error
     except websocket.WebSocketException as error:
         raise ConnectionError(str(error)) from error
+
+
+def _list_tls_options(settings: Any) -> dict[str, Any]:
+    authorities = settings.ssl_ca_cert or ws_client.certifi.where()
+    options = {
+        "cert_reqs": ssl.CERT_REQUIRED if settings.verify_ssl else ssl.CERT_NONE,
+        "ca_certs": authorities if settings.verify_ssl else None,
+        "check_hostname": settings.assert_hostname if settings.verify_ssl else None,
+        "certfile": settings.cert_file,
+        "keyfile": settings.key_file,
+        "server_hostname": settings.tls_server_name,
+    }
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _make_ca_file(server: str, ca: bytes) -> Path:
@@ -203,7 +257,7 @@ def make_cache_file(server: str) -> Path:
     if path.exists() and time.time() - path.stat().st_mtime > DISCOVERY_LIFE_SECONDS:
         path.unlink(missing_ok=True)
     if not path.exists():
-        # The client keeps the mode of a file that is there, and drops what another version wrote.
+        # The client keeps the mode of a file that is there. Another version's it would read twice.
         with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
-            json.dump({"library_version": ""}, file)
+            json.dump({"library_version": client.__version__}, file)
     return path

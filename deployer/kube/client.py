@@ -18,10 +18,10 @@ from deployer.kube.failures import Attempt
 from deployer.kube.kinds import ACCESS_REVIEW, SELF_REVIEW, Kind, Manifest, kind_of
 from deployer.kube.names import read_owner, stamp_owner
 from deployer.kube.resending import Resender
+from deployer.waiting import COMMAND, TIMEOUTS_SECONDS
 
 T = TypeVar("T")
 FIELD_MANAGER = "deployer"
-TIMEOUTS_SECONDS = (5.0, 30.0)  # to connect, to answer
 COLLECTION_PATIENCE = 10  # times as long: the server answers once all 1,000 are deleted
 MERGE_PATCH = "application/merge-patch+json"
 
@@ -243,7 +243,6 @@ class Kube:
                 namespace=self.namespace,
                 serialize=False,
                 query_params=list(query.items()),
-                _request_timeout=self._timeouts_seconds,
             )
 
         return self._resender.send(
@@ -275,11 +274,7 @@ class Kube:
         def send() -> Manifest:
             resource = self._find_resource(kind.api_version, kind.kind)
             namespace = self.namespace if resource.namespaced else None
-            answer = getattr(resource, method)(
-                namespace=namespace,
-                serialize=False,
-                **{"_request_timeout": self._timeouts_seconds, **options},
-            )
+            answer = getattr(resource, method)(namespace=namespace, serialize=False, **options)
             # Read here: an answer can be cut off after its head.
             content = parse_answer(answer.data)
             self._read_clock(answer)
@@ -297,9 +292,7 @@ class Kube:
         """Send a request that needs no list of kinds."""
 
         def send() -> Manifest:
-            answer = self._client().request(
-                method, path, body=body, serialize=False, _request_timeout=self._timeouts_seconds
-            )
+            answer = self._client().request(method, path, body=body, serialize=False)
             self._read_clock(answer)
             return parse_answer(answer.data)
 
@@ -326,7 +319,20 @@ class Kube:
 
     def _client(self) -> Any:
         if self._dynamic is None:
-            self._dynamic = dynamic.DynamicClient(  # type: ignore[no-untyped-call]
-                self._access.client, cache_file=str(make_cache_file(self.server))
-            )
+            cache_file = str(make_cache_file(self.server))
+            self._dynamic = _Client(self._access.client, cache_file, self._timeouts_seconds)
         return self._dynamic
+
+
+class _Client(dynamic.DynamicClient):
+    """Gives each request a timeout, also its own for the list of kinds."""
+
+    def __init__(self, client: Any, cache_file: str, timeouts_seconds: tuple[float, float]) -> None:
+        self._timeouts_seconds = timeouts_seconds
+        super().__init__(client, cache_file)  # type: ignore[no-untyped-call]
+
+    def request(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
+        timeouts = options.pop("_request_timeout", None) or self._timeouts_seconds
+        limited = COMMAND.limit(timeouts)
+        send: Any = super().request
+        return send(method, path, body=body, _request_timeout=limited, **options)

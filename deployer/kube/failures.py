@@ -103,6 +103,13 @@ class Attempt:
         where = f"in namespace {self.namespace}" if self.namespace else "in any namespace"
         return f"cannot {self.verb} {named} {where}"
 
+    @property
+    def place(self) -> str:
+        """The API server's address, and the context that leads there."""
+        return f"the API server at {self.server}" + (
+            f" (context {self.context})" if self.context else ""
+        )
+
     def hint(self, template: str) -> str:
         """Fill in a hint: a command that can be typed as it is."""
         return template.format(

@@ -13,6 +13,7 @@ from deployer.errors import KubeError
 from deployer.kube.failures import CATCHABLE, Attempt, translate_error
 from deployer.kube.kinds import ACCESS_REVIEW, SELF_REVIEW
 from deployer.transience import BUSY_STATUSES
+from deployer.waiting import COMMAND, waiting_for
 
 T = TypeVar("T")
 
@@ -42,11 +43,13 @@ class Resender:
         """Send a request; raises KubeError once sending it again is of no use."""
         for left in reversed(range(TRIES)):
             try:
-                return self._outlast_start(send, attempt)
+                with waiting_for(attempt.place):
+                    return self._outlast_start(send, attempt)
             except CATCHABLE as error:
                 failure = translate_error(error, attempt)
                 again = failure.passing if repeatable else failure.status in BUSY_STATUSES
-                if not again or not left or isinstance(error, ReadTimeoutError):
+                hopeless = isinstance(error, ReadTimeoutError) or COMMAND.gives_up
+                if not again or not left or hopeless:
                     raise failure from error
                 self._sleep(_wait_seconds(failure, TRIES - left))
         raise AssertionError("unreachable")

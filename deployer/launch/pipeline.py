@@ -38,6 +38,7 @@ from deployer.launch.server import connect
 from deployer.launch.starting import Launch, Start, start_agents, start_asked
 from deployer.sweeps.creation import MadeSweep, find_newest, is_edited, make_sweep
 from deployer.sweeps.records import load_records
+from deployer.waiting import COMMAND
 from deployer.wandb_api.model import SweepInfo, SweepPath
 from deployer.wandb_api.operations import get_sweep
 from deployer.wandb_api.server import NOT_GUARANTEED, Server
@@ -158,6 +159,7 @@ def watch_sweep(
     dismissed. `packer` counts more. Raises WatchTimeout; StartFailed if no agent has started after
     `pending_seconds`, or none can.
     """
+    COMMAND.begin_watching()
     if wanted is None:
         wanted = count_wanted(executor.list_agents(str(path)))
     timeout = PendingTimeout(pending_seconds)

@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 import requests
 
 from deployer.errors import WandbError
+from deployer.waiting import TIMEOUTS_SECONDS, waiting_for
 from deployer.wandb_api import queries
 from deployer.wandb_api.client import Client, is_loopback, translate
 from deployer.wandb_api.model import SweepPath, parse_json
 
 PER_PAGE = 100
 CHUNK_BYTES = 1 << 20
-TIMEOUT_SECONDS = (5.0, 60.0)  # to connect, and between two pieces of an answer
 PARTIAL_CONTENT, NOTHING_MORE = 206, 416
 COMMITTED = "COMMITTED"
 
@@ -83,7 +83,8 @@ def read_file(client: Client, url: str, offset: int = 0) -> Iterator[bytes]:
         with requests.Session() as session:
             session.trust_env = not is_loopback(url)
             session.auth = ("api", client.key) if own else _no_key
-            reply = session.get(url, headers=headers, stream=True, timeout=TIMEOUT_SECONDS)
+            with waiting_for(client.words if own else f"{client.base_url}'s store of files"):
+                reply = session.get(url, headers=headers, stream=True, timeout=TIMEOUTS_SECONDS)
             with reply:
                 if offset and reply.status_code == NOTHING_MORE:
                     return

@@ -20,9 +20,9 @@ from urllib3.util.retry import Retry
 from deployer import __version__
 from deployer.errors import WandbError
 from deployer.transience import BUSY_STATUSES, NO_ANSWER, PASSING_STATUSES
+from deployer.waiting import COMMAND, TIMEOUTS_SECONDS, waiting_for
 
-CONNECT_TIMEOUT_SECONDS = 5.0
-READ_TIMEOUT_SECONDS = 30.0
+CONNECT_TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS = TIMEOUTS_SECONDS
 NEAR_READ_TIMEOUT_SECONDS = 15.0  # a server on this machine that takes longer hangs
 RETRIED_STATUSES = tuple(status for status in PASSING_STATUSES if status != NO_ANSWER)
 
@@ -64,7 +64,7 @@ TROUBLES: tuple[tuple[type[http.RequestException], str, str], ...] = (
 class Client:
     """A connection to one server with one key; `key_source` says where the key was found.
 
-    One that is `near`, on this machine, is not asked again and again if it answers nothing.
+    One that is `near`, on this machine, has less time to answer.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Client:
         # A proxy cannot reach this machine's own addresses; NO_PROXY rarely names them.
         self.session.trust_env = not is_loopback(self.base_url)
         self._careful = _adapter(read_retries=0)
-        self._patient = _adapter(read_retries=3, retry=_UnlessHung if near else Retry)
+        self._patient = _adapter(read_retries=3)
         self._read_seconds = NEAR_READ_TIMEOUT_SECONDS if near else READ_TIMEOUT_SECONDS
 
     def execute(
@@ -96,7 +96,8 @@ class Client:
             self.session.mount(scheme, self._patient if repeatable else self._careful)
         question = {"query": query, "variables": variables or {}}
         try:
-            answer = self._post(question, WHOLE_TRIES if repeatable else 1)
+            with waiting_for(self.words):
+                answer = self._post(question, WHOLE_TRIES if repeatable else 1)
             self._read_clock(answer)
             return self._data(answer)
         except http.RequestException as error:
@@ -108,7 +109,7 @@ class Client:
             return self.session.post(
                 f"{self.base_url}/graphql",
                 json=question,
-                timeout=(CONNECT_TIMEOUT_SECONDS, self._read_seconds),
+                timeout=self._timeouts,
                 allow_redirects=False,
             )
         except http.ChunkedEncodingError:
@@ -121,12 +122,21 @@ class Client:
 
         None if the server has no such thing.
         """
-        timeout = (CONNECT_TIMEOUT_SECONDS, self._read_seconds)
         try:
-            answer = self.session.post(f"{self.base_url}/login/link", timeout=timeout)
+            with waiting_for(self.words):
+                answer = self.session.post(f"{self.base_url}/login/link", timeout=self._timeouts)
             return str(answer.json()["code"]) if answer.ok else None
         except (http.RequestException, KeyError, ValueError, TypeError):
             return None
+
+    @property
+    def _timeouts(self) -> tuple[float, float]:
+        return COMMAND.limit((CONNECT_TIMEOUT_SECONDS, self._read_seconds))
+
+    @property
+    def words(self) -> str:
+        """How messages name the server."""
+        return f"the W&B server at {self.base_url}"
 
     @property
     def mutations(self) -> frozenset[str]:
@@ -195,7 +205,7 @@ def translate(base_url: str, error: http.RequestException) -> WandbError:
 
 
 class _UnlessHung(Retry):
-    """Tries again as `Retry` does, but not where a question was taken and never answered."""
+    """Tries again as `Retry` does, but not where a question was taken and not answered in time."""
 
     def increment(self, *args: Any, **kwargs: Any) -> Self:
         error = kwargs.get("error")
@@ -204,10 +214,10 @@ class _UnlessHung(Retry):
         return super().increment(*args, **kwargs)
 
 
-def _adapter(read_retries: int, retry: type[Retry] = Retry) -> HTTPAdapter:
+def _adapter(read_retries: int) -> HTTPAdapter:
     """Return an adapter that waits as the server's Retry-After says, else 0.5, 1, 2 s."""
     return HTTPAdapter(
-        max_retries=retry(
+        max_retries=_UnlessHung(
             total=4,
             connect=2,
             read=read_retries,

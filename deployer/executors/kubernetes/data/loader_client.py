@@ -17,7 +17,7 @@ from deployer.errors import DataError
 
 T = TypeVar("T")
 BLOCK_BYTES = 1 << 20
-TIMEOUT_SECONDS = 60.0  # the loader gives a sign of life every 5 seconds
+TIMEOUT_SECONDS = 30.0  # the loader gives a sign of life every 5 seconds
 GREETING_SECONDS = 3.0
 PATIENCE_SECONDS = 60.0  # with a connection that is lost again and again
 PAUSE_SECONDS = 0.3

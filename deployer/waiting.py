@@ -1,0 +1,150 @@
+"""Waiting for another system: how long a request may take, and the line that names what is slow."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from math import inf
+from selectors import EVENT_READ, DefaultSelector
+from tempfile import TemporaryFile
+from typing import Any
+
+TIMEOUTS_SECONDS = (5.0, 30.0)  # to connect; between two pieces of an answer
+SILENCE_SECONDS = 1.2  # with the start of a command less than 2
+ALL_SECONDS = 40.0  # of all requests of a command that were not answered
+LAST_SECONDS = 2.0  # of each request after that
+REPEAT_SECONDS = 60.0  # between two lines about the same system
+
+
+class Waiting:
+    """All that a command waits for. The library prints nothing, and may wait without end.
+
+    One line about each slow system: at most one a minute, and one until it answers.
+    """
+
+    def __init__(self) -> None:
+        self._tell: Callable[[str], None] | None = None
+        self._endless = True
+        self._in_vain: dict[str, float] = {}  # seconds without an answer
+        self._told_at: dict[str, float] = {}
+        self._unanswered: set[str] = set()
+
+    def begin_command(self, tell: Callable[[str], None]) -> None:
+        """Print what is waited for, and limit what all requests without an answer take."""
+        self._tell, self._endless, self._in_vain = tell, False, {}
+
+    def begin_watching(self) -> None:
+        """Wait without end from now on: the sweep runs whether or not a server answers."""
+        self._endless = True
+
+    @property
+    def gives_up(self) -> bool:
+        """Return True if the command has waited in vain for as long as it may."""
+        return self._left_seconds <= 0
+
+    def limit(self, timeouts_seconds: tuple[float, float]) -> tuple[float, float]:
+        """Return the timeouts of a request: shorter ones once the command gives up soon."""
+        connect, read = timeouts_seconds
+        left = max(LAST_SECONDS, self._left_seconds)
+        return min(connect, left), min(read, left)
+
+    @property
+    def _left_seconds(self) -> float:
+        return inf if self._endless else ALL_SECONDS - sum(list(self._in_vain.values()))
+
+    @contextmanager
+    def waiting_for(self, what: str) -> Iterator[None]:
+        """Print `waiting for WHAT` if the block takes longer than the silence."""
+        if self._tell is None:
+            yield
+            return
+        began = time.monotonic()
+        timer = threading.Timer(SILENCE_SECONDS, self._announce, (what,))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+            self._unanswered.discard(what)
+            self._in_vain.pop(what, None)
+        except Exception:
+            seconds = time.monotonic() - began
+            if seconds > SILENCE_SECONDS:
+                self.note(what, seconds)
+            raise
+        finally:
+            timer.cancel()
+
+    def note(self, what: str, seconds: float) -> None:
+        """Count seconds that brought no answer."""
+        self._in_vain[what] = self._in_vain.get(what, 0.0) + seconds
+
+    def _announce(self, what: str) -> None:
+        now = time.monotonic()
+        recent = now - self._told_at.get(what, -REPEAT_SECONDS) < REPEAT_SECONDS
+        if self._tell is None or recent or what in self._unanswered:
+            return
+        self._told_at[what] = now
+        self._unanswered.add(what)
+        self._tell(f"waiting for {what}")
+
+
+COMMAND = Waiting()
+waiting_for = COMMAND.waiting_for
+
+
+def run_program(
+    words: Sequence[str], silent_seconds: float, what: str, given: bytes = b"", **options: Any
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a program to its end; it and its descendants are killed if it is silent for so long.
+
+    `what` names it to the user, `given` is its input. Raises TimeoutExpired, OSError.
+    """
+    said = {1: b"", 2: b""}
+    with TemporaryFile() as file, waiting_for(what):
+        file.write(given)
+        file.seek(0)
+        options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen(words, stdin=file, **options) as process:
+            for number, block in read_until_silent(process, silent_seconds):
+                said[number] += block
+    return subprocess.CompletedProcess(words, process.returncode, said[1], said[2])
+
+
+def read_until_silent(
+    process: subprocess.Popen[bytes], silent_seconds: float
+) -> Iterator[tuple[int, bytes]]:
+    """Yield what a program prints, and on which of its outputs, until it has closed them.
+
+    Kills it and its descendants if it prints nothing for so long, and raises TimeoutExpired.
+    """
+    with DefaultSelector() as selector:
+        for number, pipe in ((1, process.stdout), (2, process.stderr)):
+            if pipe:
+                selector.register(pipe, EVENT_READ, number)
+        while selector.get_map():
+            ready = selector.select(silent_seconds)
+            if not ready:
+                if process.poll() is not None:
+                    return  # a daemon that it has left holds its output open
+                _kill_tree(process)
+                raise subprocess.TimeoutExpired(process.args, silent_seconds)
+            for key, _ in ready:
+                block = os.read(key.fd, 1 << 16)
+                if block:
+                    yield key.data, block
+                else:
+                    selector.unregister(key.fileobj)
+
+
+def _kill_tree(process: subprocess.Popen[bytes]) -> None:
+    import psutil
+
+    with suppress(psutil.NoSuchProcess):
+        for child in psutil.Process(process.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+    process.kill()
