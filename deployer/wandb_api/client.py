@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import requests
 from requests import exceptions as http
 from requests.adapters import HTTPAdapter
-from urllib3.exceptions import ReadTimeoutError
+from urllib3.exceptions import ConnectTimeoutError, ReadTimeoutError
 from urllib3.util.retry import Retry
 
 from deployer import __version__
@@ -256,5 +256,7 @@ def _reason(error: BaseException) -> str:
     cause: Any = error.args[0] if error.args else error
     while getattr(cause, "reason", None) is not None:
         cause = cause.reason
+    if isinstance(cause, ConnectTimeoutError):
+        cause = cause.args[-1]  # before it the connection, an object
     text = str(cause) or type(error).__name__
     return text.rsplit(": ", 1)[-1] if "object at 0x" in text or "HTTPConnection" in text else text
