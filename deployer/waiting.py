@@ -29,6 +29,8 @@ class Waiting:
     def __init__(self) -> None:
         self._tell: Callable[[str], None] | None = None
         self._endless = True
+        self._began_at = 0.0
+        self.printed = False  # anything at all, by this command
         self._in_vain: dict[str, float] = {}  # seconds without an answer
         self._told_at: dict[str, float] = {}
         self._unanswered: set[str] = set()
@@ -36,6 +38,7 @@ class Waiting:
     def begin_command(self, tell: Callable[[str], None]) -> None:
         """Print what is waited for, and limit what all requests without an answer take."""
         self._tell, self._endless, self._in_vain = tell, False, {}
+        self._began_at, self.printed = time.monotonic(), False
 
     def begin_watching(self) -> None:
         """Wait without end from now on: the sweep runs whether or not a server answers."""
@@ -63,7 +66,10 @@ class Waiting:
             yield
             return
         began = time.monotonic()
-        timer = threading.Timer(SILENCE_SECONDS, self._announce, (what,))
+        # The first line of a command counts from its start, the loading of libraries included.
+        silent = 0.0 if self.printed else began - self._began_at
+        seconds = max(0.1, SILENCE_SECONDS - silent)
+        timer = threading.Timer(seconds, self._announce, (what,))
         timer.daemon = True
         timer.start()
         try:

@@ -9,6 +9,7 @@ from deployer.config.project import Project
 from deployer.errors import ConfigError
 from deployer.executors.base import Executor
 from deployer.executors.target import Target
+from deployer.waiting import waiting_for
 
 Opener = Callable[[str, Project], Target]
 
@@ -43,7 +44,8 @@ def find_target(project: Project, on: str | None = None) -> Target:
         raise ConfigError("--on", f"'{name}' is not an executor", f"one of: {', '.join(_TARGETS)}")
     if isinstance(target, str):
         module, _, attribute = target.partition(":")
-        target = getattr(import_module(module), attribute)
+        with waiting_for(f"the client of {name} to load"):
+            target = getattr(import_module(module), attribute)
     opener: Opener = target
     return opener(name, project)
 

@@ -33,16 +33,21 @@ def telling_remains(describe: Describe, tell: Tell) -> Iterator[None]:
 def describe_file(project: Project, file: Path, failure: BaseException) -> Iterator[str]:
     """Yield what exists of all sweeps of a file: live agents, and the clusters they ran in.
 
-    After a ConfigError, which comes before anything is contacted, a cluster is looked for only
-    where the file's sweeps ran.
+    After a ConfigError, which comes before anything is contacted, only this machine is asked.
     """
     records = load_records_of(file)
+    if isinstance(failure, ConfigError):
+        records = tuple(one for one in records if _runs_here(project, one.on))
     yield from describe_agents(project, list_places(records), failure)
     places = {record.on for record in records}
     if not isinstance(failure, ConfigError):
         places.add(project.on)
     for on in sorted(places & {*list_names()}):
         yield from describe_bill(find_target(project, on), failure)
+
+
+def _runs_here(project: Project, on: str) -> bool:
+    return on in list_names() and find_target(project, on).runs_here
 
 
 def list_places(records: Iterable[SweepRecord]) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -46,6 +46,10 @@ class Nursery:
         assert end, "the process that forks has ended"
         return int(end)
 
+    def start(self, order: Mapping[str, Any], ended: Path) -> None:
+        """Start a command beside others; its exit code is written to a file at its end."""
+        self.run({**order, "ended": str(ended)})
+
     def close(self) -> None:
         """End the process that forks."""
         os.close(self._orders)
@@ -70,19 +74,21 @@ class Machine:
 
     def try_run(self, *arguments: str) -> tuple[int, str, str]:
         """Run `deployer` to its end, however that is."""
-        home = self.folder / "home"
+        order = self.build_order(arguments, self.folder / "home")
+        code = self.nursery.run(order)
+        out, err = (Path(order[name]).read_text() for name in ("stdout", "stderr"))
+        return code, out, err
+
+    def build_order(self, arguments: Sequence[str], home: Path, **more: str) -> dict[str, Any]:
+        """Return what the nursery is asked for, with more variables; outputs go to the home."""
         home.mkdir(parents=True, exist_ok=True)
         kept = {name: os.environ[name] for name in KEPT if name in os.environ}
-        written = {name: str(home / name) for name in ("stdout", "stderr")}
-        order = {
+        return {
             "arguments": arguments,
             "folder": str(self.folder),
-            "environment": {**kept, **self.cloud.environment(), "HOME": str(home)},
-            **written,
+            "environment": {**kept, **self.cloud.environment(), "HOME": str(home), **more},
+            **{name: str(home / name) for name in ("stdout", "stderr")},
         }
-        code = self.nursery.run(order)
-        out, err = (Path(path).read_text() for path in written.values())
-        return code, out, err
 
 
 def _serve_orders(orders: int, ends: int) -> NoReturn:
@@ -96,13 +102,25 @@ def _serve_orders(orders: int, ends: int) -> NoReturn:
             for line in lines:
                 process_id = os.fork()
                 if process_id == 0:
-                    _become(json.loads(line))
+                    _serve_order(json.loads(line))
                 status = os.waitstatus_to_exitcode(os.waitpid(process_id, 0)[1])
                 os.write(ends, f"{status}\n".encode())
     except BaseException:  # it must not go on as its parent
         traceback.print_exc()
     finally:
         os._exit(0)
+
+
+def _serve_order(order: Mapping[str, Any]) -> NoReturn:
+    if "ended" in order and os.fork() == 0:
+        process_id = os.fork()
+        if process_id:
+            code = os.waitstatus_to_exitcode(os.waitpid(process_id, 0)[1])
+            Path(order["ended"]).write_text(f"{code}\n")
+            os._exit(0)
+    elif "ended" in order:
+        os._exit(0)
+    _become(order)
 
 
 def _become(order: Mapping[str, Any]) -> NoReturn:

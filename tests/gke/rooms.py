@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from deployer.gke.api.client import Gke, open_gke
+from deployer.gke.api.patience import Patience
 from deployer.gke.specification.spec import ClusterSpec, load_spec
 
 NAME = "tests"
@@ -40,7 +41,12 @@ def open_client() -> Gke:
     """Return the door that a command would have, which waits for no trouble to pass."""
     opened = open_gke(None, os.environ)
     return Gke(
-        opened.project, opened.credentials, os.environ, TIMEOUTS_SECONDS, sleep=lambda _: None
+        opened.project,
+        opened.credentials,
+        os.environ,
+        TIMEOUTS_SECONDS,
+        sleep=lambda _: None,
+        patience=Patience(),
     )
 
 

@@ -13,6 +13,7 @@ from google.oauth2.credentials import Credentials
 from deployer.config.owner import build_owner, load_random_owner
 from deployer.errors import CloudError
 from deployer.gke.api.client import Gke, open_gke
+from deployer.gke.api.patience import Patience
 from tests.gke.cloud import PROJECT, Cloud
 from tests.gke.cloud_faults import UNAVAILABLE
 from tests.gke.credentials import ACCOUNT
@@ -21,7 +22,7 @@ EMAIL = "me@example.com"
 
 
 def open_with(credentials: Any) -> Gke:
-    return Gke(PROJECT, credentials, os.environ, (5.0, 5.0), sleep=lambda _: None)
+    return Gke(PROJECT, credentials, os.environ, sleep=lambda _: None, patience=Patience())
 
 
 def test_an_account_is_named_by_its_credentials(cloud: Cloud) -> None:

@@ -50,9 +50,9 @@ def test_a_cluster_carries_the_latest_known_end(cloud: Cloud, spec: ClusterSpec)
     ends = [build_expiry(1_800_000_000.0 + 3600 * hours) for hours in range(3)]
     ensure_cluster(gke, spec, expires=ends[1], tell=lambda _: None, sleep=clock.sleep)
     for wanted, expected in ((ends[0], ends[1]), (ends[2], ends[2]), ("", None)):
-        mark_expiry(gke, gke.list_clusters()[0], wanted)
+        mark_expiry(gke, gke.list_clusters().clusters[0], wanted)
         wait_for_rest(cloud)
-        labels = gke.list_clusters()[0].labels
+        labels = gke.list_clusters().clusters[0].labels
         assert labels.get(EXPIRES_LABEL) == expected
         assert labels["deployer-cluster"] == NAME
     assert cloud.changes == ("CreateCluster", "SetLabels", "SetLabels")

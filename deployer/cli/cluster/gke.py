@@ -26,6 +26,7 @@ from deployer.config.project import Flags, Project
 from deployer.errors import CloudError
 from deployer.launch.environment import read_environment
 from deployer.launch.remains import describe_cloud, telling_remains
+from deployer.waiting import waiting_for
 
 if TYPE_CHECKING:
     from deployer.gke.api.client import Gke
@@ -163,18 +164,23 @@ def down(
 
 @app.command("list")
 def list_(spec: SpecArgument = None, output: OutputOption = Output.TABLE) -> None:
-    """Show the project's clusters, ours and others'."""
+    """Show the project's clusters, ours and others'.
+
+    Exit code 1 if a location does not answer.
+    """
     config = read_config(Flags())
     gke = _open(_load(spec, config), config)
-    rows = [_describe(gke, cluster) for cluster in gke.list_clusters()]
+    listing = gke.list_clusters()
+    rows = [_describe(gke, cluster) for cluster in listing.clusters]
     if output == "json":
         show_json(rows)
-        return
-    names = ("name", "location", "status", "gpus", "created_at", "ours", "owner_name")
-    show_table(
-        [name.replace("_at", "").replace("_name", "").upper() for name in names],
-        [[row[name] for name in names] for row in rows],
-    )
+    else:
+        names = ("name", "location", "status", "gpus", "created_at", "ours", "owner_name")
+        show_table(
+            [name.replace("_at", "").replace("_name", "").upper() for name in names],
+            [[row[name] for name in names] for row in rows],
+        )
+    listing.check()
 
 
 def _telling_remains(
@@ -213,7 +219,8 @@ def _load(spec: str | None, config: Project) -> ClusterSpec:
 
 
 def _open(spec: ClusterSpec, config: Project) -> Gke:
-    from deployer.gke.api.client import open_gke
+    with waiting_for("Google's libraries to load"):
+        from deployer.gke.api.client import open_gke
 
     return open_gke(spec.project, read_environment(), config.owner)
 

@@ -19,6 +19,7 @@ from deployer.config.project import Flags
 from deployer.errors import CloudError, ConfigError, ExitCode, KubeError
 from deployer.launch.environment import read_environment
 from deployer.text import format_seconds
+from deployer.waiting import waiting_for
 
 if TYPE_CHECKING:
     from deployer.executors.base import Belongings
@@ -77,11 +78,11 @@ def orphans(
     """
     searched = Searched() if names else _search_kubernetes()
     gke = _open_gke(project, needed=not (searched.kube or searched.unchecked))
-    found = _find_cloud(gke, min_age, names or ()) if gke else ()
+    found, missing = _find_cloud(gke, min_age, names or ()) if gke else ((), ())
     objects = searched.objects
     going = [one for one in found if (one.name in names if names else one.goes(delete_data))]
     if output == "table":
-        _show(found, searched, going)
+        _show(found, searched, going, missing)
     for sentence in describe_others(searched.others, time.time()):
         say(sentence)
     sure = False
@@ -97,14 +98,17 @@ def orphans(
         prices = _load_prices()
         cloud = [{**one.describe(prices), "removed": sure and one in going} for one in found]
         kubernetes = {"kubernetes": objects, "not_checked": searched.unchecked or None}
-        show_json({"cloud": cloud, **kubernetes, "others": searched.others, "removed": sure})
-    if searched.unchecked or any(one.unchecked for one in found if not (sure and one in going)):
+        document = {"cloud": cloud, **kubernetes, "others": searched.others, "removed": sure}
+        show_json({**document, "unchecked_zones": missing})
+    kept = [one for one in found if not (sure and one in going)]
+    if missing or searched.unchecked or any(one.unchecked for one in kept):
         raise typer.Exit(ExitCode.REFUSED)
 
 
 def _open_gke(project: str | None, needed: bool) -> Gke | None:
     """Return a client of the cloud; None where only Kubernetes can be searched."""
-    from deployer.gke.api.client import open_gke
+    with waiting_for("Google's libraries to load"):
+        from deployer.gke.api.client import open_gke
 
     environment = read_environment()
     try:
@@ -135,13 +139,18 @@ def _search_kubernetes() -> Searched:
         return Searched(unchecked=error.message)
 
 
-def _find_cloud(gke: Gke, min_age: float, names: Sequence[str]) -> tuple[Remains, ...]:
+def _find_cloud(
+    gke: Gke, min_age: float, names: Sequence[str]
+) -> tuple[tuple[Remains, ...], Sequence[str]]:
+    """Return what there is, and the zones that do not answer."""
     from deployer.executors.gke.orphans import find_remains
 
-    found = find_remains(gke, min_age, names)
+    found, missing = find_remains(gke, min_age, names)
+    for zone in missing:
+        say(f"not checked: {zone}, which does not answer")
     for name in sorted(set(names) - {one.name for one in found}):
         say(f"nothing of {name} is found in project {gke.project}")
-    return tuple(one for one in found if one.name in names) if names else found
+    return (tuple(one for one in found if one.name in names) if names else found), missing
 
 
 def _load_prices() -> Prices:
@@ -150,9 +159,14 @@ def _load_prices() -> Prices:
     return load_prices(Path.cwd())
 
 
-def _show(found: Sequence[Remains], searched: Searched, going: Sequence[Remains]) -> None:
+def _show(
+    found: Sequence[Remains],
+    searched: Searched,
+    going: Sequence[Remains],
+    missing: Sequence[str],
+) -> None:
     if not (found or searched.objects or searched.unchecked):
-        show("nothing is left over")
+        show("nothing else was found" if missing else "nothing is left over")
         return
     if found:
         show_table(

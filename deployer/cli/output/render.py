@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from deployer.cli.output.log import TOLD, Telling
 from deployer.errors import ConfigErrors, DeployerError
 from deployer.text import format_value, strip_colours, to_line, to_lines
+from deployer.waiting import COMMAND
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -54,6 +55,7 @@ def ask(question: str) -> str:
 
 
 def _say_always(text: str) -> None:
+    COMMAND.printed = True
     text = to_lines(text)
     TOLD.info(text)
     print(text, file=sys.stderr, flush=True)
@@ -65,6 +67,7 @@ def show(text: str) -> None:
 
 
 def _put(text: str) -> None:
+    COMMAND.printed = True
     print(text, flush=True)
 
 

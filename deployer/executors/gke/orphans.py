@@ -17,7 +17,12 @@ from deployer.gke.api.operations import Waiter
 from deployer.gke.cluster.examination import gather_facts, open_kube_soon
 from deployer.gke.cluster.rule import Facts, has_results, list_reasons
 from deployer.gke.pricing.estimate import Prices, estimate_disk_month
-from deployer.gke.removal.inventory import Inventory, list_inventory, list_results
+from deployer.gke.removal.inventory import (
+    Inventory,
+    drop_hidden,
+    list_inventory,
+    list_results,
+)
 from deployer.gke.removal.teardown import Terms, remove_named
 from deployer.gke.specification.spec import CLUSTER_LABEL, OWNER_LABEL
 from deployer.text import format_usd
@@ -122,8 +127,10 @@ class Ages:
     least_seconds: float
 
 
-def find_remains(gke: Gke, min_age_seconds: float, names: Collection[str]) -> tuple[Remains, ...]:
-    """Return everything of ours in the project, grouped by cluster and owner.
+def find_remains(
+    gke: Gke, min_age_seconds: float, names: Collection[str]
+) -> tuple[tuple[Remains, ...], Sequence[str]]:
+    """Return everything of ours in the project by cluster and owner, and zones without an answer.
 
     The caller's clusters, and those in `names`, are examined. Ages are by Google's clock. Raises
     CloudError.
@@ -137,7 +144,8 @@ def find_remains(gke: Gke, min_age_seconds: float, names: Collection[str]) -> tu
     things += found.forwarding_rules
     keys = sorted({key for key in map(_find_key, things) if key[0]})
     ages = Ages(now, min_age_seconds)
-    return tuple(_find_one(gke, key, found, ages, key[0] in names) for key in keys)
+    remains = tuple(_find_one(gke, key, found, ages, key[0] in names) for key in keys)
+    return remains, found.missing_zones
 
 
 def remove_remains(gke: Gke, remains: Remains, waiter: Waiter, terms: Terms) -> Inventory:
@@ -202,7 +210,9 @@ def _find_one(
     created_at = max(map(_read_time, times), default=0.0)
     age = max(0.0, ages.now - created_at)  # Google's clock is read in whole seconds
     agents = _count_agents(gke, clusters) if facts else None if clusters else 0
+    hidden = not clusters and drop_hidden(inventory, found.missing_zones) != inventory
     use = _judge(inventory, facts, agents, bool(reasons), age < ages.least_seconds)
+    use = UNKNOWN if hidden else use
     use = use if owner == gke.owner else OTHERS
     return Remains(name, owner, inventory, use, agents, tuple(reasons), created_at, age)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import google.auth.transport.requests
 import requests
 
+from deployer.gke.api.token import refresh
+from deployer.waiting import TIMEOUTS_SECONDS
+
 TOKEN_INFO = "https://oauth2.googleapis.com/tokeninfo"
-TIMEOUT_SECONDS = 20.0
 # What credentials of a machine say of their account until they have been refreshed.
 UNRESOLVED = "default"
 
@@ -21,12 +22,12 @@ def find_account(credentials: Any, token_info: str = TOKEN_INFO) -> str:
     """
     account = _read_account(credentials)
     if account == UNRESOLVED or not (account or credentials.valid):
-        credentials.refresh(google.auth.transport.requests.Request())
+        refresh(credentials)
         account = _read_account(credentials)
     if account:
         return "" if account == UNRESOLVED else account
     answer = requests.post(
-        token_info, data={"access_token": credentials.token}, timeout=TIMEOUT_SECONDS
+        token_info, data={"access_token": credentials.token}, timeout=TIMEOUTS_SECONDS
     )
     if answer.status_code >= 500:
         answer.raise_for_status()

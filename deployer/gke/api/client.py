@@ -6,30 +6,36 @@ looked up by whoever asked.
 
 from __future__ import annotations
 
-import os
 import time
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-# gRPC's own lines on stderr say again, in its words, what we say in ours.
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-
-import google.auth
-import google.auth.transport.requests
 import requests
 from google.api_core import exceptions
 from google.cloud import container_v1
+from google.cloud.container_v1.services.cluster_manager.transports import (
+    ClusterManagerGrpcTransport,
+)
+from google.oauth2 import service_account
 
 from deployer.config.owner import Owner, build_owner, load_random_owner
 from deployer.errors import CloudError
 from deployer.gke.api.account import TOKEN_INFO, find_account
 from deployer.gke.api.failures import Attempt, translate_error
 from deployer.gke.api.model import CloudCluster, CloudOperation, read_cluster, read_operation
+from deployer.gke.api.patience import (
+    CONNECT_SECONDS,
+    PATIENCE,
+    READ_SECONDS,
+    Patience,
+    call_within,
+)
 from deployer.gke.api.remedies import CATCHABLE, REACH
-from deployer.gke.api.token import SCOPE
+from deployer.gke.api.token import find_credentials, refresh
+from deployer.gke.specification.parts import region_of
+from deployer.waiting import TIMEOUTS_SECONDS, waiting_for
 
 T = TypeVar("T")
 # gcloud's own variables, also for private endpoints.
@@ -38,8 +44,10 @@ COMPUTE_ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE"
 TOKEN_INFO_ENDPOINT = "CLOUDSDK_API_ENDPOINT_OVERRIDES_OAUTH2"
 COMPUTE_ADDRESS = "https://compute.googleapis.com"
 PROJECT_VARIABLES = ("GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT")
-TIMEOUTS_SECONDS = (20.0, 45.0)  # to read, to change: the client's own defaults
+COMPUTE_API = "compute.googleapis.com"
+LIST_CLUSTERS = "cannot list clusters"
 TRIES = 4
+MISSING_PAUSE_SECONDS = 1.0
 FIRST_PAUSE_SECONDS = 0.5
 PROJECT_HINT = "project: in the specification, or GOOGLE_CLOUD_PROJECT"
 
@@ -54,15 +62,34 @@ def open_gke(project: str | None, environment: Mapping[str, str], owner: str | N
     named = project or next((environment[v] for v in PROJECT_VARIABLES if environment.get(v)), "")
     attempt = Attempt("cannot log in to Google's cloud", named)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about quota projects, which nobody asked for
-            credentials, found = google.auth.default(scopes=[SCOPE])
+        with waiting_for("Google Cloud (log in)"):
+            credentials, found = call_within(
+                READ_SECONDS, lambda: find_credentials(named=bool(named))
+            )
     except CATCHABLE as error:
         raise translate_error(error, attempt) from error
-    chosen = named or str(found or "")
+    chosen = named or found
     if not chosen:
         raise CloudError("no project is named, and the credentials name none", PROJECT_HINT)
     return Gke(chosen, credentials, environment, owner=owner)
+
+
+class Listing(NamedTuple):
+    """Clusters, and the zones that do not answer, which may hide others."""
+
+    clusters: tuple[CloudCluster, ...]
+    missing_zones: tuple[str, ...]
+
+    def check(self, locations: Iterable[str] | None = None) -> None:
+        """Raise CloudError if a zone is missing: of these locations' regions, or any."""
+        regions = None if locations is None else {*map(region_of, locations)}
+        missing = [z for z in self.missing_zones if regions is None or region_of(z) in regions]
+        if missing:
+            raise CloudError(
+                f"{LIST_CLUSTERS}: Google has no answer from {', '.join(missing)}",
+                "https://status.cloud.google.com; then type the command again",
+                "MISSING_ZONES",
+            )
 
 
 class Gke:
@@ -77,9 +104,10 @@ class Gke:
         project: str,
         credentials: Any,
         environment: Mapping[str, str],
-        timeouts_seconds: tuple[float, float] = TIMEOUTS_SECONDS,
+        timeouts_seconds: tuple[float, float] = (READ_SECONDS, READ_SECONDS),
         sleep: Callable[[float], None] = time.sleep,
         owner: str | None = None,
+        patience: Patience = PATIENCE,
     ) -> None:
         self.project = project
         self.owner_name = owner
@@ -90,6 +118,7 @@ class Gke:
         self._token_info = environment.get(TOKEN_INFO_ENDPOINT) or TOKEN_INFO
         self._timeouts_seconds = timeouts_seconds
         self._sleep = sleep
+        self._patience = patience
 
     @cached_property
     def owner(self) -> Owner:
@@ -108,10 +137,10 @@ class Gke:
 
         def send() -> float:
             address = self.compute_endpoint or COMPUTE_ADDRESS
-            answer = requests.head(address, timeout=self._timeouts_seconds[0])
+            answer = requests.head(address, timeout=TIMEOUTS_SECONDS)
             return parsedate_to_datetime(answer.headers["Date"]).timestamp()
 
-        attempt = Attempt("cannot read Google's clock", self.project)
+        attempt = Attempt("cannot read Google's clock", self.project, api=COMPUTE_API)
         try:
             return self.read(send, attempt)
         except (KeyError, ValueError) as error:
@@ -120,32 +149,23 @@ class Gke:
     def get_token(self) -> str:
         """Return a bearer token that is good for some minutes at least. Raises CloudError."""
 
-        def refresh() -> None:
+        def renew() -> None:
             if not self.credentials.valid:
-                self.credentials.refresh(google.auth.transport.requests.Request())
+                refresh(self.credentials)
 
-        self.read(refresh, Attempt("cannot get a token", self.project))
+        self.read(renew, Attempt("cannot get a token", self.project))
         return str(self.credentials.token)
 
-    def list_clusters(self) -> tuple[CloudCluster, ...]:
-        """Return the project's clusters, ours and others', in all locations.
-
-        A location that does not answer may hide one: then it is an error.
-        """
-        attempt = Attempt("cannot list clusters", self.project)
-        for left in reversed(range(TRIES)):
-            answer = self._read("list_clusters", {"parent": self._parent("-")}, attempt)
-            missing = list(answer.missing_zones)
-            if not missing:
-                return tuple(read_cluster(cluster) for cluster in answer.clusters)
-            if left:
-                self._sleep(FIRST_PAUSE_SECONDS * 2 ** (TRIES - left))
-        where = ", ".join(missing)
-        raise CloudError(
-            f"{attempt.words}: Google has no answer from {where}",
-            "https://status.cloud.google.com; then type the command again",
-            "MISSING_ZONES",
-        )
+    def list_clusters(self) -> Listing:
+        """Return the project's clusters, ours and others', in all locations that answer."""
+        request = {"parent": self._parent("-")}
+        for last in (False, True):
+            answer = self._read("list_clusters", request, Attempt(LIST_CLUSTERS, self.project))
+            if last or not answer.missing_zones:
+                break
+            self._sleep(MISSING_PAUSE_SECONDS)
+        found = tuple(read_cluster(cluster) for cluster in answer.clusters)
+        return Listing(found, tuple(answer.missing_zones))
 
     def get_cluster(self, location: str, name: str) -> CloudCluster | None:
         """Return one cluster, None if it is not there."""
@@ -217,15 +237,51 @@ class Gke:
 
     def read(self, send: Callable[[], T], attempt: Attempt) -> T:
         """Send what changes nothing, again after a while where trouble passes."""
-        for left in reversed(range(TRIES)):
-            try:
-                return send()
-            except CATCHABLE as error:
-                failure = translate_error(error, attempt)
-                if not left or not failure.passing:
-                    raise failure from error
-                self._sleep(FIRST_PAUSE_SECONDS * 2 ** (TRIES - left - 1))
+        with waiting_for(attempt.waiting):
+            for left in reversed(range(TRIES)):
+                try:
+                    return self._try(send, attempt, call_within)
+                except CloudError as failure:
+                    if not left or not failure.passing or not self._get_left(attempt):
+                        raise
+                    self._sleep(FIRST_PAUSE_SECONDS * 2 ** (TRIES - left - 1))
         raise AssertionError("unreachable")
+
+    def change(self, send: Callable[[], T], attempt: Attempt) -> T:
+        """Send what changes something, once; it may have happened although no answer came."""
+        with waiting_for(attempt.waiting):
+            return self._try(send, attempt, lambda _, send: send())
+
+    def _try(
+        self,
+        send: Callable[[], T],
+        attempt: Attempt,
+        call: Callable[[float, Callable[[], T]], T],
+    ) -> T:
+        seconds, started = self._get_left(attempt), time.monotonic()
+        if not seconds:
+            raise CloudError(f"{attempt.words}: Google does not answer", REACH, "UNAVAILABLE")
+
+        def send_with_token() -> T:
+            # Google's libraries would renew it, too, and wait for minutes. A service account signs
+            # its own.
+            own = isinstance(self.credentials, service_account.Credentials)
+            if not own and not self.credentials.valid:
+                refresh(self.credentials)
+            return send()
+
+        try:
+            answer = call(seconds, send_with_token)
+        except CATCHABLE as error:
+            failure = translate_error(error, attempt)
+            if failure.passing:
+                self._patience.note_silence(attempt.api, time.monotonic() - started)
+            raise failure from error
+        self._patience.note_answer(attempt.api)
+        return answer
+
+    def _get_left(self, attempt: Attempt) -> float:
+        return self._patience.get_left(attempt.api)
 
     def _read(self, method: str, request: Mapping[str, Any], attempt: Attempt) -> Any:
         timeout = self._timeouts_seconds[0]
@@ -233,13 +289,11 @@ class Gke:
         return self.read(lambda: call(request=request, retry=None, timeout=timeout), attempt)
 
     def _change(self, method: str, request: Mapping[str, Any], attempt: Attempt) -> CloudOperation:
-        try:
-            answer = getattr(self._client, method)(
-                request=request, retry=None, timeout=self._timeouts_seconds[1]
-            )
-        except CATCHABLE as error:
-            raise translate_error(error, attempt) from error
-        return read_operation(answer)
+        timeout = self._timeouts_seconds[1]
+        call = getattr(self._client, method)
+        return read_operation(
+            self.change(lambda: call(request=request, retry=None, timeout=timeout), attempt)
+        )
 
     def _delete(self, method: str, name: str, attempt: Attempt) -> CloudOperation | None:
         try:
@@ -258,7 +312,15 @@ class Gke:
     @cached_property
     def _client(self) -> container_v1.ClusterManagerClient:
         address = self._endpoint.removeprefix("https://").rstrip("/")
-        options = {"api_endpoint": address} if address else None
-        return container_v1.ClusterManagerClient(
-            credentials=self.credentials, client_options=options
+        connect: Any = _open_channel
+        transport = ClusterManagerGrpcTransport(
+            host=address or ClusterManagerGrpcTransport.DEFAULT_HOST,
+            credentials=self.credentials,
+            channel=connect,
         )
+        return container_v1.ClusterManagerClient(transport=transport)
+
+
+def _open_channel(*where: Any, options: Sequence[tuple[str, Any]] = (), **how: Any) -> Any:
+    limit = ("grpc.min_reconnect_backoff_ms", int(CONNECT_SECONDS * 1000))
+    return ClusterManagerGrpcTransport.create_channel(*where, options=[*options, limit], **how)

@@ -6,19 +6,18 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from google.api_core import exceptions
 from google.cloud import compute_v1
 
-from deployer.gke.api.client import Gke
-from deployer.gke.api.failures import Attempt, translate_error
-from deployer.gke.api.remedies import CATCHABLE
+from deployer.errors import CloudError
+from deployer.gke.api.client import COMPUTE_API, Gke
+from deployer.gke.api.failures import Attempt
+from deployer.gke.api.patience import READ_SECONDS, bound_session
 from deployer.gke.specification.spec import CLUSTER_LABEL, MANAGED_BY, MANAGER
 
 T = TypeVar("T")
-API = "compute.googleapis.com"
-TIMEOUT_SECONDS = 60.0
 # Written by the timer to a disk with results: executors/gke/idle_timer.py.
 HOLDS_LABEL, RESULTS = "deployer-holds", "results"
 NAMESPACE_LABEL = "deployer-namespace"
@@ -214,13 +213,14 @@ class Compute:
         self, words: str, location: str, send: Callable[..., Any], request: Mapping[str, Any]
     ) -> None:
         """Request a change of a thing, which may be gone already."""
-        attempt = Attempt(words, self._gke.project, location, api=API)
+        attempt = Attempt(words, self._gke.project, location, api=COMPUTE_API)
         try:
-            send(request=request, retry=None, timeout=TIMEOUT_SECONDS)
-        except exceptions.NotFound:
-            return
-        except CATCHABLE as error:
-            raise translate_error(error, attempt) from error
+            self._gke.change(
+                lambda: send(request=request, retry=None, timeout=READ_SECONDS), attempt
+            )
+        except CloudError as error:
+            if not isinstance(error.__cause__, exceptions.NotFound):
+                raise
 
     @cached_property
     def _disks(self) -> compute_v1.DisksClient:
@@ -243,7 +243,9 @@ def open_compute(gke: Gke, kind: Callable[..., T]) -> T:
     """Return a client of one kind of thing, with the credentials and the address of `gke`."""
     address = gke.compute_endpoint.removesuffix("/").removesuffix("/compute/v1")
     options = {"api_endpoint": address} if address else None
-    return kind(credentials=gke.credentials, client_options=options)
+    client: Any = kind(credentials=gke.credentials, client_options=options)
+    bound_session(client.transport._session)  # it has no public name
+    return cast("T", client)
 
 
 def list_everywhere(
@@ -255,10 +257,10 @@ def list_everywhere(
     """
 
     def send() -> list[tuple[str, Any]]:
-        pages = client.aggregated_list(request=request, retry=None, timeout=TIMEOUT_SECONDS)
+        pages = client.aggregated_list(request=request, retry=None, timeout=READ_SECONDS)
         return list(_flatten(pages))
 
-    return gke.read(send, Attempt(f"cannot list {what}", gke.project, api=API))
+    return gke.read(send, Attempt(f"cannot list {what}", gke.project, api=COMPUTE_API))
 
 
 def last_part(address: str) -> str:

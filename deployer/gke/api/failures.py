@@ -39,6 +39,11 @@ class Attempt:
     name: str = ""
     api: str = "container.googleapis.com"
 
+    @property
+    def waiting(self) -> str:
+        """Say what is waited for."""
+        return f"Google Cloud ({self.words.removeprefix('cannot ')})"
+
     def hint(self, template: str, sentence: str) -> str:
         """Fill in a hint: a command, an address or an edit."""
         quotas = " and ".join(read_quotas(sentence)) or "quota"
@@ -113,8 +118,9 @@ def _read_sentence(error: BaseException) -> str:
     if not _is_answer(error):
         first = error.args[0] if error.args else ""
         # Of a connection that failed: the cause without the address, which is Google's.
-        first = str(getattr(first, "reason", first)).rpartition("): ")[2]
-        return scrub(first)
+        cause = getattr(first, "reason", first)
+        words = getattr(cause, "args", ())[-1:] or (cause,)
+        return scrub(str(words[0]).rpartition("): ")[2])
     answer: Any = error
     sentence = scrub(str(answer.message or ""))
     zones = str((answer.metadata or {}).get("zonesAvailable") or "")

@@ -8,15 +8,10 @@ from typing import Any
 
 from google.cloud import compute_v1
 
-from deployer.gke.api.client import Gke
-from deployer.gke.api.compute import (
-    API,
-    TIMEOUT_SECONDS,
-    last_part,
-    list_everywhere,
-    open_compute,
-)
+from deployer.gke.api.client import COMPUTE_API, Gke
+from deployer.gke.api.compute import last_part, list_everywhere, open_compute
 from deployer.gke.api.failures import Attempt
+from deployer.gke.api.patience import READ_SECONDS
 
 
 @dataclass(frozen=True)
@@ -50,9 +45,11 @@ def list_quotas(gke: Gke, regions: Iterable[str]) -> tuple[Quota, ...]:
     client, whole = open_compute(gke, compute_v1.RegionsClient), {"project": gke.project}
     found: list[Quota] = []
     for region in regions:
-        attempt = Attempt(f"cannot read the quotas of {region}", gke.project, region, api=API)
+        attempt = Attempt(
+            f"cannot read the quotas of {region}", gke.project, region, api=COMPUTE_API
+        )
         found += _read_quotas(gke, client, {**whole, "region": region}, attempt)
-    attempt = Attempt("cannot read the project's quotas", gke.project, api=API)
+    attempt = Attempt("cannot read the project's quotas", gke.project, api=COMPUTE_API)
     found += _read_quotas(gke, open_compute(gke, compute_v1.ProjectsClient), whole, attempt)
     return tuple(found)
 
@@ -71,7 +68,7 @@ def _read_quotas(
     gke: Gke, client: Any, request: Mapping[str, str], attempt: Attempt
 ) -> Iterator[Quota]:
     def send() -> Any:
-        return client.get(request=request, retry=None, timeout=TIMEOUT_SECONDS)
+        return client.get(request=request, retry=None, timeout=READ_SECONDS)
 
     for one in gke.read(send, attempt).quotas:
         yield Quota(one.metric, request.get("region", ""), one.limit, one.usage)

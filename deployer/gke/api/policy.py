@@ -10,12 +10,12 @@ from google.auth.transport.requests import AuthorizedSession
 
 from deployer.gke.api.client import Gke
 from deployer.gke.api.failures import Attempt
+from deployer.gke.api.patience import READ_SECONDS, bound_session
 
 PROJECTS, ROLES = "cloudresourcemanager.googleapis.com", "iam.googleapis.com"
 # gcloud's own variables.
 OVERRIDE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"
 OVERRIDES = {PROJECTS: f"{OVERRIDE}CLOUDRESOURCEMANAGER", ROLES: f"{OVERRIDE}IAM"}
-TIMEOUT_SECONDS = 20.0
 
 
 def list_permissions(gke: Gke, principal_end: str, condition: str) -> frozenset[str]:
@@ -45,9 +45,10 @@ def _ask(
 ) -> Any:
     base = gke.environment.get(OVERRIDES[api]) or f"https://{api}/"
     session: Any = AuthorizedSession(gke.credentials)  # type: ignore[no-untyped-call]
+    bound_session(session)
 
     def send() -> Any:
-        answer = session.request(method, f"{base}v1/{path}", json=body, timeout=TIMEOUT_SECONDS)
+        answer = session.request(method, f"{base}v1/{path}", json=body, timeout=READ_SECONDS)
         content = answer.json() if "json" in answer.headers.get("Content-Type", "") else {}
         if not answer.ok:
             said = (content.get("error") or {}).get("message") or answer.reason

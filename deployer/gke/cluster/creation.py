@@ -74,11 +74,14 @@ def list_own(gke: Gke, spec: ClusterSpec) -> list[CloudCluster]:
     """Return all our clusters of that name, the caller's and the best first.
 
     A crash can have left several; people of one project may share one. Raises CloudError if there
-    is only one without our labels.
+    is only one without our labels, or a zone that may hide one does not answer.
     """
-    named = [cluster for cluster in gke.list_clusters() if cluster.name == spec.name]
+    listing = gke.list_clusters()
+    named = [cluster for cluster in listing.clusters if cluster.name == spec.name]
     own = [cluster for cluster in named if cluster.ours]
     own.sort(key=lambda one: (one.owner != gke.owner, _rank(one)))
+    if not (own and own[0].usable):
+        listing.check(spec.locations)
     if named and not own:
         raise CloudError(
             f"{named[0].words} is not ours: it lacks the labels managed-by=deployer and "

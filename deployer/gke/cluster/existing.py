@@ -17,7 +17,10 @@ def describe_existing(gke: Gke, spec: ClusterSpec, prices: Prices, command: str)
 
     `command` ends them. Raises CloudError.
     """
-    own = (one for one in gke.list_clusters() if one.name == spec.name and one.ours)
+    listing = gke.list_clusters()
+    own = [one for one in listing.clusters if one.name == spec.name and one.ours]
+    if not own:
+        listing.check(spec.locations)
     return [line for cluster in own for line in _describe(spec, cluster, prices, command)]
 
 

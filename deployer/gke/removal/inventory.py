@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deployer.gke.api.client import Gke
 from deployer.gke.api.compute import (
@@ -25,12 +25,16 @@ SHORTENED = 15  # characters of a cluster's name that its nodes' names keep at l
 
 @dataclass(frozen=True)
 class Inventory:
-    """Clusters, and the disks and load balancers that are not deleted with them."""
+    """Clusters, and the disks and load balancers that are not deleted with them.
+
+    In `missing_zones`, which do not answer, there may be more clusters.
+    """
 
     clusters: tuple[CloudCluster, ...] = ()
     disks: tuple[CloudDisk, ...] = ()
     forwarding_rules: tuple[ForwardingRule, ...] = ()
     target_pools: tuple[TargetPool, ...] = ()
+    missing_zones: tuple[str, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -49,13 +53,12 @@ def list_inventory(gke: Gke, cluster_name: str | None, owner_id: str | None = No
     """Return what exists of one cluster, or of all of ours, in the whole project.
 
     `owner_id` leaves out other owners'. The nodes' own disks go with their cluster, so they count
-    only where it is gone. Raises CloudError, also if a location does not answer: then nothing is
-    proven.
+    only where it is gone. Raises CloudError.
     """
-    compute = Compute(gke)
+    compute, listing = Compute(gke), gke.list_clusters()
     clusters = tuple(
         one
-        for one in gke.list_clusters()
+        for one in listing.clusters
         if one.ours and cluster_name in (None, one.name) and owner_id in (None, one.owner_id)
     )
     disks = list_own_disks(compute, clusters, cluster_name, owner_id)
@@ -69,7 +72,7 @@ def list_inventory(gke: Gke, cluster_name: str | None, owner_id: str | None = No
         or any((rule.target_pool, rule.region) == (pool.name, pool.region) for pool in pools)
     )
     left = tuple(disk for disk in disks if not (disk.of_node and disk.cluster in alive))
-    return Inventory(clusters, left, rules, pools)
+    return Inventory(clusters, left, rules, pools, listing.missing_zones)
 
 
 def list_own_disks(
@@ -97,13 +100,15 @@ def list_own_disks(
 
 def list_results(gke: Gke) -> tuple[CloudDisk, ...]:
     """Return the disks of embedded backends that lost their cluster before they got our labels."""
-    there = {(one.name, one.location) for one in gke.list_clusters()}
+    listing = gke.list_clusters()
+    there = {(one.name, one.location) for one in listing.clusters}
     return tuple(
         disk
         for disk in Compute(gke).list_disks(f"labels.{NAME_LABEL}:*")
         if disk.claim == RESULTS_CLAIM
         and not is_ours(disk.labels)
         and (disk.labels[NAME_LABEL], disk.labels.get(LOCATION_LABEL)) not in there
+        and not is_hidden(disk, listing.missing_zones)
     )
 
 
@@ -112,8 +117,9 @@ def list_unlabelled(gke: Gke, cluster_name: str) -> Inventory:
 
     It may be a stranger's, so it is never deleted; but without it a proof would be false.
     """
-    compute = Compute(gke)
-    there = [one.location for one in gke.list_clusters() if one.name == cluster_name]
+    compute, listing = Compute(gke), gke.list_clusters()
+    there = [one.location for one in listing.clusters if one.name == cluster_name]
+    there += listing.missing_zones
     disks = tuple(
         disk
         for disk in compute.list_disks(f"labels.{NAME_LABEL}={cluster_name}")
@@ -131,6 +137,25 @@ def list_unlabelled(gke: Gke, cluster_name: str) -> Inventory:
         if not is_ours(rule.labels) and (rule.region, rule.target_pool) in pools
     )
     return Inventory(disks=disks, forwarding_rules=rules)
+
+
+def drop_hidden(found: Inventory, missing: Sequence[str]) -> Inventory:
+    """Leave out disks and load balancers whose cluster may be alive in a zone without an answer."""
+    return replace(
+        found,
+        disks=tuple(one for one in found.disks if not is_hidden(one, missing)),
+        forwarding_rules=tuple(r for r in found.forwarding_rules if not is_hidden(r, missing)),
+        target_pools=tuple(one for one in found.target_pools if not is_hidden(one, missing)),
+    )
+
+
+def is_hidden(thing: CloudDisk | ForwardingRule | TargetPool, missing: Sequence[str]) -> bool:
+    """Return True if a thing's cluster may be in a zone that does not answer."""
+    if isinstance(thing, CloudDisk):
+        location = thing.labels.get(LOCATION_LABEL) or thing.location
+    else:
+        location = thing.region
+    return location in missing or location in map(region_of, missing)
 
 
 def _is_node(instance: str, cluster_name: str) -> bool:

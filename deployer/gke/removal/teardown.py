@@ -30,6 +30,8 @@ from deployer.gke.cluster.rule import Facts, describe_owner, has_results, list_r
 from deployer.gke.removal.contents import PATIENCE_SECONDS, empty_cluster
 from deployer.gke.removal.inventory import (
     Inventory,
+    drop_hidden,
+    is_hidden,
     list_inventory,
     list_own_disks,
     list_unlabelled,
@@ -145,11 +147,14 @@ class _Remover:
     def __init__(self, gke: Gke, name: str, waiter: Waiter, terms: Terms) -> None:
         self.gke, self.name, self.waiter, self.terms = gke, name, waiter, terms
         self.compute = Compute(gke)
+        self.missing_zones: Sequence[str] = ()
         self.owner_id = gke.owner.id if terms.owner_id is None else terms.owner_id
 
     def choose_clusters(self) -> list[CloudCluster]:
         """Return the owner's clusters of the name; where none was named, else another owner's."""
-        named = [one for one in self.gke.list_clusters() if one.name == self.name]
+        listing = self.gke.list_clusters()
+        self.missing_zones = listing.missing_zones
+        named = [one for one in listing.clusters if one.name == self.name]
         ours = [one for one in named if one.ours]
         own = [one for one in ours if one.owner_id == self.owner_id]
         theirs = [one for one in ours if one.owner_id == ours[0].owner_id]
@@ -191,7 +196,8 @@ class _Remover:
         """Return what there is; who may not look there goes on, and the last list tells why."""
         owner_id = clusters[0].owner_id if clusters else self.owner_id
         try:
-            return list_inventory(self.gke, self.name, owner_id)
+            found = list_inventory(self.gke, self.name, owner_id)
+            return drop_hidden(found, self.missing_zones)
         except CloudError as error:
             self.waiter.tell(
                 f"disks and load balancers cannot be looked for ({error.reason}); the cluster goes"
@@ -260,7 +266,8 @@ class _Remover:
             found = {_key(disk): disk for disk in self._list_own_disks()}
             if not known <= found.keys():
                 found |= {_key(disk): disk for disk in _pick(self.compute.list_disks(""), known)}
-            return [disk for disk in found.values() if not self.terms.keeps(disk)]
+            rest = [disk for disk in found.values() if not is_hidden(disk, self.missing_zones)]
+            return [disk for disk in rest if not self.terms.keeps(disk)]
 
         # What cannot be listed is the last list's to say.
         with suppress(CloudError):
@@ -292,6 +299,14 @@ class _Remover:
                 *(f"{one}, which has no labels of ours" for one in bare.names()),
             ]
             raise CloudError(f"still there: {', '.join(named)}", LEFT_HINT, "LEFT")
+        if left.missing_zones:
+            zones = ", ".join(left.missing_zones)
+            raise CloudError(
+                f"not checked: whether a cluster {self.name} is left in {zones}, which does not "
+                "answer; nothing of it is left elsewhere",
+                "https://status.cloud.google.com; then type the command again",
+                "MISSING_ZONES",
+            )
         return Inventory(disks=tuple(one for one in disks if self.terms.keeps(one)))
 
     def _list_own_disks(self) -> tuple[CloudDisk, ...]:

@@ -196,25 +196,25 @@ def test_a_cluster_in_use_is_no_orphan(
         gke, told = open_client(), list[str]()
         ensure_cluster(gke, read_spec(tmp_path), tell=told.append)
         kube.create(build_agent_job("demo-a1"))
-        [busy] = find_remains(gke, 0, ())
+        [busy] = find_remains(gke, 0, ())[0]
         assert (busy.use, busy.agents) == (IN_USE, 1)
         end(own, place)
         _, claim = build_claim("results")
         kube.create({**claim, "metadata": {"name": "results", "labels": build_labels("backend")}})
-        [kept] = find_remains(gke, 0, ())
+        [kept] = find_remains(gke, 0, ())[0]
         assert kept.use == HOLDS_RESULTS, "down --all ends a backend and keeps its disk"
         kube.delete(CLAIM, "results")
         own.wait_for("pvc/results", "delete", place)
         kube.create(build_job(FOREIGN, build_pod(FOREIGN, ["sleep", "3600"])))
         own.kubectl("wait", f"job/{FOREIGN}", "-n", place, "--for=jsonpath=.status.active=1")
-        [used] = find_remains(gke, 0, ())
+        [used] = find_remains(gke, 0, ())[0]
         assert used.use == HELD
         assert any(f"Job of others: {place}/{FOREIGN}" in one for one in used.reasons)
         with pytest.raises(CloudError, match="of others"):
             remove_remains(gke, used, Waiter(told.append), Terms())
         assert cloud.changes == ("CreateCluster",)
         end(own, place)
-        [idle] = find_remains(gke, 0, ())
+        [idle] = find_remains(gke, 0, ())[0]
         assert (idle.use, idle.agents, idle.reasons) == (LEFT_OVER, 0, ())
         remove_remains(gke, idle, Waiter(told.append), Terms())
         assert cloud.inventory().empty
