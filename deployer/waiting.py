@@ -15,6 +15,7 @@ from typing import Any
 
 TIMEOUTS_SECONDS = (5.0, 30.0)  # to connect; between two pieces of an answer
 SILENCE_SECONDS = 1.2  # with the start of a command less than 2
+SHORTEST_SECONDS = 0.5  # an answer that comes so soon is not worth a line
 ALL_SECONDS = 40.0  # of all requests of a command that were not answered
 LAST_SECONDS = 2.0  # of each request after that
 REPEAT_SECONDS = 60.0  # between two lines about the same system
@@ -68,7 +69,7 @@ class Waiting:
         began = time.monotonic()
         # The first line of a command counts from its start, the loading of libraries included.
         silent = 0.0 if self.printed else began - self._began_at
-        seconds = max(0.1, SILENCE_SECONDS - silent)
+        seconds = max(SHORTEST_SECONDS, SILENCE_SECONDS - silent)
         timer = threading.Timer(seconds, self._announce, (what,))
         timer.daemon = True
         timer.start()
