@@ -18,11 +18,16 @@ from urllib.request import url2pathname
 DISTRIBUTION = "sweep-deployer"
 
 
-def install_command(extra: str) -> str:
-    """Return the command that adds an extra to this installation, in the way it was made."""
+def install_command(extra: str, missing: Sequence[str] = ()) -> str:
+    """Return the command that adds an extra to this installation, in the way it was made.
+
+    Of code that was sent into a pod, the image has to have the packages that are `missing`.
+    """
     try:
         found = distribution(DISTRIBUTION)
     except PackageNotFoundError:  # the code alone, on PYTHONPATH
+        if missing:
+            return f"add `RUN pip install {' '.join(missing)}` to the Dockerfile of its image"
         return f"install deployer with its extra {extra} (docs/index.md)"
     origin = json.loads(found.read_text("direct_url.json") or "{}")
     lines = [line.replace('"', "'").partition(";") for line in found.requires or ()]

@@ -9,10 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic_core import to_json
-
 EXACT_IN_A_DOUBLE = 2**53
-SCALARS = {str, float, bool, type(None)}  # NaN among them, for which the fast encoder has a text
+SCALARS = {str, float, bool, type(None)}
 ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"), default=str)
 
 
@@ -42,10 +40,8 @@ def encode_value(value: Any) -> bytes:
     if isinstance(value, Encoded):
         return value.text
     if _needs_no_change(value):
-        with suppress(ValueError):  # half a surrogate pair, say
-            text = to_json(value, inf_nan_mode="strings")
-            if text.isascii():
-                return text
+        with suppress(ValueError):  # NaN, for which there is a text
+            return ENCODER.encode(value).encode("ascii")
     return ENCODER.encode(_plain(value)).encode("ascii")
 
 

@@ -46,7 +46,8 @@ node_selector: {pool: gpu}
 
 def build(backend: str = "{}", cluster: str = "image: trainer:1") -> tuple[dict[str, Any], ...]:
     settings = parse_backend(yaml.safe_load(backend))
-    return build_backend(load_backend_templates(), settings, parse_cluster(yaml.safe_load(cluster)))
+    section = parse_cluster(yaml.safe_load(cluster))
+    return build_backend(load_backend_templates(), b"program", settings, section)
 
 
 @pytest.mark.parametrize(("name", "texts"), [("plain", ()), ("full", (BACKEND, CLUSTER))])
@@ -75,7 +76,7 @@ def test_the_agents_nodes_are_not_the_backends() -> None:
 
 def test_complaints() -> None:
     with pytest.raises(ConfigError) as raised:
-        build_backend(load_backend_templates(), BackendConfig(), ClusterConfig())
+        build_backend(load_backend_templates(), b"", BackendConfig(), ClusterConfig())
     assert raised.value.message == "deployer.yaml: backend.image: is missing"
     with pytest.raises(ConfigErrors) as several:
         parse_backend({"size": "much", "imgae": "a"})

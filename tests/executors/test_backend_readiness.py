@@ -16,7 +16,7 @@ from tests.executors.test_examination import kubeconfig
 
 __all__ = ["kubeconfig"]
 LOOK = "kubectl describe pod backend-0 -n research"
-IMAGE = "backend: {image: …} in deployer.yaml: an image with Python and deployer in it"
+IMAGE = "backend: {image: …} in deployer.yaml: an image with Python 3.11 or newer"
 DISK = "backend: {storage_class: …} in deployer.yaml; kubectl get storageclass"
 
 
@@ -29,7 +29,8 @@ def build_pod(exit_code: int, message: str = "", restarts: int = 1) -> dict[str,
     ("why", "hint"),
     [
         (Absence(), LOOK),
-        (Absence("No module named deployer", exit_code=1), IMAGE),
+        (Absence("No module named zlib", exit_code=1), IMAGE),
+        (Absence("Python 3.11 or newer is needed", exit_code=78), IMAGE),
         (Absence("no such file", exit_code=128), IMAGE),
         (Absence("cannot open PersistentVolumeClaim", exit_code=70), LOOK),
         (Absence("a", Reason(Cause.CLAIM_UNBOUND, "a")), DISK),

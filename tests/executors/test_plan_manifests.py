@@ -48,8 +48,9 @@ def test_plan_of_every_sweep(
     monkeypatch.chdir(tmp_path)
     assert run(["plan", str(sweep), "--on", "kubernetes", "--replicas", "2"]) == 0
     shown = capsys.readouterr().out
-    stable = re.sub(r"(agent.zip|code.tar.gz): \S+", r"\1: PACKED", shown)
+    stable = re.sub(r"(agent.zip|code.tar.gz|program.tar.gz.\d+): \S+", r"\1: PACKED", shown)
     stable = re.sub(r"(supervisor|code)-[0-9a-f]{8}-[0-9a-f]{8}", r"\1-HASH", stable)
+    stable = re.sub(r"sweep-backend-[0-9a-f]{8}", "sweep-backend-HASH", stable)
     check_golden("plan.yaml", stable)
 
 

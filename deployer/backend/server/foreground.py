@@ -118,6 +118,8 @@ def _build_server(backend: Backend, rules: Rules) -> uvicorn.Server:
     config = uvicorn.Config(
         Gate(build_app(backend), rules),
         http=build_protocol(_chosen(Pace())),
+        loop="asyncio",  # what else an image has in it is not used
+        ws="none",
         server_header=False,
         proxy_headers=False,
         log_config=None,

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
@@ -33,7 +34,7 @@ class Pace:
         return min(self.header_seconds, self.body_seconds, self.taking_seconds) / 4
 
 
-class PacedProtocol(HttpToolsProtocol):
+class PacedProtocol(H11Protocol):
     """uvicorn's connection, looked at now and then."""
 
     pace = Pace()
@@ -53,21 +54,22 @@ class PacedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Note when a header begins: also with line breaks, which the parser passes over."""
+        """Note when a header begins."""
         if self._body_since is None and self._header_since is None:
             self._header_since = self.loop.time()
         self._body_bytes += len(data)
         super().data_received(data)
 
-    def on_headers_complete(self) -> None:
-        """Begin to wait for the body."""
-        self._header_since, self._body_since, self._body_bytes = None, self.loop.time(), 0
-        super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        """Wait for nothing: uvicorn itself ends a connection that is idle."""
-        self._body_since = None
-        super().on_message_complete()
+    def handle_events(self) -> None:
+        """Note what the client sends next; uvicorn itself ends a connection that is idle."""
+        super().handle_events()
+        state = self.conn.their_state
+        if state is h11.SEND_BODY and self._body_since is None:
+            self._header_since, self._body_since, self._body_bytes = None, self.loop.time(), 0
+        elif state is not h11.SEND_BODY:
+            self._body_since = None
+            if state is not h11.IDLE or not self.conn.trailing_data[0]:
+                self._header_since = None
 
     def pause_writing(self) -> None:
         """Note since when the client takes nothing."""

@@ -30,7 +30,7 @@ class BackendConfig:
 
     image: Annotated[
         Image | None,
-        Field(description="An image with deployer in it; left out: the agents' image."),
+        Field(description="An image with Python 3.11 or newer; left out: the agents' image."),
     ] = None
     python: Annotated[
         Text | None,

@@ -179,7 +179,7 @@ class GkeTarget(KubernetesTarget):
             return
         section = replace(self.section, namespace=kube.namespace)
         section = section if section.image else replace(section, image=NOT_BUILT)
-        claim, *_ = build_backend(load_backend_templates(), self.project.backend, section)
+        claim, *_ = build_backend(load_backend_templates(), b"", self.project.backend, section)
         reuse_disk(self._open_gke(), self._found, kube, claim, tell)
 
     def _limit_nodes(self, limits: Limits) -> ClusterSpec:

@@ -62,7 +62,7 @@ class KubernetesExecutor(Executor):
 
     `find_pushed` returns the image of new sweeps where the section names none. `grows` tells that
     nodes come which are not there yet. `hints` are what a site adds to reasons of a wait. `beside`
-    is what is made for others than agents.
+    lists what is made for others than agents.
     """
 
     grows = False
@@ -76,7 +76,7 @@ class KubernetesExecutor(Executor):
         *,
         find_pushed: Callable[[], str] | None = None,
         hints: Mapping[Cause, str] = MappingProxyType({}),
-        beside: Collection[Reference] = (),
+        beside: Callable[[], Collection[Reference]] = tuple,
     ) -> None:
         self.kube = kube
         self._products = GpuProducts(
@@ -84,7 +84,7 @@ class KubernetesExecutor(Executor):
         )
         self._pending = PendingPods(kube, self.grows, hints=hints)
         self._builder = ManifestBuilder(kube, cluster, folder, find_pushed)
-        self._beside = frozenset(beside)
+        self._list_beside = beside
         self._data_claims = list_claims(cluster)
         self._sleep = sleep
         self._seen: Sequence[AgentObjects] = ()
@@ -98,7 +98,7 @@ class KubernetesExecutor(Executor):
         """Return what the doctor would look at, as far as agents need it."""
         manifests = self.build_manifests(plan, {plan.agents[0].name: ""})
         job = next(one for one in manifests if kind_of(one) == JOB)
-        own = frozenset(list_own(manifests, plan)) | self._beside
+        own = frozenset((*list_own(manifests, plan), *self._list_beside()))
         return Case(self.kube, self._builder.cluster, job=job, own=own, grows=self.grows)
 
     def apply(self, plan: Plan, api_keys: dict[str, str]) -> Sequence[Agent]:

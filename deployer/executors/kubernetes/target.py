@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from deployer.data.store import Store
 from deployer.errors import DeployerError, ImageError
 from deployer.executors.deadline import count_job_seconds
 from deployer.executors.findings import Finding, Question
-from deployer.executors.kubernetes.backend.deployment import ensure_backend
+from deployer.executors.kubernetes.backend.deployment import ensure_backend, is_made
 from deployer.executors.kubernetes.backend.download import save_backend
 from deployer.executors.kubernetes.backend.manifests import (
     KEY_SECRET,
@@ -55,6 +55,7 @@ from deployer.executors.target import (
     Target,
     Tell,
 )
+from deployer.images.backend_archive import build_backend_archive
 from deployer.images.code_archive import warn_about_left_out
 from deployer.images.context import read_inputs
 from deployer.images.image import find_pushed, push_image
@@ -86,14 +87,14 @@ class KubernetesTarget(Target):
 
     def open(self) -> KubernetesExecutor:
         """Return the executor; raises ConfigError if the kubeconfig has no such cluster."""
-        project = self.project
+        project, kube = self.project, self.open_kube()
         return KubernetesExecutor(
-            self.open_kube(),
+            kube,
             self.section,
             project.folder,
             find_pushed=self.pushed,
             hints=self.hints,
-            beside=self._beside,
+            beside=lambda: self._list_beside(kube),
         )
 
     @property
@@ -174,16 +175,18 @@ class KubernetesTarget(Target):
         project, kube = self.project, self.open_kube()
         section = replace(self.section, namespace=kube.namespace)
         manifests: Sequence[Manifest] = ()
+        beside: Collection[Reference] = ()
         with contextlib.suppress(DeployerError):  # which `check` says
             image = self._with_image(NOT_BUILT).image
             manifests = self._build(demand.plan, replace(section, image=image), 0.0)
+            beside = self._list_beside(kube)
         return Case(
             kube=kube,
             section=section,
             folder=project.folder,
             job=next((one for one in manifests if kind_of(one) == JOB), None),
             pods=section.count_pods(demand.agents),
-            own=frozenset(list_own(manifests, demand.plan)) | self._beside,
+            own=frozenset((*list_own(manifests, demand.plan), *beside)),
             data=project.data,
             backend=project.backend if project.embedded else None,
             image=project.image,
@@ -296,13 +299,17 @@ class KubernetesTarget(Target):
         owner = build_owner(self.project.owner) if self.project.owner else UNKNOWN_OWNER
         return [stamp_owner(one, owner) for one in (*self._build_backend(cluster), *agents)]
 
-    @property
-    def _beside(self) -> frozenset[Reference]:
-        """Return what is made for the embedded backend."""
-        made = list_made(self._build_backend(self.section))
-        return frozenset((*made, Reference(SECRET, KEY_SECRET)) if self.project.embedded else ())
+    def _list_beside(self, kube: Kube) -> Collection[Reference]:
+        """Return what is made for the embedded backend, if there is none yet."""
+        if not self.project.embedded or is_made(kube):
+            return ()
+        return (
+            *list_made(self._build_backend(self._with_image(NOT_BUILT))),
+            Reference(SECRET, KEY_SECRET),
+        )
 
     def _build_backend(self, cluster: ClusterConfig) -> Sequence[Manifest]:
         if not self.project.embedded:
             return ()
-        return build_backend(load_backend_templates(), self.project.backend, cluster)
+        program = build_backend_archive()
+        return build_backend(load_backend_templates(), program, self.project.backend, cluster)

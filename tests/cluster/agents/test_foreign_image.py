@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from deployer.executors.kubernetes.backend.manifests import NAME
 from deployer.kube.names import build_selector
-from tests.cluster.bed import serve_for_pods
 from tests.cluster.cluster import Cluster
 from tests.cluster.foreign import write_foreign_python
-from tests.cluster.shell import open_shell
-from tests.cluster.tenants import make_tenant
+from tests.cluster.shell import Shell
+from tests.cluster.tenants import load_rules, make_tenant
+from tests.cluster.volumes import offer_volume
 
 IMAGE = "registry.example/team/trainer:1"
 TRAINER = """
@@ -35,36 +38,64 @@ SWEEP = {
 
 
 def test_image_without_deployer(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    """Agents and, without a W&B account, the backend run in it."""
     write_foreign_python(tmp_path / "opt")
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "train.py").write_text(TRAINER)
     folders = {"/opt": tmp_path / "opt", "/srv/code": tmp_path / "code"}
     cluster.add_image(IMAGE, folders=folders)
-    tenant = make_tenant(cluster, namespace)
-    with serve_for_pods(cluster, tmp_path / "backend") as server:
-        shell = open_shell(tmp_path / "project", tenant, server)
-        shell.write("train.py", TRAINER)
-        shell.write("sweep.yaml", SWEEP)
-        section = {"image": IMAGE, "gpu": 0, "cpu": "500m", "memory": "512Mi"}
-        shell.write("deployer.yaml", {"on": "kubernetes", "kubernetes": section})
+    tenant = make_tenant(cluster, namespace, rules=[*load_rules(), *load_rules("backend")])
+    offer_volume(cluster, namespace, tmp_path / "disk")
+    (tmp_path / "project").mkdir()
+    shell = Shell(tmp_path / "project", {"KUBECONFIG": str(tenant)})
+    shell.write("train.py", TRAINER)
+    shell.write("sweep.yaml", SWEEP)
+    section = {"image": IMAGE, "gpu": 0, "cpu": "500m", "memory": "512Mi"}
+    backend = {"storage_class": namespace, "size": "1Gi", "cpu": "300m", "memory": "768Mi"}
+    settings = {"on": "kubernetes", "kubernetes": section, "backend": backend}
+    shell.write("deployer.yaml", settings)
 
-        up = shell.deployer("up", "sweep.yaml", "--replicas", "2", "--plain")
-        assert "3/3 configurations finished, 0 duplicates, 0 lost" in up.stdout
-        said = shell.deployer("agents", "logs").stdout
-        assert said.count("trained in /opt /opt None") == 3, said
-        listed = ("get", "jobs,pods,cm,secrets", "-n", namespace, "-l", build_selector())
-        pods = json.loads(cluster.kubectl("get", "pods", *listed[2:], "-o", "json"))["items"]
-        assert {pod["status"]["containerStatuses"][0]["image"] for pod in pods} == {IMAGE}
-        shell.deployer("down")
-        assert cluster.kubectl(*listed) == ""
+    up = shell.deployer("up", "sweep.yaml", "--replicas", "2", "--plain")
+    assert "3/3 configurations finished, 0 duplicates, 0 lost" in up.stdout
+    said = shell.deployer("agents", "logs").stdout
+    assert said.count("trained in /opt /opt None") == 3, said
+    listed = ("get", "jobs,pods,cm,secrets", "-n", namespace, "-l", build_selector())
+    pods = json.loads(cluster.kubectl("get", "pods", *listed[2:], "-o", "json"))["items"]
+    assert {pod["status"]["containerStatuses"][0]["image"] for pod in pods} == {IMAGE}
+    assert [pod["metadata"]["name"] for pod in pods if is_ready(pod)] == [f"{NAME}-0"]
+    shell.deployer("down")
 
-        # With the image's own code, its pod sees before any run that the script refuses the sweep.
-        of_image = {**section, "code": "image", "working_dir": "/srv/code"}
-        shell.write("deployer.yaml", {"on": "kubernetes", "kubernetes": of_image})
-        shell.write("wrong.yaml", {**SWEEP, "parameters": {"lr": {"values": ["high"]}}})
-        refused = shell.try_deployer("up", "wrong.yaml", "--plain")
-        assert refused.returncode == 3, refused.stderr
-        assert "ended with exit code 65 and is not started again: wrong.yaml:" in refused.stderr
-        assert "train.py:6: --lr takes float, not 'high' (write numbers" in refused.stderr
-        assert "0/1 configurations finished, 0 duplicates, 0 lost" in refused.stdout
-        assert "wrong.yaml:" in shell.deployer("agents", "list").stdout
+    # With the image's own code, its pod sees before any run that the script refuses the sweep.
+    of_image = {**section, "code": "image", "working_dir": "/srv/code"}
+    shell.write("deployer.yaml", {**settings, "kubernetes": of_image})
+    shell.write("wrong.yaml", {**SWEEP, "parameters": {"lr": {"values": ["high"]}}})
+    refused = shell.try_deployer("up", "wrong.yaml", "--plain")
+    assert refused.returncode == 3, refused.stderr
+    assert "ended with exit code 65 and is not started again: wrong.yaml:" in refused.stderr
+    assert "train.py:6: --lr takes float, not 'high' (write numbers" in refused.stderr
+    assert "0/1 configurations finished, 0 duplicates, 0 lost" in refused.stdout
+    assert "wrong.yaml:" in shell.deployer("agents", "list").stdout
+    check_another_version(shell, cluster, namespace)
+    shell.deployer("down", "--all", "--delete-data", "-y")
+    assert cluster.kubectl(*listed) == ""
+    cluster.kubectl("delete", "pv", namespace, "--ignore-not-found", "--wait=false")
+
+
+def check_another_version(shell: Shell, cluster: Cluster, namespace: str) -> None:
+    """`backend up` deletes the program of an older version, and no other ConfigMap."""
+    labels = "app.kubernetes.io/managed-by=deployer,app.kubernetes.io/name=wandb-sweep"
+    of_backend = f"{labels},app.kubernetes.io/component=backend"
+    cluster.kubectl("create", "configmap", f"{NAME}-older-0", "-n", namespace)
+    cluster.kubectl("create", "configmap", "others", "-n", namespace)
+    label = ("label", "configmap", f"{NAME}-older-0", "-n", namespace)
+    cluster.kubectl(*label, *of_backend.split(","))
+    shell.deployer("backend", "up")
+    names = cluster.kubectl("get", "configmaps", "-n", namespace, "-o", "name").split()
+    assert "configmap/others" in names
+    left = [name for name in names if NAME in name]
+    assert [name[-2:] for name in left] == ["-0", "-1"]
+    assert not any("older" in name for name in left)
+
+
+def is_ready(pod: Mapping[str, Any]) -> bool:
+    return any(one.get("ready") for one in pod["status"]["containerStatuses"])

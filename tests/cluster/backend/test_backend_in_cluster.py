@@ -284,18 +284,16 @@ def test_a_tenant_without_the_rights_is_told_all_of_them(
 
 
 @pytest.mark.full
-def test_an_image_without_deployer_says_so(
-    cluster: Cluster, namespace: str, tmp_path: Path
-) -> None:
+def test_an_image_without_python_says_so(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
     offer_volume(cluster, namespace, tmp_path / "disk")
     shell = make_shell(tmp_path / "project", cluster.kubeconfig, namespace)
-    bare = {**SECTION, "namespace": namespace, "python": "/usr/bin/python3"}
+    bare = {**SECTION, "namespace": namespace, "python": "/usr/bin/env"}
     disk = {"storage_class": namespace, "size": "1Gi"}
     shell.write("deployer.yaml", {"kubernetes": bare, "backend": disk})
     done = shell.try_deployer("backend", "up", "--on", "kubernetes")
     assert done.returncode == 1, done.stderr
     assert "does not come up" in done.stderr
-    assert "an image with Python and deployer in it" in done.stderr
+    assert "an image with Python 3.11 or newer" in done.stderr
 
 
 @pytest.fixture(autouse=True)

@@ -40,7 +40,7 @@ def missing_extra() -> str | None:
     missing = [name for name in ("optuna", "torch", "scipy") if find_spec(name) is None]
     if not missing:
         return None
-    return f"method bayes needs {', '.join(missing)}: {install_command('bayes')}"
+    return f"method bayes needs {', '.join(missing)}: {install_command('bayes', missing)}"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from deployer.backend.db.users.accounts import new_key
@@ -20,9 +20,10 @@ from deployer.executors.kubernetes.backend.manifests import (
 from deployer.executors.kubernetes.backend.readiness import is_up, wait_until_up
 from deployer.executors.kubernetes.backend.rights import check_rights
 from deployer.executors.kubernetes.manifests.build import build_secret
+from deployer.images.backend_archive import build_backend_archive
 from deployer.images.image import find_pushed
 from deployer.kube.client import Kube
-from deployer.kube.kinds import POD, SECRET, STATEFUL_SET, Manifest
+from deployer.kube.kinds import CONFIG_MAP, POD, SECRET, STATEFUL_SET, Manifest
 from deployer.kube.names import BACKEND, NO_OWNER, build_labels, build_selector, read_owner
 
 SELECTOR = build_selector(component=BACKEND)
@@ -60,6 +61,16 @@ def find_backend(kube: Kube) -> ClusterBackend | None:
         return None
     key = _read_key(kube)
     return ClusterBackend(found[0]["metadata"]["name"], kube.namespace, is_up(found[0]), key)
+
+
+def is_made(kube: Kube) -> bool:
+    """Return True if the namespace has a backend, whose objects `up` leaves as they are."""
+    try:
+        return bool(kube.list_objects(STATEFUL_SET, SELECTOR))
+    except KubeError as error:
+        if error.status != 403:
+            raise
+        return False
 
 
 def ensure_backend(
@@ -120,13 +131,27 @@ def _make(kube: Kube, project: Project) -> None:
     settings = project.backend
     if settings.image is None:
         cluster = replace(cluster, image=_find_image(project))
-    claim, service, stateful_set = build_backend(load_backend_templates(), settings, cluster)
+    templates, program = load_backend_templates(), build_backend_archive()
+    claim, service, *config_maps, stateful_set = build_backend(
+        templates, program, settings, cluster
+    )
     kube.create_once(claim)
     pod = f"{stateful_set['metadata']['name']}-0"
     if kube.create_once(_build_key_secret(kube, cluster)) and kube.get(POD, pod):
         kube.delete(POD, pod)  # a server reads its key when it starts
+    for one in config_maps:
+        kube.create_once(one)
     for one in (service, stateful_set):
         kube.apply(one)
+    _delete_older(kube, {one["metadata"]["name"] for one in config_maps})
+
+
+def _delete_older(kube: Kube, kept: Collection[str]) -> None:
+    """Delete the programs of other versions, which the pod no longer runs."""
+    if kube.is_allowed("delete", CONFIG_MAP):
+        for one in kube.list_objects(CONFIG_MAP, SELECTOR):
+            if one["metadata"]["name"] not in kept:
+                kube.delete(CONFIG_MAP, one["metadata"]["name"])
 
 
 def _find_image(project: Project) -> str | None:

@@ -14,6 +14,7 @@ from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.errors import ConfigError
 from deployer.executors.kubernetes.manifests.fields import (
     Manifest,
+    encode,
     merged,
     set_namespace,
     update,
@@ -26,7 +27,8 @@ from deployer.executors.kubernetes.manifests.pod import (
     set_image,
 )
 from deployer.executors.kubernetes.manifests.templates import find_folder, load_documents
-from deployer.kube.names import BACKEND, QUEUE_LABEL, build_labels
+from deployer.images.code_archive import split_archive
+from deployer.kube.names import BACKEND, QUEUE_LABEL, build_hash, build_labels
 
 NAME = "sweep-backend"
 KEY_SECRET = f"{NAME}-key"
@@ -42,6 +44,7 @@ OWNED: Mapping[str, tuple[str, ...]] = {
         "spec.resources.requests.storage",
     ),
     "Service": _COMMON,
+    "ConfigMap": ("metadata.name", *_COMMON, "binaryData"),
     "StatefulSet": (
         *_COMMON,
         *list_common_fields("backend"),
@@ -49,6 +52,7 @@ OWNED: Mapping[str, tuple[str, ...]] = {
         f"{_MAIN}.resources.requests.memory",
         f"{_MAIN}.resources.limits.cpu",
         f"{_MAIN}.resources.limits.memory",
+        f"{POD}.volumes[program].projected.sources",
     ),
 }
 
@@ -59,29 +63,45 @@ def build_url(name: str, namespace: str) -> str:
 
 
 def load_backend_templates() -> tuple[Manifest, ...]:
-    """Read the documents of k8s/backend.yaml: the claim, the Service, the StatefulSet."""
+    """Read k8s/backend.yaml: the claim, the Service, the program's ConfigMap, the StatefulSet."""
     return tuple(load_documents(find_folder() / "backend.yaml"))
 
 
 def build_backend(
-    templates: Sequence[Manifest], settings: BackendConfig, cluster: ClusterConfig
+    templates: Sequence[Manifest], program: bytes, settings: BackendConfig, cluster: ClusterConfig
 ) -> tuple[Manifest, ...]:
-    """Return the backend's manifests without its key.
+    """Return the backend's manifests without its key; `program` is the archive of its server.
 
     What `settings` leave out about image and interpreter is as for agents. Raises ConfigError if
     no image is named.
     """
-    claim, service, stateful_set = copy.deepcopy(tuple(templates))
-    for one in (claim, service, stateful_set):
+    claim, service, config_map, stateful_set = copy.deepcopy(tuple(templates))
+    for one in (claim, service, config_map, stateful_set):
         _label(one, cluster)
     _set_claim(claim["spec"], settings)
+    config_maps = _build_config_maps(config_map, program)
     pod = stateful_set["spec"]["template"]
     update(pod["metadata"], "labels", stateful_set["metadata"]["labels"])
     _set_pod(pod["spec"], settings, cluster)
     _set_container(pod["spec"]["containers"][0], settings, cluster)
     if settings.queue:
         stateful_set["metadata"]["labels"][QUEUE_LABEL] = settings.queue
-    return claim, service, stateful_set
+    [volume] = (one for one in pod["spec"]["volumes"] if one["name"] == "program")
+    names = [{"name": one["metadata"]["name"]} for one in config_maps]
+    volume["projected"]["sources"] = [{"configMap": name} for name in names]
+    return claim, service, *config_maps, stateful_set
+
+
+def _build_config_maps(template: Manifest, program: bytes) -> list[Manifest]:
+    """Return a ConfigMap for each part of the archive; other content has another name."""
+    whole = build_hash(program, template["data"]["__main__.py"].encode())
+    config_maps = []
+    for number, part in enumerate(split_archive(program)):
+        config_map = copy.deepcopy(template)
+        config_map["metadata"]["name"] = f"{NAME}-{whole}-{number}"
+        config_map["binaryData"] = {f"program.tar.gz.{number:02}": encode(part)}
+        config_maps.append(config_map)
+    return config_maps
 
 
 def _label(manifest: Manifest, cluster: ClusterConfig) -> None:
@@ -108,7 +128,7 @@ def _set_pod(pod: Manifest, settings: BackendConfig, cluster: ClusterConfig) -> 
 def _set_container(container: Manifest, settings: BackendConfig, cluster: ClusterConfig) -> None:
     image = settings.image or cluster.image
     if image is None:
-        hint = "backend: {image: …}: an image with deployer in it, such as the one of `image:`"
+        hint = "backend: {image: …}: an image with Python 3.11 or newer, such as python:3.13-slim"
         raise ConfigError(SECTION.place_of(("image",)), "is missing", hint)
     set_image(container, image, cluster)
     container["command"][0] = settings.python or cluster.python

@@ -16,9 +16,9 @@ from deployer.kube.objects import find_condition
 START_SECONDS = 300.0  # pulling an image and getting a disk; a node may have to be made
 POLL_SECONDS = 1.0
 HOPELESS_RESTARTS = 2
-# Python without the module, and what runtimes say of a program that cannot be run. Our own program
-# never ends with these: backend/server/foreground.py.
-NOT_OUR_PROGRAM = (1, 126, 127, 128)
+# An older Python (78), one that lacks a part of its library (1), and what runtimes say of a program
+# that cannot be run. Our server never ends with these: backend/server/foreground.py.
+NO_SUCH_PYTHON = (1, 78, 126, 127, 128)
 OF_CLAIMS = (Cause.CLAIM_MISSING, Cause.CLAIM_UNBOUND, Cause.CLAIM_ELSEWHERE)
 
 
@@ -79,8 +79,8 @@ def explain_absence(kube: Kube, name: str) -> Absence:
 
 def choose_hint(kube: Kube, name: str, why: Absence) -> str:
     """Return what to do about a backend that does not come up."""
-    if why.exit_code in NOT_OUR_PROGRAM:
-        return f"{edit('backend', 'image: …')}: an image with Python and deployer in it"
+    if why.exit_code in NO_SUCH_PYTHON:
+        return f"{edit('backend', 'image: …')}: an image with Python 3.11 or newer"
     if why.reason and why.reason.cause in OF_CLAIMS:
         return f"{edit('backend', 'storage_class: …')}; kubectl get storageclass"
     return f"kubectl describe pod {name}-0 -n {kube.namespace}"

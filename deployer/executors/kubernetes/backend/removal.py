@@ -7,7 +7,17 @@ import time
 from deployer.errors import KubeError, Refusals
 from deployer.executors.kubernetes.backend.deployment import SELECTOR
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CLAIM, POD, SECRET, SERVICE, STATEFUL_SET, VOLUME, Kind, Manifest
+from deployer.kube.kinds import (
+    CLAIM,
+    CONFIG_MAP,
+    POD,
+    SECRET,
+    SERVICE,
+    STATEFUL_SET,
+    VOLUME,
+    Kind,
+    Manifest,
+)
 from deployer.kube.names import OWNER_LABEL
 
 POLL_SECONDS = 0.5
@@ -28,7 +38,7 @@ def remove_backend(
     selector = SELECTOR if everyone else of_caller
     there = bool(_list_names(kube, STATEFUL_SET, selector))
     _delete(kube, STATEFUL_SET, selector)
-    for kind in (SERVICE, SECRET):
+    for kind in (SERVICE, SECRET, CONFIG_MAP):
         with refusals.noted():
             _delete(kube, kind, selector)
     with refusals.noted():

@@ -8,13 +8,13 @@ from deployer.errors import KubeError
 from deployer.executors.kubernetes.rights import Right, describe_rights, find_missing
 from deployer.executors.kubernetes.roles import Role, describe_grant
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CLAIM, POD, SECRET, SERVICE, STATEFUL_SET
+from deployer.kube.kinds import CLAIM, CONFIG_MAP, POD, SECRET, SERVICE, STATEFUL_SET
 
 RIGHTS: tuple[Right, ...] = (
     *((STATEFUL_SET, "", verb) for verb in ("list", "create", "patch")),
     *((SERVICE, "", verb) for verb in ("create", "patch")),
     *((SECRET, "", verb) for verb in ("get", "create")),
-    (CLAIM, "", "create"),
+    *((one, "", "create") for one in (CLAIM, CONFIG_MAP)),
     (POD, "portforward", "get"),
 )
 
