@@ -45,7 +45,7 @@ def test_what_goes_on_without_a_right_is_said_of_each() -> None:
     assert not set(NEEDED) & set(WITHOUT)
 
 
-@pytest.mark.parametrize("right", backend.RIGHTS)
+@pytest.mark.parametrize("right", [*backend.RIGHTS, *backend.OF_POLICY])
 def test_the_backend_has_what_it_asks_for(right: tuple[Kind, str, str]) -> None:
     granted = load_grants("agents") | load_grants("backend")
     assert name_right(*right) in granted

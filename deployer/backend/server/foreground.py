@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 UPKEEP_SECONDS = 2.0
 KEEP_ALIVE_SECONDS = 75  # agents ask every 5 s, and must not meet a connection that is being closed
-# EX_SOFTWARE: an image without this program ends with 1, and is told from it by that.
+# EX_SOFTWARE: a Python that cannot run this program ends with 1, and is told from it by that.
 FAILED = 70
 YOUNG_OBJECTS = 100_000  # as on the command line: for a page of thousands of runs, 700 are few
 KEY_FILE_VARIABLE = "DEPLOYER_BACKEND_KEY_FILE"

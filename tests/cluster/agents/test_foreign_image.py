@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from deployer.executors.kubernetes.backend.manifests import NAME
-from deployer.kube.names import build_selector
+from deployer.executors.kubernetes.backend.manifests import NAME, PORT
+from deployer.kube.names import build_selector, join_selector
 from tests.cluster.cluster import Cluster
 from tests.cluster.foreign import write_foreign_python
 from tests.cluster.shell import Shell
@@ -54,12 +54,20 @@ def test_image_without_deployer(cluster: Cluster, namespace: str, tmp_path: Path
     backend = {"storage_class": namespace, "size": "1Gi", "cpu": "300m", "memory": "768Mi"}
     settings = {"on": "kubernetes", "kubernetes": section, "backend": backend}
     shell.write("deployer.yaml", settings)
+    kinds = "jobs,pods,cm,secrets,services,networkpolicies"
+    listed = ("get", kinds, "-n", namespace, "-l", build_selector())
+
+    # Two are the agents', three the backend's, and one is in every namespace.
+    cluster.kubectl(*f"create quota few --hard=count/configmaps=5 -n {namespace}".split())
+    full = shell.try_deployer("up", "sweep.yaml", "--plain")
+    assert (full.returncode, "quota few" in full.stderr) == (1, True), full.stderr
+    assert cluster.kubectl(*listed) == ""
+    cluster.kubectl("delete", "quota", "few", "-n", namespace)
 
     up = shell.deployer("up", "sweep.yaml", "--replicas", "2", "--plain")
     assert "3/3 configurations finished, 0 duplicates, 0 lost" in up.stdout
     said = shell.deployer("agents", "logs").stdout
     assert said.count("trained in /opt /opt None") == 3, said
-    listed = ("get", "jobs,pods,cm,secrets", "-n", namespace, "-l", build_selector())
     pods = json.loads(cluster.kubectl("get", "pods", *listed[2:], "-o", "json"))["items"]
     assert {pod["status"]["containerStatuses"][0]["image"] for pod in pods} == {IMAGE}
     assert [pod["metadata"]["name"] for pod in pods if is_ready(pod)] == [f"{NAME}-0"]
@@ -75,10 +83,27 @@ def test_image_without_deployer(cluster: Cluster, namespace: str, tmp_path: Path
     assert "train.py:6: --lr takes float, not 'high' (write numbers" in refused.stderr
     assert "0/1 configurations finished, 0 duplicates, 0 lost" in refused.stdout
     assert "wrong.yaml:" in shell.deployer("agents", "list").stdout
+    check_policy(cluster, namespace)
     check_another_version(shell, cluster, namespace)
     shell.deployer("down", "--all", "--delete-data", "-y")
     assert cluster.kubectl(*listed) == ""
     cluster.kubectl("delete", "pv", namespace, "--ignore-not-found", "--wait=false")
+
+
+def check_policy(cluster: Cluster, namespace: str) -> None:
+    """Agents' pods are let in to the backend's pod, on the port where it listens."""
+    found = cluster.kubectl("get", "networkpolicy", NAME, "-n", namespace, "-o", "json")
+    policy = json.loads(found)["spec"]
+    [rule] = policy["ingress"]
+    [source] = rule["from"]
+    look = ("get", "pods", "-n", namespace, "-o", "name", "-l")
+    let_in = cluster.kubectl(*look, join_selector(source["podSelector"]["matchLabels"])).split()
+    agents = cluster.kubectl(*look, build_selector(component="agent")).split()
+    assert agents
+    assert set(agents) <= set(let_in)
+    guarded = cluster.kubectl(*look, join_selector(policy["podSelector"]["matchLabels"])).split()
+    assert guarded == [f"pod/{NAME}-0"]
+    assert [one["port"] for one in rule["ports"]] == [PORT]
 
 
 def check_another_version(shell: Shell, cluster: Cluster, namespace: str) -> None:

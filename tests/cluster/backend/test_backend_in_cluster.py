@@ -105,6 +105,9 @@ def test_a_sweep_without_any_server_survives_its_backends_pod(
     said = run_while_the_backends_pod_is_killed(shell, kube)
     assert "the embedded backend is made in namespace" in said
     assert "4/4 configurations finished, 0 duplicates, 0 lost" in said
+    assert (
+        "no NetworkPolicy guards the embedded backend: you may not create networkpolicies" in said
+    )
 
     # Another machine: no record, only the labels in the cluster.
     path = json.loads(shell.deployer("sweep", "show", "-o", "json").stdout)["sweep"]

@@ -18,8 +18,9 @@ from deployer.executors.kubernetes.backend.manifests import (
     load_backend_templates,
 )
 from deployer.executors.kubernetes.backend.readiness import is_up, wait_until_up
-from deployer.executors.kubernetes.backend.rights import check_rights
+from deployer.executors.kubernetes.backend.rights import OF_POLICY, check_rights
 from deployer.executors.kubernetes.manifests.build import build_secret
+from deployer.executors.kubernetes.rights import describe_rights, find_missing
 from deployer.images.backend_archive import build_backend_archive
 from deployer.images.image import find_pushed
 from deployer.kube.client import Kube
@@ -85,7 +86,7 @@ def ensure_backend(
     if found is None:
         check_rights(kube, on)
         _check_owner(kube)
-        _make(kube, project)
+        _make(kube, project, tell)
         tell(f"the embedded backend is made in namespace {kube.namespace}")
         found = require_backend(kube, on)
     if not found.ready:
@@ -125,20 +126,27 @@ def _check_owner(kube: Kube) -> None:
             )
 
 
-def _make(kube: Kube, project: Project) -> None:
+def _make(kube: Kube, project: Project, tell: Tell) -> None:
     """Apply everything, the StatefulSet last: where that is, all is. Its claim and key stay."""
     cluster = replace(project.kubernetes, namespace=kube.namespace)
     settings = project.backend
     if settings.image is None:
         cluster = replace(cluster, image=_find_image(project))
     templates, program = load_backend_templates(), build_backend_archive()
-    claim, service, *config_maps, stateful_set = build_backend(
+    claim, service, policy, *config_maps, stateful_set = build_backend(
         templates, program, settings, cluster
     )
     kube.create_once(claim)
     pod = f"{stateful_set['metadata']['name']}-0"
     if kube.create_once(_build_key_secret(kube, cluster)) and kube.get(POD, pod):
         kube.delete(POD, pod)  # a server reads its key when it starts
+    if missing := find_missing(kube, OF_POLICY):
+        said = (
+            f"no NetworkPolicy guards the embedded backend: you may not {describe_rights(missing)}"
+        )
+        tell(f"{said} (docs/threats.md)")
+    else:
+        kube.apply(policy)
     for one in config_maps:
         kube.create_once(one)
     for one in (service, stateful_set):

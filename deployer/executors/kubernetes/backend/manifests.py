@@ -44,6 +44,7 @@ OWNED: Mapping[str, tuple[str, ...]] = {
         "spec.resources.requests.storage",
     ),
     "Service": _COMMON,
+    "NetworkPolicy": _COMMON,
     "ConfigMap": ("metadata.name", *_COMMON, "binaryData"),
     "StatefulSet": (
         *_COMMON,
@@ -63,7 +64,7 @@ def build_url(name: str, namespace: str) -> str:
 
 
 def load_backend_templates() -> tuple[Manifest, ...]:
-    """Read k8s/backend.yaml: the claim, the Service, the program's ConfigMap, the StatefulSet."""
+    """Read the documents of k8s/backend.yaml, of the kinds in `OWNED`."""
     return tuple(load_documents(find_folder() / "backend.yaml"))
 
 
@@ -75,9 +76,10 @@ def build_backend(
     What `settings` leave out about image and interpreter is as for agents. Raises ConfigError if
     no image is named.
     """
-    claim, service, config_map, stateful_set = copy.deepcopy(tuple(templates))
-    for one in (claim, service, config_map, stateful_set):
+    documents = copy.deepcopy(tuple(templates))
+    for one in documents:
         _label(one, cluster)
+    claim, service, policy, config_map, stateful_set = documents
     _set_claim(claim["spec"], settings)
     config_maps = _build_config_maps(config_map, program)
     pod = stateful_set["spec"]["template"]
@@ -89,7 +91,7 @@ def build_backend(
     [volume] = (one for one in pod["spec"]["volumes"] if one["name"] == "program")
     names = [{"name": one["metadata"]["name"]} for one in config_maps]
     volume["projected"]["sources"] = [{"configMap": name} for name in names]
-    return claim, service, *config_maps, stateful_set
+    return claim, service, policy, *config_maps, stateful_set
 
 
 def _build_config_maps(template: Manifest, program: bytes) -> list[Manifest]:

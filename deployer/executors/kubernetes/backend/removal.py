@@ -10,6 +10,7 @@ from deployer.kube.client import Kube
 from deployer.kube.kinds import (
     CLAIM,
     CONFIG_MAP,
+    NETWORK_POLICY,
     POD,
     SECRET,
     SERVICE,
@@ -38,7 +39,7 @@ def remove_backend(
     selector = SELECTOR if everyone else of_caller
     there = bool(_list_names(kube, STATEFUL_SET, selector))
     _delete(kube, STATEFUL_SET, selector)
-    for kind in (SERVICE, SECRET, CONFIG_MAP):
+    for kind in (SERVICE, NETWORK_POLICY, SECRET, CONFIG_MAP):
         with refusals.noted():
             _delete(kube, kind, selector)
     with refusals.noted():

@@ -8,7 +8,15 @@ from deployer.errors import KubeError
 from deployer.executors.kubernetes.rights import Right, describe_rights, find_missing
 from deployer.executors.kubernetes.roles import Role, describe_grant
 from deployer.kube.client import Kube
-from deployer.kube.kinds import CLAIM, CONFIG_MAP, POD, SECRET, SERVICE, STATEFUL_SET
+from deployer.kube.kinds import (
+    CLAIM,
+    CONFIG_MAP,
+    NETWORK_POLICY,
+    POD,
+    SECRET,
+    SERVICE,
+    STATEFUL_SET,
+)
 
 RIGHTS: tuple[Right, ...] = (
     *((STATEFUL_SET, "", verb) for verb in ("list", "create", "patch")),
@@ -17,6 +25,8 @@ RIGHTS: tuple[Right, ...] = (
     *((one, "", "create") for one in (CLAIM, CONFIG_MAP)),
     (POD, "portforward", "get"),
 )
+# Without these the backend runs as well, and whoever reaches its pod reaches its port.
+OF_POLICY: tuple[Right, ...] = tuple((NETWORK_POLICY, "", verb) for verb in ("create", "patch"))
 
 
 def check_rights(kube: Kube, on: str) -> None:
