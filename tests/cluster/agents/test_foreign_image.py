@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from deployer.executors.kubernetes.backend.manifests import NAME, PORT
-from deployer.kube.names import build_selector, join_selector
+from deployer.kube.names import BACKEND, build_selector, join_selector
 from tests.cluster.cluster import Cluster
 from tests.cluster.foreign import write_foreign_python
 from tests.cluster.shell import Shell
@@ -107,19 +107,21 @@ def check_policy(cluster: Cluster, namespace: str) -> None:
 
 
 def check_another_version(shell: Shell, cluster: Cluster, namespace: str) -> None:
-    """`backend up` deletes the program of an older version, and no other ConfigMap."""
-    labels = "app.kubernetes.io/managed-by=deployer,app.kubernetes.io/name=wandb-sweep"
-    of_backend = f"{labels},app.kubernetes.io/component=backend"
-    cluster.kubectl("create", "configmap", f"{NAME}-older-0", "-n", namespace)
-    cluster.kubectl("create", "configmap", "others", "-n", namespace)
-    label = ("label", "configmap", f"{NAME}-older-0", "-n", namespace)
-    cluster.kubectl(*label, *of_backend.split(","))
+    """`backend up` deletes the program of an older version, and what is nobody's stays."""
+    look = ("get", "configmaps", "-n", namespace, "-l", build_selector(component=BACKEND), "-o")
+    one, *_ = json.loads(cluster.kubectl(*look, "json"))["items"]
+    labels = {name: text for name, text in one["metadata"]["labels"].items() if "owner" not in name}
+    for name, kept in ((f"{NAME}-older-0", {}), (f"{NAME}-others-0", {"labels": labels})):
+        annotations = one["metadata"]["annotations"]
+        common = {"name": name, "labels": one["metadata"]["labels"], "annotations": annotations}
+        cluster.create({**one, "metadata": {**common, **kept}}, namespace)
     shell.deployer("backend", "up")
-    names = cluster.kubectl("get", "configmaps", "-n", namespace, "-o", "name").split()
-    assert "configmap/others" in names
-    left = [name for name in names if NAME in name]
-    assert [name[-2:] for name in left] == ["-0", "-1"]
-    assert not any("older" in name for name in left)
+    names = cluster.kubectl(*look, "name").split()
+    versions = {name.rpartition("-")[0] for name in names}
+    assert f"configmap/{NAME}-others" in versions
+    assert f"configmap/{NAME}-older" not in versions
+    assert len(versions) == 2
+    cluster.kubectl("delete", "configmap", f"{NAME}-others-0", "-n", namespace)
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:

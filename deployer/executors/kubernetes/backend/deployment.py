@@ -155,10 +155,10 @@ def _make(kube: Kube, project: Project, tell: Tell) -> None:
 
 
 def _delete_older(kube: Kube, kept: Collection[str]) -> None:
-    """Delete the programs of other versions, which the pod no longer runs."""
+    """Delete our programs of other versions, which the pod no longer runs."""
     if kube.is_allowed("delete", CONFIG_MAP):
         for one in kube.list_objects(CONFIG_MAP, SELECTOR):
-            if one["metadata"]["name"] not in kept:
+            if kube.owns(one) and one["metadata"]["name"] not in kept:
                 kube.delete(CONFIG_MAP, one["metadata"]["name"])
 
 
