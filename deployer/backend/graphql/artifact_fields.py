@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 from deployer.backend.db.artifacts.collections import Collection
 from deployer.backend.db.artifacts.versions import Artifact
 from deployer.backend.graphql.fields import Fields
+from deployer.backend.parsing import read_object
 
 COLLECTION_FIELDS: Fields[Collection] = Fields(
     {
@@ -39,5 +38,5 @@ ARTIFACT_FIELDS: Fields[Artifact] = Fields(
         "created_at": lambda row: row.created_at,
         "updated_at": lambda row: row.updated_at,
     },
-    {"metadata": lambda row: (json.loads(row.metadata or "{}"),)},
+    {"metadata": lambda row: (read_object(row.metadata or "{}"),)},
 )

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from deployer.backend.db.runs.runs import Run
 from deployer.backend.db.sweeps import Sweep
+from deployer.backend.parsing import read_object
 from deployer.backend.refusal import Refusal
 
 R = TypeVar("R")
@@ -74,6 +75,7 @@ def run_fields(sweep_names: Mapping[int, str], user_names: Mapping[int, str]) ->
     def username(run: Run) -> str | None:
         return user_names.get(run.user_id)
 
+    summary = _latest(lambda run: (read_object(run.summary),))
     columns: dict[str, Reader[Run]] = {
         "name": lambda run: run.name,
         "display_name": lambda run: run.display_name,
@@ -99,11 +101,24 @@ def run_fields(sweep_names: Mapping[int, str], user_names: Mapping[int, str]) ->
             "heartbeat_at": lambda run: run.heartbeat_at or run.created_at,
         },
         {
-            "config": _config_forms,
-            "summary_metrics": lambda run: (json.loads(run.summary),),
-            "summary": lambda run: (json.loads(run.summary),),
+            "config": _latest(_config_forms),
+            "summary_metrics": summary,
+            "summary": summary,
         },
     )
+
+
+def _latest(read: Callable[[Run], tuple[Any, ...]]) -> Callable[[Run], tuple[Any, ...]]:
+    """Read a row once for all terms of a filter, which look at one row after the other."""
+    known: tuple[Run | None, tuple[Any, ...]] = (None, ())
+
+    def latest(run: Run) -> tuple[Any, ...]:
+        nonlocal known
+        if known[0] is not run:
+            known = (run, read(run))
+        return known[1]
+
+    return latest
 
 
 def _duration(run: Run) -> float:
@@ -112,7 +127,7 @@ def _duration(run: Run) -> float:
 
 def _config_forms(run: Run) -> tuple[Any, ...]:
     """Return a configuration as users write it, then as it is stored (`lr.value`)."""
-    stored = json.loads(run.config)
+    stored = read_object(run.config) or {}
     plain = {
         name: entry["value"] if isinstance(entry, dict) and "value" in entry else entry
         for name, entry in stored.items()

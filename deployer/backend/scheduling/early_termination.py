@@ -9,9 +9,10 @@ from functools import partial
 
 from deployer.backend.db.database import Connection, select
 from deployer.backend.db.runs.changes import Mark, changed_since, mark_of
-from deployer.backend.db.runs.lines import parse_row, read_lines
+from deployer.backend.db.runs.lines import read_lines
 from deployer.backend.db.runs.runs import change_run, run_by_id
 from deployer.backend.db.sweeps import Sweep
+from deployer.backend.parsing import read_object
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.search.hyperband import Halving
 from deployer.sweeps.metrics import metric_value
@@ -80,7 +81,7 @@ def _read_on(db: Connection, watched: _Watched, row: sqlite3.Row, metric: str) -
         watched.halving.forget(run)
         watched.begun[run], watched.next_line[run] = begun, 0
     lines = read_lines(db, run, "history", watched.next_line[run])
-    values = (metric_value(parse_row(text) or {}, metric) for _, text in lines)
+    values = (metric_value(read_object(text) or {}, metric) for _, text in lines)
     watched.halving.add(run, [value for value in values if value is not None])
     if lines:
         watched.next_line[run] = lines[-1][0] + 1

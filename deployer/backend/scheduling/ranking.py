@@ -6,15 +6,17 @@ import math
 import sqlite3
 from collections.abc import Iterable
 
-from deployer.backend.db.runs.lines import parse_row
 from deployer.backend.db.sweeps import Sweep
+from deployer.backend.parsing import read_object
 from deployer.sweeps.metrics import metric_value, rank_key
 
 
 def read_metric(sweep: Sweep, row: sqlite3.Row) -> float | None:
     """Return the sweep's metric from the summary in a run's row."""
     name = sweep.metric_name
-    return metric_value(parse_row(row["summary"]) or {}, name, sweep.metric_goal) if name else None
+    return (
+        metric_value(read_object(row["summary"]) or {}, name, sweep.metric_goal) if name else None
+    )
 
 
 def best_metric(sweep: Sweep, values: Iterable[float | None]) -> float | None:

@@ -12,9 +12,9 @@ from deployer.backend.db.runs.attempts import (
     last_attempt,
     settle_attempt,
 )
-from deployer.backend.db.runs.lines import parse_row
 from deployer.backend.db.runs.runs import IS_ACTIVE, Run, change_run, list_runs, run_by_id
 from deployer.backend.db.sweeps import DELETED, Sweep, sweep_by_id, update_sweep
+from deployer.backend.parsing import read_object
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import (
     BREAKER_FAILURES,
@@ -160,7 +160,7 @@ def finish_if_target_reached(backend: Backend, db: Connection, run: Run) -> None
     if sweep.ended or not isinstance(metric, dict) or metric.get("target") is None:
         return
     goal = sweep.metric_goal
-    value = metric_value(parse_row(run.summary) or {}, str(metric.get("name")), goal)
+    value = metric_value(read_object(run.summary) or {}, str(metric.get("name")), goal)
     if value is None:
         return
     if value >= metric["target"] if goal == "maximize" else value <= metric["target"]:

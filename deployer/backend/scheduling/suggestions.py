@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deployer.backend.db.database import Connection
-from deployer.backend.db.runs.lines import parse_row
 from deployer.backend.db.store import Store
 from deployer.backend.db.sweeps import Sweep, sweep_by_id
+from deployer.backend.parsing import read_object
 from deployer.backend.scheduling.derived import Derived
 from deployer.backend.scheduling.numbering import free_ordinal
 from deployer.backend.scheduling.search.engine import SearchEngine
@@ -102,13 +102,13 @@ def _search_run(sweep: Sweep, row: sqlite3.Row) -> SearchRun:
     """
     metric, state = sweep.metric_name, row["state"]
     counted = state in ENDED or (state == "running" and _counts_running(sweep))
-    summary = parse_row(row["summary"]) if counted and metric else None
+    summary = read_object(row["summary"]) if counted and metric else None
     value = metric_value(summary or {}, metric, sweep.metric_goal) if metric else None
     if state == "running" and value is not None:
         state = "finished"
     if row["args"] is not None:
         return SearchRun(json.loads(row["args"]), state, value)
-    wrapped = parse_row(row["config"] or "{}") or {}
+    wrapped = read_object(row["config"] or "{}") or {}
     plain = {n: v["value"] for n, v in wrapped.items() if isinstance(v, dict) and "value" in v}
     return SearchRun(plain, state, value)
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from deployer.backend.db.database import Connection
-from deployer.backend.db.runs.lines import parse_row
 from deployer.backend.db.runs.runs import Run, change_run, insert_enqueued, list_runs
 from deployer.backend.db.sweeps import DELETED, Sweep, sweep_by_id, update_sweep
+from deployer.backend.parsing import parse_object
 from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.numbering import grid_place, place_of, renumber
@@ -78,9 +78,7 @@ def adopt_prior_runs(db: Connection, sweep: Sweep, runs: Sequence[Run]) -> None:
 
 
 def _plain_values(text: str) -> dict[str, Any]:
-    config = parse_row(text)
-    if config is None:
-        raise Refusal(400, "a run's configuration is a JSON object")
+    config = parse_object(text, "a run's configuration")
     return {name: _plain_value(value) for name, value in config.items()}
 
 

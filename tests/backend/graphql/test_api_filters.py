@@ -60,6 +60,13 @@ def client(backend: ServedBackend) -> Client:
     return client
 
 
+def nested(operator: str, levels: int) -> Any:
+    condition: Any = {}
+    for _ in range(levels):
+        condition = {operator: condition}
+    return condition
+
+
 def found(client: Client, condition: Any, order: str | None = None) -> list[int]:
     """Return the numbers of the runs that a filter finds."""
     data = client.ask(RUNS, filters=json.dumps(condition), order=order)["project"]
@@ -105,6 +112,8 @@ def found(client: Client, condition: Any, order: str | None = None) -> list[int]
         ({"tags": {"$nin": ["t0"]}}, [1, 3]),
         ({"tags": {"$all": ["all", "t1"]}}, [1, 3]),
         ({"tags": {"$regex": "^t1"}}, [1, 3]),
+        ({"config.x": {"$regex": "1"}}, []),
+        ({"name": {"$in": ["r1", *map(str, range(5000))]}}, [1]),
         ({"state": "failed"}, [3]),
         ({"state": {"$ne": "failed"}}, [0, 1, 2]),
         ({"display_name": {"$regex": "Run [12]$"}}, [1, 2]),
@@ -162,6 +171,12 @@ def test_a_time_that_was_read_finds_its_run(client: Client) -> None:
         ({"$where": []}, "the filter has an unknown operator $where"),
         ({"colour": "red"}, 'unknown key "colour" in a filter or an order'),
         ({"name": {"$regex": "("}}, "the filter's $regex '(' is wrong"),
+        ({"name": {"$regex": r"(r)\1"}}, "is wrong: it has a back reference, a lookaround"),
+        ({"name": {"$regex": "r", "$options": "g"}}, "is wrong: it has an unknown option g"),
+        ({"name": {"$regex": 3}}, "the filter's $regex 3 is not text"),
+        ({"name": {"$options": "i"}}, "the filter's $options are the letters beside a $regex"),
+        ({"$or": [{"config.x": n} for n in range(1001)]}, "the filter has more than 1000 terms"),
+        (nested("$not", 101), "the filter is nested more than 100 levels deep"),
         ({"created_at": {"$gt": "soon"}}, "the filter's time 'soon' is not ISO 8601"),
         ({"config.x": {"$in": 3}}, "the filter's $in needs a list"),
         ({"config.x": {"$gt": None}}, "the filter compares with null, which has no order"),

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deployer.backend.db.database import Connection
-from deployer.backend.db.runs.lines import clear_lines, last_lines, parse_row, write_lines
+from deployer.backend.db.runs.lines import clear_lines, last_lines, write_lines
 from deployer.backend.db.runs.runs import Run, change_run
+from deployer.backend.parsing import read_object
 
 
 def write_history(db: Connection, run: Run, offset: int, texts: Sequence[str]) -> Run:
@@ -46,5 +47,5 @@ def _follows(db: Connection, run: Run, text: str) -> bool:
 
 
 def _step(text: str) -> float:
-    step = (parse_row(text) or {}).get("_step")
+    step = (read_object(text) or {}).get("_step")
     return step if isinstance(step, int | float) else -1

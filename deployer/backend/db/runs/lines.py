@@ -5,12 +5,12 @@ Lines are written at their offset, so a chunk that is sent twice changes nothing
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from deployer.backend.db.database import Connection
+from deployer.backend.parsing import read_object
 
 Stream = Literal["history", "events", "output"]
 
@@ -74,16 +74,7 @@ def read_rows(db: Connection, run_id: int, stream: Stream = "history") -> list[d
     NaN and infinities come as floats, broken lines are left out.
     """
     lines = read_lines(db, run_id, stream)
-    return [flatten(row) for _, text in lines if (row := parse_row(text))]
-
-
-def parse_row(text: str) -> dict[str, Any] | None:
-    """Parse one JSON line that may hold bare NaN or Infinity."""
-    try:
-        row = json.loads(text)
-    except ValueError:
-        return None
-    return row if isinstance(row, dict) else None
+    return [flatten(row) for _, text in lines if (row := read_object(text))]
 
 
 def flatten(row: dict[str, Any]) -> dict[str, Any]:

@@ -8,11 +8,12 @@ from ariadne import ObjectType
 
 from deployer.backend.db.database import select_one
 from deployer.backend.db.projects import Project, project_by_id
-from deployer.backend.db.runs.lines import count_lines, last_lines, parse_row
+from deployer.backend.db.runs.lines import count_lines, last_lines
 from deployer.backend.db.runs.runs import Run
 from deployer.backend.db.sweeps import sweep_by_id
 from deployer.backend.db.users.accounts import User
 from deployer.backend.graphql.resolvers.wire import Info, encode_id, iso_time, transaction
+from deployer.backend.parsing import read_object
 
 run = ObjectType("Run")
 run.set_alias("group", "group_name")
@@ -127,5 +128,5 @@ def resolve_events_tail(row: Run, info: Info) -> str:
 def resolve_system_metrics(row: Run, info: Info) -> str:
     with transaction(info) as db:
         tail = last_lines(db, row.id, "events", 1)
-    newest = (parse_row(tail[0][1]) if tail else None) or {}
+    newest = (read_object(tail[0][1]) if tail else None) or {}
     return json.dumps({key: value for key, value in newest.items() if not key.startswith("_")})

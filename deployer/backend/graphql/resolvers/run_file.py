@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import fnmatch
 import posixpath
+import re
 from typing import Any
 
 from ariadne import MutationType
 
-from deployer.backend.db.files import delete_file, file_by_id, list_files, promise_file
+from deployer.backend.db.files import File, delete_file, file_by_id, list_files, promise_file
 from deployer.backend.db.projects import get_project, owns_project, project_by_id
 from deployer.backend.db.runs.runs import Run, check_writer, get_run, run_by_id
 from deployer.backend.graphql.ordering import by_name, ordered_connection
+from deployer.backend.graphql.patterns import Pattern, PatternError
 from deployer.backend.graphql.resolvers.file_nodes import run_file_node, upload_url
 from deployer.backend.graphql.resolvers.run import run
 from deployer.backend.graphql.resolvers.wire import Info, decode_id, encode_id, transaction
-from deployer.backend.refusal import not_found
+from deployer.backend.refusal import Refusal, not_found
 
 mutation = MutationType()
 
@@ -75,13 +76,20 @@ def resolve_files(
         wanted = {posixpath.normpath(name) for name in names}  # ./x.txt is x.txt
         found = [item for item in found if item.name in wanted]
     if pattern:
-        glob = "".join(LIKE.get(letter, letter) for letter in pattern)
-        found = [item for item in found if fnmatch.fnmatchcase(item.name, glob)]
+        found = _named_like(found, pattern)
     page = ordered_connection(found, by_name(), after, first)
     for edge in page["edges"]:
         edge["node"] = run_file_node(info.context, edge["node"], row, project)
     return page
 
 
-# SQL's wildcards as a shell's, and the shell's as plain letters.
-LIKE = {"%": "*", "_": "?", "*": "[*]", "?": "[?]", "[": "[[]"}
+LIKE = {"%": ".*", "_": "."}
+
+
+def _named_like(files: list[File], pattern: str) -> list[File]:
+    expression = "".join(LIKE.get(letter) or re.escape(letter) for letter in pattern)
+    try:
+        like = Pattern(f"^{expression}$", "s")
+        return [item for item in files if like.search(item.name)]
+    except PatternError as error:
+        raise Refusal(400, f"the pattern {pattern!r} is wrong: {error}") from error
