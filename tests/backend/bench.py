@@ -16,7 +16,7 @@ from deployer.backend.db.users.accounts import Caller, create_agent_key, create_
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.dispatch import heartbeat, succeed_predecessors
 from deployer.backend.scheduling.suggestions import NotReady
-from deployer.backend.server.file_stream import apply_chunk
+from deployer.backend.server.file_stream import apply_chunk, parse_chunk
 from tests.backend.client import grid
 
 KEY = "k" * 40
@@ -82,7 +82,7 @@ class Bench:
 
     def send(self, name: str, **chunk: Any) -> None:
         with self.backend.store.transaction() as db:
-            apply_chunk(self.backend, db, self.run(name), chunk)
+            apply_chunk(self.backend, db, self.run(name), parse_chunk(chunk))
 
     def causes(self, name: str) -> list[str | None]:
         with self.backend.store.transaction() as db:

@@ -17,9 +17,9 @@ from graphql.language import (
     SelectionSetNode,
 )
 
-MOST_TOKENS = 10_000
-MOST_FIELDS = 2000
-DEEPEST = 30
+MOST_TOKENS = 1000
+MOST_FIELDS = 500
+DEEPEST = 30  # fragments are levels, too
 MOST_LISTS = 20  # each may read every run of a project
 LISTS = ("edges", "deployerRuns")
 
@@ -36,6 +36,10 @@ class Size:
         """Return the size of both."""
         depth = max(self.depth, other.depth)
         return Size(self.fields + other.fields, depth, self.lists + other.lists)
+
+    def below(self) -> Size:
+        """Return the size one level further down."""
+        return Size(self.fields, self.depth + 1, self.lists)
 
 
 def find_excess(document: DocumentNode) -> GraphQLError | None:
@@ -67,12 +71,11 @@ class _Measure:
             if isinstance(node, FieldNode):
                 inner = self._of(node.selection_set)
                 is_list = int(node.name.value in LISTS)
-                one = Size(inner.fields + 1, inner.depth + 1, inner.lists + is_list)
-                size = size.beside(one)
+                size = size.beside(inner.below()).beside(Size(1, 1, is_list))
             elif isinstance(node, InlineFragmentNode):
-                size = size.beside(self._of(node.selection_set))
+                size = size.beside(self._of(node.selection_set).below())
             elif isinstance(node, FragmentSpreadNode):
-                size = size.beside(self._of_fragment(node.name.value))
+                size = size.beside(self._of_fragment(node.name.value).below())
         return size
 
     def _of_fragment(self, name: str) -> Size:

@@ -12,6 +12,7 @@ import re
 import sqlite3
 from collections.abc import Mapping
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -60,9 +61,32 @@ from deployer.backend.scheduling.suggestions import NotReady
 logger = logging.getLogger(__name__)
 
 SCHEMA_FILE = Path(__file__).with_name("schema.graphql")
+MOST_ERRORS = 20  # that are described of a document; each costs as much as the document is long
 KNOWN_DOCUMENTS = 1000  # parsed and validated texts that are remembered; validating costs 1 to 5 ms
 
 Reply = tuple[int, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Question:
+    """The body of a GraphQL request."""
+
+    query: str
+    variables: Mapping[str, Any]
+    operation: str | None
+
+
+def parse_question(body: Mapping[str, Any]) -> Question:
+    """Return what a body asks; refuse with 400 one of another form."""
+    query, variables = body.get("query"), body.get("variables") or {}
+    operation = body.get("operationName") or None
+    if not isinstance(query, str):
+        raise Refusal(400, "the body has no query, a text")
+    if not isinstance(variables, dict):
+        raise Refusal(400, "the variables are not a JSON object")
+    if not isinstance(operation, str | None):
+        raise Refusal(400, "the operationName is not text")
+    return Question(query, variables, operation)
 
 
 class _WithoutOurFields(Visitor):
@@ -126,39 +150,39 @@ class GraphQL:
     def _checked_document(self, text: str) -> DocumentNode | tuple[GraphQLError, ...]:
         try:
             document = parse(text, max_tokens=MOST_TOKENS)
+            if excess := find_excess(document):
+                return (excess,)
+            errors = validate(self._schema, document, max_errors=MOST_ERRORS)
         except GraphQLError as error:
             return (error,)
         except RecursionError:
             return (GraphQLError(f"the query asks for more than {DEEPEST} levels"),)
-        if excess := find_excess(document):
-            return (excess,)
-        errors = validate(self._schema, document)
         if feature := find_missing_feature(errors):
             return (GraphQLError(feature.sentence),)
         return tuple(_as_wandb_says(error) for error in errors) or document
 
-    def changes(self, body: Mapping[str, Any]) -> bool:
-        """Tell whether a request may change something."""
-        document = self._document(str(body.get("query") or ""))
+    def changes(self, question: Question) -> bool:
+        """Tell whether a request may change something; a new document is parsed for it."""
+        document = self._document(question.query)
         return not isinstance(document, tuple) and any(
             isinstance(part, OperationDefinitionNode) and part.operation is OperationType.MUTATION
             for part in document.definitions
         )
 
-    def answer(self, request: Request, body: Mapping[str, Any]) -> Reply:
+    def answer(self, request: Request, question: Question) -> Reply:
         """Return HTTP status and JSON body; 400 for what the schema does not know.
 
         Raise NotReady for a request that has to wait and be done again.
         """
-        document = self._document(str(body.get("query") or ""))
+        document = self._document(question.query)
         if isinstance(document, tuple):
             return 400, _refused(*(error.message for error in document))
         result = execute_sync(
             self._schema,
             document,
             context_value=request,
-            variable_values=body.get("variables") or {},
-            operation_name=body.get("operationName") or None,
+            variable_values=dict(question.variables),
+            operation_name=question.operation,
         )
         if not result.errors:
             return 200, {"data": result.data}

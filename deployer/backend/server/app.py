@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -29,13 +28,19 @@ from deployer.backend.db.database import Connection
 from deployer.backend.db.projects import get_project
 from deployer.backend.db.runs.runs import Run, check_writer, get_run
 from deployer.backend.db.users.accounts import Caller, find_caller
-from deployer.backend.graphql.schema import GraphQL, Reply, describe_failure
+from deployer.backend.graphql.schema import (
+    GraphQL,
+    Question,
+    Reply,
+    describe_failure,
+    parse_question,
+)
 from deployer.backend.refusal import Refusal, describe_passing, is_full
 from deployer.backend.scheduling.context import Backend, Request
 from deployer.backend.scheduling.dispatch import MODEL_SECONDS
 from deployer.backend.scheduling.suggestions import NotReady
-from deployer.backend.server.bodies import read_json
-from deployer.backend.server.file_stream import apply_chunk
+from deployer.backend.server.bodies import Body, receive
+from deployer.backend.server.file_stream import Chunk, apply_chunk, parse_chunk
 from deployer.backend.server.health import Health, disk_is_full
 from deployer.backend.server.monitoring import Monitor, Timing
 from deployer.backend.server.transfers import build_transfer_routes
@@ -102,20 +107,25 @@ class Surface:
         return PlainTextResponse(Health.DISK_FULL if full else "ok")
 
     async def graphql(self, http: HttpRequest) -> Response:
-        """Answer a GraphQL request."""
-        body = await read_json(http, partial(run_in_threadpool, self.caller, http))
-        if self.schema.changes(body):
-            return await self._change(partial(self._graphql, http, body))
-        return await run_in_threadpool(self._query, http, body)
+        """Answer a GraphQL request; a change is parsed here and done by the writer."""
+        body = await receive(http, partial(run_in_threadpool, self.caller, http))
+        asked = await run_in_threadpool(self._ask, http, body)
+        if isinstance(asked, Response):
+            return asked
+        return await self._change(partial(self._graphql, http, asked))
 
-    def _query(self, http: HttpRequest, body: dict[str, Any]) -> Response:
+    def _ask(self, http: HttpRequest, body: Body) -> Response | Question:
+        self.caller(http)  # before anything of a stranger is parsed
+        question = parse_question(body.parse())
+        if self.schema.changes(question):
+            return question
         with self.backend.store.snapshot():
-            return self._graphql(http, body)
+            return self._graphql(http, question)
 
-    def _graphql(self, http: HttpRequest, body: dict[str, Any], waited: float = 0.0) -> Response:
+    def _graphql(self, http: HttpRequest, question: Question, waited: float = 0.0) -> Response:
         shared = SHARED_HEADER in http.headers
         request = Request(self.backend, self.caller(http), _base_url(http), shared, waited)
-        return _reply(self.schema.answer(request, body))
+        return _reply(self.schema.answer(request, question))
 
     async def _change(self, work: Callable[[float], Response]) -> Response:
         """Have the writer do it, and again once a model is done for which it had to wait."""
@@ -146,12 +156,17 @@ class Surface:
 
     async def file_stream(self, http: HttpRequest) -> Response:
         """Take one chunk of a run's stream."""
-        chunk = await read_json(http, partial(run_in_threadpool, self.caller, http))
+        body = await receive(http, partial(run_in_threadpool, self.caller, http))
+        chunk = await run_in_threadpool(self._read_chunk, http, body)
         return await asyncio.wrap_future(
             self.backend.store.submit(partial(self._file_stream, http, chunk))
         )
 
-    def _file_stream(self, http: HttpRequest, chunk: dict[str, Any], db: Connection) -> Response:
+    def _read_chunk(self, http: HttpRequest, body: Body) -> Chunk:
+        self.caller(http)
+        return parse_chunk(body.parse())
+
+    def _file_stream(self, http: HttpRequest, chunk: Chunk, db: Connection) -> Response:
         caller = self.caller(http)
         run = self._run(db, caller, http)
         check_writer(db, caller, run)

@@ -6,6 +6,8 @@ Every chunk may come twice, and late. A missing run is 404 for good; anything pa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from deployer.backend.db.database import Connection
@@ -13,6 +15,8 @@ from deployer.backend.db.runs.attempts import last_attempt, reopen_attempt
 from deployer.backend.db.runs.history import write_history
 from deployer.backend.db.runs.lines import FILE_STREAMS, write_lines
 from deployer.backend.db.runs.runs import Run, change_run
+from deployer.backend.parsing import LARGEST_INT, parse_object
+from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import Cause, judge_announcement, judge_exit
 from deployer.backend.scheduling.run_endings import end_run, finish_if_target_reached, marks_of
@@ -25,15 +29,64 @@ INTERRUPTED_MARK = "deployerInterrupted"
 UNSEEN_MARK = "deployerExitUnseen"
 
 
-def apply_chunk(
-    backend: Backend, db: Connection, run: Run, chunk: dict[str, Any]
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Chunk:
+    """A piece of a run's stream.
+
+    `files` has offset and lines of each file; `said_end` is whether the chunk says if the run has
+    ended; `interrupted` is the cause that a supervisor names.
+    """
+
+    files: Mapping[str, tuple[int, list[str]]]
+    said_end: bool
+    complete: bool
+    exit_code: int
+    exit_seen: bool
+    preempting: bool
+    interrupted: object
+
+
+def parse_chunk(body: Mapping[str, Any]) -> Chunk:
+    """Return a chunk; refuse with 400 a body of another form."""
+    files = body.get("files") or {}
+    if not isinstance(files, dict):
+        raise Refusal(400, "the stream's files are not a JSON object")
+    return Chunk(
+        files={name: _parse_part(name, part) for name, part in files.items()},
+        said_end="complete" in body,
+        complete=bool(body.get("complete")),
+        exit_code=_parse_int(body.get("exitcode") or 0, "the exitcode", -LARGEST_INT),
+        exit_seen=not body.get(UNSEEN_MARK),
+        preempting=bool(body.get("preempting")),
+        interrupted=body.get(INTERRUPTED_MARK),
+    )
+
+
+def _parse_part(name: str, part: Any) -> tuple[int, list[str]]:
+    lines = part.get("content") or [] if isinstance(part, dict) else None
+    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+        raise Refusal(400, f"the content of {name} is not a list of lines")
+    offset = _parse_int(part.get("offset") or 0, f"the offset of {name}", 0)
+    if offset + len(lines) > LARGEST_INT:
+        raise Refusal(400, f"the offset of {name} is beyond {LARGEST_INT}")
+    if name == SUMMARY_FILE and lines:
+        parse_object(lines[-1], "the summary")
+    return offset, lines
+
+
+def _parse_int(value: Any, what: str, least: int) -> int:
+    if type(value) is not int or not least <= value <= LARGEST_INT:
+        raise Refusal(400, f"{what} is not a whole number from {least} to {LARGEST_INT}")
+    return value
+
+
+def apply_chunk(backend: Backend, db: Connection, run: Run, chunk: Chunk) -> dict[str, Any]:
     """Store one chunk of a run's stream and return the reply; `stopped` asks the run to stop."""
     backend.presence.seen("run", run.id)
     run = change_run(db, run, heartbeat_at=backend.now(), vanished_at=None)
-    run = _revived(db, run, "complete" in chunk, bool(chunk.get(INTERRUPTED_MARK)))
-    for name, part in (chunk.get("files") or {}).items():
-        run = _apply_file(backend, db, run, name, part)
+    run = _revived(db, run, chunk.said_end, bool(chunk.interrupted))
+    for name, (offset, lines) in chunk.files.items():
+        run = _apply_file(backend, db, run, name, offset, lines)
     if not run.ended_at:
         run = _apply_state(backend, db, run, chunk)
     return {"stopped": True} if run.stop_requested_at and not run.ended_at else {}
@@ -54,26 +107,25 @@ def _revived(db: Connection, run: Run, ended: bool, announced: bool) -> Run:
     return run
 
 
-def _apply_file(backend: Backend, db: Connection, run: Run, name: str, part: dict[str, Any]) -> Run:
-    texts = [str(line) for line in part.get("content") or []]
+def _apply_file(
+    backend: Backend, db: Connection, run: Run, name: str, offset: int, lines: list[str]
+) -> Run:
     stream = FILE_STREAMS.get(name)
-    offset = int(part.get("offset") or 0)
     if stream == "history":
-        run = write_history(db, run, offset, texts)
+        run = write_history(db, run, offset, lines)
     elif stream:
-        write_lines(db, run.id, stream, offset, texts)
-    elif name == SUMMARY_FILE and texts:
-        run = change_run(db, run, summary=texts[-1])
+        write_lines(db, run.id, stream, offset, lines)
+    elif name == SUMMARY_FILE and lines:
+        run = change_run(db, run, summary=lines[-1])
         finish_if_target_reached(backend, db, run)
     return run
 
 
-def _apply_state(backend: Backend, db: Connection, run: Run, chunk: dict[str, Any]) -> Run:
-    if chunk.get("preempting"):
-        announced = run.announced or judge_announcement(chunk.get(INTERRUPTED_MARK))
+def _apply_state(backend: Backend, db: Connection, run: Run, chunk: Chunk) -> Run:
+    if chunk.preempting:
+        announced = run.announced or judge_announcement(chunk.interrupted)
         run = change_run(db, run, preempting=1, announced=announced, state="preempting")
-    if not chunk.get("complete"):
+    if not chunk.complete:
         return run
-    exit_code = int(chunk.get("exitcode") or 0)
-    seen = not chunk.get(UNSEEN_MARK)
-    return end_run(backend, db, run, judge_exit(exit_code, marks_of(run), seen), exit_code)
+    cause = judge_exit(chunk.exit_code, marks_of(run), chunk.exit_seen)
+    return end_run(backend, db, run, cause, chunk.exit_code)

@@ -17,7 +17,7 @@ from graphql import GraphQLObjectType
 
 from deployer.backend.db.database import Connection
 from deployer.backend.db.users.accounts import find_caller
-from deployer.backend.graphql.schema import GraphQL, Reply, build_schema
+from deployer.backend.graphql.schema import GraphQL, Question, Reply, build_schema
 from deployer.backend.scheduling.context import Backend, Request
 from tests.backend.client import Client
 from tests.backend.two_users import World, find_harm, make_world, read_rows
@@ -169,7 +169,9 @@ class Asker:
             before = read_rows(db)
             caller = find_caller(db, client.key)
             assert caller is not None
-            reply = SCHEMA.answer(Request(self.backend, caller, client.url), {"query": asked})
+            reply = SCHEMA.answer(
+                Request(self.backend, caller, client.url), Question(asked, {}, None)
+            )
             mine = db.execute("SELECT id FROM projects WHERE user_id = ?", (caller.user.id,))
             projects = {row[0] for row in mine}
             own = {"users": {caller.user.id}, "keys": {caller.key_id}, "projects": projects}
@@ -281,7 +283,8 @@ def test_an_agent_s_key_changes_nothing_outside_its_sweep(asker: Asker, text: st
 
 
 def test_what_a_client_chose_for_an_id_finds_its_own_user_s(asker: Asker) -> None:
-    world, asked = asker.world, {"query": asker.world.fill(READS["Query.clientIDMapping"])}
+    world = asker.world
+    asked = Question(world.fill(READS["Query.clientIDMapping"]), {}, None)
     with asker.undone() as db:
         copy = (
             "INSERT INTO artifact_collections (project_id, name, type, next_version, client_id,"

@@ -17,7 +17,7 @@ from deployer.backend.db.sweeps import Sweep
 from deployer.backend.scheduling.derived import Derived
 from deployer.backend.scheduling.dispatch import heartbeat
 from deployer.backend.scheduling.early_termination import EarlyTermination
-from deployer.backend.server.file_stream import apply_chunk
+from deployer.backend.server.file_stream import apply_chunk, parse_chunk
 from tests.backend.bench import Bench
 from tests.backend.client import Client, grid
 from tests.conftest import ServedBackend
@@ -47,7 +47,7 @@ def finish_runs(bench: Bench, sweep: Sweep, count: int) -> str:
                 "wandb-history.jsonl": {"offset": 0, "content": rows},
                 "wandb-summary.json": {"offset": 0, "content": rows[-1:]},
             }
-            apply_chunk(bench.backend, db, run, {"files": files, "complete": True})
+            apply_chunk(bench.backend, db, run, parse_chunk({"files": files, "complete": True}))
     return name
 
 

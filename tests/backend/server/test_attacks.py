@@ -6,12 +6,13 @@ import gzip
 import json
 import socket
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import pytest
 import requests  # noqa: TID251 - an attacker is a client of its own
 
-from deployer.backend.graphql.limits import DEEPEST, MOST_FIELDS, MOST_LISTS
+from deployer.backend.graphql.limits import DEEPEST, MOST_FIELDS, MOST_LISTS, MOST_TOKENS
 from deployer.backend.server.bodies import MOST_BYTES
 from tests.backend.client import Client
 
@@ -31,6 +32,11 @@ def spread(levels: int) -> str:
     return f"{{ viewer {{ ...F0 }} }} {' '.join(fragments)} fragment F{levels} on User {{ id }}"
 
 
+def chain(links: int) -> str:
+    fragments = [f"fragment F{n} on User {{ ...F{n + 1} }}" for n in range(links)]
+    return f"{{ viewer {{ ...F0 }} }} {' '.join(fragments)} fragment F{links} on User {{ id }}"
+
+
 def aliases(count: int) -> str:
     many = " ".join(f"a{n}: runs {{ edges {{ node {{ id }} }} }}" for n in range(count))
     return f'{{ project(name: "p") {{ {many} }} }}'
@@ -42,7 +48,7 @@ def aliases(count: int) -> str:
         (BOMB, GZIP, 413, f"the body is bigger than {MOST_BYTES} bytes"),
         (b"not gzip", GZIP, 400, "the body is not gzip"),
         (gzip.compress(b"{}" * 100)[:-5], GZIP, 400, "the body is not gzip: its end is missing"),
-        (b"[" * 100_000, {}, 400, "the body is not JSON"),
+        (b"[" * 100_000, {}, 400, "the body is nested more than 100 levels deep"),
         (b"[]", {}, 400, "the body is not a JSON object"),
         (b"\xff\xfe", {}, 400, "the body is not JSON"),
     ],
@@ -69,16 +75,42 @@ def test_a_body_without_an_end_is_cut_off(client: Client) -> None:
     [
         (deep(DEEPEST), f"the query asks for more than {DEEPEST} levels"),
         (deep(3000), "nested too deeply"),
-        (spread(40), f"the query asks for more than {MOST_FIELDS} fields"),
+        (spread(DEEPEST - 5), f"the query asks for more than {MOST_FIELDS} fields"),
         (aliases(MOST_LISTS + 1), f"the query asks for more than {MOST_LISTS} lists"),
         ("{ viewer { ...A } } fragment A on User { ...A }", "within itself"),
-        ("{ viewer { id } " + "x " * 20_000 + "}", "token"),
+        ("{ viewer { id } " + "x " * MOST_TOKENS + "}", "token"),
+        (chain(DEEPEST), f"the query asks for more than {DEEPEST} levels"),
+        (chain(110), f"the query asks for more than {DEEPEST} levels"),
     ],
-    ids=["deep", "very deep", "spread", "aliases", "endless", "long"],
+    ids=["deep", "very deep", "spread", "aliases", "endless", "long", "chain", "long chain"],
 )
 def test_queries(client: Client, query: str, said: str) -> None:
     reply = client.post(query)
     assert (reply.status_code, said in json.dumps(reply.json())) == (400, True), reply.text[:500]
+
+
+@pytest.mark.parametrize("key", ["", "k" * 40])
+@pytest.mark.parametrize("path", ["/graphql", "/files/a/b/c/file_stream"])
+@pytest.mark.parametrize(
+    "body", [b"[", b"{}", BOMB[:60_000], json.dumps({"query": "{ a }"}).encode()]
+)
+def test_nothing_of_a_stranger_is_parsed(client: Client, key: str, path: str, body: bytes) -> None:
+    headers = GZIP if body.startswith(b"\x1f") else {}
+    reply = requests.post(client.url + path, body, auth=("api", key), headers=headers, timeout=30)
+    assert (reply.status_code, "the API key is not valid" in reply.text) == (401, True)
+
+
+def test_others_are_answered_while_a_document_is_parsed(client: Client) -> None:
+    unknown = " ".join(f"x{number}: 1" for number in range(300))
+    costly = f"mutation {{ upsertSweep(input: {{{unknown}}}) {{ sweep {{ id }} }} }}"
+    answered = 0
+    with ThreadPoolExecutor() as pool, requests.Session() as other:
+        refused = pool.submit(client.post, costly)
+        while not refused.done():
+            assert other.get(f"{client.url}/healthz", timeout=30).text == "ok"
+            answered += 1
+    assert refused.result().status_code == 400
+    assert answered > 5
 
 
 @pytest.mark.parametrize(
