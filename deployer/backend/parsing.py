@@ -26,7 +26,7 @@ def parse_json(text: str, what: str) -> Any:
         raise Refusal(400, f"{what} is not JSON: {error}") from error
     if _is_deep(value):
         raise _too_deep(what)
-    return _repaired(value) if any(half in text for half in SURROGATES) else value
+    return repair(value) if any(half in text for half in SURROGATES) else value
 
 
 def parse_object(text: str, what: str) -> dict[str, Any]:
@@ -66,9 +66,12 @@ def _too_deep(what: str) -> Refusal:
     return Refusal(400, f"{what} is nested more than {MOST_LEVELS} levels deep")
 
 
-def _repaired(value: Any) -> Any:
+def repair(value: Any) -> Any:
+    """Replace halves of surrogate pairs in a value's texts."""
     if isinstance(value, str):
+        if value.isascii():
+            return value
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
-        return {_repaired(key): _repaired(inner) for key, inner in value.items()}
-    return [_repaired(inner) for inner in value] if isinstance(value, list) else value
+        return {repair(key): repair(inner) for key, inner in value.items()}
+    return [repair(inner) for inner in value] if isinstance(value, list) else value

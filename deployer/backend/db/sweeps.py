@@ -7,6 +7,7 @@ import secrets
 import string
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import yaml
@@ -14,6 +15,7 @@ import yaml
 from deployer.backend.db.database import Connection, insert, select, select_one, update
 from deployer.backend.db.projects import Project
 from deployer.backend.db.users.accounts import Caller
+from deployer.backend.parsing import LARGEST_INT, MOST_LEVELS, repair
 from deployer.backend.refusal import Refusal, not_found
 from deployer.sweeps.metrics import metric_goal, metric_name
 from deployer.sweeps.parameters.counting import expected_count
@@ -21,6 +23,12 @@ from deployer.sweeps.parameters.counting import expected_count
 # W&B's command line repeats a creation whose reply was lost, with the same text and no id.
 REPEAT_WINDOW_SECONDS = 60
 DEFAULT_RETRIES = 1
+# Of a configuration: ten times a list of thousands of parameter sets.
+MOST_LETTERS = 2_000_000
+MOST_VALUES = 250_000
+KNOWN_CONFIGS = 256
+# What PyYAML raises for a tag that does not fit its value, such as `!!int x`.
+WRONG_SCALARS = (ValueError, ArithmeticError, LookupError, AttributeError, TypeError)
 STATES = ("PENDING", "RUNNING", "PAUSED", "FINISHED", "CANCELED")
 # Not one of W&B's: nobody sees it, but agents may still be at work.
 DELETED = "DELETED"
@@ -58,6 +66,12 @@ class Sweep:
     def settings(self) -> dict[str, Any]:
         """Return the configuration as a mapping; read it, never change it."""
         return parse_config(self.config)
+
+    @property
+    def title(self) -> str | None:
+        """Return the name that people read: the one that was given last, else the file's."""
+        name = self.settings.get("name")
+        return self.display_name or (None if name is None else str(name))
 
     @property
     def method(self) -> str:
@@ -98,16 +112,43 @@ class Sweep:
         return self.state in ENDED
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=KNOWN_CONFIGS)
 def parse_config(text: str) -> dict[str, Any]:
     """Parse a sweep's YAML to a mapping; refuse with 400 anything else."""
+    if len(text) > MOST_LETTERS:
+        raise Refusal(400, f"the sweep's configuration is longer than {MOST_LETTERS} letters")
     try:
-        config = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        size, levels = _measure(node, {}) if node else (0, 0)
+        if size <= MOST_VALUES and levels <= MOST_LEVELS:
+            config = repair(loader.construct_document(node)) if node else None
+    except RecursionError:
+        levels = MOST_LEVELS + 1
+    except (yaml.YAMLError, *WRONG_SCALARS) as error:
         raise Refusal(400, f"the sweep's configuration is not YAML: {error}") from error
+    if levels > MOST_LEVELS:
+        raise Refusal(
+            400, f"the sweep's configuration is nested more than {MOST_LEVELS} levels deep"
+        )
+    if size > MOST_VALUES:
+        raise Refusal(400, f"the sweep's configuration has more than {MOST_VALUES} values")
     if not isinstance(config, dict):
         raise Refusal(400, "the sweep's configuration is not a mapping")
     return config
+
+
+def _measure(node: yaml.Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """Return how many values a node has, its aliases written out, and how deep they are nested."""
+    if id(node) not in known:
+        known[id(node)] = (0, MOST_LEVELS + 1)  # what is inside itself has no end
+        inside = node.value if isinstance(node, yaml.CollectionNode) else ()
+        if isinstance(node, yaml.MappingNode):
+            inside = chain.from_iterable(node.value)
+        sizes = [_measure(inner, known) for inner in inside]
+        levels = 1 + max((level for _, level in sizes), default=0)
+        known[id(node)] = (1 + sum(size for size, _ in sizes), levels)
+    return known[id(node)]
 
 
 def has_local_scheduler(settings: dict[str, Any]) -> bool:
@@ -118,7 +159,8 @@ def has_local_scheduler(settings: dict[str, Any]) -> bool:
 
 def _expected(settings: dict[str, Any]) -> int | None:
     """Return how many configurations the server hands out; None if a local scheduler decides."""
-    return None if has_local_scheduler(settings) else expected_count(settings)
+    count = None if has_local_scheduler(settings) else expected_count(settings)
+    return None if count is None else min(count, LARGEST_INT)
 
 
 def create_sweep(

@@ -138,7 +138,7 @@ def _config_forms(run: Run) -> tuple[Any, ...]:
 SWEEP_FIELDS: Fields[Sweep] = Fields(
     {
         "name": lambda sweep: sweep.name,
-        "display_name": lambda sweep: sweep.display_name or sweep.settings.get("name"),
+        "display_name": lambda sweep: sweep.title,
         "state": lambda sweep: sweep.state,
         "method": lambda sweep: sweep.method,
         "description": lambda sweep: sweep.description,

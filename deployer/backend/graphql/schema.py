@@ -55,6 +55,7 @@ from deployer.backend.graphql.resolvers import (
     viewer,
 )
 from deployer.backend.refusal import Refusal
+from deployer.backend.scheduling.config_warnings import Unread
 from deployer.backend.scheduling.context import Request
 from deployer.backend.scheduling.suggestions import NotReady
 
@@ -172,7 +173,7 @@ class GraphQL:
     def answer(self, request: Request, question: Question) -> Reply:
         """Return HTTP status and JSON body; 400 for what the schema does not know.
 
-        Raise NotReady for a request that has to wait and be done again.
+        Raise NotReady or Unread for a request that has to wait and be done again.
         """
         document = self._document(question.query)
         if isinstance(document, tuple):
@@ -201,9 +202,9 @@ def _as_wandb_says(error: GraphQLError) -> GraphQLError:
 def describe_failure(cause: Exception) -> Reply:
     """Return HTTP status and JSON body of a request that failed.
 
-    Raise what says that it waits for a model, or that the disk is full or away.
+    Raise what says that it waits, or that the disk is full or away.
     """
-    if isinstance(cause, NotReady | sqlite3.OperationalError | OSError):
+    if isinstance(cause, NotReady | Unread | sqlite3.OperationalError | OSError):
         raise cause
     if isinstance(cause, GraphQLError):  # variables of wrong types, say
         return 400, _refused(cause.message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deployer.backend.db.sweeps import has_local_scheduler, parse_config
+from deployer.backend.db.sweeps import KNOWN_CONFIGS, has_local_scheduler, parse_config
 from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.search.engine import bayes_available
 from deployer.backend.scheduling.search.suggest import refusals
@@ -23,9 +23,33 @@ LOCAL_CONTROLLER = (
 )
 
 
-def check_supported(config: str) -> None:
-    """Refuse with 400 a configuration that no run could ever come from."""
-    settings = parse_config(config)
+class Unread(Exception):
+    """A configuration that has to be read before the writer is asked, which waits for nobody."""
+
+    def __init__(self, config: str) -> None:
+        super().__init__("a sweep's configuration was not read yet")
+        self.config = config
+
+
+_warnings: dict[str, list[str]] = {}  # of the configurations that were read last
+
+
+def is_read(config: str) -> bool:
+    """Return True if `read_config` has no work with a configuration."""
+    return config in _warnings
+
+
+def read_config(config: str) -> list[str]:
+    """Return the warnings of a configuration; refuse with 400 one that no run could come from."""
+    if config not in _warnings:
+        _check_supported(parse_config(config))
+        while len(_warnings) >= KNOWN_CONFIGS:
+            _warnings.pop(next(iter(_warnings)), None)
+        _warnings[config] = list_warnings(parse_config(config))
+    return _warnings[config]
+
+
+def _check_supported(settings: dict[str, Any]) -> None:
     if has_local_scheduler(settings):
         return  # whoever runs it chooses the configurations
     problems = refusals(settings)

@@ -77,6 +77,7 @@ class Request:
 
     `shared` tells that a process says of itself that others write to its run, too.
     `waited_seconds` is how long it has waited for a suggestion since it was first done.
+    `in_writer` is True where the changes of all wait for this request.
     """
 
     backend: Backend
@@ -84,3 +85,4 @@ class Request:
     base_url: str
     shared: bool = False
     waited_seconds: float = 0.0
+    in_writer: bool = False

@@ -36,6 +36,7 @@ from deployer.backend.graphql.schema import (
     parse_question,
 )
 from deployer.backend.refusal import Refusal, describe_passing, is_full
+from deployer.backend.scheduling.config_warnings import Unread, read_config
 from deployer.backend.scheduling.context import Backend, Request
 from deployer.backend.scheduling.dispatch import MODEL_SECONDS
 from deployer.backend.scheduling.suggestions import NotReady
@@ -112,7 +113,7 @@ class Surface:
         asked = await run_in_threadpool(self._ask, http, body)
         if isinstance(asked, Response):
             return asked
-        return await self._change(partial(self._graphql, http, asked))
+        return await self._change(partial(self._graphql, http, asked, in_writer=True))
 
     def _ask(self, http: HttpRequest, body: Body) -> Response | Question:
         self.caller(http)  # before anything of a stranger is parsed
@@ -122,19 +123,23 @@ class Surface:
         with self.backend.store.snapshot():
             return self._graphql(http, question)
 
-    def _graphql(self, http: HttpRequest, question: Question, waited: float = 0.0) -> Response:
-        shared = SHARED_HEADER in http.headers
-        request = Request(self.backend, self.caller(http), _base_url(http), shared, waited)
+    def _graphql(
+        self, http: HttpRequest, question: Question, waited: float = 0.0, in_writer: bool = False
+    ) -> Response:
+        shared, caller = SHARED_HEADER in http.headers, self.caller(http)
+        request = Request(self.backend, caller, _base_url(http), shared, waited, in_writer)
         return _reply(self.schema.answer(request, question))
 
     async def _change(self, work: Callable[[float], Response]) -> Response:
-        """Have the writer do it, and again once a model is done for which it had to wait."""
+        """Have the writer do it, and again once that is done for which it does not wait."""
         begun, waited = time.monotonic(), 0.0
         while True:
             try:
                 return await asyncio.wrap_future(self.backend.store.submit(_undoing(work, waited)))
             except _Undone as undone:
                 return undone.reply
+            except Unread as unread:
+                await run_in_threadpool(read_config, unread.config)
             except NotReady as early:
                 ready = asyncio.shield(asyncio.wrap_future(early.ready))
                 try:

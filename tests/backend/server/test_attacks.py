@@ -13,8 +13,9 @@ import pytest
 import requests  # noqa: TID251 - an attacker is a client of its own
 
 from deployer.backend.graphql.limits import DEEPEST, MOST_FIELDS, MOST_LISTS, MOST_TOKENS
+from deployer.backend.parsing import LARGEST_INT
 from deployer.backend.server.bodies import MOST_BYTES
-from tests.backend.client import Client
+from tests.backend.client import UPSERT_SWEEP, Client, grid
 
 GZIP = {"Content-Encoding": "gzip"}
 BOMB = gzip.compress(b'{"query": "' + b" " * (MOST_BYTES + 1) + b'"}', compresslevel=1)
@@ -111,6 +112,57 @@ def test_others_are_answered_while_a_document_is_parsed(client: Client) -> None:
             answered += 1
     assert refused.result().status_code == 400
     assert answered > 5
+
+
+def anchors(levels: int, merged: bool = False) -> str:
+    """Return a short configuration of 10 ** levels values."""
+    lines = ["method: grid", "parameters: {x: {values: [1]}}", "a0: &a0 {x: 1}"]
+    for level in range(levels):
+        many = ", ".join([f"*a{level}"] * 10)
+        lines.append(
+            f"a{level + 1}: &a{level + 1} " + (f"{{<<: [{many}]}}" if merged else f"[{many}]")
+        )
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (anchors(6), "has more than 250000 values"),
+        (anchors(40), "has more than 250000 values"),
+        (anchors(9, merged=True), "has more than 250000 values"),
+        ("a: &a [*a]", "nested more than 100 levels deep"),
+        ("a: " + "[" * 2000, "nested more than 100 levels deep"),
+        ("a: !!int x", "is not YAML"),
+        ("a: " + "9" * 5000, "is not YAML"),
+        ("a: 2020-99-99", "is not YAML"),
+        ("#" + "x" * 2_000_000, "is longer than 2000000 letters"),
+    ],
+    ids=["wide", "endless", "merged", "in itself", "deep", "tag", "number", "date", "long"],
+)
+def test_configurations(client: Client, config: str, said: str) -> None:
+    inline = f"mutation {{ upsertSweep(input: {{config: {json.dumps(config)}}}) {{ __typename }} }}"
+    for reply in (client.post(UPSERT_SWEEP, config=config), client.post(inline)):
+        assert (reply.status_code, said in reply.text) == (400, True), reply.text
+
+
+def test_others_write_while_a_configuration_is_read(client: Client) -> None:
+    client.init_run("r")
+    config = {**grid(x=range(4000)), "name": "big"}
+    rows = 0
+    with ThreadPoolExecutor() as pool:
+        made = pool.submit(client.create_sweep, config)
+        while not made.done():
+            client.log("r", [{"_step": rows}], offset=rows)
+            rows += 1
+    assert client.sweep(made.result())["runCountExpected"] == 4000
+    assert rows > 5
+
+
+def test_a_grid_without_an_end_is_one(client: Client) -> None:
+    sweep = client.create_sweep(grid(**{f"x{number}": range(1000) for number in range(8)}))
+    assert client.sweep(sweep)["runCountExpected"] == LARGEST_INT
+    assert client.work_once(client.create_agent(sweep), loss=1.0)
 
 
 @pytest.mark.parametrize(

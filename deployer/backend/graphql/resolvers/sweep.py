@@ -35,7 +35,8 @@ from deployer.backend.graphql.run_listing import (
     page_of_sweep,
 )
 from deployer.backend.refusal import Refusal, not_found
-from deployer.backend.scheduling.config_warnings import check_supported, list_warnings
+from deployer.backend.scheduling.config_warnings import Unread, is_read, list_warnings, read_config
+from deployer.backend.scheduling.context import Request
 from deployer.backend.scheduling.dispatch import succeed_predecessors
 from deployer.backend.scheduling.ranking import best_metric
 from deployer.backend.scheduling.sweep_control import adopt_prior_runs, change_sweep, enqueue_run
@@ -55,7 +56,10 @@ def resolve_upsert_sweep(_: Any, info: Info, input: dict[str, Any]) -> dict[str,
         raise Refusal(403, "an agent's key cannot change sweeps")
     with transaction(info) as db:
         row = _change(info, db, input) if input.get("id") else _create(info, db, input)
-        warnings = list_warnings(row.settings) + _with_prior_runs(db, row, input)
+        own = (
+            _read(request, input["config"]) if input.get("config") else list_warnings(row.settings)
+        )
+        warnings = own + _with_prior_runs(db, row, input)
     return {"sweep": row, "config_validation_warnings": warnings}
 
 
@@ -88,7 +92,7 @@ def _create(info: Info, db: Connection, input: dict[str, Any]) -> Sweep:
     config = input.get("config")
     if not config:
         raise Refusal(400, "a sweep needs a configuration")
-    check_supported(config)
+    _read(request, config)
     now = request.backend.now()
     project = ensure_project(
         db, request.caller, input.get("entity_name"), input.get("project_name"), now
@@ -102,6 +106,12 @@ def _create(info: Info, db: Connection, input: dict[str, Any]) -> Sweep:
     )
 
 
+def _read(request: Request, config: str) -> list[str]:
+    if request.in_writer and not is_read(config):
+        raise Unread(config)
+    return read_config(config)
+
+
 def _change(info: Info, db: Connection, input: dict[str, Any]) -> Sweep:
     row = _own_sweep(info, db, input["id"])
     changes = {
@@ -110,7 +120,7 @@ def _change(info: Info, db: Connection, input: dict[str, Any]) -> Sweep:
         if input.get(name) is not None
     }
     if "config" in changes:
-        check_supported(changes["config"])
+        _read(info.context, changes["config"])
     if input.get("state"):
         changes["state"] = _checked_state(input["state"])
     return change_sweep(info.context.backend, db, row, **changes)
@@ -162,7 +172,7 @@ def resolve_id(row: Sweep, _: Info) -> str:
 
 @sweep.field("displayName")
 def resolve_display_name(row: Sweep, _: Info) -> str | None:
-    return row.display_name or row.settings.get("name")
+    return row.title
 
 
 @sweep.field("createdAt")
