@@ -46,7 +46,7 @@ class FolderLock:
 
     def __enter__(self) -> FolderLock:
         make_data_folder(self.data)
-        self._stream = (self.data / LOCK_FILE).open("a")
+        self._stream = open_private(self.data / LOCK_FILE)
         deadline = time.monotonic() + PROBE_SECONDS
         while not _try_lock(self._stream):
             if time.monotonic() > deadline:
@@ -107,7 +107,7 @@ def read_key(data: Path) -> str:
 def dismiss(data: Path) -> None:
     """Write down that nobody but a user shall serve the folder again."""
     with contextlib.suppress(OSError):  # a full disk keeps nobody from stopping a server
-        (data / DISMISSED_FILE).touch()
+        (data / DISMISSED_FILE).touch(0o600)
 
 
 def is_dismissed(data: Path) -> bool:
@@ -124,6 +124,11 @@ def recall(data: Path) -> None:
 def write_key(data: Path, key: str) -> None:
     """Keep the first user's key, readable by the owner alone."""
     write_private(data / KEY_FILE, key + "\n")
+
+
+def open_private(path: Path) -> TextIO:
+    """Open a file to append to it; a new one is readable by the owner alone."""
+    return open(path, "a", opener=lambda name, flags: os.open(name, flags, 0o600))
 
 
 def write_private(path: Path, text: str) -> None:

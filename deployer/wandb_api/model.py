@@ -250,7 +250,7 @@ def parse_json(text: Any) -> dict[str, Any]:
     """Parse a JSON object leniently: bare NaN and Infinity are ordinary in summaries."""
     try:
         value = LENIENT.decode(text) if isinstance(text, str) else text
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 

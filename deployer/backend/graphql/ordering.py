@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from deployer.backend.graphql.fields import MISSING, Fields
+from deployer.backend.parsing import parse_json
 from deployer.backend.refusal import Refusal
 from deployer.sweeps.metrics import WRITTEN
 
@@ -112,7 +113,10 @@ def encode_place(place: Place) -> str:
 def decode_place(cursor: str) -> Place:
     """Return the place that a cursor stands for; refuse with 400 what is none."""
     try:
-        known, kind, number, text, row_id = json.loads(base64.urlsafe_b64decode(cursor))
+        place = parse_json(base64.urlsafe_b64decode(cursor).decode(), "the cursor")
+        known, kind, number, text, row_id = place
+        if not abs(int(row_id)) < 2**63:
+            raise ValueError
         return (int(known), int(kind), float(number), str(text), int(row_id))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError, Refusal) as error:
         raise Refusal(400, f"the cursor {cursor!r} is not one of ours") from error

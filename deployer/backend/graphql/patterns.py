@@ -6,12 +6,15 @@ A pattern becomes a Thompson automaton. A search remembers the sets of states th
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from re import _constants as ops  # type: ignore[attr-defined]
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any
+
+warnings.filterwarnings("ignore", "Possible (nested set|set )", FutureWarning)  # of `[[`, `&&`
 
 MOST_LETTERS = 1000  # of a pattern
 MOST_STATES = 3000  # with every repetition spelled out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +21,7 @@ from deployer.backend.graphql.ordering import (
     ordered_connection,
     parse_order,
 )
+from deployer.backend.parsing import parse_json
 
 CREATED = ("created_at", "createdAt")
 
@@ -91,12 +91,10 @@ def fields_of_runs(db: Connection, project: Project) -> Fields[Run]:
 
 def _where(db: Connection, project: Project, filters: str | None) -> _Where | None:
     """Return what the database itself can find: all runs, or a sweep's, as `Sweep.runs` asks."""
-    try:
-        condition = json.loads(filters or "{}") or {}
-    except ValueError:
-        return None
-    if isinstance(condition, dict) and list(condition) == ["$and"] and len(condition["$and"]) == 1:
-        condition = condition["$and"][0]
+    condition = parse_json(filters or "{}", "the filter") or {}
+    if isinstance(condition, dict) and list(condition) == ["$and"]:
+        parts = condition["$and"]
+        condition = parts[0] if isinstance(parts, list) and len(parts) == 1 else condition
     if condition == {}:
         return _Where("project_id = ?", project.id)
     if isinstance(condition, dict) and list(condition) == ["sweep"]:

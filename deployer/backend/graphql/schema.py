@@ -54,6 +54,7 @@ from deployer.backend.graphql.resolvers import (
     sweep,
     viewer,
 )
+from deployer.backend.parsing import parse_json
 from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.config_warnings import Unread
 from deployer.backend.scheduling.context import Request
@@ -63,6 +64,7 @@ logger = logging.getLogger(__name__)
 
 SCHEMA_FILE = Path(__file__).with_name("schema.graphql")
 MOST_ERRORS = 20  # that are described of a document; each costs as much as the document is long
+MOST_SAID = 2000  # letters of a message, which may quote what was sent
 KNOWN_DOCUMENTS = 1000  # parsed and validated texts that are remembered; validating costs 1 to 5 ms
 
 Reply = tuple[int, dict[str, Any]]
@@ -105,6 +107,19 @@ def _as_json_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
+def _parse_json_text(value: Any) -> str:
+    """Return JSON as text; refuse with 400 what is none. Clients also send an empty text."""
+    text = _as_json_text(value)
+    parse_json(text or "{}", "a JSON text of the request")
+    return text
+
+
+def _parse_int64(value: Any) -> int:
+    if type(value) is not int or not -(2**63) <= value < 2**63:
+        raise GraphQLError("Int64 cannot represent a value that is no 64-bit integer")
+    return value
+
+
 def build_schema(plain: bool) -> GraphQLSchema:
     """Bind the handlers to the schema."""
     bindables: list[SchemaBindable] = [
@@ -133,7 +148,8 @@ def build_schema(plain: bool) -> GraphQLSchema:
         artifact_upload.mutation,
         artifact_change.mutation,
         history.run,
-        ScalarType("JSONString", serializer=_as_json_text, value_parser=_as_json_text),
+        ScalarType("JSONString", serializer=_as_json_text, value_parser=_parse_json_text),
+        ScalarType("Int64", value_parser=_parse_int64),
     ]
     if not plain:
         bindables += [extension.mutation, extension.sweep, extension.run, extension.attempt]
@@ -218,4 +234,4 @@ def describe_failure(cause: Exception) -> Reply:
 
 
 def _refused(*messages: str) -> dict[str, Any]:
-    return {"errors": [{"message": message} for message in messages], "data": None}
+    return {"errors": [{"message": message[:MOST_SAID]} for message in messages], "data": None}

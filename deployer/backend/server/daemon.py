@@ -18,6 +18,7 @@ from deployer.backend.data_folder import (
     is_dismissed,
     is_served,
     make_data_folder,
+    open_private,
     read_address,
     read_key,
     recall,
@@ -153,7 +154,7 @@ def _spawn(data: Path) -> subprocess.Popen[bytes]:
     ]
     try:
         make_data_folder(data)
-        with (data / LOG_FILE).open("ab") as log:
+        with open_private(data / LOG_FILE) as log:
             return subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,

@@ -64,7 +64,11 @@ def serve(host: str, port: int, data: Path, plain: bool = False, public_url: str
     taken, or that is no address.
     """
     rules = _build_rules(host, public_url)
+    os.umask(0o077)
     with FolderLock(data):
+        for path in data.iterdir():
+            if path.is_file():
+                path.chmod(0o600)
         recall(data)
         forget_cut_off(data)
         now = wall_clock(os.environ.get("DEPLOYER_BACKEND_CLOCK_FILE"))

@@ -23,6 +23,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 READING = ("GET", "HEAD", "OPTIONS")
 PORTS = {"http": 80, "https": 443}
 AGAIN_SECONDS = 1
+MOST_HEADERS = 200
+MOST_HEADER_BYTES = 64 * 1024
 # What is said with every answer that does not say something else.
 DEFAULT_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
@@ -63,6 +65,13 @@ class Gate:
         headers = Headers(scope=scope)
         answer = _guarded(send)
         host = headers.get("host", "")
+        if len(headers) > MOST_HEADERS or _size(headers) > MOST_HEADER_BYTES:
+            said = f"the request has more than {MOST_HEADERS} headers or {MOST_HEADER_BYTES} bytes"
+            await _refuse(431, said, scope, receive, answer)
+            return
+        if len(headers.getlist("host")) > 1:
+            await _refuse(400, "the request names more than one host", scope, receive, answer)
+            return
         if self._public and _is_at(host, self._public):
             scope["scheme"] = self._public.scheme
         elif self._rules.local and not is_local(host):
@@ -92,6 +101,10 @@ class Gate:
             self._in_flight[asker] -= 1
             if not self._in_flight[asker]:
                 del self._in_flight[asker]
+
+
+def _size(headers: Headers) -> int:
+    return sum(len(name) + len(value) for name, value in headers.raw)
 
 
 async def _refuse(

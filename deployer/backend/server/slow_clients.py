@@ -11,7 +11,11 @@ from dataclasses import dataclass
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+from deployer.backend.server.gate import MOST_HEADER_BYTES
+
+NO_MORE = b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+TIMED_OUT = b"HTTP/1.1 408 Request Timeout" + NO_MORE
+TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large" + NO_MORE
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class PacedProtocol(H11Protocol):
         """Begin to wait for a header."""
         super().connection_made(transport)
         self._header_since: float | None = self.loop.time()
+        self._header_bytes = 0
         self._body_since: float | None = None  # of the bytes that are counted
         self._body_bytes = 0
         self._stuck_since: float | None = None
@@ -54,11 +59,17 @@ class PacedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Note when a header begins."""
+        """Note when a header begins, also with line breaks; end one that is too long."""
         if self._body_since is None and self._header_since is None:
-            self._header_since = self.loop.time()
+            self._header_since, self._header_bytes = self.loop.time(), 0
+        if self._header_since is not None:
+            self._header_bytes += len(data)
         self._body_bytes += len(data)
         super().data_received(data)
+        too_long = self._header_since is not None and self._header_bytes > MOST_HEADER_BYTES
+        if too_long and not self.transport.is_closing():
+            self.transport.write(TOO_LONG)
+            self.transport.close()
 
     def handle_events(self) -> None:
         """Note what the client sends next; uvicorn itself ends a connection that is idle."""

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.requests import Request as HttpRequest
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
@@ -52,7 +53,7 @@ HEADERS = {
 def build_transfer_routes(backend: Backend, find_caller: FindCaller) -> list[Route]:
     """Return the routes of all bytes but the file stream's."""
     transfers = Transfers(backend, find_caller)
-    signed = "/{table}/{row:int}/{expires:int}/{signature}"
+    signed = "/{table}/{row:number}/{expires:number}/{signature}"
     owner = "/{entity}/{project}/{collection}"
     return [
         Route(f"/upload{signed}", transfers.upload, methods=["PUT"]),
@@ -62,6 +63,15 @@ def build_transfer_routes(backend: Backend, find_caller: FindCaller) -> list[Rou
         Route(f"/artifactsV2/{{region}}{owner}/{{birth}}/{{digest}}/{{name}}", transfers.by_digest),
         Route(f"/artifactsV2/{{region}}{owner}/{{digest}}/{{name}}", transfers.by_digest),
     ]
+
+
+class Number(IntegerConvertor):
+    """A number that the database can hold."""
+
+    regex = "[0-9]{1,18}"
+
+
+register_url_convertor("number", Number())
 
 
 class Transfers:

@@ -51,7 +51,7 @@ class Signer:
     def check(self, action: Action, target: Target, expires: int, given: str, now: float) -> None:
         """Refuse with 403 an address that was not made here, or whose time is over."""
         signature = self._signature(action, target.table, target.row_id, expires)
-        if not hmac.compare_digest(signature, given):
+        if not hmac.compare_digest(signature.encode(), given.encode()):
             raise Refusal(403, "permission denied: the address is not signed by this server")
         if now > expires:
             raise Refusal(403, "permission denied: the address has expired; ask for a new one")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import mimetypes
 from collections.abc import Mapping
 from functools import partial
@@ -23,6 +22,7 @@ from deployer.backend.db.database import Connection
 from deployer.backend.db.files import find_file
 from deployer.backend.db.runs.lines import read_rows
 from deployer.backend.db.runs.runs import find_run
+from deployer.backend.parsing import parse_object
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.sweep_control import change_sweep
@@ -163,8 +163,8 @@ class Pages:
         if http.headers.get("content-type", "").partition(";")[0] != "application/json":
             raise Refusal(415, "the body is not JSON")
         try:
-            action = json.loads(await read_form(http))["action"]
-        except (ValueError, KeyError, TypeError) as error:
+            action = parse_object((await read_form(http)).decode(), "the body")["action"]
+        except (ValueError, KeyError) as error:
             raise Refusal(400, "the body names no action") from error
 
         def change(db: Connection) -> str:

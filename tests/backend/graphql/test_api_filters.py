@@ -176,7 +176,7 @@ def test_a_time_that_was_read_finds_its_run(client: Client) -> None:
         ({"name": {"$regex": 3}}, "the filter's $regex 3 is not text"),
         ({"name": {"$options": "i"}}, "the filter's $options are the letters beside a $regex"),
         ({"$or": [{"config.x": n} for n in range(1001)]}, "the filter has more than 1000 terms"),
-        (nested("$not", 101), "the filter is nested more than 100 levels deep"),
+        (nested("$not", 101), "is nested more than 100 levels deep"),
         ({"created_at": {"$gt": "soon"}}, "the filter's time 'soon' is not ISO 8601"),
         ({"config.x": {"$in": 3}}, "the filter's $in needs a list"),
         ({"config.x": {"$gt": None}}, "the filter compares with null, which has no order"),

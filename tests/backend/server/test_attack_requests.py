@@ -8,9 +8,11 @@ import secrets
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
 import requests  # noqa: TID251 - an attacker is a client of its own
 
@@ -158,6 +160,31 @@ def test_a_server_of_this_machine_has_its_own_names_alone(
     for path in ("/healthz", "/login"):
         reply = requests.get(strict.url + path, headers={"Host": host}, timeout=30)
         assert reply.status_code == status, reply.text
+
+
+@pytest.mark.parametrize(
+    ("headers", "statuses"),
+    [
+        (b"Host: evil.example\r\n", {b"400"}),
+        (b"X: y\r\n" * 250, {b"431"}),
+        (b"X: " + b"y" * 70_000 + b"\r\n", {b"400", b"431"}),
+        (b"X: " + b"y" * 20_000_000, {b"400", b"431"}),
+        (b"X: y\r\n" * 3_000_000, {b"400", b"431"}),
+    ],
+    ids=["second host", "many", "long", "very long", "very many"],
+)
+def test_more_headers_than_any_client_sends(
+    strict: ServedBackend, headers: bytes, statuses: set[bytes]
+) -> None:
+    """The parser may refuse them before we do."""
+    with connect(strict) as client:
+        with suppress(OSError):  # it is ended before all is sent
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + headers + b"\r\n")
+        with suppress(ConnectionResetError):
+            assert client.recv(4096)[9:12] in statuses
+    process = psutil.Process(strict.process.pid)
+    assert process.memory_info().rss < 500_000_000
+    assert requests.get(f"{strict.url}/healthz", timeout=30).text == "ok"
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "backend", ""])

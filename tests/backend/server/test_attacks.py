@@ -7,6 +7,7 @@ import json
 import socket
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -16,6 +17,8 @@ from deployer.backend.graphql.limits import DEEPEST, MOST_FIELDS, MOST_LISTS, MO
 from deployer.backend.parsing import LARGEST_INT
 from deployer.backend.server.bodies import MOST_BYTES
 from tests.backend.client import UPSERT_SWEEP, Client, grid
+from tests.backend.pages_browser import log_in
+from tests.conftest import ServedBackend
 
 GZIP = {"Content-Encoding": "gzip"}
 BOMB = gzip.compress(b'{"query": "' + b" " * (MOST_BYTES + 1) + b'"}', compresslevel=1)
@@ -41,6 +44,15 @@ def chain(links: int) -> str:
 def aliases(count: int) -> str:
     many = " ".join(f"a{n}: runs {{ edges {{ node {{ id }} }} }}" for n in range(count))
     return f'{{ project(name: "p") {{ {many} }} }}'
+
+
+READ = """
+query Read($project: String!) { project(name: $project) {
+  runs(order: "-summary_metrics.loss") { edges { node { name displayName config summaryMetrics tags
+    historyLineCount history sampledHistory(specs: ["{}", "{\\"keys\\": [\\"loss\\"]}"]) historyKeys
+    systemMetrics wandbConfig exitcode state logLines { edges { node { line } } } } } }
+  sweeps { edges { node { displayName config bestLoss runCountExpected } } } } }
+"""
 
 
 @pytest.mark.parametrize(
@@ -157,6 +169,104 @@ def test_others_write_while_a_configuration_is_read(client: Client) -> None:
             rows += 1
     assert client.sweep(made.result())["runCountExpected"] == 4000
     assert rows > 5
+
+
+OFF_BY_MUCH = ["x", 3, True, [1], {"a": 1}, -1, 1.5, 10**18, "\ud800", "[]", "[" * 5000]
+STREAMS = [
+    {"files": ...},
+    {"files": {"wandb-history.jsonl": ...}},
+    {"files": {"wandb-history.jsonl": {"offset": ..., "content": ["{}"]}}},
+    {"files": {"wandb-history.jsonl": {"offset": 0, "content": ...}}},
+    {"files": {"wandb-history.jsonl": {"offset": 0, "content": [...]}}},
+    {"files": {"wandb-summary.json": {"content": [...]}}},
+    {"files": {"output.log": {"content": [...]}}},
+    {"exitcode": ..., "complete": False},
+]
+IN_PROJECT, IN_RUN = "runs(%s: $f) { totalCount }", 'run(name: "r") { %s }'
+FIELDS = {
+    "JSONString": [IN_PROJECT % "filters"],
+    "String": [
+        *(IN_PROJECT % name for name in ("after", "order")),
+        IN_RUN % "logLines(after: $f) { totalCount }",
+    ],
+    "Int64": [IN_RUN % "history(minStep: $f)"],
+    "[JSONString!]!": [IN_RUN % "sampledHistory(specs: $f)"],
+}
+CHANGES = {
+    'name: "s", config: $f': "JSONString",
+    'name: "s", summaryMetrics: $f': "JSONString",
+    'name: "s", state: $f': "String",
+    "id: $f": "String",
+}
+DOCUMENTS = [
+    *(
+        f"query($p: String!, $f: {kind}) {{ project(name: $p) {{ {field} }} }}"
+        for kind, fields in FIELDS.items()
+        for field in fields
+    ),
+    *(
+        f"mutation($p: String!, $f: {kind}) {{ upsertBucket(input: {{modelName: $p, {field}}})"
+        " { bucket { wandbConfig } } }"
+        for field, kind in CHANGES.items()
+    ),
+    "mutation($p: String!, $f: String)"
+    " { upsertSweep(input: {projectName: $p, config: $f}) { sweep { id } } }",
+]
+
+
+def filled(shape: Any, value: Any) -> Any:
+    """Return a shape with a value in the place of its `...`."""
+    if isinstance(shape, dict):
+        return {key: filled(inner, value) for key, inner in shape.items()}
+    if isinstance(shape, list):
+        return [filled(inner, value) for inner in shape]
+    return value if shape is ... else shape
+
+
+@pytest.mark.parametrize("value", OFF_BY_MUCH, ids=range(len(OFF_BY_MUCH)))
+def test_what_has_another_form_is_refused_for_good(client: Client, value: Any) -> None:
+    """Not by 500, on which the SDK would try again; and all that was stored can be read."""
+    client.init_run("r")
+    client.log("r", [{"_step": 0, "loss": 1.0}])
+    for number, shape in enumerate(STREAMS):
+        reply = client.stream("r", **filled(shape, value))
+        assert reply.status_code in (200, 400), (number, reply.text)
+    for document in DOCUMENTS:
+        for text in (value, json.dumps(value), json.dumps({"$and": value, "_wandb": value})):
+            reply = client.post(document, p=client.project, f=text)
+            assert reply.status_code in (200, 400, 404), (document, reply.text)
+    found = client.ask(READ)["project"]["runs"]["edges"]
+    assert {edge["node"]["name"] for edge in found} <= {"r", "s"}
+    page = requests.Session()
+    log_in(page, client.url, client.key)
+    for path in (f"{client.entity}/{client.project}", f"{client.entity}/{client.project}/runs/r"):
+        assert page.get(f"{client.url}/api/pages/{path}", timeout=30).status_code == 200
+
+
+def test_a_line_that_is_no_row_is_left_out(client: Client) -> None:
+    client.init_run("r")
+    rows = ['{"_step": 0, "loss": 1}', '{"a":' * 100_000, "no JSON", '{"_step": 3, "loss": NaN}']
+    files = {"wandb-history.jsonl": {"offset": 0, "content": rows}}
+    assert client.stream("r", files=files).status_code == 200
+    run = client.run("r")
+    assert (run["historyLineCount"], len(run["history"])) == (4, 2)
+
+
+@pytest.mark.parametrize("place", ["run_files/1/2/é", f"run_files/{'9' * 5000}/2/x", "x/1/2/y"])
+@pytest.mark.parametrize("action", ["upload", "download"])
+def test_an_address_of_nobody_s(client: Client, action: str, place: str) -> None:
+    method = "PUT" if action == "upload" else "GET"
+    reply = requests.request(method, f"{client.url}/{action}/{place}", timeout=30)
+    assert reply.status_code in (403, 404)
+
+
+def test_no_file_of_the_data_folder_is_others_to_read(backend: ServedBackend) -> None:
+    client = Client.of(backend, "modes")
+    client.init_run("r")
+    client.upload("r", "x.txt", b"x")
+    files = [path for path in backend.data.rglob("*") if path.is_file()]
+    assert len(files) > 5
+    assert [path for path in files if path.stat().st_mode & 0o077] == []
 
 
 def test_a_grid_without_an_end_is_one(client: Client) -> None:

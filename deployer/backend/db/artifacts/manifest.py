@@ -6,11 +6,11 @@ something elsewhere that the server never sees.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
 from deployer.backend.db.files import check_name
+from deployer.backend.parsing import parse_object
 from deployer.backend.refusal import Refusal
 
 Document = dict[str, Any]
@@ -29,9 +29,9 @@ class Entry:
 def parse_manifest(content: bytes) -> Document:
     """Parse a manifest; refuse with 400 what is not one."""
     try:
-        document = json.loads(content)
+        document = parse_object(content.decode(), "the manifest")
         contents = document["contents"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, Refusal) as error:
         raise Refusal(400, f"the artifact's manifest cannot be read: {error!r}") from error
     if not isinstance(contents, dict) or not all(map(_is_entry, contents.values())):
         raise Refusal(400, "the artifact's manifest has no list of files")
@@ -43,7 +43,8 @@ def _is_entry(value: Any) -> bool:
         isinstance(value, dict)
         and isinstance(value.get("digest"), str)
         and isinstance(value.get("ref"), str | None)
-        and isinstance(value.get("size"), int | None)
+        and isinstance(size := value.get("size"), int | None)
+        and -(2**63) <= (size or 0) < 2**63
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deployer.backend.db.database import Connection
-from deployer.backend.db.runs.lines import clear_lines, last_lines, write_lines
+from deployer.backend.db.runs.lines import clear_lines, last_lines, step_of, write_lines
 from deployer.backend.db.runs.runs import Run, change_run
 from deployer.backend.parsing import read_object
 
@@ -47,5 +47,4 @@ def _follows(db: Connection, run: Run, text: str) -> bool:
 
 
 def _step(text: str) -> float:
-    step = (read_object(text) or {}).get("_step")
-    return step if isinstance(step, int | float) else -1
+    return step_of(read_object(text) or {}, -1)

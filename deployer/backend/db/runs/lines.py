@@ -95,7 +95,13 @@ def steps_between(
 ) -> list[dict[str, Any]]:
     """Return the rows whose `_step` is at least `start` and below `stop`."""
     low, high = start or 0, math.inf if stop is None else stop
-    return [row for row in rows if low <= row.get("_step", 0) < high]
+    return [row for row in rows if low <= step_of(row, 0) < high]
+
+
+def step_of(row: dict[str, Any], default: float) -> float:
+    """Return the step of a row of history, a default if it has none."""
+    step = row.get("_step")
+    return step if isinstance(step, int | float) else default
 
 
 def sample(rows: Sequence[dict[str, Any]], size: int) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from deployer.backend.db.database import Connection, delete, insert, select, sel
 from deployer.backend.db.projects import Project
 from deployer.backend.db.sweeps import Sweep
 from deployer.backend.db.users.accounts import Caller, check_newest
+from deployer.backend.parsing import read_object
 from deployer.backend.refusal import Refusal, not_found
 
 ACTIVE = ("pending", "running", "preempting")
@@ -88,7 +89,7 @@ class Run:
         """Return its parameters' values, or its configuration if no sweep made it."""
         if self.args is not None:
             return self.assigned_args
-        config = json.loads(self.config)
+        config = read_object(self.config) or {}
         return {n: v["value"] for n, v in config.items() if isinstance(v, dict) and "value" in v}
 
     @property
@@ -96,6 +97,13 @@ class Run:
         """Return the values the sweep gave to this run, by top-level parameter name."""
         args: dict[str, Any] = json.loads(self.args or "{}")
         return args
+
+
+def wandb_part(config: str) -> dict[str, Any]:
+    """Return what the SDK notes in a run's configuration."""
+    part = (read_object(config) or {}).get("_wandb")
+    value = part.get("value") if isinstance(part, dict) else None
+    return value if isinstance(value, dict) else {}
 
 
 def insert_enqueued(

@@ -22,6 +22,7 @@ from deployer.backend.graphql.resolvers.wire import (
     transaction,
 )
 from deployer.backend.graphql.run_listing import fields_of_runs
+from deployer.backend.parsing import parse_object
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.dispatch import heartbeat
 
@@ -35,7 +36,7 @@ def resolve_heartbeat(_: Any, info: Info, input: dict[str, Any]) -> dict[str, An
     with transaction(info) as db:
         row = agent_by_id(db, decode_id("Agent", input["id"]))
         check_owner(db, request.caller, row)
-    run_state = json.loads(input.get("run_state") or "{}")
+    run_state = parse_object(input.get("run_state") or "{}", "the runState")
     alive = {name for name, living in run_state.items() if living}
     commands = heartbeat(request.backend, row.id, alive, request.waited_seconds)
     return {"agent": row, "commands": json.dumps(commands)}

@@ -17,12 +17,19 @@ from deployer.backend.db.runs.lines import (
 )
 from deployer.backend.db.runs.runs import Run
 from deployer.backend.graphql.resolvers.run import run
-from deployer.backend.graphql.resolvers.wire import Info, connection, transaction
+from deployer.backend.graphql.resolvers.wire import (
+    Info,
+    connection,
+    parse_cursor,
+    transaction,
+)
+from deployer.backend.parsing import parse_object, read_object
 from deployer.backend.refusal import Refusal
 
 __all__ = ["run"]
 
 DEFAULT_SAMPLES = 500  # W&B's own
+SPEC_NUMBERS = ("minStep", "maxStep", "samples")
 
 
 @run.field("history")
@@ -56,11 +63,13 @@ def resolve_sampled_history(row: Run, info: Info, specs: list[str]) -> list[list
 
 
 def _parse_spec(text: str) -> dict[str, Any]:
-    try:
-        spec = json.loads(text)
-    except ValueError as error:
-        raise Refusal(400, f"the history spec is not JSON: {error}") from error
-    return spec if isinstance(spec, dict) else {}
+    spec = parse_object(text or "{}", "the history spec")
+    keys, numbers = spec.get("keys") or [], (spec.get(name) for name in SPEC_NUMBERS)
+    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise Refusal(400, "the history spec's keys are not a list of names")
+    if not all(number is None or type(number) is int for number in numbers):
+        raise Refusal(400, f"the history spec's {', '.join(SPEC_NUMBERS)} are whole numbers")
+    return spec
 
 
 def _sampled(rows: list[dict[str, Any]], spec: dict[str, Any]) -> list[dict[str, Any]]:
@@ -96,7 +105,9 @@ def _finite(line: dict[str, Any]) -> dict[str, Any]:
 def _finite_value(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-    return value
+    if isinstance(value, dict):
+        return _finite(value)
+    return [_finite_value(item) for item in value] if isinstance(value, list) else value
 
 
 @run.field("parquetHistory")
@@ -146,7 +157,7 @@ def resolve_log_lines(
     with transaction(info) as db:
         if last is not None:
             return connection([_log_line(*line) for line in last_lines(db, row.id, "output", last)])
-        start, size = int(after or 0), first or 1000
+        start, size = parse_cursor(after), first or 1000
         found = read_lines(db, row.id, "output", start, size)
         total = count_lines(db, row.id, "output")
     stop = found[-1][0] + 1 if found else start
@@ -159,11 +170,8 @@ def resolve_log_lines(
 
 def _log_line(number: int, text: str) -> dict[str, Any]:
     """Split a console line, structured or as older SDKs send it (`ERROR 2026-… text`)."""
-    try:
-        parts = json.loads(text)
-    except ValueError:
-        parts = None
-    if not isinstance(parts, dict):
+    parts = read_object(text)
+    if parts is None:
         return {"number": number, "line": text, "level": "info"}
     return {
         "number": number,

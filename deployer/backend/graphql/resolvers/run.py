@@ -9,7 +9,7 @@ from ariadne import ObjectType
 from deployer.backend.db.database import select_one
 from deployer.backend.db.projects import Project, project_by_id
 from deployer.backend.db.runs.lines import count_lines, last_lines
-from deployer.backend.db.runs.runs import Run
+from deployer.backend.db.runs.runs import Run, wandb_part
 from deployer.backend.db.sweeps import sweep_by_id
 from deployer.backend.db.users.accounts import User
 from deployer.backend.graphql.resolvers.wire import Info, encode_id, iso_time, transaction
@@ -41,7 +41,7 @@ def resolve_wandb_config(row: Run, _: Info, keys: list[str] | None = None) -> st
     """Answer the SDK's question whether this run was ever started."""
     if row.started_at is None and row.attempt == 1:
         return "{}"
-    inner = json.loads(row.config).get("_wandb", {}).get("value", {})
+    inner = wandb_part(row.config)
     return json.dumps({key: inner[key] for key in inner if not keys or key in keys})
 
 

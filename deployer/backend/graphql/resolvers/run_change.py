@@ -15,6 +15,7 @@ from deployer.backend.db.projects import Project, ensure_project, owns_project
 from deployer.backend.db.runs.attempts import create_run, reopen_attempt
 from deployer.backend.db.runs.lines import clear_lines, count_lines
 from deployer.backend.db.runs.runs import (
+    ACTIVE,
     Run,
     change_run,
     check_writer,
@@ -22,9 +23,11 @@ from deployer.backend.db.runs.runs import (
     find_run,
     has_run,
     run_by_id,
+    wandb_part,
 )
 from deployer.backend.db.sweeps import find_sweep
 from deployer.backend.graphql.resolvers.wire import Info, decode_id, transaction
+from deployer.backend.parsing import parse_object
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.lifecycle import Outcome
@@ -45,6 +48,8 @@ PLAIN_COLUMNS = {
     "config": "config",
     "summary_metrics": "summary",
 }
+OBJECTS = {"config", "summary"}
+STATES = (*ACTIVE, "finished", "failed", "crashed", "killed", "preempted")
 
 # What to do instead of what is refused.
 NO_BRANCH = "start a new run"
@@ -101,14 +106,19 @@ def _initialised(info: Info, db: Connection, input: dict[str, Any]) -> tuple[Run
     if found is None and input.get("sweep"):
         row = _joined(db, project, row, input["sweep"])
     if input.get("state"):
+        _check_state(input["state"])
         return change_run(db, row, state=input["state"]), found is None
     return _started(backend, db, row, input), found is None
 
 
+def _check_state(state: str) -> None:
+    if state not in STATES:
+        raise Refusal(400, f"run state {state!r} is none of {', '.join(STATES)}")
+
+
 def _is_fork(input: dict[str, Any]) -> bool:
     """Tell whether `wandb.init` has `fork_from`, which it notes in the run's configuration."""
-    config = json.loads(input.get("config") or "{}")
-    return "branch_point" in config.get("_wandb", {}).get("value", {})
+    return "branch_point" in wandb_part(input.get("config") or "{}")
 
 
 def _joined(db: Connection, project: Project, row: Run, sweep_name: str) -> Run:
@@ -161,6 +171,8 @@ def _with_columns(db: Connection, row: Run, input: dict[str, Any]) -> Run:
     changes = {
         column: input[name] for name, column in PLAIN_COLUMNS.items() if input.get(name) is not None
     }
+    for name in OBJECTS & changes.keys():
+        parse_object(changes[name], f"the run's {name}")
     if input.get("tags") is not None:
         changes["tags"] = json.dumps(input["tags"])
     return change_run(db, row, **changes) if changes else row
@@ -195,6 +207,7 @@ def resolve_update_run_state(_: Any, info: Info, input: dict[str, Any]) -> dict[
         row = _own_run(info, db, input["id"])
         if row.sweep_id is not None:
             raise Refusal(400, "the state of a sweep's run cannot be set")
+        _check_state(input["state"])
         if input["state"] in ("pending", "running"):
             change_run(db, row, state=input["state"])
         else:

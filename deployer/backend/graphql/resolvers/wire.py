@@ -16,6 +16,8 @@ from deployer.backend.graphql.ordering import DEFAULT_PAGE
 from deployer.backend.refusal import Refusal, not_found
 from deployer.backend.scheduling.context import Request
 
+MOST_DIGITS = 18
+
 # What a resolver is told about the request it is part of.
 Info: TypeAlias = "GraphQLResolveInfo[Request]"
 
@@ -38,9 +40,21 @@ def decode_id(kind: str, text: str) -> int:
     with contextlib.suppress(ValueError):
         text = text if ":" in text else base64.b64decode(text, validate=True).decode()
     prefix, _, number = text.rpartition(":")
-    if prefix != kind or not number.isdigit():
+    if prefix != kind or not is_number(number):
         raise not_found(f"{kind.lower()} {text}")
     return int(number)
+
+
+def is_number(text: str) -> bool:
+    """Return True for the digits of a number that the database can hold."""
+    return text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
+
+
+def parse_cursor(after: str | None) -> int:
+    """Return the number that a cursor stands for; refuse with 400 what is none."""
+    if after and not is_number(after):
+        raise Refusal(400, f"the cursor {after!r} is not one of ours")
+    return int(after or 0)
 
 
 def iso_time(seconds: float | None) -> str | None:
@@ -62,9 +76,7 @@ def connection(
     default_page: int | None = DEFAULT_PAGE,
 ) -> dict[str, Any]:
     """Return one page of `nodes`; a cursor is the number of the next row. `None` is no limit."""
-    if after and not after.isdigit():
-        raise Refusal(400, f"the cursor {after!r} is not one of ours")
-    start = int(after or 0)
+    start = parse_cursor(after)
     size = first if first is not None else default_page
     stop = len(nodes) if size is None else min(len(nodes), start + max(size, 0))
     return {
