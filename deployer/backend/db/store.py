@@ -27,7 +27,7 @@ from deployer.errors import BackendError
 Result = TypeVar("Result")
 
 BUSY_TIMEOUT_SECONDS = 30
-FULL_SECONDS = 30.0  # so long after a write that found no room, the disk counts as full
+FULL_SECONDS = 1.0  # so long after a write that found no room, the disk counts as full
 MOST_TOGETHER = 500  # changes in one commit
 WAL_BYTES = 64 * 1024 * 1024  # the log is cut back to it after it had to grow
 

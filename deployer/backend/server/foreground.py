@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -39,6 +41,7 @@ from deployer.backend.scheduling.run_endings import end_silent_runs
 from deployer.backend.server.app import build_app
 from deployer.backend.server.clock import wall_clock
 from deployer.backend.server.gate import PORTS, Gate, Rules, is_local
+from deployer.backend.server.log import log_to_stderr
 from deployer.backend.server.slow_clients import Pace, build_protocol
 from deployer.backend.storage.backup import forget_cut_off
 from deployer.backend.storage.blob_folder import delete_unreferenced
@@ -47,6 +50,9 @@ from deployer.errors import BackendError
 logger = logging.getLogger(__name__)
 
 UPKEEP_SECONDS = 2.0
+MOST_FILES = 65_536
+KEPT_FILES = 64  # for the database and uploads, when clients have taken all others
+ACCEPT_AGAIN_SECONDS = 0.1
 KEEP_ALIVE_SECONDS = 75  # agents ask every 5 s, and must not meet a connection that is being closed
 # EX_SOFTWARE: a Python that cannot run this program ends with 1, and is told from it by that.
 FAILED = 70
@@ -89,15 +95,58 @@ def serve(host: str, port: int, data: Path, plain: bool = False, public_url: str
 
 
 class _Server(uvicorn.Server):
-    """A server that ends the pages' listeners before it waits for what is being answered."""
+    """A server that ends the pages' listeners before it waits for what is being answered.
+
+    It accepts connections itself: out of file descriptors, asyncio (until Python 3.13) starts two
+    thousand loops that accept, and logs a traceback for each.
+    """
 
     def __init__(self, config: uvicorn.Config, backend: Backend) -> None:
         super().__init__(config)
         self._backend = backend
+        self._most = max(1, _raise_open_files() - KEPT_FILES)
+        self._accepting: list[asyncio.Task[None]] = []
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=[])
+        self._accepting = [asyncio.create_task(self._accept(one)) for one in sockets or []]
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        listener.setblocking(False)
+        while True:
+            if len(self.server_state.connections) >= self._most:
+                logger.error("%d connections are open; the next one waits", self._most)
+                await asyncio.sleep(ACCEPT_AGAIN_SECONDS)
+                continue
+            try:
+                connection, _ = await loop.sock_accept(listener)
+                await loop.connect_accepted_socket(self._new_protocol, connection)
+            except OSError as error:
+                logger.error("a connection could not be accepted: %s", error.strerror)
+                await asyncio.sleep(ACCEPT_AGAIN_SECONDS)
+
+    def _new_protocol(self) -> asyncio.Protocol:
+        return self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._backend.ending.set()
+        for task in self._accepting:
+            task.cancel()
+        await asyncio.gather(*self._accepting, return_exceptions=True)
         await super().shutdown(sockets)
+
+
+def _raise_open_files() -> int:
+    """Raise the limit of open files as far as this user may; return it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
+    return MOST_FILES if soft == resource.RLIM_INFINITY else soft
 
 
 def _build_rules(host: str, public_url: str) -> Rules:
@@ -245,6 +294,7 @@ def main() -> None:
     """Serve from `python -m deployer.backend.server.foreground HOST PORT FOLDER [plain]`."""
     host, port, folder, *rest = sys.argv[1:]
     gc.set_threshold(YOUNG_OBJECTS)
+    log_to_stderr()
     try:
         serve(host, int(port), Path(folder), plain="plain" in rest)
     except BackendError as error:

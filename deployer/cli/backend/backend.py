@@ -66,10 +66,9 @@ def serve(
 ) -> None:
     """Serve in the foreground; /healthz answers 200 when it is ready."""
     from deployer.backend.server.foreground import serve as serve_folder
-    from deployer.backend.server.json_log import log_as_json
+    from deployer.backend.server.log import log_to_stderr
 
-    if log_format is LogFormat.JSON:
-        log_as_json()
+    log_to_stderr(as_json=log_format is LogFormat.JSON, only=True)
     more = f" --data {shlex.quote(str(data))}" if data else ""
     say(f'use it: eval "$(deployer backend env{more})"')
     serve_folder(host, port, choose_folder(data), plain, public_url)

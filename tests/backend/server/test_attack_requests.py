@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import secrets
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -185,6 +188,33 @@ def test_more_headers_than_any_client_sends(
     process = psutil.Process(strict.process.pid)
     assert process.memory_info().rss < 500_000_000
     assert requests.get(f"{strict.url}/healthz", timeout=30).text == "ok"
+
+
+@pytest.mark.parametrize("limited", ["from its start", "later"])
+def test_out_of_file_descriptors_and_back(tmp_path: Path, limited: str) -> None:
+    """What comes then waits, and the log of `backend serve`, which is text, says it in a line."""
+    log, limit = tmp_path / "log", f"ulimit -n {100 if limited == 'from its start' else 1000}"
+    serve = f"{limit}; exec {sys.executable} -m deployer backend serve --data {tmp_path / 'data'}"
+    with log.open("wb") as stream:
+        process = psutil.Popen(["bash", "-c", serve], stdout=subprocess.PIPE, stderr=stream)
+    assert process.stdout is not None
+    url = process.stdout.readline().decode().strip()
+    served = ServedBackend(url, "", "", tmp_path / "data", process)
+    if limited == "later":
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (100, 1000))
+    greedy = [connect(served) for _ in range(200)]
+    with pytest.raises(requests.Timeout):
+        requests.get(f"{served.url}/healthz", timeout=2)
+    for one in greedy:
+        one.close()
+    begun = time.monotonic()
+    assert requests.get(f"{served.url}/healthz", timeout=30).text == "ok"
+    assert time.monotonic() - begun < 5
+    served.end()
+    said = [line for line in log.read_text().splitlines() if " ERROR " in line]
+    what = "connections are open" if limited == "from its start" else "could not be accepted"
+    assert 1 <= len(said) <= 5
+    assert what in said[0]
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "backend", ""])

@@ -24,7 +24,7 @@ from tests.backend.two_users import Rows, World, make_world, read_rows
 from tests.conftest import ServedBackend, serve_backend
 
 PAGE = "/{entity:page}/{project}"
-SIGNED = "{table}/{row:int}/{expires:int}/{signature}"
+SIGNED = "{table}/{row:number}/{expires:number}/{signature}"
 ARTIFACT = "/artifacts/{type}/{collection}"
 PLACE = "/<entity>/<project>"
 VERSION = f"{PLACE}/artifacts/dataset/<collection>"
