@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import secrets
+import socket
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 import requests  # noqa: TID251 - a test is a client of its own
 
 from tests.backend.artifact_client import (
@@ -137,6 +139,29 @@ def test_references_are_listed_and_kept_elsewhere(log: ArtifactClient) -> None:
     node = found["files"]["edges"][0]["node"]
     assert (node["displayName"], node["directUrl"], node["md5"]) == ("far", "s3://bucket/key", None)
     assert found["artifact"]["size"] == 7
+
+
+def test_a_reference_is_never_fetched_by_the_server(
+    log: ArtifactClient, browser: requests.Session
+) -> None:
+    """Neither its address nor a path of the server's machine, whoever asks for it."""
+    with socket.create_server(("127.0.0.1", 0)) as trap:
+        refs = {"far": f"http://127.0.0.1:{trap.getsockname()[1]}/x", "near": "file:///etc/passwd"}
+        made = log.create("ds", "digest")
+        log.send_manifest(made["id"], {}, **refs)
+        assert log.commit(made["id"]).status_code == 200
+        found = log.find("ds:v0")
+        assert found is not None
+        nodes = [edge["node"] for edge in found["files"]["edges"]]
+        assert {node["displayName"]: node["directUrl"] for node in nodes} == refs
+        place = f"{log.client.entity}/{log.client.project}"
+        page = f"{log.client.url}/api/pages/{place}/artifacts/dataset/ds/v0"
+        assert browser.get(page, timeout=30).status_code == 200
+        for name in refs:
+            assert browser.get(f"{page}/files/{name}", timeout=30).status_code == 404
+        trap.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            trap.accept()
 
 
 def test_an_incremental_version_adds_to_its_base(log: ArtifactClient) -> None:
