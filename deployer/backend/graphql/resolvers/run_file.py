@@ -73,7 +73,7 @@ def resolve_files(
         project = project_by_id(db, row.project_id)
         found = list_files(db, row.id)
     if names:
-        wanted = {posixpath.normpath(name) for name in names}  # ./x.txt is x.txt
+        wanted = {posixpath.normpath(name) for name in names if name}  # ./x.txt is x.txt
         found = [item for item in found if item.name in wanted]
     if pattern:
         found = _named_like(found, pattern)
