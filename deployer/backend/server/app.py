@@ -108,18 +108,22 @@ class Surface:
         return PlainTextResponse(Health.DISK_FULL if full else "ok")
 
     async def graphql(self, http: HttpRequest) -> Response:
-        """Answer a GraphQL request; a change is parsed here and done by the writer."""
-        body = await receive(http, partial(run_in_threadpool, self.caller, http))
-        asked = await run_in_threadpool(self._ask, http, body)
-        if isinstance(asked, Response):
-            return asked
-        return await self._change(partial(self._graphql, http, asked, in_writer=True))
+        """Answer a GraphQL request.
 
-    def _ask(self, http: HttpRequest, body: Body) -> Response | Question:
+        It is read in threads of their own: slow answers to some keep no agent from its heartbeat.
+        """
+        body = await receive(http, partial(run_in_threadpool, self.caller, http))
+        question, changes = await asyncio.to_thread(self._read_question, http, body)
+        if changes:
+            return await self._change(partial(self._graphql, http, question, in_writer=True))
+        return await run_in_threadpool(self._query, http, question)
+
+    def _read_question(self, http: HttpRequest, body: Body) -> tuple[Question, bool]:
         self.caller(http)  # before anything of a stranger is parsed
         question = parse_question(body.parse())
-        if self.schema.changes(question):
-            return question
+        return question, self.schema.changes(question)
+
+    def _query(self, http: HttpRequest, question: Question) -> Response:
         with self.backend.store.snapshot():
             return self._graphql(http, question)
 
@@ -162,7 +166,7 @@ class Surface:
     async def file_stream(self, http: HttpRequest) -> Response:
         """Take one chunk of a run's stream."""
         body = await receive(http, partial(run_in_threadpool, self.caller, http))
-        chunk = await run_in_threadpool(self._read_chunk, http, body)
+        chunk = await asyncio.to_thread(self._read_chunk, http, body)
         return await asyncio.wrap_future(
             self.backend.store.submit(partial(self._file_stream, http, chunk))
         )

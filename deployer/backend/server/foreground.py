@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 import traceback
+from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import NoReturn, TypeVar
@@ -73,8 +74,9 @@ def serve(host: str, port: int, data: Path, plain: bool = False, public_url: str
     os.umask(0o077)
     with FolderLock(data):
         for path in data.iterdir():
-            if path.is_file():
-                path.chmod(0o600)
+            with suppress(PermissionError):  # of another user, on a shared volume
+                if path.is_file():
+                    path.chmod(0o600)
         recall(data)
         forget_cut_off(data)
         now = wall_clock(os.environ.get("DEPLOYER_BACKEND_CLOCK_FILE"))

@@ -268,7 +268,7 @@ def attempt_info(attempt: Attempt, agents: Mapping[int, str]) -> AttemptInfo:
 
 def sweep_title(sweep: Sweep) -> str:
     """Return the name people gave to a sweep, else its id."""
-    return str(sweep.display_name or sweep.settings.get("name") or sweep.name)
+    return sweep.title or sweep.name
 
 
 def stopped_early(run: Run, sweep: Sweep) -> bool:
