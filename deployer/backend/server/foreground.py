@@ -15,6 +15,7 @@ import threading
 import traceback
 from contextlib import suppress
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import NoReturn, TypeVar
 from urllib.parse import urlsplit
@@ -200,14 +201,17 @@ def _run(backend: Backend, server: uvicorn.Server, listener: socket.socket) -> N
 
 
 def _keep_up(backend: Backend, over: threading.Event) -> None:
-    early_termination = EarlyTermination(backend)
+    work = (
+        partial(end_silent_runs, backend),
+        EarlyTermination(backend).stop_poor_runs,
+        partial(delete_leftovers, backend),
+    )
     while not over.wait(UPKEEP_SECONDS):
-        try:
-            end_silent_runs(backend)
-            early_termination.stop_poor_runs()
-            delete_leftovers(backend)
-        except Exception:  # one bad moment must not end the upkeep for good
-            logger.exception("upkeep failed; trying again")
+        for part in work:
+            try:
+                part()
+            except Exception:  # one bad moment must not end the upkeep for good
+                logger.exception("upkeep failed; trying again")
 
 
 def delete_leftovers(backend: Backend) -> None:

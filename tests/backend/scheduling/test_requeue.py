@@ -12,6 +12,7 @@ from deployer.backend.scheduling.early_termination import EarlyTermination
 from deployer.backend.scheduling.lifecycle import MAX_DELIVERIES
 from deployer.backend.scheduling.run_endings import end_silent_runs
 from tests.backend.bench import Bench
+from tests.backend.client import grid
 
 
 @pytest.mark.parametrize("exit_code", [0, 1, 255])
@@ -179,6 +180,19 @@ def test_a_run_begun_anew_is_judged_by_what_it_logs_now(bench: Bench) -> None:
     with bench.backend.store.transaction() as db:
         change_run(db, bench.run(names[2]), started_at=bench.seconds + 1)
     assert judge(2.0, 2.0, 9.0) == [False, False, True]
+
+
+def test_a_line_that_no_parser_takes_keeps_no_run_from_its_end(bench: Bench) -> None:
+    rule = {"type": "hyperband", "min_iter": 1, "eta": 2}
+    sweep = bench.sweep(early_terminate=rule, **grid(x=[1, 2, 3, 4]))
+    broken, *names = [bench.take(bench.agent(sweep)) for _ in range(4)]
+    lines = ['{"a":' * 100_000, '{"loss": 2}', '{"loss": 2}', '{"loss": 9}']
+    with bench.backend.store.transaction() as db:
+        for name, line in zip([broken, *names], lines, strict=True):
+            write_lines(db, bench.run(name).id, "history", 0, [line])
+    EarlyTermination(bench.backend).stop_poor_runs()
+    stopped = [bench.run(name).stop_requested_at is not None for name in names]
+    assert stopped == [False, False, True]
 
 
 def test_a_lost_reply_is_repeated_at_once_and_not_for_ever(bench: Bench) -> None:
