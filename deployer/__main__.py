@@ -58,6 +58,7 @@ def run(words: list[str]) -> int:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     finally:
+        COMMAND.end_command()
         close_log()
     return code if isinstance(code, int) else ExitCode.DONE
 

@@ -41,6 +41,10 @@ class Waiting:
         self._tell, self._endless, self._in_vain = tell, False, {}
         self._began_at, self.printed = time.monotonic(), False
 
+    def end_command(self) -> None:
+        """Be the library's again: nothing is printed."""
+        self._tell, self._endless = None, True
+
     def begin_watching(self) -> None:
         """Wait without end from now on: the sweep runs whether or not a server answers."""
         self._endless = True
