@@ -73,7 +73,8 @@ def test_kubectl_takes_what_plan_prints(
     printed = capsys.readouterr().out
     said = cluster.kubectl("apply", "--server-side", "-f", "-", stdin=printed).splitlines()
     kinds = [line.partition("/")[0] for line in said]
-    backend = ["persistentvolumeclaim", "service", "statefulset.apps"]
+    beside = ["persistentvolumeclaim", "service", "networkpolicy.networking.k8s.io"]
+    backend = [*beside, *["configmap"] * 3, "statefulset.apps"]
     assert kinds == [*backend, "configmap", "configmap", "job.batch", "job.batch"]
 
 
