@@ -89,7 +89,7 @@ def list_(
     path = None if all_ else str(find_path(sweep, config))
     listed = [one for one in executor.list_agents(path) if path or not one.foreign]
     show_agents(listed, output, time.time())
-    for sentence in describe_others(executor.list_others(path), time.time()):
+    for sentence in describe_others(executor.list_others(path), time.time(), config.on):
         say(sentence)
 
 
@@ -165,15 +165,16 @@ def end_sweep(config: Project, sweep: str | None, yes: bool, output: str) -> Non
     Without a `sweep`, other sweeps of the folder with live agents are named.
     """
     path, executor = str(find_path(sweep, config)), open_executor(config)
-    others = list(describe_others(executor.list_others(path), time.time()))
-    for sentence in others:
+    found = executor.list_others(path)
+    for sentence in describe_others(found, time.time(), config.on):
         say(sentence)
+    others = any(one.sweeps for one in found)
     if others and not is_sure("end and delete these, too?", yes):
         say("nothing was ended")
         return
     with collect_refusals() as refusals:
         with showing_busy() as tell, tell_who_lasts(executor, path, tell):
-            ended = end_willing_agents(executor, path, refusals, everyone=bool(others))
+            ended = end_willing_agents(executor, path, refusals, everyone=others)
         if ended or not refusals:
             show_ended(path, ended, output)
     for line in describe_others_here(config, path) if sweep is None else ():

@@ -172,7 +172,7 @@ def _end_there(target: Target, refusals: Refusals, *, delete_data: bool) -> tupl
     with refusals.noted(), tell_who_lasts(executor, None, say):
         ended = end_willing_agents(executor, None, refusals)
     with refusals.noted():
-        for sentence in describe_others(executor.list_others(), time.time()):
+        for sentence in describe_others(executor.list_others(), time.time(), target.name):
             say(sentence)
     if target.hosts_backend:
         end_backend(target.open_kube(), target.name, refusals, delete_data=delete_data)

@@ -75,7 +75,8 @@ class Agent:
 class Belongings:
     """What another owner has in a place: of sweeps, created at `created_at` or later.
 
-    `created_at` is in seconds since the epoch.
+    `created_at` is in seconds since the epoch. `strays` are objects, as kubectl names them, that
+    carry our labels and belong to no sweep for certain.
     """
 
     owner: str
@@ -83,6 +84,8 @@ class Belongings:
     objects: int
     sweeps: tuple[str, ...]
     created_at: float
+    namespace: str = ""
+    strays: tuple[str, ...] = ()
 
 
 class Executor(ABC):

@@ -54,6 +54,11 @@ def created_at(item: Object) -> float:
     return parse_time(item["metadata"]["creationTimestamp"])
 
 
+def list_parents(item: Object) -> list[str]:
+    """Return the uids of the objects that an object belongs to, such as a pod's Job."""
+    return [one.get("uid", "") for one in item["metadata"].get("ownerReferences") or ()]
+
+
 def parse_time(text: str) -> float:
     """Parse the API's time stamps into seconds since the epoch."""
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()

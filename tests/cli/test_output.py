@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from deployer.cli.output.agent_views import describe_agents, show_agents
+from deployer.cli.output.agent_views import describe_agents, describe_others, show_agents
 from deployer.cli.output.ranking_view import View, build_ranking, build_ranking_csv
 from deployer.cli.output.reasons import build_reason_lines
 from deployer.cli.output.render import to_plain
@@ -18,7 +18,7 @@ from deployer.cli.output.views import (
     results_to_plain,
     show_results,
 )
-from deployer.executors.base import Agent
+from deployer.executors.base import Agent, Belongings
 from deployer.executors.reason import Cause, Passes, Reason
 from deployer.sweeps.results import Results, build_results
 from deployer.wandb_api.model import Attempt, RunInfo, SweepInfo, SweepPath
@@ -234,3 +234,14 @@ def test_a_screen_gets_the_best_of_very_many_runs(capsys: pytest.CaptureFixture[
     assert ("r99" in told.out, "r100" in told.out) == (True, False)
     show_results(replace(shown, rows=rows), "csv")
     assert "r100" in capsys.readouterr().out
+
+
+def test_the_command_that_ends_anothers_agents_leads_to_their_cluster() -> None:
+    bobs = Belongings("bob", 2, 3, ("b/p/s1", "b/p/s2"), 0.0, "team")
+    strays = Belongings("carol", 1, 1, (), 0.0, "team", ("job/old", "pod/x"))
+    named, unnamed = describe_others([bobs, strays], 60.0, "gke")
+    assert named.endswith(
+        "in namespace team, up to 60 s old: b/p/s1, b/p/s2 (to end them: "
+        "deployer down b/p/s1 -y --on gke && deployer down b/p/s2 -y --on gke)"
+    )
+    assert unnamed.endswith("(to end them: kubectl delete job/old pod/x -n team)")

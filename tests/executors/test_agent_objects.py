@@ -11,14 +11,23 @@ from deployer.executors.base import Ending
 from deployer.executors.kubernetes.agents.agent_objects import (
     build_agent,
     group_objects,
+    identify,
     list_pointless_jobs,
     list_starting,
 )
+from deployer.executors.kubernetes.agents.agent_removal import build_selectors
 from deployer.executors.kubernetes.agents.packs import DRAIN_ANNOTATION
 from deployer.executors.kubernetes.waiting.admission import build_pod, is_refusal
 from deployer.executors.kubernetes.waiting.facts import read_events
 from deployer.executors.reason import Cause, Reason
-from deployer.kube.names import AGENT_LABEL, SWEEP_PATH_ANNOTATION, build_labels
+from deployer.kube.names import (
+    AGENT_LABEL,
+    ASKED_ANNOTATION,
+    OWNER_LABEL,
+    SWEEP_PATH_ANNOTATION,
+    build_labels,
+    build_selector,
+)
 from deployer.launch.agents.scaling import stays
 
 SWEEP = "me/project/abc"
@@ -309,3 +318,35 @@ def test_dry_run_pod_is_the_one_that_the_job_makes() -> None:
     pod = build_pod(job)
     assert pod["spec"] == SPEC
     assert (pod["kind"], pod["metadata"]["namespace"]) == ("Pod", "sweeps")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"labels": {}},
+        {"labels": {**build_labels("agent", SWEEP, NAME), AGENT_LABEL: ""}},
+        {"labels": build_labels("agent", SWEEP)},
+        {"labels": build_labels("agent", "me/project/other", NAME)},
+        {"annotations": {SWEEP_PATH_ANNOTATION: ""}},
+        {"annotations": {SWEEP_PATH_ANNOTATION: "abc"}},
+    ],
+)
+def test_what_only_resembles_an_agents_job_is_none(change: dict[str, Any]) -> None:
+    job = build_object("Job", {}, **change)
+    assert identify(job) is None
+    assert group_objects([job], []) == []
+
+
+def test_agents_of_a_sweep_are_selected_with_their_owner_alone() -> None:
+    labels = build_labels("agent", SWEEP, NAME)
+    mine = group_objects([build_object("Job", {}, labels={**labels, OWNER_LABEL: "me"})], [])
+    theirs = group_objects([build_object("Job", {}, path="me/project/def")], [])
+    assert build_selectors(mine, [*mine, *theirs]) == [
+        f"{build_selector(SWEEP, 'agent')},{OWNER_LABEL}=me,{AGENT_LABEL}"
+    ]
+    assert f"!{OWNER_LABEL}" in build_selectors(theirs)[0]
+
+
+def test_an_annotation_that_is_no_number_counts_for_nothing() -> None:
+    job = build_object("Job", {}, annotations={ASKED_ANNOTATION: "many"})
+    assert build_agent(group_objects([job], [])[0], NOW).asked == 0

@@ -72,15 +72,27 @@ def describe_agents(agents: Sequence[Agent]) -> str:
     return f"{said}{why}{later}"
 
 
-def describe_others(others: Sequence[Belongings], now: float) -> Iterator[str]:
+def describe_others(
+    others: Sequence[Belongings], now: float, on: str = "kubernetes"
+) -> Iterator[str]:
     """Yield a sentence for each other owner, with the command that ends what they have."""
     for one in others:
         age = format_seconds(now - one.created_at)
         agents = format_count(one.agents, "agent")
         what = f"{agents} and {format_count(one.objects, 'object')}" if one.objects else agents
-        sweeps = ", ".join(one.sweeps)
-        end = f"deployer down {one.sweeps[0]} -y" if one.sweeps else ""
-        yield f"not yours: {what} of {one.owner}, up to {age} old: {sweeps} (to end them: {end})"
+        where = f" in namespace {one.namespace}" if one.namespace else ""
+        named = ", ".join(one.sweeps or one.strays)
+        yield (
+            f"not yours: {what} of {one.owner}{where}, up to {age} old: {named} "
+            f"(to end them: {build_end_command(one, on)})"
+        )
+
+
+def build_end_command(belongings: Belongings, on: str) -> str:
+    """Return the command that ends what another owner has, from whichever folder it is typed."""
+    if belongings.strays:
+        return f"kubectl delete {' '.join(belongings.strays)} -n {belongings.namespace}"
+    return " && ".join(f"deployer down {path} -y --on {on}" for path in belongings.sweeps)
 
 
 def show_ended(whose: str, names: Sequence[str], output: str) -> None:

@@ -213,7 +213,7 @@ def keep_results(
         if spec.get("persistentVolumeReclaimPolicy") != "Retain":
             # By these labels `--delete-data` finds it and deletes it nevertheless.
             known = claim["metadata"]["labels"]
-            own = {label: known[label] for label in (*BACKEND, OWNER_LABEL)}
+            own = {label: known[label] for label in (*BACKEND, OWNER_LABEL) if label in known}
             change = {"spec": {"persistentVolumeReclaimPolicy": "Retain"}}
             kubernetes.ask(
                 "PATCH", f"{LISTS['volumes']}/{name}", {**change, "metadata": {"labels": own}}

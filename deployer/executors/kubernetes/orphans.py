@@ -11,6 +11,7 @@ from deployer.executors.kubernetes.agents.agent_objects import (
     annotations_of,
     build_agent,
     group_objects,
+    identify,
     path_of,
 )
 from deployer.executors.kubernetes.agents.others import list_belongings
@@ -52,8 +53,8 @@ class Leftover:
 def list_leftovers(kube: Kube) -> tuple[Leftover, ...]:
     """Return what the caller has left in all namespaces that may be listed, else in its own.
 
-    A sweep that was paused and gave its agents up needs its objects, and keeps them. Raises
-    KubeError.
+    A sweep that was paused and gave its agents up needs its objects, and keeps them. So does one
+    with Jobs that only resemble its own, which stay. Raises KubeError.
     """
     client = _widen(kube)
     jobs, pods = _list(client, JOB), _list(client, POD)
@@ -62,9 +63,10 @@ def list_leftovers(kube: Kube) -> tuple[Leftover, ...]:
     busy = {owner for owner in busy if _is_busy(owner, jobs, pods, kept, kube.now())}
     with_job = {_owner(job) for job in jobs}
     alone = [pod for pod in pods if _owner(pod) not in with_job]
+    found = [item for item in (*jobs, *alone) if identify(item)]
     return tuple(
         _describe(item)
-        for item in (*jobs, *alone, *kept)
+        for item in (*found, *kept)
         if path_of(item) and kube.owns(item) and _owner(item) not in busy
     )
 
@@ -145,7 +147,8 @@ def _count(owner: Owner, jobs: Iterable[Manifest], pods: Iterable[Manifest], now
         [job for job in jobs if _owner(job) == owner],
         [pod for pod in pods if _owner(pod) == owner],
     )
-    return sum(build_agent(objects, now).alive for objects in agent_objects)
+    living = sum(build_agent(objects, now).alive for objects in agent_objects)
+    return living + sum(_owner(job) == owner and identify(job) is None for job in jobs)
 
 
 def _owner(item: Manifest) -> Owner:

@@ -11,7 +11,15 @@ import pytest
 
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CLAIM, CONFIG_MAP, JOB, SECRET
-from deployer.kube.names import BACKEND, OWNER_LABEL, build_labels, build_selector
+from deployer.kube.names import (
+    ASKED_ANNOTATION,
+    BACKEND,
+    OWNER_LABEL,
+    SWEEP_LABEL,
+    SWEEP_PATH_ANNOTATION,
+    build_labels,
+    build_selector,
+)
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import SECTION, TRAINER, open_client
 from tests.cluster.cluster import Cluster
@@ -186,3 +194,34 @@ def test_a_backend_of_two_owners_keeps_its_data(
     kube.patch(CLAIM, "sweep-backend", {"metadata": {"annotations": unused}})
     alice.deployer(*everything, "-y")
     assert kube.get(CLAIM, "sweep-backend") is None
+
+
+def test_what_only_resembles_an_agents_job_is_named_and_stays(
+    alice: Shell, bob: Shell, kube: Kube, namespace: str
+) -> None:
+    """A Job of another with our labels, but without an agent's, as some older script made it."""
+    labels = {**build_labels("agent"), SWEEP_LABEL: "oldstyle"}
+    container = {"name": "agent", "image": "none", "command": ["sleep", "9"]}
+    pod = {"containers": [container], "restartPolicy": "Never", "nodeSelector": {"disk": "none"}}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": "oldstyle",
+            "namespace": namespace,
+            "labels": labels,
+            "annotations": {SWEEP_PATH_ANNOTATION: "a/b/oldstyle", ASKED_ANNOTATION: "many"},
+        },
+        "spec": {"template": {"metadata": {"labels": labels}, "spec": pod}},
+    }
+    open_client(Path(alice.environment["KUBECONFIG"]), namespace).create(job)
+    kube.patch(JOB, "oldstyle", {"metadata": {"labels": {OWNER_LABEL: None}}})
+    hint = f"kubectl delete job/oldstyle -n {namespace}"
+
+    path = start_sweep(bob)
+    assert hint in bob.deployer("agents", "list", "--all", *ON).stderr
+    bob.deployer("down", path, *ON)
+    assert not list_names(kube, path)
+    assert hint in bob.deployer("down", "--all", *ON).stderr
+    assert hint in bob.deployer("orphans", "--yes").stderr
+    assert kube.get(JOB, "oldstyle")

@@ -23,8 +23,11 @@ from deployer.kube.names import (
     AGENT_LABEL,
     ASKED_ANNOTATION,
     NO_OWNER,
+    SWEEP_LABEL,
     SWEEP_PATH_ANNOTATION,
+    build_label,
     read_owner,
+    sweep_id,
 )
 from deployer.kube.objects import (
     ENDED_PHASES,
@@ -38,6 +41,29 @@ Manifest = Mapping[str, Any]
 
 # A kubelet that lives says within seconds after the grace time that a pod has ended.
 LOST_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which agent a Job or pod belongs to; agents of one pod share its `label`.
+
+    `owner_id` is empty if there is no owner label, as older versions made objects.
+    """
+
+    sweep_path: str
+    name: str
+    label: str
+    owner_id: str
+
+
+def identify(item: Manifest) -> Identity | None:
+    """Return which agent a Job or pod belongs to; None if it only resembles one of ours."""
+    labels, path = item["metadata"].get("labels") or {}, path_of(item)
+    label, owner, parts = labels.get(AGENT_LABEL), read_owner(item), path.split("/")
+    whole = label and len(parts) == 3 and all(parts)
+    if not whole or labels.get(SWEEP_LABEL) != build_label(sweep_id(path)):
+        return None
+    return Identity(path, name_of(item), label, owner.id if owner else "")
 
 
 @dataclass(frozen=True)
@@ -95,13 +121,15 @@ def group_objects(
 ) -> list[AgentObjects]:
     """Bring Jobs and pods of the same agents together, oldest agent first.
 
-    Short ids of different projects may be equal, so that the whole path is compared here.
+    Short ids of different projects may be equal, so that the whole path is compared here. What
+    cannot be identified is left out: it may be anybody's.
     """
     found: dict[tuple[str, str], tuple[list[Manifest], list[Manifest]]] = {}
     for one, executor in ((jobs, 0), (pods, 1)):
         for item in sorted((view for each in one for view in list_views(each)), key=created_at):
-            if sweep_path in (None, path_of(item)):
-                key = (path_of(item), name_of(item))
+            identity = identify(item)
+            if identity and sweep_path in (None, identity.sweep_path):
+                key = (identity.sweep_path, identity.name)
                 found.setdefault(key, ([], []))[executor].append(item)
     agent_objects = [AgentObjects(key[1], _newest(j), tuple(p)) for key, (j, p) in found.items()]
     return sorted(agent_objects, key=lambda s: (created_at(s.job or s.pods[0]), s.name))
@@ -127,6 +155,7 @@ def build_agent(
     found = read_owner(newest)
     ended = state == "ended"
     node = node_of(pod) if pod else ""
+    asked = annotations_of(newest).get(ASKED_ANNOTATION, "")
     return Agent(
         name=objects.name,
         sweep_path=path_of(newest),
@@ -143,7 +172,7 @@ def build_agent(
         restarts=count_restarts(objects),
         environment=_environment(newest),
         dismissed=objects.draining or (_is_deleted(job) and not objects.ended),
-        asked=int(annotations_of(newest).get(ASKED_ANNOTATION, "0")),
+        asked=int(asked) if asked.isdecimal() else 0,
         owner=found.name if found else NO_OWNER,
         foreign=owner is not None and found != owner,
     )

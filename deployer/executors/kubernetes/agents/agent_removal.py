@@ -9,14 +9,14 @@ from typing import Any
 from deployer.errors import KubeError
 from deployer.executors.kubernetes.agents.agent_objects import (
     AgentObjects,
+    identify,
     is_lost,
     name_of,
-    path_of,
 )
 from deployer.executors.kubernetes.concurrency import do_all
 from deployer.kube.client import Kube
 from deployer.kube.kinds import JOB, POD, Manifest, kind_of
-from deployer.kube.names import AGENT_LABEL, build_selector, sweep_id
+from deployer.kube.names import AGENT_LABEL, OWNER_LABEL, build_selector, sweep_id
 
 POLL_SECONDS = 0.5
 LOOK_SECONDS = 3.0  # between looks at all that is left, which cost the server time to delete
@@ -60,25 +60,28 @@ def build_selectors(
     """Return the selectors of these agents and no others."""
     wanted, there = _labels_by_sweep(agent_objects), _labels_by_sweep(among)
     selectors = []
-    for path, labels in wanted.items():
+    for (path, owner), labels in wanted.items():
         # Short ids of different projects may be equal.
-        alike = [other for other in there if sweep_id(other) == sweep_id(path)]
-        of_sweep = build_selector(path, "agent")
-        if alike == [path] and there[path] == labels:
-            selectors.append(of_sweep)
+        alike = [key for key in there if (sweep_id(key[0]), key[1]) == (sweep_id(path), owner)]
+        owned = f"{OWNER_LABEL}={owner}" if owner else f"!{OWNER_LABEL}"
+        of_sweep = f"{build_selector(path, 'agent')},{owned}"
+        if alike == [(path, owner)] and there[path, owner] == labels:
+            selectors.append(f"{of_sweep},{AGENT_LABEL}")
             continue
         parts = _split(sorted(labels))
         selectors += [f"{of_sweep},{AGENT_LABEL} in ({','.join(part)})" for part in parts]
     return selectors
 
 
-def _labels_by_sweep(agent_objects: Sequence[AgentObjects]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+def _labels_by_sweep(agent_objects: Sequence[AgentObjects]) -> dict[tuple[str, str], set[str]]:
+    """Return the agents' labels by sweep and owner."""
+    found: dict[tuple[str, str], set[str]] = {}
     for objects in agent_objects:
         for item in (*([objects.job] if objects.job else []), *objects.pods):
-            # Not the agent's own name: several of a pod have one Job.
-            label = item["metadata"]["labels"][AGENT_LABEL]
-            found.setdefault(path_of(item), set()).add(label)
+            if identity := identify(item):
+                # Not the agent's own name: several of a pod have one Job.
+                key = (identity.sweep_path, identity.owner_id)
+                found.setdefault(key, set()).add(identity.label)
     return found
 
 

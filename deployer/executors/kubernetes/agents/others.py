@@ -7,26 +7,41 @@ from collections.abc import Sequence
 
 from deployer.errors import KubeError
 from deployer.executors.base import Belongings
-from deployer.executors.kubernetes.agents.agent_objects import path_of
+from deployer.executors.kubernetes.agents.agent_objects import identify, path_of
 from deployer.executors.kubernetes.agents.packs import list_views
 from deployer.kube.client import Kube
 from deployer.kube.kinds import CONFIG_MAP, JOB, POD, SECRET, Manifest, kind_of
-from deployer.kube.names import NO_OWNER, OWNER_LABEL, build_selector, read_owner
-from deployer.kube.objects import created_at, find_condition
+from deployer.kube.names import (
+    COMPONENT_LABEL,
+    NO_OWNER,
+    OWNER_LABEL,
+    build_selector,
+    read_owner,
+)
+from deployer.kube.objects import created_at, find_condition, list_parents
 
 
 def list_belongings(kube: Kube, sweep_path: str | None = None) -> Sequence[Belongings]:
     """Return what each other owner has, of one sweep or of all, the oldest first.
 
-    Objects without an owner label count as another owner's. Raises KubeError.
+    Objects without an owner label count as another owner's. Jobs and pods that only resemble an
+    agent's are `strays`, which no command of ours deletes. Raises KubeError.
     """
-    found: dict[str, list[Manifest]] = defaultdict(list)
+    found: dict[tuple[str, str, bool], list[Manifest]] = defaultdict(list)
     for item in _list_foreign(kube, sweep_path):
-        if path_of(item) and sweep_path in (None, path_of(item)):
+        stray = _is_stray(item)
+        if (path_of(item) or stray) and sweep_path in (None, path_of(item)):
             owner = read_owner(item)
-            found[owner.name if owner else NO_OWNER].append(item)
-    belongings = [_describe(owner, items) for owner, items in found.items()]
+            name, namespace = owner.name if owner else NO_OWNER, item["metadata"]["namespace"]
+            found[name, namespace, stray].append(item)
+    belongings = [_describe(*key, items) for key, items in found.items()]
     return sorted(belongings, key=lambda one: one.created_at)
+
+
+def _is_stray(item: Manifest) -> bool:
+    labels = item["metadata"].get("labels") or {}
+    runs = kind_of(item) in (JOB, POD) and labels.get(COMPONENT_LABEL) == "agent"
+    return runs and identify(item) is None
 
 
 def _list_foreign(kube: Kube, sweep_path: str | None) -> list[Manifest]:
@@ -38,15 +53,18 @@ def _list_foreign(kube: Kube, sweep_path: str | None) -> list[Manifest]:
         except KubeError as error:
             if error.status != 403 or kind == JOB:
                 raise
-    with_job = {path_of(one) for one in items if kind_of(one) == JOB}
     # The pods of a Job are counted with it.
-    return [one for one in items if kind_of(one) != POD or path_of(one) not in with_job]
+    jobs = {one["metadata"].get("uid") for one in items if kind_of(one) == JOB}
+    return [one for one in items if kind_of(one) != POD or jobs.isdisjoint(list_parents(one))]
 
 
-def _describe(owner: str, items: Sequence[Manifest]) -> Belongings:
+def _describe(owner: str, namespace: str, stray: bool, items: Sequence[Manifest]) -> Belongings:
     agents = sum(len(list(list_views(one))) for one in items if _works(one))
-    sweeps = tuple(sorted({path_of(one) for one in items}))
-    return Belongings(owner, agents, len(items), sweeps, min(map(created_at, items)))
+    paths = tuple(sorted({path_of(one) for one in items}))
+    names = tuple(f"{kind_of(one).kind.lower()}/{one['metadata']['name']}" for one in items)
+    sweeps, strays = ((), names) if stray else (paths, ())
+    since = min(map(created_at, items))
+    return Belongings(owner, agents, len(items), sweeps, since, namespace, strays)
 
 
 def _works(item: Manifest) -> bool:

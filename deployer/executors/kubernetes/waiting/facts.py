@@ -8,6 +8,7 @@ from typing import Any
 
 from deployer.executors.kubernetes.gpu_drivers.nodes import NodeGpus
 from deployer.executors.kubernetes.waiting.references import Reference
+from deployer.kube.objects import list_parents
 
 Manifest = Mapping[str, Any]
 
@@ -53,7 +54,7 @@ class Queue:
     def find_workload(self, job: Manifest) -> Manifest | None:
         """Return the Workload of a Job."""
         uid = job["metadata"].get("uid")
-        return next((one for one in self.workloads if uid in _list_owners(one)), None)
+        return next((one for one in self.workloads if uid in list_parents(one)), None)
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,3 @@ def read_events(events: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Event, .
 def _find_time(event: Mapping[str, Any]) -> str:
     series = (event.get("series") or {}).get("lastObservedTime")
     return str(series or event.get("lastTimestamp") or event.get("eventTime") or "")
-
-
-def _list_owners(item: Manifest) -> list[str]:
-    return [one.get("uid", "") for one in item["metadata"].get("ownerReferences") or ()]
