@@ -34,14 +34,20 @@ from deployer.cli.shell.options import (
 )
 from deployer.config.deployer_yaml import MOST_REPLICAS
 from deployer.config.project import Flags, Project
-from deployer.errors import WandbError, collect_refusals
-from deployer.executors.registry import open_executor
-from deployer.launch.agents.scaling import check_names, end_willing_agents, scale_down
+from deployer.errors import AgentError, WandbError, collect_refusals
+from deployer.executors.registry import find_target, open_executor
+from deployer.launch.agents.scaling import (
+    check_names,
+    check_reached,
+    end_willing_agents,
+    scale_down,
+)
 from deployer.launch.agents.stop_notice import tell_who_lasts
 from deployer.launch.pipeline import add_agents
 from deployer.launch.remains import describe_others_here
 from deployer.launch.resolution import open_sweep
 from deployer.launch.starting import drain_surplus
+from deployer.sweeps.records import load_records
 from deployer.wandb_api.model import RunInfo, SweepPath
 from deployer.wandb_api.operations import list_runs
 
@@ -111,7 +117,8 @@ def scale(
     if leaving:
         say(f"{path}: draining {', '.join(leaving)}")
         show_agents(executor.list_agents(str(path)), output, time.time())
-    else:
+    check_reached(executor.list_agents(str(path)), path, replicas)
+    if not leaving:
         _start(config, str(path), output)
 
 
@@ -176,9 +183,19 @@ def end_sweep(config: Project, sweep: str | None, yes: bool, output: str) -> Non
         with showing_busy() as tell, tell_who_lasts(executor, path, tell):
             ended = end_willing_agents(executor, path, refusals, everyone=others)
         if ended or not refusals:
-            show_ended(path, ended, output)
+            nothing = f"nothing of {path} was found on {find_target(config).place}"
+            if not ended and all(record.sweep_path != path for record in load_records()):
+                raise AgentError(nothing, _name_elsewhere(config, path))
+            show_ended(path, ended, output, nothing)
     for line in describe_others_here(config, path) if sweep is None else ():
         say(line)
+
+
+def _name_elsewhere(config: Project, path: str) -> str:
+    """Return the command that looks for a sweep that is not known here where it may be."""
+    if find_target(config).runs_here:
+        return f"if its agents are in a cluster: deployer down {path} --on kubernetes"
+    return f"deployer agents list --all --on {config.on}"
 
 
 def _start(

@@ -30,7 +30,7 @@ from deployer.config.project import EMBEDDED, Flags, Project
 from deployer.errors import CloudError, ConfigError, DeployerError, Refusals, collect_refusals
 from deployer.executors.registry import find_target, list_names
 from deployer.executors.target import Removal, Target
-from deployer.launch.agents.scaling import end_willing_agents
+from deployer.launch.agents.scaling import Ended, end_willing_agents
 from deployer.launch.agents.stop_notice import tell_who_lasts
 from deployer.launch.provision import find_disposable, take_down_cluster
 from deployer.launch.remains import describe_bill, telling_remains
@@ -141,12 +141,14 @@ def _end_everywhere(
     In a cluster the embedded backend goes, too. A place that refuses does not keep us from the
     others.
     """
-    ended: list[str] = []
-    for on in sorted(_choose_executors(config) - gone):
+    targets = [find_target(config, on) for on in sorted(_choose_executors(config) - gone)]
+    ended = Ended()
+    for target in targets:
         with refusals.noted():
-            ended += _end_there(find_target(config, on), refusals, delete_data=delete_data)
+            ended += _end_there(target, refusals, delete_data=delete_data)
     if ended or not refusals:
-        show_ended("every sweep", ended, output)
+        places = ", ".join(target.place for target in targets) or "a cluster"
+        show_ended("every sweep", ended, output, f"no agents of yours were found on {places}")
 
 
 def _choose_executors(config: Project) -> set[str]:
@@ -162,13 +164,13 @@ def _means_here(config: Project) -> bool:
     return find_target(config).runs_here or not config.explicit_on
 
 
-def _end_there(target: Target, refusals: Refusals, *, delete_data: bool) -> tuple[str, ...]:
+def _end_there(target: Target, refusals: Refusals, *, delete_data: bool) -> Ended:
     try:
         executor = target.open()
     except CloudError as error:
         say(error.message)  # a cluster that is gone has no agents
-        return ()
-    ended: tuple[str, ...] = ()
+        return Ended()
+    ended = Ended()
     with refusals.noted(), tell_who_lasts(executor, None, say):
         ended = end_willing_agents(executor, None, refusals)
     with refusals.noted():

@@ -108,8 +108,8 @@ class Executor(ABC):
         """Interrupt agents, wait until nothing of them is left; return those that were alive."""
 
     @abstractmethod
-    def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
-        """Delete what is kept about agents that have ended, logs included.
+    def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> bool:
+        """Delete what is kept about agents that have ended, logs included; False if nothing was.
 
         What other owners have stays unless `everyone` is meant.
         """

@@ -128,6 +128,11 @@ class Target(ABC):
         self.name = name
         self.project = project
 
+    @property
+    def place(self) -> str:
+        """Return the target's name in a sentence."""
+        return "this machine" if self.runs_here else self.name
+
     @abstractmethod
     def open(self) -> Executor:
         """Return the executor; raises ConfigError, CloudError if it is not there."""

@@ -101,3 +101,17 @@ def test_outputs_go_with_their_sweep(project: Project, backend: ServedBackend) -
     assert asked == f"delete sweep {path} for good ({goes})? [y/N]"
     project.run("sweep", "delete", path, "--yes", **backend.environment)
     assert [one.name for one in outputs_folder().iterdir()] == ["other"]
+
+
+def test_down_says_what_it_has_really_done(project: Project) -> None:
+    nothing = "no agents of yours were found on this machine"
+    assert project.run("down", "--all").stderr == f"{nothing}\n"
+    everything = project.run("down", "--all", "--delete-data", "-y").stderr
+    assert everything == f"{nothing}\n"
+    # Unknown here, and perhaps in a cluster: that is no success.
+    for words in (("down",), ("agents", "down")):
+        refused = project.run(*words, "bob/p/abc12345", "-y", code=1).stderr.splitlines()
+        assert refused == [
+            "error: nothing of bob/p/abc12345 was found on this machine",
+            "hint: if its agents are in a cluster: deployer down bob/p/abc12345 --on kubernetes",
+        ]

@@ -56,8 +56,9 @@ class Toy(Executor):
             STARTED[name][1].wait()
         return names
 
-    def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
+    def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> bool:
         STARTED.clear()
+        return True
 
     def log_lines(self, names: Sequence[str], follow: bool) -> Iterator[tuple[str, str]]:
         yield from ()

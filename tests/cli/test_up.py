@@ -107,7 +107,7 @@ def test_two_runs_to_the_end(project: Project, tmp_path: Path) -> None:
     assert "/login?next=/#link=" in opened
     assert "2 agents ended" not in project.run("down").stderr
     assert json.loads(project.run("agents", "list", "-o", "json").stdout) == []
-    assert f"{path}: no agents were running" in project.run("down").stderr
+    assert f"nothing of {path} was found on this machine" in project.run("down").stderr
     assert results(project)["sweep"] == path
     *_, error, hint = project.run("up", "grid.yaml", code=2).stderr.splitlines()
     assert error.startswith(f"error: grid.yaml: its sweep {path} is FINISHED: 2/2 configurations")

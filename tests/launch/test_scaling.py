@@ -35,7 +35,7 @@ class Strict(Executor):
             raise KubeError("cannot delete Job b", "ask for it", status=403)
         return names
 
-    def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
+    def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> bool:
         self.forgotten.append(sweep_path)
         raise KubeError("cannot delete Secret keys", "ask for that", status=403)
 
@@ -57,7 +57,7 @@ def test_what_is_refused_is_raised_once_the_rest_is_done() -> None:
 
 def test_one_refusal_is_raised_as_it_is_and_who_ended_is_known() -> None:
     refusals = Refusals()
-    assert end_willing_agents(Strict(may_stop=True), PATH, refusals) == ("a", "b")
+    assert end_willing_agents(Strict(may_stop=True), PATH, refusals).names == ("a", "b")
     with pytest.raises(KubeError, match="cannot delete Secret keys"):
         refusals.settle()
 

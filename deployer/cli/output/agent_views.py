@@ -9,6 +9,7 @@ from typing import Any
 
 from deployer.cli.output.render import say, show_json, show_table, without_empty_columns
 from deployer.executors.base import Agent, Belongings
+from deployer.launch.agents.scaling import Ended
 from deployer.text import format_count, format_seconds
 
 
@@ -95,14 +96,16 @@ def build_end_command(belongings: Belongings, on: str) -> str:
     return " && ".join(f"deployer down {path} -y --on {on}" for path in belongings.sweeps)
 
 
-def show_ended(whose: str, names: Sequence[str], output: str) -> None:
-    """Say which agents a command has ended: in words on stderr, as JSON on stdout."""
-    if names:
-        say(f"{whose}: {format_count(len(names), 'agent')} ended")
-    else:
+def show_ended(whose: str, ended: Ended, output: str, nothing: str) -> None:
+    """Say which agents a command has ended, or `nothing`: on stderr; as JSON on stdout."""
+    if ended.names:
+        say(f"{whose}: {format_count(len(ended.names), 'agent')} ended")
+    elif ended:
         say(f"{whose}: no agents were running; their logs and records are deleted")
+    else:
+        say(nothing)
     if output == "json":
-        show_json({"sweep": whose, "ended": names})
+        show_json({"sweep": whose, "ended": ended.names})
 
 
 def agent_to_plain(agent: Agent) -> dict[str, Any]:

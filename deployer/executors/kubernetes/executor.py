@@ -196,7 +196,7 @@ class KubernetesExecutor(Executor):
         """Return how many agents of a sweep were released and have not been started again."""
         return read_paused(self.kube, sweep_path)
 
-    def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
+    def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> bool:
         """Delete what is kept about agents that have ended, logs and keys included.
 
         Raises what was refused once the rest is deleted.
@@ -213,7 +213,8 @@ class KubernetesExecutor(Executor):
             with refusals.noted():
                 remove_agents(self.kube, over, self._sleep)
             busy = {a.sweep_path for a in agents if a.alive}
-            forget_objects(self.kube, sweep_path, busy, owner)
+            found = forget_objects(self.kube, sweep_path, busy, owner)
+        return found or bool(over)
 
     def list_others(self, sweep_path: str | None = None) -> Sequence[Belongings]:
         """Return what other owners have of sweeps in the namespace."""

@@ -134,13 +134,15 @@ class LocalExecutor(Executor):
         """Return how many agents were interrupted and have not been started again."""
         return sum(a.exit_code == STOPPED for a in self.list_agents(sweep_path) if not a.alive)
 
-    def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> None:
-        """Delete what is kept about agents that have ended, logs included."""
+    def forget(self, sweep_path: str | None = None, *, everyone: bool = False) -> bool:
+        """Delete what is kept about agents that have ended, logs included; False if nothing was."""
         with self._alone():
-            for folder in self._folders(sweep_path):
-                # The folder is what leftovers are found by.
-                if not folder.is_alive() and not folder.processes():
-                    shutil.rmtree(folder.path)
+            # The folder is what leftovers are found by.
+            folders = self._folders(sweep_path)
+            ended = [one for one in folders if not one.is_alive() and not one.processes()]
+            for folder in ended:
+                shutil.rmtree(folder.path)
+        return bool(ended)
 
     def log_lines(self, names: Sequence[str], follow: bool) -> Iterator[tuple[str, str]]:
         """Yield (agent name, line) in order of arrival; with `follow`, until all have ended."""

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from deployer.errors import AgentError, Refusals, collect_refusals
 from deployer.executors.base import Agent, Executor
 from deployer.launch.agents.one_run_per_job import is_probe, list_used_names
+from deployer.text import format_count
 from deployer.wandb_api.model import RunInfo, SweepPath
 from deployer.watch.agent_runs import join_runs
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The `names` of agents that were ended; `forgotten`: records of them were deleted too."""
+
+    names: tuple[str, ...] = ()
+    forgotten: bool = False
+
+    def __add__(self, other: Ended) -> Ended:
+        return Ended((*self.names, *other.names), self.forgotten or other.forgotten)
+
+    def __bool__(self) -> bool:
+        return bool(self.names) or self.forgotten
 
 
 def scale_down(
@@ -67,12 +83,12 @@ def end_agents(executor: Executor, sweep_path: str | None) -> tuple[str, ...]:
     Returns who was alive. Raises what was refused once the rest is done.
     """
     with collect_refusals() as refusals:
-        return end_willing_agents(executor, sweep_path, refusals)
+        return end_willing_agents(executor, sweep_path, refusals).names
 
 
 def end_willing_agents(
     executor: Executor, sweep_path: str | None, refusals: Refusals, *, everyone: bool = False
-) -> tuple[str, ...]:
+) -> Ended:
     """Do what `end_agents` does, and note what is refused instead of raising it.
 
     Other owners' agents end only if `everyone` is meant. Watchers see first that the agents are
@@ -82,12 +98,21 @@ def end_willing_agents(
     executor.dismiss([agent.name for agent in agents])
     # Lost ones too: their runs may still be going.
     names = [agent.name for agent in agents if agent.state != "ended"]
-    stopped: tuple[str, ...] = ()
+    stopped, forgotten = tuple[str, ...](), False
     with refusals.noted():
         stopped = tuple(executor.stop(names)) if names else ()
     with refusals.noted():
-        executor.forget(sweep_path, everyone=everyone)
-    return stopped
+        forgotten = executor.forget(sweep_path, everyone=everyone)
+    return Ended(stopped, forgotten or bool(agents))
+
+
+def check_reached(agents: Sequence[Agent], path: SweepPath, replicas: int) -> None:
+    """Refuse to go below the number of other owners' agents; raises AgentError."""
+    others = [agent for agent in agents if agent.foreign and stays(agent)]
+    if len(others) > replicas:
+        owners = ", ".join(sorted({agent.owner for agent in others}))
+        stay = f"{format_count(len(others), 'agent')} of {owners}"
+        raise AgentError(f"{path}: {stay} cannot be drained by you", f"ask {owners} to scale down")
 
 
 def check_names(executor: Executor, path: SweepPath, names: Sequence[str]) -> list[str]:

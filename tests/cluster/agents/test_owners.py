@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -224,4 +225,27 @@ def test_what_only_resembles_an_agents_job_is_named_and_stays(
     assert not list_names(kube, path)
     assert hint in bob.deployer("down", "--all", *ON).stderr
     assert hint in bob.deployer("orphans", "--yes").stderr
+    unknown = bob.try_deployer("down", "a/b/oldstyle", "-y", *ON)
+    assert (unknown.returncode, hint in unknown.stderr) == (1, True)
     assert kube.get(JOB, "oldstyle")
+
+
+def test_a_hint_leads_to_the_cluster_and_a_scale_that_others_hinder_fails(
+    alice: Shell, bob: Shell, kube: Kube, namespace: str
+) -> None:
+    path = start_sweep(bob)
+    user = f"system:serviceaccount:{namespace}:bob"
+    kept = alice.try_deployer("agents", "scale", "0", path, *ON)
+    assert kept.returncode == 1
+    assert f"1 agent of {user} cannot be drained by you" in kept.stderr
+    assert kube.list_objects(JOB, build_selector(path))
+
+    here = alice.try_deployer("down", path, "-y")
+    assert here.returncode == 1
+    assert f"nothing of {path} was found on this machine" in here.stderr
+    assert kube.list_objects(JOB, build_selector(path))
+    end = f"deployer down {path} -y --on kubernetes"
+    assert end in alice.deployer("agents", "list", "--all", *ON).stderr
+    assert end in alice.deployer("orphans", "--yes").stderr
+    alice.type(end.replace("deployer", f"{sys.executable} -m deployer"))
+    assert not list_names(kube, path)

@@ -59,7 +59,7 @@ class Identity:
 def identify(item: Manifest) -> Identity | None:
     """Return which agent a Job or pod belongs to; None if it only resembles one of ours."""
     labels, path = item["metadata"].get("labels") or {}, path_of(item)
-    label, owner, parts = labels.get(AGENT_LABEL), read_owner(item), path.split("/")
+    label, owner, parts = labels.get(AGENT_LABEL, ""), read_owner(item), path.split("/")
     whole = label and len(parts) == 3 and all(parts)
     if not whole or labels.get(SWEEP_LABEL) != build_label(sweep_id(path)):
         return None

@@ -28,10 +28,10 @@ FORBIDDEN = 403
 
 def forget_objects(
     kube: Kube, sweep_path: str | None, busy: Collection[str], owner: Owner | None
-) -> None:
+) -> bool:
     """Delete what was made for a sweep, or for all; not what `busy` sweeps use, nor data.
 
-    Only what belongs to `owner`, if one is given.
+    Only what belongs to `owner`, if one is given. Returns False if there was nothing.
 
     What may not be looked at or deleted stays: raises KubeError naming it, once the rest is gone.
     """
@@ -39,6 +39,7 @@ def forget_objects(
     if owner:
         selector += f",{OWNER_LABEL}={owner.id}"
     refusals: list[KubeError] = []
+    deleted = False
     for kind in KEPT:
         try:
             found = kube.list_objects(kind, selector)
@@ -52,8 +53,10 @@ def forget_objects(
         # What belongs to no sweep in particular goes once no agent works at all.
         over = [item for item in mine if path_of(item) not in busy and (path_of(item) or not busy)]
         refusals += _delete_all(kube, over)
+        deleted = deleted or bool(over)
     if refusals:
         raise _build_complaint(kube, refusals, selector)
+    return deleted
 
 
 def _is_meant(kube: Kube, item: Manifest, sweep_path: str | None) -> bool:
