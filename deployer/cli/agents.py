@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -50,6 +53,18 @@ from deployer.launch.starting import drain_surplus
 from deployer.sweeps.records import load_records
 from deployer.wandb_api.model import RunInfo, SweepPath
 from deployer.wandb_api.operations import list_runs
+
+
+@contextmanager
+def naming_repeat() -> Iterator[None]:
+    """After Ctrl-C, say that agents go on, and the command that ends them."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        repeat = shlex.join(sys.argv[1:])
+        say(f"\ninterrupted: agents that have not ended go on; to repeat: deployer {repeat}")
+        raise
+
 
 app = make_app("Start, list, scale, drain, follow or end agents.")
 
@@ -100,6 +115,7 @@ def list_(
 
 
 @app.command()
+@naming_repeat()
 def scale(
     replicas: Annotated[
         int, typer.Argument(metavar="N", min=0, max=MOST_REPLICAS, help="How many in all.")
@@ -166,6 +182,7 @@ def down(
     end_sweep(config, sweep, yes, output)
 
 
+@naming_repeat()
 def end_sweep(config: Project, sweep: str | None, yes: bool, output: str) -> None:
     """End a sweep's agents; of other owners only if the user is sure. Raises ConfigError.
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator, Set
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from deployer.cli.agents import end_sweep
+from deployer.cli.agents import end_sweep, naming_repeat
 from deployer.cli.backend.backend_in_cluster import end_backend, list_own_claims
 from deployer.cli.output.agent_views import describe_others, show_ended
 from deployer.cli.output.busy import showing_busy
@@ -109,7 +110,7 @@ def _list_data(config: Project) -> Iterator[str]:
     records = load_records()
     if _means_here(config):
         for data in (backend_folder(), *list_copies()):
-            if data.exists():
+            if _holds_data(data):
                 yield f"{data} ({format_count(sum(map(_is_kept_here, records)), 'sweep')})"
     for on in sorted(_choose_executors(config)):
         target = find_target(config, on)
@@ -133,6 +134,7 @@ def _find_if_any(sweep: str | None, config: Project) -> SweepPath | None:
         return None
 
 
+@naming_repeat()
 def _end_everywhere(
     config: Project, output: str, refusals: Refusals, *, gone: Set[str], delete_data: bool
 ) -> None:
@@ -184,18 +186,21 @@ def _end_there(target: Target, refusals: Refusals, *, delete_data: bool) -> Ende
 def _end_backend(delete_data: bool) -> None:
     from deployer.backend.server.daemon import stop_backend
 
-    for data in (backend_folder(), *list_copies()):
+    for data in filter(_holds_data, (backend_folder(), *list_copies())):
         if stop_backend(data):
             say("embedded backend stopped")
-        if not delete_data:
-            if data.exists():
-                say(f"the embedded backend's data stays in {data}")
-            continue
-        shutil.rmtree(data, ignore_errors=True)
-        say(f"deleted {data}")
+        if delete_data:
+            shutil.rmtree(data, ignore_errors=True)
+            say(f"deleted {data}")
+        else:
+            say(f"the embedded backend's data stays in {data}")
     if delete_data:
         _delete_outputs()
         delete_records(_is_kept_here)
+
+
+def _holds_data(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.iterdir())
 
 
 def _is_kept_here(record: SweepRecord) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 
@@ -115,3 +117,21 @@ def test_down_says_what_it_has_really_done(project: Project) -> None:
             "error: nothing of bob/p/abc12345 was found on this machine",
             "hint: if its agents are in a cluster: deployer down bob/p/abc12345 --on kubernetes",
         ]
+
+
+@pytest.mark.parametrize("words", ["down bob/p/abc12345", "down --all", "agents scale 0 bob/p/s"])
+def test_ctrl_c_says_that_agents_go_on(project: Project, words: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        server = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        cluster = {"name": "c", "cluster": {"server": server}}
+        context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+        users = {"users": [{"name": "u", "user": {}}]}
+        kubeconfig = {"clusters": [cluster], "contexts": [context], "current-context": "c", **users}
+        file = project.write("kubeconfig", json.dumps(kubeconfig))
+        process = project.start(*words.split(), "--on", "kubernetes", KUBECONFIG=str(file))
+        silent.accept()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    command = f"deployer {words} --on kubernetes"
+    assert f"agents that have not ended go on; to repeat: {command}" in err

@@ -92,19 +92,29 @@ def end_backend(kube: Kube, on: str, refusals: Refusals, *, delete_data: bool) -
     elif any(map(kube.owns, there)):
         with refusals.noted():
             raise BackendError(
-                f"the embedded backend in {where} stays: {others} uses it, too",
-                f"{stop} stops it for everybody; its data stays",
+                _name_shared(kube, others), f"{stop} stops it for everybody; its data stays"
             )
     else:
         say(f"the embedded backend in {where} belongs to {others} and stays; {stop} stops it")
 
 
 def list_own_claims(kube: Kube) -> list[str]:
-    """Name the claims that hold the data of the caller's backend. Raises KubeError."""
-    from deployer.executors.kubernetes.backend.users import list_claims
+    """Name the claims with the data of the caller's backend; one that others use is said to stay.
+
+    Raises KubeError.
+    """
+    from deployer.executors.kubernetes.backend.removal import list_backend
+    from deployer.executors.kubernetes.backend.users import list_claims, name_other_users
 
     own = [one["metadata"]["name"] for one in list_claims(kube) if kube.owns(one)]
+    if own and (others := name_other_users(kube, list_backend(kube))):
+        say(_name_shared(kube, ", ".join(others)))
+        return []
     return [f"PersistentVolumeClaim {name} in namespace {kube.namespace}" for name in own]
+
+
+def _name_shared(kube: Kube, others: str) -> str:
+    return f"the embedded backend in namespace {kube.namespace} stays: {others} uses it, too"
 
 
 def _remove(

@@ -189,6 +189,7 @@ def test_a_backend_of_two_owners_keeps_its_data(
     refused = alice.try_deployer(*everything, "-y")
     assert refused.returncode == 1
     assert "stays: bob uses it, too" in refused.stderr
+    assert "to be deleted" not in refused.stderr
     assert kube.get(CLAIM, "sweep-backend")
 
     unused = dict.fromkeys(used)
