@@ -122,6 +122,7 @@ def test_down_says_what_it_has_really_done(project: Project) -> None:
 @pytest.mark.parametrize("words", ["down bob/p/abc12345", "down --all", "agents scale 0 bob/p/s"])
 def test_ctrl_c_says_that_agents_go_on(project: Project, words: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
         server = f"http://127.0.0.1:{silent.getsockname()[1]}"
         cluster = {"name": "c", "cluster": {"server": server}}
         context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
