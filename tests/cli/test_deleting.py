@@ -108,6 +108,8 @@ def test_outputs_go_with_their_sweep(project: Project, backend: ServedBackend) -
 def test_down_says_what_it_has_really_done(project: Project) -> None:
     nothing = "no agents of yours were found on this machine"
     assert project.run("down", "--all").stderr == f"{nothing}\n"
+    owned = project.run("down", "--all", "--owner", "zoe").stderr
+    assert "all agents on this machine are yours" in owned
     everything = project.run("down", "--all", "--delete-data", "-y").stderr
     assert everything == f"{nothing}\n"
     # Unknown here, and perhaps in a cluster: that is no success.
