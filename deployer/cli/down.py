@@ -149,8 +149,9 @@ def _end_everywhere(
         with refusals.noted():
             ended += _end_there(target, refusals, delete_data=delete_data)
     if ended or not refusals:
-        places = ", ".join(target.place for target in targets) or "a cluster"
-        show_ended("every sweep", ended, output, f"no agents of yours were found on {places}")
+        places = ", ".join(target.place for target in targets)
+        none = f"no agents of yours were found on {places}"
+        show_ended("every sweep", ended, output, none if targets else "all agents went with it")
 
 
 def _choose_executors(config: Project) -> set[str]:
