@@ -13,7 +13,7 @@ from deployer.config.project import Project
 from deployer.config.sections.data import DataSet
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.data.store import Store
-from deployer.errors import ConfigError, DeployerError, ImageError
+from deployer.errors import DeployerError, ImageError
 from deployer.executors.deadline import count_job_seconds
 from deployer.executors.findings import Finding, Question
 from deployer.executors.kubernetes.backend.deployment import ensure_backend, is_made
