@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
-from deployer.cli.output.render import say, show_json, show_yaml
+from deployer.cli.output.render import is_terminal, say, show_json, show_yaml
 from deployer.cli.shell.command_group import make_app
 from deployer.cli.shell.options import (
     ColdOption,
@@ -37,6 +38,7 @@ from deployer.launch.code import settle_code
 from deployer.launch.request import Request
 from deployer.launch.resolution import open_sweep
 from deployer.sweeps.sweep_file import load_sweep
+from deployer.text import format_bytes
 from deployer.wandb_api.operations import get_sweep
 
 SWEEP_PATH = "ENTITY/PROJECT/SWEEP_ID"  # W&B names a sweep when it makes it
@@ -91,7 +93,18 @@ def plan(
     if output == "json":
         show_json(documents)
     else:
-        show_yaml(documents)
+        show_yaml([leave_out_archives(one) for one in documents] if is_terminal() else documents)
+
+
+def leave_out_archives(document: object) -> object:
+    """Return a manifest for reading: with the size of what is no text in it."""
+    if not isinstance(document, Mapping) or "binaryData" not in document:
+        return document
+    sizes = {
+        name: f"({format_bytes(len(text) * 3 // 4)}; whole in a pipe or a file)"
+        for name, text in document["binaryData"].items()
+    }
+    return {**document, "binaryData": sizes}
 
 
 def _plan_sweep(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -54,5 +56,8 @@ def test_plan_has_a_job_for_each_run(project: Project) -> None:
     assert len(plan("--replicas", "3")) == 3
     [container] = plan()[0]["spec"]["template"]["spec"]["containers"]
     assert {"name": COUNT_VARIABLE, "value": "1"} in container["env"]
+    spawn = f"import pty; pty.spawn({[sys.executable, '-m', 'deployer', *words]})"
+    looked_at = subprocess.check_output([sys.executable, "-c", spawn], cwd=project.folder)
+    assert b"kB; whole in a pipe or a file)" in looked_at
     local = json.loads(project.run("plan", "grid.yaml", "--one-run-per-job", "-o", "json").stdout)
     assert len(local[0]["agents"]) == 1
