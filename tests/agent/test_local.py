@@ -23,6 +23,7 @@ from deployer.launch.agents.stop_notice import tell_who_lasts
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import create_agent_keys, get_sweep, list_agents
 from tests.agent.conftest import Bench, wait_for
+from tests.faults.disk import small_disk
 
 pytestmark = pytest.mark.slow
 
@@ -161,6 +162,27 @@ def test_stop_after_a_killed_supervisor_ends_agent_and_run(
     assert left(agent.name) == []
     assert [(run.state, run.exit_code) for run in bench.runs(path)] == [("preempted", 1)]
     assert [there.state for there in list_agents(bench.client, path)] == ["FINISHED"]
+
+
+@pytest.mark.kube  # root
+def test_stop_on_a_full_disk_ends_an_agent_that_could_not_say_who_it_is(bench: Bench) -> None:
+    path = bench.create_sweep("[1.0]", wait="yes")
+    with small_disk(paths.agents_folder(), 1) as disk:
+        executor = LocalExecutor(os.environ, grace_seconds=20.0)
+        [agent] = executor.apply(*build(bench, path))
+        bench.wait_for_work()
+        wait_for(lambda: executor.list_agents()[0].run_id, "its last status")
+        (folder_of(agent.name) / "status.json").unlink()
+        disk.fill()
+        state = os.statvfs(disk.folder)
+        files = f"remount,nr_inodes={state.f_files - state.f_ffree}"
+        subprocess.run(["mount", "-o", files, disk.folder], check=True)
+        executor.dismiss([agent.name])
+        assert executor.stop([agent.name]) == [agent.name]
+        assert left(agent.name) == []
+        executor.forget(str(path))
+        assert executor.list_agents() == []
+    assert [(run.state, run.exit_code) for run in bench.runs(path)] == [("preempted", 1)]
 
 
 def test_who_does_not_end_is_named_while_everybody_waits(bench: Bench) -> None:

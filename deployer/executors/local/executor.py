@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from deployer.agent.exit_codes import STOPPED
-from deployer.agent.host.unwritable import describe, find_obstacle, is_unwritable
+from deployer.agent.host.unwritable import FULL, describe, find_obstacle, is_unwritable
 from deployer.agent.settings import ENDPOINT_VARIABLE, GRACE_SECONDS, KEEP_VARIABLE
 from deployer.config import paths
 from deployer.config.sections.data import VARIABLE
@@ -100,7 +100,11 @@ class LocalExecutor(Executor):
         """Mark the agents' folders until the agents are started again by a command."""
         with self._alone():
             for folder in filter(None, (load_folder(self._root / name) for name in names)):
-                folder.dismissal_path.touch()
+                try:
+                    folder.dismissal_path.touch()
+                except OSError as error:
+                    if error.errno not in FULL:  # on a full disk, no watcher starts it again
+                        raise
 
     def stop(self, names: Sequence[str]) -> Sequence[str]:
         """Interrupt agents, wait until nothing of them is left; return those that were alive."""

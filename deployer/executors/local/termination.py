@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from deployer.agent.host.processes import (
     KILL_SECONDS,
     TERMINATE_SECONDS,
+    holds_open,
     read_variable,
     send_signal,
 )
@@ -20,17 +22,17 @@ from deployer.errors import AgentError
 from deployer.executors.local.agent_folder import AgentFolder
 
 POLL_SECONDS = 0.1
-FIRST_WORD_SECONDS = 5.0  # a supervisor that holds its lock says who it is at once
 
 
 def signal_supervisor(folder: AgentFolder, number: signal.Signals) -> None:
-    """Send a signal to the supervisor if there is one."""
-    deadline = time.monotonic() + FIRST_WORD_SECONDS
-    while folder.is_alive() and time.monotonic() < deadline:
-        if status := folder.status():
-            send_signal(status.process_id, number)
-            return
-        time.sleep(POLL_SECONDS)
+    """Send a signal to the supervisor if there is one: it holds its lock open.
+
+    Its status need not name it: on a full disk, it has none.
+    """
+    lock = os.path.realpath(folder.settings.lock_path)
+    for process in folder.processes():
+        if holds_open(process.id, lock):
+            send_signal(process.id, number)
 
 
 def end_agent(folder: AgentFolder, environment: Mapping[str, str]) -> bool:
