@@ -55,7 +55,7 @@ class Credentials:
         netrc's `default` entry is a key for a server that was named, no reason to choose one.
         """
         try:
-            entries = netrc.netrc(str(self.netrc_path)).hosts
+            entries = _Netrc(self.netrc_path).hosts
         except FileNotFoundError:
             return None
         except netrc.NetrcParseError as error:  # its own words may hold a key
@@ -67,6 +67,15 @@ class Credentials:
         fallback = entries.get("default") if default_counts else None
         entry = entries.get(urlsplit(base_url).netloc, fallback)
         return (entry[2], str(self.netrc_path)) if entry and entry[2] else None
+
+
+class _Netrc(netrc.netrc):
+    """Netrc's own parser, for which another host's entry may hold bytes that are not UTF-8."""
+
+    def __init__(self, path: Path) -> None:
+        self.hosts, self.macros = {}, {}
+        with path.open(encoding="utf-8", errors="surrogateescape") as file:
+            self._parse(str(path), file, False)  # type: ignore[attr-defined]
 
 
 def load_credentials(environment: Mapping[str, str], folder: Path) -> Credentials:

@@ -69,6 +69,13 @@ def test_a_key_alone_means_wandb_ai(tmp_path: Path) -> None:
     assert config.key_source == str(tmp_path / ".netrc")
 
 
+def test_bytes_of_another_host_in_netrc_need_not_be_utf8(tmp_path: Path) -> None:
+    write_netrc(tmp_path, "w.example")
+    with (tmp_path / ".netrc").open("ab") as file:
+        file.write(b"machine other.example login user password \xe4\xff\n")
+    assert load(tmp_path, WANDB_BASE_URL="http://w.example").key == KEY
+
+
 def test_default_entry_of_netrc_chooses_no_server_but_is_a_key(tmp_path: Path) -> None:
     (tmp_path / ".netrc").write_text(f"default login user password {KEY}\n")
     assert load(tmp_path).embedded
