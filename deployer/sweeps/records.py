@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -58,8 +59,14 @@ def load_records(folder: Path | None = None) -> tuple[SweepRecord, ...]:
 
 def load_records_of(file: Path) -> tuple[SweepRecord, ...]:
     """Return the records of the sweeps that were made from a file, the newest first."""
-    path = file.resolve()
-    return tuple(r for r in load_records() if Path(r.folder, r.file).resolve() == path)
+    path = _resolve(file)
+    return tuple(r for r in load_records() if _resolve(Path(r.folder, r.file)) == path)
+
+
+def _resolve(path: Path) -> Path:
+    with suppress(ValueError):  # the locale may not express a folder's name
+        return path.resolve()
+    return path
 
 
 def save_record(record: SweepRecord) -> None:
