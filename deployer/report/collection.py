@@ -13,6 +13,7 @@ from deployer.page.importance import build_importance_document
 from deployer.page.sweep_document import SweepSource, build_sweep_document, choose_curves
 from deployer.report.agents import list_agents, list_spans
 from deployer.report.redaction import redact_results, redact_run, redact_sweep
+from deployer.sweeps.endings import keep_own_lines
 from deployer.sweeps.metrics import metric_value
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.results import ACTIVE_STATES, Results, Row, build_results, is_stopped_early
@@ -24,7 +25,7 @@ from deployer.wandb_api.server import Server
 # More than are shown of a curve, since what a server draws at random is not evenly spread.
 SAMPLES = 5 * POINTS_PER_CURVE
 FAILURES_EXPLAINED = 20  # a request each
-TAIL_LINES = 3
+TAIL_LINES = 30  # a footer of wandb may be so long
 MOST_LETTERS = 300  # of a run's last line
 
 # What so many agents cost in dollars an hour together, what they share included.
@@ -114,6 +115,7 @@ def read_last_words(
     configs = {run.run_id: run.config for run in runs}
     for row in failures[:FAILURES_EXPLAINED]:
         tail = get_log_tail(server.client, path, row.run_id, TAIL_LINES)
+        tail = keep_own_lines(tail, TAIL_LINES)
         if line := next((line.strip() for line in reversed(tail) if line.strip()), ""):
             said[row.run_id] = redact_text(line, find_hidden(configs[row.run_id]))[:MOST_LETTERS]
     return said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Sequence
 from functools import lru_cache
@@ -39,6 +40,12 @@ OWN_EXIT_CODE = ("delivered", *OWN_FAILURES)
 NOTED = ("delivered", "never started", "no server", "OOM", *FIXES)
 
 
+# What deployer's agent and wandb print around a run's own words; an error of wandb is one of them.
+NOISE = re.compile(
+    r"[\d-]{10} [\d:]{8} - deployer - |(\x1b\[[\d;]*m)*wandb(\x1b\[[\d;]*m)*:(?!.*\bERROR\b)"
+)
+
+
 @lru_cache(maxsize=256)
 def describe_attempt(cause: str, exit_code: int | None) -> str:
     """Say how an attempt ended, with its exit code or the signal that killed it."""
@@ -48,9 +55,15 @@ def describe_attempt(cause: str, exit_code: int | None) -> str:
     if cause == "delivered" and exit_code is None:
         return f"{said}, exit unknown"
     code = f"exit code {exit_code}" if cause in OWN_EXIT_CODE and exit_code is not None else ""
-    how = _name_signal(exit_code) or code
+    how = name_signal(exit_code) or code
     between = ", then " if cause == "delivered" else ": "
     return f"{said}{between}{how}" if how else said
+
+
+def keep_own_lines(lines: Sequence[str], limit: int) -> tuple[str, ...]:
+    """Return the last lines that a run printed itself; the last ones if there are only others."""
+    own = [line for line in lines if not NOISE.match(line)]
+    return tuple((own if any(line.strip() for line in own) else lines)[-limit:])
 
 
 def describe_ending(state: str, attempts: Sequence[Attempt], sweep_ended: bool) -> str:
@@ -68,7 +81,7 @@ def describe_ending(state: str, attempts: Sequence[Attempt], sweep_ended: bool) 
     return said if last.cause in NOTED else ""
 
 
-def _name_signal(exit_code: int | None) -> str:
+def name_signal(exit_code: int | None) -> str:
     """Return the name of the signal that a shell's exit code stands for, if any."""
     try:
         return signal.Signals((exit_code or 0) - 128).name

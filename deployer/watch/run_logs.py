@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from deployer.config.redaction import find_hidden, redact_text
 from deployer.errors import AgentError, WandbError
 from deployer.executors.base import Executor
+from deployer.sweeps.endings import keep_own_lines
 from deployer.sweeps.results import ACTIVE_STATES, WAITING_STATES, Row
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import SweepPath
@@ -20,6 +21,7 @@ AGENT_LOGGER = "wandb.wandb_agent"
 
 LOOK_SECONDS = 2.0
 LAST_LINES = 20
+NOISY_LINES = 30  # a footer of wandb may be so long
 
 
 def get_run_tail(
@@ -30,8 +32,8 @@ def get_run_tail(
     A trainer that dies in argparse leaves nothing on any server. Secrets are left out.
     """
     hidden = find_hidden(row.parameters)
-    lines = _read_tail(server, executor, path, row.run_id, limit)
-    return tuple(redact_text(line, hidden) for line in lines)
+    lines = _read_tail(server, executor, path, row.run_id, limit + NOISY_LINES)
+    return tuple(redact_text(line, hidden) for line in keep_own_lines(lines, limit))
 
 
 def _read_tail(

@@ -22,6 +22,7 @@ def test_the_last_lines_are_kept_and_the_agents_own_are_not() -> None:
     for number in range(2 * LINES):
         output.add(f"line {number}")
         output.add(AGENT)
+        output.add("2026-07-01 10:00:00 - deployer - s-a1: runs start cold: an error")
     kept = output.read({}).splitlines()
     assert kept == [f"line {number}" for number in range(LINES, 2 * LINES)]
 

@@ -106,6 +106,7 @@ def test_a_run_that_was_killed_each_time_says_so() -> None:
     [row] = results().failures
     killed = tuple(Attempt(n, "agent-1", 10.0, 12.0, "OOM", 255) for n in (1, 2))
     assert build_failure_line(row, ("last",)) == "failed: bad with exit code 7 (lr=2): last"
+    assert " with exit code 139 (SIGSEGV) (" in build_failure_line(replace(row, exit_code=139), ())
     assert build_failure_line(replace(row, attempts=killed), ()) == (
         "failed: bad, 2 times out of memory (lr=2)"
     )

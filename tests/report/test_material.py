@@ -117,6 +117,9 @@ def test_a_failed_run_has_its_last_words(client: Client) -> None:
     assert f"failed: {name} my \\*run\\*, crashed: exit code 2 (lr=1): ValueError" in text
 
 
+FOOTER = ["wandb: ", *["wandb: View run at https://w"] * 5, ""]
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -134,7 +137,9 @@ def test_last_words_tell_no_secret(client: Client, said: str) -> None:
     for _ in range(2):  # it is tried twice
         [run] = client.heartbeat(agent)
         client.init_run(run["run_id"], config=json.dumps(run["args"]))
-        client.stream(run["run_id"], files={"output.log": {"offset": 0, "content": [said, ""]}})
+        client.stream(
+            run["run_id"], files={"output.log": {"offset": 0, "content": [said, *FOOTER]}}
+        )
         client.finish(run["run_id"], exit_code=2)
     server, path = open_server(client), path_of(client, sweep)
     found = collect(server, path, NOW)

@@ -8,7 +8,14 @@ import pytest
 
 from deployer.backend.scheduling import lifecycle
 from deployer.backend.scheduling.lifecycle import Cause
-from deployer.sweeps.endings import FIXES, OWN_FAILURES, WORDS, describe_attempt, describe_ending
+from deployer.sweeps.endings import (
+    FIXES,
+    OWN_FAILURES,
+    WORDS,
+    describe_attempt,
+    describe_ending,
+    keep_own_lines,
+)
 from deployer.wandb_api.model import Attempt
 
 
@@ -64,3 +71,17 @@ def test_what_a_state_says_is_not_said_again() -> None:
         assert describe_ending(state, [attempt(cause, 1)], sweep_ended=True) == ""
     for attempts in ([], [attempt(None)]):
         assert describe_ending("running", attempts, sweep_ended=False) == ""
+
+
+@pytest.mark.parametrize(
+    ("lines", "kept"),
+    [
+        (["KeyError", "2026-07-01 10:00:00 - deployer - s-a1: runs start cold: no"], "KeyError"),
+        (["a", "KeyError", "wandb: ", "\x1b[34mwandb\x1b[0m: 🚀 View run at http://x"], "KeyError"),
+        (["start", "wandb: ERROR Run initialization has timed out"], "wandb: ERROR Run init"),
+        (["wandb: Syncing run r", ""], "wandb: Syncing run r"),
+    ],
+)
+def test_the_last_words_of_a_run_are_its_own(lines: list[str], kept: str) -> None:
+    own = [line for line in keep_own_lines(lines, 2) if line]
+    assert own[-1].startswith(kept)

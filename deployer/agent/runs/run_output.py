@@ -9,6 +9,7 @@ LINES = 50
 BYTES = 8192
 LINE_CHARACTERS = 1000  # a progress bar without line ends must not push out all the rest
 AGENT_LOGGER = " - wandb.wandb_agent - "
+OWN_LOGGER = " - deployer - "  # of the supervisor
 # Names of variables whose values nobody should read, and how long one is at least that is no word.
 SECRET_NAMES = re.compile("(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)(_|$)", re.IGNORECASE)
 SECRET_CHARACTERS = 8
@@ -29,7 +30,7 @@ class RunOutput:
 
     def add(self, line: str) -> None:
         """Take note of one line of the log."""
-        if AGENT_LOGGER not in line:
+        if AGENT_LOGGER not in line and OWN_LOGGER not in line:
             # Of a progress bar, what stood there last.
             self._lines.append(line.rstrip("\r").rpartition("\r")[2][:LINE_CHARACTERS])
 

@@ -16,7 +16,7 @@ from deployer.cli.output.render import show, show_json
 from deployer.config.redaction import redact
 from deployer.executors.base import Agent
 from deployer.sweeps.doubts import list_doubts
-from deployer.sweeps.endings import FIXES, WORDS
+from deployer.sweeps.endings import FIXES, WORDS, name_signal
 from deployer.sweeps.results import Coverage, Results, Row, build_results
 from deployer.sweeps.wording import describe_configuration
 from deployer.text import format_count, format_value
@@ -92,7 +92,10 @@ def _ending(row: Row) -> str:
     if last == "own failure" and row.exit_code == 0:
         early = " in the middle of its run"
     said = f": {WORDS[last]}" if last in FIXES else early
-    return (f" with exit code {row.exit_code}" if row.exit_code is not None else "") + said
+    if row.exit_code is None:
+        return said
+    name = name_signal(row.exit_code)
+    return f" with exit code {row.exit_code}{f' ({name})' if name else ''}{said}"
 
 
 def build_fix_lines(failures: Sequence[Row]) -> list[str]:
