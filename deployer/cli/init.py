@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -63,7 +64,7 @@ def init(
         _write(to, _draft(script, config, _read_given(given or []), yes))
         if not (config.folder / FILE_NAME).exists():
             _write(config.folder / FILE_NAME, SETTINGS)
-    say(f"next: deployer up {to}")
+    say(f"next: deployer up {shlex.quote(str(to))}")
 
 
 def _draft(script: str, config: Project, given: dict[str, str], yes: bool) -> str:

@@ -20,6 +20,10 @@ def test_a_sweep_file_for_a_script(project: Project) -> None:
     text = (project.folder / "sweep.yaml").read_text()
     assert "  layers: {distribution: int_uniform, min: 1, max: 2}\n" in text
     assert "  fail-above: {value: 5}\n" in text
+    other = project.run(
+        "init", "train.py", "--yes", "--to", "nëw sweep.yaml", "--set", "fail-above=5"
+    )
+    assert other.stderr.splitlines()[-1] == "next: deployer up 'nëw sweep.yaml'"
     again = project.run("init", "train.py", "--yes", code=2).stderr.splitlines()
     assert again == [
         "error: sweep.yaml: there is such a file already",
