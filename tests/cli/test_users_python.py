@@ -32,14 +32,23 @@ def test_runs_warm_and_cold_have_the_active_environments_python(
     )
     (project.folder / "wandb").mkdir()
     project.write("wandb/settings", "[default]\nmode = offline\n")
-    shell = {"VIRTUAL_ENV": str(environment), "WANDB_MODE": "disabled", "WANDB_RUN_GROUP": "mine"}
+    no_uv = os.pathsep.join(
+        p for p in os.environ["PATH"].split(os.pathsep) if not Path(p, "uv").exists()
+    )
+    shell = {
+        "PATH": no_uv,
+        "VIRTUAL_ENV": str(environment),
+        "WANDB_MODE": "disabled",
+        "WANDB_RUN_GROUP": "mine",
+    }
 
     for command in ("up", "plan", "doctor", "sweep check"):
         refused = project.run(*command.split(), "grid.yaml", code=None, **shell)
         assert refused.returncode == (1 if command == "doctor" else 2), command
         said = refused.stderr + refused.stdout
         assert f"VIRTUAL_ENV: {python} has no wandb, which runs need" in said
-        assert f"uv pip install --python {python} wandb" in said
+        assert f"{python} -m ensurepip && {python} -m pip install wandb" in said
+        assert "the script is not checked" not in said
 
     install_wandb(python)
     named = f"Python of the runs: {python} (VIRTUAL_ENV)"

@@ -85,7 +85,11 @@ def test_a_path_that_leads_there_already_stays_as_it_is(place: Path) -> None:
     ("program", "said", "hint"),
     [
         (WITHOUT, "has no wandb, which runs need", "{python} -m pip install wandb"),
-        ("echo neither", "has no wandb, which", "uv pip install --python {python} wandb"),
+        (
+            "echo neither",
+            "has no wandb, which",
+            "{python} -m ensurepip && {python} -m pip install wandb",
+        ),
         ("exit 3", "ended with exit code 3", "local: {{python: PATH}} in deployer.yaml"),
         ("", "cannot be started: no such file", "local: {{python: PATH}} in deployer.yaml"),
     ],
@@ -104,6 +108,14 @@ def test_a_chosen_python_without_wandb_is_never_replaced(
         choose_interpreter(read_project(tmp_path, PATH=str(tmp_path), **variables))
     assert error.value.place == rule
     assert error.value.hint == hint.format(python=python)
+
+
+def test_uv_is_named_where_it_is_on_path(tmp_path: Path) -> None:
+    folder = install(tmp_path / "bin", "python", "uv", program="echo neither")
+    project = read_project(tmp_path, PATH=str(folder), VIRTUAL_ENV=str(tmp_path))
+    with pytest.raises(ConfigError) as error:
+        choose_interpreter(project)
+    assert error.value.hint == f"uv pip install --python {folder / 'python'} wandb"
 
 
 MOVING = {

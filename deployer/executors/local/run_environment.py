@@ -116,10 +116,10 @@ def _require_wandb(python: str, reason: str, environment: Mapping[str, str]) -> 
     said = _ask(python, environment)
     if said == "wandb":
         return
-    hints = {
-        "pip": f"{python} -m pip install wandb",
-        "neither": f"uv pip install --python {python} wandb",
-    }
+    pip = f"{python} -m pip install wandb"
+    has_uv = shutil.which("uv", path=environment.get("PATH", os.defpath))
+    without = f"uv pip install --python {python} wandb" if has_uv else ""
+    hints = {"pip": pip, "neither": without or f"{python} -m ensurepip && {pip}"}
     if said in hints:
         raise ConfigError(reason, f"{python} has no wandb, which runs need", hints[said])
     raise ConfigError(reason, f"{python} {said}", "local: {python: PATH} in deployer.yaml")

@@ -111,9 +111,8 @@ def ask_about_script(project: Project, target: Target, request: Request) -> Ques
     def ask() -> Iterable[Finding]:
         try:
             target.describe_runs()
-        except ConfigError:  # the target's own examination says why
-            yield unknown("script", place, "the script is not checked: there is no Python for it")
-            return
+        except ConfigError:
+            return  # the target's own examination says why there is no Python for it
         report = ask_script(project, target, request)
         if errors := list_errors(report, request):
             raise ConfigErrors(errors)
