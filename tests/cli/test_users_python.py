@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,19 @@ def test_runs_are_warm_in_an_environment_of_another_python(
     assert status is not None
     assert status.run_start == "warm"
     assert (folder / "log").read_text().count(f"ran in {python.parents[1]}") == 2
+
+
+@pytest.mark.slow(seconds=12)
+def test_a_python_that_hangs_is_named_and_passed_over(project: Project, tmp_path: Path) -> None:
+    hangs, works = tmp_path / "bin/python", tmp_path / "bin/python3"
+    hangs.parent.mkdir()
+    hangs.write_text("#!/bin/sh\n/bin/sleep 1000; exit 1\n")
+    works.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    hangs.chmod(0o755)
+    works.chmod(0o755)
+    text = "program: train.py\nmethod: grid\nparameters: {lr: {values: [1, 2]}}"
+    project.write("grid.yaml", text)
+    said = project.run("plan", "grid.yaml", code=None, PATH=str(hangs.parent)).stderr.splitlines()
+    passed = f"the first python3 on PATH; {hangs} has not answered in 10 s"
+    assert f"waiting for {hangs}" in said
+    assert f"Python of the runs: {works} ({passed})" in said

@@ -50,10 +50,10 @@ def place(tmp_path: Path) -> Path:
         ("python3", "VIRTUAL_ENV", "system", "system/python3", "local.python in"),
         ("", "VIRTUAL_ENV CONDA_PREFIX", "system", "venv/bin/python", "VIRTUAL_ENV"),
         ("", "CONDA_PREFIX", "named", "conda/bin/python", "CONDA_PREFIX"),
-        ("", "", "named", "named/python", "the first on PATH"),
-        ("", "", "system", "system/python3", "the first on PATH"),
-        ("", "", "old", sys.executable, "deployer's own: none on PATH"),
-        ("", "", "nothing", sys.executable, "deployer's own: none on PATH"),
+        ("", "", "named", "named/python", "the first python on PATH"),
+        ("", "", "system", "system/python3", "the first python3 on PATH; "),
+        ("", "", "old", sys.executable, "deployer's own; "),
+        ("", "", "nothing", sys.executable, "deployer's own; no python on PATH"),
     ],
 )
 def test_the_runs_python_is_the_first_that_a_rule_names(

@@ -19,7 +19,8 @@ class LocalConfig:
         Field(
             description="The Python interpreter of the runs: a path, relative to deployer.yaml, or "
             "a name on PATH; left out: that of `VIRTUAL_ENV`, else of `CONDA_PREFIX`, else the "
-            "first of `python` and `python3` on PATH that has wandb, else deployer's own."
+            "first `python` on PATH if it has wandb, else the first `python3` if that has it, else "
+            "deployer's own."
         ),
     ] = None
 

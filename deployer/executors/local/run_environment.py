@@ -16,10 +16,13 @@ from pathlib import Path
 from deployer.config import paths
 from deployer.config.project import Project
 from deployer.errors import ConfigError
+from deployer.waiting import run_program
 
 PROBE_SECONDS = 30.0
-ON_PATH, OWN = "the first on PATH that has wandb", "deployer's own: none on PATH has wandb"
+ASK_SECONDS = 10.0  # Python's own start, from a cold disk
+ON_PATH, OWN = "the first {name} on PATH", "deployer's own"
 SETTING = "local.python in deployer.yaml"
+WITHOUT_WANDB = ("pip", "neither")  # as the script below prints it
 # A folder of run logs named `wandb` looks like a package without an __init__ file.
 ASK_WANDB = """
 from importlib.util import find_spec
@@ -70,11 +73,16 @@ def choose_interpreter(project: Project) -> Interpreter:
     if chosen:
         _require_wandb(*chosen, environment)
         return Interpreter(*chosen)
+    passed = ""
     for name in ("python", "python3"):
         found = shutil.which(name, path=path)
-        if found and _ask(found, environment) == "wandb":
-            return Interpreter(os.path.abspath(found), ON_PATH)
-    return Interpreter(sys.executable, OWN)
+        if not found:
+            continue
+        said = _ask(found, environment)
+        if said == "wandb":
+            return Interpreter(os.path.abspath(found), f"{ON_PATH.format(name=name)}{passed}")
+        passed += f"; {found} {'has no wandb' if said in WITHOUT_WANDB else said}"
+    return Interpreter(sys.executable, f"{OWN}{passed or '; no python on PATH'}")
 
 
 def build_run_environment(project: Project) -> dict[str, str]:
@@ -134,21 +142,14 @@ def _ask(python: str, environment: Mapping[str, str]) -> str:
 
 @lru_cache
 def _ask_process(python: str, environment: tuple[tuple[str, str], ...]) -> str:
+    words = [python, "-c", ASK_WANDB]
     try:
-        answer = subprocess.run(
-            [python, "-c", ASK_WANDB],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            env=dict(environment),
-            timeout=PROBE_SECONDS,
-            check=False,
-        )
+        answer = run_program(words, ASK_SECONDS, python, env=dict(environment))
     except subprocess.TimeoutExpired:
-        return f"has not answered in {PROBE_SECONDS:.0f} s"
+        return f"has not answered in {ASK_SECONDS:.0f} s"
     except OSError as error:
         return f"cannot be started: {(error.strerror or str(error)).lower()}"
-    lines = answer.stdout.splitlines() if answer.returncode == 0 else []
+    lines = answer.stdout.decode(errors="replace").splitlines() if answer.returncode == 0 else []
     return lines[-1] if lines else f"ended with exit code {answer.returncode}"
 
 
