@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import stat
 from pathlib import Path
@@ -20,7 +21,10 @@ def read_user_file(path: Path, place: str = "", most_bytes: int = MOST_BYTES) ->
 
     `place` names it in complaints.
     """
-    mode = path.stat().st_mode
+    try:
+        mode = path.stat().st_mode
+    except UnicodeEncodeError as error:
+        raise FileNotFoundError(errno.ENOENT, "the locale cannot express its name") from error
     piped = stat.S_ISFIFO(mode) and str(path).startswith(PIPES)
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or piped):
         kind = next((name for is_kind, name in KINDS if is_kind(mode)), "a device")

@@ -14,8 +14,14 @@ from deployer.sweeps.records import SweepRecord, save_record
 # chr: that locale's command line is ASCII, too.
 ASK = """
 from pathlib import Path
+from deployer.errors import ConfigError
 from deployer.sweeps.records import load_records_of
+from deployer.sweeps.sweep_file import load_sweep
 print(*(r.mutation_id for r in load_records_of(Path("sweep.yaml"))))
+try:
+    load_sweep(Path(f"/n{chr(235)}w", "sweep.yaml"))
+except ConfigError:
+    print("unread")
 print(*(r.mutation_id for r in load_records_of(Path(f"/n{chr(235)}w", "sweep.yaml"))))
 """
 
@@ -30,4 +36,4 @@ def test_a_folder_that_the_locale_cannot_express_is_another_one(
     command = [sys.executable, "-P", "-c", ASK]
     environment = {**os.environ, **ascii_only}
     found = subprocess.check_output(command, cwd=tmp_path, env=environment, text=True)
-    assert found.split() == ["here", "there"]
+    assert found.split() == ["here", "unread", "there"]
