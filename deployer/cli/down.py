@@ -171,6 +171,8 @@ def _end_there(target: Target, refusals: Refusals, *, delete_data: bool) -> Ende
     try:
         executor = target.open()
     except CloudError as error:
+        if error.reason != "NOT_FOUND":
+            raise
         say(error.message)  # a cluster that is gone has no agents
         return Ended()
     if target.runs_here and target.project.owner:

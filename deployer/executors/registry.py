@@ -44,7 +44,7 @@ def find_target(project: Project, on: str | None = None) -> Target:
         raise ConfigError("--on", f"'{name}' is not an executor", f"one of: {', '.join(_TARGETS)}")
     if isinstance(target, str):
         module, _, attribute = target.partition(":")
-        with waiting_for(f"the client of {name} to load"):
+        with waiting_for(f"Python to load what --on {name} needs"):
             target = getattr(import_module(module), attribute)
     opener: Opener = target
     return opener(name, project)

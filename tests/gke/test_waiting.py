@@ -36,6 +36,7 @@ doctor
 up sweep.yaml --no-check
 down --cluster --yes
 down --all --cluster --yes
+down --all --on gke
 agents list --all
 drivers status
 """.strip().splitlines()

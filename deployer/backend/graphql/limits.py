@@ -17,6 +17,7 @@ from graphql.language import (
     SelectionSetNode,
 )
 
+MOST_LETTERS = 100_000  # comments and texts included, which are no tokens or a single one
 MOST_TOKENS = 1000
 MOST_FIELDS = 500
 DEEPEST = 30  # fragments are levels, too

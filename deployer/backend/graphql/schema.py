@@ -35,7 +35,7 @@ from graphql.language import FieldDefinitionNode
 from graphql.language.visitor import REMOVE
 
 from deployer.backend.graphql.features import find_missing_feature
-from deployer.backend.graphql.limits import DEEPEST, MOST_TOKENS, find_excess
+from deployer.backend.graphql.limits import DEEPEST, MOST_LETTERS, MOST_TOKENS, find_excess
 from deployer.backend.graphql.resolvers import (
     account,
     agent,
@@ -162,7 +162,12 @@ class GraphQL:
 
     def __init__(self, plain: bool = False) -> None:
         self._schema = build_schema(plain)
-        self._document = lru_cache(KNOWN_DOCUMENTS)(self._checked_document)
+        self._known_document = lru_cache(KNOWN_DOCUMENTS)(self._checked_document)
+
+    def _document(self, text: str) -> DocumentNode | tuple[GraphQLError, ...]:
+        if len(text) > MOST_LETTERS:
+            return (GraphQLError(f"the query has more than {MOST_LETTERS} letters"),)
+        return self._known_document(text)
 
     def _checked_document(self, text: str) -> DocumentNode | tuple[GraphQLError, ...]:
         try:

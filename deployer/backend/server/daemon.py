@@ -25,6 +25,7 @@ from deployer.backend.data_folder import (
 )
 from deployer.backend.server.health import Health, disk_is_full, probe
 from deployer.errors import BackendError, BackendStopped
+from deployer.waiting import waiting_for
 
 __all__ = [
     "Backend",
@@ -114,7 +115,8 @@ def _look(data: Path, is_new: bool) -> Backend | None:
     address = read_address(data)
     if address is None:
         return None
-    health = probe(address.url)
+    with waiting_for("the embedded backend to answer"):
+        health = probe(address.url)
     if health not in (Health.READY, Health.DISK_FULL):
         return Backend(address.url, "", data, address.process_id, health)
     if not is_new:

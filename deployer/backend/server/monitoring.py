@@ -88,7 +88,7 @@ class Timing:
         try:
             await self._app(scope, receive, note)
         finally:
-            first = scope["path"].split("/", 2)[1]
+            first = scope["path"].strip("/").partition("/")[0]
             kind = first if first in KINDS else "other"
             seconds = self._monitor.seconds.labels(kind, f"{status // 100}xx")
             seconds.observe(time.perf_counter() - begun)

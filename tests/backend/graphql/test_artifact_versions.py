@@ -50,6 +50,7 @@ def test_aliases_move_and_go(log: ArtifactClient) -> None:
     assert aliases_of(log, "ds:v1") == ["latest", "x", "y"]
     assert change_aliases(log, "delete", second, "y").status_code == 200
     assert (aliases_of(log, "ds:v0"), log.find("ds:y")) == ([], None)
+    assert log.find(f"ds:v{'9' * 400}") is None
     for bad in ("v7", "a/b", "a:b", "", ".."):
         refused = change_aliases(log, "add", first, bad)
         assert (refused.status_code, "invalid artifact alias" in refused.text) == (400, True)

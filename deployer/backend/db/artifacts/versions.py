@@ -113,7 +113,8 @@ def find_version(db: Connection, collection: Collection, name: str) -> Artifact 
     numbered = VERSION.fullmatch(name)
     if numbered:
         tail = "artifacts WHERE collection_id = ? AND version = ?"
-        return select_one(db, Artifact, tail, collection.id, int(numbered[1]))
+        number = min(int(numbered[1][:19]), 2**63 - 1)  # SQLite's largest
+        return select_one(db, Artifact, tail, collection.id, number)
     tail = (
         "artifacts WHERE id = (SELECT artifact_id FROM artifact_aliases"
         " WHERE collection_id = ? AND alias = ?)"
