@@ -16,7 +16,7 @@ from typing import Any
 TIMEOUTS_SECONDS = (5.0, 30.0)  # to connect; between two pieces of an answer
 SILENCE_SECONDS = 1.2  # with the start of a command less than 2
 SHORTEST_SECONDS = 0.5  # an answer that comes so soon is not worth a line
-ALL_SECONDS = 40.0  # of all requests of a command that were not answered
+ALL_SECONDS = 30.0  # of all requests of a command that were not answered
 LAST_SECONDS = 2.0  # of each request after that
 REPEAT_SECONDS = 60.0  # between two lines about the same system
 

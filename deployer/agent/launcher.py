@@ -9,6 +9,7 @@ gets it in a file.
 import contextlib
 import importlib
 import json
+import logging
 import os
 import runpy
 import select
@@ -57,6 +58,7 @@ def main(quick: bool) -> None:
         look_sooner()
         sdk = __import__("deployer_sdk")  # the prologue's: the agent's own end is the same
         sdk.close_when_read(importlib.import_module(sdk.CLIENT))
+    wandb_agent.logger.addFilter(shorten)
     agent = getattr(wandb_agent, "Agent", None)
     if hasattr(agent, "POLL_INTERVAL"):
         wait = EndOfRun(os.environ[FOLDER_VARIABLE], quick)
@@ -64,6 +66,14 @@ def main(quick: bool) -> None:
     else:
         sys.stderr.write("deployer: this wandb has no Agent.POLL_INTERVAL; its agent waits 5 s\n")
     runpy.run_module("wandb", run_name="__main__", alter_sys=True)
+
+
+def shorten(record: logging.LogRecord) -> bool:
+    """Show the first and the last line of a run's command, which may have a program in it."""
+    lines = str(record.msg).splitlines()
+    if len(lines) > 2 and lines[0].startswith("About to run command: "):
+        record.msg = f"{lines[0]} ... {lines[-1]}"
+    return True
 
 
 class EndOfRun:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from deployer.agent.launcher import EXIT_NAME, STOCK_SECONDS, EndOfRun, read_start_failure
+from deployer.agent.launcher import EXIT_NAME, STOCK_SECONDS, EndOfRun, read_start_failure, shorten
 from deployer.agent.runs.run_exit import RunExit
 from tests.agent.conftest import Bench, wait_for
 from tests.contract.sdks import python_with
@@ -98,6 +99,13 @@ def test_the_end_of_a_run_is_kept_until_the_folder_can_be_written(
 )
 def test_only_the_command_is_blamed_for_a_failed_start(error: str, code: int | None) -> None:
     assert read_start_failure(error, "/state/a1") == code
+
+
+def test_a_program_in_a_command_is_one_line_of_the_log() -> None:
+    said = "About to run command: python -c import os\nprint()\nos.execvp() --lr=1"
+    record = logging.LogRecord("agent", logging.INFO, "", 1, said, (), None)
+    assert shorten(record)
+    assert record.getMessage() == "About to run command: python -c import os ... os.execvp() --lr=1"
 
 
 def test_what_an_earlier_run_left_is_not_taken_for_the_present_one(tmp_path: Path) -> None:

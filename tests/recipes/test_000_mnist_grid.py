@@ -40,6 +40,7 @@ def test_the_sets_of_a_file_run_as_they_stand(
         int(job): ast.literal_eval(found) for job, found in re.findall(r"job (\d): ({.*})", said)
     }
     assert jobs == sets
+    assert "def yaml(value)" not in said, "the logs have the program of the sweep's command"
     best = ast.literal_eval(said.splitlines()[-1])
     assert best["parameters"] == {
         "JOB_ID": best["parameters"]["JOB_ID"],

@@ -41,6 +41,12 @@ class Searched:
     others: Sequence[Belongings] = ()
     unchecked: str = ""
 
+    def list_ages(self) -> Iterator[tuple[Leftover, float]]:
+        """Yield what the caller left with its age by the cluster's clock, in seconds."""
+        now = self.kube.now() if self.kube else time.time()
+        for one in self.objects:
+            yield one, max(0.0, now - one.created_at)
+
 
 @app.command()
 def orphans(
@@ -175,8 +181,11 @@ def _show(
         )
     if searched.objects:
         show_table(
-            ("NAMESPACE", "KIND", "NAME", "SWEEP"),
-            [(one.namespace, one.kind, one.name, one.sweep_path) for one in searched.objects],
+            ("NAMESPACE", "KIND", "NAME", "SWEEP", "AGE"),
+            [
+                (one.namespace, one.kind, one.name, one.sweep_path, format_seconds(age))
+                for one, age in searched.list_ages()
+            ],
         )
     for remains in found:
         for line in remains.explain(_load_prices(), stays=remains not in going):

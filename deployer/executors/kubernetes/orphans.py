@@ -51,7 +51,7 @@ class Leftover:
 
 
 def list_leftovers(kube: Kube) -> tuple[Leftover, ...]:
-    """Return what the caller has left in all namespaces that may be listed, else in its own.
+    """Return what the caller has left in all namespaces if they may be listed, else in its own.
 
     A sweep that was paused and gave its agents up needs its objects, and keeps them. So does one
     with Jobs that only resemble its own, which stay. Raises KubeError.
@@ -107,10 +107,11 @@ def holds_results(kube: Kube) -> bool:
 
 
 def _widen(kube: Kube) -> Kube:
-    """Return a client of all namespaces, or of the one that we may read."""
+    """Return a client of all namespaces if we may read all of them, else of our own."""
     every = kube.in_namespace("")
     try:
-        every.list_objects(JOB, build_selector(), limit=1)
+        for kind in (JOB, POD, *KEPT_KINDS):
+            every.list_objects(kind, build_selector(), limit=1)
     except KubeError as error:
         if error.status != 403:
             raise
@@ -121,12 +122,7 @@ def _widen(kube: Kube) -> Kube:
 def _list(kube: Kube, kind: Kind) -> list[Manifest]:
     # A backend's pods are ours, too, and no agent's.
     component = "" if kind in KEPT_KINDS else "agent"
-    try:
-        return kube.list_objects(kind, build_selector(component=component))
-    except KubeError as error:
-        if error.status != 403 or kind not in KEPT_KINDS:
-            raise
-        return []
+    return kube.list_objects(kind, build_selector(component=component))
 
 
 def _is_busy(
