@@ -29,7 +29,9 @@ def test_what_cannot_be_tested_is_said_in_a_line(
 ) -> None:
     monkeypatch.setenv("WANDB_API_KEY", key)
     assert main([url]) == 2
-    first, second = capsys.readouterr().err.splitlines()
+    told = capsys.readouterr().err
+    assert told.count("\n") == 2, told
+    first, second = told.splitlines()
     assert first.startswith("error: ")
     assert error in first
     assert second.startswith(f"hint: {hint}")

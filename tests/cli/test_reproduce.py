@@ -52,5 +52,5 @@ def test_a_run_is_repeated_with_the_code_that_ran(project: Project) -> None:
     assert "is not reproduced: loss 3 of run" in failed.stderr
 
     project.write("mine.yaml", "mine: 1\n")
-    refused = project.run("up", "sweep.yaml", "--lock", "mine.yaml", code=2)
+    refused = project.run("up", "sweep.yaml", "--new", "--lock", "mine.yaml", code=2)
     assert "mine.yaml: there is such a file, and it is no lock file" in refused.stderr

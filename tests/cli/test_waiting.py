@@ -396,9 +396,9 @@ def test_what_was_waited_for_in_vain_leaves_less_time_until_the_sweep_is_watched
     waiting = Waiting()
     waiting.begin_command(lambda _: None)
     assert waiting.limit(TIMEOUTS_SECONDS) == TIMEOUTS_SECONDS
-    waiting.note("W&B", 30.0)
+    waiting.note("W&B", 20.0)
     assert waiting.limit(TIMEOUTS_SECONDS) == (5.0, 10.0)
-    waiting.note("Kubernetes", 30.0)
+    waiting.note("Kubernetes", 20.0)
     assert waiting.gives_up
     assert waiting.limit(TIMEOUTS_SECONDS) == (2.0, 2.0)
     with waiting.waiting_for("W&B"):

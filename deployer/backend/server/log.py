@@ -50,10 +50,14 @@ class Seldom(logging.Filter):
         return True
 
 
-def log_to_stderr(as_json: bool = False, only: bool = False) -> None:
-    """Have what this process logs written to stderr, `only` so: as JSON all, as text errors."""
+def log_to_stderr(as_json: bool = False, only: bool = False) -> logging.Handler:
+    """Have what this process logs written to stderr, `only` so: as JSON all, as text errors.
+
+    Returns the handler that does so until it is removed.
+    """
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if as_json else logging.Formatter(TEXT))
     handler.addFilter(Seldom())
     level = logging.INFO if as_json else logging.WARNING
     logging.basicConfig(level=level, handlers=[handler], force=only)
+    return handler

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 from typing import Annotated
 
@@ -68,10 +69,13 @@ def serve(
     from deployer.backend.server.foreground import serve as serve_folder
     from deployer.backend.server.log import log_to_stderr
 
-    log_to_stderr(as_json=log_format is LogFormat.JSON, only=True)
+    handler = log_to_stderr(as_json=log_format is LogFormat.JSON, only=True)
     more = f" --data {shlex.quote(str(data))}" if data else ""
     say(f'use it: eval "$(deployer backend env{more})"')
-    serve_folder(host, port, choose_folder(data), plain, public_url)
+    try:
+        serve_folder(host, port, choose_folder(data), plain, public_url)
+    finally:
+        logging.getLogger().removeHandler(handler)
 
 
 @app.command()

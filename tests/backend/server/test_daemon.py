@@ -136,7 +136,7 @@ def test_a_full_disk_is_called_so(bench: Bench) -> None:
     with bench.backend.store.transaction() as db:
         (pages,) = db.execute("PRAGMA page_count").fetchone()
     bench.backend.store._connection.execute(f"PRAGMA max_page_count={pages}")
-    text = "x" * 100_000
+    text = "x" * 90_000
     document = f'mutation {{ upsertBucket(input: {{name: "r", notes: "{text}"}}) {{ inserted }} }}'
     status, said = ask(app, "POST", "/graphql", json.dumps({"query": document}))
     assert (status, "the disk of the backend is full" in said) == (507, True)
