@@ -21,6 +21,7 @@ import yaml
 
 from deployer.waiting import TIMEOUTS_SECONDS, Waiting, run_program
 from tests.cli.conftest import GRID, TRAINER
+from tests.cli.test_recovery import wait_for
 from tests.cluster.control_plane.image import build_image
 from tests.conftest import FOREIGN_KEY
 from tests.docs.commands import is_group, list_commands
@@ -389,7 +390,14 @@ def test_a_program_that_is_silent_is_killed_with_its_descendants(tmp_path: Path)
     with pytest.raises(subprocess.TimeoutExpired):
         run_program(["sh", "-c", f"sleep 600 & echo $! > {tmp_path}/id; wait"], 1.0, "sh")
     child = int((tmp_path / "id").read_text())
-    assert not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie"
+    wait_for(lambda: not is_alive(child))
+
+
+def is_alive(process_id: int) -> bool:
+    try:
+        return psutil.Process(process_id).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def test_what_was_waited_for_in_vain_leaves_less_time_until_the_sweep_is_watched() -> None:
