@@ -15,6 +15,7 @@ from trainer.data import load_dataset
 pytestmark = [pytest.mark.data, pytest.mark.slow]
 
 
+@pytest.mark.full
 def test_mnist_is_over_98_percent_after_one_epoch(data_folder: Path, tmp_path: Path) -> None:
     shutil.copytree(data_folder / "mnist", tmp_path, dirs_exist_ok=True)
     rows, _ = run_here("--dataset=mnist", f"--data={tmp_path}")
