@@ -42,7 +42,7 @@ class Waiting:
         self._began_at, self.printed = time.monotonic(), False
 
     def end_command(self) -> None:
-        """Be the library's again: nothing is printed."""
+        """Print nothing from now on, and wait without limit, as the library does."""
         self._tell, self._endless = None, True
 
     def begin_watching(self) -> None:

@@ -176,7 +176,7 @@ def _end_there(target: Target, refusals: Refusals, *, delete_data: bool) -> Ende
         say(error.message)  # a cluster that is gone has no agents
         return Ended()
     if target.runs_here and target.project.owner:
-        say("owners are of clusters: all agents on this machine are yours, and end")
+        say("no owner counts here: all agents on this machine are yours, and end")
     ended = Ended()
     with refusals.noted(), tell_who_lasts(executor, None, say):
         ended = end_willing_agents(executor, None, refusals)

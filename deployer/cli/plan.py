@@ -97,7 +97,7 @@ def plan(
 
 
 def leave_out_archives(document: object) -> object:
-    """Return a manifest for reading: with the size of what is no text in it."""
+    """Return a manifest for people to read: its binary data is replaced by their sizes."""
     if not isinstance(document, Mapping) or "binaryData" not in document:
         return document
     sizes = {

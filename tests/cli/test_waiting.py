@@ -40,18 +40,7 @@ CLIENTS = (
     "s3fs",
 )
 
-# Every command that has something to ask of a cluster, as it asks there.
-KUBERNETES = """
-up grid.yaml -y
-doctor grid.yaml
-doctor --deep
-results SWEEP
-results get SWEEP
-report SWEEP --md report.md
-heal SWEEP
-reproduce run1 SWEEP
-down SWEEP
-down --all
+SWEEPS = """
 sweep export SWEEP -o out.csv
 sweep create grid.yaml
 sweep list
@@ -63,7 +52,19 @@ sweep cancel SWEEP
 sweep delete SWEEP -y
 init --from SWEEP --to n.yaml
 agents up SWEEP
-agents list SWEEP
+"""
+# Every command that has something to ask of a cluster, as it asks there.
+KUBERNETES = f"""
+up grid.yaml -y
+doctor grid.yaml
+doctor --deep
+results SWEEP
+results get SWEEP
+report SWEEP --md report.md
+heal SWEEP
+reproduce run1 SWEEP
+down SWEEP
+down --all{SWEEPS}agents list SWEEP
 agents list --all
 agents scale 2 SWEEP
 agents drain --agent a SWEEP
@@ -94,7 +95,7 @@ backend user rotate u k
 backend user revoke u k
 backend user remove u
 """
-WANDB = """
+WANDB = f"""
 up grid.yaml -y
 doctor
 results SWEEP
@@ -102,19 +103,7 @@ results get SWEEP
 importance SWEEP
 report SWEEP --md report.md
 heal SWEEP
-reproduce run1 SWEEP
-sweep export SWEEP -o out.csv
-sweep create grid.yaml
-sweep list
-sweep show SWEEP
-sweep pause SWEEP
-sweep resume SWEEP
-sweep stop SWEEP
-sweep cancel SWEEP
-sweep delete SWEEP -y
-init --from SWEEP --to n.yaml
-agents up SWEEP
-agents scale 2 SWEEP
+reproduce run1 SWEEP{SWEEPS}agents scale 2 SWEEP
 secret create
 secret rotate
 """
