@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import logging
 import os
@@ -26,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from deployer.cli.output import narrow
 
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _replace_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors=narrow.NAME)  # a narrow encoding costs a sign, not a failure
@@ -52,6 +54,9 @@ def run(words: list[str]) -> int:
     except TyperException as error:
         return _refuse(error, words)
     except OSError as error:
+        if error.errno == errno.EBADF and error.filename is None:  # stdout was closed: `>&-`
+            _discard_output()
+            return ExitCode.REFUSED
         if error.errno not in FULL and not (error.filename and is_unwritable(error)):
             raise
         return _say_unwritable(error, words)
@@ -61,6 +66,19 @@ def run(words: list[str]) -> int:
         COMMAND.end_command()
         close_log()
     return code if isinstance(code, int) else ExitCode.DONE
+
+
+def _replace_closed_streams() -> None:
+    """Open /dev/null for each closed standard stream, before another file gets its number.
+
+    Output to a closed stdout still fails, with EBADF: /dev/null is opened for reading.
+    """
+    if sys.stdin is None:
+        sys.stdin = open(os.open(os.devnull, os.O_RDONLY))  # noqa: SIM115 - lasts as the process
+    if sys.stdout is None:
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.open(os.devnull, os.O_WRONLY), "w")  # noqa: SIM115
 
 
 def _say(text: str) -> None:

@@ -67,8 +67,9 @@ def make_data_folder(data: Path) -> None:
         data.mkdir(parents=True, exist_ok=True, mode=0o700)
     except (FileExistsError, NotADirectoryError) as error:
         raise BackendError(f"{data}: there is a file in its place", OTHER_FOLDER) from error
-    except PermissionError as error:
-        raise BackendError(f"{data}: you may not make this folder", OTHER_FOLDER) from error
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise BackendError(f"{data}: this folder cannot be made: {why}", OTHER_FOLDER) from error
 
 
 def is_served(data: Path) -> bool:

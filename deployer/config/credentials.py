@@ -62,6 +62,9 @@ class Credentials:
             place = f"{self.netrc_path}:{error.lineno}"
             raise ConfigError(place, "is no entry of a netrc file", NETRC) from None
         except OSError as error:
+            home = self.environment.get("HOME")
+            if home and not Path(home).is_dir():
+                raise ConfigError("HOME", f"{home} is not a folder", "HOME=$(mktemp -d)") from error
             said = f"cannot be read: {(error.strerror or str(error)).lower()}"
             raise ConfigError(str(self.netrc_path), said, NETRC) from error
         fallback = entries.get("default") if default_counts else None

@@ -21,6 +21,9 @@ def home() -> Path:
     """
     chosen = os.environ.get("DEPLOYER_HOME")
     path = Path(chosen).expanduser() if chosen else Path(platformdirs.user_data_dir("deployer"))
+    if not path.is_absolute():  # each working folder would have a backend of its own
+        hint = f'export DEPLOYER_HOME="$PWD/{chosen}"'
+        raise ConfigError("DEPLOYER_HOME", f"{chosen} is a relative path", hint)
     try:
         path.mkdir(parents=True, mode=0o700)
     except OSError as error:

@@ -25,6 +25,11 @@ def read_user_file(path: Path, place: str = "", most_bytes: int = MOST_BYTES) ->
         mode = path.stat().st_mode
     except UnicodeEncodeError as error:
         raise FileNotFoundError(errno.ENOENT, "the locale cannot express its name") from error
+    except FileNotFoundError:
+        if not path.is_symlink():
+            raise
+        said = f"is a link to {path.readlink()}, which does not exist"
+        raise ConfigError(place or str(path), said, f"fix or remove it: ls -l {path}") from None
     piped = stat.S_ISFIFO(mode) and str(path).startswith(PIPES)
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or piped):
         kind = next((name for is_kind, name in KINDS if is_kind(mode)), "a device")

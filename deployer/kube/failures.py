@@ -62,12 +62,12 @@ TROUBLES: tuple[tuple[type[Exception], str, str], ...] = (
     (http.NameResolutionError, "its name is unknown", REACH),
     (http.NewConnectionError, "it refuses the connection", REACH),
     (http.ConnectTimeoutError, "it does not answer", REACH),
-    (http.ReadTimeoutError, "no answer in time; it may have been done all the same", AGAIN),
+    (http.ReadTimeoutError, "no answer in time", AGAIN),
     (http.ProxyError, "the proxy refused", "see HTTPS_PROXY and NO_PROXY"),
     (http.ProxySchemeUnknown, "the proxy's address is wrong", "see HTTPS_PROXY"),
     (http.SSLError, "its certificate is not trusted", REACH),
     (ssl.SSLError, "its certificate is not trusted", REACH),
-    (http.ProtocolError, "the answer was cut off; it may have been done all the same", AGAIN),
+    (http.ProtocolError, "the answer was cut off", AGAIN),
     (http.LocationValueError, "its address is wrong", "kubectl config view"),
     (http.HTTPError, "the connection failed", REACH),
     (
@@ -82,6 +82,9 @@ TROUBLES: tuple[tuple[type[Exception], str, str], ...] = (
     (ValueError, "the answer is not Kubernetes'", REACH),
     (OSError, "the connection failed", REACH),
 )
+# The request was sent, and its effect is unknown unless it only read.
+UNANSWERED = (http.ReadTimeoutError, http.ProtocolError)
+READS = ("get", "read", "list", "watch")
 CATCHABLE = tuple(kind for kind, _, _ in TROUBLES)
 
 
@@ -127,6 +130,8 @@ def translate_error(error: Exception, attempt: Attempt) -> KubeError:
         return _translate_answer(error, attempt)
     cause = _find_cause(error)
     said, hint = next((said, hint) for kind, said, hint in TROUBLES if isinstance(cause, kind))
+    if isinstance(cause, UNANSWERED) and attempt.verb not in READS:
+        said += "; it may have been done all the same"
     where = f" (context {attempt.context})" if attempt.context else ""
     return KubeError(
         f"{attempt.words}: {attempt.server}{where}: {said}", attempt.hint(hint), status=0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_sweep, list_projects
 from deployer.wandb_api.server import Server
 
+AGENT_NAME = re.compile(r"-a?\d+$")  # such as c5u5peps-a1
 FILE_ENDINGS = (".yaml", ".yml")
 
 
@@ -106,9 +108,12 @@ def _find_anywhere(server: Server, path: SweepPath, options: str) -> SweepPath:
                 raise
         else:
             return found
+    hint = f"deployer sweep list{options}"
+    if AGENT_NAME.search(path.sweep_id):
+        hint += f"; an agent is named by --agent {path.sweep_id}"
     raise WandbError(
         f"{server.url}: there is no sweep {path.sweep_id} in any project of {path.entity}",
-        f"deployer sweep list{options}",
+        hint,
         status=404,
     )
 

@@ -59,6 +59,8 @@ def load_sweep(path: str | Path, run_cap: int | None = None) -> Sweep:
 def load_text(path: str | Path) -> str:
     """Read a sweep file; raise ConfigError where that is not possible."""
     place = str(path)
+    if not place or place == ".":
+        raise ConfigError("FILE", "is empty", "name a W&B sweep file: deployer up sweeps/x.yaml")
     try:
         return read_user_text(Path(path))
     except UnicodeDecodeError as error:

@@ -11,7 +11,7 @@ from deployer.wandb_api.model import RunInfo
 
 # An agent asks the server within seconds; its Job, from which we count, may wait for its image.
 UNHEARD_SECONDS = 30.0
-UNHEARD = "has not reached the server yet; deployer agents logs says more"
+UNHEARD = "still importing; see: deployer agents logs"
 
 
 def join_runs(agents: Sequence[Agent], runs: Sequence[RunInfo]) -> tuple[Agent, ...]:

@@ -57,6 +57,12 @@ def test_a_full_disk_is_no_bug(project: Project, unbuffered: str) -> None:
     ]
 
 
+def test_a_closed_stdout_ends_quietly(project: Project) -> None:
+    command = ["sh", "-c", 'exec "$0" -m deployer --help >&-', sys.executable]
+    done = subprocess.run(command, cwd=project.folder, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
 def test_a_file_that_cannot_be_written_is_no_bug(project: Project) -> None:
     project.write_grid()
     folder = Path(os.environ["DEPLOYER_HOME"], "sweeps")
@@ -95,6 +101,12 @@ def test_a_state_folder_that_cannot_be_is_blamed_on_who_chose_it(
     assert error.startswith(f"error: {variable}: {file}/")
     assert error.endswith(": Not a directory")
     assert hint == "hint: export DEPLOYER_HOME=FOLDER, one in which you may write"
+
+
+def test_a_relative_state_folder_is_refused(project: Project) -> None:
+    error, hint = fail(project, "agents", "list", code=2, DEPLOYER_HOME="here")
+    assert error == "error: DEPLOYER_HOME: here is a relative path"
+    assert hint == 'hint: export DEPLOYER_HOME="$PWD/here"'
 
 
 def test_no_sweep_was_made_here(project: Project) -> None:

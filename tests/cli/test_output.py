@@ -204,12 +204,12 @@ def test_names_and_counts_make_no_other_cause() -> None:
 def test_a_long_reason_pads_nothing_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     agents = [
         Agent("a1", "e/p/s", "starting", 0.0, reason="Unschedulable: " + "no room " * 40),
-        Agent("a2", "e/p/s", "running", 0.0, run_start="warm"),
+        Agent("a2", "e/p/s", "running", 0.0, run_start="cold"),
     ]
     show_agents(agents, "table", 1.0)
     head, rule, _, second = capsys.readouterr().out.splitlines()
     assert max(len(head), len(rule), len(second)) < 80
-    assert second.split()[-2:] == ["warm", "e/p/s"]
+    assert second.split()[-2:] == ["cold", "e/p/s"]
 
 
 def test_a_sweep_says_who_waits_and_that_nobody_has_to_watch() -> None:

@@ -149,7 +149,10 @@ def test_what_cannot_be_ranked_is_refused(
     project: Project, backend: ServedBackend, path: str
 ) -> None:
     for words, said in (
-        (("--metric", "acc"), "error: --metric: whether acc is to be small or large is not known"),
+        (
+            ("--metric", "acc"),
+            "error: --metric: acc is not the sweep's metric, so its goal is unknown",
+        ),
         (("--by", "first"), "error: --by: 'first' is none of last, best and mean:K"),
         (("--group", "-o", "chart"), "error: --group: a chart shows runs"),
         (("--verify", "--group"), "error: --verify: recounts steps and ranks nothing"),

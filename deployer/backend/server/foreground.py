@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields, replace
 from functools import partial
@@ -64,8 +65,15 @@ KEY_FILE_VARIABLE = "DEPLOYER_BACKEND_KEY_FILE"
 Settings = TypeVar("Settings", Patience, Rules, Pace)
 
 
-def serve(host: str, port: int, data: Path, plain: bool = False, public_url: str = "") -> None:
-    """Serve the data folder until SIGTERM or SIGINT.
+def serve(
+    host: str,
+    port: int,
+    data: Path,
+    plain: bool = False,
+    public_url: str = "",
+    on_listening: Callable[[], object] = lambda: None,
+) -> None:
+    """Serve the data folder until SIGTERM or SIGINT; call `on_listening` once it listens.
 
     `port` 0 takes the port that the folder remembers, else a free one. `public_url` is where a
     reverse proxy serves it. Raises BackendError if the folder is being served already, the port is
@@ -89,6 +97,7 @@ def serve(host: str, port: int, data: Path, plain: bool = False, public_url: str
         write_private(data / ADDRESS_FILE, json.dumps({"url": url, "pid": os.getpid()}))
         server = _build_server(backend, rules)
         logger.info("serving %s at %s", data, url)
+        on_listening()
         print(url, flush=True)  # noqa: T201 - the one line that a caller waits for
         try:
             _run(backend, server, listener)

@@ -71,9 +71,9 @@ def serve(
 
     handler = log_to_stderr(as_json=log_format is LogFormat.JSON, only=True)
     more = f" --data {shlex.quote(str(data))}" if data else ""
-    say(f'use it: eval "$(deployer backend env{more})"')
+    use = f'use it: eval "$(deployer backend env{more})"'
     try:
-        serve_folder(host, port, choose_folder(data), plain, public_url)
+        serve_folder(host, port, choose_folder(data), plain, public_url, lambda: say(use))
     finally:
         logging.getLogger().removeHandler(handler)
 

@@ -43,7 +43,7 @@ def show_agents(agents: Sequence[Agent], output: str, now: float) -> None:
             agent.restarts or None,
             format_seconds((agent.ended_at or now) - agent.started_at),
             agent.exit_code,
-            agent.run_start,
+            "" if agent.run_start == "warm" else agent.run_start,
             agent.sweep_path,
             agent.owner if shared else "",
             agent.reason,

@@ -165,9 +165,9 @@ def _count_finished(status: Status) -> str:
 
 def _list_counts(status: Status) -> list[str]:
     """Return how many runs are in each other state."""
-    # W&B's word for a run that waits for its next attempt, whatever ended the last one.
+    # W&B's words for a run whose script still imports, and for one that waits for its next attempt.
     ended = status.sweep_state in ENDED_SWEEP_STATES
-    words = {} if ended else {"preempted": "to be tried again"}
+    words = {} if ended else {"pending": "starting", "preempted": "to be tried again"}
     counts = status.counts
     return [f"{counts[s]} {words.get(s, s)}" for s in STATE_ORDER if counts.get(s)]
 

@@ -34,6 +34,7 @@ from deployer.outputs.gathering import Gathered, find_loss, gather
 from deployer.outputs.places import Places, open_places
 from deployer.sweeps.records import load_records
 from deployer.sweeps.rerun import get_whole_snapshot
+from deployer.sweeps.results import ACTIVE_STATES
 from deployer.text import format_bytes, format_count
 from deployer.wandb_api.model import RunInfo, SweepPath
 from deployer.wandb_api.server import Server
@@ -84,6 +85,9 @@ def get_(
     server, path = _open(sweep, config)
     snapshot = get_whole_snapshot(server, path)
     chosen = choose_runs(snapshot, best, runs or ())
+    running = sum(run.state in ACTIVE_STATES for run in snapshot.runs)
+    if best and running:
+        say(f"{format_count(running, 'run')} still running: this is the best run so far")
     folders, names = name_folders(snapshot.runs), name_runs(snapshot.runs)
     base = base or f"{paths.RESULTS}/{path.sweep_id}"
     targets = {run.run_id: f"{base}/{folders[run.run_id]}" for run in chosen}

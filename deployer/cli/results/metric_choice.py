@@ -66,7 +66,7 @@ def choose_metric(
     if name is None:
         raise ConfigError("--goal", "the sweep has no metric", "name one: --metric NAME")
     if goal is None and name != sweep.metric_name and needs_goal:
-        said = f"whether {name} is to be small or large is not known"
+        said = f"{name} is not the sweep's metric, so its goal is unknown"
         raise ConfigError("--metric", said, "add --goal minimize or --goal maximize")
     return rank_by(sweep, snapshot.runs, name, goal or sweep.metric_goal)
 

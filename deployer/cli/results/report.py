@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from functools import cache, partial
 from pathlib import Path
@@ -48,6 +49,9 @@ class ReportCommand(TyperCommand):
         for place, word in enumerate(args):
             found.append(word)
             follows = args[place + 1] if place + 1 < len(args) else ""
+            if word == "--md" and follows.endswith(".html"):
+                hint = f"deployer report --html {shlex.quote(follows)}"
+                raise ConfigError("--md", f"writes Markdown, not {follows}", hint)
             if word == "--md" and follows != STDOUT and not follows.endswith(MARKDOWN):
                 found.append(STDOUT)
         rest: list[str] = super().parse_args(ctx, found)

@@ -80,8 +80,7 @@ def reproduce(
     else:
         show(sentence)
     if not judgement.within:
-        said = f"run {again.row.run_id} is not reproduced: {sentence}"
-        raise SweepFailed(said, f"deployer results {launch.path}")
+        raise SweepFailed(sentence, f"deployer results {launch.path}")
 
 
 def _describe(again: Again, judgement: Judgement) -> str:
@@ -90,4 +89,6 @@ def _describe(again: Again, judgement: Judgement) -> str:
         f"{format_value(judgement.distance)} apart, {format_value(judgement.tolerance)} allowed"
     )
     value = format_value(judgement.value)
-    return f"{again.metric} {value} of run {again.row.run_id}, again {repeats}: {allowed}"
+    outcome = "reproduced" if judgement.within else "not reproduced"
+    was = f"{again.metric} {value} of run {again.row.run_id}, again {repeats}"
+    return f"{outcome}: {was} ({allowed})"

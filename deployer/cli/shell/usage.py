@@ -106,7 +106,7 @@ def _wrong_value(error: TyperException, parameter: Any, context: Any, help_hint:
         near = difflib.get_close_matches(str(first["input"]), choices, n=1)
         hint = f"did you mean `{near[0]}`?" if near else help_hint
         return UsageError(f"{place}: {said} is not one of {', '.join(choices)}", hint)
-    why = WRONG_VALUES.get(first["type"])
+    why = "is not a number" if said == "'nan'" else WRONG_VALUES.get(first["type"])
     if why is None:
         return UsageError(f"{place}: {error.message}", help_hint)
     return UsageError(f"{place}: {said} {why.format(**first.get('ctx', {}))}", help_hint)

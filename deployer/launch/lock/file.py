@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 from deployer.config.paths import locks_folder
@@ -21,7 +22,10 @@ def name_lock(file: Path) -> Path:
 
 
 def check_lock_place(place: Path | None) -> None:
-    """Refuse to write over what is no lock file of ours; raises ConfigError."""
+    """Refuse a missing folder, and a file that is no lock file; raises ConfigError."""
+    if place is not None and not place.parent.is_dir():
+        said = f"the folder {place.parent} does not exist"
+        raise ConfigError(str(place), said, f"mkdir -p {shlex.quote(str(place.parent))}")
     if place is not None and place.exists() and not begins_as_lock_file(place):
         said = "there is such a file, and it is no lock file"
         raise ConfigError(str(place), said, "--lock PATH names another, --no-lock writes none")
