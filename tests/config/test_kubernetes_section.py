@@ -33,6 +33,7 @@ image: registry.example/team/trainer:1
 image_pull_policy: Always
 image_pull_secrets: [registry]
 python: /opt/conda/bin/python
+install_wandb: true
 code: image
 working_dir: /srv/project
 context: lab

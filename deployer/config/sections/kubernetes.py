@@ -48,6 +48,13 @@ class ClusterConfig:
         tuple[LongName, ...], Field(description="Secrets with which nodes pull the image.")
     ] = ()
     python: Annotated[Text, Field(description="The Python interpreter in the image.")] = "python3"
+    install_wandb: Annotated[
+        bool,
+        Field(
+            description="Pods install wandb, from a package index, into a folder that ends with "
+            "them, where the image's Python (3.10 or newer) has none."
+        ),
+    ] = False
     code: Annotated[
         Literal["image", "archive"],
         Field(description="Run the image's code, or a frozen archive of this folder."),
