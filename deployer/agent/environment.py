@@ -1,6 +1,5 @@
 """How a supervisor starts its `wandb agent`, and the environment of it and so of each run."""
 
-import importlib.util
 import os
 import sys
 import uuid
@@ -23,6 +22,7 @@ from .settings import (
     WARM_VARIABLE,
     Settings,
 )
+from .wandb_install import has_wandb
 
 # The stock agent's breakers count wrongly (deaths by signal reset them) and end with code 0.
 BREAKERS_OFF = {
@@ -77,9 +77,7 @@ def find_missing(settings: Settings, key: str) -> str:
         return f"WANDB_BASE_URL {settings.base_url!r} is not an address"
     if not key:
         return f"{KEY_VARIABLE} is not set"
-    # A folder of run logs named `wandb` looks like a package without an __init__ file.
-    wandb = importlib.util.find_spec("wandb")
-    if wandb is None or wandb.origin is None:
+    if not has_wandb():
         return f"the package wandb is not installed for {sys.executable}"
     return ""
 

@@ -32,6 +32,7 @@ from .server.client import Server
 from .server.keys import Keys
 from .server.questions import GOODBYE_SECONDS, Questions, say_goodbye
 from .settings import Settings
+from .wandb_install import ensure_wandb
 from .warm.parent import FIRST_START, WarmParent
 
 RUN_SETTLED = Ending(FINISHED, "it has taken its last run")
@@ -63,7 +64,8 @@ class Supervisor:
         """Run the agent until it ends and leave no process behind; return the exit code."""
         become_subreaper()
         ending = (
-            self._find_missing()
+            ensure_wandb(self.environment, self.signals, self._say)
+            or self._find_missing()
             or self._clear()
             or self.questions.preflight()
             or self.questions.take_own_key()

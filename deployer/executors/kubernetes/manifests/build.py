@@ -12,7 +12,7 @@ from deployer.config.sections.kubernetes_parts import NfsFolder, Volume
 from deployer.errors import ConfigError
 from deployer.executors.kubernetes.manifests.config_maps import build_code_maps, build_config_map
 from deployer.executors.kubernetes.manifests.fields import Manifest, encode, set_metadata
-from deployer.executors.kubernetes.manifests.job import build_job
+from deployer.executors.kubernetes.manifests.job import WANDB_REQUIREMENTS, build_job
 from deployer.executors.kubernetes.manifests.task import AgentTask
 from deployer.executors.kubernetes.manifests.templates import Templates
 from deployer.executors.plan import AgentPlan, Plan
@@ -43,7 +43,8 @@ def build_manifests(
         hint = "image: any image with Python and wandb, for example your trainer's"
         raise ConfigError("deployer.yaml: kubernetes.image", "is missing", hint)
     where = (plan.sweep_path, cluster.namespace)
-    maps = [build_config_map(templates.supervisor, supervisor, *where)]
+    beside = {WANDB_REQUIREMENTS: templates.wandb_requirements} if cluster.install_wandb else {}
+    maps = [build_config_map(templates.supervisor, supervisor, *where, texts=beside)]
     if code is not None:
         maps += build_code_maps(templates.code, code, *where)
     supervisor_name, *code_names = (one["metadata"]["name"] for one in maps)

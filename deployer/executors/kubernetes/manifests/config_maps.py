@@ -8,7 +8,8 @@ from __future__ import annotations
 import base64
 import copy
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from deployer.executors.kubernetes.manifests.fields import Manifest, encode, set_metadata, update
 from deployer.images.code_archive import split_archive
@@ -22,10 +23,16 @@ from deployer.kube.names import (
 
 
 def build_config_map(
-    template: Manifest, content: bytes, sweep_path: str, namespace: str | None
+    template: Manifest,
+    content: bytes,
+    sweep_path: str,
+    namespace: str | None,
+    texts: Mapping[str, str] = MappingProxyType({}),
 ) -> Manifest:
-    """Fill the only file of a ConfigMap, whose name ends with a hash of it."""
-    config_map = _name_config_map(template, build_hash(content), sweep_path, namespace)
+    """Fill the only file of a ConfigMap, whose name ends with a hash of it and of more `texts`."""
+    told_apart = build_hash(content, *(text.encode() for text in texts.values()))
+    config_map = _name_config_map(template, told_apart, sweep_path, namespace)
+    update(config_map, "data", texts)
     config_map["binaryData"] = {_name_file(template): encode(content)}
     return config_map
 

@@ -13,6 +13,7 @@ from deployer.agent.settings import (
     KEPT_BY_WANDB,
     OUTPUTS_VARIABLE,
 )
+from deployer.agent.wandb_install import REQUIREMENTS_VARIABLE
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.config.sections.kubernetes_parts import (
     CHECKPOINTS,
@@ -43,7 +44,9 @@ from deployer.kube.names import (
 )
 
 CONTAINER = "agent"
-SUPERVISOR_PATH = "/deployer/supervisor/agent.zip"
+SUPERVISOR_FOLDER = "/deployer/supervisor"
+SUPERVISOR_PATH = f"{SUPERVISOR_FOLDER}/agent.zip"
+WANDB_REQUIREMENTS = "wandb-requirements.txt"  # beside the supervisor
 CODE_VARIABLES = ("DEPLOYER_CODE_ARCHIVE", "DEPLOYER_CODE_FOLDER")
 # Kept back from the pod's grace: what ignores the interrupt is terminated, then killed.
 CLEARING_SECONDS = 10
@@ -208,6 +211,8 @@ def _set_environment(
         *(_refer(name, key.name, key.key) for name, key in cluster.secrets.items()),
         *({"name": name, "value": value} for name, value in task.environment),
     ]
+    path = f"{SUPERVISOR_FOLDER}/{WANDB_REQUIREMENTS}"
+    requirements = {"name": REQUIREMENTS_VARIABLE, "value": path}
     keep = {"name": KEEP_VARIABLE, "value": "" if outlives_pod(pod, container) else KEPT_BY_WANDB}
     ours = [
         {"name": "WANDB_BASE_URL", "value": task.base_url},
@@ -216,6 +221,7 @@ def _set_environment(
         {"name": OUTPUTS_VARIABLE, "value": f"{_checkpoints(container)}/{OUTPUTS_FOLDER}"},
         *([] if {KEEP_VARIABLE} & {one["name"] for one in users} else [keep]),
         *([{"name": NAMES_VARIABLE, "value": _join_names(task)}] if task.is_pack else []),
+        *([requirements] if cluster.install_wandb else []),
     ]
     left_out = () if task.code else CODE_VARIABLES
     wanted = merged(merged(container["env"], users), ours)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,18 @@ import yaml
 from deployer.config.paths import find_packaged
 from deployer.errors import ConfigError
 from deployer.executors.kubernetes.manifests.fields import Manifest
-from deployer.executors.kubernetes.manifests.job import CONTAINER, find_container
+from deployer.executors.kubernetes.manifests.job import (
+    CONTAINER,
+    WANDB_REQUIREMENTS,
+    find_container,
+)
 
 
 @dataclass(frozen=True)
 class Templates:
-    """Manifests as k8s/ has them; `template` and `others` come from the user's file.
+    """What k8s/ has: manifests, and what `pip install -r` reads to bring wandb into a pod.
+
+    `template` and `others` come from the user's file.
 
     `others` is everything beside the Job in that file: it is sent as it is and never deleted.
     """
@@ -27,6 +33,7 @@ class Templates:
     code: Manifest
     volume: Manifest
     claim: Manifest
+    wandb_requirements: str = field(repr=False)
     template: Manifest | None = None
     others: tuple[Manifest, ...] = ()
 
@@ -40,6 +47,7 @@ def load_templates(template: Path | None = None) -> Templates:
         **{name: _load_one(folder, name) for name in ("agent", "supervisor", "code")},
         volume=volume,
         claim=claim,
+        wandb_requirements=(folder / WANDB_REQUIREMENTS).read_text(encoding="utf-8"),
         template=job,
         others=others,
     )

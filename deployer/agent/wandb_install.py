@@ -1,0 +1,206 @@
+"""Installs wandb and what it requires where the image's Python has none: `install_wandb` asks.
+
+The versions and hashes are those of a requirements file. They go into a folder that ends with the
+pod. A package of the image stays if wandb can use its version, so that runs keep what they have.
+"""
+
+import fcntl
+import importlib
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import zipfile
+from email.parser import Parser
+from importlib.metadata import PackageNotFoundError, version
+from typing import Callable, Iterator, List, MutableMapping, Optional
+
+from .exit_codes import MISCONFIGURED, Ending
+from .host.signals import WATCHED_SIGNALS, Signals
+
+REQUIREMENTS_VARIABLE = "DEPLOYER_WANDB_REQUIREMENTS"  # a file, as `pip install -r` reads it
+FOLDER = "wandb-packages"  # in the pod's home
+OLDEST_PYTHON = (3, 10)  # that wandb of our lock file takes
+SECONDS = 900.0
+DEFAULT_INDEX = "https://pypi.org/simple"
+PATIENCE = {"PIP_RETRIES": "2", "PIP_DEFAULT_TIMEOUT": "20"}
+# An image may set them for its own packages; they would change what these get, or where.
+NOT_PASSED = (
+    *("PIP_CONSTRAINT", "PIP_NO_BINARY", "PIP_PREFIX", "PIP_REQUIRE_HASHES"),
+    *("PIP_REQUIRE_VIRTUALENV", "PIP_TARGET", "PIP_USER"),
+)
+# The most telling first: a refused connection, an index without TLS, what pip says at its end.
+_REASONS = (
+    re.compile(r"connection broken by '(?:\w+\('?<[^>]*>: )?(.*?)'?\)?': \S+$", re.MULTILINE),
+    re.compile(r"^WARNING: (The repository located at .*? is not a trusted .*?host)", re.MULTILINE),
+    re.compile(r"^ERROR: (.*)", re.MULTILINE),
+)
+_LOGIN = re.compile(r"//[^/@\s]*@")
+
+
+def has_wandb() -> bool:
+    """Return True if this Python can import wandb."""
+    # A folder of run logs named `wandb` looks like a package without an __init__ file.
+    spec = importlib.util.find_spec("wandb")
+    return spec is not None and spec.origin is not None
+
+
+def ensure_wandb(
+    environment: MutableMapping[str, str], signals: Signals, say: Callable[[str], None]
+) -> Optional[Ending]:
+    """Install wandb if the pod shall have it and lacks it, and put it on PYTHONPATH.
+
+    Agents of one pod share the folder; the first installs. Returns an ending if it failed.
+    """
+    requirements = environment.get(REQUIREMENTS_VARIABLE)
+    if not requirements or has_wandb():
+        return None
+    folder, pin = os.path.join(environment["HOME"], FOLDER), _read_pin(requirements)
+    if not os.path.isdir(folder):
+        say(f"installing {pin}, which {sys.executable} lacks")
+    found = signals.find_out(lambda: {"failed": _install(requirements, folder)}, SECONDS)
+    if signals.asked_to:
+        return signals.asked_to
+    failed = f"it took longer than {SECONDS:.0f} s" if found is None else found["failed"]
+    if failed:
+        image = f"`FROM IMAGE` and `RUN python3 -m pip install {pin}`"
+        said = f"{pin} cannot be installed: {failed}; instead, build an image from {image}"
+        return Ending(MISCONFIGURED, said)
+    sys.path.append(folder)
+    importlib.invalidate_caches()
+    own_path = environment.get("PYTHONPATH")
+    environment["PYTHONPATH"] = os.pathsep.join([folder, own_path] if own_path else [folder])
+    return None
+
+
+def _install(requirements: str, folder: str) -> str:
+    """Fill the folder unless it is there; return what failed. Runs in a child task."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED_SIGNALS)
+    found = f"{sys.executable} is Python {sys.version.split()[0]}"
+    if sys.version_info < OLDEST_PYTHON:
+        return f"it needs Python {'.'.join(map(str, OLDEST_PYTHON))}, and {found}"
+    with open(f"{folder}.lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if os.path.isdir(folder):
+            return ""
+        if not _find_pip():
+            return f"{found} with neither pip nor ensurepip"
+        wheels, new = f"{folder}.wheels", f"{folder}.new"
+        for left in (wheels, new):
+            shutil.rmtree(left, ignore_errors=True)
+            os.mkdir(left)
+        _set_environment(wheels)
+        failed = _download(requirements, wheels) or _unpack(wheels, new)
+        shutil.rmtree(wheels, ignore_errors=True)
+        if not failed:
+            os.rename(new, folder)
+        return failed
+
+
+def _find_pip() -> bool:
+    """Return True if there is a pip; ensurepip's is run from where it lies."""
+    if importlib.util.find_spec("pip"):
+        return True
+    ensurepip = importlib.util.find_spec("ensurepip")
+    folder = os.path.join(os.path.dirname((ensurepip and ensurepip.origin) or ""), "_bundled")
+    names = sorted(os.listdir(folder)) if ensurepip and os.path.isdir(folder) else []
+    pips = [os.path.join(folder, name) for name in names if name.startswith("pip-")]
+    sys.path.extend(pips)
+    os.environ["PYTHONPATH"] = os.pathsep.join([*pips, os.environ.get("PYTHONPATH", "")])
+    return bool(pips)
+
+
+def _set_environment(scratch: str) -> None:
+    for name in NOT_PASSED:
+        os.environ.pop(name, None)
+    for name, value in PATIENCE.items():
+        os.environ.setdefault(name, value)
+    os.environ["TMPDIR"] = scratch  # the only volume that is surely writable, and large enough
+
+
+def _download(requirements: str, wheels: str) -> str:
+    """Bring the wheels, each checked against its hash; return what failed."""
+    words = ("--require-hashes", "--no-deps", "--only-binary=:all:", "--requirement", requirements)
+    failed = _run_pip("download", *words, "--dest", wheels)
+    if not failed:
+        return ""
+    index = os.environ.get("PIP_INDEX_URL") or _ask_pip("config", "get", "global.index-url")
+    return f"{_hide(index or DEFAULT_INDEX)}: {failed}"
+
+
+def _unpack(wheels: str, new: str) -> str:
+    """Install the wheels that the image needs into the folder `new`; return what failed."""
+    chosen = choose_wheels(wheels, _get_version)
+    return _run_pip("install", "--no-index", "--no-deps", "--no-compile", "--target", new, *chosen)
+
+
+def _run_pip(*words: str) -> str:
+    """Run pip; return its reason if it failed, in its own words."""
+    quiet = ("--disable-pip-version-check", "--no-input", "--no-cache-dir", "--quiet")
+    command = [sys.executable, "-m", "pip", *words, *quiet]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if not done.returncode:
+        return ""
+    reasons = [said for pattern in _REASONS for said in pattern.findall(done.stderr)]
+    last = done.stderr.strip().split("\n")[-1]
+    return _hide(reasons[0] if reasons else last or f"pip ended with {done.returncode}")
+
+
+def _ask_pip(*words: str) -> str:
+    """Return what pip prints; empty if it fails."""
+    command = [sys.executable, "-m", "pip", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return "" if done.returncode else done.stdout.strip()
+
+
+def choose_wheels(folder: str, get_version: Callable[[str], Optional[str]]) -> List[str]:
+    """Return the paths of wandb's wheel and of those that it needs and the image lacks, or has too
+    old or too new; `get_version` returns the image's version of a package.
+    """
+    module = importlib.import_module("pip._vendor.packaging.requirements")
+    names = [name for name in os.listdir(folder) if name.endswith(".whl")]
+    wheels = {_normalize(name.split("-")[0]): os.path.join(folder, name) for name in names}
+    chosen = ["wandb"]
+    for package in chosen:  # which grows
+        for line in _read_requirements(wheels[package]):
+            needed = module.Requirement(line)
+            if needed.marker and not needed.marker.evaluate({"extra": ""}):
+                continue
+            name = _normalize(needed.name)
+            has = get_version(name)
+            fits = has is not None and needed.specifier.contains(has, prereleases=True)
+            if not fits and name not in chosen and name in wheels:
+                chosen.append(name)
+    return [wheels[name] for name in chosen]
+
+
+def _read_requirements(wheel: str) -> Iterator[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [one for one in archive.namelist() if one.endswith(".dist-info/METADATA")]
+        metadata = Parser().parsestr(archive.read(name).decode("utf-8"))
+    yield from metadata.get_all("Requires-Dist") or ()
+
+
+def _get_version(name: str) -> Optional[str]:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _normalize(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _read_pin(requirements: str) -> str:
+    with open(requirements, encoding="utf-8") as file:
+        found = re.search(r"^wandb==[^ \\]+", file.read(), re.MULTILINE)
+    return found.group(0) if found else "wandb"
+
+
+def _hide(text: str) -> str:
+    """Hide logins in addresses."""
+    return _LOGIN.sub("//", text)
