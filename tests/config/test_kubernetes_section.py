@@ -15,6 +15,7 @@ from deployer.config.sections.kubernetes_parts import (
     LABEL_KEY,
     LABEL_LETTERS,
     PATTERN_HINTS,
+    Amount,
     EmptyDir,
     Gpu,
     NfsFolder,
@@ -42,7 +43,7 @@ service_account: trainer
 run_as_user: 2000
 gpu: {count: 2, resource: nvidia.com/mig-1g.5gb, product: A100, product_label: gpu/product}
 cpu: 4
-memory: 16Gi
+memory: {request: 8Gi, limit: 16Gi}
 shared_memory: 8Gi
 volumes:
   - {name: checkpoints, pvc: checkpoints}
@@ -83,7 +84,9 @@ def test_everything_that_can_be_said() -> None:
     assert config.gpu == Gpu(
         count=2, resource="nvidia.com/mig-1g.5gb", product="A100", product_label="gpu/product"
     )
-    assert (config.cpu, config.memory, config.max_time) == ("4", "16Gi", timedelta(hours=1.5))
+    assert config.cpu == Amount(request="4", limit="4")
+    assert config.memory == Amount(request="8Gi", limit="16Gi")
+    assert config.max_time == timedelta(hours=1.5)
     assert config.env == {"OMP_NUM_THREADS": "4", "RATE": "0.5", "WORD": "text"}
     assert config.secrets == {"HF_TOKEN": SecretKey(name="hugging-face", key="token")}
     assert config.tolerations == (
@@ -115,6 +118,12 @@ PLACE = "deployer.yaml: kubernetes"
     ("text", "message", "hint"),
     [
         ("imag: x", "imag: unknown key", "did you mean `image`?"),
+        ("{cpu: {request: 1}}", "cpu.limit: is missing", "add `limit:`"),
+        (
+            "{cpu: {request: 1, limit: 1, reqest: 1}}",
+            "cpu.reqest: unknown key",
+            "did you mean `request`?",
+        ),
         ("{gpu: {kount: 1}}", "gpu.kount: unknown key", "did you mean `count`?"),
         ("{gpu: many}", "gpu: 'many' is not a mapping", "write `name: value` pairs below it"),
         ("{gpu: true}", "gpu: True is not a mapping", "write `name: value` pairs below it"),

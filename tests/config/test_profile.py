@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from deployer.config.project import Flags, Project
+from deployer.config.sections.kubernetes_parts import Amount
 from deployer.errors import ConfigError
 from deployer.executors.reason import Cause, Reason, add_hint
 from tests.project_files import read_project
@@ -43,7 +44,7 @@ def test_defaults_are_the_sites_where_the_project_says_nothing(tmp_path: Path) -
     project = load(tmp_path, text, Flags(profile="site.yaml"))
     assert project.on == "kubernetes"
     assert project.kubernetes.queue == "team-queue"
-    assert project.kubernetes.memory == "2Gi"
+    assert project.kubernetes.memory == Amount(request="2Gi", limit="2Gi")
     assert project.kubernetes.labels == {"unit": "ours", "mine": "yes"}
 
 

@@ -23,6 +23,12 @@ PROFILES: Mapping[str, str] = {
     "plain": "image: trainer:1",
     "image_code": "{image: trainer:1, code: image, working_dir: /srv/project, python: python3.12}",
     "no_gpu": "{image: trainer:1, gpu: 0, cpu: 250m, memory: 512Mi, shared_memory: 128Mi}",
+    "requests": """
+image: trainer:1
+install_wandb: true
+cpu: {request: 2, limit: 4}
+memory: {request: 1Gi, limit: 4Gi}
+""",
     "gpus": """
 image: trainer:1
 gpu: {count: 4, product: NVIDIA-H100-80GB-HBM3}
@@ -93,10 +99,11 @@ def build(cluster: ClusterConfig, namespace: str | None = None) -> tuple[Manifes
     plan = build_plan(
         SWEEP_PATH, "https://wandb.example", "/home/me/project", 2, environment=(("SEED", "1"),)
     )
+    templates = load_templates(TEMPLATES / cluster.template if cluster.template else None)
     return build_manifests(
         plan,
         cluster,
-        load_templates(TEMPLATES / cluster.template if cluster.template else None),
+        replace(templates, wandb_requirements="wandb==1\n"),
         secret_name="wandb-secret",
         secret_keys={agent.name: "secret" for agent in plan.agents},
         supervisor=b"supervisor",

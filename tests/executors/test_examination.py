@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,11 @@ from deployer.executors.kubernetes.examination.objects import (
     list_storage_classes,
 )
 from deployer.executors.kubernetes.examination.queue import judge_queues
-from deployer.executors.kubernetes.examination.quota import count_usage, judge_quota
+from deployer.executors.kubernetes.examination.quota import (
+    count_usage,
+    judge_limits,
+    judge_quota,
+)
 from deployer.executors.kubernetes.examination.rights import (
     WITHOUT,
     judge_rights,
@@ -190,6 +195,29 @@ def test_what_is_no_amount_counts_nothing(kubeconfig: Path) -> None:
     container["resources"]["requests"] = {"memory": "8GB"}  # as a template of one's own may say
     found = judge_quota(case, quota("4Gi", resource="requests.memory"))
     assert (found.verdict, found.sentence) == (Verdict.RIGHT, "limits nothing that agents use")
+
+
+@pytest.mark.parametrize(
+    ("bound", "said"),
+    [
+        ({"max": {"cpu": "4"}, "min": {"cpu": "2"}}, "allows the agents"),
+        ({"max": {"cpu": "3"}}, "a container may have 3 cpu at most"),
+        ({"min": {"cpu": "3"}}, "a container must have 3 cpu at least"),
+        ({"maxLimitRequestRatio": {"cpu": "2"}}, "allows the agents"),
+        (
+            {"maxLimitRequestRatio": {"cpu": "1"}},
+            "a container may have a cpu limit of 1 times its request at most",
+        ),
+    ],
+)
+def test_a_limit_range_bounds_requests_below_and_limits_above(
+    kubeconfig: Path, bound: dict[str, Any], said: str
+) -> None:
+    case = replace(build_case(kubeconfig), job=build_profile("requests")[-1])
+    limits = {"metadata": {"name": "l"}, "spec": {"limits": [{"type": "Container", **bound}]}}
+    assert [one.sentence for one in judge_limits(case, limits)] == [said]
+    usage = count_usage(case.job or {})
+    assert (usage["requests.cpu"], usage["limits.cpu"], usage["cpu"]) == (2, 4, 2)
 
 
 @pytest.mark.parametrize(

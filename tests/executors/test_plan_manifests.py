@@ -39,6 +39,12 @@ def test_goldens(name: str) -> None:
     check_golden(f"{name}.yaml", text)
 
 
+def test_a_request_above_its_limit_is_refused_as_the_api_server_does() -> None:
+    with pytest.raises(ConfigError) as refused:
+        build(replace_section("plain", memory={"request": "2Gi", "limit": "1024Mi"}))
+    assert str(refused.value).startswith("deployer.yaml: kubernetes.memory: the request 2Gi is")
+
+
 @pytest.mark.parametrize("sweep", SWEEPS, ids=lambda path: path.stem)
 def test_plan_of_every_sweep(
     sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

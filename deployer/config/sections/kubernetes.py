@@ -18,6 +18,7 @@ from deployer.config.durations import Duration, at_least
 from deployer.config.sections.kubernetes_parts import (
     PATTERN_HINTS,
     AbsolutePath,
+    Amount,
     EmptyDir,
     Gpu,
     Image,
@@ -26,6 +27,7 @@ from deployer.config.sections.kubernetes_parts import (
     LongName,
     NfsFolder,
     ObjectName,
+    PlainOrAmount,
     Quantity,
     SecretKey,
     Toleration,
@@ -82,8 +84,14 @@ class ClusterConfig:
         int,
         Field(ge=1, le=16, description="How many agents share a pod, its GPU, cores and memory."),
     ] = 1
-    cpu: Annotated[Quantity | None, Field(description="CPU cores, request and limit.")] = None
-    memory: Annotated[Quantity | None, Field(description="Request and limit.")] = None
+    cpu: Annotated[
+        PlainOrAmount | None,
+        Field(description="CPU cores, request and limit, or `{request: 2, limit: 4}`."),
+    ] = None
+    memory: Annotated[
+        PlainOrAmount | None,
+        Field(description="Request and limit, or `{request: 1Gi, limit: 4Gi}`."),
+    ] = None
     shared_memory: Annotated[Quantity | None, Field(description="Size of /dev/shm.")] = None
     volumes: Annotated[tuple[Volume, ...], Field(description="Volumes of each agent.")] = ()
     env: Annotated[
@@ -183,6 +191,8 @@ class ClusterConfig:
 
 PARTS: Mapping[str, type] = {
     "gpu": Gpu,
+    "cpu": Amount,
+    "memory": Amount,
     "volumes": Volume,
     "nfs": NfsFolder,
     "empty_dir": EmptyDir,

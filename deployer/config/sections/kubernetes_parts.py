@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, StringConstraints, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 from pydantic.dataclasses import dataclass
 from pydantic_core import PydanticCustomError
 
@@ -54,13 +62,40 @@ def _bare_empty_dir(value: object) -> object:
     return {} if value is None else value
 
 
+def _plain_to_amount(value: object, read: ValidatorFunctionWrapHandler) -> object:
+    """Take `cpu: 2` as `cpu: {request: 2, limit: 2}`."""
+    if isinstance(value, dict | Amount):
+        return read(value)
+    quantity = _QUANTITY.validate_python(value)
+    return Amount(request=quantity, limit=quantity)
+
+
 Quantity = Annotated[Value, StringConstraints(pattern=QUANTITY)]
+_QUANTITY: TypeAdapter[str] = TypeAdapter(Quantity)
 Image = Annotated[str, StringConstraints(pattern=IMAGE)]
 ObjectName = Annotated[str, StringConstraints(pattern=NAME)]
 LongName = Annotated[str, StringConstraints(pattern=OBJECT)]  # of what is no part of an address
 LabelKey = Annotated[str, StringConstraints(pattern=LABEL_KEY)]
 LabelValue = Annotated[Value, StringConstraints(pattern=LABEL_VALUE)]
 AbsolutePath = Annotated[str, StringConstraints(pattern=ABSOLUTE_PATH)]
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class Amount:
+    """How much of a resource a pod gets in any case, and the most that it may use."""
+
+    request: Annotated[
+        Quantity, Field(description="What a node keeps free for it, and quotas count.")
+    ]
+    limit: Annotated[
+        Quantity,
+        Field(description="The most: of memory the kernel ends it beyond, of cores it waits."),
+    ]
+
+
+PlainOrAmount = Annotated[
+    Amount, WrapValidator(_plain_to_amount, json_schema_input_type=Quantity | Amount)
+]
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)

@@ -1,4 +1,4 @@
-"""Any image with Python and wandb works, as a tenant's pods: restricted, with a quota."""
+"""Any image with Python works, as a tenant's pods: restricted, with a quota."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from deployer.executors.kubernetes.backend.manifests import NAME, PORT
+from deployer.executors.kubernetes.manifests.job import WANDB_REQUIREMENTS
+from deployer.executors.kubernetes.manifests.templates import find_folder
 from deployer.kube.names import BACKEND, build_selector, join_selector
 from tests.cluster.cluster import Cluster
-from tests.cluster.foreign import write_foreign_python
+from tests.cluster.foreign import serve_wheels, write_foreign_python
 from tests.cluster.shell import Shell
 from tests.cluster.tenants import load_rules, make_tenant
 from tests.cluster.volumes import offer_volume
 
 IMAGE = "registry.example/team/trainer:1"
+BARE_IMAGE = "registry.example/team/bare:1"
 TRAINER = """
 import argparse, importlib.util, sys
 import wandb
@@ -84,10 +87,32 @@ def test_image_without_deployer(cluster: Cluster, namespace: str, tmp_path: Path
     assert "0/1 configurations finished, 0 duplicates, 0 lost" in refused.stdout
     assert "wrong.yaml:" in shell.deployer("agents", "list").stdout
     check_policy(cluster, namespace)
+    check_bare_image(shell, cluster, settings, tmp_path)
     check_another_version(shell, cluster, namespace)
     shell.deployer("down", "--all", "--delete-data", "-y")
     assert cluster.kubectl(*listed) == ""
     cluster.kubectl("delete", "pv", namespace, "--ignore-not-found", "--wait=false")
+
+
+def check_bare_image(
+    shell: Shell, cluster: Cluster, settings: Mapping[str, Any], folder: Path
+) -> None:
+    """Two agents of a pod whose image has no wandb install it, once, and train."""
+    write_foreign_python(folder / "bare", wandb=False)
+    cluster.add_image(BARE_IMAGE, folders={"/opt": folder / "bare"})
+    shell.write("bare.yaml", SWEEP)
+    with serve_wheels(cluster.host, folder / "index", find_folder() / WANDB_REQUIREMENTS) as index:
+        env = {"PIP_INDEX_URL": index, "PIP_TRUSTED_HOST": cluster.host}
+        section = {**settings["kubernetes"], "image": BARE_IMAGE, "memory": "1Gi", "env": env}
+        section |= {"install_wandb": True, "agents_per_pod": 2}
+        shell.write("deployer.yaml", {**settings, "kubernetes": section})
+        up = shell.deployer("up", "bare.yaml", "--replicas", "2", "--plain")
+        assert "3/3 configurations finished, 0 duplicates, 0 lost" in up.stdout
+        said = shell.deployer("agents", "logs").stdout
+        assert "installing wandb==" in said
+        installed = "trained in /opt /deployer/work/wandb-packages/wandb/__init__.py None"
+        assert said.count(installed) == 3, said
+    shell.deployer("down")
 
 
 def check_policy(cluster: Cluster, namespace: str) -> None:

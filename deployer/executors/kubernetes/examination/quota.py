@@ -158,28 +158,31 @@ def _list_broken(limit: Manifest, containers: Iterable[Manifest]) -> Iterator[tu
     """Yield a sentence, the resource and the amount that would do."""
     whole = limit["type"]
     for name in ("cpu", "memory"):
-        asked = [_amount(one, name) for one in containers]
-        amounts = [sum(asked)] if whole == "Pod" else asked
-        most, least = (limit.get("max") or {}).get(name), (limit.get("min") or {}).get(name)
-        for amount in amounts:
-            if most is not None and amount > read_quantity(most) * (1 + ENOUGH):
-                yield (
-                    f"a {whole.lower()} may have {rewrite_quantity(most)} {name} at most",
-                    name,
-                    str(most),
-                )
-            elif least is not None and 0 < amount < read_quantity(least) * (1 - ENOUGH):
-                yield (
-                    f"a {whole.lower()} must have {rewrite_quantity(least)} {name} at least",
-                    name,
-                    str(least),
-                )
+        pairs = [_read_amounts(one, name) for one in containers]
+        pairs = [(sum(r for r, _ in pairs), sum(m for _, m in pairs))] if whole == "Pod" else pairs
+        bounds = [
+            (limit.get(one) or {}).get(name) for one in ("max", "min", "maxLimitRequestRatio")
+        ]
+        most, least, ratio = bounds
+        of = f"a {whole.lower()}"
+        for request, ceiling in pairs:
+            if most is not None and ceiling > read_quantity(most) * (1 + ENOUGH):
+                said = f"{of} may have {rewrite_quantity(most)} {name} at most"
+                yield said, name, str(most)
+            elif least is not None and 0 < request < read_quantity(least) * (1 - ENOUGH):
+                said = f"{of} must have {rewrite_quantity(least)} {name} at least"
+                yield said, name, str(least)
+            elif ratio is not None and ceiling > request * read_quantity(ratio) * (1 + ENOUGH):
+                said = f"{of} may have a {name} limit of {ratio} times its request at most"
+                yield said, name, format_quantity(ceiling)
 
 
-def _amount(container: Manifest, name: str) -> float:
+def _read_amounts(container: Manifest, name: str) -> tuple[float, float]:
+    """Return request and limit; each stands for the other where one is left out."""
     resources = container.get("resources") or {}
-    amounts = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
-    return read_quantity(amounts[name]) if name in amounts else 0.0
+    kinds = [resources.get(kind) or {} for kind in ("requests", "limits")]
+    request, limit = (kind.get(name) for kind in kinds)
+    return read_quantity(request or limit or "0"), read_quantity(limit or request or "0")
 
 
 def _set(name: str, amount: str, case: Case) -> str:

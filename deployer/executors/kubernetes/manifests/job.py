@@ -14,13 +14,15 @@ from deployer.agent.settings import (
     OUTPUTS_VARIABLE,
 )
 from deployer.agent.wandb_install import REQUIREMENTS_VARIABLE
-from deployer.config.sections.kubernetes import ClusterConfig
+from deployer.config.sections.kubernetes import SECTION, ClusterConfig
 from deployer.config.sections.kubernetes_parts import (
     CHECKPOINTS,
     CHECKPOINTS_PATH,
     OUTPUTS_FOLDER,
+    Amount,
     Gpu,
 )
+from deployer.errors import ConfigError
 from deployer.executors.kubernetes.manifests.fields import (
     Manifest,
     merged,
@@ -42,6 +44,7 @@ from deployer.kube.names import (
     build_name,
     sweep_id,
 )
+from deployer.kube.quantities import read_quantity
 
 CONTAINER = "agent"
 SUPERVISOR_FOLDER = "/deployer/supervisor"
@@ -234,12 +237,22 @@ def _refer(variable: str, secret: str, key: str) -> Manifest:
 
 def _set_resources(container: Manifest, cluster: ClusterConfig) -> None:
     resources = dict(container.get("resources") or {})
-    wanted = without_none({"cpu": cluster.cpu, "memory": cluster.memory})
-    for kind in ("requests", "limits"):
-        update(resources, kind, wanted)
+    for name, amount in (("cpu", cluster.cpu), ("memory", cluster.memory)):
+        if amount:
+            _check_amount(name, amount)
+            update(resources, "requests", {name: amount.request})
+            update(resources, "limits", {name: amount.limit})
     if cluster.gpu is not None:
         _set_gpus(resources, cluster.gpu)
     update(container, "resources", resources)
+
+
+def _check_amount(name: str, amount: Amount) -> None:
+    """Refuse what the API server would: "must be less than or equal to %s limit"."""
+    if read_quantity(amount.request) > read_quantity(amount.limit):
+        said = f"the request {amount.request} is above the limit {amount.limit}"
+        hint = f"{name}: {{request: {amount.limit}, limit: {amount.limit}}}"
+        raise ConfigError(SECTION.place_of((name,)), said, hint)
 
 
 def _set_gpus(resources: Manifest, gpu: Gpu) -> None:
