@@ -5,8 +5,9 @@
 #
 # Arguments (`build_args:` in deployer.yaml):
 #   BASE        an image with Python 3.11 or newer and pip
-#   VARIANT     cuda: PyTorch as PyPI has it, CUDA's libraries included; the node brings the driver
-#               cpu:  PyTorch from its own index of CPU builds, of the same version
+#   VARIANT     cuda:   PyTorch as PyPI has it, CUDA's libraries included; the node brings the driver
+#               cuda12: the last of PyPI for CUDA 12.6, for older GPUs, P100 and V100, too
+#               cpu:    PyTorch from its own index of CPU builds, of the same version
 #   EXTRAS      extras of pyproject.toml; empty leaves PyTorch out
 #   LEFT_OUT    packages that no agent needs; `deployer` in a pod needs them to start agents itself
 # Secrets, used by the build and left out of the image (`deployer image build` passes them along):
@@ -50,6 +51,10 @@ ARG UV_VERSION
 ARG VARIANT=cuda
 ARG EXTRAS="trainer bayes"
 ARG LEFT_OUT="google-cloud-compute google-cloud-container kubernetes"
+# What `torch.cuda.get_arch_list()` prints; `deployer doctor` compares it with the GPUs.
+LABEL dev.deployer.variant="${VARIANT}" \
+      dev.deployer.cuda-architectures.cuda="sm_75 sm_80 sm_86 sm_90 sm_100 sm_120" \
+      dev.deployer.cuda-architectures.cuda12="sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90"
 WORKDIR /opt/lock
 COPY pyproject.toml uv.lock ./
 # The big layer: it changes with uv.lock and not with code. It is made here, not in a stage of its
@@ -69,10 +74,14 @@ RUN --mount=type=secret,id=index --mount=type=secret,id=ca --mount=type=cache,ta
     uv venv --quiet --python "$(command -v python3)" /opt/packages; \
     uv export $wanted --no-hashes --output-file pins.txt; \
     torch="$(grep -oE '^torch(vision)?==[^ ]+' pins.txt || true)"; \
-    if [ "${VARIANT}" = cpu ] && [ -n "$torch" ]; then \
+    if [ "${VARIANT}" != cuda ] && [ -n "$torch" ]; then \
         uv export $wanted --prune torch --prune torchvision --output-file locked.txt; \
         uv pip install --quiet --require-hashes --requirements locked.txt; \
-        uv pip install --quiet --constraints pins.txt --torch-backend cpu $torch; \
+        if [ "${VARIANT}" = cpu ]; then \
+            uv pip install --quiet --constraints pins.txt --torch-backend cpu $torch; \
+        else \
+            uv pip install --quiet --constraints locked.txt torch==2.7.1 torchvision==0.22.1; \
+        fi; \
     else \
         uv export $wanted --output-file locked.txt; \
         uv pip install --quiet --require-hashes --requirements locked.txt; \

@@ -12,8 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deployer.config.sections.image import SECTION, ImageConfig
-from deployer.config.sections.image_reference import Repository, parse_repository
+from deployer.config.sections.image_reference import (
+    Repository,
+    parse_image,
+    parse_repository,
+)
 from deployer.errors import ConfigError, ImageError
+from deployer.images.architectures import predict_labels
 from deployer.images.bases import (
     BASES_LABEL,
     INPUTS_LABEL,
@@ -122,6 +127,35 @@ def find_pushed(settings: ImageConfig, folder: Path, environment: Mapping[str, s
         return None
     _check_ours(registry, there, inputs.tag)
     return f"{registry.repository}@{there.digest}"
+
+
+def find_labels(
+    settings: ImageConfig, folder: Path, environment: Mapping[str, str], named: str | None
+) -> Mapping[str, str]:
+    """Return the labels of the image that is named, or else will be built; empty if none is.
+
+    Raises ConfigError, ImageError, CloudError.
+    """
+    if named is None:
+        return predict_image_labels(settings, folder)
+    repository, tag = parse_image(named)
+    credentials = find_credentials(repository, environment)
+    ca = find_ca(settings, environment)
+    return read_labels(Registry(repository, credentials, ca, settings.plain_http), tag)
+
+
+def predict_image_labels(settings: ImageConfig, folder: Path) -> Mapping[str, str]:
+    """Return what the Dockerfile of the section `image:` says of its image; contacts nothing."""
+    path = folder / settings.dockerfile
+    if not settings.repository or not path.is_file():
+        return {}
+    return predict_labels(path.read_text(encoding="utf-8"), settings.arguments)
+
+
+def read_labels(registry: Registry, tag: str) -> Mapping[str, str]:
+    """Return the labels of an image in a registry; none if it is not there. Raises ImageError."""
+    there = registry.get_manifest(tag)
+    return registry.get_labels(there) if there else {}
 
 
 @dataclass(frozen=True)

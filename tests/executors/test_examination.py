@@ -17,6 +17,7 @@ from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.examination.cluster import judge_namespace, judge_version
 from deployer.executors.kubernetes.examination.image import (
     PULL_TYPES,
+    compare_gpus,
     judge_secret,
     judge_type,
     weigh,
@@ -38,6 +39,7 @@ from deployer.executors.kubernetes.examination.rights import (
     list_groups,
 )
 from deployer.executors.kubernetes.rights import NEEDED, USEFUL, Right, describe_right
+from deployer.images.architectures import ARCHITECTURES_LABEL
 from deployer.kube.client import open_kube
 from deployer.kube.quantities import format_quantity, parse_quantity, read_quantity
 from tests.executors.profiles import build_profile
@@ -185,6 +187,27 @@ def test_a_quota_has_room_now_or_later_or_never(kubeconfig: Path) -> None:
 )
 def test_amounts_are_read_as_kubernetes_writes_them(text: str, amount: float) -> None:
     assert parse_quantity(text) == read_quantity(text) == pytest.approx(amount)
+
+
+@pytest.mark.parametrize(
+    ("section", "found"),
+    [
+        (
+            {"gpu": {"product": "Tesla-V100-SXM2-16GB"}},
+            [
+                "unknown: the image's PyTorch has no kernels for Tesla-V100-SXM2-16GB (sm_70): "
+                "it has sm_75 | "
+            ],
+        ),
+        ({"gpu": {"product": "Tesla-T4"}}, []),
+        ({"gpu": {"product": "Tesla-V100-SXM2-16GB", "count": 0}}, []),
+    ],
+)
+def test_a_gpu_without_kernels_is_named(
+    kubeconfig: Path, section: dict[str, Any], found: list[str]
+) -> None:
+    labels = {ARCHITECTURES_LABEL: "sm_75"}
+    assert show(compare_gpus(build_case(kubeconfig, **section), lambda: labels)) == found
 
 
 def test_what_is_no_amount_counts_nothing(kubeconfig: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from deployer.gke.specification.spec import ClusterSpec, load_spec, parse_spec
 from tests.golden_files import check_golden
 
 PACKAGED = ("t4", "l4-spot", "regional", "a100-mig", "private")
+FOLDER = Path(__file__).parents[2] / "infra" / "gke"
 HEAD = "name: lab\nlocation: us-central1-a\n"
 T4 = "accelerator: nvidia-tesla-t4, machine_type: n1-standard-4"
 
@@ -51,9 +53,25 @@ def test_plan_of_each_specification(
     assert json.loads(capsys.readouterr().out) == list(yaml.safe_load_all(out))
 
 
+def test_plan_names_a_gpu_for_which_our_image_has_no_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    packaged = (FOLDER / "t4.yaml").read_text()
+    (tmp_path / "v100.yaml").write_text(packaged.replace("nvidia-tesla-t4", "nvidia-tesla-v100"))
+    shutil.copy(FOLDER.parents[1] / "Dockerfile", tmp_path)
+    for variant, said in (("cuda", True), ("cuda12", False)):
+        image = f"image: {{repository: registry.example/a/b, variant: {variant}}}\n"
+        (tmp_path / "deployer.yaml").write_text(image)
+        assert run(["gke", "plan", "v100.yaml"]) == 0
+        err = capsys.readouterr().err
+        assert ("warning: the image's PyTorch has no kernels for nvidia-tesla-v100" in err) is said
+        assert ("(image: {variant: cuda12} in deployer.yaml)" in err) is said
+
+
 def test_every_packaged_specification_has_a_golden() -> None:
-    folder = Path(__file__).parents[2] / "infra" / "gke"
-    assert {path.stem for path in folder.glob("*.yaml")} == set(PACKAGED)
+    assert {path.stem for path in FOLDER.glob("*.yaml")} == set(PACKAGED)
 
 
 def test_what_is_planned_is_what_is_sent(tmp_path: Path) -> None:

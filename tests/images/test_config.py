@@ -59,7 +59,10 @@ def test_all_complaints_at_once(tmp_path: Path) -> None:
     repository = "deployer.yaml:3: image.repository: 'trainer:latest' is not valid"
     assert said[repository].startswith("write REGISTRY/NAME without a tag")
     assert said["deployer.yaml:4: image.docker_file: unknown key"] == "did you mean `dockerfile`?"
-    assert said["deployer.yaml:5: image.variant: 'gpu' is not known"] == "one of: 'cpu' or 'cuda'"
+    assert (
+        said["deployer.yaml:5: image.variant: 'gpu' is not known"]
+        == "one of: 'cpu', 'cuda' or 'cuda12'"
+    )
     assert "deployer.yaml:6: image.build_args: ['BASE'] is not a mapping" in said
     assert "deployer.yaml:7: image.plain_http: 'yes' is not true or false" in said
     assert len(said) == 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,7 +24,7 @@ from deployer.cli.shell.options import (
     read_positive_duration,
 )
 from deployer.config.project import Flags, Project
-from deployer.errors import ConfigError, KubeError
+from deployer.errors import ConfigError, DeployerError, KubeError
 from deployer.text import format_count
 
 if TYPE_CHECKING:
@@ -115,6 +116,8 @@ def status(
         show_json(_describe(survey, found))
     else:
         _show(survey, found)
+    for sentence in _list_mismatches(config, found or ()):
+        say(f"warning: {sentence}")
     failed = [one.node or "any node" for one in found or () if not one.ok]
     if failed:
         raise KubeError(f"nvidia-smi did not run on {', '.join(failed)}", "deployer drivers status")
@@ -199,6 +202,21 @@ def _smoke(
     nodes = survey.nodes if survey.complete else (any_node(resource),)
     say(f"nvidia-smi runs in a pod on {format_count(len(nodes), 'node')}")
     return run_smoke(kube, nodes, pod, wait_seconds=wait_seconds)
+
+
+def _list_mismatches(config: Project, smoke: Sequence[Smoke]) -> list[str]:
+    """Name the GPUs that have answered and for which the agents' image has no kernels."""
+    from deployer.images.architectures import explain_mismatch, read_architectures
+    from deployer.images.image import find_labels
+
+    gpus = {one.said.partition(",")[0] for one in smoke if one.ok}
+    try:
+        image, named = config.image, config.kubernetes.image
+        labels = find_labels(image, config.folder, config.environment, named) if gpus else {}
+    except DeployerError:  # which `doctor` says
+        return []
+    found = (explain_mismatch(read_architectures(labels), gpu) for gpu in sorted(gpus))
+    return [sentence for sentence in found if sentence]
 
 
 def _show(survey: Survey, smoke: tuple[Smoke, ...] | None) -> None:

@@ -48,11 +48,14 @@ SpecArgument = Annotated[
 @app.command()
 def plan(spec: SpecArgument = None, output: DocumentsOption = Documents.YAML) -> None:
     """Print what `gke up` would send, and the price; contacts nothing."""
+    from deployer.executors.gke.target import warn_about_gpus
     from deployer.gke.api.messages import describe_plan
 
     config = read_config(Flags())
     chosen = _load(spec, config)
     _say_prices(chosen, config, sources=True)
+    for line in warn_about_gpus(config, chosen):
+        say(f"warning: {line}")
     calls = describe_plan(chosen)
     shown = [{"call": call, "parent": parent, "message": sent} for call, parent, sent in calls]
     documents = [*shown, *_plan_timer(chosen)]

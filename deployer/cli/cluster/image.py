@@ -27,7 +27,7 @@ BuilderOption = Annotated[
     ),
 ]
 VariantOption = Annotated[
-    str | None, typer.Option("--variant", metavar="VARIANT", help="cpu or cuda.")
+    str | None, typer.Option("--variant", metavar="VARIANT", help="cpu, cuda or cuda12.")
 ]
 RepositoryOption = Annotated[
     str | None,
@@ -125,7 +125,7 @@ def _read(
     project = read_config(Flags())
     for flag, value, known in (
         ("--builder", builder, BUILDERS),
-        ("--variant", variant, ("cpu", "cuda")),
+        ("--variant", variant, ("cpu", "cuda", "cuda12")),
     ):
         if value and value not in known:
             raise ConfigError(flag, f"'{value}' is not known", f"one of: {', '.join(known)}")

@@ -36,7 +36,8 @@ class ImageConfig:
         Mapping[str, Value], Field(description="Arguments of the Dockerfile; no secrets.")
     ] = Field(default_factory=dict)
     variant: Annotated[
-        Literal["cpu", "cuda"] | None, Field(description="The Dockerfile's argument VARIANT.")
+        Literal["cpu", "cuda", "cuda12"] | None,
+        Field(description="The Dockerfile's argument VARIANT; `cuda12` is for P100 and V100, too."),
     ] = None
     platform: Annotated[Text, Field(description="The platform of the cluster's nodes.")] = (
         "linux/amd64"

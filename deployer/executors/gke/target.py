@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from math import ceil
 
+from deployer.config.project import Project
 from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.errors import CloudError, KubeError
 from deployer.executors.findings import Finding, right, unknown, wrong
@@ -38,6 +39,8 @@ from deployer.gke.removal.inventory import Inventory
 from deployer.gke.removal.teardown import Terms, list_held, remove_cluster
 from deployer.gke.specification.parts import DISK_TYPE
 from deployer.gke.specification.spec import ClusterSpec, load_spec
+from deployer.images.architectures import OLDER, explain_mismatch, read_architectures
+from deployer.images.image import predict_image_labels
 from deployer.kube.client import Kube
 from deployer.kube.quantities import UNITS, read_quantity
 
@@ -166,6 +169,10 @@ class GkeTarget(KubernetesTarget):
         spot = [name for name, choice in named if choice.spot and (gpu is None or gpu.count)]
         return f"{', '.join(spot)} of cluster {spec.name}" if spot else ""
 
+    def list_warnings(self, plan: Plan) -> Sequence[str]:
+        """Name also the GPUs of the specification for which the image has no kernels."""
+        return [*super().list_warnings(plan), *warn_about_gpus(self.project, self.spec)]
+
     def preview(self, plan: Plan, now: float, tell: Tell) -> Sequence[object]:
         """Return the manifests, and tell what a cluster for them would cost."""
         seconds = plan.deadline - now if plan.deadline else None
@@ -224,6 +231,16 @@ class GkeTarget(KubernetesTarget):
 
     def _open_gke(self) -> Gke:
         return open_gke(self.spec.project, self.project.environment, self.project.owner)
+
+
+def warn_about_gpus(project: Project, spec: ClusterSpec) -> list[str]:
+    """Name GPUs for which the image of the section `image:` will have no kernels."""
+    gpu = project.kubernetes.gpu
+    if project.kubernetes.image or (gpu and not gpu.count):
+        return []
+    built = read_architectures(predict_image_labels(project.image, project.folder))
+    said = {explain_mismatch(built, choice.accelerator) for choice in spec.gpus}
+    return [f"{one} ({OLDER})" for one in sorted(said) if one]
 
 
 def _count_hours(limits: Limits) -> float | None:

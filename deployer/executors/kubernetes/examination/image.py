@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from deployer.config.sections.image_reference import DOCKER_HUB, Repository, parse_image
+from deployer.config.sections.kubernetes_parts import Gpu
 from deployer.errors import ImageError, KubeError
-from deployer.executors.findings import FORBIDDEN, Finding, right, unknown, wrong
+from deployer.executors.findings import FORBIDDEN, Finding, Verdict, right, unknown, wrong
+from deployer.executors.kubernetes.agents.gpu_products import GpuProducts
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.waiting.placement import find_nearest
 from deployer.executors.reason import edit
+from deployer.images.architectures import OLDER, explain_mismatch, read_architectures
 from deployer.images.builders import choose_builder
-from deployer.images.image import find_ca, find_pushed
+from deployer.images.image import find_ca, find_pushed, predict_image_labels, read_labels
 from deployer.images.registry import Registry
 from deployer.images.registry_credentials import DOCKER_HUB_KEY, Credentials
 from deployer.kube.kinds import SECRET
@@ -31,6 +34,7 @@ def examine_image(case: Case) -> Iterator[Finding]:
     image = case.section.image
     if image is None and case.image.repository:
         yield _examine_built(case)
+        yield from compare_gpus(case, lambda: predict_image_labels(case.image, case.folder))
     if image is None or case.section.image_pull_policy == "Never":
         return  # what nodes have they need not pull
     repository, tag = parse_image(image)
@@ -50,7 +54,29 @@ def examine_image(case: Case) -> Iterator[Finding]:
     plain = case.image.plain_http
     ca = find_ca(case.image, case.environment)
     registry = Registry(repository, logins[0] if logins else Credentials(), ca, plain)
-    yield from weigh(_ask(case, registry, tag, f"image {image}"), useless)
+    found = _ask(case, registry, tag, f"image {image}")
+    yield from weigh(found, useless)
+    if found.verdict is Verdict.RIGHT:
+        yield from compare_gpus(case, lambda: read_labels(registry, tag))
+
+
+def compare_gpus(case: Case, read: Callable[[], Mapping[str, str]]) -> Iterator[Finding]:
+    """Name GPUs for which the image's PyTorch has no kernels, where both are known."""
+    gpus = _list_gpus(case)
+    labels = read() if gpus else {}
+    for gpu in gpus:
+        if said := explain_mismatch(read_architectures(labels), gpu):
+            remedy = OLDER if case.section.image is None else ""
+            yield unknown("gpu-architecture", f"GPU {gpu}", said, remedy)
+
+
+def _list_gpus(case: Case) -> Sequence[str]:
+    """Return the GPU that deployer.yaml names, else those of the nodes, if they may be listed."""
+    gpu = case.section.gpu or Gpu()
+    if gpu.product or not gpu.count:
+        return [gpu.product] if gpu.product and gpu.count else []
+    found = GpuProducts(case.kube, gpu.product_label).read({""})
+    return sorted({product for product in found.values() if product})
 
 
 def weigh(found: Finding, useless: Sequence[Finding]) -> Iterator[Finding]:
