@@ -110,8 +110,9 @@ def _discard_output() -> None:
 
 
 def wants_json(words: Sequence[str]) -> bool:
-    """Tell whether `-o json` was given, even if the command line is otherwise wrong."""
-    joined = f" {' '.join(words)} "
+    """Return True if `-o json` was given, even if the command line is otherwise wrong."""
+    own = words[: words.index("--")] if "--" in words else words
+    joined = f" {' '.join(own)} "
     return any(f" {form} " in joined for form in JSON_FORMS)
 
 

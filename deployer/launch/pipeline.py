@@ -70,7 +70,7 @@ def up(project: Project, request: Request, tell: Tell, start: Start = start_aske
     executor = target.open()
     server = _reach(project, target, executor, server, request, tell)
     path = _make(project, server, request, tell)
-    for line in describe_others(project, path, request.file):
+    for line in () if request.words else describe_others(project, path, request.file):
         tell(line)
     return start(project, server, executor, path, request, tell)
 

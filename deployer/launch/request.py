@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from deployer.sweeps.creation import Draws
 from deployer.sweeps.sweep_file import Sweep
@@ -25,7 +26,8 @@ class Request:
     `continued` goes on with an unfinished sweep of the same content; `one_run` is an agent for each
     run; `capacity_seconds` is how long to ask again where all is out of stock. `lock` is where the
     lock file is written; `check_script` asks the script about its flags. Without `packing` nothing
-    is said of how many agents share a GPU.
+    is said of how many agents share a GPU. `words` are the command of `deployer run`, which has no
+    file: its lock file is kept in the state folder alone.
     """
 
     file: Path
@@ -38,6 +40,13 @@ class Request:
     lock: Path | None = None
     check_script: bool = True
     packing: Packing | None = None
+    words: tuple[str, ...] = ()
+
+    @property
+    def started(self) -> dict[str, Any]:
+        """Return the sweep's configuration with the command whose script is looked at."""
+        config = self.sweep.config
+        return {**config, "command": list(self.words)} if self.words else config
 
 
 def parse_packing(text: str) -> Packing:

@@ -64,12 +64,20 @@ def check_command(config: Mapping[str, Any]) -> Problems:
     if "${program}" in command and not runs:
         hint = "add program: train.py, or write the script's name in command"
         yield Problem(("program",), "missing, and command uses ${program}", hint)
-    if config.get("parameters") and not any(macro in command for macro in PARAMETER_MACROS):
+    if _varies(config) and not any(macro in command for macro in PARAMETER_MACROS):
         message = "no ${args}: a script that does not read wandb.config runs the same every time"
         yield doubt(("command",), message, "add '${args}' as a word of its own")
     if sum(macro in command for macro in FLAG_MACROS) > 1:
         message = "the flags are handed over more than once"
         yield doubt(("command",), message, "keep one of the macros")
+
+
+def _varies(config: Mapping[str, Any]) -> bool:
+    """Return True unless every parameter is one constant."""
+    parameters = config.get("parameters")
+    if not isinstance(parameters, Mapping):
+        return bool(parameters)
+    return any(not isinstance(one, Mapping) or set(one) != {"value"} for one in parameters.values())
 
 
 def _check_inside(path: Place, word: str, config: Mapping[str, Any]) -> Problems:
@@ -119,7 +127,7 @@ def check_program(config: Mapping[str, Any], folder: Path, place: str, commit: s
 
 def find_missing_scripts(config: Mapping[str, Any], folder: Path, commit: str = "") -> Problems:
     """Yield a problem for each file that the command starts and the folder does not have."""
-    for key, name in _list_scripts(config):
+    for key, name in list_scripts(config):
         path = folder / name
         if path.is_file():
             continue
@@ -136,7 +144,7 @@ def _hint_at_file(folder: Path, name: str, commit: str) -> str:
     return f"did you mean {near[0]}?" if near else "name the script, from the folder you are in"
 
 
-def _list_scripts(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def list_scripts(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield (key, name) of the files that a command needs: what Python runs, and the program."""
     command, program = config.get("command") or DEFAULT_COMMAND, config.get("program")
     words = command if isinstance(command, list | tuple) else ()

@@ -146,8 +146,9 @@ def _choose_next(results: Results) -> str:
     """Return the command that looks into what failed, or runs what is missing."""
     path = results.sweep_path
     if results.failures:
-        first = "" if results.coverage.finished else "; up --probe tries one run before the others"
-        return f"deployer agents logs {path}{first}"
+        others = results.coverage.expected != 1 and not results.coverage.finished
+        probe = "; up --probe tries one run before the others" if others else ""
+        return f"deployer agents logs {path}{probe}"
     return f"deployer {'agents up' if results.state in HANDING_OUT else 'heal'} {path}"
 
 

@@ -139,12 +139,14 @@ def up(
         if probe:
             run_after_probe(config, request, showing, yes=yes)
         else:
-            _run(config, request, showing, replicas, detach=detach)
+            run_to_end(config, request, showing, replicas, detach=detach)
 
 
-def _run(
+def run_to_end(
     config: Project, request: Request, showing: Showing, replicas: int | None, *, detach: bool
 ) -> None:
+    """Start what is asked for, then follow it to its end, or with `detach` return before that."""
+
     def begin(request: Request) -> Launch:
         with showing_busy(showing.plain) as tell:
             launch = pipeline.up(config, request, tell)

@@ -23,6 +23,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "running.up",
         "Run a sweep to its end: create or continue it, start agents, watch, rank.",
     ),
+    "run": (
+        "running.run",
+        "Run one command once, as `up` runs a sweep's: deployer run -- COMMAND.",
+    ),
     "init": ("init", "Write a sweep file from a script's flags, or from a sweep."),
     "plan": ("plan", "Print what `up` would send; contacts nothing."),
     "doctor": ("doctor", "Check everything that `up` needs, and say how to mend it."),

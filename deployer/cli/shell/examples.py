@@ -12,6 +12,10 @@ EXAMPLES: dict[Words, tuple[str, ...]] = {
         "up sweep.yaml --replicas 2",
         "up sweep.yaml --on kubernetes --replicas 8 --probe",
     ),
+    ("run",): (
+        "run -- python train.py --lr 0.1",
+        "run --on kubernetes --detach -- torchrun train.py --epochs 90",
+    ),
     ("plan",): ("plan sweep.yaml --on kubernetes --replicas 4",),
     ("doctor",): ("doctor", "doctor sweep.yaml --on kubernetes --fix"),
     ("watch",): ("watch", "watch me/digits/ab12cd34 --plain"),

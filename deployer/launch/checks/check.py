@@ -38,7 +38,7 @@ def list_checks(
     project: Project, target: Target, request: Request, server: Server | None
 ) -> Sequence[Check]:
     """Return what `up` asks before it makes anything, in its order."""
-    config, file = request.sweep.config, str(request.file)
+    config, file = request.started, str(request.file)
     return (
         Check(
             "program",

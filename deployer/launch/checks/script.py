@@ -62,8 +62,10 @@ def ask_script(project: Project, target: Target, request: Request) -> Report:
         return Report()
     if not target.has_folder:
         return Report(not_checked=FIRST_POD)
+    if any("${" in word for word in request.words):
+        return Report(not_checked="${ in its command would be read as a macro")
     around = Surroundings(project.code.folder, target.run_environment, target.runs_here)
-    return check_script(request.sweep.config, around, paths.checks_folder())
+    return check_script(request.started, around, paths.checks_folder())
 
 
 def add_script_check(plan: Plan, target: Target, request: Request) -> Plan:

@@ -54,16 +54,18 @@ def write_lock(planned: Planned, tell: Tell) -> None:
     What it held of another sweep stays in the state folder. Trouble is told, and stops nothing.
     """
     place, path = planned.request.lock, str(planned.path)
-    if place is None:
+    if place is None and not planned.request.words:
         return
     try:
         text = _find_text(planned, tell)
+        if place is None:
+            return
         there = place.read_text(encoding="utf-8", errors="replace") if place.exists() else ""
         if (other := find_sweep(there)) not in ("", path):
             tell(f"{place} was {other}'s: deployer reproduce best {other} still knows it")
         write_whole(place, text)
     except (DeployerError, OSError) as error:
-        tell(f"warning: no lock file {place}: {error}")
+        tell(f"warning: no lock file {place or path}: {error}")
     else:
         tell(f"lock file: {place}")
 

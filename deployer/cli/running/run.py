@@ -1,0 +1,111 @@
+"""`deployer run`: one training run, whose command stands behind `--`."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+from deployer.cli.output.render import say
+from deployer.cli.running.probe import Showing
+from deployer.cli.running.up import DetachOption, DownAfterOption, run_to_end
+from deployer.cli.shell.command_group import make_app
+from deployer.cli.shell.options import (
+    CapacityOption,
+    EntityOption,
+    MaxTimeOption,
+    NoCheckOption,
+    OnOption,
+    Output,
+    OutputOption,
+    PendingTimeoutOption,
+    PlainOption,
+    ProfileOption,
+    ProjectOption,
+    RetriesOption,
+    WandbOption,
+    read_config,
+)
+from deployer.cli.shell.usage import UsageError
+from deployer.config.project import Flags
+from deployer.launch.remains import describe_file, telling_remains
+from deployer.launch.request import Request
+from deployer.sweeps.command_run import PLACE, build_command_sweep
+from deployer.sweeps.creation import Draws
+
+app = make_app()
+END = "--"
+WORDS = "deployer.words"  # in the context: what stood behind `--`
+
+
+class CommandBehindDashes(TyperCommand):
+    """A command of ours whose arguments, all behind `--`, are another command's words."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Read our own flags, and keep the rest as it is; raises UsageError without `--`."""
+        end = args.index(END) if END in args else len(args)
+        own, words = args[:end], args[end + 1 :]
+        ctx.allow_extra_args, ctx.allow_interspersed_args = True, False
+        super().parse_args(ctx, list(own))
+        if stray := [*ctx.args]:
+            flags = own[: len(own) - len(stray)]
+            behind = [*stray, END, *words] if end < len(args) else stray
+            typed = shlex.join(["deployer", "run", *flags, END, *behind])
+            raise UsageError(f"{stray[0]}: the command stands behind {END}", typed)
+        if not words:
+            typed = shlex.join(["deployer", "run", *own, END, "python", "train.py"])
+            raise UsageError(f"deployer run: a command is missing behind {END}", typed)
+        ctx.meta[WORDS] = tuple(words)
+        return []
+
+    def collect_usage_pieces(self, _ctx: Any) -> list[str]:
+        """Return what the usage line shows."""
+        return ["[OPTIONS]", "-- COMMAND..."]
+
+
+@app.command(cls=CommandBehindDashes)
+def run(
+    context: typer.Context,
+    plain: PlainOption = False,
+    detach: DetachOption = False,
+    retries: RetriesOption = None,
+    max_time: MaxTimeOption = None,
+    pending_timeout: PendingTimeoutOption = None,
+    down_after: DownAfterOption = False,
+    wait_for_capacity: CapacityOption = None,
+    no_check: NoCheckOption = False,
+    on: OnOption = None,
+    profile: ProfileOption = None,
+    wandb: WandbOption = None,
+    entity: EntityOption = None,
+    project: ProjectOption = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Run one command once, where and as `up` would run a sweep's; its words reach it unchanged.
+
+    It is a sweep of one configuration: `results`, `agents logs`, `reproduce` and `down` work on it.
+    The command succeeds by exit code 0, with or without wandb in it. Typed again, it is another
+    run. Exit code 0 if it succeeded, 3 if not; 1 or 2 if it was refused before that, or a server
+    was lost. Ctrl-C detaches.
+    """
+    if detach and down_after:
+        raise UsageError("--down-after: somebody has to see the end", "leave out --detach")
+    words = context.meta[WORDS]
+    file = Path(PLACE)
+    config = read_config(Flags(wandb, entity, project, 1, on, True, profile))
+    with telling_remains(lambda failure: describe_file(config, file, failure), say):
+        request = Request(
+            file,
+            build_command_sweep(words),
+            Draws(None, retries),
+            continued=False,
+            max_seconds=max_time,
+            capacity_seconds=wait_for_capacity or 0.0,
+            check_script=not no_check,
+            words=words,
+        )
+        showing = Showing(output, plain, pending_timeout, down_after)
+        run_to_end(config, request, showing, None, detach=detach)
