@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -22,7 +23,12 @@ from deployer.cli.shell.options import (
 from deployer.config.project import Flags
 from deployer.errors import SweepFailed
 from deployer.launch import pipeline
-from deployer.launch.lock.reproduction import Again, judge_again, prepare_again
+from deployer.launch.lock.reproduction import (
+    Again,
+    judge_again,
+    list_logged_again,
+    prepare_again,
+)
 from deployer.launch.provision import closing
 from deployer.launch.remains import describe_file, telling_remains
 from deployer.sweeps.repeats import Judgement
@@ -60,8 +66,9 @@ def reproduce(
 ) -> None:
     """Run a configuration again with the code, image and data of its lock file.
 
-    It says whether the metric lies within the tolerance; exit code 3 if not. Data that has changed
-    and code that cannot be had again are refused.
+    It says whether the metric lies within the tolerance; exit code 3 if not. What has no metric,
+    such as a command of `deployer run`, only has to finish. Data that has changed and code that
+    cannot be had again are refused.
     """
     config = read_config(Flags(wandb=wandb, replicas=replicas, on=on))
     again = prepare_again(config, run, sweep, tolerance, say)
@@ -73,14 +80,29 @@ def reproduce(
             follow(launch, plain or output == "json")
     snapshot = get_snapshot(launch.server.client, launch.path)
     judgement = judge_again(again, snapshot, tolerance)
+    content = {"run": again.row.run_id, "metric": again.metric, "sweep": launch.sweep_path}
+    if judgement is None:
+        logged = list_logged_again(again, snapshot)
+        if output == "json":
+            show_json({**content, "logged": logged})
+        else:
+            show(_describe_finished(again, logged))
+        return
     sentence = _describe(again, judgement)
     if output == "json":
-        content = {"run": again.row.run_id, "metric": again.metric, "sweep": launch.sweep_path}
         show_json({**content, **vars(judgement), "within": judgement.within})
     else:
         show(sentence)
     if not judgement.within:
         raise SweepFailed(sentence, f"deployer results {launch.path}")
+
+
+def _describe_finished(again: Again, logged: Mapping[str, tuple[float, float]]) -> str:
+    numbers = [
+        f"{name} {format_value(then)}, again {format_value(now)}"
+        for name, (then, now) in logged.items()
+    ]
+    return "; ".join([f"run {again.row.run_id} has finished again", *numbers])
 
 
 def _describe(again: Again, judgement: Judgement) -> str:

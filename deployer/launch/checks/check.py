@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from deployer.config.code import Code
@@ -11,6 +12,7 @@ from deployer.errors import ConfigError
 from deployer.executors.findings import Check, run_checks
 from deployer.executors.target import Limits, Target
 from deployer.images.code import SHORT
+from deployer.images.code_archive import list_left_out
 from deployer.launch.agents.one_run_per_job import count_agents
 from deployer.launch.agents.planning import build_draft, choose_bound
 from deployer.launch.lock.file import check_lock_place
@@ -18,7 +20,7 @@ from deployer.launch.packing.decision import check_packing
 from deployer.launch.request import Request
 from deployer.sweeps.creation import Draws, check_draws, check_names
 from deployer.sweeps.hyperparameter_sets import check_sets_file
-from deployer.sweeps.program import check_program
+from deployer.sweeps.program import check_program, list_scripts
 from deployer.text import format_seconds
 from deployer.wandb_api.client import is_loopback
 from deployer.wandb_api.server import Inside, Server
@@ -144,7 +146,17 @@ def check_program_here(target: Target, config: Mapping[str, Any], code: Code, pl
     """
     if target.has_folder:
         check_program(config, code.folder, place, code.commit[:SHORT])
+        if not target.runs_here and not code.commit:
+            _check_tracked(config, code.folder, place)
         check_sets_file(config, code.folder, place)
+
+
+def _check_tracked(config: Mapping[str, Any], folder: Path, place: str) -> None:
+    """Refuse a script that git does not track: pods would not get it. Raises ConfigError."""
+    for key, name in list_scripts(config):
+        if name in list_left_out(folder):
+            said = f"git does not track {name}, and pods get what it tracks"
+            raise ConfigError(f"{place}: {key}", said, f"git add {name}")
 
 
 def warn_about_many(server: Server, replicas: int) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from deployer.launch.lock.file import find_kept, load_lock, name_lock
 from deployer.launch.lock.writing import list_apart, list_data
 from deployer.launch.request import Request
 from deployer.launch.resolution import Choice, choose_sweep, open_sweep
+from deployer.sweeps.metrics import list_logged, metric_value
 from deployer.sweeps.records import load_records, load_records_of
 from deployer.sweeps.repeats import Judgement, build_repeat_config, judge_repeats
 from deployer.sweeps.rerun import get_whole_snapshot
@@ -33,12 +35,17 @@ ENDINGS = (".yaml", ".yml")  # of what is a file's name and never a sweep's
 
 @dataclass(frozen=True)
 class Again:
-    """A run that is about to be repeated: the project as it was then, and the sweep to make."""
+    """A run that is about to be repeated: the project as it was then, and the sweep to make.
+
+    Without a `metric`, as of `deployer run`, its repeat only has to finish; `logged` are the
+    numbers that the run logged.
+    """
 
     project: Project
     request: Request
     row: Row
-    metric: str
+    metric: str | None
+    logged: Mapping[str, float] = field(default_factory=dict)
 
 
 def prepare_again(
@@ -52,28 +59,50 @@ def prepare_again(
     choice, snapshot, lock = _find(project, text)
     row = _find_row(snapshot, run)
     metric = snapshot.sweep.metric_name
-    if metric is None or row.value is None:
+    if row.value is None and (metric is not None or tolerance is not None):
         said = f"run {row.run_id} has no metric to compare"
         raise ConfigError(run, said, f"deployer results {lock.sweep}")
     project = _restore(choice.config, project, lock, tell)
     _check_data(project, lock)
     for line in _list_differences(project, lock):
         tell(f"warning: {line}")
-    config = _build_config(snapshot, row, REPEATS if tolerance is None else 1)
+    config = _build_config(snapshot, row, REPEATS if metric and tolerance is None else 1)
     sweep = parse_sweep(dump_config(config), f"the repeat of {row.run_id}")
     place = Path(lock.file).with_name(f"{row.run_id}-again.yaml")
-    return Again(project, Request(place, sweep, continued=False), row, metric)
+    logged = _read_logged(snapshot, row.run_id)
+    return Again(project, Request(place, sweep, continued=False), row, metric, logged)
 
 
-def judge_again(again: Again, snapshot: Snapshot, tolerance: float | None) -> Judgement:
-    """Compare the repeats with the run; raises SweepFailed if not all of them have the metric."""
+def judge_again(again: Again, snapshot: Snapshot, tolerance: float | None) -> Judgement | None:
+    """Compare the repeats with the run; None where there is no metric and the repeat has finished.
+
+    Raises SweepFailed if not all of them have the metric, or without one have finished.
+    """
     results = build_results(snapshot.sweep, snapshot.runs)
+    if again.metric is None:
+        if results.coverage.complete:
+            return None
+        said = f"{results.sweep_path}: {results.coverage.sentence()}"
+        raise SweepFailed(said, f"deployer agents logs {results.sweep_path}")
     values = [row.value for row in results.rows if row.rank is not None]
     found = [value for value in values if value is not None]
     if len(found) < (again.request.sweep.run_cap or 1) or again.row.value is None:
         said = f"{len(found)} of {again.request.sweep.run_cap} repeats have {again.metric}"
         raise SweepFailed(f"{results.sweep_path}: {said}", f"deployer results {results.sweep_path}")
     return judge_repeats(again.row.value, found, tolerance)
+
+
+def list_logged_again(again: Again, snapshot: Snapshot) -> dict[str, tuple[float, float]]:
+    """Return by its name each number that a run and its one repeat have logged last."""
+    repeat = next((run.run_id for run in snapshot.runs if run.state == "finished"), "")
+    now = _read_logged(snapshot, repeat)
+    return {name: (value, now[name]) for name, value in again.logged.items() if name in now}
+
+
+def _read_logged(snapshot: Snapshot, run_id: str) -> dict[str, float]:
+    summary = next((run.summary for run in snapshot.runs if run.run_id == run_id), {})
+    found = {name: metric_value(summary, name) for name in list_logged(summary)}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _find(project: Project, text: str | None) -> tuple[Choice, Snapshot, Lock]:
@@ -138,8 +167,10 @@ def _find_newest(project: Project) -> str | None:
 
 def _find_row(snapshot: Snapshot, run: str) -> Row:
     results = build_results(snapshot.sweep, snapshot.runs)
-    if run == BEST and results.best:
-        return results.best
+    finished = [row for row in results.rows if row.state == "finished"]
+    only = finished[0] if results.metric is None and len(finished) == 1 else None
+    if run == BEST and (best := results.best or only):
+        return best
     by_id = [row for row in results.rows if row.run_id == run]
     named = by_id or [row for row in results.rows if row.title == run]
     if not named:

@@ -26,7 +26,8 @@ def check_parameters(config: Mapping[str, Any], space: Space) -> Problems:
             yield from _check_step(parameter)
     yield from _check_names(space)
     free = [p for p in space.parameters if not isinstance(p, Constant) and p.grid_size != 1]
-    if config.get("method") in ("random", "bayes") and space.parameters and not free:
+    several = config.get("method") in ("random", "bayes") and config.get("run_cap") != 1
+    if several and space.parameters and not free:
         message = "each has one value, so every run is the same"
         yield doubt((NESTED,), message, "add values or a range to one of them")
 
