@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -32,6 +33,7 @@ WRITTEN = frozenset(
         *(".png", ".jpg", ".svg", ".pdf", ".parquet"),
     )
 )
+FETCH = "git fetch where it was made"
 RUN_IT_AGAIN = "git checkout what ran, or run the sweep again: deployer up"
 
 
@@ -94,11 +96,44 @@ def restore_code(
     return Code(target / state.folder, state.commit, state.repository)
 
 
+def list_changes(
+    then: CodeState, code: Code, environment: Mapping[str, str], apart: Sequence[Path] = ()
+) -> list[str]:
+    """Return the names of files that are not as they were, empty if all are.
+
+    Of a folder without git, new files are no change, nor is what runs write. Raises ConfigError
+    where it is not known what ran.
+    """
+    if then.left_out:
+        said = f"what code has run is not known: it {then.left_out}"
+        raise ConfigError(str(code.folder), said, RUN_IT_AGAIN)
+    if not then.commit:
+        changed = _list_other_files(then, code.folder)
+        return [name for name in changed if Path(name).suffix.lower() not in WRITTEN]
+    root = find_root(code.folder, environment)
+    if root is None or not find_commit(root, environment, then.commit):
+        raise ConfigError(str(code.folder), f"does not have commit {then.commit[:SHORT]}", FETCH)
+    diff, left_out = _read_diff(root, environment, apart, then.commit)
+    if left_out:
+        said = f"what was changed since commit {then.commit[:SHORT]} {left_out}"
+        raise ConfigError(str(code.folder), said, RUN_IT_AGAIN)
+    before, now = (_split_diff(one, _list_inside(root, apart)) for one in (then.diff, diff))
+    return sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+
+
+def _split_diff(diff: str, apart: Iterable[str]) -> dict[str, str]:
+    """Return the part of each file in a diff of git, without the files in `apart`."""
+    parts = (part for part in re.split(r"^diff --git ", diff, flags=re.MULTILINE) if part)
+    named = {part.partition("\n")[0].rpartition(" b/")[2].rstrip('"'): part for part in parts}
+    others = tuple(apart)
+    return {name: part for name, part in named.items() if not _is_in(name, others)}
+
+
 def _read_diff(
-    root: Path, environment: Mapping[str, str], apart: Sequence[Path]
+    root: Path, environment: Mapping[str, str], apart: Sequence[Path], since: str = "HEAD"
 ) -> tuple[str, str]:
     """Return the diff of tracked files, and why it is left out."""
-    words = ("diff", "--binary", "--no-color", "--no-ext-diff", "HEAD", "--", ".")
+    words = ("diff", "--binary", "--no-color", "--no-ext-diff", since, "--", ".")
     others = [f":(exclude,literal){name}" for name in _list_inside(root, apart)]
     content = run_git(root, environment, *words, f":(exclude,glob)**/*{LOCK_END}", *others)
     if len(content) > MOST_DIFF_BYTES:
@@ -127,7 +162,7 @@ def _find_repository(state: CodeState, folder: Path, environment: Mapping[str, s
             if find_commit(mirror, environment, state.commit):
                 return mirror
             reason = f"{state.repository} does not have it"
-    raise ConfigError(f"commit {state.commit[:SHORT]}", reason, "git fetch where it was made")
+    raise ConfigError(f"commit {state.commit[:SHORT]}", reason, FETCH)
 
 
 def _read_files(folder: Path, apart: Sequence[Path]) -> CodeState:
@@ -151,16 +186,20 @@ def _check_files(state: CodeState, folder: Path, tell: Callable[[str], None]) ->
         said = f"the code that ran is not known: it {state.left_out}"
         hint = "name the data in `data:` of deployer.yaml, or git init and commit; deployer up"
         raise ConfigError(str(folder), said, hint)
-    other = [
-        name
-        for name, checksum in state.files.items()
-        if not (folder / name).is_file() or _hash_file(folder / name) != checksum
-    ]
+    other = _list_other_files(state, folder)
     if code := [name for name in other if Path(name).suffix.lower() not in WRITTEN]:
         hint = "put it back as it was; what runs write belongs in DEPLOYER_OUTPUT_DIR"
         raise ConfigError(str(folder), f"not as it ran: {_describe(folder, code)}", hint)
     if other:
         tell(f"warning: taken for what a run has written: {_describe(folder, other)}")
+
+
+def _list_other_files(state: CodeState, folder: Path) -> list[str]:
+    return [
+        name
+        for name, checksum in state.files.items()
+        if not (folder / name).is_file() or _hash_file(folder / name) != checksum
+    ]
 
 
 def _describe(folder: Path, names: Sequence[str]) -> str:

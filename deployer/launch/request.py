@@ -27,7 +27,8 @@ class Request:
     run; `capacity_seconds` is how long to ask again where all is out of stock. `lock` is where the
     lock file is written; `check_script` asks the script about its flags. Without `packing` nothing
     is said of how many agents share a GPU. `words` are the command of `deployer run`, which has no
-    file: its lock file is kept in the state folder alone.
+    file: its lock file is kept in the state folder alone. `whole` is the sweep in the file, where
+    `sweep` is only what another one has not finished.
     """
 
     file: Path
@@ -41,11 +42,17 @@ class Request:
     check_script: bool = True
     packing: Packing | None = None
     words: tuple[str, ...] = ()
+    whole: Sweep | None = None
+
+    @property
+    def looked_at(self) -> Sweep:
+        """Return the sweep whose script is asked: with `--reuse`, the one in the file."""
+        return self.whole or self.sweep
 
     @property
     def started(self) -> dict[str, Any]:
-        """Return the sweep's configuration with the command whose script is looked at."""
-        config = self.sweep.config
+        """Return the configuration of that sweep, with the command that the user typed."""
+        config = self.looked_at.config
         return {**config, "command": list(self.words)} if self.words else config
 
 

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from deployer.errors import ConfigError
+from deployer.errors import ConfigError, WandbError
 from deployer.sweeps.configuration_list import (
     PARAMETER,
     build_list_config,
@@ -21,9 +21,16 @@ from deployer.sweeps.configuration_list import (
 from deployer.sweeps.configurations import configuration_key, flatten_configuration, list_parameters
 from deployer.sweeps.parameters.parse import parse_parameters
 from deployer.sweeps.results import ACTIVE_STATES, WAITING_STATES, build_results, is_done
+from deployer.sweeps.reuse import add_reused, find_source
 from deployer.sweeps.sweep_file import dump_config
 from deployer.wandb_api.model import RunInfo, Snapshot, SweepInfo, SweepPath
-from deployer.wandb_api.operations import create_sweep, get_snapshot, list_sweeps, requeue_sweep
+from deployer.wandb_api.operations import (
+    create_sweep,
+    get_snapshot,
+    get_sweep,
+    list_sweeps,
+    requeue_sweep,
+)
 from deployer.wandb_api.server import Server
 
 MARK = "deployer heal of "
@@ -76,18 +83,33 @@ def heal_sweep(server: Server, path: SweepPath, retries: int | None = None) -> H
 
 
 def get_whole_snapshot(server: Server, path: SweepPath) -> Snapshot:
-    """Return a sweep with its runs, agents and whatever its follow-ups have done for it."""
+    """Return a sweep with its runs, agents and whatever other sweeps have done for it.
+
+    Those are its follow-ups, and the one whose runs it reuses.
+    """
     if server.can_requeue:
-        return get_snapshot(server.client, path)
-    return merge_follow_ups(*_read_family(server, path))
+        whole = get_snapshot(server.client, path)
+    else:
+        whole = merge_follow_ups(*_read_family(server, path))
+    found = find_source(whole.sweep)
+    if found is None or found[0] == path:
+        return whole
+    try:
+        return add_reused(whole, get_whole_snapshot(server, found[0]))
+    except WandbError as error:
+        if error.status != 404:
+            raise
+        return whole  # it was deleted with its runs, which count no more
 
 
 def list_family(server: Server, path: SweepPath) -> tuple[str, ...]:
-    """Return the ids of a sweep and its follow-ups, whose runs `get_whole_snapshot` shows."""
-    if server.can_requeue:
-        return (path.sweep_id,)
-    infos = list_sweeps(server.client, path.entity, path.project)
-    return (path.sweep_id, *(i.path.sweep_id for i in infos if i.description == _describe(path)))
+    """Return the ids of the sweeps whose runs `get_whole_snapshot` shows, the sweep's own first."""
+    found = find_source(get_sweep(server.client, path))
+    own: tuple[str, ...] = (path.sweep_id,)
+    if not server.can_requeue:
+        infos = list_sweeps(server.client, path.entity, path.project)
+        own = (*own, *(i.path.sweep_id for i in infos if i.description == _describe(path)))
+    return own if found is None or found[0] == path else (*own, *list_family(server, found[0]))
 
 
 def merge_follow_ups(original: Snapshot, follow_ups: Sequence[Snapshot]) -> Snapshot:

@@ -31,7 +31,8 @@ class Row:
     """One run in the ranking; `parameters` holds the sweep's own, flattened by dots.
 
     `duration_seconds` is rounded to tenths. `attempts` are empty where the server does not keep
-    them; `heals` is the run in whose place this one ran. `note` says what `state` does not.
+    them; `heals` is the run in whose place this one ran, `reused` the sweep that has run it for
+    this one. `note` says what `state` does not.
     """
 
     rank: int | None
@@ -46,6 +47,7 @@ class Row:
     attempts: tuple[Attempt, ...] = ()
     heals: str = ""
     note: str = ""
+    reused: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Coverage:
     vanished, or were never handed out although the sweep has ended; of a sweep that was cancelled
     they are `cancelled`. `healed` ones are finished,
     and an attempt was lost before, which did not fail by itself; `stopped_early` ones count as
-    finished, too.
+    finished, and so do `reused` ones, which another sweep has finished.
     """
 
     expected: int | None
@@ -69,6 +71,7 @@ class Coverage:
     healed: int = 0
     stopped_early: int = 0
     cancelled: int = 0
+    reused: int = 0
 
     @property
     def complete(self) -> bool:
@@ -82,6 +85,7 @@ class Coverage:
         parts = [f"{self.finished}{total} configurations finished"]
         parts += [f"{self.duplicates} duplicates", f"{self.lost} lost"]
         others = (
+            ("reused", self.reused),
             ("healed", self.healed),
             ("stopped early", self.stopped_early),
             ("failed", self.failed),
@@ -199,8 +203,9 @@ def build_coverage(sweep: SweepInfo, rows: Sequence[Row], expected: int | None) 
     failed = {key(r) for r in rows if r.state in FAILED_STATES} - settled
     vanished = {key(r) for r in rows} - settled - failed
     seen = len(settled | failed | vanished)
-    if expected is None:
-        expected = sweep.expected
+    reused = {key(row) for row in rows if row.reused}
+    expected = sweep.expected if expected is None else expected
+    expected = None if expected is None else expected + len(reused)
     if sweep.ended and _reached_target(sweep, rows):
         expected = seen
     unseen = max(0, (expected or 0) - seen)
@@ -217,6 +222,7 @@ def build_coverage(sweep: SweepInfo, rows: Sequence[Row], expected: int | None) 
         healed=_count_healed(rows, key, finishes),
         stopped_early=len({key(row) for row in rows if is_stopped_early(sweep, row.state)}),
         cancelled=missing if cancelled else 0,
+        reused=len(reused),
     )
 
 
@@ -277,7 +283,10 @@ def _build_row(sweep: SweepInfo, run: RunInfo, names: tuple[str, ...], listed: s
         started_at=run.created_at,
         attempts=run.attempts,
         heals=run.heals,
-        note=describe_ending(run.state, run.attempts, sweep.ended),
+        note=f"reused from {run.reused}"
+        if run.reused
+        else describe_ending(run.state, run.attempts, sweep.ended),
+        reused=run.reused,
     )
 
 

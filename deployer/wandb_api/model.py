@@ -112,7 +112,8 @@ class RunInfo:
     """A run; `summary` has the last value of all that was logged, times are epoch seconds.
 
     `attempts` are empty where the server does not keep them. `heals` is the run of another sweep
-    in whose place this one runs. `environment` is what the SDK wrote of machine and code.
+    in whose place this one runs. `environment` is what the SDK wrote of machine and code. `reused`
+    is the sweep that ran it, where it counts for another one, too.
     """
 
     run_id: str
@@ -127,6 +128,7 @@ class RunInfo:
     attempts: tuple[Attempt, ...] = ()
     heals: str = ""
     environment: Mapping[str, Any] = field(default_factory=dict)
+    reused: str = ""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from deployer.executors.base import Agent, Ending, Executor
 from deployer.executors.deadline import find_deadline
 from deployer.executors.reason import Reason
 from deployer.sweeps.results import Results, Row, build_results
+from deployer.sweeps.reuse import count_reused
 from deployer.wandb_api.client import Client
 from deployer.wandb_api.model import AgentInfo, RunInfo, Snapshot, SweepInfo, SweepPath
 from deployer.wandb_api.operations import get_snapshot as read_snapshot
@@ -62,7 +63,8 @@ class Status:
     `agents` are those of our executor; `other_agents` counts living ones that are not ours.
     `ends_at` is a forecast in seconds since the epoch. `twins` are runs that should not be, and
     `overshooting` says that the sweep should have ended. `trouble` is what the server said when it
-    did not answer: then everything else is as it was last. `deadline` is when the agents leave,
+    did not answer: then everything else is as it was last. `reused` configurations were finished by
+    another sweep, and are in no other count. `deadline` is when the agents leave,
     whatever is left, and `out_of_time` that it is over.
     """
 
@@ -81,6 +83,7 @@ class Status:
     deadline: float | None = None
     out_of_time: bool = False
     runs: tuple[RunInfo, ...] = ()
+    reused: int = 0
 
     @property
     def best(self) -> Row | None:
@@ -138,6 +141,7 @@ def summarise_status(
         deadline=deadline,
         out_of_time=deadline is not None and deadline <= now,
         runs=tuple(runs),
+        reused=count_reused(sweep),
     )
 
 

@@ -41,7 +41,7 @@ def build_status_line(status: Status, now: float, usd_per_hour: float | None = N
     """Return a status as one line, for pipes and `--plain`; with a price, what the rest costs."""
     parts = [_count_finished(status), *_list_counts(status), _agents_phrase(status)]
     if status.best is not None:
-        parts.append(f"best {_metric_phrase(status, status.best)}")
+        parts.append(f"{_best_word(status)} {_metric_phrase(status, status.best)}")
     return ", ".join([*parts, *_list_times(status, now, usd_per_hour)])
 
 
@@ -152,15 +152,21 @@ def _append(values: list[float], value: float | None) -> list[float]:
 def _build_best(status: Status, best: Row) -> Text:
     from rich.text import Text
 
-    line = Text("best ", no_wrap=True, overflow="ellipsis")
+    line = Text(f"{_best_word(status)} ", no_wrap=True, overflow="ellipsis")
     line.append(_metric_phrase(status, best), "bold green")
     return line.append(f"  {describe_configuration(best, status.results.rows)}", "dim")
 
 
 def _count_finished(status: Status) -> str:
-    coverage = status.results.coverage
-    total = f"/{coverage.expected}" if coverage.expected is not None else ""
-    return f"{coverage.finished}{total} finished"
+    coverage, reused = status.results.coverage, status.reused
+    total = f"/{coverage.expected + reused}" if coverage.expected is not None else ""
+    of_others = f" ({reused} reused)" if reused else ""
+    return f"{coverage.finished + reused}{total} finished{of_others}"
+
+
+def _best_word(status: Status) -> str:
+    """Return `best`, or that it is the best of those that are not reused."""
+    return "best new" if status.reused else "best"
 
 
 def _list_counts(status: Status) -> list[str]:

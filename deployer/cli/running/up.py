@@ -46,6 +46,7 @@ from deployer.launch.lock.file import name_lock
 from deployer.launch.provision import closing
 from deployer.launch.remains import describe_file, telling_remains
 from deployer.launch.request import Packing, Request
+from deployer.launch.reuse import prepare_reuse
 from deployer.launch.starting import Launch, drain_surplus
 from deployer.sweeps.creation import Draws
 from deployer.sweeps.sweep_file import load_sweep
@@ -75,6 +76,14 @@ LockOption = Annotated[
     ),
 ]
 NoLockOption = Annotated[bool, typer.Option("--no-lock", help="Write no lock file.")]
+ReuseOption = Annotated[
+    str | None,
+    typer.Option(
+        "--reuse",
+        metavar="SWEEP",
+        help="Of a grid, run only what this sweep has not finished; refused if the code differs.",
+    ),
+]
 DownAfterOption = Annotated[
     bool,
     typer.Option(
@@ -93,6 +102,7 @@ def up(
     probe: ProbeOption = False,
     yes: YesOption = False,
     new: NewOption = False,
+    reuse: ReuseOption = None,
     run_cap: RunCapOption = None,
     seed: SeedOption = None,
     retries: RetriesOption = None,
@@ -135,6 +145,8 @@ def up(
             check_script=not no_check,
             packing=packing,
         )
+        if reuse:
+            config, request = prepare_reuse(config, request, reuse, say)
         showing = Showing(output, plain, pending_timeout, down_after)
         if probe:
             run_after_probe(config, request, showing, yes=yes)

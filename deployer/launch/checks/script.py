@@ -72,7 +72,7 @@ def add_script_check(plan: Plan, target: Target, request: Request) -> Plan:
     """Return a plan whose agents ask the script themselves where only they have it."""
     if target.has_folder or not request.check_script:
         return plan
-    config, document = request.sweep.config, request.sweep.document
+    config, document = request.started, request.looked_at.document
     known = {name: ("parameters", name) for name in config.get("parameters") or {}}
     places = {
         name: locate(document, Problem(path, "")).place
@@ -102,7 +102,7 @@ def list_errors(report: Report, request: Request) -> list[ConfigError]:
 def list_findings(report: Report, request: Request, severity: str) -> list[Complaint]:
     """Return errors or warnings in the order of the file."""
     chosen = [one for one in report.problems if one.severity == severity]
-    located = [locate(request.sweep.document, one) for one in chosen]
+    located = [locate(request.looked_at.document, one) for one in chosen]
     return sorted(located, key=lambda one: (one.line, one.column))
 
 

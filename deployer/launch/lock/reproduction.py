@@ -63,8 +63,8 @@ def prepare_again(
         said = f"run {row.run_id} has no metric to compare"
         raise ConfigError(run, said, f"deployer results {lock.sweep}")
     project = _restore(choice.config, project, lock, tell)
-    _check_data(project, lock)
-    for line in _list_differences(project, lock):
+    check_data(project, lock)
+    for line in list_differences(project, lock):
         tell(f"warning: {line}")
     config = _build_config(snapshot, row, REPEATS if metric and tolerance is None else 1)
     sweep = parse_sweep(dump_config(config), f"the repeat of {row.run_id}")
@@ -199,7 +199,7 @@ def _restore(found: Project, asked: Project, lock: Lock, tell: Tell) -> Project:
     return replace(project, resolved_code=code)
 
 
-def _check_data(project: Project, lock: Lock) -> None:
+def check_data(project: Project, lock: Lock) -> None:
     """Refuse data that is not what it was, where that is known; raises ConfigError."""
     sets = {one.name: one for one in project.data}
     now = {one.name: one for one in list_data(project, find_target(project))}
@@ -229,7 +229,7 @@ def _describe_change(then: DataState, now: DataState) -> str:
     return f"{sizes[0]} ({sizes[1]} then)"
 
 
-def _list_differences(project: Project, lock: Lock) -> list[str]:
+def list_differences(project: Project, lock: Lock) -> list[str]:
     """Say which packages and which driver are others now."""
     then = lock.surroundings
     if not then.python:
