@@ -40,6 +40,19 @@ def format_seconds(seconds: float | None) -> str:
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def format_runtime(seconds: float | None) -> str:
+    """Return how long a run took: with one decimal below a minute, then as `format_seconds`."""
+    if seconds is None or not 0 <= seconds < 59.95:
+        return format_seconds(seconds)
+    return f"{seconds:.1f} s"
+
+
+def format_age(seconds: float | None) -> str:
+    """Return an age in words: from two days on, in days."""
+    days = int((seconds or 0.0) // SECONDS["d"])
+    return f"{days} d" if days >= 2 else format_seconds(seconds)
+
+
 def parse_duration(text: str) -> float:
     """Return the seconds of a duration such as `30s`, `90m`, `2h` or `1d`; raises ValueError.
 

@@ -26,9 +26,10 @@ from deployer.executors.base import Executor
 from deployer.executors.registry import find_target
 from deployer.launch.agents.scaling import check_names
 from deployer.launch.resolution import open_sweep
+from deployer.sweeps.hyperparameter_sets import find_run_of_set
 from deployer.text import strip_colours
 from deployer.wandb_api.model import SweepPath
-from deployer.wandb_api.operations import get_sweep
+from deployer.wandb_api.operations import get_snapshot, get_sweep
 from deployer.watch.run_logs import follow_run, read_lost_output
 
 
@@ -45,7 +46,11 @@ def logs(
     ] = None,
     run: Annotated[
         str | None,
-        typer.Option("--run", metavar="RUN", help="Only this run, whichever agents have it."),
+        typer.Option(
+            "--run",
+            metavar="RUN",
+            help="Only this run, whichever agents have it; or the number of its set.",
+        ),
     ] = None,
     on: OnOption = None,
     wandb: WandbOption = None,
@@ -68,6 +73,7 @@ def _read_run(
     config: Project, sweep: str | None, run: str, follow: bool
 ) -> Iterator[tuple[str, str]]:
     server, path = open_sweep(pick_sweep(sweep, config))
+    run = find_run_of_set(get_snapshot(server.client, path), run) if run.isdecimal() else run
     silent = True
     for line in follow_run(server.client, path, run, follow, time.sleep):
         silent = False

@@ -9,7 +9,7 @@ from deployer.report.words import count_causes, describe_cause, describe_lead, l
 from deployer.sweeps.doubts import list_doubts
 from deployer.sweeps.results import Results, Row
 from deployer.sweeps.wording import MOST_NAMED, describe_configuration, list_varying, word_value
-from deployer.text import format_count, format_seconds, format_value
+from deployer.text import format_count, format_runtime, format_value
 
 RANKED = 10
 FAILURES = 10
@@ -77,7 +77,7 @@ def _build_ranking(results: Results) -> str:
 def _rank(row: Row, names: Sequence[str]) -> list[object]:
     cells = [_cell(row, name) for name in names]
     return [row.rank, _name(row), format_value(row.value), *cells,
-            format_seconds(row.duration_seconds)]  # fmt: skip
+            format_runtime(row.duration_seconds)]  # fmt: skip
 
 
 def _name(row: Row) -> str:

@@ -47,4 +47,4 @@ def redact_yaml(text: str) -> str:
 
 
 def _redact_row(row: Row) -> Row:
-    return replace(row, parameters=redact(row.parameters))
+    return replace(row, parameters=redact(row.parameters), summary=redact(row.summary))

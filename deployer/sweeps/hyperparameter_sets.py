@@ -18,6 +18,7 @@ from deployer.sweeps.configuration_list import (
 from deployer.sweeps.parameters.parse import parse_parameters
 from deployer.sweeps.set_files import HyperparameterSets, load_sets
 from deployer.text import format_count
+from deployer.wandb_api.model import RunInfo, Snapshot
 
 # In the command of a sweep whose script reads the file itself: which one.
 FILE_VARIABLE = "HYPERPARAMETERS_FILE"
@@ -58,6 +59,19 @@ def list_sets(config: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
         raise ConfigError(place, said, "export the sweep once it has run: deployer sweep list")
     space, _ = parse_parameters(config.get("parameters"))
     return space.list_points()
+
+
+def find_run_of_set(snapshot: Snapshot, number: str) -> str:
+    """Return the run of the set with this number, the newest one; else `number` as it is."""
+
+    def has_number(run: RunInfo) -> bool:
+        chosen = run.config.get(PARAMETER)
+        return isinstance(chosen, Mapping) and str(chosen.get(JOB_ID, "")) == number
+
+    if any(run.run_id == number for run in snapshot.runs):
+        return number
+    found = sorted(filter(has_number, snapshot.runs), key=lambda run: run.created_at or 0.0)
+    return found[-1].run_id if found else number
 
 
 def is_wrapped(config: Mapping[str, Any]) -> bool:

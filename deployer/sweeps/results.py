@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deployer.sweeps.configuration_list import find_list_parameter
@@ -32,7 +32,8 @@ class Row:
 
     `duration_seconds` is rounded to tenths. `attempts` are empty where the server does not keep
     them; `heals` is the run in whose place this one ran, `reused` the sweep that has run it for
-    this one. `note` says what `state` does not.
+    this one. `note` says what `state` does not. `summary` is all that the run has logged last,
+    without the SDK's own values.
     """
 
     rank: int | None
@@ -48,6 +49,7 @@ class Row:
     heals: str = ""
     note: str = ""
     reused: str = ""
+    summary: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -287,6 +289,7 @@ def _build_row(sweep: SweepInfo, run: RunInfo, names: tuple[str, ...], listed: s
         if run.reused
         else describe_ending(run.state, run.attempts, sweep.ended),
         reused=run.reused,
+        summary={name: v for name, v in run.summary.items() if not str(name).startswith("_")},
     )
 
 

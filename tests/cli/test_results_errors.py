@@ -49,7 +49,7 @@ def test_a_metric_that_no_run_logged_ends_with_3(project: Project, backend: Serv
         assert f"warning: {said}" in done.stdout
         assert done.stderr.splitlines()[-2:] == [
             f"error: {path}: {said}",
-            "hint: in the sweep's file, let metric: name: be what the script logs",
+            f"hint: deployer results {path} --metric val_acc --goal maximize",
         ]
     plain = project.run("results", path, "-o", "json", code=3, **backend.environment).stdout
     assert [json.loads(plain)[key] for key in ("best", "warnings")] == [None, [said]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +15,7 @@ from deployer.cli.output.render import is_terminal, is_too_wide, say, show_csv, 
 from deployer.config.redaction import is_secret_name, redact
 from deployer.sweeps.results import Results, Row
 from deployer.sweeps.wording import MOST_NAMED, list_varying
-from deployer.text import format_parameter, format_seconds
+from deployer.text import format_parameter, format_runtime
 
 MOST_ROWS = 100  # of a ranking on the screen
 WORTH_MORE = 3  # so many parameters are worth more than bars
@@ -121,22 +122,32 @@ def build_ranking(
         [r.rank, r.run_id, build_state(r.state), r.value]
         + [build_bar(rate)] * bars
         + [_parameter_cell(r.parameters, name) for name in names]
-        + [format_seconds(r.duration_seconds)]
+        + [format_runtime(r.duration_seconds)]
         + [r.note] * noted
         for r, rate in zip(results.rows, rates or [None] * len(results.rows), strict=False)
     ]
 
 
 def build_ranking_csv(results: Results, view: View) -> Table:
-    """Return the same for programs, with seconds, titles, exit codes and attempts."""
+    """Return the same for programs, with seconds, titles, exit codes, attempts and summaries.
+
+    A value of a summary is in the column `summary.NAME`; what is no single value is JSON.
+    """
     names = list(dict.fromkeys(name for row in results.rows for name in row.parameters))
+    logged = list(dict.fromkeys(name for row in results.rows for name in row.summary))
     columns = ["rank", "run_id", "title", "state", "duration_seconds", "exit_code", "attempts"]
-    return [*columns, view.name_metric(results), *names], [
+    heads = [*columns, view.name_metric(results), *names, *(f"summary.{name}" for name in logged)]
+    return heads, [
         [r.rank, r.run_id, r.title, r.state, r.duration_seconds, r.exit_code]
         + [len(r.attempts) or None, r.value]
         + [_redacted(r.parameters, name) for name in names]
+        + [_as_cell(_redacted(r.summary, name)) for name in logged]
         for r in results.rows
     ]
+
+
+def _as_cell(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, Mapping | list) else value
 
 
 def build_groups(

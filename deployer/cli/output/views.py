@@ -51,7 +51,8 @@ def results_to_plain(results: Results, view: View = View()) -> dict[str, Any]:
 
 def row_to_plain(row: Row) -> dict[str, Any]:
     """Return a run with stable keys, without values of secrets."""
-    return {**vars(row), "parameters": redact(row.parameters)}
+    plain = {"parameters": redact(row.parameters), "summary": redact(row.summary)}
+    return {**vars(row), **plain}
 
 
 def coverage_to_plain(coverage: Coverage) -> dict[str, Any]:

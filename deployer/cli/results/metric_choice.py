@@ -10,7 +10,7 @@ import typer
 from deployer.analysis.ranking import rank_by, rank_by_history
 from deployer.analysis.reduction import Reduction, parse_reduction
 from deployer.cli.output.busy import showing_busy
-from deployer.cli.results.outcome import check_ranked
+from deployer.cli.results.outcome import check_ranked, name_other_metric
 from deployer.cli.shell.options import BadValue
 from deployer.errors import ConfigError, SweepFailed
 from deployer.sweeps.doubts import list_metric_doubts
@@ -84,5 +84,5 @@ def check_metric(results: Results, *, chosen: bool) -> None:
     """Raise SweepFailed where runs have finished and none has logged the metric, or a number."""
     if chosen and results.metric_missing and results.unlogged:
         doubt = list_metric_doubts(results)[0]
-        raise SweepFailed(f"{results.sweep_path}: {doubt}", "name what the script logs: --metric")
+        raise SweepFailed(f"{results.sweep_path}: {doubt}", name_other_metric(results))
     check_ranked(results)

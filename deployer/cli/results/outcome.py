@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -88,9 +90,19 @@ def _failure_lines(
 def check_ranked(results: Results) -> None:
     """Raise SweepFailed where runs have finished and none can be called the best."""
     if results.metric_missing:
-        rename = "in the sweep's file, let metric: name: be what the script logs"
         look = f"see what diverges: deployer agents logs {results.sweep_path}"
         raise SweepFailed(
             f"{results.sweep_path}: {list_metric_doubts(results)[0]}",
-            rename if results.unlogged else look,
+            name_other_metric(results) if results.unlogged else look,
         )
+
+
+def name_other_metric(results: Results) -> str:
+    """Return the command that ranks by what was logged; what to log, if nothing was."""
+    if not results.logged:
+        return (
+            "log it with run.log, or name what the script logs: metric: name: in the sweep's file"
+        )
+    near = difflib.get_close_matches(str(results.metric), results.logged, n=1)
+    name = shlex.quote(near[0] if near else results.logged[0])
+    return f"deployer results {results.sweep_path} --metric {name} --goal {results.goal}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -40,11 +41,11 @@ from deployer.launch.resolution import open_sweep
 from deployer.launch.server import connect
 from deployer.outputs.kept_here import delete_here, measure_here
 from deployer.sweeps.creation import Draws, make_sweep
-from deployer.sweeps.records import delete_records
+from deployer.sweeps.records import SweepRecord, delete_records, load_records
 from deployer.sweeps.rerun import get_whole_snapshot
 from deployer.sweeps.sweep_file import load_sweep
-from deployer.text import format_bytes, format_count
-from deployer.wandb_api.model import SweepPath
+from deployer.text import format_age, format_bytes, format_count
+from deployer.wandb_api.model import SweepInfo, SweepPath
 from deployer.wandb_api.operations import (
     delete_sweep,
     get_sweep,
@@ -113,15 +114,35 @@ def list_(
     names = (chosen,) if chosen else list_projects(server.client, owner)
     found = [sweep for name in names for sweep in list_sweeps(server.client, owner, name)]
     found.sort(key=lambda sweep: sweep.created_at or 0.0, reverse=True)
+    records = {record.sweep_path: record for record in load_records()}
     if output == "json":
-        show_json([sweep_to_plain(info) for info in found])
+        show_json([_list_plain(info, records.get(str(info.path))) for info in found])
         return
     if not found:
         say(f"no sweeps of {owner}{f' in project {chosen}' if chosen else ''}")
         say("hint: deployer up FILE")
         return
-    columns = ("SWEEP", "STATE", "METHOD", "RUNS", "TITLE")
-    show_table(columns, [(str(i.path), i.state, i.method, i.run_count, i.title) for i in found])
+    columns = ("SWEEP", "STATE", "METHOD", "RUNS", "AGE", "FILE", "FOLDER", "TITLE")
+    show_table(columns, [_list_row(info, records.get(str(info.path))) for info in found])
+
+
+def _list_plain(info: SweepInfo, record: SweepRecord | None) -> dict[str, object]:
+    """Return a sweep of a list; where it was made is known of this user's own ones."""
+    made = {"file": record and record.file, "folder": record and record.folder}
+    return {**sweep_to_plain(info), **made}
+
+
+def _list_row(info: SweepInfo, record: SweepRecord | None) -> tuple[object, ...]:
+    age = None if info.created_at is None else max(0.0, time.time() - info.created_at)
+    file, folder = (record.file, _shorten(record.folder)) if record else ("", "")
+    state = (info.state, info.method, info.run_count)
+    return (str(info.path), *state, format_age(age), file, folder, info.title)
+
+
+def _shorten(folder: str) -> str:
+    """Return a folder as a shell shows it, with `~` for the user's own."""
+    home = str(Path.home())
+    return f"~{folder[len(home) :]}" if folder == home or folder.startswith(f"{home}/") else folder
 
 
 @app.command("show")
