@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from deployer.errors import ImageError
@@ -17,11 +19,17 @@ from deployer.images.builders import RUNNER, Builder, Tell
 from deployer.waiting import run_program
 
 REMOVE_SECONDS = 60
+CLEAR_TRIES, CLEAR_SECONDS = 10, 0.5
 PULL_SECONDS = 1800
 # buildah's containers are for building: what it has no option for, or ignores in its chroot.
 WITHOUT_IN_BUILDAH = (
     "buildah sets no limits, no size of /dev/shm, no supplementary group, no read-only root and"
     " no GPU: docker and podman do"
+)
+SECRETS_PATH = "/deployer/secrets.json"
+SET_SECRETS = (
+    "import json, os, sys; os.environ.update(json.load(open(sys.argv[1])));"
+    " os.execvp(sys.argv[2], sys.argv[2:])"
 )
 CLEAR = "import shutil, sys; shutil.rmtree(sys.argv[1], ignore_errors=True)"
 
@@ -37,19 +45,23 @@ class Mount:
 
 @dataclass(frozen=True)
 class Container:
-    """What one container is started with; the first word of `command` replaces the entrypoint.
+    """What a container is started with; the first word of `command` replaces the entrypoint.
 
-    `secrets` are variables whose values stay off the command line. `memory_mounts` maps paths to
-    their limit in bytes, None for none. `gpus` is how many; -1 for all.
+    `secrets` are variables whose values stay off the command line; `secrets_file` has them as JSON
+    for a tool that takes none from its own environment. `clear` ends what is left of `command`, for
+    a tool that gives containers no process ids of their own. `memory_mounts` maps paths to their
+    limit in bytes, None for none. `gpus` is how many; -1 for all.
     """
 
     image: str
     command: tuple[str, ...]
+    clear: tuple[str, ...] = ()
     user: str = ""
     group: str = ""
     folder: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secrets_file: Path | None = None
     mounts: tuple[Mount, ...] = ()
     memory_mounts: Mapping[str, int | None] = field(default_factory=dict)
     shared_memory_bytes: int | None = None
@@ -92,7 +104,9 @@ class ContainerPlan:
             folder.chmod(0o777)
         for path, content in self.files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.chmod(0o777)
             path.write_bytes(content)
+            path.chmod(0o644)  # whatever our umask is; others do not get into the folder above
 
 
 def build_commands(tool: str, name: str, container: Container) -> list[list[str]]:
@@ -131,8 +145,12 @@ def _build_buildah(name: str, container: Container) -> list[list[str]]:
     words += _list_capabilities(container)
     for path in container.memory_mounts:
         words += ["--mount", f"type=tmpfs,destination={path}"]
-    words += _list_inner(container, "--workingdir")
-    return [made, [*words, name, "--", *container.command]]
+    command = container.command
+    if container.secrets_file:
+        words += ["--volume", f"{container.secrets_file}:{SECRETS_PATH}:ro"]
+        command = (command[0], "-c", SET_SECRETS, SECRETS_PATH, *command)
+    words += _list_inner(replace(container, secrets={}), "--workingdir")
+    return [made, [*words, name, "--", *command]]
 
 
 def _list_inner(container: Container, folder: str = "--workdir") -> list[str]:
@@ -181,7 +199,7 @@ def running(
         with _running(command, environment, tell) as process:
             yield process
     finally:
-        _remove(builder, name, tell)
+        _remove(builder, name, container, tell)
 
 
 @contextmanager
@@ -223,36 +241,39 @@ def _check(done: subprocess.CompletedProcess[bytes], image: str) -> None:
         )
 
 
-def _remove(builder: Builder, name: str, tell: Tell) -> None:
+def _remove(builder: Builder, name: str, container: Container, tell: Tell) -> None:
     """Remove a container that may be gone already, as one with --rm is."""
-    words = (
-        [builder.name, "rm", name]
-        if builder.name == "buildah"
-        else [*(builder.name, "rm", "--force", "--volumes", name)]
-    )
+    commands = [[builder.name, "rm", "--force", "--volumes", name]]
+    if builder.name == "buildah":
+        clear = build_commands("buildah", name, replace(container, command=container.clear))[1:]
+        commands = [*(clear if container.clear else ()), ["buildah", "rm", name]]
     what = f"`{builder.name} rm`"
-    try:
-        done = run_program(words, REMOVE_SECONDS, what, env=builder.environment)
-    except subprocess.TimeoutExpired:
-        tell(f"warning: {what} does not end; later: {' '.join(words)}")
-        return
-    said = done.stderr.decode(errors="replace").strip().lower()
-    if done.returncode and "no such" not in said and "not known" not in said:
-        tell(f"warning: the container is not removed: {said}; again: {' '.join(words)}")
+    for words in commands:
+        try:
+            done = run_program(words, REMOVE_SECONDS, what, env=builder.environment)
+        except subprocess.TimeoutExpired:
+            tell(f"warning: {what} does not end; later: {shlex.join(words)}")
+            continue
+        said = done.stderr.decode(errors="replace").strip().lower()
+        if done.returncode and "no such" not in said and "not known" not in said:
+            tell(f"warning: the container is not removed: {said}; again: {shlex.join(words)}")
 
 
 def clear_folder(builder: Builder, image: str, python: str, folder: Path) -> None:
     """Delete a folder in which a container's user wrote, by a container if it needs its rights."""
     shutil.rmtree(folder, ignore_errors=True)
-    if not folder.exists() or builder.name == "buildah":
-        return
-    inner = Container(
-        image,
-        (python, "-c", CLEAR, str(folder)),
-        user="0",
-        mounts=(Mount(folder, str(folder)),),
-    )
-    [words] = build_commands(builder.name, f"{folder.name}-clear", inner)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        run_program(words, REMOVE_SECONDS, f"`{builder.name} run`", env=builder.environment)
-    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists() and image and builder.name != "buildah":
+        inner = Container(
+            image,
+            (python, "-c", CLEAR, str(folder)),
+            user="0",
+            mounts=(Mount(folder, str(folder)),),
+        )
+        [words] = build_commands(builder.name, f"{folder.name}-clear", inner)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            run_program(words, REMOVE_SECONDS, f"`{builder.name} run`", env=builder.environment)
+    for _ in range(CLEAR_TRIES):  # a process that is just ending may write a last file
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(CLEAR_SECONDS)

@@ -74,7 +74,7 @@ def rehearse(
     check(project, target, request, None)
     check_script_first(project, request, tell)
     builder = choose_builder(project.image.builder, project.environment)
-    with _opened(project, builder) as (folder, server, images):
+    with _opened(project, builder, tell) as (folder, server, images):
         path = _make_sweep(server, project, request)
         plan = _build_plan(project, target, request, server, path)
         machine = _describe_machine(project, folder / "volumes")
@@ -89,7 +89,7 @@ def rehearse(
 
 @contextmanager
 def _opened(
-    project: Project, builder: Builder
+    project: Project, builder: Builder, tell: Tell
 ) -> Iterator[tuple[Path, Server, list[tuple[str, str]]]]:
     """Yield a folder and a backend that end with the block.
 
@@ -97,15 +97,16 @@ def _opened(
     """
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     data = folder / "backend"
-    images: list[tuple[str, str]] = []
+    images = [("", "")]
     try:
         start_backend(data)
         own = replace(project, wandb=EMBEDDED, on=LOCAL, known_backend_on=None, known_data=data)
         yield folder, connect(own), images
     finally:
         stop_backend(data)
-        for image, python in images or [("", "")]:
-            clear_folder(builder, image, python, folder)
+        clear_folder(builder, *images[-1], folder)
+        if folder.exists():
+            tell(f"warning: not deleted, since it is another user's: {folder}")
 
 
 def _make_sweep(server: Server, project: Project, request: Request) -> SweepPath:

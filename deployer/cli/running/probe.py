@@ -105,7 +105,10 @@ def _look_first(
 
 def name_command() -> str:
     """Return the command that goes on without a probe; with other flags as they were typed."""
-    return f"deployer {shlex.join(word for word in sys.argv[1:] if word not in NOT_AGAIN)}"
+    words = sys.argv[1:]
+    end = words.index("--") if "--" in words else len(words)  # of our own flags
+    own = [word for word in words[:end] if word not in NOT_AGAIN]
+    return f"deployer {shlex.join([*own, *words[end:]])}"
 
 
 def describe_end(row: Row) -> str:

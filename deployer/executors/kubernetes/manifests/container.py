@@ -6,6 +6,7 @@ What a machine cannot give as the cluster does is named in a line of `left_out`.
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ KINDS = {
     "configMap": ("name", "ConfigMap"),
     "hostPath": ("path", "node's folder"),
 }
+CLEAR = "--clear"  # of the supervisor
 KINDS_OF_KEYS = {"secretKeyRef": "Secret", "configMapKeyRef": "ConfigMap"}
 # What every rehearsal lacks, so that it is said even where nothing else is missing.
 ALWAYS = "the node, its GPU driver, the pod's network and its ServiceAccount are the cluster's"
@@ -96,11 +98,13 @@ class _Translation:
         container = Container(
             image=one["image"],
             command=tuple(words),
+            clear=(*words, CLEAR),
             user=":".join(str(part) for part in (user, group) if part is not None),
             group=str(both["fsGroup"]) if "fsGroup" in both else "",
             folder=one.get("workingDir") or "",
             environment=variables,
             secrets=secrets,
+            secrets_file=machine.folder / "secrets.json",
             mounts=tuple(mounts),
             memory_mounts=memory,
             shared_memory_bytes=shared,
@@ -114,6 +118,7 @@ class _Translation:
             host_ipc=host_ipc,
             always_pull=one.get("imagePullPolicy") == "Always",
         )
+        self._files[machine.folder / "secrets.json"] = json.dumps(secrets).encode()
         said = (*self._lines, ALWAYS)
         return ContainerPlan(container, tuple(self._folders), self._files, said)
 
