@@ -76,14 +76,14 @@ def test_like_the_pod(name: str) -> None:
     assert sorted([*mounted, *in_memory, *shared]) == sorted(paths)
     identity = pod.get("securityContext") or {}
     for field, flag in (("runAsUser", "--user"), ("fsGroup", "--group-add")):
-        assert list_options(line, flag) == [str(identity[field])] * (field in identity)
+        assert list_options(line, flag) == [str(v) for name, v in identity.items() if name == field]
     capabilities = (agent.get("securityContext") or {}).get("capabilities") or {}
     assert list_options(line, "--cap-drop") == capabilities.get("drop", [])
     told = {word.partition("=")[0] for word in list_options(line, "--env")}
     for variable in agent["env"]:
         assert variable["name"] in told or f"{variable['name']} comes from" in said
     assert line[line.index(agent["image"]) + 1 :] == [*agent["command"][1:], *agent["args"]]
-    for resource in (one for one in agent["resources"].get("limits", ()) if "/" in one):
+    for resource in (one for one in (agent.get("resources") or {}).get("limits", ()) if "/" in one):
         assert f"{resource}: " in said
     for other in (one for one in pod["containers"] if one is not agent):
         assert f"the container {other['name']} beside it is not run" in said

@@ -170,7 +170,8 @@ class _Translation:
             volume, path = volumes[mount["name"]], mount["mountPath"].rstrip("/")
             empty = volume.get("emptyDir")
             if empty is not None and empty.get("medium") == "Memory":
-                memory[path] = _round(read_quantity(empty.get("sizeLimit")) or None)
+                most = self._machine.memory_bytes if path == SHARED_MEMORY else None
+                memory[path] = _round(read_quantity(empty.get("sizeLimit")) or most)
                 continue
             source = self._place(volume, path)
             if volume["name"] not in self._sources.data and (inner := mount.get("subPath")):
