@@ -103,7 +103,7 @@ def write_image(path: Path, folder: Path) -> None:
     (programs / "env").symlink_to("/busybox/busybox")
     multiarch = f"/usr/lib/{os.uname().machine}-linux-gnu"
     folders = {"/opt": opt, multiarch: libraries, "/usr/lib64": loader, "/usr/bin": programs}
-    build_image(path, find_runtime() / "usr/bin/busybox", [IMAGE], folders)
+    build_image(path, find_runtime() / "bin/busybox", [IMAGE], folders)
 
 
 @pytest.fixture
