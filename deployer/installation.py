@@ -27,7 +27,8 @@ def install_command(extra: str, missing: Sequence[str] = ()) -> str:
         found = distribution(DISTRIBUTION)
     except PackageNotFoundError:  # the code alone, on PYTHONPATH
         if missing:
-            return f"add `RUN pip install {' '.join(missing)}` to the Dockerfile of its image"
+            line = f"RUN pip install {' '.join(missing)}"
+            return f"add `{line}` to its image's Dockerfile, then deployer backend up, with --on"
         return f"install deployer with its extra {extra} (docs/index.md)"
     origin = json.loads(found.read_text("direct_url.json") or "{}")
     lines = [line.replace('"', "'").partition(";") for line in found.requires or ()]

@@ -46,7 +46,7 @@ def doctor(
     deep: Annotated[
         bool,
         typer.Option(
-            "--deep", help="Also ask from inside: a pod without a GPU, gone after two minutes."
+            "--deep", help="Also ask from inside: a pod without a GPU, gone in five minutes."
         ),
     ] = False,
     run_cap: RunCapOption = None,

@@ -32,12 +32,14 @@ class Limits:
     """What the user will pay and wait for.
 
     `agents` work at once, None for as many as there may be; `max_seconds` is how long they stay;
-    `capacity_seconds` is how long to ask again where all is out of stock.
+    `capacity_seconds` is how long to ask again where all is out of stock. `bayes`: the target's
+    embedded backend searches by a model, for which its image needs modules.
     """
 
     agents: int | None = None
     max_seconds: float | None = None
     capacity_seconds: float = 0.0
+    bayes: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,13 +104,14 @@ class Demand:
     """What a target is examined for: so many agents, the first of them in `plan`.
 
     `script` is the program of their runs, if it is known and here. With `deep`, what can be told
-    only by a pod is asked by one.
+    only by a pod is asked by one. `bayes` is as in `Limits`.
     """
 
     plan: Plan
     agents: int = 1
     script: Path | None = None
     deep: bool = False
+    bayes: bool = False
 
 
 class Target(ABC):
@@ -211,6 +214,9 @@ class Target(ABC):
 
     def prepare_backend(self, kube: Kube, tell: Tell) -> None:
         """Give a backend that is about to be made what an earlier one left. Raises KubeError."""
+
+    def check_bayes(self, tell: Tell) -> None:
+        """Refuse a backend that is not made yet and could not search by a model: ImageError."""
 
     def open_backend(self, tell: Tell) -> HostedBackend:
         """Return the embedded backend in the target, made if there is none."""

@@ -28,6 +28,7 @@ from deployer.images.bases import (
     list_changed,
     write_bases,
 )
+from deployer.images.bayes_modules import build_question, has_modules
 from deployer.images.builders import Build, Builder, Login, Tell, choose_builder
 from deployer.images.context import Inputs, copy_context, read_inputs, warn_about_context
 from deployer.images.git import GIT_SECONDS
@@ -156,6 +157,22 @@ def read_labels(registry: Registry, tag: str) -> Mapping[str, str]:
     """Return the labels of an image in a registry; none if it is not there. Raises ImageError."""
     there = registry.get_manifest(tag)
     return registry.get_labels(there) if there else {}
+
+
+def check_bayes_modules(
+    settings: ImageConfig, folder: Path, environment: Mapping[str, str], python: str
+) -> bool:
+    """Return True if the project's image has what `method: bayes` needs, asked with the tool here.
+
+    False if no tool here holds it or can run it. Raises ImageError if it lacks something.
+    """
+    reference = f"{settings.require_repository()}:{read_inputs(settings, folder).tag}"
+    try:
+        done = choose_builder(settings.builder, environment).run(reference, build_question(python))
+    except ImageError:  # no tool, or one that does not answer
+        return False
+    said = done.stderr.decode(errors="replace").strip().splitlines()
+    return has_modules(reference, done.returncode, said[-1] if said else "")
 
 
 @dataclass(frozen=True)

@@ -198,7 +198,7 @@ def _reach(
     url = server.url if server else target.backend_url
     executor.check(build_draft(project, url, server.extended if server else True))
     if server is None:
-        server = connect(project, tell)
+        server = connect(project, tell, bayes=request.is_bayes)
         check_not_ended(project, server, request)
     tell(f"using {server.describe()}")
     if not server.extended:

@@ -14,16 +14,21 @@ from deployer.wandb_api.operations import get_viewer
 from deployer.wandb_api.server import Inside, Server
 
 
-def connect(project: Project, tell: Callable[[str], None] = lambda _: None) -> Server:
+def connect(
+    project: Project, tell: Callable[[str], None] = lambda _: None, *, bayes: bool = False
+) -> Server:
     """Start the embedded backend if it is meant, and check the key.
 
-    Where agents work in a cluster, it is in that cluster; what takes its time there is told.
-    Raises ConfigError without a key, BackendError, WandbError, KubeError or CloudError.
+    Where agents work in a cluster, it is in that cluster; what takes its time there is told. With
+    `bayes`, none is made there in an image that has nothing to search with. Raises ConfigError
+    without a key, BackendError, WandbError, KubeError, CloudError or ImageError.
     """
     if not project.embedded and not _is_own_backend(project):
         client = Client(project.wandb, project.require_key(), project.key_source)
         return Server(client, get_viewer(client), embedded=False)
     if project.embedded and (target := find_target(project, project.backend_on)).hosts_backend:
+        if bayes:
+            target.check_bayes(tell)
         return _connect_inside(target, tell)
     from deployer.backend.server.daemon import read_key, revive_backend, start_backend
 

@@ -21,27 +21,31 @@ VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 UNWANTED = ("test", "idlelib", "tkinter", "ensurepip", "site-packages", "dist-packages", "config-*")
 
 
-def write_foreign_python(folder: Path, *, wandb: bool = True) -> None:
-    """Copy this machine's Python into a folder for `/opt`, with all of wandb or else with pip."""
+def write_foreign_python(folder: Path, *packages: str, wandb: bool = True) -> None:
+    """Write a Python with wandb (else with pip), these packages and what they require for `/opt`.
+
+    All but the interpreter are links to this machine's files, which containers see.
+    """
     programs = folder / "bin"
     programs.mkdir(parents=True)
     shutil.copy2(Path(sys.base_prefix) / "bin" / VERSION, programs / VERSION)
     for name in ("python", "python3"):
         (programs / name).symlink_to(VERSION)
     library = folder / "lib" / VERSION
-    unwanted = shutil.ignore_patterns(*UNWANTED)
-    shutil.copytree(Path(sys.base_prefix) / "lib" / VERSION, library, ignore=unwanted)
+    library.mkdir(parents=True)
+    original = Path(sys.base_prefix) / "lib" / VERSION
+    names = [path.name for path in original.iterdir()]
+    for name in set(names) - shutil.ignore_patterns(*UNWANTED)(str(original), names):
+        (library / name).symlink_to(original / name)
     # Debian's Python has another name for it.
     asked = [programs / VERSION, "-c", "import site; print(site.getsitepackages()[-1])"]
-    packages = Path(subprocess.check_output(asked, text=True).strip())
+    site = Path(subprocess.check_output(asked, text=True).strip())
+    site.mkdir(parents=True)
     if not wandb:
-        shutil.unpack_archive(_find_pip(), packages, "zip")
+        shutil.unpack_archive(_find_pip(), site, "zip")
         return
-    for source in sorted(set(_list_parts("wandb", set()))):
-        if source.is_dir():
-            shutil.copytree(source, packages / source.name)
-        else:
-            shutil.copy2(source, packages / source.name)
+    for source in {part for name in ("wandb", *packages) for part in _list_parts(name, set())}:
+        (site / source.name).symlink_to(source)
 
 
 @contextmanager

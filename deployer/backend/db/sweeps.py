@@ -19,6 +19,7 @@ from deployer.backend.parsing import LARGEST_INT, MOST_LEVELS, repair
 from deployer.backend.refusal import Refusal, not_found
 from deployer.sweeps.metrics import metric_goal, metric_name
 from deployer.sweeps.parameters.counting import expected_count
+from deployer.sweeps.validation.scheduler import has_local_scheduler
 
 # W&B's command line repeats a creation whose reply was lost, with the same text and no id.
 REPEAT_WINDOW_SECONDS = 60
@@ -149,12 +150,6 @@ def _measure(node: yaml.Node, known: dict[int, tuple[int, int]]) -> tuple[int, i
         levels = 1 + max((level for _, level in sizes), default=0)
         known[id(node)] = (1 + sum(size for size, _ in sizes), levels)
     return known[id(node)]
-
-
-def has_local_scheduler(settings: dict[str, Any]) -> bool:
-    """Tell whether `wandb sweep-scheduler` is to choose this sweep's configurations."""
-    scheduler = settings.get("scheduler")
-    return isinstance(scheduler, dict) and bool(scheduler.get("engine"))
 
 
 def _expected(settings: dict[str, Any]) -> int | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from deployer.backend.db.sweeps import KNOWN_CONFIGS, has_local_scheduler, parse_config
+from deployer.backend.db.sweeps import KNOWN_CONFIGS, parse_config
 from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.search.engine import bayes_available
 from deployer.backend.scheduling.search.suggest import refusals
 from deployer.sweeps.problem import Problem, join_path
 from deployer.sweeps.validation.configuration import check_content
 from deployer.sweeps.validation.keys import Key
+from deployer.sweeps.validation.scheduler import has_local_scheduler
 
 # What this server knows besides what W&B does.
 OWN_KEYS = {

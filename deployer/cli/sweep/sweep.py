@@ -83,7 +83,7 @@ def create(
         say(f"warning: {warning}")
     request = Request(file, sweep, draws=Draws(seed, retries), check_script=not no_check)
     check_script_first(config, request, say)
-    server = connect(config, say)
+    server = connect(config, say, bayes=request.is_bayes)
     say(f"using {server.describe()}")
     now, draws = time.time(), request.draws
     made = make_sweep(server, sweep, config, file=file, continued=False, draws=draws, now=now)

@@ -41,6 +41,8 @@ from deployer.gke.specification.parts import DISK_TYPE
 from deployer.gke.specification.spec import ClusterSpec, load_spec
 from deployer.images.architectures import OLDER, explain_mismatch, read_architectures
 from deployer.images.image import predict_image_labels
+from deployer.images.bayes_modules import list_modules
+from deployer.images.image import check_bayes_modules
 from deployer.kube.client import Kube
 from deployer.kube.quantities import UNITS, read_quantity
 
@@ -136,6 +138,8 @@ class GkeTarget(KubernetesTarget):
         for line in self._describe_cost(limits):
             tell(line)
         gke, spec = self._open_gke(), self._limit_nodes(limits)
+        if limits.bayes and find_cluster(gke, spec) is None:
+            self._ask_built_image(tell)
         for line in check_role(gke, spec):
             tell(line)
         expires = ""
@@ -160,6 +164,16 @@ class GkeTarget(KubernetesTarget):
         if any(choice.driver_version == "disabled" for choice in self.spec.gpus):
             # Ahead of the first node: the pool is empty until agents ask for it.
             install_drivers(open_kube_of(gke, cluster, SYSTEM), ["cos"], tell)
+
+    def _ask_built_image(self, tell: Tell) -> None:
+        """Refuse an image that lacks what `method: bayes` needs, if a tool here holds it."""
+        project, wanted = self.project, " and ".join(list_modules())
+        if project.image.repository and not (project.backend.image or project.kubernetes.image):
+            python = project.backend.python or project.kubernetes.python
+            if check_bayes_modules(project.image, project.folder, project.environment, python):
+                return
+        said = f"method bayes: whether the image has {wanted} is not known here"
+        tell(f"{said}; a pod says it once the cluster is there, before GPU nodes are")
 
     @property
     def _spot_pools(self) -> str:

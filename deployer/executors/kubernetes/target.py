@@ -19,6 +19,7 @@ from deployer.executors.deadline import count_job_seconds
 from deployer.executors.findings import Finding, Question
 from deployer.executors.kubernetes.backend.deployment import ensure_backend, is_made
 from deployer.executors.kubernetes.backend.download import save_backend
+from deployer.executors.kubernetes.backend.image_check import check_bayes_modules
 from deployer.executors.kubernetes.backend.manifests import (
     KEY_SECRET,
     NAME,
@@ -26,6 +27,7 @@ from deployer.executors.kubernetes.backend.manifests import (
     build_url,
     load_backend_templates,
 )
+from deployer.executors.kubernetes.backend.rights import check_rights
 from deployer.executors.kubernetes.backend.tunnel import build_pages_url, open_forward
 from deployer.executors.kubernetes.backend.users import note_user
 from deployer.executors.kubernetes.data.claims import delete_claim
@@ -33,6 +35,7 @@ from deployer.executors.kubernetes.data.mounts import add_data, name_claim, name
 from deployer.executors.kubernetes.data.outputs import add_outputs, find_outputs
 from deployer.executors.kubernetes.data.store_secret import read_secret
 from deployer.executors.kubernetes.data.volumes import open_volume
+from deployer.executors.kubernetes.examination.bayes import examine_bayes
 from deployer.executors.kubernetes.examination.case import Case, list_made, list_own
 from deployer.executors.kubernetes.examination.examination import examine_cluster
 from deployer.executors.kubernetes.examination.mending import mend
@@ -58,6 +61,7 @@ from deployer.executors.target import (
     Tell,
 )
 from deployer.images.backend_archive import build_backend_archive
+from deployer.images.bayes_modules import list_modules
 from deployer.images.code_archive import warn_about_left_out
 from deployer.images.containers import ContainerPlan, Machine
 from deployer.images.context import read_inputs
@@ -68,6 +72,7 @@ from deployer.kube.names import stamp_owner
 
 NAMESPACE = "NAMESPACE"  # of the kubeconfig, which is not read
 NOT_BUILT = "not-built"  # stands for what is not built yet
+NO_PODS = ("cluster", "namespace")  # what is wrong where no pod can be asked
 
 
 def open_kubeconfig(project: Project, context: str | None, namespace: str | None) -> Kube:
@@ -127,6 +132,16 @@ class KubernetesTarget(Target):
         note = partial(note_user, kube)
         return HostedBackend(backend.url, reached, pages, backend.key, source, note)
 
+    def check_bayes(self, tell: Tell) -> None:
+        """Ask the image of a backend that is not made yet for the modules of `method: bayes`."""
+        kube = self.open_kube()
+        if is_made(kube):
+            return  # it says itself what it lacks
+        check_rights(kube, self.name)
+        tell(f"method bayes: a pod says whether the image has {' and '.join(list_modules())}")
+        if why := check_bayes_modules(kube, self.project, self.grows, tell):
+            tell(f"warning: the image does not say it, so its backend will: {why}")
+
     def save_results(self, tell: Tell) -> Saved | None:
         """Copy what the backend in the cluster holds to a folder here; None if there is none."""
         return save_backend(self.open_kube(), self.project, self.name, tell)
@@ -171,7 +186,11 @@ class KubernetesTarget(Target):
         return mend(self.open_kube(), finding, tell)
 
     def _examine(self, demand: Demand) -> Sequence[Finding]:
-        return examine_cluster(self.build_case(demand))
+        found, project = examine_cluster(self.build_case(demand)), self.project
+        if not demand.bayes or any(one.wrong and one.code in NO_PODS for one in found):
+            return found
+        ask = partial(examine_bayes, self.open_kube(), project, self.grows, demand.deep)
+        return (*found, *Question("bayes", "method bayes", ask).examine())
 
     def build_case(self, demand: Demand) -> Case:
         """Return what is examined: the cluster, and the first agent's Job if there can be one."""
@@ -195,7 +214,8 @@ class KubernetesTarget(Target):
             image=project.image,
             environment=project.environment,
             grows=self.grows,
-            probed_url=demand.plan.base_url if demand.deep and not project.embedded else "",
+            deep=demand.deep,
+            server_url="" if project.embedded else demand.plan.base_url,
         )
 
     def provision(self, limits: Limits, tell: Tell) -> None:

@@ -136,7 +136,8 @@ def check_reach(target: Target, base_url: str, inside: Inside | None = None) -> 
 def build_limits(project: Project, request: Request) -> Limits:
     """Return what may be spent; with an agent for each run and no bound, all that there may be."""
     agents = None if request.one_run and project.given_replicas is None else project.replicas
-    return Limits(agents, request.max_seconds, request.capacity_seconds)
+    bayes = project.embedded and request.is_bayes
+    return Limits(agents, request.max_seconds, request.capacity_seconds, bayes)
 
 
 def check_program_here(target: Target, config: Mapping[str, Any], code: Code, place: str) -> None:

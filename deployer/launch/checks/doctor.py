@@ -51,7 +51,8 @@ def mend(project: Project, findings: Sequence[Finding], tell: Tell) -> bool:
 def _build_demand(project: Project, target: Target, request: Request | None, deep: bool) -> Demand:
     url = target.backend_url if project.embedded else project.wandb
     plan = build_draft(project, url, project.embedded)
-    return Demand(plan, project.replicas, _find_script(project, request), deep)
+    bayes = project.embedded and request is not None and request.is_bayes
+    return Demand(plan, project.replicas, _find_script(project, request), deep, bayes)
 
 
 def _find_script(project: Project, request: Request | None) -> Path | None:

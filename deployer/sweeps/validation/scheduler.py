@@ -13,6 +13,12 @@ from deployer.sweeps.validation.keys import CONTROLLER, SCHEDULER, check_keys, c
 METHODS = {"wandb": ("grid", "random", "bayes"), "optuna": ("custom",), "ax": ("custom",)}
 
 
+def has_local_scheduler(config: Mapping[str, Any]) -> bool:
+    """Return True if `wandb sweep-scheduler` is to choose this sweep's configurations."""
+    scheduler = config.get("scheduler")
+    return isinstance(scheduler, Mapping) and bool(scheduler.get("engine"))
+
+
 def has_search_space(config: Mapping[str, Any]) -> bool:
     """Tell whether a scheduler brings the parameters."""
     scheduler = config.get("scheduler")

@@ -11,6 +11,7 @@ from deployer.executors.kubernetes.backend.manifests import NAME, PORT
 from deployer.executors.kubernetes.manifests.job import WANDB_REQUIREMENTS
 from deployer.executors.kubernetes.manifests.templates import find_folder
 from deployer.kube.names import BACKEND, build_selector, join_selector
+from tests.cluster.bed import wait_for
 from tests.cluster.cluster import Cluster
 from tests.cluster.foreign import serve_wheels, write_foreign_python
 from tests.cluster.shell import Shell
@@ -60,6 +61,9 @@ def test_image_without_deployer(cluster: Cluster, namespace: str, tmp_path: Path
     kinds = "jobs,pods,cm,secrets,services,networkpolicies"
     listed = ("get", kinds, "-n", namespace, "-l", build_selector())
 
+    check_bayes_is_refused(shell)
+    wait_for(lambda: cluster.kubectl(*listed) == "", "the end of the pods that asked")
+
     # Two are the agents', three the backend's, and one is in every namespace.
     cluster.kubectl(*f"create quota few --hard=count/configmaps=5 -n {namespace}".split())
     full = shell.try_deployer("up", "sweep.yaml", "--plain")
@@ -69,6 +73,8 @@ def test_image_without_deployer(cluster: Cluster, namespace: str, tmp_path: Path
 
     up = shell.deployer("up", "sweep.yaml", "--replicas", "2", "--plain")
     assert "3/3 configurations finished, 0 duplicates, 0 lost" in up.stdout
+    inside = shell.deployer("doctor", "--deep").stdout
+    assert f"✓ pods to http://{NAME}.{namespace}.svc:{PORT}: a pod reaches it" in inside
     said = shell.deployer("agents", "logs").stdout
     assert said.count("trained in /opt /opt None") == 3, said
     pods = json.loads(cluster.kubectl("get", "pods", *listed[2:], "-o", "json"))["items"]
@@ -113,6 +119,19 @@ def check_bare_image(
         installed = "trained in /opt /deployer/work/wandb-packages/wandb/__init__.py None"
         assert said.count(installed) == 3, said
     shell.deployer("down")
+
+
+def check_bayes_is_refused(shell: Shell) -> None:
+    """The image has no torch: a pod says so before anything else is made."""
+    space = {"lr": {"min": 0.1, "max": 0.3}}
+    shell.write("bayes.yaml", {**SWEEP, "method": "bayes", "run_cap": 3, "parameters": space})
+    lacking = f"method bayes needs torch, scipy in the embedded backend's image, {IMAGE}"
+    mend = "add `RUN pip install --no-cache-dir torch scipy` to its Dockerfile"
+    refused = shell.try_deployer("up", "bayes.yaml", "--plain")
+    assert refused.returncode == 1
+    assert f"error: {lacking}\nhint: {mend}" in refused.stderr, refused.stderr
+    examined = shell.try_deployer("doctor", "bayes.yaml", "--deep").stdout
+    assert f"✗ method bayes: {lacking}\n    {mend}" in examined, examined
 
 
 def check_policy(cluster: Cluster, namespace: str) -> None:

@@ -131,7 +131,7 @@ def _make(kube: Kube, project: Project, tell: Tell) -> None:
     cluster = replace(project.kubernetes, namespace=kube.namespace)
     settings = project.backend
     if settings.image is None:
-        cluster = replace(cluster, image=_find_image(project))
+        cluster = replace(cluster, image=find_image(project))
     templates, program = load_backend_templates(), build_backend_archive()
     claim, service, policy, *config_maps, stateful_set = build_backend(
         templates, program, settings, cluster
@@ -162,7 +162,7 @@ def _delete_older(kube: Kube, kept: Collection[str]) -> None:
                 kube.delete(CONFIG_MAP, one["metadata"]["name"])
 
 
-def _find_image(project: Project) -> str | None:
+def find_image(project: Project) -> str | None:
     """Return the agents' image: the one that is named, else what was pushed of this folder."""
     named = project.kubernetes.image
     if named or not project.image.repository:

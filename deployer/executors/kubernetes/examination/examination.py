@@ -65,7 +65,7 @@ def _list_namespace_questions(case: Case) -> Sequence[Question]:
         Question("image", f"image {image}", lambda: examine_image(case)),
         Question("pod-security", f"Pod Security of {name}", lambda: examine_pod_security(case)),
         Question("admission", "admission", lambda: examine_admission(case)),
-        *(_list_probes(case) if case.probed_url else ()),
+        *(_list_probes(case) if case.deep and case.server_url else ()),
         Question("backend", f"embedded backend in {name}", lambda: _examine_backend(case)),
     )
 
@@ -75,8 +75,8 @@ def _name_priority(case: Case) -> str:
 
 
 def _list_probes(case: Case) -> Iterator[Question]:
-    subject = f"pods to {case.probed_url}"
-    yield Question("reach-inside", subject, lambda: examine_reach(case, case.probed_url))
+    subject = f"pods to {case.server_url}"
+    yield Question("reach-inside", subject, lambda: examine_reach(case, case.server_url))
 
 
 def _list_data_checks(case: Case) -> Iterator[Check]:
@@ -98,3 +98,5 @@ def _examine_backend(case: Case) -> Iterator[Finding]:
         yield wrong("backend", subject, trouble.message, trouble.hint)
     else:
         yield right("backend", subject, f"serves {found.url}")
+        if case.deep:
+            yield from examine_reach(case, found.url)
