@@ -28,7 +28,9 @@ def install_command(extra: str, missing: Sequence[str] = ()) -> str:
     except PackageNotFoundError:  # the code alone, on PYTHONPATH
         if missing:
             line = f"RUN pip install {' '.join(missing)}"
-            return f"add `{line}` to its image's Dockerfile, then deployer backend up, with --on"
+            return (
+                f"add `{line}` to its image's Dockerfile, then deployer backend up with your --on"
+            )
         return f"install deployer with its extra {extra} (docs/index.md)"
     origin = json.loads(found.read_text("direct_url.json") or "{}")
     lines = [line.replace('"', "'").partition(";") for line in found.requires or ()]

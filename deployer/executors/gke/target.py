@@ -172,8 +172,8 @@ class GkeTarget(KubernetesTarget):
             python = project.backend.python or project.kubernetes.python
             if check_bayes_modules(project.image, project.folder, project.environment, python):
                 return
-        said = f"method bayes: whether the image has {wanted} is not known here"
-        tell(f"{said}; a pod says it once the cluster is there, before GPU nodes are")
+        said = f"method bayes: whether the image has {wanted} cannot be checked here"
+        tell(f"{said}; a pod checks it once the cluster exists, before GPU nodes start")
 
     @property
     def _spot_pools(self) -> str:

@@ -138,9 +138,9 @@ class KubernetesTarget(Target):
         if is_made(kube):
             return  # it says itself what it lacks
         check_rights(kube, self.name)
-        tell(f"method bayes: a pod says whether the image has {' and '.join(list_modules())}")
+        tell(f"method bayes: checking in a pod that the image has {' and '.join(list_modules())}")
         if why := check_bayes_modules(kube, self.project, self.grows, tell):
-            tell(f"warning: the image does not say it, so its backend will: {why}")
+            tell(f"warning: it is not checked, and the backend reports what it lacks: {why}")
 
     def save_results(self, tell: Tell) -> Saved | None:
         """Copy what the backend in the cluster holds to a folder here; None if there is none."""

@@ -70,7 +70,7 @@ def test_from_nothing_to_results_and_back(
 
     ran = shell.type(up)
     assert "16/16 configurations finished, 0 duplicates, 0 lost" in ran.stdout
-    assert "a pod says it once the cluster is there, before GPU nodes are" in ran.stderr
+    assert "a pod checks it once the cluster exists, before GPU nodes start" in ran.stderr
     assert cloud.inventory().clusters == ("us-central1-c/pytorch-training-cluster",)
     assert shell.deployer("agents", "logs").stdout.count("deployer is None") == 16
     jobs = json.loads(cluster.kubectl("get", "jobs", "-n", namespace, "-o", "json"))["items"]

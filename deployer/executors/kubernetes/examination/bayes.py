@@ -19,11 +19,11 @@ def examine_bayes(kube: Kube, project: Project, grows: bool, deep: bool) -> Iter
     image = project.backend.image or find_image(project)
     subject, wanted = f"image {image or project.image.repository}", " and ".join(list_modules())
     if image is None or not deep:
-        said = f"whether it has {wanted} for method bayes, `up` asks it in a pod"
+        said = f"`up` checks in a pod that it has {wanted}, which method bayes needs"
         yield unknown(
             "bayes", subject, said, "" if image is None else "deployer doctor --deep FILE"
         )
     elif why := check_bayes_modules(kube, project, grows, lambda _: None):
-        yield unknown("bayes", subject, f"does not say whether it has {wanted}: {why}")
+        yield unknown("bayes", subject, f"whether it has {wanted} is not checked: {why}")
     else:
-        yield right("bayes", subject, f"has {wanted}, for method bayes")
+        yield right("bayes", subject, f"has {wanted}, which method bayes needs")
