@@ -40,9 +40,8 @@ from deployer.gke.removal.teardown import Terms, list_held, remove_cluster
 from deployer.gke.specification.parts import DISK_TYPE
 from deployer.gke.specification.spec import ClusterSpec, load_spec
 from deployer.images.architectures import OLDER, explain_mismatch, read_architectures
-from deployer.images.image import predict_image_labels
 from deployer.images.bayes_modules import list_modules
-from deployer.images.image import check_bayes_modules
+from deployer.images.image import check_bayes_modules, predict_image_labels
 from deployer.kube.client import Kube
 from deployer.kube.quantities import UNITS, read_quantity
 
