@@ -5,6 +5,7 @@ import sys
 import uuid
 from typing import Dict, List, Mapping
 
+from .metrics.spec import add_metric
 from .settings import (
     CHECKPOINTS_VARIABLE,
     COUNT_VARIABLE,
@@ -13,6 +14,7 @@ from .settings import (
     KEY_FILE_VARIABLE,
     KEY_VARIABLE,
     LAST_WORDS_VARIABLE,
+    METRICS_VARIABLE,
     NAME_VARIABLE,
     OUTPUTS_VARIABLE,
     POLLS_VARIABLE,
@@ -57,6 +59,7 @@ NOT_INHERITED = (
     DEADLINE_VARIABLE,
     KEY_FILE_VARIABLE,
     LAST_WORDS_VARIABLE,
+    METRICS_VARIABLE,
     POLLS_VARIABLE,
     PROBE_VARIABLE,
     SCRIPT_CHECK_VARIABLE,
@@ -65,6 +68,8 @@ NOT_INHERITED = (
     "DEPLOYER_CHECKPOINT_DIR",
     "DEPLOYER_OUTPUT_DIR",
 )
+# A metric is on the server within 5 s of its line, the SDK's own way included.
+METRICS_DEFAULTS = {"WANDB_X_FILE_STREAM_TRANSMIT_INTERVAL": "3"}
 PACKAGE = os.path.dirname(os.path.abspath(__file__))
 PROLOGUE = os.path.join(PACKAGE, "prologue")
 
@@ -84,14 +89,24 @@ def find_missing(settings: Settings, key: str) -> str:
 
 def agent_command(settings: Settings) -> List[str]:
     """Return the command of the agent: `wandb agent`, started by our launcher."""
+    return [*_call("launcher", f"main({settings.quick})"), *agent_words(settings)]
+
+
+def wrapper_command(command: List[str]) -> List[str]:
+    """Return a run's command in the wrapper that reads its metrics, with the agent's Python."""
+    return [*_call("metrics.wrapper", "main(sys.argv[1:])"), *command]
+
+
+def _call(module: str, call: str) -> List[str]:
+    """Return a Python with a function of this package, whose arguments follow."""
     folder, name = os.path.split(PACKAGE)  # of a zip file, maybe
     steps = (
         f"import sys; sys.path.insert(0, {folder!r})",
-        f"from {name}.launcher import main; del sys.path[0]; main({settings.quick})",
+        f"from {name}.{module} import main; del sys.path[0]; {call}",
     )
     # As with the command `wandb`, files of the project must not stand in for modules.
     safely = ["-P"] if sys.version_info >= (3, 11) else []
-    return [sys.executable, *safely, "-c", "\n".join(steps), *agent_words(settings)]
+    return [sys.executable, *safely, "-c", "\n".join(steps)]
 
 
 def agent_words(settings: Settings) -> List[str]:
@@ -100,18 +115,26 @@ def agent_words(settings: Settings) -> List[str]:
     return ["wandb", "agent", *count, settings.sweep_path]
 
 
-def agent_environment(settings: Settings, environment: Mapping[str, str]) -> Dict[str, str]:
-    """Return the environment of the `wandb agent`, which its runs inherit."""
+def agent_environment(
+    settings: Settings, environment: Mapping[str, str], metric: str = ""
+) -> Dict[str, str]:
+    """Return the environment of the `wandb agent`, which its runs inherit.
+
+    `metric` is the sweep's, empty if it has none.
+    """
     kept = {name: value for name, value in environment.items() if name not in NOT_INHERITED}
     own_path = environment.get("PYTHONPATH")
+    metrics = add_metric(settings.metrics, metric)
     return {
         **SDK_DEFAULTS,
+        **(METRICS_DEFAULTS if metrics else {}),
         "WANDB_FINISH_TIMEOUT": str(settings.finish_timeout_seconds),
         **kept,
         "PYTHONPATH": os.pathsep.join([PROLOGUE, own_path] if own_path else [PROLOGUE]),
         CHECKPOINTS_VARIABLE: settings.checkpoints,
         OUTPUTS_VARIABLE: settings.outputs,
         START_VARIABLE: f"{settings.name} {uuid.uuid4().hex}",
+        **({METRICS_VARIABLE: metrics} if metrics else {}),
         **BREAKERS_OFF,
         "WANDB_BASE_URL": settings.base_url,
         "WANDB_DIR": settings.folder,

@@ -16,11 +16,12 @@ import select
 import signal
 import sys
 import time
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
+from .environment import wrapper_command
 from .host.processes import AGENT_NAME, name_process
 from .host.unwritable import find_obstacle
-from .settings import FOLDER_VARIABLE
+from .settings import FOLDER_VARIABLE, METRICS_VARIABLE
 from .warm.core_wait import PORT_FILE_MODULE, look_sooner
 
 STOCK_SECONDS = 5.0
@@ -59,6 +60,8 @@ def main(quick: bool) -> None:
         sdk = __import__("deployer_sdk")  # the prologue's: the agent's own end is the same
         sdk.close_when_read(importlib.import_module(sdk.CLIENT))
     wandb_agent.logger.addFilter(shorten)
+    if os.environ.get(METRICS_VARIABLE):
+        wrap_runs(wandb_agent)
     agent = getattr(wandb_agent, "Agent", None)
     if hasattr(agent, "POLL_INTERVAL"):
         wait = EndOfRun(os.environ[FOLDER_VARIABLE], quick)
@@ -66,6 +69,16 @@ def main(quick: bool) -> None:
     else:
         sys.stderr.write("deployer: this wandb has no Agent.POLL_INTERVAL; its agent waits 5 s\n")
     runpy.run_module("wandb", run_name="__main__", alter_sys=True)
+
+
+def wrap_runs(module: Any) -> None:
+    """Have the agent start each run's command in the wrapper that reads its metrics."""
+    start = module.AgentProcess
+
+    def start_wrapped(*arguments: Any, command: List[str], **named: Any) -> Any:
+        return start(*arguments, command=wrapper_command(command), **named)
+
+    module.AgentProcess = start_wrapped
 
 
 def shorten(record: logging.LogRecord) -> bool:

@@ -41,6 +41,9 @@ QUICK = "quick"
 STOCK = "stock"
 # With 1, runs are forked from a parent that has imported what they import.
 WARM_VARIABLE = "DEPLOYER_AGENT_WARM"
+# Which numbers of a script are metrics, as JSON (metrics/spec.py); empty for one that logs them. If
+# it is set, exit code 0 is success, whatever was found.
+METRICS_VARIABLE = "DEPLOYER_METRICS"
 # The sweep's commands, to ask a script about that only the pod has.
 SCRIPT_CHECK_VARIABLE = "DEPLOYER_SCRIPT_CHECK"
 # A file for the last sentence: a container's termination log, which the kubelet passes on.
@@ -55,8 +58,9 @@ class Settings:
 
     `count` is how many runs the agent takes, 0 for no limit. At `deadline`, in seconds since the
     epoch, it leaves as if it were asked to; infinite for never. A `quick` agent sees the end of its
-    run at once, others as W&B's own within 5 s; runs of a `warm` one are forked. `last_words_path`
-    is where it writes why it has ended, if anywhere. `node` is its pod's, if it has one.
+    run at once, others as W&B's own within 5 s; runs of a `warm` one are forked. With `metrics`, a
+    wrapper reads those of its runs. `last_words_path` is where it writes why it has ended, if
+    anywhere. `node` is its pod's, if it has one.
     """
 
     sweep_path: str
@@ -71,6 +75,7 @@ class Settings:
     deadline: float = math.inf
     quick: bool = False
     warm: bool = False
+    metrics: str = ""
     last_words_path: str = ""
     node: str = ""
     detach: bool = False
@@ -120,6 +125,7 @@ def parse_settings(arguments: List[str], environment: Mapping[str, str]) -> Sett
         count=given.count,
         deadline=given.deadline,
         warm=environment.get(WARM_VARIABLE) == "1",
+        metrics=environment.get(METRICS_VARIABLE, ""),
         quick=environment.get(POLLS_VARIABLE) == QUICK,
         last_words_path=environment.get(LAST_WORDS_VARIABLE, ""),
         node=environment.get(NODE_VARIABLE, ""),

@@ -162,7 +162,7 @@ class Supervisor:
     def _start_agent(self) -> int:
         log = os.open(self.settings.log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            environment = agent_environment(self.settings, self.environment)
+            environment = agent_environment(self.settings, self.environment, self.questions.metric)
             return self.warm_parent.start_agent(environment, log, self.questions.program)
         finally:
             os.close(log)

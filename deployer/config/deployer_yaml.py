@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ KEYS: dict[str, type] = {
     "data": list,
     "code": dict,
     "outputs": dict,
+    "metrics": dict,
     "local": dict,
 }
 CHOICES = {"polls": ("quick", "stock")}
@@ -140,10 +141,11 @@ def find_too_many(place: str, replicas: int, hint: str = "") -> ConfigError | No
 
 def _find_in_sections(key: str) -> list[str]:
     """Return the paths of a key that stands in a section, not above all."""
-    from deployer.config.sections.registry import SECTIONS  # pydantic, as below
+    from deployer.config.document.problems import list_keys  # pydantic, as below
+    from deployer.config.sections.registry import SECTIONS
 
     found = [one for one in SECTIONS.values() if is_dataclass(one.root)]
-    return [f"{s.name}.{key}" for s in found if key in {field.name for field in fields(s.root)}]
+    return [f"{s.name}.{key}" for s in found if key in list_keys(s.root)]
 
 
 def _list_section_problems(document: Document | None, name: str) -> list[ConfigError]:

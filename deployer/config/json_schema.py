@@ -29,6 +29,7 @@ DESCRIPTIONS = {
     "data": "Data sets: a list; one mapping is a list of one. The first is `DEPLOYER_DATA_DIR`.",
     "code": "The code that agents run: left out, this folder as it is; `git`, its commit.",
     "outputs": "Where the files are kept that runs write to `DEPLOYER_OUTPUT_DIR`.",
+    "metrics": "Metrics of a script that knows no W&B: where they are read.",
     "local": "What runs on this machine use.",
     "image": "An image that `up` builds and pushes; agents run in it.",
 }

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from deployer.config.sections.image import ImageConfig
     from deployer.config.sections.kubernetes import ClusterConfig
     from deployer.config.sections.local import LocalConfig
+    from deployer.config.sections.metrics import MetricsConfig
     from deployer.config.sections.outputs import OutputsConfig
 
 EMBEDDED = "embedded"
@@ -70,6 +71,7 @@ class Project:
     `document` is deployer.yaml as it was when the command began, with the defaults of the site's
     `profile`. `resolved_code` is a commit, once it is checked out for the section `code:`.
     `owner` names the owner of created objects; None: as the API server or the cloud names the user.
+    With `exit_code_alone`, a run that ends with 0 has succeeded even if it logs nothing.
     """
 
     folder: Path
@@ -97,6 +99,7 @@ class Project:
     resolved_code: Code | None = None
     profile: Profile | None = None
     owner: str | None = None
+    exit_code_alone: bool = False
 
     @property
     def embedded(self) -> bool:
@@ -166,6 +169,28 @@ class Project:
         from deployer.config.sections.local import SECTION
 
         return SECTION.read(self.document)
+
+    @cached_property
+    def metrics(self) -> MetricsConfig:
+        """The section `metrics:`; the defaults without one."""
+        from deployer.config.sections.metrics import SECTION
+
+        return SECTION.read(self.document)
+
+    @cached_property
+    def metrics_variable(self) -> str:
+        """Return what agents are told of metrics; empty for scripts that log them.
+
+        If it is not, a wrapper opens each run, and exit code 0 is success.
+        """
+        value = self.document.value if self.document else None
+        if isinstance(value, dict) and value.get("metrics"):
+            return self.metrics.variable
+        if not self.exit_code_alone:
+            return ""
+        from deployer.config.sections.metrics import EXIT_CODE_ALONE
+
+        return EXIT_CODE_ALONE
 
     def with_image(self, image: str) -> Project:
         """Return the same config for agents in this image, whatever deployer.yaml names."""

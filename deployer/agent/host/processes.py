@@ -16,6 +16,7 @@ KILL_SECONDS = 10.0  # a process in an uninterruptible system call can outlast S
 POLL_SECONDS = 0.1
 RUN_VARIABLE = "WANDB_RUN_ID"
 AGENT_NAME = "wandb-agent"  # as launcher.py names its process
+WRAPPER_NAME = "metrics-wrapper"  # as metrics/wrapper.py names its own
 # Python ignores these two, and a shell's `&` the third; a child would inherit that.
 RESTORED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT)
 
@@ -37,8 +38,8 @@ class Process(NamedTuple):
 
     @property
     def is_stand_in(self) -> bool:
-        """Tell the stand-in of a warm run, which passes on every signal."""
-        return self.name == "warm-python"
+        """Tell what passes on every signal to a run: a warm run's stand-in, or its wrapper."""
+        return self.name in ("warm-python", WRAPPER_NAME)
 
     @property
     def is_run(self) -> bool:

@@ -132,6 +132,8 @@ def begin() -> None:
     # In each process of the run: whichever calls `wandb.init` is the one that ends it.
     sdk = __import__("deployer_sdk")
     sdk.await_module(sdk.CLIENT, sdk.close_when_read)
+    if environment.get("DEPLOYER_METRICS_CLAIM"):
+        __import__("deployer_metrics").attach()
     if environment.get("DEPLOYER_OUTPUT_KEEP") and environment.get("DEPLOYER_OUTPUT_DIR"):
         __import__("deployer_outputs").attach()
 

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import Union
+from typing import Pattern, Union
 
 from ..exit_codes import FINISHED, MISCONFIGURED, SWEEP_ENDED, Ending
 from .client import Reply, Server, ask
@@ -31,6 +31,10 @@ mutation DeployerCreateAgentKey(
 """
 # In the sweep's YAML, for which the standard library has no reader.
 PROGRAM = re.compile(r"""^program: *["']?([^"'#\n]+?)["']? *$""", re.MULTILINE)
+METRIC = re.compile(
+    r"""^metric:(?:[ ]*\{[^}\n]*?|(?:[ ]*\n[ ]+.*)*?\n[ ]+)\bname:[ ]*["']?([^"'#,}\n]+)""",
+    re.MULTILINE,
+)
 _REFUSED_FOR_GOOD = re.compile(r"permission denied|not found|does not exist", re.IGNORECASE)
 
 
@@ -44,6 +48,7 @@ class Answer:
     error: str = ""
     retry_after_seconds: float = 0.0
     program: str = ""
+    metric: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,9 +88,16 @@ def get_sweep_state(server: Server, sweep_path: str) -> Answer:
     found = (reply.data.get("project") or {}).get("sweep") or {}
     if not found and (reply.error or reply.status != 200):
         return Answer(reply.status, True, "", reply.error, reply.retry_after_seconds)
-    program = PROGRAM.search(str(found.get("config") or ""))
+    config = str(found.get("config") or "")
+    program, metric = (find_word(pattern, config) for pattern in (PROGRAM, METRIC))
     state = str(found.get("state", "")).upper()
-    return Answer(200, True, state, program=program.group(1) if program else "")
+    return Answer(200, True, state, program=program, metric=metric)
+
+
+def find_word(pattern: Pattern[str], config: str) -> str:
+    """Return what a sweep's YAML has at PROGRAM or METRIC, empty for nothing."""
+    found = pattern.search(config)
+    return found.group(1).strip() if found else ""
 
 
 def bring_own_key(server: Server, sweep_path: str, agent: str, key: str, node: str = "") -> Reply:

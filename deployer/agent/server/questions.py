@@ -44,6 +44,7 @@ class Questions:
         self._signals = signals
         self._tell = tell
         self.program = ""  # of the sweep, once it was asked for
+        self.metric = ""  # the same
 
     def preflight(self) -> Optional[Ending]:
         """Wait until the server has said clearly whether an agent can start; None if it can."""
@@ -94,6 +95,7 @@ class Questions:
         )
         answer = Answer(**result) if result else Answer(0, error=BROKEN_OFF)
         self.program = answer.program or self.program
+        self.metric = answer.metric or self.metric
         return answer
 
     def _wait_for_server(self, trouble: TryAgain, tries: int) -> None:

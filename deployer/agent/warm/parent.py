@@ -223,6 +223,8 @@ class WarmParent:
 
 def find_reason(settings: Settings) -> str:
     """Return why an agent like this one never has a parent, empty if it may have one."""
+    if settings.metrics:
+        return "a wrapper reads its metrics"
     if settings.count == 1:
         return "the agent takes one run"  # which a parent would import for alone
     return "" if os.path.isdir("/proc/self/fd") and hasattr(os, "fork") else "no /proc"

@@ -97,8 +97,13 @@ def _describe(detail: ErrorDetails, shape: Shape) -> tuple[str, str]:
 
 def _hint_at_key(location: tuple[int | str, ...], shape: Shape) -> str:
     above = (shape.parts[part] for part in reversed(location[:-1]) if part in shape.parts)  # type: ignore[index]
-    known = [field.name for field in fields(next(above, shape.root))]
-    return hint_nearest(str(location[-1]), known, "known")
+    return hint_nearest(str(location[-1]), list_keys(next(above, shape.root)), "known")
+
+
+def list_keys(root: type) -> list[str]:
+    """Return the keys that a section's class reads; one may be named otherwise in Python."""
+    read = getattr(root, "__pydantic_fields__", {})
+    return [getattr(read.get(one.name), "alias", None) or one.name for one in fields(root)]
 
 
 def hint_nearest(given: str, known: Sequence[str], among: str) -> str:

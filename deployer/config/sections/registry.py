@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from deployer.config.sections import backend, code, data, image, kubernetes, local, outputs
+from deployer.config.sections import backend, code, data, image, kubernetes, local, metrics, outputs
 from deployer.config.sections.section import Section
 
 SECTIONS: dict[str, Section[Any]] = {
@@ -16,6 +16,7 @@ SECTIONS: dict[str, Section[Any]] = {
         data.SECTION,
         code.SECTION,
         outputs.SECTION,
+        metrics.SECTION,
         local.SECTION,
     )
 }

@@ -22,12 +22,13 @@ PROBE_SECONDS = 30.0
 ASK_SECONDS = 10.0  # Python's own start, from a cold disk
 ON_PATH, OWN = "the first {name} on PATH", "deployer's own"
 SETTING = "local.python in deployer.yaml"
-WITHOUT_WANDB = ("pip", "neither")  # as the script below prints it
+THERE, PIP, NEITHER = "there", "pip", "neither"  # as the script below prints it
 # A folder of run logs named `wandb` looks like a package without an __init__ file.
-ASK_WANDB = """
+ASK_PACKAGE = """
+import sys
 from importlib.util import find_spec
-wandb = find_spec("wandb")
-print("wandb" if wandb and wandb.origin else "pip" if find_spec("pip") else "neither")
+found = find_spec(sys.argv[1])
+print("there" if found and found.origin else "pip" if find_spec("pip") else "neither")
 """
 # What would send a run elsewhere than to its sweep.
 DROPPED = frozenset(
@@ -63,25 +64,31 @@ class Interpreter:
 
 
 def choose_interpreter(project: Project) -> Interpreter:
-    """Return the Python of the runs; raises ConfigError if the one that was chosen lacks wandb.
+    """Return the Python of the runs; raises ConfigError if it lacks a package that they need.
 
-    Decided in this order: deployer.yaml, VIRTUAL_ENV, CONDA_PREFIX, PATH, deployer's own.
+    Decided in this order: deployer.yaml, VIRTUAL_ENV, CONDA_PREFIX, PATH, deployer's own. That is
+    wandb, but where `metrics:` is set: the wrapper has that of deployer.
     """
     environment = project.environment
     path = environment.get("PATH", os.defpath)
     chosen = _find_chosen(project, path)
+    if project.metrics_variable:
+        chosen = chosen or _find_first(path)
+        package = "tensorboard" if project.metrics.source == "tensorboard" else "sys"
+        _require(package, *chosen, environment)
+        return Interpreter(*chosen)
     if chosen:
-        _require_wandb(*chosen, environment)
+        _require("wandb", *chosen, environment)
         return Interpreter(*chosen)
     passed = ""
     for name in ("python", "python3"):
         found = shutil.which(name, path=path)
         if not found:
             continue
-        said = _ask(found, environment)
-        if said == "wandb":
+        said = _ask(found, "wandb", environment)
+        if said == THERE:
             return Interpreter(os.path.abspath(found), f"{ON_PATH.format(name=name)}{passed}")
-        passed += f"; {found} {'has no wandb' if said in WITHOUT_WANDB else said}"
+        passed += f"; {found} {'has no wandb' if said in (PIP, NEITHER) else said}"
     return Interpreter(sys.executable, f"{OWN}{passed or '; no python on PATH'}")
 
 
@@ -120,29 +127,39 @@ def _find_chosen(project: Project, path: str) -> tuple[str, str] | None:
     return None
 
 
-def _require_wandb(python: str, reason: str, environment: Mapping[str, str]) -> None:
-    said = _ask(python, environment)
-    if said == "wandb":
+def _find_first(path: str) -> tuple[str, str]:
+    """Return the first Python on PATH, else deployer's own, and why."""
+    for name in ("python", "python3"):
+        if found := shutil.which(name, path=path):
+            return os.path.abspath(found), ON_PATH.format(name=name)
+    return sys.executable, f"{OWN}; no python on PATH"
+
+
+def _require(package: str, python: str, reason: str, environment: Mapping[str, str]) -> None:
+    said = _ask(python, package, environment)
+    if said == THERE:
         return
-    pip = f"{python} -m pip install wandb"
+    pip = f"{python} -m pip install {package}"
     has_uv = shutil.which("uv", path=environment.get("PATH", os.defpath))
-    without = f"uv pip install --python {python} wandb" if has_uv else ""
-    hints = {"pip": pip, "neither": without or f"{python} -m ensurepip && {pip}"}
+    without = f"uv pip install --python {python} {package}" if has_uv else ""
+    hints = {PIP: pip, NEITHER: without or f"{python} -m ensurepip && {pip}"}
     if said in hints:
-        raise ConfigError(reason, f"{python} has no wandb, which runs need", hints[said])
+        need = "runs need" if package == "wandb" else "metrics: {from: tensorboard} needs"
+        raise ConfigError(reason, f"{python} has no {package}, which {need}", hints[said])
     raise ConfigError(reason, f"{python} {said}", "local: {python: PATH} in deployer.yaml")
 
 
-def _ask(python: str, environment: Mapping[str, str]) -> str:
-    """Return `wandb` if an interpreter has it, else `pip`, `neither`, or why it does not answer."""
-    if os.path.dirname(os.path.abspath(python)) == os.path.dirname(sys.executable):
-        return "wandb"
-    return _ask_process(python, tuple(sorted(environment.items())))
+def _ask(python: str, package: str, environment: Mapping[str, str]) -> str:
+    """Return THERE if a Python has a package, else PIP, NEITHER, or why it does not answer."""
+    own = os.path.dirname(os.path.abspath(python)) == os.path.dirname(sys.executable)
+    if own and package != "tensorboard":
+        return THERE
+    return _ask_process(python, package, tuple(sorted(environment.items())))
 
 
 @lru_cache
-def _ask_process(python: str, environment: tuple[tuple[str, str], ...]) -> str:
-    words = [python, "-c", ASK_WANDB]
+def _ask_process(python: str, package: str, environment: tuple[tuple[str, str], ...]) -> str:
+    words = [python, "-c", ASK_PACKAGE, package]
     try:
         answer = run_program(words, ASK_SECONDS, python, env=dict(environment))
     except subprocess.TimeoutExpired:

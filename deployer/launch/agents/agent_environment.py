@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from deployer.agent.settings import (
     COUNT_VARIABLE,
     DEADLINE_VARIABLE,
+    METRICS_VARIABLE,
     POLLS_VARIABLE,
     QUICK,
     STOCK,
@@ -19,13 +20,16 @@ from deployer.executors.base import Agent
 
 @dataclass(frozen=True)
 class Pace:
-    """How soon an agent's runs follow one another.
+    """How an agent's runs start and end.
 
-    `polls` is when it sees the end of a run, `quick` or `stock`; `warm` runs are forked.
+    `polls` is when it sees the end of a run, `quick` or `stock`; `warm` runs are forked. With
+    `metrics`, a wrapper opens each run and reads its metrics, and exit code 0 is success; it is
+    empty for scripts that log them.
     """
 
     polls: str = STOCK
     warm: bool = False
+    metrics: str = ""
 
 
 def build_environment(
@@ -37,16 +41,19 @@ def build_environment(
         DEADLINE_VARIABLE: "" if deadline is None else f"{deadline:.0f}",
         POLLS_VARIABLE: "" if pace.polls == STOCK else pace.polls,
         WARM_VARIABLE: "1" if pace.warm else "",
+        METRICS_VARIABLE: pace.metrics,
     }
     return tuple((name, value) for name, value in told.items() if value)
 
 
 def choose_pace(project: Project, extended: bool) -> Pace:
     """Return a sweep's pace; W&B's own servers would refuse so many questions."""
-    return Pace(project.polls or (QUICK if extended else STOCK), project.warm)
+    polls = project.polls or (QUICK if extended else STOCK)
+    return Pace(polls, project.warm, project.metrics_variable)
 
 
 def find_pace(agents: Sequence[Agent]) -> Pace:
     """Return the pace of the youngest of a sweep's agents; they are oldest first."""
     told = agents[-1].environment if agents else {}
-    return Pace(told.get(POLLS_VARIABLE, STOCK), told.get(WARM_VARIABLE) == "1")
+    polls = told.get(POLLS_VARIABLE, STOCK)
+    return Pace(polls, told.get(WARM_VARIABLE) == "1", told.get(METRICS_VARIABLE, ""))

@@ -1,0 +1,196 @@
+"""Rows of metrics from the lines that a script writes; pure but for the limit of a pattern's time.
+
+A line is `name=value` pairs, a JSON object, or what a named regular expression finds.
+"""
+
+import ast
+import csv
+import json
+import re
+import signal
+from types import FrameType
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Pattern, Sequence, Tuple
+
+from .spec import Spec
+
+Row = Dict[str, float]
+LONGEST_BYTES = 8192  # of a line; what is behind them is not looked at
+# Katib's pattern, with W&B's names such as `val/loss`, and values that are no number.
+PAIRS = re.compile(
+    r"(?<![\w|./-])([\w|./-]+)\s*=\s*"
+    r"([+-]?(?:nan|inf(?:inity)?|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?))(?!\w|\.\d)",
+    re.IGNORECASE,
+)
+COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+LINE_ENDS = re.compile(rb"\r\n|\n|\r")
+# A pattern such as `(a|a)+$` can take longer than the universe is old.
+MATCH_SECONDS = 0.5
+MOST_SLOW_LINES = 3
+
+
+class LineSplitter:
+    """Splits a stream into lines, which end with `\\n`, `\\r` or both."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._ends_open = False  # with a `\r`, behind which a `\n` may follow
+
+    def feed(self, chunk: bytes) -> Iterator[str]:
+        """Yield the lines that a chunk completes, empty ones left out."""
+        if self._ends_open and chunk.startswith(b"\n"):
+            chunk = chunk[1:]
+        self._ends_open = chunk.endswith(b"\r")
+        *lines, rest = LINE_ENDS.split(self._rest + chunk)
+        self._rest = rest[:LONGEST_BYTES]
+        for line in lines:
+            if line:
+                yield _decode(line)
+
+    def end(self) -> Iterator[str]:
+        """Yield the last line if nothing ends it."""
+        if self._rest:
+            yield _decode(self._rest)
+        self._rest = b""
+
+
+def _decode(line: bytes) -> str:
+    return COLOURS.sub("", line[:LONGEST_BYTES].decode(errors="replace"))
+
+
+class GaveUp(Exception):
+    """A pattern took too long on several lines."""
+
+
+class TextLines:
+    """Finds the values in lines of text. Not in threads other than the main one: see `_match`."""
+
+    def __init__(self, pattern: str = "") -> None:
+        self._pattern: Optional[Pattern[str]] = re.compile(pattern) if pattern else None
+        self._slow = 0
+
+    def read(self, line: str) -> Row:
+        """Return the values of a line; raises GaveUp."""
+        if self._pattern:
+            return self._match(self._pattern, line)
+        if line.lstrip().startswith("{"):
+            return read_object(line)
+        return dict(_list_numbers(PAIRS.findall(line))) if "=" in line else {}
+
+    def _match(self, pattern: Pattern[str], line: str) -> Row:
+        """Match within a limit: the engine looks for signals, and the handler's exception ends it.
+
+        A thread would not do, since the engine holds Python's lock.
+        """
+        old = signal.signal(signal.SIGALRM, _interrupt)
+        signal.setitimer(signal.ITIMER_REAL, MATCH_SECONDS)
+        try:
+            found = [pair for match in pattern.finditer(line) for pair in _name_groups(match)]
+        except TimeoutError:
+            found = []
+            self._slow += 1
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, old)
+        if self._slow >= MOST_SLOW_LINES:
+            raise GaveUp(f"took longer than {MATCH_SECONDS} s on {self._slow} lines")
+        return dict(_list_numbers(found))
+
+
+def _interrupt(_number: int, _frame: Optional[FrameType]) -> None:
+    raise TimeoutError
+
+
+def _name_groups(match: "re.Match[str]") -> Iterator[Tuple[str, str]]:
+    """Yield names and values: a group's own name, or those of the groups `name` and `value`."""
+    groups = {name: text for name, text in match.groupdict().items() if text is not None}
+    if "name" in groups and "value" in groups:
+        yield groups.pop("name"), groups.pop("value")
+    yield from groups.items()
+
+
+def _list_numbers(pairs: Sequence[Tuple[str, Any]]) -> Iterator[Tuple[str, float]]:
+    for name, value in pairs:
+        number = read_number(value)
+        if number is not None:
+            yield name, number
+
+
+def read_number(value: Any) -> Optional[float]:
+    """Return a number, or the one that a text is; None for anything else, true and false too."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        return value if isinstance(value, int) else float(value)
+    except ValueError:
+        return None
+
+
+def read_object(line: str) -> Row:
+    """Return the numbers of a JSON object, or of a dict as Python prints it; {} for others.
+
+    Names of nested ones are joined by a dot, as W&B does it.
+    """
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        try:
+            found = ast.literal_eval(line.strip())
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return {}
+    return dict(_flatten(found)) if isinstance(found, dict) else {}
+
+
+def _flatten(found: Mapping[Any, Any], above: str = "") -> Iterator[Tuple[str, float]]:
+    for name, value in found.items():
+        if isinstance(value, dict):
+            yield from _flatten(value, f"{above}{name}.")
+        elif not isinstance(value, str):
+            number = read_number(value)
+            if number is not None:
+                yield f"{above}{name}", number
+
+
+class CsvLines:
+    """Reads the lines of a CSV file; the first one names the columns."""
+
+    def __init__(self) -> None:
+        self._columns: List[str] = []
+        self._delimiter = ","
+
+    def read(self, line: str) -> Row:
+        """Return a line's numbers by column, {} for the first line."""
+        if not self._columns:
+            self._delimiter = max(",;\t", key=line.count)
+            self._columns = [name.strip() for name in self._split(line)]
+            return {}
+        return dict(_list_numbers(list(zip(self._columns, self._split(line)))))
+
+    def _split(self, line: str) -> List[str]:
+        return next(csv.reader([line], delimiter=self._delimiter), [])
+
+
+class Rows:
+    """Makes rows to log of the values of lines: the wanted names, and the step.
+
+    A step counts until the next one is named. Of a run that resumes, `last_step` is the last one
+    that an earlier attempt has logged: rows up to it are left out.
+    """
+
+    def __init__(self, spec: Spec, last_step: Optional[float] = None) -> None:
+        self._spec = spec
+        self._last_step = last_step
+        self._step: Optional[float] = None
+
+    def build(self, values: Row) -> Row:
+        """Return the row to log, {} for none."""
+        step = self._spec.step
+        if step in values:
+            self._step = values[step]
+        if self._last_step is not None and self._step is not None:
+            if self._step <= self._last_step:
+                return {}
+            self._last_step = None
+        row = {name: values[name] for name in values if self._spec.wants(name) and name != step}
+        if row and self._step is not None:
+            row[step] = self._step
+        return row

@@ -1,0 +1,53 @@
+"""Which of a script's numbers are metrics: the setting `metrics:` as agents get it; pure."""
+
+import json
+from dataclasses import dataclass
+from typing import FrozenSet, Optional
+
+NOTHING, STDOUT, FILE, TENSORBOARD = "none", "stdout", "file", "tensorboard"
+CSV, JSON = "csv", "json"
+# The column of a row that TensorBoard's own step becomes, as in W&B's own import of its files.
+TENSORBOARD_STEP = "global_step"
+
+
+@dataclass(frozen=True)
+class Spec:
+    """`source` is one of those above; `names` is None for all.
+
+    `step` is the name whose value orders rows, empty for their own order. `pattern` is a regular
+    expression with named groups, empty for `name=value`. `path` is a file's or a folder's, relative
+    to the run's folder for outputs; `format` is that of the file.
+    """
+
+    source: str
+    names: Optional[FrozenSet[str]] = None
+    step: str = ""
+    pattern: str = ""
+    path: str = ""
+    format: str = JSON
+
+    def wants(self, name: str) -> bool:
+        """Return True if values of this name are logged."""
+        return self.names is None or name in self.names
+
+
+def parse_spec(text: str) -> Spec:
+    """Read what `deployer` has written into METRICS_VARIABLE."""
+    told = json.loads(text)
+    names = told.get("names")
+    return Spec(
+        source=told["from"],
+        names=None if names is None else frozenset(names),
+        step=told.get("step", ""),
+        pattern=told.get("pattern", ""),
+        path=told.get("path", ""),
+        format=told.get("format", JSON),
+    )
+
+
+def add_metric(text: str, metric: str) -> str:
+    """Return a spec for a sweep with this metric: the only name that counts if none is given."""
+    if not text:
+        return text
+    told = json.loads(text)
+    return json.dumps({"names": [metric] if metric else [], **told})

@@ -1,0 +1,150 @@
+"""The section `metrics:` of deployer.yaml: metrics of scripts that know no W&B; pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic.dataclasses import dataclass
+from pydantic_core import PydanticCustomError
+
+from deployer.config.sections.section import STRICT, Section, Text
+
+ALL = "all"
+TENSORBOARD_STEP = "global_step"  # as agent/metrics/spec.py has it, which is above
+# For runs whose exit code is all that counts: they are opened, and nothing is read.
+EXIT_CODE_ALONE = '{"from": "none", "names": []}'
+EXAMPLE = r"'loss: (?P<loss>\S+)'"
+# Which of the other keys belong to which source.
+OPTIONS = {
+    "pattern": ("stdout",),
+    "path": ("file", "tensorboard"),
+    "format": ("file",),
+    "step": ("stdout", "file"),
+}
+
+
+def _check_pattern(value: str) -> str:
+    try:
+        compiled = re.compile(value)
+    except re.error as error:
+        hint = f"a regular expression as Python's re has it, such as {EXAMPLE}"
+        raise PydanticCustomError(
+            "pattern", "is no regular expression: {said}", {"said": str(error), "hint": hint}
+        ) from error
+    if not compiled.groupindex:
+        hint = f"name each group after its metric: {EXAMPLE}"
+        raise PydanticCustomError("pattern", "has no named group", {"hint": hint})
+    return value
+
+
+def _check_path(value: str) -> str:
+    if ".." in PurePosixPath(value).parts:
+        hint = "write it relative to DEPLOYER_OUTPUT_DIR, or with ./ to the working folder"
+        raise PydanticCustomError("path", "leads out of the run's folder", {"hint": hint})
+    return value
+
+
+def _list_names(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+@dataclass(frozen=True, kw_only=True, config=STRICT)
+class MetricsConfig:
+    """Where a script's metrics are read; left out: the script logs them with wandb."""
+
+    source: Annotated[
+        Literal["stdout", "file", "tensorboard"] | None,
+        Field(
+            alias="from",
+            description="`stdout` (and stderr), `file`: CSV or JSON lines, or `tensorboard`: its "
+            "event files.",
+        ),
+    ] = None
+    names: Annotated[
+        tuple[Text, ...],
+        BeforeValidator(_list_names, json_schema_input_type=str | list[str]),
+        Field(
+            description="Which names are metrics, or `all`; left out: the sweep's metric, and with "
+            "`pattern` its groups."
+        ),
+    ] = ()
+    step: Annotated[
+        Text | None,
+        Field(
+            description="The name whose value is the step, such as epoch; left out: the order. "
+            "TensorBoard has its own."
+        ),
+    ] = None
+    pattern: Annotated[
+        Annotated[Text, AfterValidator(_check_pattern)] | None,
+        Field(
+            description="A regular expression with a named group for each metric, or with the "
+            "groups `name` and `value`; left out: name=value, and JSON objects."
+        ),
+    ] = None
+    path: Annotated[
+        Annotated[Text, AfterValidator(_check_path)] | None,
+        Field(
+            description="The file, or TensorBoard's folder, relative to DEPLOYER_OUTPUT_DIR; with "
+            "`./` to the working folder. TensorBoard's may be left out."
+        ),
+    ] = None
+    format: Annotated[
+        Literal["csv", "json"] | None,
+        Field(description="`csv` or `json` lines; left out: csv if `path` ends with .csv."),
+    ] = None
+
+    @model_validator(mode="after")
+    def _check(self) -> MetricsConfig:
+        given = [name for name in ("names", *OPTIONS) if getattr(self, name)]
+        if given and self.source is None:
+            hint = "add `from: stdout`, `from: file` or `from: tensorboard`"
+            said = f"{given[0]} needs from, which is missing"
+            raise PydanticCustomError("metrics", "{said}", {"said": said, "hint": hint})
+        for name in given:
+            if name in OPTIONS and self.source not in OPTIONS[name]:
+                said = f"{name} does not belong to from: {self.source}"
+                known = " and ".join(f"from: {one}" for one in OPTIONS[name])
+                hint = f"leave it out: it belongs to {known}"
+                raise PydanticCustomError("metrics", "{said}", {"said": said, "hint": hint})
+        if self.source == "file" and self.path is None:
+            hint = "path: metrics.csv, which the script writes to DEPLOYER_OUTPUT_DIR"
+            raise PydanticCustomError("metrics", "path is missing", {"hint": hint})
+        return self
+
+    @property
+    def wanted(self) -> tuple[str, ...] | None:
+        """Return the names that count, () for the sweep's metric alone, None for all."""
+        if self.names == (ALL,):
+            return None
+        groups = re.compile(self.pattern).groupindex if self.pattern else ()
+        if self.names or {"name", "value"} <= set(groups):
+            return self.names
+        return tuple(name for name in groups if name != self.step)
+
+    @property
+    def variable(self) -> str:
+        """Return what agents are told (agent/metrics/spec.py), empty without the section."""
+        if self.source is None:
+            return ""
+        path = self.path or ""
+        told = {
+            "from": self.source,
+            "step": TENSORBOARD_STEP if self.source == "tensorboard" else self.step,
+            "pattern": self.pattern,
+            "path": path,
+            "format": self.format or ("csv" if path.endswith(".csv") else "json"),
+        }
+        if self.source != "file":
+            del told["format"]
+        found: dict[str, Any] = {key: value for key, value in told.items() if value}
+        if self.wanted != ():
+            found["names"] = self.wanted
+        return json.dumps(found)
+
+
+SECTION = Section("metrics", MetricsConfig)
