@@ -41,7 +41,15 @@ class GrowingFile:
             file.seek(self._offset)
             chunk = file.read()
             self._offset += len(chunk)
-        for line in self._splitter.feed(chunk):
+        yield from self._list_values(self._splitter.feed(chunk))
+
+    def end(self) -> Iterator[Row]:
+        """Yield the last values, also of a line that nothing ends."""
+        yield from self.read()
+        yield from self._list_values(self._splitter.end())
+
+    def _list_values(self, lines: Iterator[str]) -> Iterator[Row]:
+        for line in lines:
             values = self._lines.read(line) if self._lines else read_object(line)
             self._rows += bool(values)
             if values and self._rows > self._known:

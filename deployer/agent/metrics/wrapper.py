@@ -5,11 +5,12 @@ one that refuses its command line or is not there ends as ever, without a run. A
 `wandb.init` itself gets the run. The exit code, or the signal, is the script's.
 """
 
+import codecs
 import contextlib
 import os
+import queue
 import re
 import resource
-import select
 import signal
 import subprocess
 import sys
@@ -29,7 +30,10 @@ from .spec import FILE, STDOUT, TENSORBOARD, Spec, parse_spec
 OPEN_SECONDS = 10.0  # what a script may need to refuse its command line
 POLL_SECONDS = 0.25
 CHUNK_BYTES = 1 << 16
+MOST_CHUNKS = 1000  # that wait to be looked at; then the script waits
+HELD_CHARACTERS = 1 << 20  # of output for W&B's console, before the run is opened
 DRAIN_SECONDS = 2.0  # for what a script's background processes still write
+DRAIN_TICK_SECONDS = 0.02
 TERMINATE_SECONDS = 5.0
 LAST_LINES = 5
 SHOWN_CHARACTERS = 200
@@ -37,10 +41,10 @@ SIGNALLED = 128  # a shell adds it to the signal that ended a program
 INTERRUPTED_EXIT_CODE = 255  # what the SDK says of a script that an interrupt ended
 FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCONT")
 OUTPUTS = "DEPLOYER_OUTPUT_DIR"
+SUPERSEDED_SUFFIX = ".superseded"  # runs/local_runs.py
 CLAIM, RELEASED = "DEPLOYER_METRICS_CLAIM", ".released"  # prologue/deployer_metrics.py
 # W&B's agent leaves the bare name of `${envvar:DEPLOYER_OUTPUT_DIR}`, which it does not know.
 BARE_OUTPUTS = re.compile(rf"(?P<flag>(?:-{{1,2}}[\w-]+=)?){OUTPUTS}(?P<rest>(?:/.*)?)")
-INTERACTIVE_ENDS = (signal.SIGINT,)
 
 
 def main(command: List[str]) -> None:
@@ -59,6 +63,8 @@ def main(command: List[str]) -> None:
         traceback.print_exc()
         script.terminate()
         os._exit(1)
+    if wrapper.is_scripts and status >= 0:
+        os._exit(status)  # the SDK's own end would miss the wandb-core that was killed
     end(status)
 
 
@@ -72,7 +78,7 @@ class Script:
     """The user's command as a child with a process group of its own; both outputs are one pipe."""
 
     def __init__(self, command: List[str], environment: Dict[str, str]) -> None:
-        self.output, writer = os.pipe()
+        reader, writer = os.pipe()
         name_process(WRAPPER_NAME)
         waiting: List[int] = []
         for name in FORWARDED:
@@ -95,8 +101,10 @@ class Script:
             signal.signal(getattr(signal, name), self._forward)
         for number in waiting:
             self._forward(number, None)
-        # Its end makes this readable.
-        self.ended, self._ending = os.pipe()
+        self.ended = threading.Event()
+        self.chunks: "queue.Queue[bytes]" = queue.Queue(MOST_CHUNKS)
+        self.reading = threading.Thread(target=self._read, args=(reader,), daemon=True)
+        self.reading.start()
         threading.Thread(target=self._wait, daemon=True).start()
 
     def _forward(self, number: int, _frame: Optional[FrameType]) -> None:
@@ -105,16 +113,25 @@ class Script:
         if self.status is None:
             send_signal(-self.id if number == signal.SIGINT else self.id, number)
 
+    def _read(self, reader: int) -> None:
+        """Copy the output into the agent's log as it comes, whatever the run waits for."""
+        while True:
+            chunk = os.read(reader, CHUNK_BYTES)
+            if not chunk:
+                return
+            write_all(chunk)
+            self.chunks.put(chunk)
+
     def _wait(self) -> None:
         self.status = self._process.wait()
-        os.close(self._ending)
+        self.ended.set()
 
     def terminate(self) -> None:
         """End the script, which must not go on without its run."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             if self.status is None:
                 send_signal(-self.id, number)
-                select.select([self.ended], [], [], TERMINATE_SECONDS)
+                self.ended.wait(TERMINATE_SECONDS)
 
 
 class Wrapper:
@@ -123,14 +140,15 @@ class Wrapper:
     def __init__(self, spec: Spec, script: Script, claim: str, environment: Dict[str, str]) -> None:
         self._spec, self._script, self._claim = spec, script, claim
         self._run: Any = None
-        self._is_scripts = False  # the script has opened the run itself
+        self.is_scripts = False  # the script has opened the run itself
         self._began_at = time.monotonic()
         self._splitter = LineSplitter()
         self._rows = Rows(spec)
         self._pending: List[Row] = []
         self._last_lines: Deque[str] = deque(maxlen=LAST_LINES)
         self._found = 0
-        self._held = b""  # what W&B's console has not got yet
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._held = ""  # what W&B's console has not got yet
         self._text = TextLines(spec.pattern) if spec.source == STDOUT else None
         self._source = self._open_source(environment)
 
@@ -148,10 +166,10 @@ class Wrapper:
 
     def run(self) -> int:
         """Return how the script has ended, negative for a signal."""
-        while not self._is_over():
-            ready = select.select([self._script.output, self._script.ended], [], [], POLL_SECONDS)
-            if self._script.output in ready[0]:
-                self._read_output()
+        sys.stdout = open(os.devnull, "w", encoding="utf-8", errors="replace")  # noqa: SIM115
+        __import__("wandb")
+        while not self._script.ended.is_set():
+            self._read_chunk(POLL_SECONDS)
             self._look()
         self._drain()
         status = self._script.status
@@ -159,35 +177,33 @@ class Wrapper:
         self._finish(status)
         return status
 
-    def _is_over(self) -> bool:
-        return self._script.status is not None
+    def _read_chunk(self, seconds: float) -> None:
+        """Take what the script has written, if it does so within that time."""
+        try:
+            chunk = self._script.chunks.get(timeout=seconds)
+        except queue.Empty:
+            return
+        if not self.is_scripts:
+            self._held = (self._held + self._decoder.decode(chunk))[-HELD_CHARACTERS:]
+        self._take_lines(self._splitter.feed(chunk))
 
     def _drain(self) -> None:
-        """Read what is left in the pipe, which a background process may keep open."""
+        """Read what is left of the output, which a background process may keep open."""
         deadline = time.monotonic() + DRAIN_SECONDS
-        while select.select([self._script.output], [], [], 0)[0] and time.monotonic() < deadline:
-            if not self._read_output():
-                break
+        while self._script.reading.is_alive() and time.monotonic() < deadline:
+            self._read_chunk(DRAIN_TICK_SECONDS)
+        while not self._script.chunks.empty():
+            self._read_chunk(0)
         self._take_lines(self._splitter.end())
-        if isinstance(self._source, EventFiles):
+        if self._source:
             self._take(self._source.end())
+            self._source = None
         self._look()
-
-    def _read_output(self) -> bool:
-        chunk = os.read(self._script.output, CHUNK_BYTES)
-        if not chunk:
-            time.sleep(POLL_SECONDS)  # the script has closed its outputs and goes on
-            return False
-        write_all(chunk)
-        if not self._is_scripts:
-            self._held += chunk
-        self._take_lines(self._splitter.feed(chunk))
-        return True
 
     def _take_lines(self, lines: Iterator[str]) -> None:
         for line in lines:
             self._last_lines.append(line[:SHOWN_CHARACTERS])
-            if self._text and not self._is_scripts:
+            if self._text and not self.is_scripts:
                 try:
                     self._take(iter([self._text.read(line)]))
                 except GaveUp as gave_up:
@@ -201,7 +217,7 @@ class Wrapper:
 
     def _look(self) -> None:
         """Log what was found; open the run, or leave it to the script."""
-        if self._is_scripts:
+        if self.is_scripts:
             return
         if os.path.exists(self._claim):
             self._let_go()
@@ -216,7 +232,6 @@ class Wrapper:
 
     def _open(self) -> None:
         """Open the run; raises what `wandb.init` raises."""
-        sys.stdout = open(os.devnull, "w", encoding="utf-8", errors="replace")  # noqa: SIM115
         import wandb
 
         settings: Dict[str, Any] = {"x_stats_pid": self._script.id, "console": "wrap"}
@@ -234,8 +249,8 @@ class Wrapper:
     def _log(self) -> None:
         if self._held:
             # What the SDK has wrapped writes to nowhere and to W&B: the log has it already.
-            sys.stdout.write(self._held.decode(errors="replace"))
-            self._held = b""
+            sys.stdout.write(self._held)
+            self._held = ""
         pending, self._pending = self._pending, []
         for values in pending:
             row = self._rows.build(values)
@@ -249,13 +264,16 @@ class Wrapper:
             for process in list_descendants(os.getpid()):
                 if process.parent == os.getpid() and is_core(process):
                     send_signal(process.id, signal.SIGKILL)
-        self._is_scripts, self._run, self._held = True, None, b""
+            written = os.path.join(os.path.dirname(self._run.dir), f"run-{self._run.id}.wandb")
+            with contextlib.suppress(OSError):
+                os.rename(written, written + SUPERSEDED_SUFFIX)
+        self.is_scripts, self._run, self._held = True, None, ""
         with open(self._claim + RELEASED, "w", encoding="utf-8"):
             pass
 
     def _finish(self, status: int) -> None:
         """End the run with the script's exit code; one that was killed ends as killed ones do."""
-        if self._is_scripts:
+        if self.is_scripts:
             return
         if self._run is None and status == 0:
             self._open()
