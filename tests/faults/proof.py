@@ -33,7 +33,7 @@ query HistoryPage($entity: String, $project: String!, $run: String!,
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run as the server holds it; `steps` has every row's `_step` in the order of the lines."""
+    """A run as the server holds it, with its rows; `steps` has `_step` of each, in their order."""
 
     name: str
     state: str
@@ -41,6 +41,7 @@ class RunRecord:
     config: dict[str, Any]
     line_count: int
     steps: tuple[int, ...]
+    rows: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -86,13 +87,15 @@ class RecordReader:
                 break
             lines += page
         config = json.loads(node["config"] or "{}")
+        rows = tuple(json.loads(line) for line in lines)
         return RunRecord(
             name=node["name"],
             state=node["state"],
             exit_code=node["exitcode"],
             config={name: entry["value"] for name, entry in config.items() if name != "_wandb"},
             line_count=node["historyLineCount"],
-            steps=tuple(json.loads(line)["_step"] for line in lines),
+            steps=tuple(row["_step"] for row in rows),
+            rows=rows,
         )
 
 

@@ -225,7 +225,8 @@ class Wrapper:
         if self._source:
             self._take(self._source.read())
         wanted = any(self._spec.wants(name) for row in self._pending for name in row)
-        if self._run is None and (wanted or time.monotonic() - self._began_at > OPEN_SECONDS):
+        works = time.monotonic() - self._began_at > OPEN_SECONDS and not self._script.ended.is_set()
+        if self._run is None and (wanted or works):
             self._open()
         if self._run is not None:
             self._log()

@@ -1,0 +1,133 @@
+"""Which lines and files of a script are rows of metrics; no process is started."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deployer.agent.metrics.files import GrowingFile
+from deployer.agent.metrics.lines import GaveUp, LineSplitter, Row, Rows, TextLines
+from deployer.agent.metrics.spec import Spec, add_metric, parse_spec
+from deployer.agent.metrics.wrapper import fill_in
+
+TEXT: dict[str, Row] = {
+    "loss=0.3": {"loss": 0.3},
+    "epoch 3: loss = 1.5e-3, val/acc=90.5%": {"loss": 0.0015, "val/acc": 90.5},
+    "done, loss=0.31.": {"loss": 0.31},
+    "loss=-.5 acc=+1": {"loss": -0.5, "acc": 1.0},
+    "train.loss=1 loss=2": {"train.loss": 1.0, "loss": 2.0},
+    "time=1.2s version=1.2.3 host=abc hash=12ab": {},
+    "loss=inf": {"loss": float("inf")},
+    "100%|##| 10/10 [00:01<00:00, 9.1it/s, loss=0.25]": {"loss": 0.25},
+    "2026-01-01 INFO train: loss=0.5": {"loss": 0.5},
+    '{"loss": 0.3, "ok": true, "name": "1", "val": {"acc": 1}}': {"loss": 0.3, "val.acc": 1},
+    "{'loss': 0.3, 'epoch': 1.0}": {"loss": 0.3, "epoch": 1.0},
+    "{not a dict": {},
+    '[{"loss": 1}]': {},
+    "loss: 0.3": {},
+    "a" * 9000 + "=": {},
+}
+
+
+@pytest.mark.parametrize("line", TEXT, ids=lambda line: line[:30])
+def test_the_values_of_a_line(line: str) -> None:
+    assert TextLines().read(line) == TEXT[line]
+
+
+PATTERNS = [
+    (r"loss: (?P<loss>\S+)", "step 1 loss: 0.3", {"loss": 0.3}),
+    (r"loss: (?P<loss>\S+)", "loss: none", {}),
+    (r"Epoch (?P<epoch>\d+).*acc (?P<acc>[\d.]+)", "Epoch 4/9 acc 0.5", {"epoch": 4.0, "acc": 0.5}),
+    (r"(?P<name>\w+): (?P<value>[\d.]+)", "loss: 0.3 acc: 0.9", {"loss": 0.3, "acc": 0.9}),
+    (r"a=(?P<a>\d)|b=(?P<b>\d)", "a=1 b=2", {"a": 1.0, "b": 2.0}),
+]
+
+
+@pytest.mark.parametrize(("pattern", "line", "values"), PATTERNS)
+def test_the_values_that_a_pattern_names(pattern: str, line: str, values: Row) -> None:
+    assert TextLines(pattern).read(line) == values
+
+
+def test_a_pattern_without_end_is_given_up() -> None:
+    lines = TextLines(r"^(?P<loss>(a|a)+)$")
+    endless = "a" * 60 + "!"
+    assert [lines.read(endless), lines.read("a"), lines.read(endless)] == [{}, {}, {}]
+    with pytest.raises(GaveUp):
+        lines.read(endless)
+
+
+CHUNKS = [
+    ([b"a\nb\n"], ["a", "b"]),
+    ([b"a\rb\r\nc"], ["a", "b", "c"]),
+    ([b"a\r", b"\nb"], ["a", "b"]),
+    ([b"lo", b"ss=1", b"\r"], ["loss=1"]),
+    ([b"\x1b[32mloss\x1b[0m=1\n"], ["loss=1"]),
+    ([b"\xff=1\n"], ["\ufffd=1"]),
+    ([b"x" * 100_000, b"y\nz\n"], ["x" * 8192, "z"]),
+]
+
+
+@pytest.mark.parametrize(("chunks", "lines"), CHUNKS)
+def test_the_lines_of_a_stream(chunks: list[bytes], lines: list[str]) -> None:
+    splitter = LineSplitter()
+    assert [line for chunk in chunks for line in splitter.feed(chunk)] + [*splitter.end()] == lines
+
+
+WANTED = {
+    "the sweep's metric alone": ({"from": "stdout"}, [{"loss": 1}, {}, {"loss": 2}]),
+    "all": ({"from": "stdout", "names": None}, [{"loss": 1, "lr": 5}, {"epoch": 2}, {"loss": 2}]),
+    "a step, which lasts": (
+        {"from": "stdout", "step": "epoch"},
+        [{"loss": 1}, {}, {"loss": 2, "epoch": 2}],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WANTED)
+def test_the_row_of_a_line(case: str) -> None:
+    setting, rows = WANTED[case]
+    found = Rows(parse_spec(add_metric(json.dumps(setting), "loss")))
+    values: list[Row] = [{"loss": 1, "lr": 5}, {"epoch": 2}, {"loss": 2}]
+    assert [found.build(one) for one in values] == rows
+
+
+def test_a_run_that_resumes_logs_no_step_twice() -> None:
+    rows = Rows(Spec("stdout", None, "epoch"), last_step=2)
+    said: list[Row] = [{"epoch": n, "loss": n} for n in (1, 2, 3, 4)]
+    assert [row["loss"] for row in map(rows.build, said) if row] == [3, 4]
+
+
+def read_all(file: GrowingFile) -> list[float]:
+    return [row["loss"] for row in file.read() if "loss" in row]
+
+
+def test_a_file_is_read_as_it_grows_and_when_it_is_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    file = GrowingFile(Spec("file", format="csv"), str(path), own=True)
+    assert read_all(file) == []
+    path.write_text("epoch;loss\n0;1\n1;2")
+    assert read_all(file) == [1.0]
+    path.write_text("epoch;loss\n0;1\n1;2\n2;3\n")
+    assert read_all(file) == [2.0, 3.0]
+    path.write_text("epoch,loss,acc\n0,1,\n1,2,\n2,3,\n3,4,1\n")
+    assert read_all(file) == [4.0]
+    path.write_text("epoch,loss,acc\n0,1,\n1,2,\n2,3,\n3,4,1\n4,5,1")
+    assert [row["loss"] for row in file.end()] == [5.0]
+
+
+@pytest.mark.parametrize("mode", ["a", "w"])
+def test_what_a_file_held_before_the_run_is_not_the_runs(tmp_path: Path, mode: str) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"loss": 1}\n')
+    file = GrowingFile(Spec("file"), str(path), own=False)
+    assert read_all(file) == []
+    with path.open(mode) as log:
+        log.write('{"loss": 2}\n{"loss": 3}\n')
+    assert read_all(file) == [2, 3]
+
+
+def test_the_folder_for_outputs_in_a_command() -> None:
+    words = ["--out=DEPLOYER_OUTPUT_DIR", "DEPLOYER_OUTPUT_DIR/log", "$DEPLOYER_OUTPUT_DIR"]
+    assert fill_in(words, "/o") == ["--out=/o", "/o/log", "$DEPLOYER_OUTPUT_DIR"]
