@@ -1,11 +1,12 @@
 """How a supervisor starts its `wandb agent`, and the environment of it and so of each run."""
 
 import os
+import subprocess
 import sys
 import uuid
 from typing import Dict, List, Mapping
 
-from .metrics.spec import add_metric
+from .metrics.spec import TENSORBOARD, add_metric, parse_spec
 from .settings import (
     CHECKPOINTS_VARIABLE,
     COUNT_VARIABLE,
@@ -70,6 +71,7 @@ NOT_INHERITED = (
 )
 # A metric is on the server within 5 s of its line, the SDK's own way included.
 METRICS_DEFAULTS = {"WANDB_X_FILE_STREAM_TRANSMIT_INTERVAL": "3"}
+READER_SECONDS = 60.0  # an import, from a cold disk
 PACKAGE = os.path.dirname(os.path.abspath(__file__))
 PROLOGUE = os.path.join(PACKAGE, "prologue")
 
@@ -84,7 +86,27 @@ def find_missing(settings: Settings, key: str) -> str:
         return f"{KEY_VARIABLE} is not set"
     if not has_wandb():
         return f"the package wandb is not installed for {sys.executable}"
-    return ""
+    return find_missing_reader(settings.metrics)
+
+
+def find_missing_reader(metrics: str) -> str:
+    """Name the package that the runs' Python lacks for these metrics; empty if it lacks none."""
+    if not metrics or parse_spec(metrics).source != TENSORBOARD:
+        return ""
+    try:
+        found = subprocess.run(
+            ["python", "-c", "import tensorboard"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=READER_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"metrics: from: tensorboard: {error}"
+    if not found.returncode:
+        return ""
+    said = "the package tensorboard is not installed for the runs' python"
+    return f"{said}: python -m pip install tensorboard, or in an image RUN pip install tensorboard"
 
 
 def agent_command(settings: Settings) -> List[str]:

@@ -54,9 +54,9 @@ class Supervised:
         """Return whatever of the agent lives."""
         return list_marked(str(self.folder))
 
-    def wait(self) -> tuple[int, str]:
+    def wait(self, seconds: float = PATIENCE_SECONDS) -> tuple[int, str]:
         """Wait for the end; return the exit code and all that was printed."""
-        output, _ = self.process.communicate(timeout=PATIENCE_SECONDS)
+        output, _ = self.process.communicate(timeout=seconds)
         return self.process.returncode, output
 
 

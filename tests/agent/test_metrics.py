@@ -17,6 +17,7 @@ from tests.faults.proof import RecordReader
 
 pytestmark = pytest.mark.slow
 
+SECONDS = 400.0  # several runs, each of which loads the SDK
 SWEEP = """
 program: train.py
 method: grid
@@ -63,7 +64,8 @@ def create(bench: Bench, script: str, values: list[float], more: str = "") -> Sw
 
 def run(bench: Bench, path: SweepPath, metrics: Mapping[str, Any]) -> str:
     """Run a sweep with one agent; return its log."""
-    code, output = bench.start_with_own_key(path, **{METRICS_VARIABLE: json.dumps(metrics)}).wait()
+    told = {METRICS_VARIABLE: json.dumps(metrics)}
+    code, output = bench.start_with_own_key(path, **told).wait(SECONDS)
     assert code == 0, output
     return output
 

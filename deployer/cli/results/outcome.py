@@ -101,7 +101,8 @@ def name_other_metric(results: Results) -> str:
     """Return the command that ranks by what was logged; what to log, if nothing was."""
     if not results.logged:
         return (
-            "log it with run.log, or name what the script logs: metric: name: in the sweep's file"
+            "log it with run.log, name what the script logs (metric: name: in the sweep's file), "
+            "or let metrics: in deployer.yaml read it"
         )
     near = difflib.get_close_matches(str(results.metric), results.logged, n=1)
     name = shlex.quote(near[0] if near else results.logged[0])

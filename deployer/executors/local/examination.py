@@ -144,6 +144,8 @@ def _judge_python(found: InstalledPython) -> Finding:
     if found.version[:2] < OLDEST_PYTHON:
         said = f"{path} is older than Python 3.8"
         return wrong("python", subject, said, VENV)
+    if not found.chosen.needs_wandb:
+        return right("python", subject, f"{path} ({found.chosen.reason})")
     install = f"{path} -m pip install 'wandb>={'.'.join(map(str, OLDEST_WANDB))}'"
     if not found.wandb:
         return wrong("python", subject, f"{path} has no wandb", install)

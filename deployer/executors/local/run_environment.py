@@ -48,10 +48,11 @@ FILE_KEYS = ("mode", "entity", "project", *EMPTIED)
 
 @dataclass(frozen=True)
 class Interpreter:
-    """The Python of the runs, and the rule that chose it."""
+    """The Python of the runs, and the rule that chose it; `needs_wandb` without `metrics:`."""
 
     path: str
     reason: str
+    needs_wandb: bool = True
 
     def lead_path(self, path: str) -> str:
         """Return a PATH on which it is the first `python`."""
@@ -76,7 +77,7 @@ def choose_interpreter(project: Project) -> Interpreter:
         chosen = chosen or _find_first(path)
         package = "tensorboard" if project.metrics.source == "tensorboard" else "sys"
         _require(package, *chosen, environment)
-        return Interpreter(*chosen)
+        return Interpreter(*chosen, needs_wandb=False)
     if chosen:
         _require("wandb", *chosen, environment)
         return Interpreter(*chosen)

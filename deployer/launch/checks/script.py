@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from deployer.agent.settings import SCRIPT_CHECK_VARIABLE
 from deployer.config import paths
@@ -22,8 +23,10 @@ from deployer.scripts.pod_request import build_pod_request
 from deployer.scripts.script_check import Report, Surroundings, check_script
 from deployer.sweeps.examination import Finding as Complaint
 from deployer.sweeps.examination import locate
-from deployer.sweeps.problem import Problem
+from deployer.sweeps.metrics import metric_name
+from deployer.sweeps.problem import Problem, doubt
 
+METRIC_PATH = ("metric", "name")
 FIRST_POD = "its code is in the image: the pods that `up` starts ask it before they take a run"
 
 
@@ -65,7 +68,20 @@ def ask_script(project: Project, target: Target, request: Request) -> Report:
     if any("${" in word for word in request.words):
         return Report(not_checked="${ in its command would be read as a macro")
     around = Surroundings(project.code.folder, target.run_environment, target.runs_here)
-    return check_script(request.started, around, paths.checks_folder())
+    report = check_script(request.started, around, paths.checks_folder())
+    if not project.metrics_variable:
+        return report
+    # The script itself logs nothing.
+    kept = (one for one in report.problems if one.path != METRIC_PATH)
+    return replace(report, problems=(*kept, *doubt_metrics(project, request.sweep.config)))
+
+
+def doubt_metrics(project: Project, config: Mapping[str, Any]) -> Iterator[Problem]:
+    """Warn of a sweep's metric that `metrics:` does not read."""
+    metric, wanted = metric_name(config), project.metrics.wanted
+    if project.metrics.source and metric and wanted and metric not in wanted:
+        said = f"metrics: in deployer.yaml reads {', '.join(wanted)}, and not {metric}"
+        yield doubt(METRIC_PATH, said, f"let names: or the pattern's groups have {metric}")
 
 
 def add_script_check(plan: Plan, target: Target, request: Request) -> Plan:
