@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from deployer.agent.settings import METRICS_VARIABLE
+from deployer.agent.settings import METRICS_VARIABLE, WARM_VARIABLE
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import create_sweep
 from tests.agent.conftest import Bench
 from tests.faults.proof import RecordReader
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.slow(seconds=60)
 
 SECONDS = 400.0  # several runs, each of which loads the SDK
 SWEEP = """
@@ -64,7 +64,7 @@ def create(bench: Bench, script: str, values: list[float], more: str = "") -> Sw
 
 def run(bench: Bench, path: SweepPath, metrics: Mapping[str, Any]) -> str:
     """Run a sweep with one agent; return its log."""
-    told = {METRICS_VARIABLE: json.dumps(metrics)}
+    told = {METRICS_VARIABLE: json.dumps(metrics), WARM_VARIABLE: "1"}
     code, output = bench.start_with_own_key(path, **told).wait(SECONDS)
     assert code == 0, output
     return output

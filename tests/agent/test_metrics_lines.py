@@ -11,6 +11,7 @@ from deployer.agent.metrics.files import GrowingFile
 from deployer.agent.metrics.lines import GaveUp, LineSplitter, Row, Rows, TextLines
 from deployer.agent.metrics.spec import Spec, add_metric, parse_spec
 from deployer.agent.metrics.wrapper import fill_in
+from deployer.agent.server.preflight import METRIC, find_word
 
 TEXT: dict[str, Row] = {
     "loss=0.3": {"loss": 0.3},
@@ -126,6 +127,19 @@ def test_what_a_file_held_before_the_run_is_not_the_runs(tmp_path: Path, mode: s
     with path.open(mode) as log:
         log.write('{"loss": 2}\n{"loss": 3}\n')
     assert read_all(file) == [2, 3]
+
+
+CONFIGS = {
+    "metric:\n  goal: minimize\n  name: val/loss\nname: x\n": "val/loss",
+    "metric:\n  name: 'val loss' # so\n": "val loss",
+    "method: grid\nmetric: {goal: minimize, name: loss}\n": "loss",
+    "name: x\nmetric:\n  goal: minimize\nparameters:\n  a:\n    name: y\n": "",
+}
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_the_metric_in_a_sweeps_yaml(config: str) -> None:
+    assert find_word(METRIC, config) == CONFIGS[config]
 
 
 def test_the_folder_for_outputs_in_a_command() -> None:

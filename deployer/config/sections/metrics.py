@@ -49,7 +49,9 @@ def _check_path(value: str) -> str:
 
 
 def _list_names(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
+    if isinstance(value, str):
+        return (value,)
+    return tuple(value) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
