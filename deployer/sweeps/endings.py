@@ -29,8 +29,8 @@ WORDS = {
 # What would fail again in the same way, so that the server does not retry it, and what fixes it.
 FIXES = {
     "usage error": "let the script accept the flags that the sweep file sends",
-    "no run": "the script ended with exit code 0 without wandb.init: let it call that in each run, or "
-    "have its output read by `metrics: {from: stdout}` in deployer.yaml",
+    "no run": "the script ended with exit code 0 without wandb.init: let it call that in each run, "
+    "or have its output read by `metrics: {from: stdout}` in deployer.yaml",
     "missing program": "correct program: or command: in the sweep file, or install the program",
     "authentication error": "correct the script's key; it needs none for W&B: its agent has one",
 }
