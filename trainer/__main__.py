@@ -46,14 +46,15 @@ def run(args: Arguments, dataset: "Dataset", progress: "Progress") -> None:
         if args.no_wandb
         else train_with_wandb(args, dataset, progress)
     )
-    print(f"best val_accuracy {best['val_accuracy']:.4f} in epoch {best['epoch']}")
+    tested = f", test_accuracy {best['test_accuracy']:.4f}" if "test_accuracy" in best else ""
+    print(f"best val_accuracy {best['val_accuracy']:.4f}{tested} in epoch {best['epoch']}")
 
 
 def train_with_wandb(args: Arguments, dataset: "Dataset", progress: "Progress") -> "Row":
     """Train inside a W&B run whose step is the epoch, and put the best epoch in its summary."""
     import wandb
 
-    from trainer.outputs import summarise_best
+    from trainer.outputs import summarise
     from trainer.train import train
 
     try:
@@ -72,7 +73,7 @@ def train_with_wandb(args: Arguments, dataset: "Dataset", progress: "Progress") 
             if row["epoch"] >= delivered:
                 wandb_run.log(dict(row), step=int(row["epoch"]))
             # At each epoch: a run that is stopped early has a best one, too.
-            wandb_run.summary.update(summarise_best(rows))
+            wandb_run.summary.update(summarise(rows))
 
         return train(args, dataset, progress, log)
 

@@ -21,7 +21,13 @@ SCHEDULES = ("constant", "cosine", "one_cycle")
 # What is used where the command line says nothing. cifar10's row is David Page's cifar10-fast
 # (dawn.py), with the learning rate and the weight decay counted on the mean loss, not the sum.
 DATASET_DEFAULTS: dict[str, dict[str, object]] = {
-    "digits": {"model": "mlp", "epochs": 15, "batch_size": 32, "optimizer": "adam"},
+    "digits": {
+        "model": "mlp",
+        "epochs": 15,
+        "batch_size": 32,
+        "optimizer": "adam",
+        "validation_split": 0.2,  # of few images
+    },
     "mnist": {"model": "cnn", "epochs": 1, "batch_size": 64, "optimizer": "adam"},
     "fashion_mnist": {"model": "cnn", "epochs": 8, "batch_size": 64, "optimizer": "adam"},
     "cifar10": {
@@ -47,7 +53,9 @@ PLUMBING = frozenset(
         "device",
         "threads",
         "compile",
+        "deterministic",
         "checkpoint_dir",
+        "checkpoint_every",
         "output_dir",
         "dry_run",
         "no_wandb",
@@ -75,14 +83,22 @@ class Arguments(argparse.Namespace):
     label_smoothing: float
     augment: bool
     cutout: int
+    alternating_flip: bool
+    test_flip: bool
+    whiten: bool
+    dirac: bool
+    ema: float
     amp: bool
     seed: int
+    validation_split: float
     train_limit: int
     test_limit: int
     device: str
     threads: int
     compile: bool
+    deterministic: bool
     checkpoint_dir: str
+    checkpoint_every: int
     output_dir: str
     dry_run: bool
     no_wandb: bool
@@ -145,6 +161,14 @@ def add_data_flags(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder in torchvision's layout, or of CIFAR-10's binary version",
     )
+    add(
+        "--validation_split",
+        type=fraction,
+        default=0.1,
+        metavar="SHARE",
+        help="of the training images, held out for val_accuracy; "
+        "with 0 that is measured on the test images",
+    )
     add("--train_limit", type=whole, default=0, metavar="N", help="first N images; 0 is all")
     add("--test_limit", type=whole, default=0, metavar="N", help="first N images; 0 is all")
     add(
@@ -160,6 +184,18 @@ def add_data_flags(parser: argparse.ArgumentParser) -> None:
         default=0,
         metavar="PIXELS",
         help="side of the square that is blanked in each training image; 0 is off",
+    )
+    add(
+        "--alternating_flip",
+        default=False,
+        **SWITCH,
+        help="augment mirrors an image in every second epoch, not at random",
+    )
+    add(
+        "--test_flip",
+        default=False,
+        **SWITCH,
+        help="measure on the mean of an image's and its mirror image's logits",
     )
 
 
@@ -180,6 +216,8 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
         **SWITCH,
         help="batch normalisation after every hidden layer",
     )
+    add("--whiten", default=False, **SWITCH, help="frozen first layer that whitens 2x2 patches")
+    add("--dirac", default=False, **SWITCH, help="let convolutions start as the identity")
 
 
 def add_training_flags(parser: argparse.ArgumentParser) -> None:
@@ -205,6 +243,14 @@ def add_training_flags(parser: argparse.ArgumentParser) -> None:
     )
     add("--weight_decay", type=non_negative, default=0.0, metavar="W", help="L2 penalty")
     add("--label_smoothing", type=fraction, default=0.0, metavar="S", help="in training only")
+    add(
+        "--ema",
+        type=fraction,
+        default=0.0,
+        metavar="DECAY",
+        help="share of the weights' moving average that a step keeps; the average is what is "
+        "measured and kept; 0 is off",
+    )
     add("--seed", type=whole, default=0, help="of everything random")
 
 
@@ -232,10 +278,23 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         help="let torch.compile make faster kernels, which takes a minute and a C++ compiler",
     )
     add(
+        "--deterministic",
+        default=False,
+        **SWITCH,
+        help="on a GPU, too, compute the same numbers again, more slowly",
+    )
+    add(
         "--checkpoint_dir",
         default=os.environ.get("DEPLOYER_CHECKPOINT_DIR", ""),
         metavar="DIR",
-        help="write a checkpoint there after every epoch and continue from it",
+        help="write checkpoints there and continue from the last one",
+    )
+    add(
+        "--checkpoint_every",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="epochs between two checkpoints; the last epoch always has one",
     )
     add(
         "--output_dir",

@@ -10,6 +10,7 @@ from torch import nn
 from torch.amp import GradScaler
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.swa_utils import AveragedModel
 
 from trainer.atomic import replace_file
 from trainer.errors import TrainerError
@@ -19,18 +20,27 @@ Row = dict[str, float | int]
 
 @dataclass
 class Progress:
-    """All that changes while a run trains; `history` has a row of metrics for each epoch."""
+    """All that changes while a run trains; `history` has a row of metrics for each epoch.
+
+    `average` follows the model's weights; where there is one, it is measured and kept.
+    """
 
     model: nn.Module
     optimizer: Optimizer
     scheduler: LRScheduler
     scaler: GradScaler
+    average: AveragedModel | None = None
     history: list[Row] = field(default_factory=list)
 
     @property
     def epoch(self) -> int:
         """The number of epochs that are done."""
         return len(self.history)
+
+    @property
+    def result(self) -> nn.Module:
+        """The model that is measured and kept."""
+        return self.model if self.average is None else self.average.module
 
     def state(self, hyperparameters: dict[str, object]) -> dict[str, Any]:
         """Return everything that the next epoch depends on, random numbers included."""
@@ -40,6 +50,7 @@ class Progress:
             "optimizer": self.optimizer.state_dict(),
             "scheduler": self.scheduler.state_dict(),
             "scaler": self.scaler.state_dict(),
+            "average": self.average and self.average.state_dict(),
             "history": self.history,
             "random": torch.get_rng_state(),
             "random_cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
@@ -51,6 +62,8 @@ class Progress:
         self.optimizer.load_state_dict(state["optimizer"])
         self.scheduler.load_state_dict(state["scheduler"])
         self.scaler.load_state_dict(state["scaler"])
+        if self.average:
+            self.average.load_state_dict(state["average"])
         self.history = state["history"]
         torch.set_rng_state(state["random"].cpu())
         if torch.cuda.is_available() and state["random_cuda"]:

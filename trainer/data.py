@@ -34,6 +34,17 @@ class Split:
         """Return the first `limit` images, or all if it is 0."""
         return Split(self.images[:limit], self.labels[:limit]) if limit else self
 
+    def hold_out(self, share: float) -> tuple["Split", "Split"]:
+        """Return the images to train on, and a share to validate on: the same for every seed."""
+        count = len(self.labels)
+        order = torch.randperm(count, generator=torch.Generator().manual_seed(0))
+        held = torch.zeros(count, dtype=torch.bool)
+        held[order[: max(1, round(share * count))]] = True
+        return (
+            Split(self.images[~held], self.labels[~held]),
+            Split(self.images[held], self.labels[held]),
+        )
+
     def in_batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield all images and labels in order, `size` at a time; the last may be fewer."""
         for start in range(0, len(self.labels), size):
@@ -47,13 +58,15 @@ class Split:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set on its device; runs of a sweep are compared by what they reach on `test`.
+    """A data set on its device; runs of a sweep are compared by what they reach on `validation`.
 
-    `scale` and `shift` (1, C, 1, 1) make a byte a number with mean 0 and standard deviation 1.
+    That is `test` itself if no training images are held out. `scale` and `shift` (1, C, 1, 1) make
+    a byte a number with mean 0 and standard deviation 1.
     """
 
     name: str
     train: Split
+    validation: Split
     test: Split
     scale: Tensor
     shift: Tensor
@@ -88,22 +101,35 @@ class Dataset:
 
 
 def load_dataset(
-    name: str, folder: Path, device: torch.device, train_limit: int = 0, test_limit: int = 0
+    name: str,
+    folder: Path,
+    device: torch.device,
+    *,
+    validation_split: float = 0.0,
+    train_limit: int = 0,
+    test_limit: int = 0,
 ) -> Dataset:
     """Read a data set, from scikit-learn (digits) or a folder, and put it on the device.
 
-    What the folder lacks is downloaded as torchvision does it. Raises TrainerError if there are
-    neither data nor a download.
+    `validation_split` is the share of the training images that are held out; with 0 the test images
+    are the validation images. What the folder lacks is downloaded as torchvision does it. Raises
+    TrainerError if there are neither data nor a download.
     """
     if name == "digits":
         train, test = read_digits()
     else:
         train, test = map(build_split, read_folder(name, folder))
+    train, test = train.first(train_limit), test.first(test_limit).to(device)
+    validation = test
+    if validation_split:
+        train, held = train.hold_out(validation_split)
+        validation = held.to(device)
     mean, deviation = (torch.tensor(numbers).view(1, -1, 1, 1) for numbers in STATISTICS[name])
     return Dataset(
         name,
-        train.first(train_limit).to(device),
-        test.first(test_limit).to(device),
+        train.to(device),
+        validation,
+        test,
         scale=(1 / (BYTE * deviation)).to(device),
         shift=(-mean / deviation).to(device),
     )

@@ -1,6 +1,7 @@
 """The training loop: one row of metrics per epoch, printed and logged to W&B."""
 
 import math
+import os
 import platform
 import time
 from collections.abc import Callable
@@ -13,12 +14,14 @@ from torch.amp import GradScaler
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 from torch.optim.lr_scheduler import LambdaLR
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from trainer.args import Arguments
 from trainer.batches import TrainingBatches
 from trainer.checkpoint import Progress, Row, load_checkpoint, save_checkpoint
-from trainer.data import Dataset, load_dataset
+from trainer.data import Dataset, Split, load_dataset
 from trainer.errors import TrainerError
+from trainer.initial import WHITENED_IMAGES, build_whitening, start_as_identity
 from trainer.models import build_model, count_parameters
 from trainer.outputs import best_row, save_outputs
 
@@ -31,19 +34,21 @@ def prepare(args: Arguments) -> tuple[Dataset, Progress]:
     """Seed torch, load the data, and build the model with its optimizer and schedule."""
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
-    # Images have one size: cuDNN measures once which of its convolutions is the fastest for it.
-    torch.backends.cudnn.benchmark = True
+    choose_kernels(args.deterministic)
     device = choose_device(args.device)
-    dataset = load_dataset(args.dataset, Path(args.data), device, args.train_limit, args.test_limit)
-    model = build_model(
-        args.model,
-        dataset.shape,
-        dataset.classes,
-        width=args.width,
-        dropout=args.dropout,
-        batch_norm=args.batch_norm,
+    dataset = load_dataset(
+        args.dataset,
+        Path(args.data),
+        device,
+        validation_split=args.validation_split,
+        train_limit=args.train_limit,
+        test_limit=args.test_limit,
     )
-    model.to(device).to(memory_format=torch.channels_last)  # in place
+    model = start_model(args, dataset)
+    average = None
+    if args.ema:
+        follow = get_ema_multi_avg_fn(args.ema)  # type: ignore[no-untyped-call]
+        average = AveragedModel(model, multi_avg_fn=follow, use_buffers=True)
     if args.compile:
         model.compile()
     optimizer = build_optimizer(args, model)
@@ -51,7 +56,36 @@ def prepare(args: Arguments) -> tuple[Dataset, Progress]:
     factor = partial(learning_rate_factor, args.schedule, steps=steps)
     scaled = args.amp and half_type(device) is torch.float16
     scaler = GradScaler(device.type, enabled=scaled)
-    return dataset, Progress(model, optimizer, LambdaLR(optimizer, factor), scaler)
+    return dataset, Progress(model, optimizer, LambdaLR(optimizer, factor), scaler, average)
+
+
+def choose_kernels(deterministic: bool) -> None:
+    """Choose between kernels that are fast and kernels that add in the same order each time."""
+    if deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts
+        torch.use_deterministic_algorithms(True)
+    # Images have one size: cuDNN measures once which of its convolutions is the fastest for it.
+    torch.backends.cudnn.benchmark = not deterministic
+
+
+def start_model(args: Arguments, dataset: Dataset) -> nn.Module:
+    """Build the model on the data set's device, with its weights before the first step."""
+    images = dataset.normalise(dataset.train.images[:WHITENED_IMAGES]).cpu()
+    whitening = build_whitening(images) if args.whiten else nn.Identity()
+    channels, height, width = whitening(images[:1]).shape[1:]
+    model = build_model(
+        args.model,
+        (channels, height, width),
+        dataset.classes,
+        width=args.width,
+        dropout=args.dropout,
+        batch_norm=args.batch_norm,
+    )
+    if args.dirac:
+        start_as_identity(model)
+    if args.whiten:
+        model = nn.Sequential(whitening, model)
+    return model.to(dataset.device).to(memory_format=torch.channels_last)
 
 
 def choose_device(name: str) -> torch.device:
@@ -88,7 +122,7 @@ def build_optimizer(args: Arguments, model: nn.Module) -> Optimizer:
     """
     on_gpu = next(model.parameters()).is_cuda
     rate, decay, momentum = args.learning_rate, args.weight_decay, args.momentum
-    parameters = list(model.parameters())
+    parameters = [one for one in model.parameters() if one.requires_grad]
     if args.optimizer == "sgd":
         nesterov = args.nesterov and momentum > 0
         return SGD(
@@ -130,7 +164,7 @@ def train(args: Arguments, dataset: Dataset, progress: Progress, log: Callable[[
         load_checkpoint(checkpoints, progress, args.hyperparameters(), dataset.device)
     for row in progress.history:
         log(row)
-    batches = build_batches(args, dataset)
+    batches = TrainingBatches(dataset, args)
     while progress.epoch < args.epochs:
         row = run_epoch(args, batches, progress)
         progress.history.append(row)
@@ -138,29 +172,30 @@ def train(args: Arguments, dataset: Dataset, progress: Progress, log: Callable[[
         # The checkpoint is last: what dies before it is written does this epoch again.
         if args.output_dir:
             save_outputs(Path(args.output_dir), progress, args.hyperparameters())
-        if checkpoints:
+        is_due = progress.epoch % args.checkpoint_every == 0 or progress.epoch == args.epochs
+        if checkpoints and is_due:
             save_checkpoint(checkpoints, progress, args.hyperparameters())
     return best_row(progress.history)
 
 
-def build_batches(args: Arguments, dataset: Dataset) -> TrainingBatches:
-    """Prepare the training images as the arguments say."""
-    return TrainingBatches(dataset, args.batch_size, args.augment, args.cutout)
-
-
 def run_epoch(args: Arguments, batches: TrainingBatches, progress: Progress) -> Row:
-    """Train for one epoch, measure, and return the epoch's row."""
+    """Train for one epoch, measure, and return the epoch's row.
+
+    `seconds` are all of the epoch, `train_seconds` what training took of them.
+    """
     start = time.perf_counter()
-    train_loss, train_accuracy = train_epoch(args, batches, progress)
-    val_loss, val_accuracy = evaluate(args, batches.dataset, progress.model)
-    return {
-        "epoch": progress.epoch + 1,
-        "train_loss": train_loss,
-        "train_accuracy": train_accuracy,
-        "val_loss": val_loss,
-        "val_accuracy": val_accuracy,
-        "seconds": round(time.perf_counter() - start, 3),
-    }
+    dataset = batches.dataset
+    row: Row = {"epoch": progress.epoch + 1}
+    row["train_loss"], row["train_accuracy"] = train_epoch(args, batches, progress)
+    train_seconds = time.perf_counter() - start
+    splits = {"val": dataset.validation, "test": dataset.test}
+    if dataset.validation is dataset.test:
+        del splits["test"]
+    for name, split in splits.items():
+        loss, accuracy = evaluate(args, dataset, split, progress.result)
+        row |= {f"{name}_loss": loss, f"{name}_accuracy": accuracy}
+    seconds = time.perf_counter() - start
+    return row | {"train_seconds": round(train_seconds, 3), "seconds": round(seconds, 3)}
 
 
 def train_epoch(
@@ -171,7 +206,7 @@ def train_epoch(
     device = batches.dataset.device
     loss_sum, correct = torch.zeros((), device=device), torch.zeros((), device=device)
     seen = 0
-    for images, labels in batches:
+    for images, labels in batches.in_epoch(progress.epoch):
         with autocast(args, device):
             logits = progress.model(images)
             loss = cross_entropy(logits, labels, label_smoothing=args.label_smoothing)
@@ -180,6 +215,8 @@ def train_epoch(
         progress.scaler.step(progress.optimizer)
         progress.scaler.update()
         progress.scheduler.step()
+        if progress.average:
+            progress.average.update_parameters(progress.model)
         loss_sum += loss.detach() * len(labels)  # summed on the device: no wait for each step
         correct += count_correct(logits, labels)
         seen += len(labels)
@@ -193,17 +230,22 @@ def autocast(args: Arguments, device: torch.device) -> torch.autocast:
 
 
 @torch.no_grad()
-def evaluate(args: Arguments, dataset: Dataset, model: nn.Module) -> tuple[float, float]:
-    """Return the mean cross entropy and the accuracy on all test images."""
+def evaluate(
+    args: Arguments, dataset: Dataset, split: Split, model: nn.Module
+) -> tuple[float, float]:
+    """Return the mean cross entropy and the accuracy on all images of a split."""
     model.eval()
     device = dataset.device
     loss_sum, correct = torch.zeros((), device=device), torch.zeros((), device=device)
-    for images, labels in dataset.test.in_batches(EVALUATION_BATCH):
+    for images, labels in split.in_batches(EVALUATION_BATCH):
+        images = dataset.normalise(images)
         with autocast(args, device):
-            logits = model(dataset.normalise(images))
+            logits = model(images)
+            if args.test_flip and dataset.mirrored:
+                logits = (logits + model(images.flip(-1))) / 2
             loss_sum += cross_entropy(logits, labels, reduction="sum")
         correct += count_correct(logits, labels)
-    return loss_sum.item() / len(dataset.test.labels), correct.item() / len(dataset.test.labels)
+    return loss_sum.item() / len(split.labels), correct.item() / len(split.labels)
 
 
 def count_correct(logits: Tensor, labels: Tensor) -> Tensor:
@@ -213,11 +255,12 @@ def count_correct(logits: Tensor, labels: Tensor) -> Tensor:
 
 def describe(args: Arguments, dataset: Dataset, progress: Progress) -> str:
     """Show a run before it starts: its configuration, its model's size, its first batch."""
-    images, labels = next(iter(build_batches(args, dataset)))
+    images, labels = next(TrainingBatches(dataset, args).in_epoch(0))
     settings = ((name, "none" if value == "" else value) for name, value in vars(args).items())
     lines = [f"{name:16} {value}" for name, value in settings]
     lines += [
-        f"{'images':16} {len(dataset.train.labels)} to train, {len(dataset.test.labels)} to test",
+        f"{'images':16} {len(dataset.train.labels)} to train, "
+        f"{len(dataset.validation.labels)} to validate, {len(dataset.test.labels)} to test",
         f"{'parameters':16} {count_parameters(progress.model)}",
         f"{'batch':16} images {tuple(images.shape)}, labels {tuple(labels.shape)}, {images.device}",
     ]

@@ -81,7 +81,7 @@ def check_best_model(project: Path, logged: float) -> None:
     assert metrics["last"]["val_accuracy"] == logged
     command = [sys.executable, "-m", "tests.cli.digits_accuracy", str(model)]
     found = float(run(command, ROOT).stdout)
-    assert found == pytest.approx(metrics["best"]["val_accuracy"], abs=1 / 360)
+    assert found == pytest.approx(metrics["best"]["test_accuracy"], abs=1 / 360)
 
 
 @short

@@ -37,8 +37,8 @@ def arguments(*flags: str) -> Arguments:
 
 
 def without_seconds(row: Row) -> Row:
-    """Drop the one metric that differs from run to run."""
-    return {name: value for name, value in row.items() if name != "seconds"}
+    """Drop the metrics that differ from run to run."""
+    return {name: row[name] for name in row if name not in ("seconds", "train_seconds")}
 
 
 def start_trainer(

@@ -68,7 +68,7 @@ def test_checkpoint_folder_comes_from_the_environment(monkeypatch: pytest.Monkey
 def test_plumbing_is_no_hyperparameter() -> None:
     names = parse_args([]).hyperparameters().keys()
     assert {"dataset", "learning_rate", "seed"} <= names
-    assert not names & {"data", "device", "checkpoint_dir", "no_wandb", "dry_run", "threads"}
+    assert not names & {"data", "device", "checkpoint_dir", "no_wandb", "dry_run", "deterministic"}
 
 
 @pytest.mark.parametrize(

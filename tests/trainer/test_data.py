@@ -14,6 +14,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
+from tests.trainer.conftest import arguments
 from trainer.augment import cut_out, list_windows, mirror
 from trainer.batches import TrainingBatches
 from trainer.data import load_dataset
@@ -41,15 +42,41 @@ def test_normalised_images_have_mean_zero_and_deviation_one() -> None:
     assert images.std().item() == pytest.approx(1, abs=0.01)
 
 
+def test_the_same_images_are_held_out_for_every_seed_and_none_of_the_test_images() -> None:
+    whole = load_dataset("digits", FOLDER, CPU)
+    parts = [load_dataset("digits", FOLDER, CPU, validation_split=0.1) for _ in range(2)]
+    held = parts[0].validation
+    assert whole.validation is whole.test
+    assert torch.equal(held.images, parts[1].validation.images)
+    assert (len(parts[0].train.labels), len(held.labels)) == (1293, 144)
+    together = torch.cat([parts[0].train.images, held.images]).flatten(1).tolist()
+    assert sorted(together) == sorted(whole.train.images.flatten(1).tolist())
+
+
+def test_an_image_is_mirrored_in_every_second_epoch() -> None:
+    dataset = replace(load_dataset("digits", FOLDER, CPU), name="fashion_mnist")
+    flags = ("--augment", "--alternating_flip")
+    batches = TrainingBatches(dataset, arguments(*flags, "--seed=1"))
+    other = TrainingBatches(dataset, arguments(*flags, "--seed=2"))
+    sides = []
+    for number in range(3):
+        draws = batches.draw(number)
+        sides.append(draws.mirrored[draws.order.argsort()])
+    assert torch.equal(sides[0], ~sides[1])
+    assert torch.equal(sides[0], sides[2])
+    assert 0.4 < sides[0].float().mean() < 0.6
+    assert not torch.equal(batches.first_mirrored, other.first_mirrored)
+
+
 def test_an_epoch_shows_every_image_at_most_once() -> None:
     dataset = load_dataset("digits", FOLDER, CPU, train_limit=100)
     torch.manual_seed(0)
-    batches = list(TrainingBatches(dataset, 32, augment=False, cutout=0))
+    batches = list(TrainingBatches(dataset, arguments("--batch_size=32")).in_epoch(0))
     assert [len(labels) for _, labels in batches] == [32, 32, 32]
     shown = torch.cat([images for images, _ in batches])
     assert len({tuple(image) for image in shown.flatten(1).tolist()}) == 96
-    one = TrainingBatches(dataset, 512, augment=False, cutout=0)
-    assert [len(labels) for _, labels in one] == [100]
+    one = TrainingBatches(dataset, arguments("--batch_size=512"))
+    assert [len(labels) for _, labels in one.in_epoch(0)] == [100]
 
 
 def test_windows_are_those_of_the_padded_image() -> None:
@@ -67,10 +94,10 @@ def test_a_batch_is_made_of_windows_mirrored_or_not_and_cut() -> None:
     dataset = load_dataset("digits", FOLDER, CPU, train_limit=64)
     dataset = replace(dataset, name="fashion_mnist")  # whose images may be mirrored
     torch.manual_seed(0)
-    batches = TrainingBatches(dataset, 64, augment=True, cutout=3)
-    [(images, labels)] = batches
+    batches = TrainingBatches(dataset, arguments("--batch_size=64", "--augment", "--cutout=3"))
+    [(images, labels)] = batches.in_epoch(0)
     torch.manual_seed(0)
-    draws = batches.draw()
+    draws = batches.draw(0)
     assert {len(set(part.tolist())) for part in (draws.down, draws.right)} == {3}
     assert 16 < draws.mirrored.sum() < 48
     windows = list_windows(dataset.train.images, 1)

@@ -26,7 +26,10 @@ def test_the_best_model_has_the_accuracy_that_was_logged(tmp_path: Path) -> None
     args = arguments(*(f"--{name}={value}" for name, value in kept["hyperparameters"].items()))
     dataset, progress = prepare(args)
     progress.model.load_state_dict(kept["model"])
-    assert evaluate(args, dataset, progress.model) == (best["val_loss"], best["val_accuracy"])
+    assert evaluate(args, dataset, dataset.validation, progress.model) == (
+        best["val_loss"],
+        best["val_accuracy"],
+    )
 
 
 def test_the_metrics_tell_the_last_epoch_from_the_best(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ EXPECTED = {
     "fashion_mnist.yaml": ("fashion_mnist", 24),
     "mnist.yaml": ("mnist", 12),
     "recipes/001-cifar10/sweep.small.yaml": ("cifar10", 4),
+    "recipes/001-cifar10/sweep.tricks.yaml": ("cifar10", 8),
     "recipes/001-cifar10/sweep.yaml": ("cifar10", 16),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ BUSY = (
     "--label_smoothing=0.1",
     "--train_limit=320",
 )
+
+
+TRICKS = ("--whiten", "--dirac", "--ema=0.9", "--alternating_flip", "--deterministic")
 
 
 class Interruption(Exception):
@@ -60,7 +64,7 @@ def test_the_same_seed_gives_the_same_numbers() -> None:
         ("--model=cnn", "--optimizer=adam"),
         ("--model=cnn", "--optimizer=adamw"),
         ("--model=cnn", "--optimizer=rmsprop"),
-        ("--model=resnet9", "--width=4", "--optimizer=sgd", "--amp"),
+        ("--model=resnet9", "--width=4", "--optimizer=sgd", "--amp", *TRICKS),
     ],
     ids=" ".join,
 )
@@ -103,6 +107,47 @@ def assert_equal_states(one: Any, two: Any) -> None:
         assert one == two
 
 
+def test_a_checkpoint_of_every_third_epoch_and_of_the_last(tmp_path: Path) -> None:
+    flags = (*BUSY, "--checkpoint_every=3", f"--checkpoint_dir={tmp_path}")
+    interrupt(flags, after_epoch=4)
+    assert len(torch.load(tmp_path / "checkpoint.pt")["history"]) == 3
+    rows, _ = run_here(*flags)
+    assert len(torch.load(tmp_path / "checkpoint.pt")["history"]) == 4
+    assert rows == run_here(*BUSY)[0]
+
+
+def test_the_average_is_what_is_measured_and_it_lags_behind() -> None:
+    flags = ("--epochs=1", "--train_limit=320")
+    _, plain = run_here(*flags)
+    rows, averaged = run_here(*flags, "--ema=0.9")
+    args = arguments(*flags)
+    dataset, _ = prepare(args)
+    for name, weights in plain.model.state_dict().items():
+        assert torch.equal(weights, averaged.model.state_dict()[name])
+    measured = evaluate(args, dataset, dataset.validation, averaged.result)
+    assert measured == (rows[0]["val_loss"], rows[0]["val_accuracy"])
+    assert measured != evaluate(args, dataset, dataset.validation, averaged.model)
+
+
+def test_a_flipped_test_is_blind_to_mirrors() -> None:
+    args = arguments("--test_flip")
+    dataset, progress = prepare(args)
+    dataset = replace(dataset, name="fashion_mnist")  # whose images may be mirrored
+    split = dataset.validation
+    mirrored = replace(split, images=split.images.flip(-1))
+    found = [evaluate(args, dataset, images, progress.model) for images in (split, mirrored)]
+    assert found[0] == pytest.approx(found[1])
+    assert evaluate(arguments(), dataset, split, progress.model) != pytest.approx(found[0])
+
+
+def test_without_a_split_the_test_images_are_validated_on() -> None:
+    rows, _ = run_here("--epochs=1", "--validation_split=0")
+    assert "test_accuracy" not in rows[0]
+    args = arguments("--validation_split=0")
+    dataset, _ = prepare(args)
+    assert len(dataset.validation.labels) == 360
+
+
 def test_a_scaled_loss_goes_on_with_its_scale(tmp_path: Path) -> None:
     args = arguments(*BUSY, f"--checkpoint_dir={tmp_path}")
     dataset, progress = prepare(args)
@@ -120,7 +165,7 @@ def test_the_accuracy_is_that_of_every_test_image() -> None:
     dataset, progress = prepare(args)
     sizes = [len(labels) for _, labels in dataset.test.in_batches(100)]
     assert sizes == [100, 100, 100, 60]
-    loss, accuracy = evaluate(args, dataset, progress.model)
+    loss, accuracy = evaluate(args, dataset, dataset.test, progress.model)
     with torch.no_grad():
         logits = progress.model(dataset.normalise(dataset.test.images))
     right = logits.argmax(dim=1) == dataset.test.labels
