@@ -115,7 +115,7 @@ def test_three_seeds_as_a_tenant(cluster: Cluster, namespace: str, tmp_path: Pat
     queues = {one["requestObject"]["metadata"]["labels"][QUEUE] for one in made}
     assert queues == {f"{namespace}-user-queue"}
     [model] = (recipe.folder / "model").rglob("model.pth")
-    accuracy = evaluate(model, recipe.folder / "train.py", tmp_path / "images")
+    accuracy = evaluate(model, recipe.folder / "example_pytorch_code.py", tmp_path / "images")
     assert accuracy == pytest.approx(best, abs=1e-6)
     kube = open_client(cluster.kubeconfig, namespace)
     for kind in (JOB, POD, CONFIG_MAP, SECRET, CLAIM):

@@ -1,0 +1,1 @@
+../../../sweeps/recipes/001-cifar10/cifar10_train.py
