@@ -81,7 +81,7 @@ WAYS = {
     "004-kubejob": (
         write_pets,
         "EPOCHS=2",
-        {"loss", "val_accuracy"},
+        {"loss", "accuracy"},
         {"catdogclassification.pth", "catdogclassification.json"},
     ),
 }

@@ -42,12 +42,12 @@ def test_it_is_swept_as_it_stands(tmp_path: Path) -> None:
     copy = Recipe(folder)
     sweep = copy.read_yaml("sweep.yaml")
     sweep["parameters"] |= {"epochs": {"value": 1}}
-    copy.write_yaml("sweep.yaml", {**sweep, "run_cap": 2})
+    copy.write_yaml("sweep.yaml", {**sweep, "run_cap": 1})
     try:
         said = copy.run("deployer up sweep.yaml --replicas 1")
         rows = json.loads(copy.run("deployer results -o json 2>/dev/null"))["runs"]
     finally:
         copy.try_to_run("deployer down --all")
-    assert "2/2 configurations finished, 0 duplicates, 0 lost" in said
+    assert "1/1 configurations finished, 0 duplicates, 0 lost" in said
     assert all(row["value"] > 0.5 for row in rows)
     assert {"lr", "gamma", "batch-size", "dropout"} <= rows[0]["parameters"].keys()
