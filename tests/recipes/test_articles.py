@@ -68,7 +68,7 @@ def write_pets(folder: Path) -> None:
 
 
 # Of each recipe: its data, what the sweep gives, the metrics that are found, the files that stay.
-WAYS = {
+WAYS: dict[str, tuple[Callable[[Path], None], str, set[str], set[str]]] = {
     "000-mnist-grid": (write_mnist, "JOB_ID=1", {"test_loss", "test_accuracy"}, set()),
     "001-cifar10": (
         write_cifar10,
