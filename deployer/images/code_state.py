@@ -133,7 +133,7 @@ def _read_diff(
     root: Path, environment: Mapping[str, str], apart: Sequence[Path], since: str = "HEAD"
 ) -> tuple[str, str]:
     """Return the diff of tracked files, and why it is left out."""
-    words = ("diff", "--binary", "--no-color", "--no-ext-diff", since, "--", ".")
+    words = ("diff", "--binary", "--no-color", "--no-ext-diff", "--no-renames", since, "--", ".")
     others = [f":(exclude,literal){name}" for name in _list_inside(root, apart)]
     content = run_git(root, environment, *words, f":(exclude,glob)**/*{LOCK_END}", *others)
     if len(content) > MOST_DIFF_BYTES:

@@ -17,6 +17,7 @@ from deployer.images.code_state import (
     MOST_FILES,
     MOST_FILES_BYTES,
     CodeState,
+    list_changes,
     read_state,
     restore_code,
 )
@@ -67,6 +68,31 @@ def test_the_commit_and_what_was_changed_since_are_had_again(project: Path) -> N
         assert code.commit == state.commit
         (code.folder / "main.py").write_text("a run wrote here\n")  # mended the second time
     assert (project / "main.py").read_text() == "lr = 3\n"
+
+
+def test_files_that_are_not_as_they_ran_are_named(project: Path, tmp_path: Path) -> None:
+    """By their content: commits may differ, and the sweep's file is no code."""
+    (project / "main.py").write_text("lr = 2\n")
+    then, sweep = read(project), project / "sweep.yaml"
+    sweep.write_text("method: grid\n")
+    commit_all(project.parent)
+    assert list_changes(then, Code(project), ENVIRONMENT, [sweep]) == []
+    (project / "new file.py").touch()
+    (project / "old.py").unlink()
+    (project / "main.py").write_text("lr = 1\n")
+    git(project, "add", "-A")
+    found = list_changes(then, Code(project), ENVIRONMENT, [sweep])
+    assert found == ["project/main.py", "project/new file.py", "project/old.py"]
+
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    (plain / "a.py").write_text("1")
+    (plain / "log.txt").write_text("1")
+    ran = read(plain)
+    (plain / "log.txt").write_text("2")
+    assert list_changes(ran, Code(plain), ENVIRONMENT) == []
+    (plain / "a.py").unlink()
+    assert list_changes(ran, Code(plain), ENVIRONMENT) == ["a.py"]
 
 
 def test_a_commit_is_fetched_from_its_repository(project: Path, tmp_path: Path) -> None:
