@@ -90,7 +90,7 @@ def test_csv_counts_the_attempts_where_the_server_keeps_them() -> None:
     columns, rows = build_ranking_csv(results(), View())
     assert columns == [
         *("rank", "run_id", "title", "state", "duration_seconds", "exit_code", "attempts"),
-        *("loss", "lr"),
+        *("loss", "lr", "summary.loss"),
     ]
     assert [row[columns.index("attempts")] for row in rows] == [2, None]
     assert [row[columns.index("loss")] for row in rows] == [0.5, None]

@@ -82,7 +82,7 @@ def test_a_table_for_programs_has_no_secrets() -> None:
     runs = [replace(run, config={"api_key": f"hunter{n % 2 + 1}"}) for n, run in enumerate(RUNS)]
     results = build_results(replace(SWEEP, config=config), runs)
     columns, rows = build_ranking_csv(results, View())
-    assert columns[-1] == "api_key"
+    assert columns[-2:] == ["api_key", "summary.loss"]
     for found in (rows, results_to_plain(results), results_to_plain(results, View(grouped=True))):
         assert "hunter" not in str(found)
         assert "REDACTED" in str(found)
