@@ -119,6 +119,7 @@ def check_bare_image(
         installed = "trained in /opt /deployer/work/wandb-packages/wandb/__init__.py None"
         assert said.count(installed) == 3, said
     shell.deployer("down")
+    shell.write("deployer.yaml", settings)
 
 
 def check_bayes_is_refused(shell: Shell) -> None:
