@@ -265,6 +265,13 @@ def test_classes_of_claims_that_are_made(kubeconfig: Path) -> None:
     assert show(judge_classes(wanted, [standard, default])) == [
         "right: StorageClass fast is there | "
     ]
+    by_hand = {"spec": {"storageClassName": "nfs"}, "status": {"phase": "Available"}}
+    setting = {"backend: {storage_class: %s}": "nfs"}
+    assert show(judge_classes(setting, [standard], [by_hand])) == [
+        "right: a PersistentVolume of class nfs is free | "
+    ]
+    [taken] = judge_classes(setting, [standard], [{**by_hand, "status": {"phase": "Bound"}}])
+    assert taken.verdict is Verdict.WRONG
     waiting = {"metadata": {"name": "data"}, "spec": {"storageClassName": "fast"}}
     first = {"volumeBindingMode": "WaitForFirstConsumer"}
     assert judge_unbound(case, waiting, first).verdict is Verdict.RIGHT

@@ -1,4 +1,4 @@
-"""Recipe 001's 16 configurations on the cluster: images on one volume, models on another."""
+"""Recipe 001's small sweep on the cluster: images on one volume, models and metrics on another."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ import pytest
 from tests.cluster.bed import SECTION, serve_for_pods
 from tests.cluster.cluster import Cluster
 from tests.cluster.shell import enter_shell
-from tests.cluster.tenants import load_rules, make_tenant
+from tests.cluster.tenants import make_tenant
 from tests.cluster.volumes import make_volume
 from tests.real_data import DATA
 from tests.recipes.readme import copy_recipe
 from tests.trainer.cifar10_files import write_binary
-
-RULES = (*load_rules("agents"), *load_rules("data"))
 
 
 @pytest.mark.data
@@ -38,22 +36,16 @@ def test_runs_read_one_folder_and_leave_their_models_on_another(
     volumes = [{"name": results["name"], "pvc": "results"}]
     section = {**SECTION, "memory": "1500Mi", "code": "image", "volumes": volumes}
     recipe.write_yaml("deployer.yaml", {**settings, "on": "kubernetes", "kubernetes": section})
-    sweep = recipe.read_yaml("sweep.yaml")
-    small = {"epochs": 1, "width": 4, "train_limit": 512, "test_limit": 100}
-    sweep["parameters"] |= {name: {"value": value} for name, value in small.items()}
-    recipe.write_yaml("sweep.yaml", sweep)
+    sweep = recipe.read_yaml("sweep.small.yaml")
+    sweep["parameters"] |= {"epochs": {"value": 1}, "data_aug_cutout_size": {"value": 5}}
+    recipe.write_yaml("sweep.small.yaml", sweep)
     with serve_for_pods(cluster, tmp_path / "backend") as server:
-        shell = enter_shell(recipe.folder, make_tenant(cluster, namespace, rules=RULES), server)
-        ran = shell.deployer("up", "sweep.yaml", "--replicas", "1", "--plain")
-        assert "16/16 configurations finished, 0 duplicates, 0 lost" in ran.stdout
-        chart = shell.deployer("results", "-o", "chart").stdout
-        assert chart.count("\N{BLACK CIRCLE}") == 16
+        shell = enter_shell(recipe.folder, make_tenant(cluster, namespace), server)
+        ran = shell.deployer("up", "sweep.small.yaml", "--replicas", "1", "--plain")
+        assert "2/2 configurations finished, 0 duplicates, 0 lost" in ran.stdout
         runs = json.loads(shell.deployer("results", "-o", "json").stdout)["runs"]
-        shell.deployer("results", "get", "--best", "--to", "best")
         shell.deployer("down")
     for run in runs:
         [metrics] = folders["results"].rglob(f"outputs/*/{run['run_id']}/metrics.json")
         assert json.loads(metrics.read_text())["last"]["val_accuracy"] == run["value"]
-    [best] = (recipe.folder / "best").rglob("best.pt")
-    assert best.parent.name == runs[0]["run_id"]
-    assert best.stat().st_size > 50_000
+        assert (metrics.parent / "best.pt").stat().st_size > 100_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from deployer.kube.kinds import (
     SECRET,
     SERVICE_ACCOUNT,
     STORAGE_CLASS,
+    VOLUME,
 )
 
 Manifest = Mapping[str, Any]
@@ -175,20 +176,27 @@ def _examine_classes(case: Case, wanted: Mapping[str, str | None]) -> Iterator[F
     there = case.kube.list_objects(STORAGE_CLASS)
     if find_data(case.kube):  # the backend's claim, which is there already
         wanted = {setting: name for setting, name in wanted.items() if setting != OF_BACKEND}
-    yield from judge_classes(wanted, there)
+    named = {name for name in wanted.values() if name} - {one["metadata"]["name"] for one in there}
+    yield from judge_classes(wanted, there, case.kube.list_objects(VOLUME) if named else [])
 
 
 def judge_classes(
-    wanted: Mapping[str, str | None], classes: list[dict[str, Any]]
+    wanted: Mapping[str, str | None],
+    classes: list[dict[str, Any]],
+    volumes: Sequence[Manifest] = (),
 ) -> Iterator[Finding]:
-    """Say whether the claims that are made find a storage class; pure."""
+    """Say whether claims find their storage class, or a free volume that names it; pure."""
+    free = [one for one in volumes if (one.get("status") or {}).get("phase") == "Available"]
+    offered = {one["spec"].get("storageClassName") for one in free}
     names = sorted(one["metadata"]["name"] for one in classes)
     default = [one for one in classes if _is_default(one)]
     there = f"; there is {', '.join(names)}" if names else "; there is none"
     for setting, name in wanted.items():
         near = find_nearest(name or "", names)
         remedy = f"{setting % near} {EDIT}" if near else "kubectl get storageclass"
-        if name is not None and name not in names:
+        if name in offered and name not in names:
+            yield right("storage-class", "storage", f"a PersistentVolume of class {name} is free")
+        elif name is not None and name not in names:
             said = f"there is no StorageClass {name}{there}"
             yield wrong("storage-class", "storage", said, remedy)
         elif name is None and not default:
