@@ -23,7 +23,7 @@ from deployer.sweeps.program import DEFAULT_COMMAND
 from deployer.sweeps.sweep_file import Sweep
 from deployer.wandb_api.model import RunInfo, Snapshot, SweepInfo, SweepPath
 
-MARK = "deployer reuse of "
+MARK = "deployer up --reuse of "
 MOST_REUSED = 4000  # their ids are in the description
 
 

@@ -36,7 +36,7 @@ def read_commands(text: str) -> Iterator[str]:
 
 def find_fault(line: str) -> str:
     """Return what is wrong with a command, empty if every word and flag exists."""
-    words = re.split("[,…]", line)[0].split()[1:]
+    words = re.split("[,…]| -- ", line)[0].split()[1:]  # behind `--` are another program's
     known: tuple[str, ...] = ()
     while words and (*known, words[0]) in COMMANDS:
         known = (*known, words.pop(0))
