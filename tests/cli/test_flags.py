@@ -14,6 +14,9 @@ from tests.docs.commands import is_group, list_commands
 DURATIONS = [
     (("up",), ["x.yaml"], "--max-time"),
     (("up",), ["x.yaml"], "--wait-for-capacity"),
+    (("run",), [], "--max-time"),
+    (("run",), [], "--wait-for-capacity"),
+    (("run",), [], "--pending-timeout"),
     (("agents", "up"), [], "--max-time"),
     (("plan",), ["x.yaml"], "--max-time"),
     (("watch",), [], "--timeout"),
@@ -130,7 +133,7 @@ def test_a_sweep_is_always_positional(words: tuple[str, ...]) -> None:
 
 def test_plain_output_has_one_name() -> None:
     plain = {words for words, one in LEAVES.items() for p in one.params if "--plain" in p.opts}
-    assert plain == {("up",), ("watch",), ("reproduce",)}
+    assert plain == {("up",), ("run",), ("watch",), ("reproduce",)}
     assert not any("--wait" in p.opts for one in LEAVES.values() for p in one.params)
 
 
