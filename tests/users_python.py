@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 import sysconfig
 import venv
 from pathlib import Path
@@ -44,4 +45,16 @@ def environment_of(version: str, base: str) -> Path:
     if not python.with_name("wandb").exists():
         run_uv("venv", "--clear", "--python", base, str(folder))
         run_uv("pip", "install", "--python", str(python), "wandb")
+    return python
+
+
+def environment_with(*packages: str) -> Path:
+    """Return the Python of an environment with packages, and with ours but deployer."""
+    folder = CACHE / f"users-{'-'.join(packages)}"
+    python = folder / "bin" / "python"
+    if not (folder / "whole").exists():
+        run_uv("venv", "--clear", "--python", sys.executable, str(folder))
+        run_uv("pip", "install", "--python", str(python), *packages)
+        install_wandb(python)
+        (folder / "whole").touch()
     return python

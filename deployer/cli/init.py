@@ -15,7 +15,7 @@ from deployer.cli.shell.options import OnOption, WandbOption, pick_sweep, read_c
 from deployer.config.deployer_yaml import FILE_NAME
 from deployer.config.project import Flags, Project
 from deployer.errors import ConfigError
-from deployer.launch.draft import draft_for_script
+from deployer.launch.draft import NotDrafted, draft_for_script
 from deployer.launch.resolution import open_sweep
 from deployer.scripts.sweep_draft import SETTINGS
 from deployer.sweeps.sweep_file import dump_config
@@ -29,7 +29,16 @@ app = make_app()
 def init(
     script: Annotated[
         str | None,
-        typer.Argument(metavar="SCRIPT", help="A Python file of this folder, or a package."),
+        typer.Argument(
+            metavar="SCRIPT", help="A Python file of this folder, or a package: pkg, pkg.train."
+        ),
+    ] = None,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="WORDS",
+            help="Words before the flags, such as a subcommand: init train.py -- fit.",
+        ),
     ] = None,
     to: Annotated[
         Path, typer.Option("--to", metavar="FILE", help="The sweep file to write.")
@@ -48,7 +57,7 @@ def init(
 ) -> None:
     """Write a sweep file with ranges for a script's flags, and a commented deployer.yaml.
 
-    The script runs up to its flags. No file is overwritten.
+    The script runs until it has parsed its flags. No file is overwritten.
     """
     if (script is None) == (source is None):
         raise ConfigError(
@@ -61,22 +70,35 @@ def init(
         _write(to, _read_sweep(source, config))
     else:
         assert script is not None
-        _write(to, _draft(script, config, _read_given(given or []), yes))
+        try:
+            text = _draft((script, words or []), config, _read_given(given or []), yes)
+        except NotDrafted as error:
+            say(error.lines)
+            raise
+        _write(to, text)
         if not (config.folder / FILE_NAME).exists():
             _write(config.folder / FILE_NAME, SETTINGS)
     say(f"next: deployer up {shlex.quote(str(to))}")
 
 
-def _draft(script: str, config: Project, given: dict[str, str], yes: bool) -> str:
+def _draft(named: tuple[str, list[str]], config: Project, given: dict[str, str], yes: bool) -> str:
     """Return the text of a script's sweep; asks for what only a person knows."""
-    draft = draft_for_script(config, script, given)
+    script, words = named
+    draft = draft_for_script(config, script, given, words)
+    if draft.subcommands:
+        known = ", ".join(draft.subcommands)
+        if yes or not can_ask():
+            hint = f"deployer init {script} -- {draft.subcommands[0]}"
+            raise ConfigError(script, f"name one of its subcommands: {known}", hint)
+        words = [*words, ask(f"which subcommand ({known})?")]
+        draft = draft_for_script(config, script, given, words)
     for flag in draft.needed:
         if yes or not can_ask():
             place = flag.place or script
             said = f"--{flag.name} is required, and nothing tells its value"
             raise ConfigError(place, said, f"deployer init {script} --set {flag.name}=VALUE")
         given[flag.name] = ask(f"--{flag.name}{f' ({flag.help})' if flag.help else ''}:")
-    draft = draft_for_script(config, script, given) if draft.needed else draft
+    draft = draft_for_script(config, script, given, words) if draft.needed else draft
     say(f"{script}: {format_count(draft.tried, 'flag')} to try")
     return draft.text
 

@@ -11,16 +11,45 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deployer.sweeps.program import DEFAULT_COMMAND, ENVIRONMENT_MACRO
+from deployer.scripts.rehearsal.process import JSON_FILE, Commands
+from deployer.sweeps.program import DEFAULT_COMMAND, ENVIRONMENT_MACRO, PARAMETER_MACROS
 
 
 def render_command(
     config: Mapping[str, Any],
     arguments: Mapping[str, Any],
     environment: Mapping[str, str],
-    json_file: str = "",
+    json_file: str = JSON_FILE,
 ) -> list[str]:
     """Return the words of the command for one configuration."""
+    template = config.get("command") or DEFAULT_COMMAND
+    return _render(template, config, arguments, environment, json_file)
+
+
+def render_commands(
+    config: Mapping[str, Any],
+    corners: Sequence[Mapping[str, Any]],
+    environment: Mapping[str, str],
+) -> Commands:
+    """Return the commands of configurations; the name of a JSON file stays open."""
+    words = [str(word) for word in config.get("command") or DEFAULT_COMMAND]
+    at = [index for index, word in enumerate(words) if word in PARAMETER_MACROS]
+    first, end = (at[0], at[-1] + 1) if at else (len(words), len(words))
+
+    def render(part: Sequence[str], corner: Mapping[str, Any]) -> list[str]:
+        return _render(part, config, corner, environment, JSON_FILE)
+
+    blocks = [render(words[first:end], corner) for corner in corners[: None if at else 1]]
+    return Commands(render(words[:first], {}), blocks, render(words[end:], {}), corners)
+
+
+def _render(
+    template: Sequence[Any],
+    config: Mapping[str, Any],
+    arguments: Mapping[str, Any],
+    environment: Mapping[str, str],
+    json_file: str,
+) -> list[str]:
     words: list[str] = []
     macros = build_macros(arguments)
     macros |= {
@@ -29,7 +58,7 @@ def render_command(
         "env": ["/usr/bin/env"],
         "args_json_file": [json_file],
     }
-    for given in config.get("command") or DEFAULT_COMMAND:
+    for given in template:
         word = _fill_in(str(given), environment)
         if word.startswith("${") and word.endswith("}"):
             words += macros.get(word[2:-1]) or []
@@ -56,19 +85,6 @@ def build_macros(arguments: Mapping[str, Any]) -> dict[str, list[str]]:
         "args_append_hydra": [f"+{flag}" for flag in flags],
         "args_override_hydra": [f"++{flag}" for flag in flags],
     }
-
-
-def render_commands(
-    config: Mapping[str, Any],
-    corners: Sequence[Mapping[str, Any]],
-    environment: Mapping[str, str],
-    json_files: Sequence[str],
-) -> list[list[str]]:
-    """Return the command of each configuration; each has a JSON file of its own."""
-    return [
-        render_command(config, corner, environment, file)
-        for corner, file in zip(corners, json_files, strict=True)
-    ]
 
 
 def list_unset(config: Mapping[str, Any], environment: Mapping[str, str]) -> list[str]:

@@ -1,8 +1,7 @@
-"""Few configurations that show all that a sweep may hand to its script; pure."""
+"""Few configurations that show all that a sweep may give to its script; pure."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,19 +10,18 @@ from deployer.sweeps.parameters.forms import Categorical, Constant, Continuous, 
 from deployer.sweeps.parameters.parse import parse_parameters
 from deployer.sweeps.parameters.values import distinct
 
-MOST_VALUES = 10_000  # of one parameter, as many as anybody waits for
-MOST_CORNERS = 64
+MOST_VALUES = 10_000  # of one parameter
 MOST_CELLS = 1_000_000  # parameters times configurations
 # Neither end, and no number that happens to be whole.
 INSIDE = 0.3819
-# Quantiles of distributions that never come to their ends.
+# Quantiles of distributions without ends.
 OPEN_ENDS = (0.001, 0.999)
 
 
 def list_corners(config: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return configurations in which each value of a list and both ends of each range occur.
 
-    The first is the first of a grid. Corners of all ranges follow, while they are few.
+    The first is the first of a grid.
     """
     space, _ = parse_parameters(config.get("parameters", {}))
     values = [list_values(parameter) for parameter in space.parameters]
@@ -31,9 +29,6 @@ def list_corners(config: Mapping[str, Any]) -> list[dict[str, Any]]:
         return [{}]
     longest = min(max(map(len, values)), 1 + MOST_CELLS // len(values))
     rows = [[v[min(i, len(v) - 1)] for v in values] for i in range(longest)]
-    pairs = zip(space.parameters, values, strict=True)
-    ends = [distinct([v[0], v[1] if isinstance(p, Continuous) else v[-1]]) for p, v in pairs]
-    rows += [list(row) for row in itertools.islice(itertools.product(*ends), MOST_CORNERS)]
     return distinct([space.nest(row) for row in rows])
 
 
@@ -49,6 +44,12 @@ def list_values(parameter: Parameter) -> list[Any]:
         case Continuous():
             ends = (0.0, 1.0) if "uniform" in parameter.distribution else OPEN_ENDS
             return [_find_value(parameter, u) for u in (*ends, INSIDE)]
+
+
+def list_drawn(config: Mapping[str, Any]) -> list[str]:
+    """Return the parameters whose value is any number of a range."""
+    given = (config.get("parameters") or {}).items()
+    return [n for n, raw in given if isinstance(raw, Mapping) and "min" in raw and "q" not in raw]
 
 
 def _find_value(parameter: Continuous, u: float) -> float:

@@ -9,7 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Flag:
-    """One flag; `default` is a plain value, else None, and `plain` flags take no value."""
+    """One flag; `default` is a plain value, else None, and `plain` flags take no value.
+
+    `paired` flags have a --no-NAME that no agent writes.
+    """
 
     name: str
     type: str = ""
@@ -18,6 +21,7 @@ class Flag:
     required: bool = False
     plain: bool = False
     many: bool = False
+    paired: bool = False
     help: str = ""
     place: str = ""
 
@@ -36,6 +40,7 @@ def parse_flag(said: Mapping[str, Any], place: str) -> Flag | None:
         required=said["required"],
         plain=not said["takes_value"],
         many=said["many"],
+        paired=said["paired"],
         help=" ".join(str(said["help"]).split()),
         place=place,
     )

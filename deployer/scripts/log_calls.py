@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from deployer.scripts.rehearsal.project_modules import Module
+from deployer.scripts.script_text import Module
+from deployer.sweeps.parameters.keys import nearest
+from deployer.sweeps.problem import Problem
 
 # Whatever these log, they log under names of their own.
 LOGGING_PACKAGES = frozenset(
@@ -36,6 +39,16 @@ class Logged:
 
     names: frozenset[str]
     open: bool
+
+
+def check_metric(config: Mapping[str, Any], logged: Logged, script: str) -> Iterator[Problem]:
+    """Warn of a metric that no `log` call could write."""
+    metric = config.get("metric")
+    name = metric.get("name") if isinstance(metric, Mapping) else None
+    if not isinstance(name, str) or logged.open or name in logged.names:
+        return
+    message = f"{script} logs no {name}"
+    yield Problem(("metric", "name"), message, nearest(name, sorted(logged.names)), "warning")
 
 
 def find_logged(modules: Sequence[Module]) -> Logged:

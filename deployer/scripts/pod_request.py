@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from deployer.scripts.agent_commands import render_commands
-from deployer.scripts.complaints import list_drawn
-from deployer.scripts.corners import list_corners
-from deployer.scripts.invocation import see_elsewhere
+from deployer.scripts.corners import list_corners, list_drawn
 from deployer.scripts.rehearsal.pod import pack
-from deployer.scripts.unseen import Unseen
+from deployer.scripts.script_text import find_entry
 from deployer.sweeps.program import ENVIRONMENT_MACRO
 
 MOST_CORNERS = 1_000
 MOST_CHARACTERS = 16_000  # of a variable: each Job of a sweep holds it, and each pod
+NOWHERE = Path("/dev/null")  # its files are in the image
 
 
 def build_pod_request(config: Mapping[str, Any], places: Mapping[str, str]) -> str:
@@ -23,41 +22,22 @@ def build_pod_request(config: Mapping[str, Any], places: Mapping[str, str]) -> s
 
     `places` names the place of each parameter in the sweep file, that of all under an empty name.
     """
-    corners = list_corners(config)[:MOST_CORNERS]
-    try:
-        return _build(config, corners, places)
-    except Unseen as unseen:
-        return pack({"not_checked": str(unseen)})
+    words = [str(word) for word in config.get("command") or ()]
+    if any(ENVIRONMENT_MACRO.search(word) for word in words):
+        return pack({"not_checked": "its command takes words from the environment"})
+    return _build(config, list_corners(config)[:MOST_CORNERS], places)
 
 
 def _build(
     config: Mapping[str, Any], corners: Sequence[Mapping[str, Any]], places: Mapping[str, str]
 ) -> str:
-    words = [str(word) for word in config.get("command") or ()]
-    if any(ENVIRONMENT_MACRO.search(word) for word in words):
-        raise Unseen("its command takes words from the environment")
-    if "${args_json_file}" in words:
-        raise Unseen("its command gets its parameters in a file")
-    found = [
-        see_elsewhere(one) for one in render_commands(config, corners, {}, [""] * len(corners))
-    ]
-    first = found[0]
-    if any(replace(one, arguments=first.arguments) != first for one in found):
-        raise Unseen("its command starts another script for each configuration")
+    commands = render_commands(config, corners, {})
+    script, _ = find_entry([*commands.before, *commands.after], NOWHERE)
     text = pack(
-        {
-            "interpreter": first.interpreter,
-            "target": first.target,
-            "module": first.module,
-            "variables": dict(first.variables),
-            "lines": [one.arguments for one in found],
-            "corners": corners,
-            "drawn": list_drawn(config),
-            "places": places,
-        }
+        {"script": script, "drawn": list_drawn(config), "places": places} | commands._asdict()
     )
     if len(text) <= MOST_CHARACTERS:
         return text
     if len(corners) == 1:
-        raise Unseen("its command is too long to be sent along")
+        return pack({"not_checked": "its command is too long to be sent along"})
     return _build(config, corners[: len(corners) // 2], places)

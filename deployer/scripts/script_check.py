@@ -2,37 +2,29 @@
 
 from __future__ import annotations
 
-import itertools
+import contextlib
+import hashlib
 import json
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from deployer.config.redaction import is_secret_name
-from deployer.scripts import remembered
 from deployer.scripts.agent_commands import list_unset, render_commands
-from deployer.scripts.complaints import Complaints, check_metric
-from deployer.scripts.corners import MOST_VALUES, list_corners
+from deployer.scripts.corners import MOST_VALUES, list_corners, list_drawn
 from deployer.scripts.flags import Flag, parse_flag
-from deployer.scripts.invocation import Invocation, see_through
-from deployer.scripts.log_calls import Logged, find_logged
-from deployer.scripts.rehearsal.pod import NO_PARSER
-from deployer.scripts.rehearsal.process import name_complaint
-from deployer.scripts.rehearsal.project_modules import (
-    Module,
-    find_module_file,
-    list_project_modules,
-    reads_flags,
-)
-from deployer.scripts.rehearsal.wording import explain_end, show_file, show_place
-from deployer.scripts.rehearsal_run import find_executable, rehearse
+from deployer.scripts.log_calls import Logged, check_metric, find_logged
+from deployer.scripts.rehearsal.process import PYTHON, SECONDS, Silent, rehearse
+from deployer.scripts.rehearsal.verdict import Case, Complaint, find_flag, find_place, judge
+from deployer.scripts.script_text import find_entry, list_project_modules
 from deployer.scripts.unseen import Unseen
 from deployer.sweeps.problem import Problem, doubt
 
-SECONDS = 60.0
-MOST_CONFIRMED = 5  # kinds of complaints: each costs the script's import once more
+OWN_FILES = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -54,8 +46,21 @@ class Report:
 
     @property
     def refused(self) -> bool:
-        """Tell whether the sweep cannot run as it is."""
+        """Return True if the sweep cannot run as it is."""
         return any(problem.severity == "error" for problem in self.problems)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a script's parser has, and what the script logs.
+
+    `subcommands` are those to choose from; `style` is hydra for key=value.
+    """
+
+    flags: tuple[Flag, ...]
+    logged: Logged
+    subcommands: tuple[str, ...] = ()
+    style: str = ""
 
 
 def check_script(
@@ -64,22 +69,11 @@ def check_script(
     memory: Path | None = None,
     seconds: float = SECONDS,
 ) -> Report:
-    """Return what the script says of the sweep; the report is remembered in the folder `memory`.
+    """Return what the script says of the sweep; a pass is remembered in the folder `memory`.
 
-    What the script does while it is imported is done; nothing behind its parser runs.
+    The script runs until it has parsed its flags.
     """
-    try:
-        return _Check(config, around, seconds).report(memory)
-    except Unseen as unseen:
-        return Report(not_checked=str(unseen))
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What a script's parser has, and what the script logs."""
-
-    flags: tuple[Flag, ...]
-    logged: Logged
+    return _Check(config, around, seconds).report(memory)
 
 
 def read_script(
@@ -97,69 +91,150 @@ class _Check:
 
     def __init__(self, config: Mapping[str, Any], around: Surroundings, seconds: float) -> None:
         self._config, self._around, self._seconds = config, around, seconds
-        # No key comes into a command either; where one is named, nobody can tell what it is.
-        shown = {k: v for k, v in around.environment.items() if not is_secret_name(k)}
-        self._shown, self._unset = shown, list_unset(config, shown)
+        # No key comes into a command either; the value of one that is named is unknown here.
+        self._shown = {k: v for k, v in around.environment.items() if not is_secret_name(k)}
+        self._unset = list_unset(config, self._shown)
         self._corners = list_corners(config)
-        self._invocation = self._see(self._corners[:1], [""])[0]
-        self._executable = find_executable(self._invocation, around.environment)
-        self._modules = self._list_modules()
+        self._commands = render_commands(config, self._corners, self._shown)
+        words = [*self._commands.before, *self._commands.after]
+        self._script, entry = find_entry(words, around.folder)
+        self._modules = list_project_modules(entry, around.folder) if entry else []
 
     def report(self, memory: Path | None) -> Report:
         """Return the remembered report, or a new one."""
-        files = [str(module.path) for module in self._modules]
-        key = remembered.build_key(
-            self._config, self._around.folder, self._executable, self._around.same_packages
-        )
-        kept = remembered.load(memory, key) if memory else None
+        key = self._build_key()
+        kept = load_report(memory, key) if memory else None
         if kept:
-            problems = [Problem(**{**p, "path": tuple(p["path"])}) for p in kept["problems"]]
-            return Report(kept["script"], tuple(problems))
+            return kept
         report, used = self._examine()
         if memory and not report.not_checked and not report.refused:
-            files += [*used, str(Path(self._executable).resolve()), *remembered.list_own_files()]
-            remembered.save(memory, key, sorted(set(files)), asdict(report))
+            files = [str(module.path) for module in self._modules] + used
+            save_report(memory, key, [*files, *map(str, OWN_FILES.rglob("*.py"))], report)
         return report
+
+    def _build_key(self) -> str:
+        around = self._around
+        python = shutil.which("python", path=around.environment.get("PATH", ""))
+        parts = (self._config, around.folder, python, around.same_packages)
+        return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
     def read(self) -> Reading:
         """Return flags and metrics; raises Unseen."""
-        if not reads_flags(self._modules):
-            raise Unseen(NO_PARSER)
-        answer = self._ask(self._corners)
-        if "parser" not in answer:
-            raise Unseen(self._explain(answer))
-        folder = str(self._around.folder)
-        found = [parse_flag(one, show_place(one, "", folder)) for one in answer["flags"]]
-        return Reading(tuple(flag for flag in found if flag), find_logged(self._modules))
+        try:
+            answer = self._rehearse(describing=True)
+        except Silent as silent:
+            raise Unseen(str(silent)) from None
+        if "sign" not in answer:
+            verdict = judge(answer, self._case())
+            said = [one.message for one in verdict.complaints]
+            raise Unseen(verdict.not_checked or "; ".join(said))
+        folder, files = str(self._around.folder), answer["files"]
+        found = [
+            parse_flag(one, find_place(one["names"][0].lstrip("-"), files, folder))
+            for one in answer["flags"]
+        ]
+        flags = tuple(flag for flag in found if flag) or tuple(
+            Flag(name, type(value).__name__, default=value)
+            for name, value in answer.get("defaults", {}).items()
+        )
+        logged = find_logged(self._modules)
+        return Reading(flags, logged, tuple(answer["subcommands"]), answer.get("style", ""))
 
     def _examine(self) -> tuple[Report, list[str]]:
         """Return the report, and the files that it depends on."""
-        script = self._invocation.shown
-        metric = tuple(check_metric(self._config, find_logged(self._modules), script))
-        if not reads_flags(self._modules):
-            return Report(script, metric, NO_PARSER), []
-        try:
-            answer = self._ask(self._corners)
-        except Unseen as unseen:
-            return Report(script, metric, str(unseen)), []
-        if "syntax" in answer:
-            place = f"{show_file(answer['file'], str(self._around.folder))}:{answer['line']}"
-            broken = Problem(("program",), f"{place}: {answer['syntax']}", "correct the script")
-            return Report(script, (broken,)), answer["files"]
-        if "parser" not in answer:
-            return Report(script, metric, self._explain(answer)), []
-        self._confirm(answer)
-        answer["sure"] = answer["sure"] and not self._unset and self._is_sure(answer)
-        complaints = Complaints(
-            self._config, script, self._around.folder, answer, not self._around.same_packages
-        )
-        problems = (
-            *complaints.list_all(self._corners),
+        static = [
+            *check_metric(self._config, find_logged(self._modules), self._script),
             *self._list_unset(),
             *self._list_cut(),
-            *metric,
-        )
-        return Report(script, problems), [*answer["files"], *answer["packages"]]
+        ]
+        missing = list(self._find_missing_program())
+        if missing:
+            return Report(self._script, (*missing, *static)), []
+        try:
+            answer = self._rehearse()
+        except Silent as silent:
+            return Report(self._script, tuple(static), str(silent)), []
+        verdict = judge(answer, self._case())
+        found = [self._place(one) for one in verdict.complaints]
+        if "complaints" in answer:
+            found += self._list_doubts(answer)
+        used = [*answer.get("files", ()), *answer.get("packages", ())]
+        return Report(self._script, (*found, *static), verdict.not_checked), used
+
+    def _rehearse(self, describing: bool = False) -> dict[str, Any]:
+        around = self._around
+        return rehearse(self._commands, str(around.folder), self._shown, self._seconds, describing)
+
+    def _case(self) -> Case:
+        around = self._around
+        elsewhere, drawn = not around.same_packages, list_drawn(self._config)
+        return Case(self._script, str(around.folder), self._corners, drawn, elsewhere)
+
+    def _place(self, one: Complaint) -> Problem:
+        """Return a complaint as a problem at its place in the sweep file."""
+        parameters = self._config.get("parameters") or {}
+        sure = one.sure and not self._unset
+        if one.name.startswith("."):
+            path: tuple[str, ...] = (one.name[1:],)
+        elif one.name.partition(".")[0] in parameters or one.name in parameters:
+            path = ("parameters", one.name if one.name in parameters else one.name.split(".")[0])
+        else:
+            path = self._find_word(one.message) or (("parameters",) if parameters else ())
+        return Problem(path, one.message, one.hint, "error" if sure else "warning")
+
+    def _find_word(self, message: str) -> tuple[str, ...]:
+        """Return the word of `command` whose flag a complaint names."""
+        for index, word in enumerate(self._config.get("command") or ()):
+            flag = str(word).partition("=")[0]
+            if flag.startswith("--") and re.search(rf"{re.escape(flag)}(?![\w-])", message):
+                return ("command", f"[{index}]")
+        return ()
+
+    def _list_doubts(self, answer: Mapping[str, Any]) -> Iterator[Problem]:
+        """Warn of values that a parser takes otherwise than they are meant."""
+        drops_false = "${args_no_boolean_flags}" in (self._config.get("command") or ())
+        found: dict[str, Problem] = {}
+        for corner in self._corners:
+            for name, value in corner.items():
+                flag, path = find_flag(name, answer["flags"]), ("parameters", name)
+                if flag is None or name in found:
+                    continue
+                where = find_place(name, answer["files"], str(self._around.folder)) or self._script
+                if flag["type"] == "bool" and flag["plain_bool"] and value is False:
+                    message = f"{where}: type=bool takes every text for true, 'False' too"
+                    hint = (
+                        "action=argparse.BooleanOptionalAction, or type=lambda text: text == 'True'"
+                    )
+                    found[name] = doubt(path, message, hint)
+                if flag["paired"] and flag["default"] is True and value is False and drops_false:
+                    message = f"{where}: --{name} is on by default, and no agent writes --no-{name}"
+                    hint = "default=False in the script, or a flag that takes a value"
+                    found[name] = doubt(path, message, hint)
+                if isinstance(value, dict) and flag["type"] in ("", "str"):
+                    message = f"{where}: --{name} gets a mapping as one text, {str(value)[:40]}"
+                    hint = "read it with ast.literal_eval, or from wandb.config"
+                    found[name] = doubt(path, message, hint)
+        yield from found.values()
+
+    def _find_missing_program(self) -> Iterator[Problem]:
+        """Complain of a launcher or an interpreter that this machine does not have."""
+        environment, folder = self._around.environment, self._around.folder
+        for word in self._commands.before:
+            if os.path.basename(word) == "env" or "=" in word or word.startswith("-"):
+                continue
+            here = shutil.which(word, path=environment.get("PATH", "")) or (
+                "/" in word and (folder / word).exists()
+            )
+            if not here and self._around.same_packages:
+                hint = "install it, or name another program in command"
+                if PYTHON.fullmatch(word):
+                    hint = "write ${interpreter}, the Python of `local: {python: PATH}` or of PATH"
+                template = [str(one) for one in self._config.get("command") or ()]
+                path = (
+                    ("command", f"[{template.index(word)}]") if word in template else ("command",)
+                )
+                yield Problem(path, f"no program {word} on PATH", hint)
+            return
 
     def _list_unset(self) -> Iterator[Problem]:
         """Warn of environment variables that the command needs and that are not set here."""
@@ -176,61 +251,39 @@ class _Check:
                 said = f"only {MOST_VALUES:,} of {len(values):,} values are asked about"
                 yield doubt(("parameters", name), said, "look at the others yourself")
 
-    def _is_sure(self, answer: Mapping[str, Any]) -> bool:
-        """Tell whether flags are the same where the script runs: defined in the project."""
-        return self._around.same_packages or all(flag["own"] for flag in answer["flags"])
 
-    def _confirm(self, answer: dict[str, Any]) -> None:
-        """Drop what a parser says of a configuration only if it has read others before.
+def load_report(folder: Path, key: str) -> Report | None:
+    """Return a remembered report, None if there is none or if a file has changed."""
+    try:
+        kept = json.loads((folder / f"{key}.json").read_text(encoding="utf-8"))
+        stamps, report = kept["stamps"], kept["report"]
+    except (OSError, ValueError, KeyError):
+        return None
+    if take_stamps(stamps) != stamps:
+        return None
+    problems = [Problem(**{**one, "path": tuple(one["path"])}) for one in report["problems"]]
+    return Report(report["script"], tuple(problems))
 
-        Each kind of complaint is asked about once more, by itself in a process of its own.
-        """
-        said: list[list[Any]] = answer["problems"]
-        first = {name_complaint(one): i for i in reversed(range(1, len(said))) for one in said[i]}
-        certain = {name_complaint(one) for one in said[0]}
-        doubtful = {kind: i for kind, i in first.items() if kind not in certain}
-        for kind, index in itertools.islice(doubtful.items(), MOST_CONFIRMED):
-            alone = self._ask([self._corners[index]])
-            if "parser" in alone and kind not in map(name_complaint, alone["problems"][0]):
-                answer["problems"] = [[p for p in ps if name_complaint(p) != kind] for ps in said]
-                said = answer["problems"]
 
-    def _ask(self, corners: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        with tempfile.TemporaryDirectory(prefix="deployer-arguments-") as scratch:
-            files = [str(Path(scratch, f"{n}.json")) for n in range(len(corners))]
-            for file, corner in zip(files, corners, strict=True):
-                Path(file).write_text(json.dumps(corner), encoding="utf-8")
-            found = self._see(corners, files)
-            first = found[0]
-            if any(replace(one, arguments=first.arguments) != first for one in found):
-                raise Unseen("its command starts another script for each configuration")
-            return rehearse(
-                first,
-                [one.arguments for one in found],
-                corners[0],
-                self._around.folder,
-                self._around.environment,
-                self._seconds,
-            )
+def save_report(folder: Path, key: str, files: Sequence[str], report: Report) -> None:
+    """Remember a report as long as these files stay as they are; best effort."""
+    text = json.dumps({"stamps": take_stamps(files), "report": asdict(report)})
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        new = folder / f"{key}.{os.getpid()}.new"
+        new.write_text(text, encoding="utf-8")
+        new.replace(folder / f"{key}.json")
 
-    def _see(
-        self, corners: Sequence[Mapping[str, Any]], json_files: Sequence[str]
-    ) -> list[Invocation]:
-        around = self._around
-        commands = render_commands(self._config, corners, self._shown, json_files)
-        path = around.environment.get("PATH", "")
-        return [see_through(words, around.folder, path) for words in commands]
 
-    def _list_modules(self) -> list[Module]:
-        found, folder = self._invocation, self._around.folder
-        if found.module:
-            entry = find_module_file(found.target, folder)
-            if entry is None:
-                raise Unseen(f"the module {found.target} is not in this folder")
-            return list_project_modules(entry, (folder,))
-        entry = folder / found.target
-        return list_project_modules(entry, (entry.resolve().parent, folder))
+def take_stamps(files: Iterable[str]) -> dict[str, str]:
+    """Return the hash of each Python file, of others the time of the last change."""
 
-    def _explain(self, answer: Mapping[str, Any]) -> str:
-        """Return why a script did not come to its parser."""
-        return explain_end(answer, self._invocation.interpreter[0], str(self._around.folder))
+    def take(path: Path) -> str:
+        try:
+            if path.suffix == ".py":
+                return hashlib.sha256(path.read_bytes()).hexdigest()
+            return str(path.stat().st_mtime_ns)
+        except OSError:
+            return ""
+
+    return {file: take(Path(file)) for file in files}

@@ -10,6 +10,7 @@ from typing import Any
 from deployer.scripts.flags import Flag
 from deployer.scripts.log_calls import Logged
 from deployer.scripts.ranges import Parameter, choose_parameter
+from deployer.sweeps.program import DEFAULT_COMMAND
 
 SWITCHES = "${args_no_boolean_flags}"
 RUNS = 20
@@ -44,38 +45,64 @@ SETTINGS = """\
 """
 
 
+MACROS = {"": "${args}", "hydra": "${args_no_hyphens}"}
+
+
 @dataclass(frozen=True)
 class Draft:
-    """A sweep file: `text` is YAML, `needed` are flags whose value only a person knows."""
+    """A sweep file: `text` is YAML, `needed` are flags whose value only a person knows.
+
+    Without text, one of the `subcommands` is to be chosen first.
+    """
 
     text: str
     needed: tuple[Flag, ...]
     tried: int
+    subcommands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a script is started: `words` come before its flags, and `style` is hydra for key=value.
+
+    `interpreter` are words such as `-m pkg`, instead of the program.
+    """
+
+    program: str
+    interpreter: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    style: str = ""
+
+    def build_command(self, switches: bool = False) -> list[str]:
+        """Return the sweep's command; `switches` are flags that take no value."""
+        script = self.interpreter or ("${program}",)
+        macro = SWITCHES if switches and not self.style else MACROS[self.style]
+        return ["${env}", "${interpreter}", *script, *self.words, macro]
 
 
 def draft_sweep(
-    program: str,
-    command: Sequence[str],
+    start: Start,
     flags: Sequence[Flag],
     logged: Logged,
     given: Mapping[str, str],
+    left_out: Sequence[str] = (),
 ) -> Draft:
-    """Return the sweep of a script; `given` are values of flags that shall not be searched.
+    """Return the sweep of a script; `given` are values of flags that are not searched.
 
-    `command` starts the script without its flags; empty for W&B's own command.
+    Flags that are `left_out` stay as comments, as those do that are rarely searched.
     """
     chosen: dict[str, Parameter] = {name: {"value": read_value(v)} for name, v in given.items()}
     for flag in flags:
-        parameter = None if flag.name in given else choose_parameter(flag)
+        parameter = None if flag.name in (*given, *left_out) else choose_parameter(flag)
         if parameter:
             chosen[flag.name] = parameter
     tried = [name for name in chosen if name not in given]
     rest = [flag for flag in flags if flag.name not in chosen]
     switches = any(flag.plain and flag.name in chosen for flag in flags)
     lines = [
-        f"# Written by `deployer init` from the flags of {program}: change what you like.",
-        *([f"program: {program}"] if program else []),
-        *_write_command(command, switches),
+        f"# Written by `deployer init` from the flags of {start.program}: change what you like.",
+        f"program: {start.program}",
+        *_write_command(start.build_command(switches)),
         *_write_method(list(chosen.values())),
         *_write_metric(logged),
         "parameters:",
@@ -84,6 +111,20 @@ def draft_sweep(
     ]
     needed = tuple(flag for flag in rest if flag.required)
     return Draft("\n".join(lines) + "\n", needed, len(tried))
+
+
+def write_by_hand(start: Start) -> str:
+    """Return the six lines of a sweep file to copy where nothing is known of the flags."""
+    return "\n".join(
+        (
+            f"program: {start.program}",
+            "command: [" + ", ".join(_show(word) for word in start.build_command()) + "]",
+            "method: grid",
+            "metric: {name: loss, goal: minimize}",
+            "parameters:",
+            "  lr: {values: [0.1, 0.01]}",
+        )
+    )
 
 
 def choose_metric(names: Sequence[str]) -> tuple[str, str] | None:
@@ -114,12 +155,10 @@ def _is_larger(name: str) -> bool:
     return any(word in name for word in LARGER)
 
 
-def _write_command(command: Sequence[str], switches: bool) -> list[str]:
-    words = [*command] or ["${interpreter}", "${program}"]
-    if not command and not switches:
+def _write_command(words: Sequence[str]) -> list[str]:
+    if list(words) == list(DEFAULT_COMMAND):
         return []
-    words = ["${env}", *words, SWITCHES if switches else "${args}"]
-    return ["command: " + "[" + ", ".join(_show(word) for word in words) + "]"]
+    return ["command: [" + ", ".join(_show(word) for word in words) + "]"]
 
 
 def _write_method(parameters: Sequence[Parameter]) -> list[str]:
@@ -148,11 +187,14 @@ def _write_parameter(name: str, parameter: Parameter, flags: Sequence[Flag]) -> 
 
 
 def _write_rest(rest: Sequence[Flag]) -> list[str]:
-    shown = [flag for flag in rest if not flag.plain]
-    if not shown:
+    if not rest:
         return []
-    lines = [f"  # {_show(f.name)}: {{value: {_show(f.default)}}}{_comment(f)}" for f in shown]
+    lines = [f"  # {_show(f.name)}: {{value: {_show_default(f)}}}{_comment(f)}" for f in rest]
     return ["  # As the script has them, unless you write them above:", *lines]
+
+
+def _show_default(flag: Flag) -> str:
+    return _show(bool(flag.default) if flag.plain else flag.default)
 
 
 def _comment(flag: Flag) -> str:

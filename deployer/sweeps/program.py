@@ -57,6 +57,9 @@ def check_command(config: Mapping[str, Any]) -> Problems:
         else:
             yield from _check_macro(path, str(word), config)
             yield from _check_inside(path, str(word), config)
+            if str(word).startswith("--") and " --" in str(word):
+                hint = "write each flag as a word of its own: --a=1, --b=2"
+                yield doubt(path, "several flags in one word: the script gets them as one", hint)
     if command and " " in (first := str(command[0]).strip()) and not first.startswith("$"):
         message = f"'{first}' is one word, so a program of that name is looked for"
         hint = f"write [{', '.join(first.split())}, …], each word by itself"
@@ -129,10 +132,11 @@ def find_missing_scripts(config: Mapping[str, Any], folder: Path, commit: str = 
     """Yield a problem for each file that the command starts and the folder does not have."""
     for key, name in list_scripts(config):
         path = folder / name
-        if path.is_file():
+        if path.is_file() or (path / "__main__.py").is_file():
             continue
         where = f"at commit {commit}" if commit else f"in {folder}"
-        what = "is a folder" if path.is_dir() else f"there is no such file {where}"
+        folder_said = "is a folder without __main__.py"
+        what = folder_said if path.is_dir() else f"there is no such file {where}"
         yield Problem((key,), f"{name}: {what}", _hint_at_file(folder, name, commit))
 
 

@@ -34,8 +34,8 @@ def test_a_refusal_ends_the_agent_before_it_has_a_run(bench: Bench) -> None:
     code, output = run("x")
     assert code == REFUSED, output
     assert (
-        "ended with exit code 65: sweep.yaml:5: parameters.lr: train.py:6: --lr takes float, "
-        "not 'x' (write numbers as its values)\n"
+        "ended with exit code 65: sweep.yaml:5: parameters.lr: train.py:6: argument --lr: "
+        "invalid float value: 'x' (write numbers as its values)\n"
     ) in output
     assert bench.runs(path) == ()
     code, output = run(1.0)

@@ -68,7 +68,7 @@ def test_the_script_is_asked_unless_that_is_not_wanted(
     )
     assert run_command(["sweep", "check", "a.yaml"]) == 2
     assert capsys.readouterr().out.startswith(
-        "a.yaml:3:14: error: parameters.lr: train.py has no flag --lr"
+        "a.yaml:3:14: error: parameters.lr: train.py: unrecognized arguments: --lr=1"
     )
     assert run_command(["sweep", "check", "a.yaml", "--no-check"]) == 0
 

@@ -9,12 +9,14 @@ import deployer
 
 PACKAGE = Path(deployer.__file__).parent
 READS = re.compile(r"\bos\.(environb?\b|getenv)")
-# Programs of their own: the supervisor, pods' data loader and idle timer, the backend's process.
+# Programs of their own: the supervisor, pods' data loader and idle timer, the backend's process,
+# a rehearsal.
 PROGRAMS = (
     "agent/",
     "loader/",
     "executors/gke/idle_timer.py",
     "backend/server/foreground.py",
+    "scripts/rehearsal/",
 )
 READERS = {
     "launch/environment.py": "the one place that reads it for commands and the Python API",

@@ -13,7 +13,8 @@ SCRIPT = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr',
 PARSE = "p.parse_args()\n"
 SCRIPT += PARSE
 WRONG, RIGHT = "lr: {value: x}", "lr: {value: 1}"
-# No script may come to its end: this file would be there.
+SAID = "parameters.lr: train.py:3: argument --lr: invalid float value: 'x'"
+# No script that parses may come to its end: this file would be there.
 RAN = '\nopen("ran", "w")\n'
 
 
@@ -29,6 +30,8 @@ def ask(
     same_packages: bool = True,
     seconds: float = 60.0,
     memory: Path | None = None,
+    python: str = sys.executable,
+    may_end: bool = False,
     **environment: str,
 ) -> list[str]:
     """Return each complaint as a line, and why the script was not asked."""
@@ -37,11 +40,11 @@ def ask(
         (folder / name).write_text(text)
     text = f"program: train.py\nmethod: {method}\nparameters: {{{parameters}}}\n{more}"
     sweep = parse_sweep(text + (f"command: {command}\n" if command else ""), "s.yaml")
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    path = os.pathsep.join([str(Path(python).parent), os.environ["PATH"]])
     own = {"HOME": str(folder), "PATH": path, **environment}
     around = Surroundings(folder, own, same_packages)
     report = check_script(sweep.config, around, memory, seconds)
-    assert not (folder / "ran").exists()
+    assert may_end or not (folder / "ran").exists()
     lines = []
     for one in report.problems:
         hint = f" | {one.hint}" if one.hint else ""

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from deployer.scripts.agent_commands import build_macros, render_command
-from deployer.scripts.corners import MOST_CORNERS, list_corners
+from deployer.scripts.corners import list_corners
 from deployer.sweeps.program import MACROS
 
 VALUES: list[Any] = [
@@ -68,9 +68,6 @@ def test_every_value_of_a_list_and_both_ends_of_a_range_occur() -> None:
     assert found[0] == {"a": 1, "b": 0.5, "c": 1, "d": {"e": "x"}}
     assert {one["a"] for one in found} == {1, 2, 3}
     assert {one["c"] for one in found} == {1, 9}
-    ends = [(a, b, c) for a in (1, 3) for b in (0.5, 2.0) for c in (1, 9)]
-    assert all(any((o["a"], o["b"], o["c"]) == end for o in found) for end in ends)
-    inside = {one["b"] for one in found} - {0.5, 2.0}
-    assert len(inside) == 1
+    assert {one["b"] for one in found} > {0.5, 2.0}
     many = {f"p{n}": {"values": [*range(200)]} for n in range(20)}
-    assert len(list_corners({"parameters": many})) <= 200 + MOST_CORNERS
+    assert len(list_corners({"parameters": many})) == 200

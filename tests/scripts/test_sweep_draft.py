@@ -97,11 +97,11 @@ def test_the_file_that_is_written_fits_its_script(tmp_path: Path) -> None:
     ("script", "named", "said"),
     [
         ("", "gone.py", "gone.py: there is no such script"),
-        ("import wandb", "train.py", "train.py: it reads no flags with argparse, click, typer"),
+        ("import wandb", "train.py", "train.py: it ends with exit code 0 before it has parsed"),
         (
             "import argparse\nargparse.ArgumentParser().parse_args()",
             "train.py",
-            "train.py: none of its flags looks like a hyperparameter",
+            "train.py: its parser lists no flags",
         ),
     ],
 )
@@ -113,3 +113,37 @@ def test_a_script_for_which_nothing_can_be_written(
     with pytest.raises(ConfigError) as raised:
         draft_for_script(read_project(tmp_path, PATH=path), named, {})
     assert raised.value.message.startswith(said)
+
+
+SUBCOMMANDS = """import argparse
+p = argparse.ArgumentParser()
+s = p.add_subparsers(required=True)
+fit = s.add_parser("fit")
+fit.add_argument("--lr", type=float, default=0.1)
+fit.add_argument("--amp", action=argparse.BooleanOptionalAction, default=False)
+fit.add_argument("--epochs", type=int, default=3)
+p.parse_args()
+"""
+CONFIG = (
+    "import wandb\nrun = wandb.init(config={'lr': 0.1, 'arch': 'x'})\nrun.log({'val_loss': 1})\n"
+)
+
+
+def test_subcommands_packages_and_values_of_wandb_config(tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg/train.py").write_text(SUBCOMMANDS)
+    (tmp_path / "train.py").write_text(CONFIG)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    project = read_project(tmp_path, PATH=path)
+    assert draft_for_script(project, "pkg.train", {}).subcommands == ("fit",)
+    text = draft_for_script(project, "pkg.train", {}, ["fit"]).text
+    command = '["${env}", "${interpreter}", "-m", "pkg.train", fit, "${args_no_boolean_flags}"]'
+    assert f"command: {command}\n" in text
+    assert "  amp: {values: [true, false]}\n" in text
+    assert "  # epochs: {value: 3}\n" in text
+    with pytest.raises(ConfigError, match="--lr takes float, not 'abc'"):
+        draft_for_script(project, "pkg.train", {"lr": "abc"}, ["fit"])
+    text = draft_for_script(project, "train.py", {}).text
+    assert "metric: {name: val_loss, goal: minimize}\n" in text
+    assert "  lr: {distribution: log_uniform_values, min: 0.01, max: 1.0}\n" in text
+    assert "  # arch: {value: x}\n" in text

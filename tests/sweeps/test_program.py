@@ -60,7 +60,8 @@ def test_a_program_that_is_not_there_is_refused(tmp_path: Path) -> None:
         f"s.yaml: program: trian.py: there is no such file in {tmp_path} | did you mean train.py?"
     )
     assert complaint_about({"program": "."}, tmp_path) == (
-        "s.yaml: program: .: is a folder | name the script, from the folder you are in"
+        "s.yaml: program: .: is a folder without __main__.py | "
+        "name the script, from the folder you are in"
     )
 
 

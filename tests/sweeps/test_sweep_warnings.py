@@ -16,6 +16,16 @@ DOUBTS: list[tuple[str, str]] = [
         " (YAML 1.1 needs a dot: write 1.0e-5, or put it in quotes)",
     ),
     (
+        grid("kernel: {values: [(1, 2), (4, 5)]}"),
+        "s.yaml:4: parameters.kernel.values: YAML has no tuples, so these are 4 texts, such as '(1'"
+        " (write lists: [[1, 2], [3, 4]])",
+    ),
+    (
+        grid("lr: {value: 1}") + "command: [python, t.py, --a=1 --b=2, '${args}']\n",
+        "s.yaml:5: command[2]: several flags in one word: the script gets them as one"
+        " (write each flag as a word of its own: --a=1, --b=2)",
+    ),
+    (
         grid("lr: {value: 08}"),
         "s.yaml:4: parameters.lr.value: '08' is text, not a number (write 8, or put it in quotes)",
     ),

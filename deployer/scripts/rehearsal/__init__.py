@@ -1,5 +1,5 @@
-"""A command up to `parse_args`: runs a script in its own interpreter until it reads its flags.
+"""A rehearsal: a sweep's command runs in its own interpreter until its script has parsed its flags.
 
-Standard library, Python 3.8. One process parses many command lines with the script's own parser,
-writes what came of them to a file, and ends at once: nothing behind that runs.
+Runs on this machine and in pods: standard library, Python 3.8. The files of `prologue/` are
+imported by the script's interpreter.
 """

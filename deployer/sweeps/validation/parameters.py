@@ -11,7 +11,7 @@ from deployer.sweeps.parameters.keys import NESTED, shown
 from deployer.sweeps.parameters.space import Space
 from deployer.sweeps.parameters.values import value_key
 from deployer.sweeps.problem import Place, Problem, Problems, doubt
-from deployer.sweeps.validation.texts import check_finite
+from deployer.sweeps.validation.texts import check_finite, check_tuples
 
 # What W&B itself keeps in the config of a run.
 RESERVED = ("_wandb", "wandb_version")
@@ -57,6 +57,7 @@ def _check_values(path: Place, raw: Mapping[str, Any], method: Any) -> Problems:
     """Doubt values that are there twice, or that a script reads alike."""
     values = raw.get("values")
     yield from check_finite((*path, "value"), raw.get("value"))
+    yield from check_tuples((*path, "values"), values)
     seen: dict[Any, Any] = {}
     alike: dict[Any, list[Any]] = {}
     for index, value in enumerate(values if isinstance(values, list) else ()):

@@ -14,6 +14,7 @@ from deployer.sweeps.validation.keys import TOP, check_values, find_misspelt
 from deployer.text import find_forbidden
 
 TEXTS = ("program", "entity", "project", "name", "description")
+LONGEST_PROJECT = 128
 LAUNCHED = ("kind", "apiVersion", "job", "image_uri")
 
 
@@ -46,6 +47,18 @@ def check_finite(path: Place, value: Any) -> Problems:
         yield doubt(path, message, f"put it in quotes: '{value}'")
 
 
+def check_tuples(path: Place, value: Any) -> Problems:
+    """Doubt lists of texts that come from Python's tuples: YAML takes them apart at each comma."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from check_tuples((*path, str(key)), item)
+    elif isinstance(value, list) and value and all(isinstance(one, str) for one in value):
+        opened = [one for one in value if one.startswith("(") and ")" not in one]
+        if opened and any(one.endswith(")") and "(" not in one for one in value):
+            message = f"YAML has no tuples, so these are {len(value)} texts, such as '{opened[0]}'"
+            yield doubt(path, message, "write lists: [[1, 2], [3, 4]]")
+
+
 def check_texts(config: Mapping[str, Any]) -> Problems:
     """Complain about names that are no text, or that no server takes."""
     for key in TEXTS:
@@ -54,6 +67,9 @@ def check_texts(config: Mapping[str, Any]) -> Problems:
             if key in ("entity", "project") and (letter := find_forbidden(value)):
                 hint = f"write it without {letter}"
                 yield Problem((key,), f"'{value}' holds {letter}, which is in no name", hint)
+            elif key == "project" and len(value) > LONGEST_PROJECT:
+                message = f"the name has {len(value)} characters, more than {LONGEST_PROJECT}"
+                yield Problem((key,), message, "write a shorter one")
             continue
         message = f"{shown(value)} is not text"
         hint = "give it a value, or remove it" if value is None else f"write {key}: '{value}'"

@@ -89,7 +89,7 @@ def test_image_without_deployer(cluster: Cluster, namespace: str, tmp_path: Path
     refused = shell.try_deployer("up", "wrong.yaml", "--plain")
     assert refused.returncode == 3, refused.stderr
     assert "ended with exit code 65 and is not started again: wrong.yaml:" in refused.stderr
-    assert "train.py:6: --lr takes float, not 'high' (write numbers" in refused.stderr
+    assert "train.py:6: argument --lr: invalid float value: 'high' (write numbers" in refused.stderr
     assert "0/1 configurations finished, 0 duplicates, 0 lost" in refused.stdout
     assert "wrong.yaml:" in shell.deployer("agents", "list").stdout
     check_policy(cluster, namespace)

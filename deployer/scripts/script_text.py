@@ -1,20 +1,16 @@
-"""The project's own modules that a script imports, as syntax trees; nothing is run."""
+"""What the text of a script and of the project's modules shows; nothing is run."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-# Whoever reads flags with argparse, click, typer or absl imports one of these somewhere.
-PARSERS = frozenset(
-    (
-        *("argparse", "click", "typer", "absl", "configargparse", "tap", "simple_parsing"),
-        *("jsonargparse", "transformers", "trl", "datargs", "rich_click", "hydra"),
-    )
-)
 MOST_MODULES = 500
+PYTHON_FILE = re.compile(r"[\w./-]+\.py\b")
+PYTHON = re.compile(r"(.*/)?(python|pypy)[0-9.]*")
 
 
 @dataclass(frozen=True)
@@ -30,6 +26,26 @@ class Module:
         return frozenset(name.partition(".")[0] for name, _ in list_imports(self) if name)
 
 
+def find_entry(words: Sequence[str], folder: Path) -> tuple[str, Path | None]:
+    """Return the script of a command as a person names it, and its file if the folder has it."""
+    for index, word in enumerate(words):
+        before = words[index - 1] if index else ""
+        file = folder / word
+        if before in ("-m", "--module") and PYTHON.fullmatch(words[max(index - 2, 0)]) is None:
+            return f"-m {word}", find_module_file(word, folder)
+        if before == "-m" and not word.startswith(("torch.", "accelerate.")):
+            return f"-m {word}", find_module_file(word, folder)
+        if word.endswith(".py"):
+            return word, file if file.is_file() else None
+        if (file / "__main__.py").is_file() and PYTHON.fullmatch(before):
+            return word, file / "__main__.py"
+        if word.endswith(".sh") and file.is_file():
+            found = PYTHON_FILE.search(file.read_text(encoding="utf-8", errors="replace"))
+            if found and (folder / found[0]).is_file():
+                return found[0], folder / found[0]
+    return " ".join(words[1:2]), None
+
+
 def find_module_file(name: str, folder: Path) -> Path | None:
     """Return the file that `-m NAME` runs, if the folder has it."""
     base = folder / Path(*name.split("."))
@@ -37,8 +53,8 @@ def find_module_file(name: str, folder: Path) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def list_project_modules(entry: Path, roots: tuple[Path, ...]) -> list[Module]:
-    """Return a script and the modules below `roots` that it imports, itself or through others."""
+def list_project_modules(entry: Path, folder: Path) -> list[Module]:
+    """Return a script and the project's modules that it imports, itself or through others."""
     found: dict[Path, Module] = {}
     waiting = [entry]
     while waiting and len(found) < MOST_MODULES:
@@ -47,14 +63,9 @@ def list_project_modules(entry: Path, roots: tuple[Path, ...]) -> list[Module]:
             continue
         found[path] = module = _read(path)
         for name, level in list_imports(module):
-            bases = path.parents[level - 1 : level] if level else roots
+            bases = path.parents[level - 1 : level] if level else (entry.resolve().parent, folder)
             waiting += [file for base in bases for file in _find(base, name)]
     return list(found.values())
-
-
-def reads_flags(modules: list[Module]) -> bool:
-    """Tell whether any of them may have a parser; what cannot be read may."""
-    return any(one.tree is None or one.imports & PARSERS for one in modules)
 
 
 def list_imports(module: Module) -> Iterator[tuple[str, int]]:
