@@ -58,7 +58,7 @@ def merge_rows(scalars: Iterable[Tuple[int, str, float]]) -> Iterator[Dict[str, 
 
 def list_scalars(events: Any) -> Iterator[Tuple[int, str, float]]:
     """Yield the step, the tag and the value of each scalar."""
-    from tensorboard.util import tensor_util  # type: ignore[import-not-found,unused-ignore]
+    from tensorboard.util import tensor_util  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     for event in events:
         for value in event.summary.value:
