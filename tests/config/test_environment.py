@@ -26,6 +26,8 @@ READERS = {
     "gke/api/__init__.py": "sets how much gRPC prints and how often the metadata server is asked",
     "gke/api/token.py": "looks for credentials as Google's library does",
     "sweeps/configuration_list.py": "the text of a program that agents start",
+    "sweeps/command_run.py": "the text of a program that agents start",
+    "images/containers.py": "the text of a program that a container starts",
 }
 
 

@@ -71,11 +71,13 @@ def serve(folder: Path, **environment: str) -> Iterator[Client]:
         text=True,
     )
     with process:
-        assert process.stdout
-        url = process.stdout.readline().strip()
-        yield Client(url, read_key(folder / "data"), "tester")
-        assert "site-packages" not in Path(f"/proc/{process.pid}/maps").read_text()
-        process.terminate()
+        try:
+            assert process.stdout
+            url = process.stdout.readline().strip()
+            yield Client(url, read_key(folder / "data"), "tester")
+            assert "site-packages" not in Path(f"/proc/{process.pid}/maps").read_text()
+        finally:
+            process.terminate()
     assert process.returncode == 0
 
 
@@ -88,7 +90,7 @@ def test_it_serves_in_a_python_without_packages(tmp_path: Path) -> None:
         shown = browser.get(f"{client.url}/tester/{client.project}/sweeps/{sweep}")
         assert "<script" in shown.text
         refused = client.post(UPSERT_SWEEP, config=json.dumps(BAYES)).text
-        assert "bayes needs torch, scipy: add `RUN pip install torch scipy` to the" in refused
+        assert "bayes needs torch, scipy: add `RUN pip install torch scipy` to its" in refused
 
 
 @pytest.mark.slow(seconds=15)

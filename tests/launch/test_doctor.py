@@ -119,7 +119,7 @@ def test_this_machine_is_checked_and_two_faults_are_named_at_once(tmp_path: Path
 
     code, wrong = examine("--wandb", "http://127.0.0.1:9")
     assert code == 1
-    assert set(wrong) == {"modules", "key"}
+    assert set(wrong) == {"modules", "script", "key"}  # the script's own start says it, too
     assert wrong["key"].remedy.startswith("wandb login --host http://127.0.0.1:9")
     (tmp_path / "train.py").write_text("import wandb\n")
     assert examine() == (0, {})
