@@ -461,7 +461,7 @@ def find_usage(error: BaseException) -> str:
 def tidy(text: str) -> str:
     """Return the sentence of a usage error without the usage, frames and colours around it."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", text)
-    lines = [line.strip(" \t\u2502\u2503|").strip() for line in text.splitlines()]
+    lines = [line.strip(" \t\u2502|").strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not re.match(r"[╭╰─━+┌└]", line)]
     for line in lines:
         found = re.search(r"\berror: (.+)", line, re.IGNORECASE)
