@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MOST_MODULES = 500
+LONGEST_NAME = 255  # bytes of a file name, on every file system that we know
 PYTHON_FILE = re.compile(r"[\w./-]+\.py\b")
 PYTHON = re.compile(r"(.*/)?(python|pypy)[0-9.]*")
 
@@ -30,6 +31,8 @@ def find_entry(words: Sequence[str], folder: Path) -> tuple[str, Path | None]:
     """Return the script of a command as a person names it, and its file if the folder has it."""
     for index, word in enumerate(words):
         before = words[index - 1] if index else ""
+        if len(word) > LONGEST_NAME:  # a program's text, or JSON
+            continue
         file = folder / word
         if before in ("-m", "--module") and PYTHON.fullmatch(words[max(index - 2, 0)]) is None:
             return f"-m {word}", find_module_file(word, folder)

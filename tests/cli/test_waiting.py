@@ -97,6 +97,7 @@ backend user remove u
 """
 WANDB = f"""
 up grid.yaml -y
+run -- python train.py
 doctor
 results SWEEP
 results get SWEEP
