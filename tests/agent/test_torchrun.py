@@ -13,7 +13,7 @@ from tests.agent.conftest import Bench
 from tests.agent.test_requeue import processes_of
 from tests.agent.trainers import PARALLEL, PARALLEL_SWEEP
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 STEPS = 6
 WAITS_AT = 3

@@ -10,7 +10,7 @@ from tests.cli.conftest import Project
 from tests.cli.test_recovery import kill_with_children, read, wait_for
 
 
-@pytest.mark.slow(seconds=90)
+@pytest.mark.full
 def test_no_watcher_starts_an_agent_again_that_was_told_to_leave(project: Project) -> None:
     """`agents up` with fewer, `scale`, `drain`, `cancel` and `heal`, watched before and after."""
     project.write_grid()

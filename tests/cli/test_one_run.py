@@ -46,7 +46,7 @@ def test_each_agent_takes_one_run_and_a_killed_one_is_followed_by_its_name(
 def test_plan_has_a_job_for_each_run(project: Project) -> None:
     project.write_grid()
     project.write("deployer.yaml", "kubernetes: {image: 'trainer:1'}\n")
-    words = ("plan", "grid.yaml", "--on", "kubernetes", "--one-run-per-job")
+    words = ("plan", "grid.yaml", "--on", "kubernetes", "--one-run-per-job", "--no-check")
 
     def plan(*more: str) -> list[dict[str, Any]]:
         documents = yaml.safe_load_all(project.run(*words, *more).stdout)

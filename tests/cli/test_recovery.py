@@ -202,7 +202,7 @@ def test_after_the_machine_went_down_up_goes_on(project: Project) -> None:
     assert "2/2 configurations finished, 0 duplicates, 0 lost" in done.stdout
 
 
-@pytest.mark.slow(seconds=75)
+@pytest.mark.full
 def test_a_waiting_up_lets_down_take_everything(project: Project) -> None:
     """Whoever watches comes between any two steps of `down`, which a busy machine stretches."""
     project.write_grid()

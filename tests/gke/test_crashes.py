@@ -94,7 +94,7 @@ def clear(cloud: Cloud, machine: Machine, *commands: tuple[str, ...]) -> None:
     assert cloud.inventory() == theirs
 
 
-@pytest.mark.parametrize("when", WHENS)
+@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.full), "after"])
 @pytest.mark.parametrize(("scenario", "call", "nth"), CHANGES)
 def test_up_is_killed_at_a_change(
     cloud: Cloud, make_machine: MakeMachine, scenario: str, call: str, nth: int, when: When

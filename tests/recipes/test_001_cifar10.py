@@ -20,7 +20,7 @@ SHEETS = DATA / "cifar10_webp"
 EPOCHS = 2
 
 
-@pytest.mark.slow(seconds=75)
+@pytest.mark.full
 @pytest.mark.data
 def test_on_a_cpu(recipe: Callable[[str], Recipe], tmp_path: Path, home: Path) -> None:
     assert SHEETS.is_dir(), f"{SHEETS} is missing: set DEPLOYER_TEST_DATA"

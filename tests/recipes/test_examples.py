@@ -34,7 +34,7 @@ def test_its_sweep_is_valid() -> None:
     assert sweep.expected == 8
 
 
-@pytest.mark.slow(seconds=70)
+@pytest.mark.full
 @pytest.mark.data
 def test_it_is_swept_as_it_stands(tmp_path: Path) -> None:
     folder = shutil.copytree(MNIST, tmp_path / "mnist")

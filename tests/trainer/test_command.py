@@ -60,7 +60,7 @@ def test_a_run_loads_neither_wandb_nor_the_compiler_nor_torchvision(tmp_path: Pa
     assert run_python(program, tmp_path).splitlines()[-1] == "loaded set()"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_compiler_is_still_there_for_who_needs_it(tmp_path: Path) -> None:
     program = "; ".join(
         [
@@ -106,7 +106,11 @@ def run_python(program: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("dataset", "place"), [("mnist", "MNIST/raw"), ("cifar10", "cifar-10-batches-py")]
+    ("dataset", "place"),
+    [
+        ("cifar10", "cifar-10-batches-py"),
+        pytest.param("mnist", "MNIST/raw", marks=pytest.mark.full),
+    ],
 )
 def test_missing_data_is_one_error_and_one_hint(
     dataset: str,
@@ -129,7 +133,7 @@ def test_missing_data_is_one_error_and_one_hint(
 
 
 @pytest.mark.parametrize(
-    "how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+    "how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.full)]
 )
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(
     how: signal.Signals, tmp_path: Path

@@ -35,6 +35,7 @@ def test_fashion_mnist_is_learnt_from_the_sweeps_part(data_folder: Path, tmp_pat
     assert rows[-1]["val_accuracy"] > 0.84
 
 
+@pytest.mark.full
 def test_resnet9_learns_cifar10_with_every_augmentation(data_folder: Path, tmp_path: Path) -> None:
     write_pickles(data_folder / "cifar10_webp", tmp_path)
     rows, _ = run_here(
