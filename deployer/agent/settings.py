@@ -4,7 +4,7 @@ import argparse
 import math
 import os
 from dataclasses import dataclass
-from typing import List, Mapping
+from typing import List, Mapping, Tuple
 
 CLOUD_URL = "https://api.wandb.ai"
 # Every process of an agent carries these two, so that its leftovers can be found by anybody.
@@ -39,7 +39,8 @@ DEADLINE_VARIABLE = "DEPLOYER_AGENT_DEADLINE"
 POLLS_VARIABLE = "DEPLOYER_AGENT_POLLS"
 QUICK = "quick"
 STOCK = "stock"
-# With 1, runs are forked from a parent that has imported what they import.
+# With 1, runs are forked from a parent that has imported what they import; words beside the 1 are
+# packages to preload that are not of its own list.
 WARM_VARIABLE = "DEPLOYER_AGENT_WARM"
 # Which numbers of a script are metrics, as JSON (metrics/spec.py); empty for one that logs them. If
 # it is set, exit code 0 is success, whatever was found.
@@ -58,9 +59,10 @@ class Settings:
 
     `count` is how many runs the agent takes, 0 for no limit. At `deadline`, in seconds since the
     epoch, it leaves as if it were asked to; infinite for never. A `quick` agent sees the end of its
-    run at once, others as W&B's own within 5 s; runs of a `warm` one are forked. With `metrics`, a
-    wrapper reads those of its runs. `last_words_path` is where it writes why it has ended, if
-    anywhere. `node` is its pod's, if it has one.
+    run at once, others as W&B's own within 5 s; runs of a `warm` one are forked, with
+    `warm_packages` preloaded besides its own list. With `metrics`, a wrapper reads those of its
+    runs. `last_words_path` is where it writes why it has ended, if anywhere. `node` is its pod's,
+    if it has one.
     """
 
     sweep_path: str
@@ -75,6 +77,7 @@ class Settings:
     deadline: float = math.inf
     quick: bool = False
     warm: bool = False
+    warm_packages: Tuple[str, ...] = ()
     metrics: str = ""
     last_words_path: str = ""
     node: str = ""
@@ -110,6 +113,8 @@ class Settings:
 def parse_settings(arguments: List[str], environment: Mapping[str, str]) -> Settings:
     """Read flags, with the environment as their defaults; exits 2 with usage if they are wrong."""
     given = _build_parser(environment).parse_args(arguments)
+    warm = environment.get(WARM_VARIABLE, "").split()
+    warm = warm if warm[:1] == ["1"] else []  # a 0 is a no
     folder = os.path.abspath(given.folder or f".deployer-agent-{given.name}")
     return Settings(
         sweep_path=given.sweep_path,
@@ -124,7 +129,8 @@ def parse_settings(arguments: List[str], environment: Mapping[str, str]) -> Sett
         outputs=os.path.abspath(given.outputs or os.path.join(folder, os.pardir, "outputs")),
         count=given.count,
         deadline=given.deadline,
-        warm=environment.get(WARM_VARIABLE) == "1",
+        warm=bool(warm),
+        warm_packages=tuple(warm[1:]),
         metrics=environment.get(METRICS_VARIABLE, ""),
         quick=environment.get(POLLS_VARIABLE) == QUICK,
         last_words_path=environment.get(LAST_WORDS_VARIABLE, ""),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from pathlib import Path
@@ -34,6 +35,7 @@ KEYS: dict[str, type] = {
     "local": dict,
 }
 CHOICES = {"polls": ("quick", "stock")}
+NAME_LISTS = ("warm",)  # which may also be a list of modules
 WORDS = {"code": ("git",)}  # that stand for a whole section
 KINDS = {
     str: "text",
@@ -115,6 +117,10 @@ def _find_problem(place: str, key: str, value: Any) -> ConfigError | None:
         return ConfigError(place, "unknown key", hint)
     if isinstance(value, str) and value in WORDS.get(key, ()):
         return None
+    if key in NAME_LISTS and isinstance(value, list):
+        wrong = [one for one in value if not re.fullmatch(r"[^\W\d]\w*(\.\w+)*", str(one))]
+        hint = "write names as a script imports them, such as [lightning, sklearn]"
+        return ConfigError(place, f"{wrong[0]!r} is not a package's name", hint) if wrong else None
     # One mapping stands for a list of one.
     kinds = SECTION_KINDS if KEYS[key] is list else KEYS[key]
     if key in WORDS and isinstance(value, str):

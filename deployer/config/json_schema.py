@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from deployer.config.deployer_yaml import CHOICES, KEYS, WORDS
+from deployer.config.deployer_yaml import CHOICES, KEYS, NAME_LISTS, WORDS
 from deployer.config.sections.registry import SECTIONS
 
 PATH = Path(__file__).with_name("deployer.schema.json")
@@ -22,7 +22,8 @@ DESCRIPTIONS = {
     "profile": "The site whose rules hold: the name of one of ours, or a file.",
     "polls": "When an agent sees that its run has ended: `quick`, at once, or `stock`, within 5 s "
     "as `wandb agent`. Default: `quick` on the embedded backend, else `stock`.",
-    "warm": "Fork each run from a process that has imported what runs import; default: yes.",
+    "warm": "Fork each run from a process that has preloaded wandb, numpy, torch and torchvision, "
+    "as far as the script imports them; a list names more packages to preload. Default: yes.",
     "gke": "The GKE cluster: the file of its specification, or the name of one of ours.",
     "kubernetes": "The cluster, and what each agent gets there.",
     "backend": "The embedded backend where it runs in a cluster.",
@@ -46,6 +47,8 @@ def build_schema(executors: Collection[str]) -> dict[str, Any]:
         shape = {"type": TYPES[kind]} if kind in TYPES else sections[key]
         if words := WORDS.get(key):
             shape = {"anyOf": [{"enum": list(words)}, shape]}
+        if key in NAME_LISTS:
+            shape = {"anyOf": [shape, {"type": "array", "items": {"type": "string"}}]}
         properties[key] = {**shape, "description": DESCRIPTIONS[key]}
     properties["replicas"]["minimum"] = 1
     properties["on"]["enum"] = list(executors)

@@ -65,7 +65,8 @@ class Project:
     number and `replicas` is the default; `explicit_on` tells whether it was given.
     A sweep file's entity and project count more than `deployer.yaml`'s and less than the
     environment's, as W&B has it. `gke` is the file of the GKE cluster, or the name of one of ours.
-    `polls` is how agents wait for their runs, None as the server bears it; `warm` ones fork them.
+    `polls` is how agents wait for their runs, None as the server bears it; `warm` ones fork them,
+    and preload `warm_packages` besides their own list.
     `known_backend_on` is where the embedded backend of a sweep that is there already is.
     `known_data` is the data folder of one that was copied here before its cluster was deleted.
     `document` is deployer.yaml as it was when the command began, with the defaults of the site's
@@ -92,6 +93,7 @@ class Project:
     gke: str | None = None
     polls: str | None = None
     warm: bool = True
+    warm_packages: tuple[str, ...] = ()
     known_backend_on: str | None = None
     known_data: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -273,7 +275,8 @@ def load_project(
         explicit_on=bool(flags.on or "on" in values),
         gke=values.get("gke"),
         polls=values.get("polls"),
-        warm=values.get("warm", True) and not flags.cold,
+        warm=values.get("warm") is not False and not flags.cold,
+        warm_packages=tuple(warm) if isinstance(warm := values.get("warm"), list) else (),
         environment=environment,
         document=document,
         profile=profile,

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from deployer.agent.host.processes import send_signal
+from deployer.agent.settings import WARM_VARIABLE
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import list_agents
 from tests.agent.conftest import Bench, Supervised, wait_for
@@ -179,15 +180,18 @@ def test_a_run_that_is_killed_while_it_boots_does_not_wait_for_all_others(bench:
 
 
 @pytest.mark.kube  # root
-def test_a_run_that_is_killed_for_its_memory_says_so(bench: Bench) -> None:
+@pytest.mark.parametrize("warm", ["0", "1"], ids=["cold", "warm"])
+def test_a_run_that_is_killed_for_its_memory_says_so(bench: Bench, warm: str) -> None:
     path = bench.create_stepping_sweep("greedy", steps=8)
     with small_memory(LIMIT_BYTES) as group:
-        supervised = bench.start_with_own_key(path, enter=group)
+        supervised = bench.start_with_own_key(path, enter=group, **{WARM_VARIABLE: warm})
         bench.wait_for_step(2)
         wait_for(lambda: len(bench.firsts()) > 1, "another attempt")
         assert supervised.wait()[0] == 0
     assert bench.read_run(path).steps == tuple(range(8))
     assert bench.causes(path) == ["OOM", "finished"]
+    assert supervised.status
+    assert supervised.status.run_start == ("warm" if warm == "1" else "")
 
 
 def kill_trainer(supervised: Supervised) -> None:

@@ -8,7 +8,7 @@ import signal
 import psutil
 import pytest
 
-from deployer.agent.host.processes import is_agent
+from deployer.agent.host.signals import DRAIN_SIGNAL
 from deployer.agent.settings import WARM_VARIABLE
 from deployer.wandb_api.model import SweepPath
 from tests.agent.conftest import Bench, Supervised, wait_for
@@ -32,7 +32,7 @@ def find_process(supervised: Supervised, kind: str) -> psutil.Process:
     """Return the process of the agent that is of this kind."""
     for process in supervised.left():
         found = psutil.Process(process.id)
-        forked = "warm.forking" in " ".join(found.cmdline()) and not is_agent(process)
+        forked = "warm.fork_server" in " ".join(found.cmdline())
         kinds = {
             "stand-in": process.is_stand_in,
             "parent": forked and process.session == process.id,
@@ -56,7 +56,7 @@ def test_all_runs_are_warm(bench: Bench) -> None:
     assert supervised.left() == []
 
 
-# Notes what a run is not handed by its parent, but looks for itself.
+# Notes what a run imports itself.
 LOOKING = """
 import atexit, pathlib, sys
 class Looking:
@@ -65,8 +65,7 @@ class Looking:
     def find_spec(self, name, *_):
         self.names.append(name)
 own = Looking()
-places = [type(one).__name__ for one in sys.meta_path]
-sys.meta_path.insert(places.index("Handover") + 1, own)
+sys.meta_path.insert(0, own)
 @atexit.register
 def write():
     packages = ("/site-packages/" in (getattr(sys.modules.get(n), "__file__", "") or "") and n
@@ -109,6 +108,21 @@ def test_a_stop_interrupts_once_and_delivers_all(bench: Bench) -> None:
     steps = bench.read_run(path).steps
     assert steps == tuple(range(len(steps)))
     assert len(steps) == int((bench.folder / "step").read_text()) + 1
+
+
+def test_a_drain_lets_a_warm_run_end_and_takes_no_other(bench: Bench) -> None:
+    path = bench.create_sweep("[1.0, 2.0]", wait="yes")
+    supervised = bench.start_with_own_key(path, **WARM)
+    bench.wait_for_work()
+    supervised.process.send_signal(DRAIN_SIGNAL)  # as `agents drain` does
+    wait_for(lambda: supervised.status and supervised.status.state == "draining", "the drain")
+    bench.release()
+    code, output = supervised.wait()
+    assert code == 0, output
+    assert supervised.status
+    assert (supervised.status.drained, supervised.status.run_start) == (True, "warm")
+    assert [run.state for run in bench.runs(path)] == ["finished"]
+    assert supervised.left() == []
 
 
 def test_what_a_killed_supervisor_left_is_cleared(bench: Bench) -> None:

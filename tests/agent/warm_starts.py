@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,6 @@ from pathlib import Path
 from deployer.agent.environment import agent_environment
 from deployer.agent.host.processes import list_marked, reap
 from deployer.agent.settings import Settings
-from deployer.agent.warm.examined import EXAMINED
 from deployer.agent.warm.parent import WarmParent
 from tests.agent.conftest import wait_for
 
@@ -73,12 +72,6 @@ class Starts:
         wait_for(lambda: not [reap(), *list_marked(str(self.folder))][1:], "the parent's end")
         assert not (self.folder / "warm.sock").exists()
 
-    def read_unfit(self) -> dict[str, str]:
-        """Return why modules are not imported for all, by their names."""
-        path = Path(f"{self.warm['DEPLOYER_WARM_IMPORTS']}.unfit")
-        lines = path.read_text().splitlines() if path.exists() else []
-        return dict(line.split("\t") for line in lines)
-
     def serves(self) -> bool:
         """Tell whether the parent serves."""
         starting = (self.folder / "warm.starting").exists()
@@ -90,32 +83,25 @@ class Starts:
         return (self.folder / "start").read_text()
 
 
-def build_starts(
-    tmp_path: Path, modules: list[str] | None = None, packages: Iterable[str] | None = None
-) -> Starts:
-    """Return what it takes to start runs of which the parent imports `packages`, or all modules.
-
-    Without `modules` a first run tells what it imports.
-    """
-    packages = packages or [name.partition(".")[0] for name in modules or EXAMINED]
+def build_starts(tmp_path: Path, script: str = "", packages: tuple[str, ...] = ()) -> Starts:
+    """Return what starts runs; the parent preloads what `script` imports, and `packages`."""
     folder, project = tmp_path / "agents" / "a1", tmp_path / "project"
     folder.mkdir(parents=True)
     project.mkdir()
-    settings = Settings("e/p/sweep", "http://127.0.0.1:1", "a1", str(folder), warm=True)
+    (project / "script.py").write_text(script)
+    settings = Settings(
+        "e/p/sweep", "http://127.0.0.1:1", "a1", str(folder), warm=True, warm_packages=packages
+    )
     before = {
         **os.environ,
         "WANDB_API_KEY": "k" * 40,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
         "PYTHONPATH": str(tmp_path / "site-packages"),
     }
     agents = agent_environment(settings, before)
-    parent = WarmParent(settings, packages)
+    parent = WarmParent(settings)
     os.chdir(project)
-    led = parent.lead(agents)
-    if modules is not None:
-        Path(led["DEPLOYER_WARM_IMPORTS"]).write_text("\n".join(modules))
+    led = parent.lead(agents, "script.py")
     run = {
         "WANDB_RUN_ID": "run1",
         "WANDB_SWEEP_ID": "sweep",
@@ -125,16 +111,17 @@ def build_starts(
 
 
 @contextmanager
-def install_packages(
-    tmp_path: Path, sources: Mapping[str, str], unexamined: Collection[str] = ()
+def start_parent(
+    tmp_path: Path, script: str = "", packages: Mapping[str, str] | None = None
 ) -> Iterator[Starts]:
-    """Install packages; yield what starts runs of which the parent imports them, and numpy."""
+    """Install packages that the parent preloads, as if `warm:` named them; yield when it serves."""
     here = Path.cwd()
-    made = build_starts(tmp_path, packages=[*sources.keys() - unexamined, "numpy"])
-    for name, source in sources.items():
-        folder = tmp_path / "site-packages" / name.replace(".", "/")
+    for name, source in (packages or {}).items():
+        folder = tmp_path / "site-packages" / name
         folder.mkdir(parents=True)
         (folder / "__init__.py").write_text(source)
+    made = build_starts(tmp_path, script, tuple(packages or {}))
+    made.begin()
     yield made
     made.end()
     os.chdir(here)

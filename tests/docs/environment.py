@@ -34,10 +34,10 @@ AGENTS = {
     "DEPLOYER_SCRIPT_CHECK": "The sweep's commands, for a pod to ask its own script about.",
     "DEPLOYER_AGENT_DEADLINE": "When the agent leaves, in seconds since the epoch (`--max-time`).",
     "DEPLOYER_AGENT_POLLS": "How the agent waits for its run: `quick` or `stock`, as `polls:`.",
-    "DEPLOYER_AGENT_WARM": "With 1, runs are forked from a warm parent, as `warm:`.",
+    "DEPLOYER_AGENT_WARM": "With 1, runs are forked from a warm parent, as `warm:`; after the 1, "
+    "more packages to preload.",
     "DEPLOYER_METRICS": "Which of a script's numbers are metrics, as `metrics:`, in JSON.",
     "DEPLOYER_METRICS_CLAIM": "Where a script says that it opens its run itself.",
-    "DEPLOYER_WARM_IMPORTS": "Where a run leaves the list of what it imports, for a warm parent.",
     "DEPLOYER_AGENT_GRACE_SECONDS": "How many seconds an interrupted run may take to end.",
     "DEPLOYER_AGENT_FINISH_TIMEOUT_SECONDS": "How many seconds a run that has ended may go on "
     "sending while the server is away.",

@@ -91,7 +91,7 @@ def _kind_of(process: psutil.Process) -> Kind:
         return "stand-in"
     if process.name() == AGENT_NAME:
         return "agent"
-    if ".warm.forking import" in words:  # which an agent's parent and runs inherit from it
+    if ".warm.fork_server import" in words:  # which an agent's parent and runs inherit from it
         return "warm-parent" if os.getsid(process.pid) == process.pid else "trainer"
     if "-m deployer up" in words:
         return "up"

@@ -43,15 +43,10 @@ class Awaited:
 
 def await_module(name: str, act: "Callable[[Any], None]") -> None:
     """Have `act` called with a module of the SDK once this process has imported it."""
-    sys.meta_path.insert(0, Awaited(name, act))
-
-
-def notice(module: "Any") -> None:
-    """Take a module of the SDK that a warm run is given without a finder being asked."""
-    for finder in [*sys.meta_path]:
-        if isinstance(finder, Awaited) and finder.name == module.__name__:
-            sys.meta_path.remove(finder)
-            finder.act(module)
+    if name in sys.modules:  # of a warm run
+        act(sys.modules[name])
+    else:
+        sys.meta_path.insert(0, Awaited(name, act))
 
 
 def close_when_read(module: "Any") -> None:

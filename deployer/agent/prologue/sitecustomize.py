@@ -3,9 +3,8 @@
 Its folder is on PYTHONPATH, so that neither the trainer nor wandb is changed. It gives the run its
 checkpoint folder (DEPLOYER_CHECKPOINT_DIR), which no other attempt may write to at the same time,
 lets the run resume if that folder is not empty, and gives it its folder for outputs. It has the SDK
-end without losing anything. Where runs are warm, it notes what they import. It must never make a
-run fail: any trouble is one line on stderr. A command that starts no Python, or one with -I, -E or
--S, goes without it.
+end without losing anything. It must never make a run fail: any trouble is one line on stderr. A
+command that starts no Python, or one with -I, -E or -S, goes without it.
 """
 
 import os
@@ -121,14 +120,11 @@ def begin() -> None:
     environment = os.environ
     if not all(map(environment.get, NEEDED)):
         return
-    imports = environment.pop("DEPLOYER_WARM_IMPORTS", "")
     if environment.get(MARK) != environment["WANDB_RUN_ID"]:
         try:
             prepare_run()
         except Exception as error:
             sys.stderr.write(f"deployer: the run's checkpoint folder is not ready: {error!r}\n")
-        if imports:
-            __import__("deployer_imports").learn(imports)
     # In each process of the run: whichever calls `wandb.init` is the one that ends it.
     sdk = __import__("deployer_sdk")
     sdk.await_module(sdk.CLIENT, sdk.close_when_read)

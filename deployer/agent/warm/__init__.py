@@ -1,20 +1,9 @@
-"""Warm starts: a run is forked from a parent that has imported what runs import.
+"""Warm starts: each run is forked from a parent that has preloaded what the script imports.
 
-A run writes the list of its imports (`prologue/deployer_imports.py`), the supervisor starts the
-parent (`parent`, with the programs of `parent_code`); from there on:
-
-* `lists`: the files in which runs say what they import, and the parent what it leaves out, and why;
-* `sharing`: an agent and its parent import the SDK once; `likely`: what a first run will import;
-* `gathering`, `imports`: the parent imports what is `examined`, while `audit` watches what
-  that draws and reads, and `state` what it changes;
-* `stand_in`: what an agent starts instead of `python`, a script of its own; it asks for a run;
-* `forking`: the parent puts its modules away, and forks each run;
-* `program`, `repairs`: a fork becomes the run, and does anew what no two runs may share; `ending`:
-  at its end it leaves alone what it shares with its parent;
-* `registered`: loggers and exit handlers of imports wait until a run imports the same;
-* `handover`: a run is given each module as it asks for it; `start_over`: or begins without a
-  parent, also where it has `replaced` what a module would have kept;
-* `core_wait`, `package_metadata`: what every run would otherwise wait for, or read again.
-
-Nothing of it may be in a run's `sys.modules`.
+* `script_text` reads which of the named packages the script imports; `parent` is the supervisor's
+  side: it starts the parent process and puts the stand-in for `python` on the agent's PATH;
+* `stand_in` runs instead of `python`: it asks the parent for a run, and ends as the run ends;
+* `fork_server` preloads, checks that a fork is safe, and forks; `program` turns the fork into the
+  run; `ending` ends the run without writing to the pages that it shares with its parent;
+* `core_wait` and `package_metadata` save each run a wait and a read that it would repeat.
 """

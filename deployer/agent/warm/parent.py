@@ -1,162 +1,139 @@
 """Keeps an agent's warm parent, and puts the stand-in for `python` on the agent's PATH."""
 
 import contextlib
-import glob
 import os
 import pkgutil
 import shutil
 import signal
-import sys
-import zlib
-from typing import Any, Container, Dict, Iterable, Mapping, Optional, Sequence, Tuple
+import time
+from typing import Any, Container, Dict, Mapping, Sequence
 
-from ..environment import agent_command, agent_words
+from ..environment import agent_command
 from ..host.child_task import run_task
 from ..host.processes import RESTORED_SIGNALS, send_signal, spawn
 from ..host.unwritable import is_unwritable
 from ..settings import Settings
-from .lists import SCRIPT, read_unfit
-from .parent_code import build_code, build_sharing_code
 
-IMPORTS_VARIABLE = "DEPLOYER_WARM_IMPORTS"
-# What an import of torch takes, and as much again.
-NEEDED_BYTES = 1 << 30
 # A parent that is killed is started again, but not for ever.
-MOST_STARTS = 10
-# Of a pod's own control group, version 2 and 1: its folder, the names of its limit and of what it
-# uses, and what of that is read from files and given back on demand.
-GROUPS = (
-    ("/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
-    (
-        "/sys/fs/cgroup/memory",
-        "memory.limit_in_bytes",
-        "memory.usage_in_bytes",
-        "total_inactive_file",
-    ),
-)
+MOST_STARTS = 5
+PRELOAD_SECONDS = 120.0
 LOOK_SECONDS = 5.0  # at the script
-AGENT_LOG = 3  # as sharing.py has it, with the names of these files
-STARTING, PROCESS, WRONG = "warm.starting", "warm.process", "warm.wrong"
-FIRST_START = "cold: no parent yet"  # as stand_in.py says it
+AGENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# As fork_server.py and stand_in.py have them.
+SOCKET, STARTING, START = "warm.sock", "warm.starting", "start"
+COLD, OVER = "warm.cold", "warm.over"
+FIRST_START = "cold: no parent yet"
 SHEBANG_BYTES = 127  # Linux before 5.1
 # Where a path cannot stand behind `#!`: a shell script whose first line Python takes for a string.
 SHELL_START = "#!/bin/sh\n''''exec '{python}' -IS \"$0\" \"$@\" #'''\n"
+# The parent's program. A run is forked in the middle of it: its frame is the only one below.
+PROGRAM = """\
+import sys
+sys.modules.pop('linecache', None)  # since 3.13 it has the source of `-c`, which is ours
+sys.path[:] = [{above!r}, *filter(None, sys.path)]
+from {package}.warm.ending import Ending
+ending = Ending()
+from {package}.warm.fork_server import prepare_run
+del sys.path[0]
+program = prepare_run({folder!r}, {packages!r}, ending)
+try:
+    program()
+    ending.note(0)
+except SystemExit as error:
+    ending.note(error.code)
+    raise
+"""
 
 
 class WarmParent:
-    """The process from which an agent's runs are forked, once there is a list of their imports.
+    """The process from which an agent's runs are forked, if its script can be preloaded for."""
 
-    It imports `packages`, by default those that are examined.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        packages: Iterable[str] = (),
-        needed_bytes: int = NEEDED_BYTES,
-    ) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._packages = packages
-        self._needed_bytes = needed_bytes
-        self._reason = find_reason(settings)  # why there is no parent
+        self._reason = ""  # why there is no parent
         self._environment: Dict[str, str] = {}
         self._python = ""
-        self._list_path = ""
+        self._packages: Sequence[str] = ()
         self._process, self._lifeline = 0, -1
-        self._is_shared = False  # its parent is to branch off from the agent
-        self._likely: Sequence[str] = ()
-        self._starts = 0
+        self._started_at, self._starts = 0.0, 0
 
     def start_agent(self, environment: Mapping[str, str], log: int, program: str = "") -> int:
-        """Start the agent; its parent branches off from it where it can. Return its process id.
+        """Start the agent, and its parent beside it; return the agent's process id.
 
-        `program` is the sweep's, if it is known, by which a first run is warm, too.
+        `program` is the sweep's, relative to this folder.
         """
         led = self.lead(environment, program)
-        if not self._python or not is_same_python(self._python) or not self._may_start():
-            return spawn(agent_command(self._settings), led, log)
-        variables = {name: led[name] for name in ("PATH", IMPORTS_VARIABLE)}
-        code = build_sharing_code(
-            self._settings.folder, self._list_path, self._likely, variables, self._settings.quick
-        )
-        self._is_shared = True
-        return self._start([code, *agent_words(self._settings)], log)
+        self.tend(())
+        return spawn(agent_command(self._settings), led, log)
 
-    def lead(self, environment: Mapping[str, str], program: str = "") -> Dict[str, str]:
+    def lead(self, environment: Mapping[str, str], program: str) -> Dict[str, str]:
         """Return the environment of an agent whose `python` is the stand-in, if one can be."""
         self._environment = dict(environment)
         path = environment.get("PATH", os.defpath)
-        self._python = ""
-        if self._reason or not self._settings.warm:
-            return self._environment
-        self._python = shutil.which("python", path=path) or ""
-        if not self._python:
-            self._reason = "no python on PATH"
+        self._python, self._reason = "", ""
+        if not self._settings.warm:
             return self._environment
         self.let_go()  # of what an earlier supervisor has left
-        self._likely, mark = self._look(program)
-        name = name_list(self._python, mark or self._settings.sweep_path)
-        self._list_path = os.path.join(self._settings.agents_folder, name)
-        folder = os.path.join(self._settings.folder, "bin")
+        for name in (COLD, OVER):
+            with contextlib.suppress(OSError):
+                os.unlink(self._get_path(name))
+        python = shutil.which("python", path=path) or ""
+        self._reason = find_reason(self._settings) or ("" if python else "no python on PATH")
+        if not self._reason:
+            self._packages, self._reason = self._read_script(program)
+        folder = self._get_path("bin")
         try:
-            os.makedirs(folder, exist_ok=True)
-            write_stand_in(os.path.join(folder, "python"), self._python)
+            if not self._reason:
+                os.makedirs(folder, exist_ok=True)
+                write_stand_in(os.path.join(folder, "python"), python)
         except OSError as error:
-            self._python, self._reason = "", str(error)
+            self._reason = str(error)
+        if self._reason:
             return self._environment
-        path = os.pathsep.join([folder, path])
-        return {**self._environment, "PATH": path, IMPORTS_VARIABLE: self._list_path}
+        self._python = python
+        return {**self._environment, "PATH": os.pathsep.join([folder, path])}
 
-    def _look(self, program: str) -> Tuple[Sequence[str], int]:
-        """Look at the script in a child, so that its parser does not stay in our memory."""
+    def _read_script(self, program: str) -> Any:
+        """Read the script in a child, so that its parser does not stay in our memory."""
 
-        def look() -> object:
-            from .likely import look_at
+        def read() -> object:
+            from .script_text import read_script
 
-            return look_at(program, os.curdir)
+            return read_script(program, os.curdir, self._settings.warm_packages)
 
-        found = run_task(look, LOOK_SECONDS) if program else None
-        return found or ((), 0)
+        if not program:
+            return (), "the sweep names no program"
+        return run_task(read, LOOK_SECONDS) or ((), f"{program} cannot be read")
 
     def tend(self, ended: Container[int]) -> None:
-        """Start the parent if there is none and can be one; `ended` are processes that are not.
-
-        It imports for seconds, and serves then.
-        """
-        self._look_for_shared()
+        """Start the parent if there is none and can be one; `ended` are processes that are not."""
         if self._process in ended:
-            self._process = 0
             self.let_go()
-        if self._process or self._is_shared or not self._python:
+        if not self._python:
             return
-        if not self._likely and not read_time(self._list_path):
-            return
-        if self._starts >= MOST_STARTS:
-            self._reason = "the parent has ended too often"
-        elif self._may_start():
+        self._reason = self._find_cold() or self._reason
+        if self._reason:
+            self._python = ""
+            self.let_go()
+        elif not self._process:
             self._starts += 1
-            folder = self._settings.folder
-            code = build_code(folder, self._list_path, self._packages, self._likely)
             try:
-                self._process = self._start([code])
+                self._start()
             except (OSError, NotImplementedError) as error:
-                self._reason = str(error)
-                self._starts -= is_unwritable(error)  # which passes
                 self.let_go()
+                if is_unwritable(error):  # which may pass
+                    self._starts -= 1
+                else:
+                    self._python, self._reason = "", str(error)
 
-    def _may_start(self) -> bool:
-        enough = count_free_bytes() >= self._needed_bytes
-        unfit = read_unfit(f"{self._list_path}.unfit").get(SCRIPT, "")
-        self._reason = unfit if enough else "too little memory is free"
-        return not self._reason
-
-    def _look_for_shared(self) -> None:
-        """Find the parent that has branched off from the agent, or find that there is none."""
-        if not self._is_shared:
-            return
-        self._look_for_process()
-        if self._is_shared and not os.path.exists(self._get_path(STARTING)):
-            self.let_go()
+    def _find_cold(self) -> str:
+        """Return why the agent stays cold from now on, empty if it does not."""
+        hangs = self._process and os.path.exists(self._get_path(STARTING))
+        if hangs and time.monotonic() - self._started_at > PRELOAD_SECONDS:
+            return f"preloading took more than {PRELOAD_SECONDS:.0f} s"
+        if not self._process and self._starts >= MOST_STARTS:
+            return "the parent has ended too often"
+        return self._read(COLD)
 
     def read_start(self) -> str:
         """Return how the last run was started: `warm`, or `cold` and why; empty if not known."""
@@ -164,58 +141,49 @@ class WarmParent:
             return ""
         if not self._python:  # what an earlier agent has left in the folder is about its own run
             return f"cold: {self._reason}"
-        try:
-            path = os.path.join(self._settings.folder, "start")
-            with open(path, encoding="utf-8") as file:
-                start = file.read()
-        except OSError:
-            return ""
-        return f"cold: {self._reason}" if start == FIRST_START and self._reason else start
+        return self._read(START)
 
     def let_go(self) -> None:
         """Let the parent end, at once if it has no run."""
-        self._look_for_process()
         if self._process and os.path.exists(self._get_path(STARTING)):
-            send_signal(self._process, signal.SIGKILL)  # it would import to the end first
+            send_signal(self._process, signal.SIGKILL)  # it would preload to the end first
         if self._lifeline >= 0:
             os.close(self._lifeline)
-        self._process, self._lifeline, self._is_shared = 0, -1, False
-        for name in ("warm.sock", STARTING, PROCESS, WRONG):
+        self._process, self._lifeline = 0, -1
+        for name in (SOCKET, STARTING):
             with contextlib.suppress(OSError):
                 os.unlink(self._get_path(name))
-
-    def _look_for_process(self) -> None:
-        """Find the process that has branched off from the agent, once it has."""
-        with contextlib.suppress(OSError, ValueError):
-            with open(self._get_path(PROCESS), encoding="utf-8") as file:
-                self._process = int(file.read())
-            self._is_shared = False
 
     def _get_path(self, name: str) -> str:
         return os.path.join(self._settings.folder, name)
 
-    def _start(self, words: Sequence[str], agent_log: int = -1) -> int:
+    def _read(self, name: str) -> str:
+        try:
+            with open(self._get_path(name), encoding="utf-8") as file:
+                return file.read()
+        except OSError:
+            return ""
+
+    def _start(self) -> None:
         with open(self._get_path(STARTING), "w", encoding="utf-8"):
             pass
+        above, package = os.path.split(AGENT)  # of a zip file, maybe
+        folder, packages = self._settings.folder, list(self._packages)
+        code = PROGRAM.format(above=above, package=package, folder=folder, packages=packages)
+        # Not into the runs' log.
+        log = os.open(self._get_path("warm.log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         reader, self._lifeline = os.pipe()
-        # Not into the runs' log; and by its size the parent sees which imports write.
-        path = self._get_path("warm.log")
-        log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC, 0o600)
-        streams = [(reader, 0), (log, 1), (log, 2)]
-        group: Dict[str, Any] = {"setsid": True}  # so that nobody takes it for a run
-        if agent_log >= 0:
-            streams.append((agent_log, AGENT_LOG))
-            group = {"setpgroup": 0}
         try:
-            return os.posix_spawn(
+            self._process = os.posix_spawn(
                 self._python,
-                ["python", "-c", *words],
+                ["python", "-c", code],
                 self._environment,
-                file_actions=[(os.POSIX_SPAWN_DUP2, *stream) for stream in streams],
+                file_actions=[(os.POSIX_SPAWN_DUP2, *s) for s in ((reader, 0), (log, 1), (log, 2))],
+                setsid=True,  # so that it is not taken for a run
                 setsigmask=[],
                 setsigdef=RESTORED_SIGNALS,
-                **group,
             )
+            self._started_at = time.monotonic()
         finally:
             os.close(reader)
             os.close(log)
@@ -226,26 +194,8 @@ def find_reason(settings: Settings) -> str:
     if settings.metrics:
         return "a wrapper reads its metrics"
     if settings.count == 1:
-        return "the agent takes one run"  # which a parent would import for alone
+        return "the agent takes one run"  # which a parent would preload for alone
     return "" if os.path.isdir("/proc/self/fd") and hasattr(os, "fork") else "no /proc"
-
-
-def name_list(python: str, mark: object) -> str:
-    """Return the name of a list of imports, by the interpreter, its packages and a mark.
-
-    The mark is that of the project's files. It is the sweep where they are not known: then its
-    first run tells anew what the script does before each import.
-    """
-    above = os.path.dirname(os.path.dirname(python))
-    folders = sorted(glob.glob(os.path.join(glob.escape(above), "lib*", "python3*", "*-packages")))
-    told = (python, read_time(python), [(one, read_time(one)) for one in folders], mark)
-    return f"imports-{zlib.crc32(repr(told).encode()):08x}"
-
-
-def is_same_python(python: str) -> bool:
-    """Tell whether an interpreter is ours, with the same packages."""
-    folders = {os.path.dirname(os.path.abspath(path)) for path in (python, sys.executable)}
-    return len(folders) == 1 and os.path.samefile(python, sys.executable)
 
 
 def write_stand_in(path: str, python: str) -> None:
@@ -257,35 +207,3 @@ def write_stand_in(path: str, python: str) -> None:
     with open(path, "wb") as file:
         file.write(line.encode() + source)
     os.chmod(path, 0o700)
-
-
-def read_time(path: str) -> int:
-    """Return when a file was changed last, in nanoseconds; 0 if there is none."""
-    try:
-        return os.stat(path).st_mtime_ns
-    except OSError:
-        return 0
-
-
-def count_free_bytes() -> int:
-    """Return how much memory there is for one more process: of the machine, and of the group."""
-    limits = [read_rest(*group) for group in GROUPS]
-    with contextlib.suppress(OSError), open("/proc/meminfo", encoding="utf-8") as file:
-        values = dict(line.split(":") for line in file)
-        limits.append(int(values["MemAvailable"].split()[0]) << 10)
-    return min((limit for limit in limits if limit is not None), default=0)
-
-
-def read_rest(folder: str, limit_name: str, used_name: str, cache_name: str) -> Optional[int]:
-    """Return what is left of a control group's limit; None without one."""
-
-    def read(name: str) -> str:
-        with open(os.path.join(folder, name), encoding="utf-8") as file:
-            return file.read()
-
-    try:
-        limit, used = int(read(limit_name)), int(read(used_name))
-        cache = dict(line.split() for line in read("memory.stat").splitlines())
-        return limit - used + int(cache.get(cache_name, 0))
-    except (OSError, ValueError):
-        return None

@@ -1,44 +1,94 @@
-"""What a forked process takes over to be the run that its stand-in was asked for."""
+"""Turns a forked process into the run that its stand-in asks for, or starts it over without us."""
 
 import builtins
 import contextlib
 import ctypes
+import importlib.machinery
 import os
-import resource
 import signal
 import sys
-from importlib.machinery import BuiltinImporter, SourceFileLoader
-from typing import Any, Callable, Dict, Sequence
+import time
+from typing import Any, Callable, Dict, Sequence, Union, cast
 
-Task = Dict[str, Any]  # what a run inherits; see stand_in.py
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
-# The kernel rather kills a run for its memory than the parent of all runs.
 OOM_SCORE = 100
+STAND_IN_WORDS = 3  # of a stand-in's command line, before the run's arguments: python -IS FILE
+COLD = "warm.cold"  # why all further runs of the agent start cold
+OVER = "warm.over"  # there if the stand-in is to start the run over
 
 
-def become(task: Task, parent: int, finder: Any, seed: Callable[[], None]) -> None:
-    """Take over what a run inherits from its stand-in; `finder` hands it its modules."""
+class Task:
+    """What a run inherits from its stand-in, as the process table has it; `folder` is the agent's.
+
+    Raises OSError or LookupError if the process is gone or the table incomplete.
+    """
+
+    def __init__(self, stand_in: int, folder: str) -> None:
+        def read(name: str) -> str:
+            with open(f"/proc/{stand_in}/{name}", "rb") as file:
+                return os.fsdecode(file.read())
+
+        self.stand_in = stand_in
+        self.arguments = read("cmdline").split("\0")[STAND_IN_WORDS:-1]
+        self.words = self.arguments[self.arguments[0] == "-u" :]
+        pairs = (one.partition("=") for one in read("environ").split("\0") if one)
+        self.environment = {name: value for name, _, value in pairs}
+        path = self.environment["PATH"].split(os.pathsep)
+        self.environment["PATH"] = os.pathsep.join(one for one in path if one != f"{folder}/bin")
+        self.working_folder = os.readlink(f"/proc/{stand_in}/cwd")
+        status = dict(line.split(":\t", 1) for line in read("status").splitlines() if ":\t" in line)
+        self.umask = int(status["Umask"], 8)
+        mask = int(status["SigIgn"], 16)
+        ignored = {n for n in signal.valid_signals() if mask >> (n - 1) & 1}
+        self.ignored = ignored - {signal.SIGPIPE, signal.SIGXFSZ}  # which Python ignores itself
+
+
+def become(task: Task, parent: int, changes: Dict[str, str]) -> None:
+    """Take over what a run inherits from its stand-in; `changes` are variables set by imports."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
     os.setpgid(0, 0)
     name_process("python")
-    change_score(OOM_SCORE)
-    os.chdir(task["folder"])
-    os.umask(task["umask"])
-    for name, limit in task["limits"].items():
-        if resource.getrlimit(getattr(resource, name)) != tuple(limit):
-            resource.setrlimit(getattr(resource, name), limit)
-    os.nice(task["nice"] - os.nice(0))
-    for number in task["ignored"]:
+    raise_score()
+    os.chdir(task.working_folder)
+    os.umask(task.umask)
+    for number in task.ignored:
         signal.signal(number, signal.SIG_IGN)
     os.environ.clear()
-    os.environ.update(task["environment"])
-    signal.pthread_sigmask(signal.SIG_SETMASK, task["blocked"])
-    seed()
-    sys.meta_path.insert(0, finder)
+    os.environ.update({**task.environment, **changes})
+    refresh(sys.modules)
     prologue: Any = sys.modules["sitecustomize"]
     prologue.begin()
+
+
+def refresh(modules: Dict[str, Any]) -> None:
+    """Renew what imports took from their process: seeds, keys, start time, process and thread id.
+
+    Python seeds `random` itself in a fork.
+    """
+    numpy: Any = modules.get("numpy.random.mtrand")
+    if numpy:
+        numpy.seed()
+    torch: Any = getattr(modules.get("torch"), "default_generator", None)
+    if torch:
+        torch.seed()
+    process: Any = modules.get("multiprocessing.process")
+    if process:
+        config = process.current_process()._config
+        config["authkey"] = process.AuthenticationString(os.urandom(32))
+    logging: Any = modules.get("logging")
+    if logging:
+        is_whole = isinstance(logging._startTime, int)  # since Python 3.13
+        logging._startTime = time.time_ns() if is_whole else time.time()
+    threading: Any = modules.get("threading")
+    if threading:
+        threading.main_thread()._set_native_id()
+    settings: Any = modules.get("wandb.sdk.wandb_settings")
+    field = getattr(getattr(settings, "Settings", None), "model_fields", {}).get("x_stats_pid")
+    if field is not None:  # of the process whose use of CPU and memory is logged
+        field.default = os.getpid()
+        settings.Settings.model_rebuild(force=True)
 
 
 def name_process(name: str) -> None:
@@ -47,62 +97,109 @@ def name_process(name: str) -> None:
         file.write(name)
 
 
-def change_score(more: int) -> None:
-    """Have the kernel kill this process sooner, or later, when memory runs out: not the parent."""
+def raise_score() -> None:
+    """Have the kernel rather kill this process when memory runs out than the parent."""
     path = "/proc/self/oom_score_adj"
     with contextlib.suppress(OSError), open(path, "r+", encoding="utf-8") as file:
         score = int(file.read())
         file.seek(0)
-        file.write(str(min(score + more, 1000)))
+        file.write(str(min(score + OOM_SCORE, 1000)))
 
 
-def find_place(task: Task) -> str:
-    """Return the folder in which a program's imports are looked for first."""
-    words = task["arguments"]
-    words = words[1:] if words[0] == "-u" else words
-    if words[0] in ("-m", "-c"):
-        return str(task["folder"])
-    return str(os.path.dirname(os.path.realpath(os.path.join(task["folder"], words[0]))))
+class StartOver:
+    """Has a run started over with nothing preloaded, by its stand-in, if it fails in an import."""
+
+    kept: object = None
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._process = os.getpid()
+
+    def __call__(self, error: BaseException) -> None:
+        """Keep the agent cold after a failed import; returns unless the run can start over."""
+        if os.getpid() == self._process and is_from_import(error):
+            reason = f"an import failed in a warm run: {error!r}"
+            self._write(COLD, reason)
+            if not has_begun():
+                self.end(reason)
+
+    def end(self, reason: str) -> None:
+        """End this process; its stand-in becomes the run."""
+        out, err = cast("Any", (sys.__stdout__, sys.__stderr__))  # the script may have its own
+        err.write(f"deployer: {reason}; the run starts over with nothing preloaded\n")
+        for stream in (out, err):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        self._write(COLD, reason)
+        self._write(OVER, reason)
+        os._exit(1)
+
+    def _write(self, name: str, text: str) -> None:
+        with open(os.path.join(self._folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
 
 
-def build_program(arguments: Sequence[str]) -> Callable[[], None]:
-    """Set `sys` and `__main__` up for a command line; return what executes it."""
-    unbuffered = arguments[:1] == ["-u"]
-    words = arguments[1:] if unbuffered else arguments
+def is_from_import(error: BaseException) -> bool:
+    """Return True for a failed import, and for an error in the body of an imported module."""
+    if isinstance(error, ImportError):
+        return True
+    trace = error.__traceback__
+    while trace:
+        frame = trace.tb_frame
+        is_body = frame.f_code.co_name == "<module>"
+        if is_body and frame.f_globals.get("__name__") not in ("__main__", "runpy"):
+            return isinstance(error, Exception)
+        trace = trace.tb_next
+    return False
+
+
+def has_begun() -> bool:
+    """Return True if this process may have begun a W&B run, which must not be done twice."""
+    setup: Any = sys.modules.get("wandb.sdk.wandb_setup")
+    if setup is None or not hasattr(setup, "_singleton"):
+        return setup is not None
+    return getattr(setup._singleton, "_pid", 0) == os.getpid()
+
+
+def build_program(
+    arguments: Sequence[str], words: Sequence[str], start_over: Callable[[BaseException], None]
+) -> Callable[[], None]:
+    """Set `sys` and `__main__` up for a command line; return what executes it.
+
+    `words` are the arguments without options.
+    """
     main: Any = type(sys)("__main__")
     main.__dict__["__builtins__"] = builtins
     if sys.version_info < (3, 14):
         main.__annotations__ = {}
     sys.modules["__main__"] = main
+    if "__mp_main__" in sys.modules:  # as multiprocessing calls it for spawned processes
+        sys.modules["__mp_main__"] = main
     if sys.version_info >= (3, 10):
         sys.orig_argv = ["python", *arguments]
+    sys.argv = list(words) if words[0] not in ("-m", "-c") else [words[0], *words[2:]]
     if words[0] == "-m":
-        import runpy
-
+        run_module: Any = importlib.import_module("runpy")  # its function for Python itself
         name_lowest_frame("<frozen runpy>")
-        sys.argv = ["-m", *words[2:]]
         add_place(os.getcwd())
-        run_module: Any = runpy  # its function for Python itself
-        return lambda: run_module._run_module_as_main(words[1])
-    if words[0] == "-c":
-        sys.argv = ["-c", *words[2:]]
+        execute: Callable[[], None] = lambda: run_module._run_module_as_main(words[1])  # noqa: E731
+    elif words[0] == "-c":
         add_place("")
-        main.__loader__ = BuiltinImporter
-        return lambda: run_text(words[1])
-    sys.argv = list(words)
-    return build_script(words[0], main)
+        main.__loader__ = importlib.machinery.BuiltinImporter
+        execute = build_code(words[1], "<string>")
+    else:
+        execute = build_script(words[0], main)
 
+    def run() -> None:
+        try:
+            execute()
+        except BaseException as error:
+            start_over(error)
+            if not isinstance(error, SystemExit):
+                hide_our_frames()
+            raise
 
-def run_text(source: str) -> None:
-    """Execute the text of `-c`; since 3.13 tracebacks show its lines."""
-    code = compile(source, "<string>", "exec", 0, True)
-    if sys.version_info >= (3, 13):
-        import linecache
-
-        lines: Any = linecache  # its function for Python itself
-        key = code if hasattr(lines, "_interactive_cache") else code.co_filename  # 3.13.0
-        lines._register_code(key, source, code.co_filename)
-    exec(code, find_variables())
+    return run
 
 
 def add_place(folder: str) -> None:
@@ -127,15 +224,14 @@ def build_script(name: str, main: Any) -> Callable[[], None]:
     main.__file__ = path
     name_lowest_frame(path)
     main.__cached__ = None
-    main.__loader__ = SourceFileLoader("__main__", path)
+    main.__loader__ = importlib.machinery.SourceFileLoader("__main__", path)
     with open(path, "rb") as file:
-        source = file.read()
-    return lambda: exec(compile(source, path, "exec", 0, True), find_variables())
+        return build_code(file.read(), path)
 
 
-def find_variables() -> Dict[str, Any]:
-    """Return the variables of `__main__`, which nobody but `sys.modules` shall hold."""
-    return vars(sys.modules["__main__"])
+def build_code(source: Union[str, bytes], path: str) -> Callable[[], None]:
+    """Return what executes a text as `__main__`, whose variables only `sys.modules` may hold."""
+    return lambda: exec(compile(source, path, "exec", 0, True), vars(sys.modules["__main__"]))
 
 
 def hide_our_frames() -> None:

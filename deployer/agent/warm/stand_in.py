@@ -1,95 +1,102 @@
 """Stands in for `python` on an agent's PATH: has a run forked from the warm parent.
 
-It passes on its arguments, environment, working folder, limits and standard streams, forwards
-signals, and ends as the run ends. Whatever cannot be warm is started as ever. Every start of a run
-waits for it, so it imports next to nothing: `-I -S`, and modules written in C.
+The parent reads its arguments, environment and the like in the process table; it passes on its
+streams, forwards signals, and ends as the run ends. What cannot be warm is started as ever. Every
+run waits for it, so it imports next to nothing: `-I -S`, and modules written in C.
 """
 
 import _signal  # type: ignore[import-not-found]
 import _socket
 import _struct
-import marshal
 import os
 import sys
+import time
 
 TYPE_CHECKING = False  # typing's own costs more than all of this
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, NoReturn, Set, Tuple
+    from typing import Dict, List, NoReturn, Set, Tuple
 
     Environment = Dict[str, str]
 
 FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # of the agent
 SOCKET = "warm.sock"
-STARTING = "warm.starting"  # there while the parent imports, which this run would do no sooner
+COLD = "warm.cold"  # why all further runs start cold
+OVER = "warm.over"  # there once the run has ended to start over
+STARTING = "warm.starting"  # there while the parent preloads, which this run would do no sooner
 STARTING_SECONDS = 15.0
 TICK_SECONDS = 0.02
+# A parent that is stopped or hangs is killed: it must not fork the run later, beside a cold one.
+ANSWER_SECONDS = 5.0
+LOOK_SECONDS = 1.0
 COMMAND_NAME = "warm-python"  # what it is called in the process table
-AGENT_NAME = b"wandb-agent"  # as launcher.py names its process
-SO_LENGTH = _struct.Struct("=I")
+AGENT_NAME = "wandb-agent"  # as launcher.py names its process
 FORWARDED = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCONT")
 STREAMS = (0, 1, 2)
+NO_RUN = "not the run's first program"
+EXIT_CODE_FIELD = 49  # the 52nd of /proc/PID/stat, counted from the third; see proc(5)
 
 
 def main() -> None:
     """Become the run, as far as anybody can tell."""
     arguments = sys.argv[1:]
-    environment = restore(dict(os.environ))
-    reason = find_reason(arguments, environment)
+    environment = dict(os.environ)
+    path = environment.get("PATH", "").split(os.pathsep)
+    environment["PATH"] = os.pathsep.join(one for one in path if one != f"{FOLDER}/bin")
+    reason = find_reason(arguments, environment) or read(f"{FOLDER}/{COLD}")
     if reason:
         start_cold(arguments, environment, reason)
-    wait_for_parent()
+    deadline = time.monotonic() + STARTING_SECONDS
+    while os.path.exists(f"{FOLDER}/{STARTING}") and time.monotonic() < deadline:
+        time.sleep(TICK_SECONDS)
     numbers = [getattr(_signal, name) for name in FORWARDED]
-    waiting = _signal.pthread_sigmask(_signal.SIG_BLOCK, numbers)
-    task = describe(arguments, environment, waiting)
-    note("warm")  # before the run begins, which may find that it cannot be
+    blocked = _signal.pthread_sigmask(_signal.SIG_BLOCK, numbers)
+    note("warm")  # before the run begins, which may start over
     try:
-        connection, process = ask(task)
+        connection, process = ask()
+    except (OSError, ValueError) as error:
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, blocked)
+        reason = str(error) if isinstance(error, ValueError) else "no parent yet"
+        start_cold(arguments, environment, read(f"{FOLDER}/{COLD}") or reason)
+    handlers = {number: _signal.getsignal(number) for number in numbers}
+    status = follow(connection, process, numbers, blocked)
+    reason = read(f"{FOLDER}/{OVER}")
+    if not reason:
+        end(status)
+    os.unlink(f"{FOLDER}/{OVER}")
+    for number, handler in handlers.items():
+        _signal.signal(number, handler)
+    start_cold(arguments, environment, reason)
+
+
+def read(path: str) -> str:
+    """Return the text of a file, empty without one."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
     except OSError:
-        _signal.pthread_sigmask(_signal.SIG_SETMASK, waiting)
-        start_cold(arguments, environment, "no parent yet")
-    except ValueError as error:
-        _signal.pthread_sigmask(_signal.SIG_SETMASK, waiting)
-        start_cold(arguments, environment, str(error))
-    follow(connection, process, numbers, waiting)
-
-
-def restore(environment: "Environment") -> "Environment":
-    """Return the environment that the run would have without us, but for the list of imports."""
-    ours = os.path.join(FOLDER, "bin")
-    path = environment.get("PATH", "").split(os.pathsep)
-    environment["PATH"] = os.pathsep.join(entry for entry in path if entry != ours)
-    return environment
+        return ""
 
 
 def find_reason(arguments: "List[str]", environment: "Environment") -> str:
     """Return why this start cannot be warm, empty if it can."""
     run_id = environment.get("WANDB_RUN_ID")
-    if not run_id or environment.get("DEPLOYER_RUN_PROLOGUE") == run_id or not is_agents():
-        return "not the run's first program"
+    by_agent = read(f"/proc/{os.getppid()}/comm").strip() == AGENT_NAME
+    if not run_id or environment.get("DEPLOYER_RUN_PROLOGUE") == run_id or not by_agent:
+        return NO_RUN
     rest = arguments[1:] if arguments[:1] == ["-u"] else arguments
-    if not rest:
+    if not rest or rest in (["-m"], ["-c"]):
         return "no program"
-    if rest[0] in ("-m", "-c"):
-        return "" if len(rest) > 1 else "no program"
-    if rest[0].startswith("-"):
-        return f"option {rest[0]}"
-    if not rest[0].endswith(".py") or not os.path.isfile(rest[0]):
-        return "not a Python file"
+    if rest[0] not in ("-m", "-c"):
+        if rest[0].startswith("-"):
+            return f"option {rest[0]}"
+        if not rest[0].endswith(".py") or not os.path.isfile(rest[0]):
+            return "not a Python file"
     return "a terminal" if any(map(os.isatty, STREAMS)) else ""
-
-
-def is_agents() -> bool:
-    """Tell whether the agent itself has started us, and no script in between."""
-    try:
-        with open(f"/proc/{os.getppid()}/comm", "rb") as file:
-            return file.read().strip() == AGENT_NAME
-    except OSError:
-        return False
 
 
 def start_cold(arguments: "List[str]", environment: "Environment", reason: str) -> "NoReturn":
     """Become the Python that would have been started without us."""
-    if environment.get("WANDB_RUN_ID") and reason != "not the run's first program":
+    if environment.get("WANDB_RUN_ID") and reason != NO_RUN:
         note(f"cold: {reason}")
     for folder in environment["PATH"].split(os.pathsep):
         try:
@@ -103,93 +110,48 @@ def start_cold(arguments: "List[str]", environment: "Environment", reason: str) 
 def note(start: str) -> None:
     """Write down how this run was started, for the supervisor."""
     try:
-        with open(os.path.join(FOLDER, "start"), "w", encoding="utf-8") as file:
+        with open(f"{FOLDER}/start", "w", encoding="utf-8") as file:
             file.write(start)
     except OSError:
         pass
 
 
-def describe(
-    arguments: "List[str]", environment: "Environment", blocked: "Set[int]"
-) -> "Dict[str, Any]":
-    """Return what the run is to inherit from us."""
-    import resource
+def ask() -> "Tuple[_socket.socket, int]":
+    """Ask the parent for a run; return the connection and the run's process id.
 
-    names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
-    limits = {name: resource.getrlimit(getattr(resource, name)) for name in names}
-    umask = os.umask(0)
-    os.umask(umask)
-    return {
-        "arguments": arguments,
-        "environment": environment,
-        "folder": os.getcwd(),
-        "umask": umask,
-        "limits": limits,
-        "nice": os.nice(0),
-        "affinity": list(os.sched_getaffinity(0)),
-        "blocked": [int(number) for number in blocked],
-        "ignored": list_ignored(),
-    }
-
-
-def list_ignored() -> "List[int]":
-    """Return the signals that are ignored, but for those that Python itself ignores."""
-    own = (_signal.SIGPIPE, getattr(_signal, "SIGXFSZ", 0))
-    ignored = (n for n in range(1, _signal.NSIG) if n not in own)
-    return [n for n in ignored if _signal.getsignal(n) == _signal.SIG_IGN]
-
-
-def ask(task: "Dict[str, Any]") -> "Tuple[_socket.socket, int]":
-    """Send the task to the parent; return the connection and the run's process id."""
+    Raises OSError without a parent, ValueError if it refuses or does not answer.
+    """
     place = os.open(FOLDER, os.O_RDONLY)
-    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    connection.settimeout(ANSWER_SECONDS)
     # By way of /proc, since an address holds 107 bytes at most.
     connection.connect(f"/proc/self/fd/{place}/{SOCKET}")
     os.close(place)
-    body = marshal.dumps(task)
     streams = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, _struct.pack("3i", *STREAMS))
-    connection.sendmsg([SO_LENGTH.pack(len(body))], [streams])
-    connection.sendall(body)
-    answer = receive(connection)
-    if answer is None:
-        raise ValueError("the parent has ended")
-    if "refused" in answer:
-        raise ValueError(answer["refused"])
-    return connection, answer["process"]
+    try:
+        connection.sendmsg([b"run"], [streams])
+        kind, _, rest = connection.recv(4096).decode().partition(" ")
+    except _socket.timeout as error:
+        kill_parent(connection)
+        raise ValueError("the parent does not answer") from error
+    if kind != "process":
+        raise ValueError(rest or "the parent has ended")
+    return connection, int(rest)
 
 
-def wait_for_parent() -> None:
-    """Wait while the parent starts."""
-    import time
-
-    path = os.path.join(FOLDER, STARTING)
-    deadline = time.monotonic() + STARTING_SECONDS
-    while os.path.exists(path) and time.monotonic() < deadline:
-        time.sleep(TICK_SECONDS)
-
-
-def receive(connection: "_socket.socket") -> "Any":
-    """Return the next message, None if the parent is gone."""
-    length = receive_bytes(connection, SO_LENGTH.size)
-    body = length and receive_bytes(connection, SO_LENGTH.unpack(length)[0])
-    return marshal.loads(body) if body else None
-
-
-def receive_bytes(connection: "_socket.socket", count: int) -> bytes:
-    """Return so many bytes, none if the connection ends before."""
-    received = b""
-    while len(received) < count:
-        chunk = connection.recv(count - len(received))
-        if not chunk:
-            return b""
-        received += chunk
-    return received
+def kill_parent(connection: "_socket.socket") -> None:
+    """Kill the process that listens, and so its runs; the supervisor starts another one."""
+    peer = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
+    try:
+        os.kill(_struct.unpack("3i", peer)[0], _signal.SIGKILL)
+    except OSError:
+        pass
 
 
 def follow(
-    connection: "_socket.socket", process: int, numbers: "List[int]", waiting: "Set[int]"
-) -> None:
-    """Forward signals until the run has ended, then end in the same way."""
+    connection: "_socket.socket", process: int, numbers: "List[int]", blocked: "Set[int]"
+) -> int:
+    """Forward signals until the run has ended; return its wait status."""
     with open("/proc/self/comm", "w", encoding="utf-8") as file:
         file.write(COMMAND_NAME)
 
@@ -203,25 +165,40 @@ def follow(
 
     for number in numbers:
         _signal.signal(number, forward)
-    _signal.pthread_sigmask(_signal.SIG_SETMASK, waiting)
-    ending = receive(connection)
-    if ending is None:
-        die(_signal.SIGKILL)
-    if ending["signal"]:
-        die(ending["signal"])
-    os._exit(ending["code"])
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, blocked)
+    return await_end(connection, process)
 
 
-def die(number: int) -> "NoReturn":
-    """End by a signal, as the run did, without a core of our own."""
+def end(status: int) -> "NoReturn":
+    """End as the run did."""
+    number = status & 127
+    if not number:
+        os._exit(status >> 8)
     import resource
 
+    # By the run's signal, without a core dump of our own.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     if number not in (_signal.SIGKILL, _signal.SIGSTOP):
         _signal.signal(number, _signal.SIG_DFL)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, [])
     os.kill(os.getpid(), number)
     os._exit(128 + number)
+
+
+def await_end(connection: "_socket.socket", process: int) -> int:
+    """Return the run's wait status; if its parent does not report it, that of the process table."""
+    connection.settimeout(LOOK_SECONDS)
+    patience = ANSWER_SECONDS
+    while True:
+        try:
+            # Without the parent, the kernel has killed the run.
+            return int(connection.recv(4096).partition(b" ")[2] or _signal.SIGKILL)
+        except _socket.timeout:
+            fields = read(f"/proc/{process}/stat").rpartition(")")[2].split()
+            patience -= LOOK_SECONDS if fields[:1] in ([], ["Z"]) else 0
+            if patience <= 0:
+                kill_parent(connection)
+                return int(fields[EXIT_CODE_FIELD]) if fields else int(_signal.SIGKILL)
 
 
 main()

@@ -22,13 +22,14 @@ from deployer.executors.base import Agent
 class Pace:
     """How an agent's runs start and end.
 
-    `polls` is when it sees the end of a run, `quick` or `stock`; `warm` runs are forked. With
-    `metrics`, a wrapper opens each run and reads its metrics, and exit code 0 is success; it is
-    empty for scripts that log them.
+    `polls` is when it sees the end of a run, `quick` or `stock`; `warm` runs are forked, with
+    `warm_packages` preloaded besides the agent's own list. With `metrics`, a wrapper opens each run
+    and reads its metrics, and exit code 0 is success; it is empty for scripts that log them.
     """
 
     polls: str = STOCK
     warm: bool = False
+    warm_packages: tuple[str, ...] = ()
     metrics: str = ""
 
 
@@ -40,7 +41,7 @@ def build_environment(
         COUNT_VARIABLE: "1" if one_run else "",
         DEADLINE_VARIABLE: "" if deadline is None else f"{deadline:.0f}",
         POLLS_VARIABLE: "" if pace.polls == STOCK else pace.polls,
-        WARM_VARIABLE: "1" if pace.warm else "",
+        WARM_VARIABLE: " ".join(("1", *pace.warm_packages)) if pace.warm else "",
         METRICS_VARIABLE: pace.metrics,
     }
     return tuple((name, value) for name, value in told.items() if value)
@@ -49,11 +50,12 @@ def build_environment(
 def choose_pace(project: Project, extended: bool) -> Pace:
     """Return a sweep's pace; W&B's own servers would refuse so many questions."""
     polls = project.polls or (QUICK if extended else STOCK)
-    return Pace(polls, project.warm, project.metrics_variable)
+    return Pace(polls, project.warm, project.warm_packages, project.metrics_variable)
 
 
 def find_pace(agents: Sequence[Agent]) -> Pace:
     """Return the pace of the youngest of a sweep's agents; they are oldest first."""
     told = agents[-1].environment if agents else {}
     polls = told.get(POLLS_VARIABLE, STOCK)
-    return Pace(polls, told.get(WARM_VARIABLE) == "1", told.get(METRICS_VARIABLE, ""))
+    warm = told.get(WARM_VARIABLE, "").split()
+    return Pace(polls, bool(warm), tuple(warm[1:]), told.get(METRICS_VARIABLE, ""))

@@ -1,0 +1,255 @@
+"""The warm parent: preloads packages, then forks each run.
+
+It has one thread and no open GPU, or it does not fork. None of its own modules is in `sys.modules`
+when a run begins.
+"""
+
+import array
+import contextlib
+import gc
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+from typing import Any, Callable, Collection, Dict, List, Optional, Sequence
+
+from .core_wait import PORT_FILE_MODULE, look_sooner
+from .ending import Ending
+from .program import COLD, StartOver, Task, become, build_program, name_process
+
+SOCKET = "warm.sock"
+STARTING = "warm.starting"  # stand-ins wait while it is there
+PARENT_NAME = "warm-parent"
+# What `wandb.init` and `run.finish` import late, as far as a version has it.
+LATE = {
+    "wandb": (
+        *(PORT_FILE_MODULE, "wandb.sdk.lib.service.service_client", "wandb.sdk.lib.gitlib"),
+        *("wandb.sdk.launch.inputs.internal", "wandb.apis.public", "yaml", "requests"),
+    )
+}
+# Of one run alone, and read by none of these packages at its import.
+OWN_PREFIXES = ("WANDB_", "DEPLOYER_")
+PACKAGES = ("site-packages", "dist-packages")
+DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri")
+ASK_SECONDS = 5.0  # a stand-in that is stopped must not hold up the others
+
+
+def prepare_run(folder: str, packages: Sequence[str], ending: Ending) -> Callable[[], None]:
+    """Preload, listen and fork; returns in a run alone, with what executes its program.
+
+    `folder` is the agent's.
+    """
+    parent, before = os.getpid(), dict(os.environ)
+    reason = preload(packages) or find_obstacle()
+    if reason:
+        with open(os.path.join(folder, COLD), "w", encoding="utf-8") as file:
+            file.write(reason)
+        os._exit(0)
+    changes = {name: value for name, value in os.environ.items() if before.get(name) != value}
+    look_sooner()
+    ours = __name__.partition(".")[0]
+    for name in [*sys.modules]:  # the project may have modules with our names
+        if name.partition(".")[0] == ours:
+            del sys.modules[name]
+    gc.freeze()  # hardly any of it is garbage, and a search would write to every page
+    server = Server(folder, before)
+    name_process(PARENT_NAME)
+    with contextlib.suppress(OSError):  # the supervisor has ended
+        os.unlink(os.path.join(folder, STARTING))
+    task = server.serve()
+    gc.enable()
+    start_over = StartOver(folder)
+    start_over.kept = server  # to free it would write to pages of the parent
+    try:
+        become(task, parent, changes)
+        ending.begin()
+        return build_program(task.arguments, task.words, start_over)
+    except Exception as error:
+        start_over.end(repr(error))
+        raise
+
+
+def preload(packages: Sequence[str]) -> str:
+    """Import packages; return why one cannot be, empty if all are. Garbage is not collected."""
+    gc.disable()
+    sys.argv = [""]
+    for package in packages:
+        try:
+            __import__(package)
+        except Exception as error:
+            return f"{package} cannot be preloaded: {error!r}"
+        for name in LATE.get(package, ()):
+            with contextlib.suppress(ImportError):
+                __import__(name)
+    return ""
+
+
+def find_obstacle() -> str:
+    """Return why this process must not be forked, empty if it may be.
+
+    A first fork lets libraries such as OpenBLAS end their threads, as they do before every fork.
+    """
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.waitpid(child, 0)
+    more = len(os.listdir("/proc/self/task")) - 1
+    if more:
+        return f"preloading has left {more} more threads"
+    links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+    return find_device([os.readlink(link) for link in links if os.path.lexists(link)], sys.modules)
+
+
+def find_device(paths: Collection[str], modules: Dict[str, Any]) -> str:
+    """Return which GPU's device is among open files, empty if none is, nor a CUDA context."""
+    cuda: Any = getattr(modules.get("torch"), "cuda", None)
+    found = [path for path in paths if path.startswith(DEVICES)]
+    if cuda and cuda.is_initialized():
+        found.append("a CUDA context")
+    return f"preloading has opened {found[0]}" if found else ""
+
+
+class Server:
+    """Forks runs, and keeps the connection of each one's stand-in by the run's process id."""
+
+    def __init__(self, folder: str, environment: Dict[str, str]) -> None:
+        self.connections: Dict[int, socket.socket] = {}
+        self.folder = folder
+        self.inherited = list_inherited(os.getpid(), environment)
+        self.modules = {name.partition(".")[0] for name in sys.modules} - {"__main__"}
+        self.installed = list_installed()
+        path = os.path.join(folder, SOCKET)
+        if os.path.lexists(path):
+            os.unlink(path)
+        place = os.open(folder, os.O_RDONLY)
+        self.listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.listening.bind(f"/proc/self/fd/{place}/{SOCKET}")  # an address holds 107 bytes at most
+        os.close(place)
+        self.listening.listen(16)
+        self.woken, waker = os.pipe()
+        os.set_blocking(waker, False)
+        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def serve(self) -> Task:
+        """Fork runs until stdin ends and no run is left; returns the task, in a run alone."""
+        open_files: List[Any] = [0, self.woken, self.listening]
+        while 0 in open_files or self.connections:
+            ready = select.select([*open_files, *self.connections.values()], [], [])[0]
+            if self.woken in ready:
+                os.read(self.woken, 4096)
+                self.report_ends()
+            for process, connection in list(self.connections.items()):
+                if connection in ready:  # its stand-in was killed
+                    self.connections.pop(process).close()
+                    os.kill(process, signal.SIGKILL)
+            task = self.take() if self.listening in ready else None
+            if task:
+                return task
+            # The supervisor has ended, or is to start another parent.
+            if 0 in open_files and (0 in ready or list_installed() != self.installed):
+                open_files = [self.woken]
+                self.listening.close()
+        os._exit(0)
+
+    def report_ends(self) -> None:
+        """Send each stand-in whose run has ended its wait status."""
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                process, status = os.waitpid(-1, os.WNOHANG)
+                if not process:
+                    return
+                connection = self.connections.pop(process, None)
+                if connection:
+                    answer(connection, f"ended {status}")
+                    connection.close()
+
+    def take(self) -> Optional[Task]:
+        """Answer one stand-in; return its task in the forked run, None in the parent."""
+        connection, _ = self.listening.accept()
+        connection.settimeout(ASK_SECONDS)
+        streams = array.array("i")
+        try:
+            _, ancillary, _, _ = connection.recvmsg(16, socket.CMSG_SPACE(12))
+            streams.frombytes(ancillary[0][2])
+            peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+            task = Task(struct.unpack("3i", peer)[0], self.folder)
+            reason = self.find_reason(task)
+        except (OSError, LookupError, ValueError) as error:
+            reason = repr(error)
+        process = 0 if reason else os.fork()
+        if not (reason or process):
+            self.leave(connection, streams)
+            return task
+        for stream in streams:
+            os.close(stream)
+        answer(connection, f"refused {reason}" if reason else f"process {process}")
+        if reason:
+            connection.close()
+        else:
+            self.connections[process] = connection
+        return None
+
+    def find_reason(self, task: Task) -> str:
+        """Return why a run cannot be forked from here, empty if it can."""
+        inherited = list_inherited(task.stand_in, task.environment)
+        different = [name for name, one in inherited.items() if one != self.inherited[name]]
+        if different:
+            return f"another {different[0]}"
+        if task.words != task.arguments and not getattr(sys.stdout, "write_through", True):
+            return "option -u"
+        if list_installed() != self.installed:
+            return "packages have changed"
+        return find_shadowed(task.words, task.working_folder, self.modules)
+
+    def leave(self, connection: socket.socket, streams: Sequence[int]) -> None:
+        """Give up, in a forked run, what is the parent's, and take over the standard streams."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for other in (connection, self.listening, *self.connections.values()):
+            other.close()
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+        os.closerange(3, 256)
+
+
+def list_inherited(process: int, environment: Dict[str, str]) -> Dict[str, object]:
+    """Return what must be the same in the parent and in its runs, by its name."""
+    with open(f"/proc/{process}/limits", encoding="utf-8") as file:
+        limits = file.read()
+    return {
+        "environment": {n: v for n, v in environment.items() if not n.startswith(OWN_PREFIXES)},
+        "CPU affinity": os.sched_getaffinity(process),
+        "priority": os.getpriority(os.PRIO_PROCESS, process),
+        "resource limit": limits,
+    }
+
+
+def list_installed() -> List[int]:
+    """Return when packages were installed or removed last, in nanoseconds."""
+    folders = [path for path in sys.path if path.endswith(PACKAGES) and os.path.isdir(path)]
+    return [os.stat(path).st_mtime_ns for path in folders]
+
+
+def find_shadowed(words: Sequence[str], folder: str, modules: Collection[str]) -> str:
+    """Return which preloaded module would be the project's own in a cold run, empty if none.
+
+    `words` are those of the program's command line, `folder` is its working folder.
+    """
+    if words[0] not in ("-m", "-c"):
+        folder = os.path.dirname(os.path.realpath(os.path.join(folder, words[0])))
+    for entry in os.listdir(folder):
+        name, _, ending = entry.partition(".")
+        # A folder without __init__.py gives way to a package that is installed.
+        is_package = os.path.exists(os.path.join(folder, entry, "__init__.py"))
+        if name in modules and (ending.endswith(("py", "so")) or is_package):
+            return f"the project's own {name}"
+    return ""
+
+
+def answer(connection: socket.socket, text: str) -> None:
+    """Send a message; the stand-in may be gone."""
+    with contextlib.suppress(OSError):
+        connection.sendall(text.encode())
