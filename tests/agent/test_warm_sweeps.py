@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 
@@ -31,15 +32,16 @@ def start_warm(bench: Bench, steps: int = 20) -> tuple[SweepPath, Supervised]:
 def find_process(supervised: Supervised, kind: str) -> psutil.Process:
     """Return the process of the agent that is of this kind."""
     for process in supervised.left():
-        found = psutil.Process(process.id)
-        forked = "warm.fork_server" in " ".join(found.cmdline())
-        kinds = {
-            "stand-in": process.is_stand_in,
-            "parent": forked and process.session == process.id,
-            "run": forked and process.session != process.id,
-        }
-        if kinds[kind]:
-            return found
+        with contextlib.suppress(psutil.NoSuchProcess):  # it may end at any moment
+            found = psutil.Process(process.id)
+            forked = "warm.fork_server" in " ".join(found.cmdline())
+            kinds = {
+                "stand-in": process.is_stand_in,
+                "parent": forked and process.session == process.id,
+                "run": forked and process.session != process.id,
+            }
+            if kinds[kind]:
+                return found
     raise AssertionError(f"there is no {kind}")
 
 
