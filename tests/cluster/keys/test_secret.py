@@ -195,7 +195,7 @@ def test_rotated_key_counts_from_the_next_run_on(
             assert done.returncode == 0, done.stderr
             return done.stderr
 
-        path = bed.create_sweep([0.1, 0.2, 0.3, 0.4])
+        path = bed.create_sweep([number / 10 for number in range(10)])
         bed.kube.create(build_secret("wandb-secret", namespace, {"secret": FOREIGN_KEY}))
         bed.start(path, 1)
         bed.kube.delete(SECRET, "wandb-secret")
@@ -215,5 +215,5 @@ def test_rotated_key_counts_from_the_next_run_on(
         bed = replace(bed, server=Server(client, server.viewer, embedded=False))
         bed.wait_for(lambda: bed.states(path) == ["ended", "ended"], "the end of the sweep")
         coverage = bed.results(path).coverage
-        assert (coverage.expected, coverage.finished, coverage.duplicates) == (4, 4, 0)
+        assert (coverage.expected, coverage.finished, coverage.duplicates) == (10, 10, 0)
         assert [agent.restarts for agent in bed.executor.list_agents(str(path))] == [0, 0]
