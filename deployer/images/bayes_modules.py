@@ -11,7 +11,7 @@ LACKING = 69  # the exit code of `ASK` if something is missing
 ASK = f"""
 import importlib.util, sys
 lacking = [name for name in sys.argv[1:] if importlib.util.find_spec(name) is None]
-sys.stderr.write(" ".join(lacking))
+sys.stderr.write(" ".join(lacking) + "\\n")
 sys.exit({LACKING} if lacking else 0)
 """
 
@@ -26,13 +26,15 @@ def build_question(python: str) -> list[str]:
     return [python, "-c", ASK, *list_modules()]
 
 
-def has_modules(image: str, exit_code: int | None, last_line: str) -> bool:
+def has_modules(image: str, exit_code: int | None, said: str) -> bool:
     """Return True if the program found all modules in an image, False if it did not run there.
 
-    Raises ImageError, naming what is missing.
+    Raises ImageError, naming what is missing: the modules in what was said, where the tool that ran
+    the program may have added words of its own.
     """
     if exit_code == LACKING:
-        raise build_refusal(image, last_line.split())
+        words = said.split()
+        raise build_refusal(image, [name for name in list_modules() if name in words])
     return exit_code == 0
 
 

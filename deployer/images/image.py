@@ -171,8 +171,7 @@ def check_bayes_modules(
         done = choose_builder(settings.builder, environment).run(reference, build_question(python))
     except ImageError:  # no tool, or one that does not answer
         return False
-    said = done.stderr.decode(errors="replace").strip().splitlines()
-    return has_modules(reference, done.returncode, said[-1] if said else "")
+    return has_modules(reference, done.returncode, done.stderr.decode(errors="replace"))
 
 
 @dataclass(frozen=True)

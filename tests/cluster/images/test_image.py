@@ -11,7 +11,7 @@ import pytest
 
 from deployer.config.sections.image import ImageConfig
 from deployer.errors import ImageError
-from deployer.images.image import build_image, find_pushed, push_image
+from deployer.images.image import build_image, check_bayes_modules, find_pushed, push_image
 from deployer.images.image_file import load_image, save_image
 from tests.cluster.cluster import Cluster
 from tests.cluster.pods import build_pod
@@ -113,6 +113,14 @@ def test_what_is_inside(workshop: Workshop, project: Path, settings: ImageConfig
     left = workshop.run(image, "sh", "-c", "ls -A /run/secrets /uv /build 2>/dev/null || true")
     assert left in ("", "/run/secrets:"), left
     assert "index" not in json.dumps(described["config"]["Env"])
+
+
+@pytest.mark.usefixtures("pushed")
+def test_what_bayes_lacks(project: Path, settings: ImageConfig) -> None:
+    tag = build_image(settings, project, os.environ, TOLD.append).reference
+    with pytest.raises(ImageError, match=f"torch, scipy in the embedded backend's image, {tag}"):
+        check_bayes_modules(settings, project, os.environ, "python3")
+    assert not check_bayes_modules(settings, project, os.environ, "python2")
 
 
 @pytest.mark.usefixtures("workshop")
