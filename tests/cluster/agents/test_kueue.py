@@ -159,6 +159,7 @@ def test_a_priority_class_that_is_missing_is_told(bed: Bed) -> None:
     end_agents(bed.executor, str(path))
 
 
+@pytest.mark.full
 def test_a_run_whose_pod_does_not_come_back_in_time_goes_on_later(bed: Bed) -> None:
     """Kueue evicts a workload whose pod waits for a node, and queues it again."""
     node, label = bed.cluster.nodes[0].name, bed.namespace

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from deployer.launch.packing.pod_packing import PodPacker
 from deployer.launch.pipeline import watch_sweep
 from deployer.wandb_api.server import Server
@@ -13,6 +15,7 @@ from tests.cluster.bed import make_bed
 from tests.cluster.cluster import Cluster
 
 
+@pytest.mark.full
 def test_a_pod_with_more_agents_takes_the_place_of_the_first(
     cluster: Cluster, namespace: str, server: Server, tmp_path: Path
 ) -> None:

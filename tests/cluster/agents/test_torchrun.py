@@ -49,6 +49,7 @@ def bed(cluster: Cluster, namespace: str, server: Server, tmp_path: Path) -> Bed
     return bed.with_section(**SECTION)
 
 
+@pytest.mark.full
 def test_a_pod_of_two_ranks_is_preempted_and_loses_nothing(cluster: Cluster, bed: Bed) -> None:
     assert TRAINER != PARALLEL
     name, entity = f"torchrun-{uuid.uuid4().hex[:8]}", bed.server.viewer.entity

@@ -76,6 +76,7 @@ def read_recipe() -> list[str]:
     return [line.partition("#")[0].strip() for line in block.splitlines()]
 
 
+@pytest.mark.full
 def test_the_recipe_leads_from_nothing_to_results_and_back(
     cluster: Cluster, cloud: Cloud, shell: tuple[Shell, Server]
 ) -> None:
@@ -121,6 +122,7 @@ def test_the_recipe_leads_from_nothing_to_results_and_back(
     assert "there is no cluster sweeps in project" in gone.stderr
 
 
+@pytest.mark.full
 def test_a_sold_out_pool_is_followed_by_the_next_and_no_agent_is_forgotten(
     cluster: Cluster, namespace: str, cloud: Cloud, shell: tuple[Shell, Server]
 ) -> None:

@@ -180,6 +180,7 @@ def agents_with(bed: Bed, path: SweepPath, key: str) -> set[str]:
     return {agent for agent, line in lines if line == f"the key ends with {key[-6:]}"}
 
 
+@pytest.mark.full
 def test_rotated_key_counts_from_the_next_run_on(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:

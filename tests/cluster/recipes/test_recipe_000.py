@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.cluster.bed import SECTION, serve_for_pods
@@ -20,6 +21,7 @@ from tests.recipes.readme import copy_recipe
 SETS = [{"hyperparam_set": {"batch_size": size}} for size in (64, 512)]
 
 
+@pytest.mark.full
 def test_a_job_for_each_set(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
     recipe = copy_recipe("000-mnist-grid", tmp_path)
     write_mnist_part(DATA / "mnist", recipe.folder / "images")

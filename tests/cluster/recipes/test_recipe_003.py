@@ -90,6 +90,7 @@ def evaluate(model: Path, script: Path, images: Path) -> float:
         return float((network(inputs).argmax(1) == tests.targets).float().mean())
 
 
+@pytest.mark.full
 @pytest.mark.data
 def test_three_seeds_as_a_tenant(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
     recipe = copy_recipe("003-eidf", tmp_path)
