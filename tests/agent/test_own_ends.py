@@ -29,7 +29,9 @@ KILLED = "os.kill(os.getpid(), 9)"
 CORELESS = "lose_core()"
 
 
-@pytest.mark.parametrize("warm", ["0", "1"], ids=["cold", "warm"])
+@pytest.mark.parametrize(
+    "warm", [pytest.param("0", marks=pytest.mark.full), "1"], ids=["cold", "warm"]
+)
 def test_why_runs_have_ended_that_say_no_word_to_wandb(bench: Bench, warm: str) -> None:
     killed = [KILLED] if warm == "1" else []
     # The first ends well: a sweep is over when three have failed and none has finished.

@@ -58,7 +58,11 @@ def test_a_demo_is_independent_of_what_its_caller_has_activated() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("own", [False, True], ids=["in the folder", "the caller's"])
+@pytest.mark.parametrize(
+    "own",
+    [False, pytest.param(True, marks=pytest.mark.full)],
+    ids=["in the folder", "the caller's"],
+)
 def test_downloads_stay_in_the_folder(
     own: bool, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

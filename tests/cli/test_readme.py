@@ -61,7 +61,9 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 
 @short
 @pytest.mark.slow(seconds=60)
-@pytest.mark.parametrize("number", range(len(SHELL_BLOCKS)))
+@pytest.mark.parametrize(
+    "number", [0, pytest.param(1, marks=pytest.mark.full), *range(2, len(SHELL_BLOCKS))]
+)
 def test_shell_commands(number: int, project: Path, is_short: bool) -> None:
     # A sweep that is cancelled must not have come to its end before.
     if is_short and "sweep cancel" not in SHELL_BLOCKS[number]:

@@ -93,7 +93,7 @@ def test_it_serves_in_a_python_without_packages(tmp_path: Path) -> None:
         assert "bayes needs torch, scipy: add `RUN pip install torch scipy` to its" in refused
 
 
-@pytest.mark.slow(seconds=15)
+@pytest.mark.full
 def test_bayes_needs_nothing_of_the_image_but_torch_and_scipy(tmp_path: Path) -> None:
     """The image has all that this Python has, without what the archive brings."""
     (tmp_path / "image").mkdir()

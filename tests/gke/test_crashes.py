@@ -147,7 +147,7 @@ def test_up_is_killed_at_every_call(
 @pytest.mark.parametrize(
     ("when", "command", "step"),
     [
-        pytest.param("after", DOWN, 10, marks=pytest.mark.slow(seconds=60)),
+        pytest.param("after", DOWN, 20, marks=pytest.mark.slow(seconds=40)),
         pytest.param("after", DOWN, 1, marks=pytest.mark.full),
         pytest.param("before", DOWN, 1, marks=pytest.mark.full),
         pytest.param("after", ORPHANS, 1, marks=pytest.mark.full),

@@ -41,7 +41,7 @@ def test_its_agents_get_a_gpu_and_the_key_from_the_secret(
     assert key["valueFrom"]["secretKeyRef"]["name"] == "wandb-secret"
 
 
-@pytest.mark.slow(seconds=60)
+@pytest.mark.full
 def test_its_trainer_learns(recipe: Callable[[str], Recipe]) -> None:
     command = "python train/trainer.py --learning_rate=0.05 --optimizer=sgd"
     said = recipe("002-wandb-gke").run(command, WANDB_MODE="offline", OMP_NUM_THREADS="1")

@@ -23,6 +23,7 @@ def test_mnist_is_over_98_percent_after_one_epoch(data_folder: Path, tmp_path: P
     assert rows[0]["val_accuracy"] > 0.98
 
 
+@pytest.mark.full
 def test_fashion_mnist_is_learnt_from_the_sweeps_part(data_folder: Path, tmp_path: Path) -> None:
     shutil.copytree(data_folder / "fashion_mnist", tmp_path, dirs_exist_ok=True)
     rows, _ = run_here(

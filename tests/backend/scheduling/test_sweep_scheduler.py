@@ -105,7 +105,7 @@ def test_a_run_that_no_agent_has_had_ends_with_its_sweep(client: Client, state: 
     assert (client.run(begun)["state"], client.run(waiting)["state"]) == ("running", "killed")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_wandb_sweep_scheduler_with_stock_agents(backend: ServedBackend, tmp_path: Path) -> None:
     folder = tmp_path / "p"
     path = wandb_sweep(backend, write_project(folder, SCHEDULED), "sdk-scheduler")

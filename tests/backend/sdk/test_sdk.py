@@ -113,7 +113,10 @@ def work_quickly(backend: ServedBackend, sweep_path: str, count: int) -> None:
 
 
 # The last two of bayes come from the model.
-@pytest.mark.parametrize(("config", "quick", "count"), [(RANDOM, 0, 4), (BAYES, 9, 12)])
+@pytest.mark.parametrize(
+    ("config", "quick", "count"),
+    [pytest.param(RANDOM, 0, 4, marks=pytest.mark.full), (BAYES, 9, 12)],
+)
 def test_random_and_bayes_end_at_their_run_cap(
     backend: ServedBackend, tmp_path: Path, config: dict[str, Any], quick: int, count: int
 ) -> None:
