@@ -101,7 +101,7 @@ check: $(COMPILED) ## lint, types, unit tests and one small sweep, in under 90 s
 	@$(call BESIDE_LINT,$(BIN)/pytest -q -n 3 --dist worksteal --ignore tests/trainer \
 		-m "not slow and not full and not data and not kube and not browser")
 
-test: $(COMPILED) ## everything that needs no root, in about 10 minutes on 2 cores
+test: $(COMPILED) ## everything that needs no root, in 10 to 25 minutes on 2 cores
 	@$(call BESIDE_LINT,$(call BESIDE_TORCH,$(TESTS) $(SIDE_BY_SIDE),-m "not kube and not browser and not full $(WITHOUT_DATA)"))
 	@$(DATA_NOTE)
 

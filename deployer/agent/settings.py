@@ -110,11 +110,16 @@ class Settings:
         return os.path.join(self.folder, "lock")
 
 
+def parse_warm(text: str) -> Tuple[bool, Tuple[str, ...]]:
+    """Return what WARM_VARIABLE says: whether runs are forked, and what to preload besides."""
+    first, *packages = text.split() or [""]
+    return (True, tuple(packages)) if first == "1" else (False, ())
+
+
 def parse_settings(arguments: List[str], environment: Mapping[str, str]) -> Settings:
     """Read flags, with the environment as their defaults; exits 2 with usage if they are wrong."""
     given = _build_parser(environment).parse_args(arguments)
-    warm = environment.get(WARM_VARIABLE, "").split()
-    warm = warm if warm[:1] == ["1"] else []  # a 0 is a no
+    warm, warm_packages = parse_warm(environment.get(WARM_VARIABLE, ""))
     folder = os.path.abspath(given.folder or f".deployer-agent-{given.name}")
     return Settings(
         sweep_path=given.sweep_path,
@@ -129,8 +134,8 @@ def parse_settings(arguments: List[str], environment: Mapping[str, str]) -> Sett
         outputs=os.path.abspath(given.outputs or os.path.join(folder, os.pardir, "outputs")),
         count=given.count,
         deadline=given.deadline,
-        warm=bool(warm),
-        warm_packages=tuple(warm[1:]),
+        warm=warm,
+        warm_packages=warm_packages,
         metrics=environment.get(METRICS_VARIABLE, ""),
         quick=environment.get(POLLS_VARIABLE) == QUICK,
         last_words_path=environment.get(LAST_WORDS_VARIABLE, ""),

@@ -5,5 +5,5 @@
 * `stand_in` runs instead of `python`: it asks the parent for a run, and ends as the run ends;
 * `fork_server` preloads, checks that a fork is safe, and forks; `program` turns the fork into the
   run; `ending` ends the run without writing to the pages that it shares with its parent;
-* `core_wait` and `package_metadata` save each run a wait and a read that it would repeat.
+* `core_wait` saves each run a wait for its wandb-core.
 """

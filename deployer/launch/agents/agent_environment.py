@@ -13,6 +13,7 @@ from deployer.agent.settings import (
     QUICK,
     STOCK,
     WARM_VARIABLE,
+    parse_warm,
 )
 from deployer.config.project import Project
 from deployer.executors.base import Agent
@@ -57,5 +58,4 @@ def find_pace(agents: Sequence[Agent]) -> Pace:
     """Return the pace of the youngest of a sweep's agents; they are oldest first."""
     told = agents[-1].environment if agents else {}
     polls = told.get(POLLS_VARIABLE, STOCK)
-    warm = told.get(WARM_VARIABLE, "").split()
-    return Pace(polls, bool(warm), tuple(warm[1:]), told.get(METRICS_VARIABLE, ""))
+    return Pace(polls, *parse_warm(told.get(WARM_VARIABLE, "")), told.get(METRICS_VARIABLE, ""))
