@@ -36,34 +36,31 @@ endif
 export DEPLOYER_TEST_DATA
 
 # A test that fails is run once more, alone: it fails the target if it fails again, and so do three
-# that pass only then.
-TESTS := $(BIN)/python -m tests.rerun --durations=10
+# that pass only then. Tests that call make know nothing of this one.
+TESTS := env -u MAKEFLAGS -u MAKELEVEL $(BIN)/python -m tests.rerun --durations=10
+IN_MAKE_TEST := --limit 900 -m "not kube and not browser and not full $(WITHOUT_DATA)"
 
 # Most tests wait for processes: more at once than there are cores, the next one to whoever is free.
-SIDE_BY_SIDE := -n 6 --dist load --maxschedchunk 1
+SIDE_BY_SIDE := -n 4 --dist load --maxschedchunk 1
 # Three files at a time, which wait for pods mostly, each test in a namespace of one cluster (fixtures
 # keep apart what must be).
 IN_NAMESPACES := -n 3 --dist loadfile --no-loadscope-reorder
 
-# Whatever the tests import is compiled once, not by each of their workers beside the others.
+# torch takes a process 4 s of a core to load, Google's clients 1.3 s: one process has all tests that
+# need them. They run beside the others and print what became of them at their end.
+WITH_TORCH := tests/trainer tests/analysis tests/backend/scheduling/test_search_bayes.py
+WITH_GOOGLE := tests/gke
+AT_THE_END = >.venv/.$@ 2>&1; code=$$?; cat .venv/.$@; exit $$code
+
+# What tests import is compiled once, not by each of their processes beside the others.
 COMPILED := .venv/.compiled
 
-LINT := $(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && $(BIN)/mypy && \
-	{ said=$$($(BIN)/lint-imports --no-logo) || { echo "$$said"; exit 1; }; }
-# Lint takes one core for half a minute when nothing is cached, so tests begin beside it.
-BESIDE_LINT = { $(LINT); } & lint=$$!; code=0; $(1) || code=$$?; \
-	wait $$lint || { echo "error: lint or types, see above"; exit 1; }; exit $$code
-
-# torch takes a process 4 s of a core to load: one has all tests that need it, beside the others, and
-# says what became of them in the end.
-WITH_TORCH := tests/trainer tests/analysis tests/backend/scheduling/test_search_bayes.py
-TORCH_SAID := .venv/.torch-tests
-BESIDE_TORCH = ( $(TESTS) $(WITH_TORCH) $(2) >$(TORCH_SAID) 2>&1 & torch=$$!; code=0; \
-	$(1) $(addprefix --ignore ,$(WITH_TORCH)) $(2) || code=$$?; \
-	wait $$torch || code=$$?; cat $(TORCH_SAID); exit $$code )
+# Targets that run beside each other; all come to their end, also after one has failed.
+BESIDE := @$(MAKE) --no-print-directory --jobs --keep-going
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-kubernetes check test test-kubernetes test-browser test-wandb test-full root bench docs format clean
+.PHONY: help setup demo demo-kubernetes check test test-kubernetes test-browser test-wandb test-full bench docs format clean \
+	lint quick-tests tests-with-torch tests-with-google other-tests cluster-programs chromium root
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -96,38 +93,62 @@ demo-kubernetes: $(SETUP) ## the same with 4 agents in a real cluster that it st
 	@mkdir -p $(DEMO_HOME)
 	@$(ISOLATED) $(BIN)/python -m tests.cluster.demo
 
-# The example trainer's tests are for `make test`: torch alone takes each worker 5 s to load.
-check: $(COMPILED) ## lint, types, unit tests and one small sweep, in under 90 seconds
-	@$(call BESIDE_LINT,$(BIN)/pytest -q -n 3 --dist worksteal --ignore tests/trainer \
-		-m "not slow and not full and not data and not kube and not browser")
+check: $(SETUP) ## lint, types, unit tests and one small sweep, in under 90 seconds
+	$(BESIDE) lint quick-tests
 
-test: $(COMPILED) ## everything that needs no root, in 10 to 25 minutes on 2 cores
-	@$(call BESIDE_LINT,$(call BESIDE_TORCH,$(TESTS) $(SIDE_BY_SIDE),-m "not kube and not browser and not full $(WITHOUT_DATA)"))
+test: $(SETUP) ## everything that needs no root, in 6 to 12 minutes on 2 cores
+	$(BESIDE) lint tests-with-torch tests-with-google other-tests
 	@$(DATA_NOTE)
+
+lint: $(SETUP)
+	@$(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && $(BIN)/mypy && \
+		{ said=$$($(BIN)/lint-imports --no-logo) || { echo "$$said"; exit 1; }; } || \
+		{ echo "error: lint or types, see above"; exit 1; }
+
+# The example trainer's tests are for `make test`.
+quick-tests: $(COMPILED)
+	@$(BIN)/pytest -q -n 3 --dist worksteal --ignore tests/trainer \
+		-m "not slow and not full and not data and not kube and not browser"
+
+tests-with-torch: $(COMPILED)
+	@$(TESTS) $(IN_MAKE_TEST) $(WITH_TORCH) $(AT_THE_END)
+
+tests-with-google: $(COMPILED)
+	@$(TESTS) $(IN_MAKE_TEST) $(WITH_GOOGLE) $(AT_THE_END)
+
+other-tests: $(COMPILED)
+	@$(TESTS) $(IN_MAKE_TEST) $(SIDE_BY_SIDE) $(addprefix --ignore ,$(WITH_TORCH) $(WITH_GOOGLE))
 
 root:
 	@[ "$$(id -u)" = 0 ] || { echo "error: a real cluster node needs root"; \
 		echo "hint: sudo make $(MAKECMDGOALS), or without a cluster: make test"; exit 1; }
 
-test-kubernetes: root $(COMPILED) ## a real cluster, disks and registries; needs root, builds the cluster once
-	@$(BIN)/python -m tests.cluster.control_plane.binaries
-	@$(TESTS) $(IN_NAMESPACES) -m "kube and not full $(WITHOUT_DATA)"
+cluster-programs: $(SETUP)
+	@$(BIN)/python -m tests.cluster.control_plane.binaries kubernetes etcd coredns
 
-test-browser: $(COMPILED) ## the page in a real browser; root installs Debian's chromium if there is none
+test-kubernetes: root $(COMPILED) cluster-programs ## a real cluster; needs root, builds its programs once
+	@$(TESTS) --limit 1200 --each 300 $(IN_NAMESPACES) -m "kube and not full $(WITHOUT_DATA)"
+
+test-browser: chromium $(COMPILED) ## the page in a real browser; root installs Debian's chromium if there is none
+	@$(UV) sync --quiet --frozen --all-extras --group browser
+	@$(TESTS) --limit 300 -n 2 --dist loadfile -m "browser and not full" tests/browser
+
+chromium:
 	@command -v chromium >/dev/null || [ "$$(id -u)" = 0 ] || { echo "error: there is no chromium"; \
 		echo "hint: sudo apt-get install chromium"; exit 1; }
 	@command -v chromium >/dev/null || { apt-get -qq update && \
 		apt-get -qq install --no-install-recommends chromium >/dev/null; }
-	@$(UV) sync --quiet --frozen --all-extras --group browser
-	@$(TESTS) -m browser tests/browser
 
 test-wandb: $(SETUP) ## our claims on a W&B server, with your key: make test-wandb URL=https://...
 	@$(BIN)/python -m tests.any_wandb $(URL)
 
-test-full: root $(COMPILED) ## repeated faults, older SDKs, an older Kubernetes: about an hour; needs root
-	@$(BIN)/python -m tests.cluster.control_plane.binaries kubernetes kubernetes-1.31
-	@$(TESTS) -n 3 --dist worksteal -m "full and not kube"
-	@$(TESTS) -m "full and kube"
+test-full: root $(COMPILED) chromium ## all other tests: variants, repeated faults, older SDKs; 1 to 2 hours; needs root
+	@$(BIN)/python -m tests.cluster.control_plane.binaries
+	@$(BIN)/python -m tests.cluster.control_plane.binaries kubernetes-1.31
+	@$(UV) sync --quiet --frozen --all-extras --group browser
+	@$(TESTS) -n 3 --dist worksteal -m "full and not kube and not browser"
+	@$(TESTS) -m "full and browser" tests/browser
+	@$(TESTS) $(IN_NAMESPACES) -m "full and kube"
 
 bench: $(SETUP) ## benchmarks: ratios within one run
 	@$(BIN)/python -m tests.bench

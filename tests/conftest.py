@@ -18,6 +18,8 @@ import pytest
 from deployer.backend.data_folder import read_key
 from tests.forked import fork_backend, start_backend
 
+pytest_plugins = ["tests.limits", "tests.leaks"]
+
 # Whom a shell starts in the background ignores Ctrl-C, and so would whatever the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

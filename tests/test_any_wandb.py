@@ -48,6 +48,7 @@ def test_a_foreign_key(
     assert hint == f"hint: the key came from WANDB_API_KEY; is it a key of {plain_backend.url}?"
 
 
+@pytest.mark.full
 @pytest.mark.slow(seconds=30)
 def test_a_claim_is_shown_on_a_server_with_nothing_of_ours(
     plain_backend: ServedBackend,

@@ -43,6 +43,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_the_wheel_leaves_a_users_trainer_alone(
     wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -63,7 +63,7 @@ def train_with_wandb(args: Arguments, dataset: "Dataset", progress: "Progress") 
         raise TrainerError(f"W&B: {error}", "`wandb login`, or --no-wandb to print only") from error
     with wandb_run:
         # A sweep's own parameters are there already, and locked.
-        wandb_run.config.setdefaults(args.hyperparameters())  # type: ignore[no-untyped-call]
+        wandb_run.config.setdefaults(args.hyperparameters())
         rows: list[Row] = []
         delivered = wandb_run.starting_step  # W&B has a resumed run's rows before
 

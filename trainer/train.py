@@ -47,7 +47,7 @@ def prepare(args: Arguments) -> tuple[Dataset, Progress]:
     model = start_model(args, dataset)
     average = None
     if args.ema:
-        follow = get_ema_multi_avg_fn(args.ema)  # type: ignore[no-untyped-call]
+        follow = get_ema_multi_avg_fn(args.ema)
         average = AveragedModel(model, multi_avg_fn=follow, use_buffers=True)
     if args.compile:
         model.compile()
@@ -211,7 +211,7 @@ def train_epoch(
             logits = progress.model(images)
             loss = cross_entropy(logits, labels, label_smoothing=args.label_smoothing)
         progress.optimizer.zero_grad()
-        progress.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        progress.scaler.scale(loss).backward()
         progress.scaler.step(progress.optimizer)
         progress.scaler.update()
         progress.scheduler.step()

@@ -39,7 +39,7 @@ def build_backend_archive() -> bytes:
             member, content = tarfile.TarInfo(name), path.read_bytes()
             member.size, member.mtime = len(content), TIME
             archive.addfile(member, io.BytesIO(content))
-    return gzip.compress(packed.getvalue(), mtime=0)
+    return gzip.compress(packed.getvalue(), compresslevel=6, mtime=0)
 
 
 def _list_files() -> Iterator[tuple[str, Path]]:

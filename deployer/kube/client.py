@@ -329,7 +329,7 @@ class _Client(dynamic.DynamicClient):
 
     def __init__(self, client: Any, cache_file: str, timeouts_seconds: tuple[float, float]) -> None:
         self._timeouts_seconds = timeouts_seconds
-        super().__init__(client, cache_file)  # type: ignore[no-untyped-call]
+        super().__init__(client, cache_file)
 
     def request(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
         timeouts = options.pop("_request_timeout", None) or self._timeouts_seconds

@@ -21,6 +21,7 @@ def last_words(bench: Bench, path: SweepPath) -> str:
     return get_log_tail(bench.client, path, run.run_id, 1)[0]
 
 
+@pytest.mark.full
 def test_a_run_that_is_killed_needs_an_agent_again(bench: Bench) -> None:
     path = bench.create_sweep("[1.0, 2.0]", wait="yes")
     first = bench.start_with_own_key(path, **ONE)
@@ -34,18 +35,6 @@ def test_a_run_that_is_killed_needs_an_agent_again(bench: Bench) -> None:
     assert bench.start_with_own_key(path, **ONE).wait()[0] == 0
     assert [run.state for run in bench.runs(path)] == ["finished"]
     assert bench.causes(path)[-1] == "finished"
-
-
-def test_a_wrong_command_line_is_tried_once(bench: Bench) -> None:
-    (bench.folder / "train.py").write_text(
-        "import argparse\nparser = argparse.ArgumentParser()\nparser.parse_args()\n"
-    )
-    path = bench.create_sweep("[1.0]")
-    assert bench.start_with_own_key(path).wait()[0] == 0
-    assert bench.causes(path) == ["usage error"]
-    [run] = bench.runs(path)
-    assert (run.state, run.exit_code) == ("failed", 2)
-    assert "train.py: error: unrecognized arguments: " in last_words(bench, path)
 
 
 def test_a_trainer_that_never_starts_has_failed_by_itself(bench: Bench) -> None:
@@ -71,6 +60,7 @@ while True:
 """
 
 
+@pytest.mark.full
 def test_a_trainer_that_is_killed_behind_its_last_row_has_only_delivered(bench: Bench) -> None:
     (bench.folder / "train.py").write_text(ENDING_LATE)
     path = bench.create_sweep("[1.0]")

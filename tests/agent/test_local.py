@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,13 +17,13 @@ import pytest
 from deployer.agent.host.processes import list_marked
 from deployer.config import paths
 from deployer.errors import AgentError
-from deployer.executors.base import Ending
+from deployer.executors.base import Agent, Ending
 from deployer.executors.local.executor import LocalExecutor
 from deployer.executors.plan import Plan, build_plan
-from deployer.launch.agents.stop_notice import tell_who_lasts
+from deployer.launch.agents import stop_notice
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import create_agent_keys, get_sweep, list_agents
-from tests.agent.conftest import Bench, wait_for
+from tests.agent.conftest import PATIENCE_SECONDS, Bench, wait_for
 from tests.faults.disk import small_disk
 
 pytestmark = pytest.mark.slow
@@ -95,27 +96,38 @@ def test_agents_run_a_sweep_to_its_end_and_are_found_from_another_shell(
     assert any(line == "threads 1" for _, line in lines)
 
 
-def test_a_supervisor_has_its_own_session_no_terminal_and_no_secret_on_disk(
+def test_two_agents_are_applied_one_by_one_and_stopped_at_once(
     bench: Bench, executor: LocalExecutor
 ) -> None:
-    [agent] = executor.apply(*build(bench, bench.create_sweep(wait="yes")))
+    path = bench.create_sweep("[1.0, 2.0]", wait="yes")
+    [first] = executor.apply(*build(bench, path, 1))
+    agents = executor.apply(*build(bench, path, 2))
+    assert agents[0].process_id == first.process_id
+    assert agents[1].process_id not in (None, first.process_id)
+    bench.wait_for_work(2)
+    for agent in agents:
+        check_supervisor(bench, agent)
+    names = [agent.name for agent in agents]
+    lines = list(executor.log_lines(names, follow=False))
+    assert any("About to run command" in line for _, line in lines)
+    assert executor.stop(names) == names
+    assert [agent.exit_code for agent in executor.list_agents()] == [143, 143]
+    assert [left(name) for name in names] == [[], []]
+    assert executor.stop(names) == []
+    executor.forget(str(path))
+    assert executor.list_agents() == []
+    assert not folder_of(names[0]).exists()
+
+
+def check_supervisor(bench: Bench, agent: Agent) -> None:
+    """See that a supervisor has a session of its own, no terminal and no secret on disk."""
     assert agent.process_id is not None
     assert os.getsid(agent.process_id) == agent.process_id
     assert os.readlink(f"/proc/{agent.process_id}/fd/0") == os.devnull
     assert bench.backend.key not in " ".join(psutil.Process(agent.process_id).cmdline())
-    bench.wait_for_work()
     for file in folder_of(agent.name).rglob("*"):
         if file.is_file():
             assert bench.backend.key.encode() not in file.read_bytes(), file
-
-
-def test_applying_again_starts_only_what_is_missing(bench: Bench, executor: LocalExecutor) -> None:
-    path = bench.create_sweep("[1.0, 2.0]", wait="yes")
-    [first] = executor.apply(*build(bench, path, 1))
-    bench.wait_for_work()
-    again, second = executor.apply(*build(bench, path, 2))
-    assert again.process_id == first.process_id
-    assert second.process_id not in (None, first.process_id)
 
 
 def test_two_applies_at_once_start_no_double(bench: Bench, executor: LocalExecutor) -> None:
@@ -127,22 +139,7 @@ def test_two_applies_at_once_start_no_double(bench: Bench, executor: LocalExecut
     wait_for(lambda: supervisors_of(plan.sweep_path) == supervisors, "two supervisors, no third")
 
 
-def test_stop_interrupts_all_at_once_and_leaves_nothing(
-    bench: Bench, executor: LocalExecutor
-) -> None:
-    path = bench.create_sweep("[1.0, 2.0]", wait="yes")
-    agents = executor.apply(*build(bench, path, 2))
-    bench.wait_for_work(2)
-    names = [agent.name for agent in agents]
-    assert executor.stop(names) == names
-    assert [agent.exit_code for agent in executor.list_agents()] == [143, 143]
-    assert [left(name) for name in names] == [[], []]
-    assert executor.stop(names) == []
-    executor.forget(str(path))
-    assert executor.list_agents() == []
-    assert not folder_of(names[0]).exists()
-
-
+@pytest.mark.full
 def test_stop_after_a_killed_supervisor_ends_agent_and_run(
     bench: Bench, executor: LocalExecutor
 ) -> None:
@@ -164,6 +161,7 @@ def test_stop_after_a_killed_supervisor_ends_agent_and_run(
     assert [there.state for there in list_agents(bench.client, path)] == ["FINISHED"]
 
 
+@pytest.mark.full
 @pytest.mark.kube  # root
 def test_stop_on_a_full_disk_ends_an_agent_that_could_not_say_who_it_is(bench: Bench) -> None:
     path = bench.create_sweep("[1.0]", wait="yes")
@@ -185,19 +183,7 @@ def test_stop_on_a_full_disk_ends_an_agent_that_could_not_say_who_it_is(bench: B
     assert [(run.state, run.exit_code) for run in bench.runs(path)] == [("preempted", 1)]
 
 
-def test_who_does_not_end_is_named_while_everybody_waits(bench: Bench) -> None:
-    path = bench.create_sweep("[1.0]", wait="yes", deaf="yes")
-    executor = LocalExecutor(os.environ, grace_seconds=1.0)
-    [agent] = executor.apply(*build(bench, path))
-    bench.wait_for_work()
-    [run] = bench.runs(path)
-    told: list[str] = []
-    with tell_who_lasts(executor, str(path), told.append):
-        executor.stop([agent.name])
-    assert left(agent.name) == []
-    assert told == [f"waiting for {agent.name} (run {run.run_id}): 34 s at most, then killed"]
-
-
+@pytest.mark.full
 def test_a_lost_agent_is_replaced_under_its_name(bench: Bench, executor: LocalExecutor) -> None:
     path = bench.create_sweep("[1.0, 2.0]", wait="yes")
     plan, keys = build(bench, path)
@@ -210,6 +196,7 @@ def test_a_lost_agent_is_replaced_under_its_name(bench: Bench, executor: LocalEx
     wait_for(lambda: not set(before) & set(left(agent.name)), "the end of what was left")
 
 
+@pytest.mark.full
 def test_a_drained_agent_leaves_after_its_run(bench: Bench, executor: LocalExecutor) -> None:
     path = bench.create_sweep("[1.0, 2.0]", wait="yes")
     [agent] = executor.apply(*build(bench, path))
@@ -225,6 +212,29 @@ def test_a_drained_agent_leaves_after_its_run(bench: Bench, executor: LocalExecu
     assert [run.state for run in bench.runs(path)] == ["finished"]
 
 
+class Lasting(LocalExecutor):
+    """A place with an agent that has ended and one that does not end."""
+
+    def list_agents(self, sweep_path: str | None = None) -> tuple[Agent, ...]:
+        path = sweep_path or ""
+        return (
+            Agent("s-a1", path, "ended", 0.0, exit_code=0),
+            Agent("s-a2", path, "running", 0.0, run_id="r1"),
+        )
+
+    def longest_stop_seconds(self, names: Sequence[str]) -> float:
+        assert names == ["s-a2"]
+        return 34.0
+
+
+def test_who_does_not_end_is_named_while_everybody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stop_notice, "SILENT_SECONDS", 0.0)
+    told: queue.Queue[str] = queue.Queue()
+    with stop_notice.tell_who_lasts(Lasting({}), "e/p/s", told.put):
+        said = told.get(timeout=PATIENCE_SECONDS)
+    assert said == "waiting for s-a2 (run r1): 34 s at most, then killed"
+
+
 def test_an_agent_that_cannot_start_is_an_error_with_its_words(
     bench: Bench, executor: LocalExecutor
 ) -> None:
@@ -236,10 +246,3 @@ def test_an_agent_that_cannot_start_is_an_error_with_its_words(
 def test_an_unknown_agent_is_named(executor: LocalExecutor) -> None:
     with pytest.raises(AgentError, match="no agent nobody-1 on this machine"):
         executor.drain(["nobody-1"])
-
-
-def test_logs_without_following_end_at_once(bench: Bench, executor: LocalExecutor) -> None:
-    [agent] = executor.apply(*build(bench, bench.create_sweep(wait="yes")))
-    bench.wait_for_work()
-    lines = list(executor.log_lines([agent.name], follow=False))
-    assert any("About to run command" in line for _, line in lines)

@@ -78,6 +78,7 @@ def read_rows(bench: Bench, path: SweepPath, *names: str) -> dict[float, list[li
     }
 
 
+@pytest.mark.full
 def test_what_a_script_prints_is_its_metrics_whatever_ends_it(bench: Bench) -> None:
     more = "early_terminate: {type: hyperband, min_iter: 4, eta: 3}"
     path = create(bench, PRINTING, [1, 9, 2, 5], more)
@@ -117,17 +118,17 @@ def list_console(bench: Bench, path: SweepPath, run_id: str) -> list[str]:
     return [edge["node"]["line"].rstrip() for edge in found["logLines"]["edges"]]
 
 
-# Each writes one number beside its output, and prints others.
+# Writes one number beside its output, and prints another.
 WRITING = """
 import argparse, os, pathlib, sys, time
 parser = argparse.ArgumentParser()
 parser.add_argument("--loss", type=float)
 loss = parser.parse_args().loss
-print("loss=100")
 with open(os.path.join(os.environ["DEPLOYER_OUTPUT_DIR"], "log.csv"), "w") as file:
     file.write("epoch,loss,note\\n")
     for epoch in range(3):
         file.write(f"{epoch},{loss + epoch},x\\n")
+        print(f"epoch={epoch} loss={loss + epoch + 10}")
 """
 TENSORBOARD = """
 import argparse, os
@@ -143,12 +144,22 @@ with SummaryWriter(given.logs) as writer:
 """
 
 
-def test_a_file_of_metrics(bench: Bench) -> None:
+FILE = {"from": "file", "format": "csv", "path": "log.csv", "step": "epoch"}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "first"),
+    [(STDOUT, 11), pytest.param(FILE, 1, marks=pytest.mark.full)],
+    ids=["stdout", "file"],
+)
+def test_the_metrics_of_a_script(bench: Bench, metrics: dict[str, str], first: int) -> None:
     path = create(bench, WRITING, [1])
-    run(bench, path, {"from": "file", "format": "csv", "path": "log.csv", "step": "epoch"})
-    assert read_rows(bench, path, "loss", "epoch") == {1: [[1, 0], [2, 1], [3, 2]]}
+    run(bench, path, metrics)
+    rows = [[first + epoch, epoch] for epoch in range(3)]
+    assert read_rows(bench, path, "loss", "epoch") == {1: rows}
 
 
+@pytest.mark.full
 def test_event_files_of_tensorboard(bench: Bench) -> None:
     more = "command: [python, train.py, '${args}', '--logs=${envvar:DEPLOYER_OUTPUT_DIR}/tb']"
     path = create(bench, TENSORBOARD, [1], more)
@@ -172,6 +183,7 @@ with wandb.init() as run:
 """
 
 
+@pytest.mark.full
 def test_a_script_that_opens_its_run_has_one_run(bench: Bench) -> None:
     path = create(bench, OWN, [1, 2])
     log = run(bench, path, STDOUT)
@@ -192,6 +204,7 @@ if loss == 3:
 """
 
 
+@pytest.mark.full
 def test_how_scripts_end_without_a_metric(bench: Bench) -> None:
     path = create(bench, ENDING, [1, 2, 3])
     log = run(bench, path, STDOUT)

@@ -42,6 +42,7 @@ def outage(bench: Bench, tmp_path: Path) -> Iterator[Outage]:
     found.begin()
 
 
+@pytest.mark.full
 def test_data_flows_within_ten_seconds_of_the_servers_return(outage: Outage) -> None:
     bench = outage.bench
     path = bench.create_stepping_sweep(steps=400, pause=0.2)
@@ -105,6 +106,7 @@ def _exit_is_on_disk(folder: Path) -> bool:
     return bool(files) and read_run(str(files[0])).exit_code is not None
 
 
+@pytest.mark.full
 def test_a_stop_while_the_server_is_away_is_made_good_by_the_next_supervisor(
     outage: Outage,
 ) -> None:

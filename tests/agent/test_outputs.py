@@ -91,7 +91,13 @@ def test_trouble_with_the_folder_is_one_line(environment: dict[str, str], tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("script", [WRITER, FINISHED], ids=["exits", "finishes"])
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(WRITER, id="exits"),
+        pytest.param(FINISHED, id="finishes", marks=pytest.mark.full),
+    ],
+)
 def test_outputs_are_an_artifact_by_the_end_of_the_run(bench: Bench, script: str) -> None:
     (bench.folder / "train.py").write_text(script)
     path = bench.create_sweep()
@@ -107,6 +113,7 @@ def test_outputs_are_an_artifact_by_the_end_of_the_run(bench: Bench, script: str
     }
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_outputs_are_objects_by_the_end_of_the_run(bench: Bench, tmp_path: Path) -> None:
     (bench.folder / "train.py").write_text(FINISHED)
@@ -133,6 +140,7 @@ def test_a_run_whose_outputs_are_lost_finishes_and_names_them(bench: Bench) -> N
     assert find_loss(run).startswith(said)
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_an_attempt_that_is_interrupted_sends_nothing(bench: Bench) -> None:
     (bench.folder / "train.py").write_text(INTERRUPTED)

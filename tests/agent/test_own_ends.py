@@ -6,7 +6,7 @@ import json
 import subprocess
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -30,19 +30,26 @@ CORELESS = "lose_core()"
 
 
 @pytest.mark.parametrize(
-    "warm", [pytest.param("0", marks=pytest.mark.full), "1"], ids=["cold", "warm"]
+    ("warm", "failing", "killed"),
+    [
+        ("1", ["os._exit(3)"], []),
+        pytest.param("0", [*FAILING], [], marks=pytest.mark.full),
+        pytest.param("1", [*FAILING], [KILLED], marks=pytest.mark.full),
+    ],
+    ids=["warm", "cold-all", "warm-all"],
 )
-def test_why_runs_have_ended_that_say_no_word_to_wandb(bench: Bench, warm: str) -> None:
-    killed = [KILLED] if warm == "1" else []
+def test_why_runs_have_ended_that_say_no_word_to_wandb(
+    bench: Bench, warm: str, failing: Sequence[str], killed: Sequence[str]
+) -> None:
     # The first ends well: a sweep is over when three have failed and none has finished.
     (bench.folder / "train.py").write_text(ENDING)
-    ends = ["run.finish()", *FAILING, CORELESS, *killed]
+    ends = ["run.finish()", *failing, CORELESS, *killed]
     path = create_ending_sweep(bench, ends)
     code, output = bench.start_with_own_key(path, **{WARM_VARIABLE: warm}).wait()
     assert code in (0, 3), output
     runs = {str(run.config["end"]): run for run in bench.runs(path)}
-    for end, code in FAILING.items():
-        run = runs[end]
+    for end in failing:
+        run, code = runs[end], FAILING[end]
         assert (run.state, run.exit_code) == ("failed", code or UNFINISHED_EXIT_CODE)
         seen = [(attempt.cause, attempt.exit_code) for attempt in run.attempts]
         assert seen == [("own failure", code)] * 2
@@ -74,22 +81,34 @@ def check_given_up(run: RunInfo) -> None:
 
 # How a trainer may end before `wandb.init`: the cause, and its starts with one retry.
 GOOD = "import wandb; wandb.init().finish()"
-UNSTARTED = {
+FEW = {
     "sys.exit(0)": ("no run", 1),
-    "sys.exit(127)": ("missing program", 1),
+    "import argparse; argparse.ArgumentParser().parse_args()": ("usage error", 1),
     "import wandb; wandb.login(key='x' * 40)": ("authentication error", 1),
     "import no_such_module": ("never started", 2),
-    "os.kill(os.getpid(), signal.SIGSEGV)": ("never started", 2),
     "os.kill(os.getpid(), signal.SIGKILL)": ("signal", 2),
+}
+ALL = {
+    **FEW,
+    "sys.exit(127)": ("missing program", 1),
+    "os.kill(os.getpid(), signal.SIGSEGV)": ("never started", 2),
 }
 
 
-@pytest.mark.parametrize(("warm", "retries"), [("0", 0), ("1", 1)], ids=["cold-0", "warm-1"])
+@pytest.mark.parametrize(
+    ("warm", "retries", "unstarted"),
+    [
+        ("1", 1, FEW),
+        pytest.param("0", 0, ALL, marks=pytest.mark.full),
+        pytest.param("1", 1, ALL, marks=pytest.mark.full),
+    ],
+    ids=["warm-1", "cold-0-all", "warm-1-all"],
+)
 def test_a_trainer_that_ends_before_wandb_init_is_not_started_in_vain(
-    bench: Bench, warm: str, retries: int
+    bench: Bench, warm: str, retries: int, unstarted: Mapping[str, tuple[str, int]]
 ) -> None:
     (bench.folder / "train.py").write_text(STARTING)
-    path = create_ending_sweep(bench, [GOOD, *UNSTARTED], retries)
+    path = create_ending_sweep(bench, [GOOD, *unstarted], retries)
     first = bench.start_with_own_key(path, **{WARM_VARIABLE: warm})
     # A sweep is over when three have failed and none has finished.
     wait_for(lambda: any(run.state == "finished" for run in bench.runs(path)), "the good run")
@@ -98,10 +117,10 @@ def test_a_trainer_that_ends_before_wandb_init_is_not_started_in_vain(
         code, output = agent.wait()
         assert code in (0, 3), output
     starts = Counter((bench.folder / "starts").read_text().splitlines())
-    assert starts == {GOOD: 1, **{end: min(n, 1 + retries) for end, (_, n) in UNSTARTED.items()}}
+    assert starts == {GOOD: 1, **{end: min(n, 1 + retries) for end, (_, n) in unstarted.items()}}
     for run in bench.runs(path):
         if run.state != "finished":
-            cause, _ = UNSTARTED[str(run.config["end"])]
+            cause, _ = unstarted[str(run.config["end"])]
             # Of the last kill the agent may speak before its supervisor does.
             known = {cause, "never started"} if cause == "signal" else {cause}
             assert {attempt.cause for attempt in run.attempts} <= known
@@ -118,6 +137,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.full
 def test_a_resumed_trainer_that_finds_nothing_to_do_is_not_started_again(bench: Bench) -> None:
     (bench.folder / "train.py").write_text(STARTING)
     path = create_ending_sweep(bench, [RESUMED])
@@ -126,7 +146,13 @@ def test_a_resumed_trainer_that_finds_nothing_to_do_is_not_started_again(bench: 
     assert bench.causes(path) == ["signal", "no run"]
 
 
-@pytest.mark.parametrize("command", ["[no-such-program]", "[./train.py]", "[python, gone.py]"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "[no-such-program]",
+        *(pytest.param(c, marks=pytest.mark.full) for c in ("[./train.py]", "[python, gone.py]")),
+    ],
+)
 def test_a_command_that_cannot_be_started_is_tried_once(bench: Bench, command: str) -> None:
     path = create_ending_sweep(bench, ["x"], 1, f"command: {command}\n")
     code, output = bench.start_with_own_key(path).wait()

@@ -21,12 +21,16 @@ from tests.faults.memory import small_memory
 
 pytestmark = pytest.mark.slow
 
+PAUSE_SECONDS = 0.05
 LIMIT_BYTES = 600 << 20  # a supervisor, an agent and a modest trainer need half of it
 
 # tests/faults has whole sweeps of the other kinds.
 KINDS = [
-    *("deaf", "quitting"),
-    *(pytest.param(kind, marks=pytest.mark.full) for kind in ("plain", "forking", "forgetful")),
+    "quitting",
+    *(
+        pytest.param(kind, marks=pytest.mark.full)
+        for kind in ("deaf", "plain", "forking", "forgetful")
+    ),
 ]
 
 
@@ -88,11 +92,14 @@ def finish(bench: Bench, path: SweepPath, steps: int, folder: str = "agent-1") -
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stopped_run_is_free_at_once_and_ends_right(bench: Bench, kind: str) -> None:
-    path = bench.create_stepping_sweep(kind)
+    path = bench.create_stepping_sweep(kind, pause=PAUSE_SECONDS)
+    hold = bench.folder / "hold"
+    hold.write_text("2")
     # What a run has left behind must not use up the time that is the run's.
     supervised = bench.start_with_own_key(path, grace=2.0 if kind == "deaf" else 3600.0)
     bench.wait_for_step(2)
     end_by_stop(supervised)
+    hold.unlink()
     assert bench.read_run(path).state == "preempted"
     assert bench.causes(path) == ["interrupted"]
     finish(bench, path, 8)
@@ -100,6 +107,7 @@ def test_a_stopped_run_is_free_at_once_and_ends_right(bench: Bench, kind: str) -
     assert (bench.firsts()[1] == 0) == (kind == "forgetful")
 
 
+@pytest.mark.full
 def test_a_run_whose_agent_died_is_free_at_once_and_resumes_with_any_other(bench: Bench) -> None:
     path = bench.create_stepping_sweep()
     supervised = bench.start_with_own_key(path)
@@ -114,6 +122,7 @@ def test_a_run_whose_agent_died_is_free_at_once_and_resumes_with_any_other(bench
     assert os.listdir(kept.parent) == ["last.json"]
 
 
+@pytest.mark.full
 def test_a_run_is_free_that_was_assigned_and_has_not_started(bench: Bench) -> None:
     path = bench.create_stepping_sweep()
     supervised = bench.start_with_own_key(path)
@@ -126,7 +135,8 @@ def test_a_run_is_free_that_was_assigned_and_has_not_started(bench: Bench) -> No
     finish(bench, path, 8)
 
 
-@pytest.mark.parametrize("kind", ["plain", pytest.param("quitting", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["plain", "quitting"])
 def test_a_successor_clears_away_what_a_killed_supervisor_left(bench: Bench, kind: str) -> None:
     path = bench.create_stepping_sweep(kind, steps=20)
     supervised = bench.start_with_own_key(path)
@@ -137,6 +147,7 @@ def test_a_successor_clears_away_what_a_killed_supervisor_left(bench: Bench, kin
     assert bench.causes(path) == ["signal", "finished"]
 
 
+@pytest.mark.full
 def test_a_run_that_dies_by_signal_is_handed_out_again_at_once(bench: Bench) -> None:
     path = bench.create_stepping_sweep(steps=20)
     supervised = bench.start_with_own_key(path)
@@ -160,6 +171,7 @@ while not pathlib.Path("booted").exists():
 """
 
 
+@pytest.mark.full
 def test_a_run_that_is_killed_while_it_boots_does_not_wait_for_all_others(bench: Bench) -> None:
     trainer = bench.folder / "train.py"
     trainer.write_text(BOOTING + trainer.read_text())
@@ -180,7 +192,9 @@ def test_a_run_that_is_killed_while_it_boots_does_not_wait_for_all_others(bench:
 
 
 @pytest.mark.kube  # root
-@pytest.mark.parametrize("warm", ["0", "1"], ids=["cold", "warm"])
+@pytest.mark.parametrize(
+    "warm", ["0", pytest.param("1", marks=pytest.mark.full)], ids=["cold", "warm"]
+)
 def test_a_run_that_is_killed_for_its_memory_says_so(bench: Bench, warm: str) -> None:
     path = bench.create_stepping_sweep("greedy", steps=8)
     with small_memory(LIMIT_BYTES) as group:
@@ -213,21 +227,28 @@ def _kill(supervised: Supervised, *words: str) -> None:
 
 @pytest.mark.parametrize(
     "kill",
-    [pytest.param(kill_trainer, marks=pytest.mark.full), kill_trainer_and_core, lose_machine],
+    [
+        lose_machine,
+        *(
+            pytest.param(kill, marks=pytest.mark.full)
+            for kill in (kill_trainer, kill_trainer_and_core)
+        ),
+    ],
 )
 def test_no_step_is_lost_or_doubled_by_a_kill(
     bench: Bench, kill: Callable[[Supervised], None]
 ) -> None:
-    path = bench.create_stepping_sweep(steps=12)
+    path = bench.create_stepping_sweep(steps=12, pause=PAUSE_SECONDS)
+    hold = bench.folder / "hold"
+    hold.write_text("4")
     # The server has heard nothing but the first row when the kill comes.
     settings = {"WANDB_X_FILE_STREAM_TRANSMIT_INTERVAL": "60"}
     supervised = bench.start_with_own_key(path, **settings)
     bench.wait_for_step(4)
-    (bench.folder / "hold").touch()
     time.sleep(0.05)  # the pause itself: what was logged is on disk after 0.001 s
     kill(supervised)
     assert len(bench.read_run(path).steps) < 5 or kill is not lose_machine
-    (bench.folder / "hold").unlink()
+    hold.unlink()
     finish(bench, path, 12)
     assert bench.firsts()[1] >= 5
     assert kill is not lose_machine or bench.causes(path) == ["node", "finished"]

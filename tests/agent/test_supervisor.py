@@ -31,22 +31,24 @@ def child_of(supervised: Supervised) -> psutil.Process:
     return psutil.Process(supervised.status.agent_process_id)
 
 
+def refuse_second(bench: Bench, first: Supervised, path: SweepPath) -> None:
+    """See that a second supervisor is refused the first one's folder, and changes nothing in it."""
+    command = [sys.executable, "-P", "-m", "deployer.agent", str(path)]
+    second = subprocess.run(
+        [*command, "--folder", str(first.folder)],
+        env={**os.environ, **bench.backend.environment},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert second.returncode == 1
+    assert "works in" in second.stderr
+    assert json.loads((first.folder / "status.json").read_text())["state"] == "running"
+
+
 def test_zero_when_the_sweep_is_finished(bench: Bench) -> None:
-    path = bench.create_sweep("[1.0, 2.0]")
-    supervised = bench.start(path)
-    code, output = supervised.wait()
-    assert code == 0, output
-    assert [run.state for run in bench.runs(path)] == ["finished", "finished"]
-    assert "Agent received command: exit" in output
-    status = supervised.status
-    assert status is not None
-    assert (status.state, status.exit_code, status.runs_ended) == ("ended", 0, 2)
-    assert status.run_id is None
-    assert supervised.left() == []
-    assert bench.backend.key not in output
-
-
-def test_the_status_names_the_run_and_the_supervisor_stays_small(bench: Bench) -> None:
+    """Until then the status names the run, and the supervisor stays small."""
     path = bench.create_sweep(wait="yes")
     supervised = bench.start(path)
     bench.wait_for_work()
@@ -56,14 +58,26 @@ def test_the_status_names_the_run_and_the_supervisor_stays_small(bench: Bench) -
     assert supervised.status.state == "running"
     assert psutil.Process(supervised.process.pid).memory_info().rss < MEMORY_GOAL_BYTES
     bench.release()
-    assert supervised.wait()[0] == 0
+    code, output = supervised.wait()
+    assert code == 0, output
+    assert [run.state for run in bench.runs(path)] == ["finished"]
+    assert "Agent received command: exit" in output
+    status = supervised.status
+    assert status is not None
+    assert (status.state, status.exit_code, status.runs_ended) == ("ended", 0, 1)
+    assert status.run_id is None
+    assert supervised.left() == []
+    assert bench.backend.key not in output
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)]
+)
 def test_143_and_all_delivered_when_stopped_with_a_run(bench: Bench, number: int) -> None:
     path = bench.create_sweep("[1.0, 2.0]", wait="yes")
     supervised = bench.start(path)
     bench.wait_for_work()
+    refuse_second(bench, supervised, path)
     supervised.process.send_signal(number)
     supervised.process.send_signal(number)
     assert supervised.wait()[0] == 143
@@ -185,6 +199,7 @@ def test_a_drain_lets_the_run_end_and_takes_no_other(bench: Bench) -> None:
     assert supervised.left() == []
 
 
+@pytest.mark.full
 def test_an_agent_that_hangs_after_its_run_is_drained_all_the_same(bench: Bench) -> None:
     path = bench.create_sweep("[1.0, 2.0]", wait="yes")
     supervised = bench.start(path)
@@ -199,6 +214,7 @@ def test_an_agent_that_hangs_after_its_run_is_drained_all_the_same(bench: Bench)
     assert supervised.left() == []
 
 
+@pytest.mark.full
 def test_a_stop_ends_a_drain(bench: Bench) -> None:
     supervised = bench.start(bench.create_sweep(wait="yes"))
     bench.wait_for_work()
@@ -209,6 +225,7 @@ def test_a_stop_ends_a_drain(bench: Bench) -> None:
     assert supervised.left() == []
 
 
+@pytest.mark.full
 def test_137_and_no_orphan_when_the_agent_is_killed(bench: Bench) -> None:
     path = bench.create_sweep(wait="yes")
     supervised = bench.start(path)
@@ -224,6 +241,7 @@ def last_beat(bench: Bench, path: SweepPath) -> float:
     return max((agent.heartbeat_at or 0.0 for agent in list_agents(bench.client, path)), default=0)
 
 
+@pytest.mark.full
 def test_an_idle_agent_that_lost_its_core_ends_instead_of_waiting_for_ever(bench: Bench) -> None:
     path = bench.create_sweep()
     set_sweep_state(bench.client, get_sweep(bench.client, path), "PAUSED")
@@ -239,23 +257,3 @@ def test_an_idle_agent_that_lost_its_core_ends_instead_of_waiting_for_ever(bench
     assert code == 1
     assert "the agent's wandb-core died" in output
     assert supervised.left() == []
-
-
-def test_a_second_supervisor_in_one_folder_is_refused(bench: Bench) -> None:
-    path = bench.create_sweep(wait="yes")
-    first = bench.start(path)
-    bench.wait_for_work()
-    command = [sys.executable, "-P", "-m", "deployer.agent", str(path)]
-    second = subprocess.run(
-        [*command, "--folder", str(first.folder)],
-        env={**os.environ, **bench.backend.environment},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
-    assert second.returncode == 1
-    assert "works in" in second.stderr
-    assert json.loads((first.folder / "status.json").read_text())["state"] == "running"
-    first.process.terminate()
-    assert first.wait()[0] == 143

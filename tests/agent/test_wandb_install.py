@@ -75,7 +75,7 @@ def index(tmp_path: Path) -> Iterator[str]:
     folder = str(tmp_path / "index")
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}/"
     server.shutdown()
     server.server_close()
@@ -117,6 +117,7 @@ def read_answer(agent: subprocess.Popen[str]) -> tuple[str, list[object]]:
     return "\n".join(lines), json.loads(last)
 
 
+@pytest.mark.full
 def test_runs_find_wandb_and_the_image_keeps_what_fits(tmp_path: Path, index: str) -> None:
     """Two agents of a pod begin at a time; the image has no pip but ensurepip's."""
     write_image(tmp_path / "image")
@@ -129,6 +130,7 @@ def test_runs_find_wandb_and_the_image_keeps_what_fits(tmp_path: Path, index: st
     assert left == {"wandb-packages", "wandb-packages.lock"}
 
 
+@pytest.mark.full
 def test_what_failed_is_named_with_its_index(tmp_path: Path, index: str) -> None:
     python = write_image(tmp_path / "image")
     [pip] = Path(ensurepip.__file__).parent.glob("_bundled/pip-*.whl")

@@ -11,6 +11,18 @@ import yaml
 from tests.agent.warm_starts import Starts, start_parent
 
 PROGRAMS = yaml.safe_load(Path(__file__).with_name("warm_programs.yaml").read_text())
+# One of each kind; `make test-full` has all.
+FEW = (
+    *("main module", "arguments", "path", "environment", "streams", "modules of the project"),
+    *("signals", "process group", "killed", "interrupted", "exit code", "exit with a text"),
+    *("seeds differ", "numpy's seeds differ", "logging", "exit handlers", "buffering"),
+    *("traceback", "traceback of an import", "a module over Python's own", "a package"),
+    *("threads", "multiprocessing by spawn", "subprocess", "files left open"),
+)
+NAMES = [
+    pytest.param(name, marks=[] if name in FEW else [pytest.mark.full], id=name)
+    for name in PROGRAMS
+]
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +31,7 @@ def starts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starts]:
         yield made
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_warm_run_is_like_a_cold_one(starts: Starts, name: str) -> None:
     program = PROGRAMS[name]
     if isinstance(program, str):

@@ -128,6 +128,7 @@ def test_a_parent_that_is_killed_at_the_fork_leaves_one_cold_run(when: str, tmp_
         assert starts.run(("script.py",), starts.warm) == (0, "begun True\n", "")
 
 
+@pytest.mark.full
 def test_a_parent_that_is_stopped_is_given_up(tmp_path: Path) -> None:
     with start_parent(tmp_path, packages={"given": ""}) as starts:
         (starts.project / "script.py").write_text(COUNTING)

@@ -45,19 +45,6 @@ def find_process(supervised: Supervised, kind: str) -> psutil.Process:
     raise AssertionError(f"there is no {kind}")
 
 
-def test_all_runs_are_warm(bench: Bench) -> None:
-    path = bench.create_sweep("[1.0, 2.0, 3.0, 4.0]")
-    supervised = bench.start_with_own_key(path, **WARM)
-    code, output = supervised.wait()
-    assert code == 0, output
-    assert [run.state for run in bench.runs(path)] == ["finished"] * 4
-    assert sorted(run.summary["loss"] for run in bench.runs(path)) == [1.0, 2.0, 3.0, 4.0]
-    assert supervised.status
-    assert supervised.status.run_start == "warm"
-    assert "runs start cold" not in output
-    assert supervised.left() == []
-
-
 # Notes what a run imports itself.
 LOOKING = """
 import atexit, pathlib, sys
@@ -77,13 +64,23 @@ def write():
 """
 
 
-def test_no_run_imports_anew_what_the_sdk_needs_late(bench: Bench) -> None:
+def test_all_runs_are_warm(bench: Bench) -> None:
+    """None imports anew what the SDK needs late."""
     (bench.folder / "train.py").write_text(f"{LOOKING}{TRAINER}")
-    code, output = bench.start_with_own_key(bench.create_sweep("[1.0, 2.0]"), **WARM).wait()
+    path = bench.create_sweep("[1.0, 2.0, 3.0]")
+    supervised = bench.start_with_own_key(path, **WARM)
+    code, output = supervised.wait()
     assert code == 0, output
-    assert (bench.folder / "own").read_text() == "[]\n[]\n"
+    assert [run.state for run in bench.runs(path)] == ["finished"] * 3
+    assert sorted(run.summary["loss"] for run in bench.runs(path)) == [1.0, 2.0, 3.0]
+    assert supervised.status
+    assert supervised.status.run_start == "warm"
+    assert "runs start cold" not in output
+    assert supervised.left() == []
+    assert (bench.folder / "own").read_text() == "[]\n" * 3
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["run", "stand-in", "parent"])
 def test_a_kill_loses_and_doubles_nothing(bench: Bench, kind: str) -> None:
     path, supervised = start_warm(bench)
@@ -112,6 +109,7 @@ def test_a_stop_interrupts_once_and_delivers_all(bench: Bench) -> None:
     assert len(steps) == int((bench.folder / "step").read_text()) + 1
 
 
+@pytest.mark.full
 def test_a_drain_lets_a_warm_run_end_and_takes_no_other(bench: Bench) -> None:
     path = bench.create_sweep("[1.0, 2.0]", wait="yes")
     supervised = bench.start_with_own_key(path, **WARM)
@@ -127,6 +125,7 @@ def test_a_drain_lets_a_warm_run_end_and_takes_no_other(bench: Bench) -> None:
     assert supervised.left() == []
 
 
+@pytest.mark.full
 def test_what_a_killed_supervisor_left_is_cleared(bench: Bench) -> None:
     path, supervised = start_warm(bench)
     os.kill(supervised.process.pid, signal.SIGKILL)

@@ -23,7 +23,8 @@ with wandb.init() as run:
         time.sleep(0.05)
 """
 
-# Logs a row and saves a checkpoint at each step; `kind` is how it behaves when things go wrong.
+# Logs a row and saves a checkpoint at each step, and waits at the one that the file `hold` names;
+# `kind` is how it behaves when things go wrong.
 STEPPING = """
 import argparse, json, os, pathlib, signal, subprocess, sys, time
 import wandb
@@ -40,6 +41,15 @@ if arguments.kind in ("forking", "quitting"):
     subprocess.Popen(["sleep", "1000"], start_new_session=True)
 checkpoint = pathlib.Path(os.environ["DEPLOYER_CHECKPOINT_DIR"]) / "last.json"
 forgetful = arguments.kind == "forgetful"
+
+
+def held(step):
+    try:
+        return pathlib.Path("hold").read_text() == str(step)
+    except FileNotFoundError:
+        return False
+
+
 run = wandb.init()
 first = json.loads(checkpoint.read_text()) + 1 if checkpoint.exists() else 0
 with open("trace.jsonl", "a") as trace:
@@ -53,7 +63,7 @@ try:
             checkpoint.with_suffix(".new").write_text(json.dumps(step))
             checkpoint.with_suffix(".new").rename(checkpoint)
         pathlib.Path("step").write_text(str(step))
-        while pathlib.Path("hold").exists():
+        while held(step):
             time.sleep(0.02)
         time.sleep(arguments.pause)
 except KeyboardInterrupt:

@@ -105,17 +105,17 @@ def test_shares_are_those_of_the_variance() -> None:
 
 
 def test_conditional_parameter_counts_by_its_values_and_not_by_being_there() -> None:
-    found = build_importance(draw_rows(300, momentum_of_sgd), "loss")
+    found = build_importance(draw_rows(150, momentum_of_sgd), "loss")
     assert "optimizer.momentum" in list_told(found)
     momentum = find(found, "optimizer.momentum")
-    assert momentum.runs == sum("optimizer.momentum" in r.parameters for r in draw_rows(300, noise))
+    assert momentum.runs == sum("optimizer.momentum" in r.parameters for r in draw_rows(150, noise))
     assert momentum.correlation is not None
     assert momentum.correlation > 0.9
 
     def by_presence(parameters: Parameters, draw: random.Random) -> float:
         return ("optimizer.momentum" in parameters) + draw.gauss(0, 0.1)
 
-    assert list_told(build_importance(draw_rows(300, by_presence), "loss")) == ["optimizer.name"]
+    assert list_told(build_importance(draw_rows(150, by_presence), "loss")) == ["optimizer.name"]
 
 
 def test_parameter_that_some_runs_leave_out_counts_by_being_there() -> None:
@@ -202,10 +202,10 @@ def test_columns_know_what_another_parameter_decides() -> None:
 
 
 @pytest.mark.slow(seconds=2)
-def test_ten_thousand_runs_are_sampled() -> None:
-    rows = draw_rows(10_000, lr_and_optimizer)
+def test_five_thousand_runs_are_sampled() -> None:
+    rows = draw_rows(5_000, lr_and_optimizer)
     found = build_importance(rows, "loss")
-    assert found.runs == 10_000
+    assert found.runs == 5_000
     assert list_told(found)[:2] == ["lr", "optimizer.name"]
 
 

@@ -181,6 +181,7 @@ def test_what_is_not_there_is_not_waited_for(
     page.wait_for_selector("text=/none not found/")
 
 
+@pytest.mark.full
 def test_a_run_that_is_deleted_while_it_is_shown_is_not_asked_for_again(
     client: Client, open_page: OpenPage, watch: Watch
 ) -> None:

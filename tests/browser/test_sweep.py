@@ -171,6 +171,7 @@ def test_a_table_and_a_chart_are_saved(client: Client, open_page: OpenPage, tmp_
         assert Image.open(file).size == pytest.approx(size, abs=2)
 
 
+@pytest.mark.full
 def test_a_real_sweep_is_paused_and_goes_on(
     backend: ServedBackend, client: Client, open_page: OpenPage, tmp_path: Path
 ) -> None:

@@ -17,8 +17,15 @@ from tests.browser.sweeps import HISTOGRAM, PHONE, WIDE, make_sweep, wait_for_ro
 pytestmark = pytest.mark.browser
 
 
-@pytest.mark.parametrize("width", [WIDE, PHONE])
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(
+    ("theme", "width"),
+    [
+        ("light", WIDE),
+        ("dark", PHONE),
+        pytest.param("light", PHONE, marks=pytest.mark.full),
+        pytest.param("dark", WIDE, marks=pytest.mark.full),
+    ],
+)
 def test_nothing_sticks_out(client: Client, open_page: OpenPage, theme: str, width: int) -> None:
     sweep = make_sweep(client, 12)
     for name in ("gaps", "holes"):

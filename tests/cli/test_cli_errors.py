@@ -31,12 +31,24 @@ def test_no_words_show_the_help(project: Project) -> None:
     assert "deployer [OPTIONS] COMMAND" in project.run("--help").stdout
 
 
-def test_wrong_words_end_with_2(project: Project) -> None:
+def test_an_error_and_what_to_do(project: Project) -> None:
     """`bad_commands.txt` has a hundred more."""
-    assert fail(project, "nope", code=2) == [
-        "error: nope: there is no such command",
-        "hint: deployer --help",
-    ]
+    server = "http://w.example"
+    login = f"wandb login --host {server}, or export WANDB_API_KEY=…, or use --wandb embedded"
+    for words, code, error, hint in (
+        ("nope", 2, "nope: there is no such command", "deployer --help"),
+        (
+            "results",
+            2,
+            f"SWEEP: no sweep was made from {project.folder}",
+            "name one as ENTITY/PROJECT/SWEEP_ID, or make one: deployer up FILE",
+        ),
+        (f"sweep list --wandb {server}", 2, f"--wandb: there is no key for {server}", login),
+        ("backend status", 1, "no backend was ever served from ", "deployer backend up"),
+    ):
+        first, second = fail(project, *words.split(), code=code)
+        assert first.startswith(f"error: {error}"), words
+        assert second == f"hint: {hint}", words
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
@@ -63,23 +75,24 @@ def test_a_closed_stdout_ends_quietly(project: Project) -> None:
     assert (done.returncode, done.stderr) == (1, "")
 
 
-def test_a_file_that_cannot_be_written_is_no_bug(project: Project) -> None:
+def test_a_file_that_cannot_be_written_is_no_bug(project: Project, backend: ServedBackend) -> None:
     project.write_grid()
     folder = Path(os.environ["DEPLOYER_HOME"], "sweeps")
     folder.mkdir(parents=True)
     with unwritable(folder):
-        error, hint = fail(project, "sweep", "create", "grid.yaml", code=1)[-2:]
+        words = ("sweep", "create", "grid.yaml")
+        error, hint = fail(project, *words, code=1, **backend.environment)[-2:]
     assert error.startswith(f"error: {folder}/")
     file = error.removeprefix("error: ").partition(": ")[0]
     assert hint == f"hint: see who may use it: ls -ld {file}; then type the command again"
 
 
-def test_agents_need_a_folder_that_can_be_written(project: Project) -> None:
+def test_agents_need_a_folder_that_can_be_written(project: Project, backend: ServedBackend) -> None:
     project.write_grid()
     agents = Path(os.environ["DEPLOYER_HOME"], "agents")
     agents.mkdir(parents=True)
     with unwritable(agents):
-        done = project.run("up", "grid.yaml", code=1)
+        done = project.run("up", "grid.yaml", code=1, **backend.environment)
         assert project.run("agents", "list", "--all").stderr.strip() == "no agents"
     assert "created sweep" not in done.stderr
     *_, error, hint = done.stderr.splitlines()
@@ -109,14 +122,6 @@ def test_a_relative_state_folder_is_refused(project: Project) -> None:
     assert hint == 'hint: export DEPLOYER_HOME="$PWD/here"'
 
 
-def test_no_sweep_was_made_here(project: Project) -> None:
-    lines = fail(project, "results", code=2)
-    assert lines == [
-        f"error: SWEEP: no sweep was made from {project.folder}",
-        "hint: name one as ENTITY/PROJECT/SWEEP_ID, or make one: deployer up FILE",
-    ]
-
-
 def test_all_complaints_about_a_file_are_shown_and_as_json(project: Project) -> None:
     project.write("deployer.yaml", "replica: 2\nentity: 3\n")
     assert fail(project, "results", code=2) == [
@@ -143,14 +148,6 @@ def test_a_missing_program_starts_nothing(project: Project, backend: ServedBacke
     path = project.run("sweep", "create", "grid.yaml", **environment).stdout.strip()
     lines = fail(project, "agents", "up", path, code=2, **environment)
     assert lines[-2:] == [f"error: {path}: program: {said}", hint]
-
-
-def test_a_server_without_a_key(project: Project) -> None:
-    assert fail(project, "sweep", "list", "--wandb", "http://w.example", code=2) == [
-        "error: --wandb: there is no key for http://w.example",
-        "hint: wandb login --host http://w.example, or export WANDB_API_KEY=…, "
-        "or use --wandb embedded",
-    ]
 
 
 def test_a_wrong_key_is_said_to_be_wrong_but_never_shown(
@@ -187,34 +184,20 @@ def test_what_is_doubtful_in_a_file_is_said_before_anybody_is_asked(project: Pro
             assert error.startswith(f"error: {url}: cannot be reached (")
 
 
-def test_seed_is_refused_where_it_has_no_use(
+def test_seed_and_retries_are_refused_where_they_have_no_use(
     project: Project, plain_backend: ServedBackend
 ) -> None:
     project.write_grid()
-    words = ("sweep", "create", "grid.yaml", "--seed", "1")
-    lines = fail(project, *words, code=2, **plain_backend.environment)
-    assert lines[-2:] == [
-        f"error: --seed: {plain_backend.url} draws without a seed",
-        "hint: leave --seed out, or use --wandb embedded",
-    ]
-
-
-def test_retries_are_refused_where_there_are_none(
-    project: Project, plain_backend: ServedBackend
-) -> None:
-    project.write_grid()
-    words = ("sweep", "create", "grid.yaml", "--retries", "2")
-    lines = fail(project, *words, code=2, **plain_backend.environment)
-    assert lines[-2:] == [
-        f"error: --retries: {plain_backend.url} gives a run that failed no other attempt",
-        "hint: leave --retries out, or use --wandb embedded",
-    ]
-
-
-def test_backend_that_never_was(project: Project) -> None:
-    first, second = fail(project, "backend", "status", code=1)
-    assert first.startswith("error: no backend was ever served from ")
-    assert second == "hint: deployer backend up"
+    for flag, said in (
+        ("--seed", "draws without a seed"),
+        ("--retries", "gives a run that failed no other attempt"),
+    ):
+        words = ("sweep", "create", "grid.yaml", flag, "2")
+        lines = fail(project, *words, code=2, **plain_backend.environment)
+        assert lines[-2:] == [
+            f"error: {flag}: {plain_backend.url} {said}",
+            f"hint: leave {flag} out, or use --wandb embedded",
+        ]
 
 
 def test_an_ended_sweep_cannot_go_on(project: Project, backend: ServedBackend) -> None:

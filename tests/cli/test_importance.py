@@ -15,12 +15,14 @@ from tests.cli.conftest import Project
 from tests.conftest import ServedBackend
 
 
-def make_importance(count: int) -> Importance:
-    return build_importance(draw_rows(count, lambda parameters, _: parameters["dropout"]), "loss")
+@pytest.fixture(scope="module")
+def found() -> Importance:
+    """Compute one importance for all that shows it."""
+    return build_importance(draw_rows(60, lambda parameters, _: parameters["dropout"]), "loss")
 
 
-def test_table_and_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    show_importance(make_importance(60), "me/p/s", "table")
+def test_table_and_sentence(found: Importance, capsys: pytest.CaptureFixture[str]) -> None:
+    show_importance(found, "me/p/s", "table")
     said = capsys.readouterr()
     head, _, first, *_, sentence = said.out.splitlines()
     assert head.split() == ["PARAMETER", "EXPLAINS", "%", "±", "CORRELATION", "RUNS"]
@@ -31,19 +33,18 @@ def test_table_and_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert "all of them explain" in said.err
 
 
-def test_bars_are_full_of_what_is_explained() -> None:
-    columns, rows = build_importance_table(make_importance(60), bars=True)
+def test_bars_are_full_of_what_is_explained(found: Importance) -> None:
+    columns, rows = build_importance_table(found, bars=True)
     assert columns[:4] == ["PARAMETER", "EXPLAINS %", "±", ""]
     widths = [len(str(row[3])) for row in rows]
     assert widths[0] >= 7
     assert max(widths[1:]) == 1
 
 
-def test_json_has_every_figure(capsys: pytest.CaptureFixture[str]) -> None:
-    found = make_importance(40)
+def test_json_has_every_figure(found: Importance, capsys: pytest.CaptureFixture[str]) -> None:
     show_importance(found, "me/p/s", "json")
     plain = json.loads(capsys.readouterr().out)
-    assert (plain["sweep"], plain["runs"], plain["sentence"]) == ("me/p/s", 40, found.sentence())
+    assert (plain["sweep"], plain["runs"], plain["sentence"]) == ("me/p/s", 60, found.sentence())
     assert set(plain["parameters"][0]) == {
         *("name", "share", "deviation", "floor", "told", "correlation", "runs")
     }
@@ -52,10 +53,10 @@ def test_json_has_every_figure(capsys: pytest.CaptureFixture[str]) -> None:
 def test_command_reads_a_sweep_and_another_metric(project: Project, backend: ServedBackend) -> None:
     sdk = Sdk.of(backend, "importance")
     sweep = sdk.create_sweep(
-        {**grid(x=list(range(12)), y=[1, 2]), "metric": {"name": "loss", "goal": "minimize"}}
+        {**grid(x=list(range(6)), y=[1, 2]), "metric": {"name": "loss", "goal": "minimize"}}
     )
     agent = sdk.create_agent(sweep)
-    for _ in range(24):
+    for _ in range(12):
         (command,) = sdk.heartbeat(agent)
         x = command["args"]["x"]["value"]
         sdk.init_run(command["run_id"], config=json.dumps(command["args"]))
@@ -67,6 +68,6 @@ def test_command_reads_a_sweep_and_another_metric(project: Project, backend: Ser
     assert plain["parameters"][0]["correlation"] == 1.0
     said = project.run("importance", path, **backend.environment).stdout
     assert said.splitlines()[-1] == plain["sentence"]
-    for name, words in (("other", "is NaN or infinite in 24"), ("lost", "did you mean loss?")):
+    for name, words in (("other", "is NaN or infinite in 12"), ("lost", "did you mean loss?")):
         done = project.run("importance", path, "--metric", name, code=3, **backend.environment)
         assert words in done.stderr

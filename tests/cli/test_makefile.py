@@ -57,12 +57,8 @@ def test_a_demo_is_independent_of_what_its_caller_has_activated() -> None:
     assert found["VIRTUAL_ENV"] == str(PROJECT / ".venv")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "own",
-    [False, pytest.param(True, marks=pytest.mark.full)],
-    ids=["in the folder", "the caller's"],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("own", [False, True], ids=["in the folder", "the caller's"])
 def test_downloads_stay_in_the_folder(
     own: bool, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

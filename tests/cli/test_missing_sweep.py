@@ -18,22 +18,42 @@ def test_a_missing_sweep(project: Project, backend: ServedBackend) -> None:
     ]
 
 
+# One for each way in which a command finds its sweep, and the others.
+SIX = """
+results
+down
+plan grid.yaml
+sweep pause
+agents logs
+agents logs --run r
+"""
+OTHERS = """
+watch
+heal
+sweep show
+sweep resume
+sweep stop
+sweep cancel
+sweep export
+sweep delete --yes
+agents up
+agents list
+agents down
+agents drain --agent a
+agents scale 2
+"""
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "commands", [SIX, pytest.param(OTHERS, marks=pytest.mark.full)], ids=["six", "others"]
+)
 def test_every_command_says_that_there_is_no_such_sweep(
-    project: Project, backend: ServedBackend
+    project: Project, backend: ServedBackend, commands: str
 ) -> None:
     project.write_grid()
-    commands = (
-        *(("watch",), ("results",), ("heal",), ("down",), ("plan", "grid.yaml")),
-        *(("sweep", word) for word in ("show", "pause", "resume", "stop", "cancel", "export")),
-        ("sweep", "delete", "--yes"),
-        *(("agents", word) for word in ("up", "list", "down", "logs")),
-        ("agents", "drain", "--agent", "a"),
-        ("agents", "scale", "2"),
-        ("agents", "logs", "--run", "r"),
-    )
-    for words in commands:
-        *_, error, hint = fail(project, *words, "nothere", code=1, **backend.environment)
+    for words in commands.strip().splitlines():
+        *_, error, hint = fail(project, *words.split(), "nothere", code=1, **backend.environment)
         said = f"there is no sweep nothere in any project of {backend.entity}"
         assert (words, error) == (words, f"error: {backend.url}: {said}")
         assert hint == "hint: deployer sweep list"

@@ -32,14 +32,14 @@ def test_the_rest_waits_for_a_word_and_the_probe_counts_once(project: Project) -
     wait_for(lambda: read(project, "agents", "list")[0]["state"] == "ended")
     [agent] = read(project, "agents", "list")
     assert (agent["exit_code"], agent["reason"]) == (0, "it has taken its last run")
-    # Once more: another run is looked at, then the rest is started.
-    second = project.run("up", "grid.yaml", "--probe", "--yes", "--replicas", "2")
-    assert "2 runs, about" in second.stderr
-    assert "4/4 configurations finished, 0 duplicates, 0 lost" in second.stdout
+    second = json.loads(project.run("up", *words).stdout)
+    sentence = second["coverage"]["sentence"]
+    assert sentence == "4/4 configurations finished, 0 duplicates, 0 lost"
     [sweep] = read(project, "sweep", "list")
     assert sweep["state"] == "FINISHED"
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_nothing_follows_a_probe_that_failed(project: Project) -> None:
     project.write("train.py", RAISES)

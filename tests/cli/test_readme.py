@@ -62,7 +62,8 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 @short
 @pytest.mark.slow(seconds=60)
 @pytest.mark.parametrize(
-    "number", [0, pytest.param(1, marks=pytest.mark.full), *range(2, len(SHELL_BLOCKS))]
+    "number",
+    [0, *(pytest.param(one, marks=pytest.mark.full) for one in range(1, len(SHELL_BLOCKS)))],
 )
 def test_shell_commands(number: int, project: Path, is_short: bool) -> None:
     # A sweep that is cancelled must not have come to its end before.
@@ -86,6 +87,7 @@ def check_best_model(project: Path, logged: float) -> None:
     assert found == pytest.approx(metrics["best"]["test_accuracy"], abs=1 / 360)
 
 
+@pytest.mark.full
 @short
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(PYTHON_BLOCKS)))

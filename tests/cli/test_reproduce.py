@@ -29,7 +29,10 @@ parameters: {lr: {values: [1.0, 2.0]}}
 
 
 @pytest.mark.slow
-def test_a_run_is_repeated_with_the_code_that_ran(project: Project) -> None:
+@pytest.mark.parametrize(
+    "noise", ["", pytest.param("0.75", marks=pytest.mark.full)], ids=["the same", "another value"]
+)
+def test_a_run_is_repeated_with_the_code_that_ran(project: Project, noise: str) -> None:
     project.write("train.py", TRAINER)
     project.write("sweep.yaml", SWEEP)
     commit = commit_all(project.folder)
@@ -44,13 +47,18 @@ def test_a_run_is_repeated_with_the_code_that_ran(project: Project) -> None:
     done = project.run("reproduce", "best", "sweep.yaml", "--replicas", "2")
     assert ", again 3, 3, 3 (0 apart, 0 allowed)" in done.stdout
     assert f"code: commit {commit}, as it was" in done.stderr
-    # The sweep of repeats has no lock file: the newest that has one is meant.
-    words = ("reproduce", "best", "--tolerance", "0.5", "-o", "json")
-    failed = project.run(*words, NOISE="0.75", code=3)
-    found = json.loads(failed.stdout)
-    assert (found["repeats"], found["distance"], found["within"]) == ([3.75], 0.75, False)
-    assert "not reproduced: loss 3 of run" in failed.stderr
-
+    if noise:
+        check_another_value(project, noise)
     project.write("mine.yaml", "mine: 1\n")
     refused = project.run("up", "sweep.yaml", "--new", "--lock", "mine.yaml", code=2)
     assert "mine.yaml: there is such a file, and it is no lock file" in refused.stderr
+
+
+def check_another_value(project: Project, noise: str) -> None:
+    """Repeat the best run where it comes to another value."""
+    # The sweep of repeats has no lock file: the newest that has one is meant.
+    words = ("reproduce", "best", "--tolerance", "0.5", "-o", "json")
+    failed = project.run(*words, NOISE=noise, code=3)
+    found = json.loads(failed.stdout)
+    assert (found["repeats"], found["distance"], found["within"]) == ([3.75], 0.75, False)
+    assert "not reproduced: loss 3 of run" in failed.stderr

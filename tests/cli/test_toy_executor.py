@@ -72,6 +72,7 @@ def toy() -> Iterator[None]:
     unregister("toy")
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.usefixtures("toy")
 def test_a_sweep_runs_on_an_executor_of_ones_own(

@@ -121,25 +121,6 @@ def test_two_runs_to_the_end(project: Project, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_trainer_that_fails_ends_with_3(project: Project) -> None:
-    project.write_grid(
-        lrs="[1.0, 5.0]",
-        text='command: ["${env}", python, "${program}", "${args}", --fail-above=2]\n',
-    )
-    done = project.run("up", "grid.yaml", "--plain", "--down-after", code=3)
-    assert "2/4 configurations finished, 0 duplicates, 0 lost, 2 failed" in done.stdout
-    assert "what was made for its agents is deleted; results stay" in done.stderr
-    assert json.loads(project.run("agents", "list", "-o", "json").stdout) == []
-    failures = [line for line in done.stdout.splitlines() if line.startswith("failed: ")]
-    assert len(failures) == 2
-    assert "with exit code 7 (lr=5, layers=1): no learning rate for mortals" in failures[0]
-    assert done.stderr.splitlines()[-1].startswith("hint: deployer agents logs ")
-    [path] = [one["sweep"] for one in json.loads(project.run("sweep", "list", "-o", "json").stdout)]
-    again = project.run("up", "grid.yaml", code=2).stderr
-    assert f"hint: run what is missing: deployer heal {path}; or create another sweep: " in again
-
-
-@pytest.mark.slow
 def test_up_again_continues_and_new_makes_another(project: Project) -> None:
     project.write_grid(lrs="[1.0]")
     path = project.run("sweep", "create", "grid.yaml").stdout.strip()

@@ -28,9 +28,7 @@ def test_runs_warm_and_cold_have_the_active_environments_python(
     environment = tmp_path / "users-own"
     python = create_environment(environment)
     project.write("train.py", TRAINER)
-    project.write(
-        "grid.yaml", "program: train.py\nmethod: grid\nparameters: {lr: {values: [1, 2]}}"
-    )
+    project.write("grid.yaml", "program: train.py\nmethod: grid\nparameters: {lr: {values: [1]}}")
     (project.folder / "wandb").mkdir()
     project.write("wandb/settings", "[default]\nmode = offline\n")
     no_uv = os.pathsep.join(
@@ -60,12 +58,12 @@ def test_runs_warm_and_cold_have_the_active_environments_python(
         assert named in done.stderr
         dropped = "WANDB_MODE, WANDB_RUN_GROUP, mode in W&B's settings file"
         assert f"runs do not get {dropped}" in done.stderr
-        assert "2/2 configurations finished, 0 duplicates, 0 lost" in done.stdout
+        assert "1/1 configurations finished, 0 duplicates, 0 lost" in done.stdout
     logs = Path(os.environ["DEPLOYER_HOME"]).glob("agents/*/log")
     ran = [line for log in logs for line in log.read_text().splitlines() if "ran in" in line]
     assert [line[line.index("ran in") :] for line in ran] == [
         f"ran in {environment} uncategorized alone"
-    ] * 4
+    ] * 2
 
 
 @pytest.mark.full
@@ -93,6 +91,7 @@ def test_runs_are_warm_in_an_environment_of_another_python(
     assert (folder / "log").read_text().count(f"ran in {python.parents[1]}") == 2
 
 
+@pytest.mark.full
 @pytest.mark.slow(seconds=12)
 def test_a_python_that_hangs_is_named_and_passed_over(project: Project, tmp_path: Path) -> None:
     hangs, works = tmp_path / "bin/python", tmp_path / "bin/python3"

@@ -29,6 +29,7 @@ from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import create_sweep, get_snapshot, get_viewer
 from deployer.wandb_api.server import Server
 from tests.cluster.cluster import IMAGE, Cluster
+from tests.cluster.control_plane.node import ENVIRONMENT
 
 PATIENCE_SECONDS = 180.0
 OURS = (JOB, POD, SECRET, CONFIG_MAP)
@@ -37,7 +38,7 @@ BIN = Path(sys.executable).parent
 # What restricted pods on the test cluster need to run this machine's Python.
 SECTION = {
     "image": IMAGE,
-    "python": sys.executable,
+    "python": f"{ENVIRONMENT}/bin/{Path(sys.executable).name}",
     "cpu": "200m",
     "memory": "512Mi",
     "shared_memory": "16Mi",

@@ -12,14 +12,20 @@ from pathlib import Path
 import yaml
 
 from deployer.wandb_api.server import Server
+from tests.forked import run_forked
 
 
 @dataclass(frozen=True)
 class Shell:
-    """Commands run in `folder` with these variables added to the environment."""
+    """Commands run in `folder` with these variables added to the environment.
+
+    `forked`: `deployer` need not load itself. Not for a cloud's clients: whoever has used gRPC
+    cannot be forked.
+    """
 
     folder: Path
     environment: Mapping[str, str] = field(repr=False)
+    forked: bool = False
 
     def write(self, name: str, content: str | Mapping[str, object]) -> None:
         """Write a file of the project; a mapping as YAML."""
@@ -47,6 +53,8 @@ class Shell:
 
     def try_deployer(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run `deployer` and return what came of it, whatever it is."""
+        if self.forked:
+            return run_forked(arguments, self.folder, {**os.environ, **self.environment})
         return self.run(sys.executable, "-m", "deployer", *arguments)
 
     def deployer(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -57,13 +65,13 @@ class Shell:
         return done
 
 
-def open_shell(folder: Path, kubeconfig: Path, server: Server) -> Shell:
+def open_shell(folder: Path, kubeconfig: Path, server: Server, *, forked: bool = False) -> Shell:
     """Make a project folder and return a shell in it."""
     folder.mkdir()
-    return enter_shell(folder, kubeconfig, server)
+    return enter_shell(folder, kubeconfig, server, forked=forked)
 
 
-def enter_shell(folder: Path, kubeconfig: Path, server: Server) -> Shell:
+def enter_shell(folder: Path, kubeconfig: Path, server: Server, *, forked: bool = False) -> Shell:
     """Return a shell in a project folder that is there."""
     return Shell(
         folder,
@@ -72,4 +80,5 @@ def enter_shell(folder: Path, kubeconfig: Path, server: Server) -> Shell:
             "WANDB_BASE_URL": server.url,
             "WANDB_API_KEY": server.client.key,
         },
+        forked,
     )

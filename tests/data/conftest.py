@@ -12,7 +12,8 @@ KINDS = {"nanio": serve_nanio, "versitygw": serve_versitygw}
 
 
 @pytest.fixture(
-    scope="session", params=["nanio", pytest.param("versitygw", marks=pytest.mark.kube)]
+    scope="session",
+    params=["nanio", pytest.param("versitygw", marks=[pytest.mark.kube, pytest.mark.full])],
 )
 def any_object_server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory

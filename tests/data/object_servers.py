@@ -1,7 +1,7 @@
 """S3 servers for tests: nanio, a Python package, and versitygw, which is built from its Go module.
 
 Both check signatures. nanio comes with the developers' packages; versitygw takes two minutes of two
-cores once per machine, so its tests are with those of the cluster.
+cores once per machine, so its tests are in `make test-full` alone.
 """
 
 from __future__ import annotations

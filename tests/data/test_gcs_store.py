@@ -100,7 +100,7 @@ class TokenHandler(BaseHTTPRequestHandler):
 @pytest.fixture
 def tokens() -> Iterator[TokenServer]:
     with TokenServer() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield server
         server.shutdown()
 

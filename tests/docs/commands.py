@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from typer.core import TyperGroup
@@ -13,6 +14,7 @@ from deployer.cli import app
 Words = tuple[str, ...]
 
 
+@cache
 def list_commands() -> dict[Words, Any]:
     """Return each command and group by the words that name it, in the order of the help."""
     return dict(_walk(get_command(app), ()))

@@ -76,10 +76,12 @@ def test_every_command_in_a_document_exists(path: Path) -> None:
 
 
 def test_every_command_in_a_message_exists() -> None:
+    # Most files have no command in them and need not be parsed.
+    sources = [text for path in SOURCES if "deployer " in (text := path.read_text())]
     said = {
         line
-        for path in SOURCES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for text in sources
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         for line in HINT.findall(node.value)
     }

@@ -17,7 +17,10 @@ from deployer.executors.kubernetes.data.outputs import find_outputs
 from deployer.executors.kubernetes.manifests.fields import Manifest
 from deployer.executors.kubernetes.manifests.preemption import warn_about_spot
 from deployer.executors.kubernetes.manifests.templates import Templates, load_templates
-from tests.executors.profiles import TEMPLATES, build, replace_section
+from deployer.executors.plan import build_plan
+from deployer.executors.registry import find_target
+from tests.executors.profiles import SWEEP_PATH, TEMPLATES, build, replace_section
+from tests.project_files import read_project
 
 # Of each profile: the claim and the folder in it, and what runs do with their outputs.
 LASTING = {
@@ -95,36 +98,46 @@ def test_a_template_may_choose_spot_nodes_by_affinity() -> None:
     assert warn_about_spot(job) == ""
 
 
+def write_spot_project(folder: Path, gpus: str = ", spot: true", more: str = "") -> None:
+    """Write a project whose agents run in a cluster of ours with one choice of GPUs."""
+    choice = f"{{accelerator: nvidia-tesla-t4, machine_type: n1-standard-8{gpus}}}"
+    spec = f"name: lab\nlocation: us-central1-a\ngpus: [{choice}]\n"
+    (folder / "lab.yaml").write_text(spec)
+    section = f"kubernetes: {{image: x, code: image{more}}}\n"
+    (folder / "deployer.yaml").write_text(f"gke: lab.yaml\n{section}")
+
+
 @pytest.mark.parametrize(
     ("gpus", "more", "told"),
     [
-        ("{spot: true}", "", "gpu-1 of cluster lab"),
-        ("{spot: true}", "gpu: 0", ""),
-        ("{spot: true}", "volumes: [{name: checkpoints, pvc: mine}]", ""),
-        ("{}", "", ""),
+        (", spot: true", "", "(gpu-1 of cluster lab) and no volume"),
+        (", spot: true", ", gpu: 0", ""),
+        (", spot: true", ", volumes: [{name: checkpoints, pvc: mine}]", ""),
+        ("", "", ""),
     ],
 )
+def test_spot_pools_are_named_where_agents_ask_for_them(
+    gpus: str, more: str, told: str, tmp_path: Path
+) -> None:
+    write_spot_project(tmp_path, gpus, more)
+    plan = build_plan(SWEEP_PATH, "https://wandb.example", str(tmp_path), 2)
+    said = find_target(read_project(tmp_path), "gke").list_warnings(plan)
+    warnings = [line for line in said if "each preemption starts" in line]
+    assert [told in line for line in warnings] == ([True] if told else [])
+
+
 def test_plan_and_up_warn_of_spot_pools(
-    gpus: str,
-    more: str,
-    told: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`up` with what `plan` says: both ask the target, before anything is made."""
-    choice = "accelerator: nvidia-tesla-t4, machine_type: n1-standard-8"
-    spec = f"name: lab\nlocation: us-central1-a\ngpus: [{gpus.replace('{', '{' + choice + ', ')}]\n"
-    (tmp_path / "lab.yaml").write_text(spec)
-    section = ", ".join(filter(None, ("image: x", "code: image", more)))
-    (tmp_path / "deployer.yaml").write_text(f"gke: lab.yaml\nkubernetes: {{{section}}}\n")
+    write_spot_project(tmp_path)
     (tmp_path / "a.yaml").write_text("program: a.py\nmethod: grid\nparameters: {a: {value: 1}}\n")
     monkeypatch.chdir(tmp_path)
     assert run(["plan", "a.yaml", "--on", "gke", "--no-check"]) == 0
     out, err = capsys.readouterr()
     assert [document["kind"] for document in yaml.safe_load_all(out)][-1] == "Job"
     warnings = [line for line in err.splitlines() if "each preemption starts" in line]
-    assert [told in line for line in warnings] == ([True] if told else [])
+    assert ["gpu-1 of cluster lab" in line for line in warnings] == [True]
 
 
 def test_an_nfs_folder_is_found() -> None:

@@ -45,7 +45,12 @@ def test_a_request_above_its_limit_is_refused_as_the_api_server_does() -> None:
     assert str(refused.value).startswith("deployer.yaml: kubernetes.memory: the request 2Gi is")
 
 
-@pytest.mark.parametrize("sweep", SWEEPS, ids=lambda path: path.stem)
+# All have the one golden.
+@pytest.mark.parametrize(
+    "sweep",
+    [SWEEPS[0], *(pytest.param(sweep, marks=pytest.mark.full) for sweep in SWEEPS[1:])],
+    ids=lambda path: path.stem,
+)
 def test_plan_of_every_sweep(
     sweep: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -35,12 +35,6 @@ class SmallDisk:
         """Give the space back."""
         self._filler.unlink(missing_ok=True)
 
-    @property
-    def free_bytes(self) -> int:
-        """Return how much still fits."""
-        state = os.statvfs(self.folder)
-        return state.f_bavail * state.f_frsize
-
 
 def _fits(handle: int, size: int) -> bool:
     try:

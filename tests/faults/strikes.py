@@ -13,7 +13,7 @@ from tests.faults.processes import Found, Kind, find_processes
 from tests.faults.scenario import Scenario
 
 FIRST_STEP = 5
-APART = 4  # steps between two strikes; three strikes and a SIGCONT fit into a run
+APART = 3  # steps between two strikes; four strikes and a SIGCONT fit into a run, or five
 
 
 @dataclass(frozen=True)

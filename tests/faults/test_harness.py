@@ -1,8 +1,7 @@
-"""The fault harness itself: it kills, moves clocks and fills disks as asked, and nothing else."""
+"""The fault harness itself: it kills and moves clocks as asked, and nothing else."""
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import signal
@@ -19,7 +18,6 @@ import requests  # noqa: TID251 - a test is a client of its own
 from tests.conftest import ServedBackend, serve_backend
 from tests.faults.chaos import Chaos
 from tests.faults.clock import Clock
-from tests.faults.disk import small_disk
 from tests.faults.processes import find_processes, wait_until_gone
 from tests.faults.proof import RunRecord, find_problems
 from tests.faults.steps import Steps
@@ -107,21 +105,6 @@ def created_at(backend: ServedBackend, run: str) -> float:
         ).json()
     stamp = reply["data"]["project"]["run"]["createdAt"].rstrip("Z")
     return datetime.fromisoformat(f"{stamp}+00:00").timestamp()
-
-
-@pytest.mark.kube  # root
-def test_a_small_disk_is_filled_and_freed(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", 1) as disk:
-        (disk.folder / "mine").write_text("kept")
-        disk.fill()
-        assert disk.free_bytes == 0
-        with pytest.raises(OSError, match="No space") as error:
-            (disk.folder / "more").write_bytes(b"x" * 8192)
-        assert error.value.errno == errno.ENOSPC
-        disk.free()
-        (disk.folder / "more").write_bytes(b"x" * 8192)
-        assert (disk.folder / "mine").read_text() == "kept"
-    assert list((tmp_path / "disk").iterdir()) == []
 
 
 def line(event: str, process: int, at: float, step: int | None = None) -> str:

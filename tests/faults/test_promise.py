@@ -1,7 +1,8 @@
 """The promise: every configuration finished, exactly once, whatever is killed.
 
-`make test` has each kind of fault once, several in a sweep; `make test-full` has each alone, and
-random ones. `pytest tests/faults/test_promise.py -k "backend"` runs the faults of one kind.
+`make test` has kills, lost replies and fatal answers, several in a sweep; `make test-full` has each
+alone, random ones, and the other kinds of faults.
+`pytest tests/faults/test_promise.py -k "backend"` runs the faults of one kind.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pytest
 from tests.faults import trainers
 from tests.faults.chaos import KINDS, Chaos
 from tests.faults.disk import small_disk, unwritable
-from tests.faults.grids import FEW, ONE, SMALL, WHOLE, Grid
+from tests.faults.grids import FEW, SMALL, WHOLE, Grid
 from tests.faults.processes import find_processes
 from tests.faults.proxy import Fault
 from tests.faults.scenario import Scenario
@@ -48,13 +49,6 @@ def finish(scenario: Scenario) -> None:
     assert code == 0, scenario.ends[-1]
 
 
-def test_without_any_fault(tmp_path: Path) -> None:
-    """The control: what fails here is not the faults' doing."""
-    with begin(tmp_path, ONE, replicas=1, proxied=True) as scenario:
-        finish(scenario)
-        assert not [p for p in scenario.proxy.journal if p.status != 200]
-
-
 def blows(*words: str) -> list[Blow]:
     """Return blows from their names: `SIGKILL-trainer`."""
     pairs = [word.split("-", 1) for word in words]
@@ -62,10 +56,11 @@ def blows(*words: str) -> list[Blow]:
 
 
 TOGETHER = [
-    ("SIGKILL-trainer", "SIGKILL-wandb-core", "SIGKILL-warm-parent"),
-    ("SIGKILL-agent", "SIGKILL-supervisor"),
-    ("SIGKILL-backend", "SIGKILL-up"),
-    ("SIGTERM-backend", "SIGTERM-up", "SIGTERM-supervisor"),
+    (
+        *("SIGKILL-trainer", "SIGKILL-wandb-core", "SIGKILL-warm-parent"),
+        *("SIGKILL-agent", "SIGKILL-supervisor"),
+    ),
+    ("SIGKILL-backend", "SIGKILL-up", "SIGTERM-backend", "SIGTERM-up"),
     ("SIGSTOP-wandb-core", "SIGSTOP-backend", "SIGINT-supervisor"),
 ]
 # Many of a kind in one sweep; what does the same to a process of a kind as SIGKILL does included.
@@ -153,8 +148,8 @@ def name_of(fault: Fault) -> str:
 @pytest.mark.parametrize(
     "faults",
     [
-        pytest.param(PASSING, id="passing"),
         pytest.param(FATAL_AGENT, id="fatal to a run or an agent"),
+        pytest.param(PASSING, id="passing", marks=pytest.mark.full),
         *(pytest.param([f], id=name_of(f), marks=pytest.mark.full) for f in BY_ITSELF),
     ],
 )
@@ -177,6 +172,7 @@ def test_replies_and_streams_are_lost(tmp_path: Path) -> None:
             assert scenario.proxy.happened(fault), f"{name_of(fault)} never happened"
 
 
+@pytest.mark.full
 def test_after_an_outage_work_flows_within_ten_seconds(tmp_path: Path) -> None:
     with begin(tmp_path, proxied=True) as scenario:
         scenario.proxy.go_away()
@@ -197,17 +193,23 @@ def test_after_an_outage_work_flows_within_ten_seconds(tmp_path: Path) -> None:
 
 
 @pytest.mark.kube  # root
-@pytest.mark.parametrize(("whose", "mebibytes"), [("backend", 16), ("agents", 64)])
-def test_a_disk_is_full_for_a_while(tmp_path: Path, whose: str, mebibytes: int) -> None:
+@pytest.mark.parametrize(
+    ("whose", "mebibytes", "seconds"),
+    [("backend", 16, 6), pytest.param("agents", 64, 12, marks=pytest.mark.full)],
+)
+def test_a_disk_is_full_for_a_while(
+    tmp_path: Path, whose: str, mebibytes: int, seconds: float
+) -> None:
     with small_disk(tmp_path / "state" / whose, mebibytes) as disk, begin(tmp_path) as scenario:
         disk.fill()
         scenario.steps.hold_at(None)  # the runs go on, and log into a full disk
-        time.sleep(12)  # the full disk itself is a time
+        time.sleep(seconds)  # the full disk itself is a time
         disk.free()
         finish(scenario)
 
 
-@pytest.mark.parametrize("whose", ["agents", pytest.param("", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("whose", ["agents", ""])
 def test_a_folder_cannot_be_written_for_a_while(tmp_path: Path, whose: str) -> None:
     """One agent begins its next run in it, one is to be started in it again."""
     with begin(tmp_path) as scenario:
@@ -226,6 +228,7 @@ def test_a_folder_cannot_be_written_for_a_while(tmp_path: Path, whose: str) -> N
         assert len(scenario.ends) == 1
 
 
+@pytest.mark.full
 def test_the_servers_clock_is_moved(tmp_path: Path) -> None:
     with begin(tmp_path) as scenario:
         for step, seconds in ((FIRST_STEP, 3600), (2 * FIRST_STEP, -3600)):
@@ -238,6 +241,7 @@ def test_the_servers_clock_is_moved(tmp_path: Path) -> None:
         finish(scenario)
 
 
+@pytest.mark.full
 def test_the_whole_machine_dies(tmp_path: Path) -> None:
     with begin(tmp_path) as scenario:
         with scenario.paused():
@@ -249,6 +253,7 @@ def test_the_whole_machine_dies(tmp_path: Path) -> None:
         assert FIRST_STEP + 1 in begun, scenario.describe()
 
 
+@pytest.mark.full
 def test_unhelpful_trainers(tmp_path: Path) -> None:
     """One of each at once: they go on until a successor ends them, which they make hard.
 
@@ -261,11 +266,3 @@ def test_unhelpful_trainers(tmp_path: Path) -> None:
         finish(scenario)
         assert not scenario.steps.list_ghosts(), "a dead attempt went on writing"
         assert scenario.steps.list_events("child")
-
-
-def test_a_run_that_fails_by_itself_is_tried_again(tmp_path: Path) -> None:
-    script = trainers.FAILING_ONCE
-    with Scenario(tmp_path, grid=ONE, script=script, replicas=1) as scenario:
-        finish(scenario)
-        events = [line["event"] for line in scenario.steps.read()]
-        assert (events.count("failure"), events.count("end")) == (1, 1)

@@ -130,21 +130,6 @@ if os.fork() == 0:
     + _RESUMING_LOOP
 )
 
-# Fails by itself the first time that each run is tried.
-FAILING_ONCE = (
-    _BEGIN
-    + _CHECKPOINT
-    + """
-tried = pathlib.Path("tried-" + os.environ.get("WANDB_RUN_ID", ""))
-if not tried.exists():
-    tried.touch()
-    wandb.init(config=vars(arguments))
-    trace("failure")
-    sys.exit(5)
-"""
-    + _RESUMING_LOOP
-)
-
 # Each makes it hard in its own way to end a trainer whose supervisor was killed.
 UNHELPFUL = {
     "deaf": DEAF,

@@ -6,13 +6,16 @@ import json
 import math
 import re
 import signal
+from pathlib import Path
 
+import pytest
 import yaml
 
+from deployer.__main__ import run
 from tests.gke.cloud import PROJECT, Cloud
 from tests.gke.cloud_faults import internal, old_stockout, permission, quota, stockout
 from tests.gke.commands import Machine
-from tests.gke.rooms import FIRST, NAME, SECOND
+from tests.gke.rooms import FIRST, NAME, SECOND, write_spec
 from tests.gke.rooms import SPEC as SPEC_TEXT
 
 SPEC = "cluster.yaml"
@@ -45,16 +48,22 @@ def test_a_cluster_is_made_shown_and_removed(cloud: Cloud, machine: Machine) -> 
 
 
 def test_plan_says_what_ends_by_itself_and_what_a_month_costs(
-    cloud: Cloud, machine: Machine
+    cloud: Cloud,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Before anything is contacted; the disk with results goes on longest."""
-    (machine.folder / "train.py").write_text("import wandb\n")
+    write_spec(tmp_path)
+    (tmp_path / "train.py").write_text("import wandb\n")
     parameters = {"lr": {"values": [1, 2]}}
     sweep = {"program": "train.py", "method": "grid", "parameters": parameters}
-    (machine.folder / "sweep.yaml").write_text(yaml.safe_dump(sweep))
+    (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(sweep))
     config = "on: gke\ngke: cluster.yaml\nkubernetes: {image: registry.example/trainer:1}\n"
-    (machine.folder / "deployer.yaml").write_text(config)
-    err = machine.run("plan", "sweep.yaml", "--max-time", "6h", "--no-check")[1]
+    (tmp_path / "deployer.yaml").write_text(config)
+    monkeypatch.chdir(tmp_path)
+    assert run(["plan", "sweep.yaml", "--max-time", "6h", "--no-check"]) == 0
+    err = capsys.readouterr().err
     assert "ends by itself: agents after 6 h 00 min, GPU nodes after 6 h 30 min\n" in err
     assert re.search(
         r"goes on until `deployer gke down`: the cluster's fee and its system pool, "
@@ -105,6 +114,7 @@ def list_existing(err: str) -> list[str]:
     ]
 
 
+@pytest.mark.full
 def test_ctrl_c_says_what_goes_on(cloud: Cloud, machine: Machine) -> None:
     """130; Google goes on, and the next `up` goes on with it."""
     cloud.set_operation_seconds(5.0)
@@ -116,6 +126,7 @@ def test_ctrl_c_says_what_goes_on(cloud: Cloud, machine: Machine) -> None:
     assert cloud.changes == ("CreateCluster",)
 
 
+@pytest.mark.full
 def test_a_failure_says_what_exists_and_costs(cloud: Cloud, machine: Machine) -> None:
     """Of a cluster whose GPUs are sold out, of a broken one; where the cloud is silent, that."""
     cloud.set_operation_seconds(0.05)
@@ -133,6 +144,7 @@ def test_a_failure_says_what_exists_and_costs(cloud: Cloud, machine: Machine) ->
     assert [line for line in list_existing(err) if "pool" not in line] == [BROKEN]
 
 
+@pytest.mark.full
 def test_a_sweep_that_fails_says_what_its_cluster_costs(cloud: Cloud, machine: Machine) -> None:
     """Its Kubernetes does not answer. That GPUs are spot is said before anything is made."""
     cloud.set_operation_seconds(0.05)

@@ -53,9 +53,9 @@ SCENARIOS = {"plain": make_plainly, "half-way": make_half_way, "elsewhere": make
 CHANGES = [
     ("plain", "CreateCluster", 1),
     ("half-way", "DeleteNodePool", 1),
-    ("half-way", "CreateNodePool", 1),
-    ("elsewhere", "DeleteCluster", 1),
-    ("elsewhere", "CreateCluster", 2),
+    pytest.param("half-way", "CreateNodePool", 1, marks=pytest.mark.full),
+    pytest.param("elsewhere", "DeleteCluster", 1, marks=pytest.mark.full),
+    pytest.param("elsewhere", "CreateCluster", 2, marks=pytest.mark.full),
 ]
 
 
@@ -144,26 +144,21 @@ def test_up_is_killed_at_every_call(
         assert cloud.inventory().empty, f"killed {when} call {nth}"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
-    ("when", "command", "step"),
-    [
-        pytest.param("after", DOWN, 20, marks=pytest.mark.slow(seconds=40)),
-        pytest.param("after", DOWN, 1, marks=pytest.mark.full),
-        pytest.param("before", DOWN, 1, marks=pytest.mark.full),
-        pytest.param("after", ORPHANS, 1, marks=pytest.mark.full),
-    ],
+    ("when", "command"), [("after", DOWN), ("before", DOWN), ("after", ORPHANS)]
 )
 def test_down_is_killed_at_every_call(
-    cloud: Cloud, make_machine: MakeMachine, when: When, command: tuple[str, ...], step: int
+    cloud: Cloud, make_machine: MakeMachine, when: When, command: tuple[str, ...]
 ) -> None:
-    """At the first call, then `step` calls later, until a run of `down` ends by itself.
+    """At the first call, the second, and so on, until a run of `down` ends by itself.
 
     The same command goes on, from another machine. Nothing but the results is left, and they are
     named, once and again.
     """
     make_plainly(cloud)
     machine, other = make_machine(), make_machine()
-    for nth in range(1, MOST_CALLS, step):
+    for nth in range(1, MOST_CALLS):
         machine.run(*UP)
         fill(cloud)
         cloud.kill_client_at(nth, when)

@@ -142,6 +142,7 @@ def test_results_stay_without_a_word_of_their_own(cloud: Cloud, machine: Machine
     assert cloud.inventory().disks == tuple(f"{FIRST}/{name}" for name in left)
 
 
+@pytest.mark.full
 def test_up_deletes_no_broken_cluster_that_holds_something(cloud: Cloud, machine: Machine) -> None:
     """One of the caller's with its backend's disk, whose deletion failed; a colleague's."""
     cloud.set_operation_seconds(0.05)
@@ -164,6 +165,7 @@ def test_up_deletes_no_broken_cluster_that_holds_something(cloud: Cloud, machine
     assert cloud.changes == before
 
 
+@pytest.mark.full
 def test_what_cannot_be_labelled_is_named_until_it_is_gone(cloud: Cloud, machine: Machine) -> None:
     """The command that deletes the cluster is killed, and the next one would find nothing."""
     cloud.set_operation_seconds(0.05)

@@ -89,12 +89,32 @@ def begin(spec: ClusterSpec) -> None:
         ensure_cluster(open_client(), spec, tell=lambda _: None, sleep=leave)
 
 
+DELETIONS = ("DeleteCluster", "disks.delete", "forwardingRules.delete")
+FAULTS = {
+    "lost": LOST,
+    "no answer": DEADLINE,
+    "late": DEADLINE.after_effect(),
+    "fails half-way": internal().in_operation(),
+}
+# Each fault at one of them; at the others in `make test-full`.
+ONCE = {
+    "lost": "disks.delete",
+    "no answer": "DeleteCluster",
+    "late": "forwardingRules.delete",
+    "fails half-way": "DeleteCluster",
+}
+
+
 @pytest.mark.parametrize(
-    "fault",
-    [LOST, DEADLINE, DEADLINE.after_effect(), internal().in_operation()],
-    ids=["lost", "no answer", "late", "fails half-way"],
+    ("call", "fault"),
+    [
+        pytest.param(
+            call, fault, id=f"{call}-{name}", marks=() if ONCE[name] == call else pytest.mark.full
+        )
+        for name, fault in FAULTS.items()
+        for call in DELETIONS
+    ],
 )
-@pytest.mark.parametrize("call", ["DeleteCluster", "disks.delete", "forwardingRules.delete"])
 def test_a_deletion_that_goes_wrong_is_repeated(
     cloud: Cloud, make: Do, remove: Do, call: str, fault: Fault
 ) -> None:

@@ -56,8 +56,9 @@ def serve_silence(*, drops: bool) -> Iterator[str]:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
+@pytest.mark.full
 @pytest.mark.slow(seconds=60)
-@pytest.mark.parametrize("drops", [True, pytest.param(False, marks=pytest.mark.full)])
+@pytest.mark.parametrize("drops", [True, False])
 def test_each_command_says_what_it_waits_for_and_gives_up(
     machine: Machine, tmp_path: Path, drops: bool
 ) -> None:
@@ -101,6 +102,7 @@ def read(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
+@pytest.mark.full
 def test_a_metadata_server_and_a_gcloud_that_do_not_answer(cloud: Cloud, machine: Machine) -> None:
     """Where nobody has logged in, and where only gcloud knows the project."""
     home = machine.folder / "home"
@@ -149,6 +151,7 @@ def test_a_wrong_file_is_an_error_before_any_request(
     assert cloud.calls == ()
 
 
+@pytest.mark.full
 def test_a_zone_elsewhere_that_does_not_answer_stops_nothing(
     cloud: Cloud, machine: Machine
 ) -> None:
@@ -168,6 +171,7 @@ def test_a_zone_elsewhere_that_does_not_answer_stops_nothing(
     assert "not checked: asia-east1-a, which does not answer" in err
 
 
+@pytest.mark.full
 def test_a_zone_of_the_specification_that_does_not_answer(cloud: Cloud, machine: Machine) -> None:
     """A cluster in another one is found; else one may be hidden, and its disks stay."""
     cloud.set_operation_seconds(0.05)

@@ -108,7 +108,7 @@ def test_token_of_google(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             """Say nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         account = tmp_path / "account.json"
         Account("project").write_json(account, f"http://127.0.0.1:{server.server_port}/token")
         monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(account))

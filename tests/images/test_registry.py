@@ -122,7 +122,7 @@ def test_refusals(running: RunningRegistry, tmp_path: Path) -> None:
 
 def test_no_tls_where_some_is_expected(running: RunningRegistry, tmp_path: Path) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         settings = ImageConfig(repository=f"127.0.0.1:{server.server_port}/x")
         file = _write_archive(tmp_path / "image.tar")
         with pytest.raises(ImageError, match="does not speak TLS") as raised:

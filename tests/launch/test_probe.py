@@ -71,6 +71,7 @@ def test_beside_agents_at_work_it_is_refused() -> None:
         probing.check_alone([PROBE, WORKER], PATH)
 
 
+@pytest.mark.full
 @pytest.mark.slow(seconds=30)
 def test_the_rest_joins_a_probe_that_goes_on(plain_backend: ServedBackend, tmp_path: Path) -> None:
     folder = tmp_path / "project"

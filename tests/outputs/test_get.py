@@ -120,7 +120,7 @@ def test_nothing_is_overwritten_silently(kept: Kept, capsys: pytest.CaptureFixtu
 
 @pytest.mark.slow
 def test_a_copy_that_is_killed_goes_on(kept: Kept) -> None:
-    model = os.urandom(1 << 20) * 300
+    model = os.urandom(1 << 20) * 40
     kept.write(kept.runs[0], {"best.pt": model})
     target = kept.folder / "results" / kept.sweep_id / "first"
     words = [sys.executable, "-m", "deployer", "results", "get", kept.path, "-o", "json"]

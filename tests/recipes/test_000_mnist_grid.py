@@ -22,6 +22,7 @@ WHO = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.data
 @pytest.mark.slow(seconds=75)
 def test_the_sets_of_a_file_run_as_they_stand(

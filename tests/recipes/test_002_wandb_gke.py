@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 
 import pytest
 import yaml
 
+from deployer.__main__ import run as run_command
 from tests.conftest import FOREIGN_KEY
 from tests.recipes.readme import Recipe
 
 
-def test_its_cluster_is_planned_with_its_price(recipe: Callable[[str], Recipe]) -> None:
+def test_its_cluster_is_planned_with_its_price(
+    recipe: Callable[[str], Recipe],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     copy = recipe("002-wandb-gke")
     [block] = copy.blocks
-    said = copy.run(block.commands.splitlines()[0], GOOGLE_CLOUD_PROJECT="my-project")
+    program, *words = shlex.split(block.commands.splitlines()[0], comments=True)
+    monkeypatch.chdir(copy.folder)
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "my-project")
+    assert (program, run_command(words)) == ("deployer", 0)
+    said = "".join(capsys.readouterr())
     assert "pytorch-training-cluster" in said
     assert "accelerator_type: nvidia-tesla-p100" in said
     assert "an hour for 4 x nvidia-tesla-p100" in said
     assert "price unknown" not in said
 
 
+@pytest.mark.full
 def test_its_agents_get_a_gpu_and_the_key_from_the_secret(
     recipe: Callable[[str], Recipe],
 ) -> None:

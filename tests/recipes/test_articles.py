@@ -87,15 +87,9 @@ WAYS: dict[str, tuple[Callable[[Path], None], str, set[str], set[str]]] = {
 }
 
 
-FIRST = "003-eidf"  # in `make test`; the others take a minute of a core each
-
-
-@pytest.mark.slow(seconds=20)
+@pytest.mark.full
 @pytest.mark.data
-@pytest.mark.parametrize(
-    "name",
-    [name if name == FIRST else pytest.param(name, marks=pytest.mark.full) for name in WAYS],
-)
+@pytest.mark.parametrize("name", WAYS)
 def test_its_numbers_are_found_in_what_it_prints(
     name: str, recipe: Callable[[str], Recipe], tmp_path: Path
 ) -> None:

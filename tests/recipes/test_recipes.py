@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,13 @@ def test_a_readme_is_one_screen_with_commands_that_a_test_runs(folder: Path) -> 
     assert len(text.splitlines()) <= SCREEN
     assert max(map(len, text.splitlines())) <= 115
     assert Recipe(folder).blocks
-    tests = [path.read_text() for path in Path(__file__).parents[1].rglob("test_*.py")]
-    assert any(f'"{folder.name}"' in test for test in tests)
+    assert any(f'"{folder.name}"' in test for test in read_tests())
+
+
+@cache
+def read_tests() -> list[str]:
+    """Return the text of every file of tests."""
+    return [path.read_text() for path in Path(__file__).parents[1].rglob("test_*.py")]
 
 
 @every_recipe

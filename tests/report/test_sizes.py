@@ -22,7 +22,9 @@ MOST_BYTES, MOST_LETTERS = 4_000_000, 10_000
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flags", [(), ("plain",)], ids=["ours", "plain"])
+@pytest.mark.parametrize(
+    "flags", [("plain",), pytest.param((), marks=pytest.mark.full)], ids=["plain", "ours"]
+)
 def test_a_thousand_runs_are_read_in_few_requests(tmp_path: Path, flags: tuple[str, ...]) -> None:
     sweep = fill_sweep(tmp_path, RUNS).name
     served = serve_backend(tmp_path, *flags)

@@ -49,6 +49,7 @@ def test_a_script_is_asked_through_its_command(
     assert ask(tmp_path, script, WRONG, command=command) == [said]
 
 
+@pytest.mark.full
 @pytest.mark.slow(seconds=10)
 @pytest.mark.parametrize("command", ["python, -m, torch.distributed.run", "torchrun"])
 def test_torchrun(command: str, tmp_path: Path) -> None:

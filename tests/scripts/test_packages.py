@@ -91,6 +91,7 @@ def python() -> str:
     return str(environment_with(*[name for name, *_ in USUAL], "hydra-core"))
 
 
+@pytest.mark.full
 @pytest.mark.slow(seconds=20)
 @pytest.mark.parametrize(("script", "said"), [o[1:] for o in USUAL], ids=[o[0] for o in USUAL])
 def test_a_parser_of_a_package(script: str, said: str, python: str, tmp_path: Path) -> None:

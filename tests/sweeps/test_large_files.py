@@ -54,7 +54,7 @@ def count_steps(work: Callable[[], object]) -> int:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_twice_as_many_values_are_at_most_twice_the_work(shape: str) -> None:
-    few, many = (SHAPES[shape](n) for n in (150, 300))
+    few, many = (SHAPES[shape](n) for n in (60, 120))
     examine_sweep(few, "s.yaml")  # what is imported on first use is no part of it
     steps = [count_steps(partial(examine_sweep, text, "s.yaml")) for text in (few, many)]
     assert steps[1] <= 2 * steps[0]

@@ -39,7 +39,7 @@ class Interruption(Exception):
     [
         pytest.param([], marks=pytest.mark.slow),
         ["--model=cnn", "--epochs=5"],
-        ["--optimizer=sgd"],
+        pytest.param(["--optimizer=sgd"], marks=pytest.mark.full),
     ],
 )
 def test_digits_are_learnt(flags: list[str]) -> None:
@@ -64,7 +64,10 @@ def test_the_same_seed_gives_the_same_numbers() -> None:
         ("--model=cnn", "--optimizer=adam"),
         ("--model=cnn", "--optimizer=adamw"),
         ("--model=cnn", "--optimizer=rmsprop"),
-        ("--model=resnet9", "--width=4", "--optimizer=sgd", "--amp", *TRICKS),
+        pytest.param(
+            ("--model=resnet9", "--width=4", "--optimizer=sgd", "--amp", *TRICKS),
+            marks=pytest.mark.full,
+        ),
     ],
     ids=" ".join,
 )

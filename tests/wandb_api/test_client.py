@@ -69,7 +69,7 @@ def scripted() -> Iterator[Script]:
             """Stay silent."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     script.url = f"http://127.0.0.1:{server.server_port}"
     yield script

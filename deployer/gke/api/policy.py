@@ -44,7 +44,7 @@ def _ask(
     gke: Gke, method: str, api: str, path: str, body: Mapping[str, object] | None = None
 ) -> Any:
     base = gke.environment.get(OVERRIDES[api]) or f"https://{api}/"
-    session: Any = AuthorizedSession(gke.credentials)  # type: ignore[no-untyped-call]
+    session: Any = AuthorizedSession(gke.credentials)
     bound_session(session)
 
     def send() -> Any:

@@ -55,7 +55,7 @@ def send(client: Client, run: str, offset: int) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kills", [pytest.param(20), pytest.param(1000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("kills", [8, pytest.param(1000, marks=pytest.mark.full)])
 def test_no_line_is_lost_or_doubled_whenever_the_server_is_killed(
     tmp_path: Path, kills: int
 ) -> None:

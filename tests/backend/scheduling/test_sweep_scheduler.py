@@ -12,14 +12,7 @@ import pytest
 
 from tests.backend.client import Client
 from tests.conftest import ServedBackend
-from tests.stock import (
-    BIN,
-    run_program,
-    start_wandb_agent,
-    stock_environment,
-    wandb_sweep,
-    write_project,
-)
+from tests.stock import BIN, start_wandb_agent, stock_environment, wandb_sweep, write_project
 
 METRIC = {"name": "loss", "goal": "minimize"}
 SCHEDULED: dict[str, Any] = {
@@ -134,22 +127,3 @@ def test_wandb_sweep_scheduler_with_stock_agents(backend: ServedBackend, tmp_pat
     assert [run["name"] for run in runs] == enqueued
     assert len(enqueued) >= SCHEDULED["run_cap"]
     assert "the run cap was hit" in log_text
-
-
-ENQUEUE_BY_API = """
-import sys, wandb
-sweep = wandb.Api().sweep(sys.argv[1])
-print(sweep.enqueue_run({"lr": {"value": 0.7}, "layers": {"value": 1}}, display_name="by hand"))
-"""
-
-
-@pytest.mark.slow
-def test_enqueue_run_of_the_public_api(backend: ServedBackend, tmp_path: Path) -> None:
-    path = wandb_sweep(backend, write_project(tmp_path / "p", SCHEDULED), "sdk-enqueue")
-    printed = run_program(backend, ENQUEUE_BY_API, path)
-    _, project, name = path.split("/")
-    client = Client.of(backend, project)
-    (edge,) = client.sweep(name)["runs"]["edges"]
-    assert edge["node"]["name"] == printed.split()[-1]
-    command = client.work_once(client.create_agent(name), loss=1.0)
-    assert (command or {})["args"]["lr"] == {"value": 0.7}

@@ -22,6 +22,7 @@ run.finish()
 """
 
 
+@pytest.mark.full
 @pytest.mark.slow(seconds=15)
 def test_the_sdk_tries_again_what_was_too_much(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -191,7 +191,9 @@ def test_more_headers_than_any_client_sends(
     assert requests.get(f"{strict.url}/healthz", timeout=30).text == "ok"
 
 
-@pytest.mark.parametrize("limited", ["from its start", "later"])
+@pytest.mark.parametrize(
+    "limited", ["from its start", pytest.param("later", marks=pytest.mark.full)]
+)
 def test_out_of_file_descriptors_and_back(tmp_path: Path, limited: str) -> None:
     """What comes then waits, and the log of `backend serve`, which is text, says it in a line."""
     log, limit = tmp_path / "log", f"ulimit -n {100 if limited == 'from its start' else 1000}"

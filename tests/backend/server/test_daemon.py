@@ -95,6 +95,7 @@ def test_a_folder_without_its_database_is_said_in_a_sentence(tmp_path: Path) -> 
         backend_status(tmp_path)
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_a_server_that_hangs_is_told_by_that_name(served: ServedBackend) -> None:
     os.kill(served.process.pid, signal.SIGSTOP)

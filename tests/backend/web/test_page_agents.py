@@ -63,7 +63,7 @@ def test_the_page_shows_the_node_that_a_supervisor_tells(
 
 def test_an_older_backend_takes_the_key_without_the_node() -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), OlderBackend)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
         url = f"http://127.0.0.1:{server.server_port}"
         reply = bring_own_key(Server(url, "k"), "me/p/s", "one", "new", "gpu-node-7")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,7 @@ def list_writes(cluster: Cluster, user: str, dry_run: bool = False) -> list[dict
 def test_up_sends_what_plan_prints(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
     tenant = make_tenant(cluster, namespace)
     with serve_for_pods(cluster, tmp_path / "backend") as server:
-        shell = open_shell(tmp_path / "project", tenant, server)
+        shell = open_shell(tmp_path / "project", tenant, server, forked=True)
         shell.write("train.py", TRAINER)
         shell.write("sweep.yaml", SWEEP)
         section = {**SECTION, "namespace": namespace, "node_selector": {"disk": "none"}}
@@ -81,12 +80,12 @@ def test_without_room_for_an_agent_no_sweep_is_made(
 ) -> None:
     tenant = make_tenant(cluster, namespace)
     with serve_for_pods(cluster, tmp_path / "backend") as server:
-        shell = open_shell(tmp_path / "project", tenant, server)
+        shell = open_shell(tmp_path / "project", tenant, server, forked=True)
         shell.write("train.py", TRAINER)
         shell.write("sweep.yaml", SWEEP)
         section = {**SECTION, "namespace": namespace, "memory": "900Gi"}
         shell.write("deployer.yaml", {"on": "kubernetes", "kubernetes": section})
-        up = shell.run(sys.executable, "-m", "deployer", "up", "sweep.yaml", "--detach")
+        up = shell.try_deployer("up", "sweep.yaml", "--detach")
         sweeps = list_sweeps(server.client, server.viewer.entity, "audit")
     assert up.returncode == 1
     assert "quota tenant allows 8Gi limits.memory, and a pod asks for 900Gi" in up.stderr

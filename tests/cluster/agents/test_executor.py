@@ -24,7 +24,7 @@ from tests.cluster.shell import enter_shell
 from tests.cluster.tenants import make_tenant
 
 # Until then no run ends: three pods that start one after another train together.
-TOGETHER_SECONDS = 30.0
+TOGETHER_SECONDS = 22.0
 
 
 @pytest.fixture
@@ -46,6 +46,7 @@ def test_gpu_products_are_known_where_nodes_may_be_read(
     assert GpuProducts(bed.kube, GPU_PRODUCT_LABEL).read({"node-0"}) == {"node-0": ""}
 
 
+@pytest.mark.full
 def test_two_agents_finish_a_grid_and_leave_nothing(bed: Bed) -> None:
     path = bed.create_sweep([0.1, 0.2, 0.3, 0.4])
     bed.start(path, 2)
@@ -88,7 +89,7 @@ def test_scale_drain_and_stop(bed: Bed) -> None:
 
 
 def test_deleted_pod_is_replaced_and_its_run_finished_once(bed: Bed) -> None:
-    path = bed.create_sweep([0.1, 0.2], seconds=6)
+    path = bed.create_sweep([0.1, 0.2], seconds=3)
     bed.start(path, 1)
     bed.wait_for(lambda: bed.results(path).coverage.running == 1, "the first run")
     [pod] = bed.kube.list_objects(POD, build_selector(str(path)))
@@ -194,7 +195,7 @@ def test_one_command_from_file_to_ranking(bed: Bed, cluster: Cluster, namespace:
     (bed.folder / "deployer.yaml").write_text(yaml.safe_dump(config))
 
     kubeconfig = cluster.folder.path / f"tenant-{namespace}.kubeconfig"
-    shell = enter_shell(bed.folder, kubeconfig, bed.server)
+    shell = enter_shell(bed.folder, kubeconfig, bed.server, forked=True)
     ran = shell.deployer("up", "sweep.yaml", "--plain")
     assert "3/3" in ran.stdout
     agents = json.loads(shell.deployer("agents", "list", "-o", "json").stdout)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -36,14 +35,6 @@ FAULTS = {
     "429": Fault("status", "", 429, "too many requests", "TooManyRequests", retry_after_seconds=0),
     "500": Fault("status", "", 500, "etcdserver: request timed out", "InternalError"),
 }
-
-
-# Half a minute each: the others wait for `make test-full`.
-ALWAYS = ("lost-reply",)
-
-
-def in_tier(name: str) -> Any:
-    return pytest.param(name, marks=() if name in ALWAYS else pytest.mark.full)
 
 
 @pytest.fixture
@@ -107,7 +98,8 @@ def check_sentence(error: KubeError, fault: Fault) -> None:
         assert error.status == fault.status
 
 
-@pytest.mark.parametrize("name", [in_tier(name) for name in FAULTS])
+@pytest.mark.full
+@pytest.mark.parametrize("name", FAULTS)
 def test_every_call_may_fail(bed: Bed, proxy: ApiProxy, name: str) -> None:
     path = bed.create_sweep([0.1, 0.2])
     bed.executor.list_agents(str(path))

@@ -24,6 +24,7 @@ from tests.cluster.doctor.doctor_bench import Bench, build
 from tests.cluster.shell import Shell, enter_shell
 from tests.cluster.tenants import make_tenant
 
+pytestmark = pytest.mark.full
 ONPREM = Path(__file__).parents[3] / "infra/onprem"
 QUOTA = {"cpu": "1", "memory": "8Gi"}  # two agents of 400m
 PODS_READY_SECONDS = 30  # pods that may start are there after 10 s on a busy machine

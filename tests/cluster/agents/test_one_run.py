@@ -16,6 +16,8 @@ from tests.cluster.bed import SECTION, TRAINER, Bed, make_bed
 from tests.cluster.cluster import Cluster
 from tests.cluster.shell import open_shell
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 def bed(cluster: Cluster, namespace: str, server: Server, tmp_path: Path) -> Bed:

@@ -55,7 +55,7 @@ def kube(cluster: Cluster, namespace: str) -> Kube:
 def open_desk(cluster: Cluster, namespace: str, server: Server, folder: Path, name: str) -> Shell:
     """Return a user's shell in a project whose agents fit on no node, so that none starts."""
     kubeconfig = make_account(cluster, namespace, name, folder)
-    shell = open_shell(folder / name, kubeconfig, server)
+    shell = open_shell(folder / name, kubeconfig, server, forked=True)
     shell.write("train.py", TRAINER)
     shell.write("grid.yaml", {**GRID, "project": f"{name}-{uuid.uuid4().hex[:6]}"})
     shell.write("deployer.yaml", PROJECT)
@@ -128,6 +128,7 @@ def test_another_owners_sweep_ends_only_if_named_and_confirmed(
     assert not list_names(kube, of_alice)
 
 
+@pytest.mark.full
 def test_the_name_of_an_owner_counts_on_every_machine(alice: Shell, bob: Shell, kube: Kube) -> None:
     path = start_sweep(bob)
     his = list_names(kube, path)
@@ -140,6 +141,7 @@ def test_the_name_of_an_owner_counts_on_every_machine(alice: Shell, bob: Shell, 
     assert not list_names(kube, path)
 
 
+@pytest.mark.full
 def test_another_owners_key_is_neither_replaced_nor_deleted(
     alice: Shell, bob: Shell, kube: Kube, server: Server
 ) -> None:
@@ -198,6 +200,7 @@ def test_a_backend_of_two_owners_keeps_its_data(
     assert kube.get(CLAIM, "sweep-backend") is None
 
 
+@pytest.mark.full
 def test_what_only_resembles_an_agents_job_is_named_and_stays(
     alice: Shell, bob: Shell, kube: Kube, namespace: str
 ) -> None:
@@ -231,6 +234,7 @@ def test_what_only_resembles_an_agents_job_is_named_and_stays(
     assert kube.get(JOB, "oldstyle")
 
 
+@pytest.mark.full
 def test_a_hint_leads_to_the_cluster_and_a_scale_that_others_hinder_fails(
     alice: Shell, bob: Shell, kube: Kube, namespace: str
 ) -> None:

@@ -26,6 +26,7 @@ def count_resumed(bed: Bed, path: SweepPath) -> int:
     return sum(len(run.attempts) == 2 for run in list_runs(bed.server.client, path))
 
 
+@pytest.mark.full
 def test_agents_of_a_pod_work_drain_and_survive_its_death(bed: Bed) -> None:
     path = bed.create_sweep([0.1, 0.2, 0.3, 0.4, 0.5, 0.6], seconds=15)
     bed.start(path, 3)

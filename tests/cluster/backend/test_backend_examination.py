@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deployer.backend.server.health import Health
+from deployer.executors.kubernetes.backend import examination
 from deployer.executors.kubernetes.backend.deployment import ClusterBackend
 from deployer.executors.kubernetes.backend.examination import describe_trouble, examine_backend
 from deployer.kube.kinds import POD
@@ -34,20 +35,32 @@ time.sleep(600)
     ("code", "health", "said"),
     [
         (ANSWER.replace("WORD", "ok"), Health.READY, ""),
-        (
+        pytest.param(
             ANSWER.replace("WORD", "disk full"),
             Health.DISK_FULL,
             "the disk of the embedded backend is full",
+            marks=pytest.mark.full,
         ),
         (SILENCE, Health.HUNG, "the embedded backend hangs: pod odd-0 answers nothing"),
-        ("import time; time.sleep(600)", Health.AWAY, "is not ready: its server starts"),
+        pytest.param(
+            "import time; time.sleep(600)",
+            Health.AWAY,
+            "is not ready: its server starts",
+            marks=pytest.mark.full,
+        ),
     ],
     ids=["ready", "disk full", "hung", "away"],
 )
 def test_a_backend_is_asked_how_it_is(
-    cluster: Cluster, namespace: str, code: str, health: Health, said: str
+    cluster: Cluster,
+    namespace: str,
+    monkeypatch: pytest.MonkeyPatch,
+    code: str,
+    health: Health,
+    said: str,
 ) -> None:
     """Also where its pod is not ready, since a server that hangs is not."""
+    monkeypatch.setattr(examination, "PROBE_SECONDS", 2.0)
     pod = build_pod("odd-0", python(code))
     ready = {"httpGet": {"path": "/ready", "port": 8080}, "periodSeconds": 1}
     pod["spec"]["containers"][0]["readinessProbe"] = ready
@@ -60,6 +73,7 @@ def test_a_backend_is_asked_how_it_is(
     assert said in (trouble.message if trouble else "")
 
 
+@pytest.mark.full
 def test_a_backend_without_a_pod_is_away(cluster: Cluster, namespace: str) -> None:
     kube = open_client(cluster.kubeconfig, namespace)
     assert kube.get(POD, "odd-0") is None

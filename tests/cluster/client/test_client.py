@@ -218,7 +218,9 @@ def test_log_follows_across_a_cut(proxy: ApiProxy, cluster: Cluster, namespace: 
 
 
 def test_job_and_its_pods_go_together(kube: Kube, cluster: Cluster, namespace: str) -> None:
-    cluster.create(build_job("gone", build_pod("gone", ["sleep", "3600"])), namespace)
+    pod = build_pod("gone", ["sleep", "3600"])
+    pod["spec"]["terminationGracePeriodSeconds"] = 1  # the first process of a pod sleeps on
+    cluster.create(build_job("gone", pod), namespace)
     cluster.wait_for("job/gone", "jsonpath=.status.ready=1", namespace)
     kube.delete(JOB, "gone", propagation="Foreground")
     cluster.wait_for("job/gone", "delete", namespace)

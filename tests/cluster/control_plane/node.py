@@ -35,6 +35,8 @@ SHARED = tuple(
         Path(path) for path in ("/usr", "/etc/ssl", sys.base_prefix, str(PROJECT), sys.prefix)
     )
 )
+# Where the environment is, too: a volume over /tmp hides one that lies below it.
+ENVIRONMENT = Path("/deployer-tests/environment")
 GPU_PRODUCT = "Tesla-T4"  # as GPU feature discovery would label it; the GPUs are only counted
 
 
@@ -128,9 +130,9 @@ def _write_settings(node: Node, runtime: Path, pki: Pki, cgroup: str) -> None:
     (path / "kubelet.json").write_text(json.dumps(kubelet, indent=1))
     spec = json.loads(subprocess.check_output([runtime / "usr/bin/ctr", "oci", "spec"]))
     del spec["process"]["rlimits"]  # else runc tries to raise the limit of open files
-    for shared in SHARED:
-        mount = {"type": "bind", "source": str(shared.resolve()), "options": ["rbind", "ro"]}
-        spec["mounts"].append({"destination": str(shared), **mount})
+    for source, target in (*zip(SHARED, SHARED, strict=True), (Path(sys.prefix), ENVIRONMENT)):
+        mount = {"type": "bind", "source": str(source.resolve()), "options": ["rbind", "ro"]}
+        spec["mounts"].append({"destination": str(target), **mount})
     (path / "base-spec.json").write_text(json.dumps(spec, indent=1))
 
 

@@ -106,6 +106,7 @@ def kill_puts(
         assert ended.returncode == -signal.SIGKILL
 
 
+@pytest.mark.full
 def test_a_put_that_is_killed_ten_times_goes_on_and_leaves_no_pod(
     tenant: Path, kube: Kube, section: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -157,7 +158,7 @@ def test_an_archive_in_a_store_is_brought_once_with_the_keys_of_a_secret(
         address = {"url": f"s3://{BUCKET}/files.zip", "endpoint_url": store.url, "secret": "minio"}
         data = {name: value for name, value in section.items() if name not in ("claim", "size")}
         (tmp_path / "project").mkdir()
-        shell = Shell(tmp_path / "project", {"KUBECONFIG": str(cluster.kubeconfig)})
+        shell = Shell(tmp_path / "project", {"KUBECONFIG": str(cluster.kubeconfig)}, forked=True)
         shell.write(
             "deployer.yaml",
             {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from deployer.kube.kinds import POD
 from deployer.kube.names import build_selector
 from tests.cluster.bed import SECTION, open_client, serve_for_pods
@@ -46,12 +48,13 @@ def get_models(shell: Shell, kubeconfig: Path, namespace: str) -> list[str]:
     return [path.read_text() for path in (shell.folder / "models").glob("*/deep/best.pt")]
 
 
+@pytest.mark.full
 def test_without_a_volume_they_are_artifacts(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     kubeconfig = make_tenant(cluster, namespace)
     with serve_for_pods(cluster, tmp_path / "backend") as server:
-        shell = open_shell(tmp_path / "project", kubeconfig, server)
+        shell = open_shell(tmp_path / "project", kubeconfig, server, forked=True)
         shell.write("deployer.yaml", {"on": "kubernetes", "kubernetes": SECTION})
         assert get_models(shell, kubeconfig, namespace) == ["weights of 0.1"]
 
@@ -68,6 +71,6 @@ def test_on_a_volume_they_stay_and_a_loader_reads_them(
     make_volume(cluster, namespace, "checkpoints", folder)
     section = {**SECTION, "volumes": [{"name": "checkpoints", "pvc": "checkpoints"}]}
     with serve_for_pods(cluster, tmp_path / "backend") as server:
-        shell = open_shell(tmp_path / "project", kubeconfig, server)
+        shell = open_shell(tmp_path / "project", kubeconfig, server, forked=True)
         shell.write("deployer.yaml", {"on": "kubernetes", "kubernetes": section})
         assert get_models(shell, kubeconfig, namespace) == ["weights of 0.1"]

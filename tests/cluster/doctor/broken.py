@@ -73,16 +73,10 @@ class Broken:
     replicas: int = 1
 
 
-GPU_NODES = "gpu-0, gpu-1"
 CASES = {
     "quota-cpu": Broken(
         {"quota": "allows 100m requests.cpu, and an agent asks for 200m"},
         objects=[quota(requests_cpu="100m")],
-    ),
-    "quota-gpu": Broken(
-        {"quota": "allows 1 requests.nvidia.com/gpu, and an agent asks for 2"},
-        {"gpu": {"count": 2}},
-        [quota(requests_nvidia_com__gpu="1")],
     ),
     "limit-range-most": Broken(
         {"limits": "a container may have 100m cpu at most"},
@@ -99,30 +93,9 @@ CASES = {
         },
         objects=[quota(limits_memory="256Mi"), limit_range(max={"cpu": "100m"})],
     ),
-    "no-such-resource": Broken(
-        {"no-such-resource": "no node has nvidia.com/mig-1g.5gb; there is nvidia.com/gpu"},
-        {"gpu": MIG, "tolerations": [{"operator": "Exists"}]},
-    ),
-    "no-such-product": Broken(
-        {"selector": f"no node with a GPU has {PRODUCT}=Doctor-A10; nearest: {WHOLE}"},
-        {"gpu": {"product": "Doctor-A10"}},
-    ),
-    "too-many-gpus": Broken(
-        {"no-such-resource": "it asks for 9 nvidia.com/gpu, and no node has more than 8"},
-        {"gpu": {"count": 9, "product": WHOLE}},
-    ),
     "no-such-label": Broken(
         {"selector": "no node has kubernetes.io/hostname=node-9; nearest: node-0"},
         {"node_selector": {"kubernetes.io/hostname": "node-9"}},
-    ),
-    "taint": Broken(
-        {"taint": "taint team=vision:NoSchedule of node doctor-"},
-        {"gpu": {"product": TAINTED}},
-    ),
-    "driver": Broken(
-        {"driver-missing": "the device plugin is missing on node doctor-"},
-        {"gpu": {"product": BARE}},
-        pasted=False,
     ),
     "claim-missing": Broken(
         {"claim": "is missing"},
@@ -150,9 +123,6 @@ CASES = {
     "service-account-missing": Broken(
         {"service-account": "is missing"}, {"service_account": "trainer"}
     ),
-    "priority-class-missing": Broken(
-        {"priority-class": "is missing; there is doctor-high"}, {"priority_class": "doctor-hihg"}
-    ),
     "host-ipc-forbidden": Broken(
         {"pod-security": 'forbids the agents: "restricted:'}, {"host_ipc": True}, label=RESTRICTED
     ),
@@ -178,5 +148,37 @@ CASES = {
         {"service_account": "trainer", "host_ipc": True},
         [quota(requests_cpu="100m")],
         RESTRICTED,
+    ),
+}
+# In the cluster of doctor_bench.py, with nodes that have GPUs and a PriorityClass.
+GPU_CASES = {
+    "quota-gpu": Broken(
+        {"quota": "allows 1 requests.nvidia.com/gpu, and an agent asks for 2"},
+        {"gpu": {"count": 2}},
+        [quota(requests_nvidia_com__gpu="1")],
+    ),
+    "no-such-resource": Broken(
+        {"no-such-resource": "no node has nvidia.com/mig-1g.5gb; there is nvidia.com/gpu"},
+        {"gpu": MIG, "tolerations": [{"operator": "Exists"}]},
+    ),
+    "no-such-product": Broken(
+        {"selector": f"no node with a GPU has {PRODUCT}=Doctor-A10; nearest: {WHOLE}"},
+        {"gpu": {"product": "Doctor-A10"}},
+    ),
+    "too-many-gpus": Broken(
+        {"no-such-resource": "it asks for 9 nvidia.com/gpu, and no node has more than 8"},
+        {"gpu": {"count": 9, "product": WHOLE}},
+    ),
+    "taint": Broken(
+        {"taint": "taint team=vision:NoSchedule of node doctor-"},
+        {"gpu": {"product": TAINTED}},
+    ),
+    "driver": Broken(
+        {"driver-missing": "the device plugin is missing on node doctor-"},
+        {"gpu": {"product": BARE}},
+        pasted=False,
+    ),
+    "priority-class-missing": Broken(
+        {"priority-class": "is missing; there is doctor-high"}, {"priority_class": "doctor-hihg"}
     ),
 }

@@ -19,7 +19,7 @@ from deployer.launch.checks.doctor import diagnose
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import BIN
 from tests.cluster.cluster import Cluster
-from tests.cluster.doctor.broken import BARE, BASE, TAINTED, WHOLE
+from tests.cluster.doctor.broken import BARE, BASE, TAINTED, WHOLE, Broken
 from tests.cluster.gpu_nodes import GPU, PRODUCT, add_node
 from tests.project_files import read_project
 
@@ -70,6 +70,7 @@ def merge(old: Any, new: Any) -> Any:
     }
 
 
+# This and `nodes` are for the files that import them.
 @pytest.fixture(scope="module")
 def cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
     """Return a cluster of our own: others count the nodes of theirs."""
@@ -102,3 +103,30 @@ def bench(cluster: Cluster, server: Server, tmp_path: Path) -> Bench:
 
 def build(namespace: str, **changes: object) -> dict[str, Any]:
     return {"on": "kubernetes", "kubernetes": {**BASE, "namespace": namespace, **changes}}
+
+
+def check_broken(bench: Bench, namespace: str, broken: Broken) -> None:
+    """Show that what is broken is named, and that its remedies, pasted, mend it."""
+    for manifest in broken.objects:
+        bench.cluster.create(manifest, namespace)
+    if broken.label:
+        bench.cluster.kubectl("label", "namespace", namespace, broken.label)
+    bench.write(build(namespace, **broken.section))
+    wrong = bench.list_wrong()
+    assert set(wrong) == set(broken.says)
+    for code, said in broken.says.items():
+        assert said in wrong[code].sentence
+    if broken.pasted:
+        for one in wrong.values():
+            bench.paste(one.remedy)
+        assert bench.list_wrong() == {}
+
+
+def check_nothing_wrong(bench: Bench, namespace: str, **changes: object) -> None:
+    """Show that nothing is wrong or unknown, and that nothing was made to find that out."""
+    bench.write(build(namespace, **changes))
+    look = ("get", "all,cm,secrets,pvc", "-n", namespace, "-o", "name")
+    before = bench.cluster.kubectl(*look)
+    found = bench.examine()
+    assert [one for one in found if one.verdict is not Verdict.RIGHT] == []
+    assert bench.cluster.kubectl(*look) == before

@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,13 +23,33 @@ from deployer.launch.checks.doctor import mend
 from deployer.wandb_api.server import Server
 from tests.cluster.bed import open_client
 from tests.cluster.cluster import Cluster
-from tests.cluster.doctor.broken import CASES, WHOLE, Broken, secret
-from tests.cluster.doctor.doctor_bench import Bench, bench, build, cluster, nodes
+from tests.cluster.doctor.broken import CASES, secret
+from tests.cluster.doctor.doctor_bench import (
+    Bench,
+    bench,
+    build,
+    check_broken,
+    check_nothing_wrong,
+)
 from tests.cluster.site_registry import PULL_SECRET
 from tests.images.registry import PASSWORD, USER, RunningRegistry, serve_registry
 from tests.project_files import read_project
 
-__all__ = ["bench", "cluster", "nodes"]
+__all__ = ["bench"]
+
+# One of each kind: the others wait for `make test-full`.
+ALWAYS = {
+    "quota-and-limit-range",
+    "no-such-label",
+    "claim-unbound",
+    "secret-key-missing",
+    "host-ipc-forbidden",
+    "account-and-quota-and-policy",
+}
+
+
+def in_tier(name: str) -> Any:
+    return pytest.param(name, marks=() if name in ALWAYS else pytest.mark.full)
 
 
 @pytest.fixture(scope="module")
@@ -61,49 +82,18 @@ def push_image(running: RunningRegistry) -> None:
     registry.put_manifest("v1", kind, json.dumps(manifest).encode())
 
 
-def test_a_cluster_that_fits_has_nothing_wrong(
-    bench: Bench, cluster: Cluster, namespace: str
-) -> None:
-    bench.write(build(namespace, gpu={"product": WHOLE}))
-    before = cluster.kubectl("get", "all,cm,secrets,pvc", "-n", namespace, "-o", "name")
-    found = bench.examine()
-    assert [one for one in found if one.verdict is not Verdict.RIGHT] == []
-    assert cluster.kubectl("get", "all,cm,secrets,pvc", "-n", namespace, "-o", "name") == before
+def test_a_cluster_that_fits_has_nothing_wrong(bench: Bench, namespace: str) -> None:
+    check_nothing_wrong(bench, namespace)
 
 
-@pytest.mark.parametrize("broken", CASES.values(), ids=list(CASES))
+@pytest.mark.parametrize("name", [in_tier(name) for name in CASES])
 def test_what_is_broken_is_named_and_its_remedy_mends_it(
-    bench: Bench, cluster: Cluster, namespace: str, broken: Broken
+    bench: Bench, namespace: str, name: str
 ) -> None:
-    for manifest in broken.objects:
-        cluster.create(manifest, namespace)
-    if broken.label:
-        cluster.kubectl("label", "namespace", namespace, broken.label)
-    bench.write(build(namespace, **broken.section))
-    wrong = bench.list_wrong()
-    assert set(wrong) == set(broken.says)
-    for code, said in broken.says.items():
-        assert said in wrong[code].sentence
-    if broken.pasted:
-        for one in wrong.values():
-            bench.paste(one.remedy)
-        assert bench.list_wrong() == {}
+    check_broken(bench, namespace, CASES[name])
 
 
-def test_a_namespace_that_is_missing_is_made_as_said(bench: Bench, cluster: Cluster) -> None:
-    name = f"{bench.folder.name[:30].replace('_', '-')}-new"
-    bench.write(build(name, gpu={"product": "H100"}))
-    wrong = bench.list_wrong()
-    assert {code: one.sentence for code, one in wrong.items()} == {
-        "namespace": "is missing",
-        "selector": wrong["selector"].sentence,
-    }
-    for one in wrong.values():
-        bench.paste(one.remedy)
-    assert bench.list_wrong() == {}
-    cluster.kubectl("delete", "namespace", name, "--wait=false")
-
-
+@pytest.mark.full
 def test_an_image_is_asked_of_its_registry(
     bench: Bench, cluster: Cluster, namespace: str, site: RunningRegistry
 ) -> None:
@@ -171,6 +161,7 @@ def test_a_pod_tells_whether_the_server_is_reached_from_inside(
     assert open_client(cluster.kubeconfig, namespace).list_objects(JOB) == []
 
 
+@pytest.mark.full
 def test_what_is_safe_is_made(bench: Bench, namespace: str) -> None:
     """A ServiceAccount, which gives no rights; what needs a content is left to the user."""
     hub = {"OTHER_KEY": {"name": "hub", "key": "k"}}
@@ -185,6 +176,7 @@ def test_what_is_safe_is_made(bench: Bench, namespace: str) -> None:
     assert set(bench.list_wrong()) == {"secret"}
 
 
+@pytest.mark.full
 def test_a_server_that_does_not_fit_is_named(
     bench: Bench, cluster: Cluster, namespace: str, server: Server
 ) -> None:

@@ -1,11 +1,10 @@
-"""Exactly the rights of infra/rbac: a tenant's, each one missing, an administrator's."""
+"""Exactly the rights of infra/rbac: a tenant's, and each one missing."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from deployer.config.paths import find_packaged
 from deployer.executors.findings import Verdict
 from deployer.executors.kubernetes.examination.case import Case
 from deployer.executors.kubernetes.examination.rights import WITHOUT, examine_rights
@@ -13,12 +12,10 @@ from deployer.executors.kubernetes.rights import NEEDED, describe_right
 from tests.cluster.agents.test_audit import list_writes
 from tests.cluster.bed import build_section, open_client, wait_for
 from tests.cluster.cluster import Cluster
-from tests.cluster.doctor.broken import WHOLE
-from tests.cluster.doctor.doctor_bench import Bench, bench, build, cluster, nodes
-from tests.cluster.shell import Shell
+from tests.cluster.doctor.doctor_bench import Bench, bench, build
 from tests.cluster.tenants import load_rules, make_tenant
 
-__all__ = ["bench", "cluster", "nodes"]
+__all__ = ["bench"]
 
 
 def test_a_tenant_is_told_what_it_may_not_see_and_leaves_nothing(
@@ -77,35 +74,3 @@ def test_each_right_of_a_tenant_is_missed_by_name(
 def replace_role(cluster: Cluster, namespace: str, rules: list[dict[str, Any]]) -> None:
     patch = json.dumps([{"op": "replace", "path": "/rules", "value": rules}])
     cluster.kubectl("patch", "role", "tenant", "-n", namespace, "--type=json", "-p", patch)
-
-
-def test_an_administrator_sees_all_with_the_rights_of_the_file(
-    bench: Bench, cluster: Cluster, namespace: str
-) -> None:
-    """And makes the namespace, which nobody else of this test may."""
-    user = f"admin-{namespace}"
-    file = find_packaged("infra/rbac") / "administrator.yaml"
-    cluster.kubectl("apply", "-f", str(file))
-    bind = ("create", "clusterrolebinding", user, "--clusterrole=deployer-administrator")
-    cluster.kubectl(*bind, f"--user={user}")
-    kubeconfig = cluster.pki.write_kubeconfig(
-        cluster.folder.path / f"{user}.kubeconfig", cluster.server, user, namespace=namespace
-    )
-    other = f"{namespace}-new"
-    shell = Shell(bench.folder, {**bench.environment, "KUBECONFIG": str(kubeconfig)})
-    bench.write(build(other, gpu={"product": WHOLE}))
-    done = shell.try_deployer("doctor", "--fix")
-    assert f"created namespace {other}" in done.stderr
-    assert f"✓ namespace {other}: is there" in done.stdout
-    assert "✓ GPUs: " in done.stdout
-    assert done.returncode == 1  # no rights in the new namespace yet
-    assert f"✗ rights in {other}: you may not create jobs.batch, " in done.stdout
-    for role in ("agents", "backend", "data"):
-        path = find_packaged("infra/rbac") / f"{role}.yaml"
-        cluster.kubectl("apply", "-n", other, "-f", str(path))
-        name = f"--role=deployer-{role}"
-        cluster.kubectl("create", "rolebinding", role, "-n", other, name, f"--user={user}")
-    found = json.loads(shell.deployer("doctor", "-o", "json").stdout)["findings"]
-    assert [one for one in found if one["verdict"] != "right"] == []
-    cluster.kubectl("delete", "clusterrolebinding", user)
-    cluster.kubectl("delete", "namespace", other, "--wait=false")

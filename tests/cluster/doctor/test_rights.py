@@ -46,6 +46,7 @@ def test_all_rights_that_are_missing_are_named_at_once(
     assert caught.value.hint == f"an administrator grants these: {role}"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("verbs", [("list", "delete"), ("delete",)], ids=" and ".join)
 def test_a_secret_that_one_may_not_delete_is_named(
     cluster: Cluster, namespace: str, server: Server, tmp_path: Path, verbs: tuple[str, ...]
@@ -66,6 +67,7 @@ def test_a_secret_that_one_may_not_delete_is_named(
     assert _count_left(bed) == (0, 0)
 
 
+@pytest.mark.full
 def test_a_secret_that_one_may_not_list_goes_by_its_name(
     cluster: Cluster, namespace: str, server: Server, tmp_path: Path
 ) -> None:
@@ -78,6 +80,7 @@ def test_a_secret_that_one_may_not_list_goes_by_its_name(
     assert open_client(cluster.kubeconfig, namespace).list_objects(SECRET, build_selector()) == []
 
 
+@pytest.mark.full
 def test_a_backend_that_may_be_there_is_not_called_gone(cluster: Cluster, namespace: str) -> None:
     """Who may make a Secret and not list them is told; what one may not make one has not made."""
     tenant = make_tenant(cluster, namespace, rules=without({"secrets": ("list",)}))
@@ -91,7 +94,8 @@ def test_down_all_ends_the_backend_although_agents_are_refused(
     cluster: Cluster, namespace: str, server: Server, tmp_path: Path
 ) -> None:
     rules = [*without({"jobs": ("list",), "secrets": ("delete",)}), *load_rules("backend")]
-    shell = open_shell(tmp_path / "project", make_tenant(cluster, namespace, rules=rules), server)
+    tenant = make_tenant(cluster, namespace, rules=rules)
+    shell = open_shell(tmp_path / "project", tenant, server, forked=True)
     admin = open_client(cluster.kubeconfig, namespace, owner=f"tenant-{namespace}")
     for one in _build_idle_backend(namespace):
         admin.apply(one)

@@ -57,6 +57,7 @@ def user(cluster: Cluster, namespace: str, cloud: Cloud, tmp_path: Path) -> Iter
     cluster.kubectl("delete", "clusterrolebinding,clusterrole", ROLE_NAME, *gone)
 
 
+@pytest.mark.full
 def test_the_timer_goes_off_and_a_new_cluster_shows_the_sweep(
     cluster: Cluster, namespace: str, cloud: Cloud, user: Shell, tmp_path: Path
 ) -> None:

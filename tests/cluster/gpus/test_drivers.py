@@ -122,6 +122,7 @@ def read_counted(shell: Shell, nodes: dict[str, str]) -> dict[str, list[tuple[st
     return {kind: counted[name] for kind, name in nodes.items()}
 
 
+@pytest.mark.full
 def test_install_waits_until_gpus_are_counted_and_remove_leaves_nothing(
     cluster: Cluster, nodes: dict[str, str], client: Kube, tmp_path: Path
 ) -> None:
@@ -193,6 +194,7 @@ def test_installed_ahead_of_nodes_and_failing_on_a_real_one(cluster: Cluster, cl
 
 
 @pytest.mark.usefixtures("nodes")
+@pytest.mark.full
 def test_a_tenant_is_told_what_cannot_be_seen_and_whom_to_ask(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:

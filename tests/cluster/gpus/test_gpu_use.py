@@ -20,7 +20,7 @@ from tests.cluster.pods import build_job, build_pod, list_running
 from tests.cluster.shell import Shell
 from tests.cluster.tenants import make_tenant
 
-pytestmark = pytest.mark.usefixtures("real_gpus")
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("real_gpus")]
 SMI = """#!/bin/sh
 echo "Tesla T4, 550.90.07, 15360 MiB as $(id -u): $*"
 """

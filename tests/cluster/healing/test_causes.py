@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from deployer.kube.kinds import POD
 from deployer.kube.names import build_selector
 from deployer.wandb_api.model import SweepPath
@@ -33,6 +35,7 @@ def pod_at_work(bed: Bed, path: SweepPath, attempt: int) -> str:
     return str(name)
 
 
+@pytest.mark.full
 def test_out_of_memory_is_told_from_other_deaths(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:

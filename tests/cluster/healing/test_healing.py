@@ -42,7 +42,7 @@ from tests.cluster.faults import (
 LRS = [number / 10 for number in range(1, 7)]
 # Until then no run ends, so that there is something to be lost: a lost node is noticed after half
 # a minute, and then others take the place of its agents.
-FAULTY_SECONDS = 75.0
+FAULTY_SECONDS = 60.0
 
 SWEEP = "me/project/abc"
 CREATED = "2026-01-01T00:00:00Z"
@@ -181,7 +181,8 @@ def test_a_lost_node_makes_no_more_agents_than_were_asked_for(
         thaw_node(broken, node)
         bed.wait_for(lambda: find_ready(broken, node), "the node's return")
         bed.wait_for(lambda: watch(*others), "four agents")
-        assert seen == {"running", "starting"}
+        # A pod may be lost between the look of the watcher and the one after it.
+        assert seen - {"lost"} == {"running", "starting"}
         end_agents(bed.executor, str(path))
 
 
@@ -200,6 +201,7 @@ def choose_node(bed: Bed, path: SweepPath) -> tuple[str, list[str]]:
     return node, others
 
 
+@pytest.mark.full
 def test_stop_does_not_wait_for_a_lost_node(broken: Cluster, tmp_path: Path) -> None:
     namespace = make_namespace(broken, "stop")
     with serve_for_pods(broken, tmp_path / "data") as server:

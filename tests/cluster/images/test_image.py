@@ -20,7 +20,7 @@ from tests.faults.disk import small_disk
 from tests.images.registry import PASSWORD, RunningRegistry, serve_registry
 from tests.images.workshop import BASE, Workshop, open_workshop
 
-pytestmark = [pytest.mark.slow, pytest.mark.kube]
+pytestmark = [pytest.mark.slow, pytest.mark.kube, pytest.mark.full]
 MEBIBYTE = 1 << 20
 TOLD: list[str] = []
 

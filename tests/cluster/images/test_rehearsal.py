@@ -19,7 +19,7 @@ from tests.cluster.control_plane.packages import find_runtime
 from tests.cluster.foreign import write_foreign_python
 from tests.images.tools import find_buildah, find_podman
 
-pytestmark = [pytest.mark.slow, pytest.mark.kube]
+pytestmark = [pytest.mark.slow, pytest.mark.kube, pytest.mark.full]
 IMAGE = "registry.example/team/trainer:1"
 TRAINER = """
 import argparse, os

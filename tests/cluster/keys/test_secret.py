@@ -7,7 +7,6 @@ import json
 import os
 import secrets
 import subprocess
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,21 +25,15 @@ from tests.cluster.bed import Bed, build_section, make_bed, open_client, serve_f
 from tests.cluster.cluster import Cluster
 from tests.cluster.tenants import make_tenant
 from tests.conftest import FOREIGN_KEY, ServedBackend
+from tests.forked import run_forked
 
 
 def run_deployer(
     folder: Path, kubeconfig: Path, *arguments: str, stdin: str = "", **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a command in a folder, with these variables added to the environment."""
-    return subprocess.run(
-        [sys.executable, "-m", "deployer", *arguments],
-        input=stdin,
-        cwd=folder,
-        env={**os.environ, "KUBECONFIG": str(kubeconfig), **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    told = {**os.environ, "KUBECONFIG": str(kubeconfig), **environment}
+    return run_forked(arguments, folder, told, stdin)
 
 
 @dataclass(frozen=True)
@@ -99,6 +92,7 @@ def test_create_show_rotate_delete(desk: Desk) -> None:
     assert key not in everything
 
 
+@pytest.mark.full
 def test_key_from_netrc_and_a_wrong_one(desk: Desk, home: Path) -> None:
     wrong = desk.deployer("create", WANDB_API_KEY=FOREIGN_KEY)
     assert wrong.returncode == 1
@@ -131,6 +125,7 @@ def test_somebody_elses_secret_stays(desk: Desk, cluster: Cluster) -> None:
     assert desk.stored_key() == FOREIGN_KEY
 
 
+@pytest.mark.full
 def test_a_secret_made_by_hand_is_the_callers_if_it_holds_the_callers_key(
     desk: Desk, cluster: Cluster
 ) -> None:
@@ -144,6 +139,7 @@ def test_a_secret_made_by_hand_is_the_callers_if_it_holds_the_callers_key(
     assert desk.stored_key() == new
 
 
+@pytest.mark.full
 def test_our_secret_goes_with_everything_else(desk: Desk) -> None:
     assert desk.deployer("create", WANDB_API_KEY=desk.backend.key).returncode == 0
     executor = KubernetesExecutor(desk.kube, build_section(), desk.folder)
@@ -153,6 +149,7 @@ def test_our_secret_goes_with_everything_else(desk: Desk) -> None:
     assert desk.stored_key() is None
 
 
+@pytest.mark.full
 def test_embedded_needs_no_secret(desk: Desk) -> None:
     told = desk.deployer("create", DEPLOYER_WANDB="embedded")
     assert told.returncode == 2

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from deployer.kube.client import Kube
 from deployer.kube.kinds import JOB, SECRET
 from deployer.launch.agents.scaling import end_agents
@@ -41,7 +43,7 @@ def test_up_makes_the_secret_that_all_agents_share(
     tenant = make_tenant(cluster, namespace)
     kube = open_client(tenant, namespace)
     with serve_for_pods(cluster, tmp_path / "data", "plain") as server:
-        shell = open_shell(tmp_path / "project", tenant, server)
+        shell = open_shell(tmp_path / "project", tenant, server, forked=True)
         shell.write("train.py", TRAINER)
         shell.write("sweep.yaml", SWEEP)
         section = {**SECTION, "namespace": namespace}
@@ -83,6 +85,7 @@ def list_secrets(kube: Kube) -> set[str]:
     return {one["metadata"]["name"] for one in kube.list_objects(SECRET)}
 
 
+@pytest.mark.full
 def test_somebody_elses_secret_is_used_if_it_holds_the_key(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ from tests.trainer.cifar10_files import write_binary
 
 
 @pytest.mark.data
+@pytest.mark.full
 def test_runs_read_one_folder_and_leave_their_models_on_another(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:

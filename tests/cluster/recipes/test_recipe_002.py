@@ -1,9 +1,10 @@
 """Recipe 002 without a W&B account, its README's commands from nothing to a torn down cluster.
 
 The cloud is the tests' own and the cluster that it hands out a real one, as in test_gke.py. Its
-node has an image already, with wandb, torch and scipy and without deployer. Agents get a trainer
-with the flags of the recipe's but without PyTorch, which takes minutes to load in four pods on two
-cores; tests/recipes runs the recipe's own. The backend's pod loads it for the search.
+node has an image already, with wandb and without deployer. Agents get a trainer with the flags of
+the recipe's but without PyTorch, which takes minutes to load in four pods on two cores;
+tests/recipes runs the recipe's own. For the recipe's `method: bayes` the image has torch and scipy,
+too, which the backend's pod loads; a smaller sweep goes without.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tests.gke.cloud import Cloud
 from tests.recipes.readme import copy_recipe
 
 IMAGE = "registry.example/team/trainer:1"
-AGENTS = 4
+CHECKED = "a pod checks it once the cluster exists, before GPU nodes start"
 TRAINER = """
 import argparse
 import importlib.util
@@ -45,13 +46,29 @@ def cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
     return make_cluster()
 
 
+@pytest.mark.parametrize(
+    ("method", "runs", "agents", "packages"),
+    [
+        pytest.param("random", 4, 2, (), id="small"),
+        pytest.param("bayes", 16, 4, ("torch", "scipy"), id="whole", marks=pytest.mark.full),
+    ],
+)
 def test_from_nothing_to_results_and_back(
-    cluster: Cluster, cloud: Cloud, namespace: str, tmp_path: Path
+    cluster: Cluster,
+    cloud: Cloud,
+    namespace: str,
+    tmp_path: Path,
+    method: str,
+    runs: int,
+    agents: int,
+    packages: tuple[str, ...],
 ) -> None:
     recipe = copy_recipe("002-wandb-gke", tmp_path)
-    write_foreign_python(tmp_path / "opt", "torch", "scipy")
+    sweep = recipe.read_yaml("sweep.yaml")
+    recipe.write_yaml("sweep.yaml", {**sweep, "method": method, "run_cap": runs})
+    write_foreign_python(tmp_path / "opt", *packages)
     cluster.add_image(IMAGE, folders={"/opt": tmp_path / "opt"})
-    cluster.set_gpus("node-0", AGENTS)
+    cluster.set_gpus("node-0", agents)
     offer_volume(cluster, namespace, tmp_path / "disk")
     (recipe.folder / "train" / "trainer.py").write_text(TRAINER)
     settings = recipe.read_yaml("deployer.yaml")
@@ -68,18 +85,19 @@ def test_from_nothing_to_results_and_back(
     assert "CreateCluster" in shell.type(plan).stdout
     assert cloud.calls == ()
 
-    ran = shell.type(up)
-    assert "16/16 configurations finished, 0 duplicates, 0 lost" in ran.stdout
-    assert "a pod checks it once the cluster exists, before GPU nodes start" in ran.stderr
+    assert " --replicas 4 " in up
+    ran = shell.type(up.replace("--replicas 4", f"--replicas {agents}"))
+    assert f"{runs}/{runs} configurations finished, 0 duplicates, 0 lost" in ran.stdout
+    assert (CHECKED in ran.stderr) == (method == "bayes")
     assert cloud.inventory().clusters == ("us-central1-c/pytorch-training-cluster",)
-    assert shell.deployer("agents", "logs").stdout.count("deployer is None") == 16
+    assert shell.deployer("agents", "logs").stdout.count("deployer is None") == runs
     jobs = json.loads(cluster.kubectl("get", "jobs", "-n", namespace, "-o", "json"))["items"]
-    assert len(jobs) == AGENTS
-    assert len(re.findall("\N{BLACK CIRCLE}", shell.type(results).stdout)) == 16
-    best = json.loads(shell.deployer("results", "-o", "json").stdout)["best"]
-    assert best["parameters"]["optimizer"] == "adam"
+    assert len(jobs) == agents
+    assert len(re.findall("\N{BLACK CIRCLE}", shell.type(results).stdout)) == runs
+    found = json.loads(shell.deployer("results", "-o", "json").stdout)
+    assert found["best"]["value"] == min(run["value"] for run in found["runs"])
 
     ended = shell.type(down).stderr
-    assert re.search(r"results are copied to .*: 1 sweep, 16 runs, ", ended)
+    assert re.search(rf"results are copied to .*: 1 sweep, {runs} runs, ", ended)
     assert cloud.inventory().empty
     cluster.kubectl("delete", "pv", namespace, "--ignore-not-found", "--wait=false")

@@ -62,6 +62,7 @@ def shrink(recipe: Recipe, namespace: str, registry: str, store: str) -> None:
 
 
 @pytest.mark.data
+@pytest.mark.full
 def test_what_is_carried_to_a_site(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
     recipe = copy_recipe("004-kubejob", tmp_path)
     write_pictures(tmp_path / "pictures.zip")

@@ -23,6 +23,7 @@ PROJECT = Path(__file__).parents[3]
 OUTSIDE = "192.0.2.1"  # an address of nobody (RFC 5737)
 
 
+@pytest.mark.full
 def test_api_server_answers(cluster: Cluster) -> None:
     version = json.loads(cluster.kubectl("get", "--raw", "/version"))
     assert version["gitVersion"].startswith("v1.34.")
@@ -37,6 +38,7 @@ def test_real_pod_runs_this_python(cluster: Cluster, namespace: str) -> None:
     assert said == [sys.executable, "1000", str(PROJECT / "deployer/errors.py")]
 
 
+@pytest.mark.full
 def test_logs_follow_and_sigterm_reaches_the_program(cluster: Cluster, namespace: str) -> None:
     code = (
         "import signal, sys\n"
@@ -56,6 +58,7 @@ def test_logs_follow_and_sigterm_reaches_the_program(cluster: Cluster, namespace
     cluster.wait_for("job/stop", "condition=Failed", namespace)
 
 
+@pytest.mark.full
 def test_too_much_memory_is_oom_killed(cluster: Cluster, namespace: str) -> None:
     pod = build_pod("big", python("b = bytearray(1 << 30)"), limits={"memory": "64Mi"})
     cluster.create(pod, namespace)
@@ -65,6 +68,7 @@ def test_too_much_memory_is_oom_killed(cluster: Cluster, namespace: str) -> None
     assert (ended["reason"], ended["exitCode"]) == ("OOMKilled", 137)
 
 
+@pytest.mark.full
 def test_eviction_ends_a_pod(cluster: Cluster, namespace: str) -> None:
     cluster.create(build_pod("victim", ["sleep", "3600"]), namespace)
     cluster.wait_for("pod/victim", "condition=Ready", namespace)
@@ -79,6 +83,7 @@ def test_eviction_ends_a_pod(cluster: Cluster, namespace: str) -> None:
     cluster.wait_for("pod/victim", "delete", namespace)
 
 
+@pytest.mark.full
 def test_pod_reaches_this_machine_and_nothing_beyond(cluster: Cluster, namespace: str) -> None:
     class Hello(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -123,6 +128,7 @@ def test_services_and_dns(cluster: Cluster, namespace: str) -> None:
 
 
 @pytest.mark.usefixtures("real_gpus")  # another test may wait for no node to count any
+@pytest.mark.full
 def test_simulated_gpu_pod_is_scheduled(cluster: Cluster, namespace: str) -> None:
     nodes = cluster.add_gpu_nodes(1, gpus=2, prefix=f"gpu-{namespace[-6:]}")
     selector = {"nvidia.com/gpu.product": GPU_PRODUCT, "kubernetes.io/hostname": nodes[0]}
@@ -143,6 +149,7 @@ def test_simulated_gpu_pod_is_scheduled(cluster: Cluster, namespace: str) -> Non
 
 
 @pytest.mark.usefixtures("real_gpus")
+@pytest.mark.full
 def test_gpus_of_the_real_node_are_counted(cluster: Cluster, namespace: str) -> None:
     cluster.set_gpus("node-0", 8)  # pods of tests beside this one may wait for some
     pod = build_pod(
@@ -176,6 +183,7 @@ def test_tenant_may_only_what_its_namespace_allows(cluster: Cluster, namespace: 
         tenant.resources.get(api_version="v1", kind="Node").get()
 
 
+@pytest.mark.full
 def test_foreign_image_brings_its_own_files(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
@@ -191,6 +199,7 @@ def test_foreign_image_brings_its_own_files(
     assert cluster.kubectl("logs", "foreign", "-n", namespace) == "a shell\n"
 
 
+@pytest.mark.full
 def test_failure_report_shows_events_and_logs(cluster: Cluster, namespace: str) -> None:
     cluster.create(build_job("sad", build_pod("sad", python("exit('no luck')"))), namespace)
     cluster.wait_for("job/sad", "condition=Failed", namespace)
@@ -199,6 +208,7 @@ def test_failure_report_shows_events_and_logs(cluster: Cluster, namespace: str) 
         assert part in told
 
 
+@pytest.mark.full
 def test_audit_log_has_the_bodies(cluster: Cluster, namespace: str) -> None:
     body = build_job("audited", build_pod("audited", ["sleep", "0"]))
     cluster.create(body, namespace)
@@ -214,6 +224,7 @@ def test_audit_log_has_the_bodies(cluster: Cluster, namespace: str) -> None:
     assert sent[0]["spec"]["template"]["spec"]["containers"][0]["command"] == ["sleep", "0"]
 
 
+@pytest.mark.full
 def test_static_volume_is_shared_by_pods(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     for parent in list(tmp_path.parents)[:-2]:

@@ -19,6 +19,7 @@ from tests.cluster.control_plane.binaries import find_programs
 from tests.cluster.control_plane.keeper import CGROUPS
 from tests.cluster.pods import build_job, build_pod
 
+pytestmark = pytest.mark.full
 PROJECT = Path(__file__).parents[3]
 
 

@@ -30,6 +30,7 @@ from tests.cluster.waiting.pending_clouds import CLOUD_CASES
 from tests.docs.pending_table import is_listed
 from tests.images.registry import RunningRegistry, serve_registry
 
+pytestmark = pytest.mark.full
 PATH = "e/p/pending"
 CASES = [*pending_cases.CASES, *CLOUD_CASES]
 NOT_READY = [{"type": "Ready", "status": "False", "reason": "KubeletNotReady"}]

@@ -69,7 +69,7 @@ class Refusing(Server):
 @pytest.fixture
 def kube(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kube]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), request.param)
-    Thread(target=server.serve_forever, daemon=True).start()
+    Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     file = tmp_path / "kubeconfig"
     config = {
         "current-context": "c",
