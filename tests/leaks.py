@@ -42,14 +42,22 @@ def pytest_terminal_summary(
 
 
 def find_processes(folder: Path) -> Sequence[psutil.Process]:
-    """Return the processes, but for this one, whose DEPLOYER_HOME lies below a folder."""
+    """Return the processes whose DEPLOYER_HOME lies below a folder, but for those of pytest."""
+    own = psutil.Process()
+    pytests = {own.pid, *(child.pid for child in own.children())}
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             home = process.environ().get("DEPLOYER_HOME", "")
-            if Path(home).is_relative_to(folder) and process.pid != psutil.Process().pid:
+            below = Path(home).is_relative_to(folder) and process.pid not in pytests
+            if below and not (process.ppid() in pytests and _ends_with_parent(process)):
                 found.append(process)
     return found
+
+
+def _ends_with_parent(process: psutil.Process) -> bool:
+    """Return True for the service of the SDK, and for multiprocessing's."""
+    return process.name() == "wandb-core" or "resource_tracker" in " ".join(process.cmdline())
 
 
 def _describe(process: psutil.Process) -> str:
