@@ -17,6 +17,8 @@ import requests  # noqa: TID251 - a test is a client of its own
 from tests.conftest import ServedBackend
 from tests.faults.proxy import Fault, FaultProxy
 
+pytestmark = pytest.mark.full
+
 VIEWER = {"query": "query Viewer { viewer { id username } }"}
 PLAIN_RUN = """
 import wandb
