@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
         end = time.time() + options.limit * slowness
         run = Run(Path(folder), min(end, float(os.environ.get("TEST_DEADLINE", "inf"))))
         os.environ["TEST_SLOWNESS"] = f"{slowness:.2f}"
-        os.environ["TEST_SECONDS"] = f"{options.each:.0f}"
+        os.environ["TEST_SECONDS"] = f"{options.each:g}"
         return run.judge(words)
 
 
@@ -88,7 +88,7 @@ class Run:
         _say(f"{len(failed)} failed; once more, one at a time")
         again = ["--last-failed", "--last-failed-no-failures=none"]
         second = self._run([*_without_workers(arguments), *again])
-        return _judge(second, sorted(failed - self._read_failed()))
+        return judge(second, sorted(failed - self._read_failed()))
 
     def _run(self, arguments: Sequence[str]) -> int:
         """Run pytest to its end or to the limit; name the tests that run long in silence."""
@@ -142,7 +142,7 @@ def _without_workers(arguments: Sequence[str]) -> list[str]:
     return kept
 
 
-def _judge(second: int, unstable: Sequence[str]) -> int:
+def judge(second: int, unstable: Sequence[str]) -> int:
     """Name the tests that passed only the second time; too many of them are a failure."""
     if unstable:
         _say(f"unstable, {len(unstable)} (at most {MOST_UNSTABLE} are allowed):", *unstable)

@@ -1,4 +1,4 @@
-"""The rule for tests that fail: run once more alone, named and counted when they pass then."""
+"""A test that fails is run once more, alone; one that hangs ends, and is not run again."""
 
 from __future__ import annotations
 
@@ -9,45 +9,57 @@ from pathlib import Path
 
 import pytest
 
+from tests.rerun import judge
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
-# `once` fails at its first try, `always` at each.
-TESTS = """
+FAILS_ONCE = """
 import os, pathlib, pytest
 
-@pytest.mark.parametrize("name", {names})
+@pytest.mark.parametrize("name", ["good", "once-1", "once-2"])
 def test_it(name):
     tried = pathlib.Path("tried-" + name)
     again = tried.exists()
     tried.touch()
-    assert not name.startswith("always")
-    assert not name.startswith("once") or (again and "PYTEST_XDIST_WORKER" not in os.environ)
+    assert name == "good" or (again and "PYTEST_XDIST_WORKER" not in os.environ)
+"""
+HANGS = """
+import time
+
+def test_it():
+    time.sleep(100)
 """
 
 
-@pytest.mark.parametrize(
-    ("names", "workers", "status", "said"),
-    [
-        (["good", "once-1", "once-2"], 2, 0, ["unstable, 2", "test_it[once-1]", "test_it[once-2]"]),
-        (["once-1", "once-2", "once-3"], 0, 1, ["unstable, 3", "test_it[once-3]"]),
-        (["good", "once-1", "always"], 0, 1, ["unstable, 1", "test_it[once-1]", "1 failed"]),
-        ([f"always-{number}" for number in range(13)], 0, 1, ["13 failed"]),
-    ],
-)
-def test_what_passes_only_the_second_time_is_named_and_counted(
-    tmp_path: Path, names: list[str], workers: int, status: int, said: list[str]
-) -> None:
-    (tmp_path / "test_some.py").write_text(TESTS.format(names=names))
-    done = run(tmp_path, "-n", str(workers), "--dist", "load", "test_some.py")
-    assert done.returncode == status, done.stdout
-    for words in said:
+def test_what_passes_only_the_second_time_is_named_and_counted(tmp_path: Path) -> None:
+    (tmp_path / "test_some.py").write_text(FAILS_ONCE)
+    done = run(tmp_path, "-n", "2", "--dist", "load", "test_some.py")
+    assert done.returncode == 0, done.stdout
+    for words in ("unstable, 2", "test_it[once-1]", "test_it[once-2]"):
         assert words in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("second", "unstable", "status"), [(0, 0, 0), (0, 2, 0), (0, 3, 1), (1, 1, 1)]
+)
+def test_three_unstable_tests_are_a_failure(second: int, unstable: int, status: int) -> None:
+    assert judge(second, ["test"] * unstable) == status
+
+
 def test_no_tests_are_a_failure(tmp_path: Path) -> None:
-    (tmp_path / "test_some.py").write_text(TESTS.format(names=["good"]))
+    (tmp_path / "test_some.py").write_text(FAILS_ONCE)
     assert run(tmp_path, "-k", "nothing", "test_some.py").returncode == 5
+
+
+def test_a_test_that_hangs_ends_with_its_stack_and_is_not_run_again(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["tests.limits"]')
+    (tmp_path / "test_some.py").write_text(HANGS)
+    done = run(tmp_path, "--each", "0.5", "test_some.py")
+    assert done.returncode == 1
+    assert "time.sleep(100)\nE       Failed: Timeout" in done.stdout
+    assert "1 reached their time limit" in done.stdout
+    assert "once more" not in done.stdout
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from socketserver import BaseRequestHandler, ThreadingTCPServer
+from threading import Thread
 
 import yaml
 
@@ -65,20 +67,39 @@ with wandb.init() as run:
 """
 # Goes on until a moment that all runs of a sweep share.
 PATIENT_TRAINER = """
-import argparse, time
+import argparse, socket, time
 import wandb
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--lr", type=float)
-parser.add_argument("--until", type=float)
+parser.add_argument("--host")
+parser.add_argument("--port", type=int)
 arguments = parser.parse_args()
+
+def is_held():
+    try:
+        socket.create_connection((arguments.host, arguments.port), timeout=5).close()
+        return True
+    except OSError:
+        return False
+
 with wandb.init() as run:
     step = 0
-    while step < 4 or time.time() < arguments.until:
+    while step < 4 or is_held():
         run.log({"loss": arguments.lr / (step + 1)}, step=step, commit=True)
         step += 1
         time.sleep(0.5)
 """
+
+
+@contextmanager
+def holding_runs(cluster: Cluster) -> Iterator[dict[str, str | float]]:
+    """Yield the parameters with which runs of PATIENT_TRAINER go on until this has ended."""
+    with ThreadingTCPServer((cluster.host, 0), BaseRequestHandler) as server:
+        Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        host, port = server.server_address[:2]
+        yield {"host": str(host), "port": port}
+        server.shutdown()
 
 
 @dataclass(frozen=True)
@@ -97,7 +118,7 @@ class Bed:
         """Return the code of the agents: the project folder as it is."""
         return Code(self.folder)
 
-    def create_sweep(self, lrs: list[float], **fixed: float) -> SweepPath:
+    def create_sweep(self, lrs: list[float], **fixed: str | float) -> SweepPath:
         """Make a grid sweep over `lr` in a project of its own."""
         parameters: dict[str, object] = {"lr": {"values": lrs}}
         parameters |= {name: {"value": value} for name, value in fixed.items()}

@@ -18,13 +18,10 @@ from deployer.kube.names import build_selector
 from deployer.launch.agents.scaling import end_agents
 from deployer.wandb_api.server import Server
 from deployer.watch.status import get_status
-from tests.cluster.bed import PATIENT_TRAINER, SECTION, Bed, make_bed, open_client
+from tests.cluster.bed import PATIENT_TRAINER, SECTION, Bed, holding_runs, make_bed, open_client
 from tests.cluster.cluster import Cluster
 from tests.cluster.shell import enter_shell
 from tests.cluster.tenants import make_tenant
-
-# Until then no run ends: three pods that start one after another train together.
-TOGETHER_SECONDS = 22.0
 
 
 @pytest.fixture
@@ -64,21 +61,22 @@ def test_two_agents_finish_a_grid_and_leave_nothing(bed: Bed) -> None:
 
 def test_scale_drain_and_stop(bed: Bed) -> None:
     (bed.folder / "train.py").write_text(PATIENT_TRAINER)
-    path = bed.create_sweep([0.1, 0.2, 0.3], until=time.time() + TOGETHER_SECONDS)
-    bed.start(path, 1)
-    bed.wait_for(lambda: bed.results(path).coverage.running == 1, "the first run")
-    bed.start(path, 3)
-    bed.start(path, 3)
-    bed.wait_for(lambda: bed.results(path).coverage.running == 3, "three runs")
-    assert bed.states(path) == ["running"] * 3
-    status = get_status(bed.server.client, bed.executor, path, 3, time.time())
-    assert len({agent.run_id for agent in status.agents} - {None}) == 3
-    first, second, third = (agent.name for agent in bed.executor.list_agents(str(path)))
+    with holding_runs(bed.cluster) as held:
+        path = bed.create_sweep([0.1, 0.2, 0.3], **held)
+        bed.start(path, 1)
+        bed.wait_for(lambda: bed.results(path).coverage.running == 1, "the first run")
+        bed.start(path, 3)
+        bed.start(path, 3)
+        bed.wait_for(lambda: bed.results(path).coverage.running == 3, "three runs")
+        assert bed.states(path) == ["running"] * 3
+        status = get_status(bed.server.client, bed.executor, path, 3, time.time())
+        assert len({agent.run_id for agent in status.agents} - {None}) == 3
+        first, second, third = (agent.name for agent in bed.executor.list_agents(str(path)))
 
-    bed.executor.drain([second])
-    assert bed.states(path) == ["running", "draining", "running"]
-    assert bed.executor.stop([third]) == [third]
-    assert [agent.name for agent in bed.executor.list_agents(str(path))] == [first, second]
+        bed.executor.drain([second])
+        assert bed.states(path) == ["running", "draining", "running"]
+        assert bed.executor.stop([third]) == [third]
+        assert [agent.name for agent in bed.executor.list_agents(str(path))] == [first, second]
     bed.wait_for(lambda: bed.states(path) == ["ended", "ended"], "the end of the others")
     endings = [agent.ending for agent in bed.executor.list_agents(str(path))]
     assert endings == [None, Ending.DRAINED]  # a watcher leaves the second one away

@@ -24,7 +24,7 @@ from deployer.sweeps.recount import verify_sweep
 from deployer.wandb_api.model import SweepPath
 from deployer.wandb_api.operations import get_snapshot
 from deployer.watch.reconciliation import Reconciler
-from tests.cluster.bed import PATIENT_TRAINER, Bed, make_bed, serve_for_pods
+from tests.cluster.bed import PATIENT_TRAINER, Bed, holding_runs, make_bed, serve_for_pods
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import make_namespace
 from tests.cluster.faults import (
@@ -40,10 +40,6 @@ from tests.cluster.faults import (
 )
 
 LRS = [number / 10 for number in range(1, 7)]
-# Until then no run ends, so that there is something to be lost: a lost node is noticed after half
-# a minute, and then others take the place of its agents.
-FAULTY_SECONDS = 60.0
-
 SWEEP = "me/project/abc"
 CREATED = "2026-01-01T00:00:00Z"
 
@@ -108,12 +104,13 @@ def test_every_fault_heals(
     On a node that is only cut off the agents go on, while others work in their place.
     """
     data, namespace = tmp_path / "data", make_namespace(broken, "faults")
-    with ExitStack() as servers:
+    with ExitStack() as faults, ExitStack() as servers:
+        held = faults.enter_context(holding_runs(broken))  # there is something to be lost
         server = servers.enter_context(serve_for_pods(broken, data))
         bed = make_bed(broken, namespace, broken.kubeconfig, server, tmp_path / "project")
         (bed.folder / "train.py").write_text(PATIENT_TRAINER)
         bed = bed.with_section(grace_period="15s", cpu="300m")
-        path = bed.create_sweep(LRS, until=time.time() + FAULTY_SECONDS)
+        path = bed.create_sweep(LRS, **held)
         bed.start(path, 5)
         bed.wait_for(lambda: bed.results(path).coverage.running == 5, "five runs")
         node, (deleted, evicted, exhausted) = choose_node(bed, path)
@@ -139,6 +136,7 @@ def test_every_fault_heals(
         if goes_on:
             logs = partial(read_node_logs, broken, node, namespace)
             bed.wait_for(lambda: "agent was not found" in logs(), "their refusal")
+        faults.close()
         give_back(broken, node)
         bed.wait_for(lambda: set(bed.states(path)) == {"ended"}, "the end of the sweep")
         prove(bed, path, len(LRS))
