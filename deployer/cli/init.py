@@ -114,7 +114,7 @@ def _read_given(given: list[str]) -> dict[str, str]:
 
 
 def _read_sweep(source: str, config: Project) -> str:
-    server, path = open_sweep(pick_sweep(source, config))
+    server, path = open_sweep(pick_sweep(source, config), reading=True)
     return f"# As {path} has it.\n{dump_config(get_sweep(server.client, path).config)}"
 
 

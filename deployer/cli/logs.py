@@ -72,7 +72,7 @@ def logs(
 def _read_run(
     config: Project, sweep: str | None, run: str, follow: bool
 ) -> Iterator[tuple[str, str]]:
-    server, path = open_sweep(pick_sweep(sweep, config))
+    server, path = open_sweep(pick_sweep(sweep, config), reading=True)
     run = find_run_of_set(get_snapshot(server.client, path), run) if run.isdecimal() else run
     silent = True
     for line in follow_run(server.client, path, run, follow, time.sleep):
@@ -93,7 +93,7 @@ def _read(
         raise _find_why_none(config, path)
     lost = _without_log(executor, path, names) if not target.runs_here else []
     if lost:
-        server, path = open_sweep(pick_sweep(sweep, config))
+        server, path = open_sweep(pick_sweep(sweep, config), reading=True)
         yield from read_lost_output(server.client, path, lost)
     for agent in executor.list_agents(str(path)):
         if agent.name in names and agent.state == "starting" and agent.reason:
@@ -103,7 +103,7 @@ def _read(
 
 def _find_why_none(config: Project, path: SweepPath) -> DeployerError:
     """Return why a sweep has no agents; raises WandbError if there is no such sweep."""
-    server, _ = open_sweep(pick_sweep(str(path), config))
+    server, _ = open_sweep(pick_sweep(str(path), config), reading=True)
     get_sweep(server.client, path)
     return AgentError(
         f"{path} has no agents here, and their logs go with `down`",

@@ -111,7 +111,7 @@ def _plan_sweep(
     sweep: str, config: Project, one_run: bool, max_seconds: float | None
 ) -> list[object]:
     """Return what `agents up` would send now for a sweep that is there."""
-    server, path = open_sweep(pick_sweep(sweep, config))
+    server, path = open_sweep(pick_sweep(sweep, config), reading=True)
     get_sweep(server.client, path)  # raises if there is none
     target = find_target(config)
     executor = target.open()

@@ -218,8 +218,8 @@ class Target(ABC):
     def check_bayes(self, tell: Tell) -> None:
         """Refuse a backend that is not made yet and could not search by a model: ImageError."""
 
-    def open_backend(self, tell: Tell) -> HostedBackend:
-        """Return the embedded backend in the target, made if there is none."""
+    def open_backend(self, tell: Tell, *, make: bool = True) -> HostedBackend:
+        """Return the embedded backend in the target; `make` it if there is none."""
         raise ConfigError("--on", f"{self.name} hosts no backend", "--on kubernetes or --on gke")
 
     def save_results(self, tell: Tell) -> Saved | None:

@@ -86,9 +86,12 @@ def settle_executor(text: str | None, config: Project) -> Project:
     return replace(config, on=executors[0]) if executors else config
 
 
-def open_sweep(choice: Choice) -> tuple[Server, SweepPath]:
-    """Connect to the sweep's server and return both; raises WandbError or BackendError."""
-    server = connect(choice.config)
+def open_sweep(choice: Choice, *, reading: bool = False) -> tuple[Server, SweepPath]:
+    """Connect to the sweep's server and return both; raises WandbError or BackendError.
+
+    A command that is only `reading` starts no backend.
+    """
+    server = connect(choice.config, reading=reading)
     path = choice.path(server.viewer.entity)
     if choice.complete:
         return server, path

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from deployer.config.paths import backend_folder
 from deployer.config.project import Project
-from deployer.errors import BackendError
+from deployer.errors import BackendError, BackendStopped
 from deployer.executors.registry import find_target
 from deployer.executors.target import Target
 from deployer.wandb_api.client import Client
@@ -15,13 +15,18 @@ from deployer.wandb_api.server import Inside, Server
 
 
 def connect(
-    project: Project, tell: Callable[[str], None] = lambda _: None, *, bayes: bool = False
+    project: Project,
+    tell: Callable[[str], None] = lambda _: None,
+    *,
+    bayes: bool = False,
+    reading: bool = False,
 ) -> Server:
     """Start the embedded backend if it is meant, and check the key.
 
     Where agents work in a cluster, it is in that cluster; what takes its time there is told. With
-    `bayes`, none is made there in an image that has nothing to search with. Raises ConfigError
-    without a key, BackendError, WandbError, KubeError, CloudError or ImageError.
+    `bayes`, none is made there in an image that has nothing to search with. With `reading`, a
+    backend that is stopped stays so: BackendStopped. Raises ConfigError without a key,
+    BackendError, WandbError, KubeError, CloudError or ImageError.
     """
     if not project.embedded and not _is_own_backend(project):
         client = Client(project.wandb, project.require_key(), project.key_source)
@@ -29,12 +34,15 @@ def connect(
     if project.embedded and (target := find_target(project, project.backend_on)).hosts_backend:
         if bayes:
             target.check_bayes(tell)
-        return _connect_inside(target, tell)
+        return _connect_inside(target, tell, reading=reading)
+    from deployer.backend.data_folder import is_served
     from deployer.backend.server.daemon import read_key, revive_backend, start_backend
 
     if project.known_data and not project.known_data.is_dir():
         said = f"the copy of its backend, {project.known_data}, is gone"
         raise BackendError(said, "bring the folder back from where you keep copies of yours")
+    if reading and not project.known_data and not is_served(backend_folder()):
+        raise BackendStopped("the embedded backend is stopped", "deployer backend up")
     backend = start_backend(project.known_data or backend_folder())
     if trouble := backend.describe_trouble():
         tell(f"warning: {trouble.message} ({trouble.hint})")
@@ -48,9 +56,9 @@ def connect(
     )
 
 
-def _connect_inside(target: Target, tell: Callable[[str], None]) -> Server:
+def _connect_inside(target: Target, tell: Callable[[str], None], *, reading: bool) -> Server:
     """Reach the backend in a cluster through a port of this machine that lasts as we do."""
-    hosted = target.open_backend(tell)
+    hosted = target.open_backend(tell, make=not reading)
     client = Client(hosted.reached_at, hosted.key, hosted.key_source)
     inside = Inside(target.name, hosted.url, hosted.pages_url, hosted.note_user)
     return Server(client, get_viewer(client), embedded=True, inside=inside)

@@ -80,3 +80,18 @@ def test_a_recount_of_an_unfinished_sweep_proves_nothing(
     as_csv = project.run("results", path, "--verify", "-o", "csv", code=3, **backend.environment)
     assert as_csv.stdout.startswith("rank,run_id,title,state,")
     assert as_csv.stderr.splitlines()[:2] == [coverage, verified]
+
+
+def test_a_command_that_reads_starts_no_backend(project: Project) -> None:
+    project.write_grid()
+    path = project.run("sweep", "create", "grid.yaml").stdout.strip()
+    project.run("backend", "down", "-y")
+    for words in (f"results {path}", "sweep list", f"importance {path}", f"report {path}"):
+        done = project.run(*words.split(), code=1)
+        assert done.stderr.splitlines() == [
+            "error: the embedded backend is stopped",
+            "hint: deployer backend up",
+        ]
+    assert not json.loads(project.run("backend", "status", "-o", "json").stdout)["running"]
+    project.run("backend", "up")
+    assert "0/4 configurations finished" in project.run("results", path).stdout

@@ -107,7 +107,7 @@ def _check_words(sweep: str | None, runs: Sequence[str] | None, best: bool) -> N
 def _open(sweep: str | None, config: Project) -> tuple[Server, SweepPath]:
     """Connect to the sweep that is meant; a word may have been meant as a run."""
     try:
-        return open_sweep(pick_sweep(sweep, config))
+        return open_sweep(pick_sweep(sweep, config), reading=True)
     except WandbError as error:
         if error.status != 404 or not sweep or "/" in sweep:
             raise
@@ -136,7 +136,7 @@ def _is_run_of_newest(word: str, flags: Flags) -> bool:
     records = load_records(config.folder)
     if "/" in word or not records or any(r.sweep_path.endswith(f"/{word}") for r in load_records()):
         return False
-    server, path = open_sweep(pick_sweep(None, config))
+    server, path = open_sweep(pick_sweep(None, config), reading=True)
     return is_run(get_whole_snapshot(server, path), word)
 
 

@@ -36,7 +36,8 @@ def importance(
     Spearman's. Exit code 3 where runs have finished and none logged the metric.
     """
     require_importance()
-    server, path = open_sweep(pick_sweep(sweep, read_config(Flags(wandb=wandb))))
+    choice = pick_sweep(sweep, read_config(Flags(wandb=wandb)))
+    server, path = open_sweep(choice, reading=True)
     snapshot = get_whole_snapshot(server, path)
     found = choose_metric(snapshot, metric, None, needs_goal=False)
     if found.metric is None:

@@ -107,7 +107,7 @@ def report(
         raise ConfigError("--html", "a page is no text for stdout", "--html report.html")
     check_places(html, None if str(md) == STDOUT else md, force=force)
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    server, path = open_sweep(pick_sweep(sweep, config))
+    server, path = open_sweep(pick_sweep(sweep, config), reading=True)
     price = cache(partial(_find_price, config, path))
     if serve:
         _serve(server, path, price, port)

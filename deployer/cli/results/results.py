@@ -84,7 +84,7 @@ def results(
     if group and output is Ranking.CHART:
         raise ConfigError("--group", "a chart shows runs", "leave out --group, or -o chart")
     config = read_config(Flags(wandb=wandb, on=on))
-    server, path = open_sweep(pick_sweep(sweep, config))
+    server, path = open_sweep(pick_sweep(sweep, config), reading=True)
     snapshot = get_whole_snapshot(server, path)
     if verify:
         _verify(server, path, snapshot, output)

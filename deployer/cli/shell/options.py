@@ -225,7 +225,7 @@ def pick_sweep(text: str | None, config: Project) -> Choice:
 def find_path(text: str | None, config: Project) -> SweepPath:
     """Return the sweep's path, asking a server only for what cannot be known without it."""
     choice = pick_sweep(text, config)
-    return choice.path() if choice.complete else open_sweep(choice)[1]
+    return choice.path() if choice.complete else open_sweep(choice, reading=True)[1]
 
 
 def _paths_of_agents(project: Project) -> Iterator[str]:

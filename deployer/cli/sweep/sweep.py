@@ -108,7 +108,7 @@ def list_(
 ) -> None:
     """List sweeps, newest first: a project's, or without --project those of all projects."""
     config = read_config(Flags(wandb=wandb, entity=entity, project=project, on=on))
-    server = connect(config, say)
+    server = connect(config, say, reading=True)
     owner = config.entity_for(None, server.viewer.entity)
     chosen = config.project or config.file_project
     names = (chosen,) if chosen else list_projects(server.client, owner)
@@ -154,7 +154,7 @@ def show_(
 ) -> None:
     """Show one sweep: its state, runs, agents and address."""
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    server, path = open_sweep(pick_sweep(sweep, config))
+    server, path = open_sweep(pick_sweep(sweep, config), reading=True)
     snapshot = get_whole_snapshot(server, path)
     show_sweep(snapshot, _list_agents(config, path), server.sweep_url(path), output)
 
@@ -192,7 +192,7 @@ def delete(
     """
     check_can_ask(yes)
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    server, path = open_sweep(pick_sweep(sweep, config))
+    server, path = open_sweep(pick_sweep(sweep, config), reading=True)
     say(f"using {server.describe()}")
     info = get_sweep(server.client, path)
     if living := [a.name for a in open_executor(config).list_agents(str(path)) if a.alive]:

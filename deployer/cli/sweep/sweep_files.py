@@ -108,7 +108,7 @@ def export(
 
 def _read_sets(sweep: str, project: Project) -> tuple[list[dict[str, object]], dict[str, Any]]:
     """Return a grid's configurations, or those that another sweep has drawn; and the sweep's."""
-    server, path = open_sweep(pick_sweep(sweep, project))
+    server, path = open_sweep(pick_sweep(sweep, project), reading=True)
     snapshot = get_snapshot(server.client, path)
     config = snapshot.sweep.config
     if snapshot.sweep.method == "grid":

@@ -17,7 +17,11 @@ from deployer.data.store import Store
 from deployer.errors import DeployerError, ImageError
 from deployer.executors.deadline import count_job_seconds
 from deployer.executors.findings import Finding, Question
-from deployer.executors.kubernetes.backend.deployment import ensure_backend, is_made
+from deployer.executors.kubernetes.backend.deployment import (
+    ensure_backend,
+    is_made,
+    require_backend,
+)
 from deployer.executors.kubernetes.backend.download import save_backend
 from deployer.executors.kubernetes.backend.image_check import check_bayes_modules
 from deployer.executors.kubernetes.backend.manifests import (
@@ -121,11 +125,14 @@ class KubernetesTarget(Target):
         """Return the client of the cluster; a namespace counts more than deployer.yaml's."""
         return open_kubeconfig(self.project, None, namespace)
 
-    def open_backend(self, tell: Tell) -> HostedBackend:
+    def open_backend(self, tell: Tell, *, make: bool = True) -> HostedBackend:
         """Return the backend in the cluster, through a port that lasts as long as we do."""
         kube = self.open_kube()
-        self.prepare_backend(kube, tell)
-        backend = ensure_backend(kube, self.project, self.name, tell)
+        if make:
+            self.prepare_backend(kube, tell)
+            backend = ensure_backend(kube, self.project, self.name, tell)
+        else:
+            backend = require_backend(kube, self.name)
         reached = open_forward(kube, backend).url
         source = f"Secret {KEY_SECRET} in {backend.namespace}"
         pages = build_pages_url(kube)

@@ -131,6 +131,9 @@ def test_a_sweep_without_any_server_survives_its_backends_pod(
     assert list(backend_folder().rglob("*"))
     done = shell.deployer("down", "--all", "--on", "kubernetes")
     assert f"stays in PersistentVolumeClaim {NAME}" in done.stderr
+    read = shell.try_deployer("results", path, *there)
+    assert f"there is no embedded backend in namespace {namespace}" in read.stderr
+    assert "hint: deployer backend up --on kubernetes" in read.stderr
     kinds = (*OURS, STATEFUL_SET, SERVICE, CLAIM)
     left = [one for kind in kinds for one in kube.list_objects(kind, build_selector())]
     assert [f"{one['kind']}/{one['metadata']['name']}" for one in left] == [
