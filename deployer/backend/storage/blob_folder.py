@@ -1,7 +1,8 @@
 """The bytes of files: each content once for each user, kept as long as a file refers to it.
 
-A blob's name on disk is its row's number, which is never given out twice: a deletion that comes
-late can hit nothing newer. What is being received lies in a folder of its own.
+A blob's name on disk is its row's id. Once committed, an id is never reused, so a late deletion
+cannot hit a newer blob; `keep` overwrites the file of an id whose transaction was undone. Uploads
+in progress are in a separate folder.
 """
 
 from __future__ import annotations
@@ -104,15 +105,16 @@ class BlobFolder:
 def keep(db: Connection, folder: BlobFolder, user_id: int, received: Received, now: float) -> Blob:
     """Take received bytes into the store; the same content is kept once."""
     found = find_blob(db, user_id, received.md5)
+    if found and folder.path(found.id).exists():
+        received.path.unlink()
+        return found
     if found is None:
         columns = {"md5": received.md5, "size_bytes": received.size_bytes, "created_at": now}
         blob_id = insert(db, "blobs", user_id=user_id, **columns)
         found = Blob(blob_id, user_id, received.md5, received.size_bytes)
-    if folder.path(found.id).exists():
-        received.path.unlink()
-    else:
-        os.replace(received.path, folder.path(found.id))
-        _sync_names(folder.content)
+    # A file under a new row's id is of a transaction that was undone: SQLite reuses its ids.
+    os.replace(received.path, folder.path(found.id))
+    _sync_names(folder.content)
     return found
 
 

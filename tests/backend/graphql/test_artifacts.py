@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import secrets
 import socket
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import requests  # noqa: TID251 - a test is a client of its own
 
+from deployer.backend.server.users import add_user
 from tests.backend.artifact_client import (
     RUN_ARTIFACTS,
     ArtifactClient,
@@ -18,6 +20,8 @@ from tests.backend.artifact_client import (
     md5_of,
     put,
 )
+from tests.backend.client import Client
+from tests.conftest import ServedBackend
 
 
 def test_a_version_reads_back_as_it_was_logged(log: ArtifactClient) -> None:
@@ -94,6 +98,24 @@ def test_nothing_is_committed_until_all_of_it_is_there(log: ArtifactClient) -> N
     )
 
 
+def test_bytes_of_a_refused_commit_are_never_read_as_another_users(
+    backend: ServedBackend, log: ArtifactClient
+) -> None:
+    base = log.log("ds", {"a": b"1"})
+    made = log.create("ds", "digest")
+    send_changes(log, made["id"], base, {"never": b"sent"})
+    assert "1 files were not sent: never" in log.commit(made["id"]).text
+
+    name, key = f"eve-{secrets.token_hex(4)}", secrets.token_hex(20)
+    add_user(backend.data, name, key)
+    client = Client(backend.url, key, name, log.client.project)
+    client.init_run("r")
+    other = ArtifactClient(client)
+    files = {"model": secrets.token_bytes(100)}
+    other.log("model", files)
+    assert other.read("model:v0") == files
+
+
 def test_runs_that_log_the_same_at_once_share_one_version(log: ArtifactClient) -> None:
     client = log.client
     client.init_run("other")
@@ -164,6 +186,23 @@ def test_a_reference_is_never_fetched_by_the_server(
             trap.accept()
 
 
+def send_changes(
+    log: ArtifactClient, artifact_id: str, base: str, files: Mapping[str, bytes]
+) -> None:
+    """Send the manifest of what an incremental version adds to its base."""
+    manifest = manifest_text(files, {})
+    begin = (
+        "mutation U($id: ID!, $digest: String, $base: ID) { updateArtifactManifest(input:"
+        " {artifactManifestID: $id, digest: $digest, baseArtifactID: $base})"
+        " { artifactManifest { file { uploadUrl } } } }"
+    )
+    log.manifest_url(artifact_id, manifest, "INCREMENTAL")
+    number = base64.b64decode(artifact_id).decode().partition(":")[2]
+    manifest_id = base64.b64encode(f"ArtifactManifest:{number}".encode()).decode()
+    reply = log.client.ask(begin, id=manifest_id, digest=md5_of(manifest), base=base)
+    put(reply["updateArtifactManifest"]["artifactManifest"]["file"]["uploadUrl"], manifest)
+
+
 def test_an_incremental_version_adds_to_its_base(log: ArtifactClient) -> None:
     newer = secrets.token_bytes(9)
     base = log.log("ds", {"a": b"1", "b": b"2"})
@@ -171,17 +210,7 @@ def test_an_incremental_version_adds_to_its_base(log: ArtifactClient) -> None:
     assert made["artifactSequence"]["latestArtifact"]["id"] == base
     (url,) = log.promise(made["id"], {"b": newer})
     put(str(url), newer)
-    manifest = manifest_text({"b": newer}, {})
-    begin = (
-        "mutation U($id: ID!, $digest: String, $base: ID) { updateArtifactManifest(input:"
-        " {artifactManifestID: $id, digest: $digest, baseArtifactID: $base})"
-        " { artifactManifest { file { uploadUrl } } } }"
-    )
-    log.manifest_url(made["id"], manifest, "INCREMENTAL")
-    number = base64.b64decode(made["id"]).decode().partition(":")[2]
-    manifest_id = base64.b64encode(f"ArtifactManifest:{number}".encode()).decode()
-    reply = log.client.ask(begin, id=manifest_id, digest=md5_of(manifest), base=base)
-    put(reply["updateArtifactManifest"]["artifactManifest"]["file"]["uploadUrl"], manifest)
+    send_changes(log, made["id"], base, {"b": newer})
     assert log.commit(made["id"]).status_code == 200
     assert log.read("ds:latest") == {"a": b"1", "b": newer}
 
