@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from deployer.backend.db.database import DATABASE
@@ -60,7 +61,7 @@ class Backend:
         """Return where the bytes of uploaded files are."""
         return self.folder / "files"
 
-    @property
+    @cached_property
     def blobs(self) -> BlobFolder:
         """Return where the bytes of files are kept and received."""
         return BlobFolder(self.files_folder, self.folder / INCOMING_FOLDER)

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
+from itertools import chain
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -160,8 +161,10 @@ class Surface:
         owner = await run_in_threadpool(read_key, self.backend.folder)
         if self.backend.plain or not secrets.compare_digest(_key(http).encode(), owner.encode()):
             raise Refusal(403, "only the backend's own user may copy it")
-        stream = stream_copy(self.backend.folder, self.backend.store)
-        return StreamingResponse(stream, media_type="application/x-tar")
+        stream = stream_copy(self.backend.folder, self.backend.blobs)
+        # The first block comes once the database is copied: until then a failure has a status.
+        first = await run_in_threadpool(next, stream)
+        return StreamingResponse(chain((first,), stream), media_type="application/x-tar")
 
     async def file_stream(self, http: HttpRequest) -> Response:
         """Take one chunk of a run's stream."""

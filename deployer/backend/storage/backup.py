@@ -1,7 +1,7 @@
 """Backs up a backend as a tar stream, consistent while it is served, and restores a folder.
 
-All that lies in the data folder goes along: the database as one moment saw it, and the files of
-that moment, held by hard links while they are sent.
+The whole data folder is sent: a snapshot of the database, and the files that it names, held by hard
+links while they are sent.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import os
 import shutil
-import sqlite3
 import tarfile
 import tempfile
 import time
@@ -34,8 +33,14 @@ from deployer.backend.db.store import Store
 from deployer.backend.db.users.accounts import find_caller, new_key
 from deployer.backend.db.users.keys import add_key
 from deployer.backend.refusal import is_full
-from deployer.backend.storage.blob_folder import INCOMING_FOLDER
-from deployer.backend.storage.copy_proof import PROOF_FILE, Copied, build_proof, check_copy
+from deployer.backend.storage.blob_folder import INCOMING_FOLDER, BlobFolder
+from deployer.backend.storage.copy_proof import (
+    AGAIN,
+    PROOF_FILE,
+    Copied,
+    build_proof,
+    check_copy,
+)
 from deployer.backend.storage.signed_urls import SIGNING_KEY_FILE
 from deployer.errors import BackendError
 
@@ -48,11 +53,12 @@ BLOCK_BYTES = 1 << 18
 HELD = ".copy-"  # a folder of links while a copy is sent
 
 
-def stream_copy(folder: Path, store: Store) -> Iterator[bytes]:
-    """Yield a backend's data as tar; nobody writes while its moment is held, only for the copy."""
+def stream_copy(folder: Path, blobs: BlobFolder) -> Iterator[bytes]:
+    """Yield a backend's data as tar; agents go on meanwhile. Raise NoSpace if there is no room."""
     with tempfile.TemporaryDirectory(prefix=HELD, dir=folder) as held:
         moment = Path(held)
-        with store.transaction():
+        with blobs.collecting:
+            _copy_database(folder, blobs, moment / DATABASE)
             _hold(folder, moment)
         digests: dict[str, str] = {}
         for path in sorted(moment.rglob("*")):
@@ -70,6 +76,15 @@ def forget_cut_off(folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def _copy_database(folder: Path, blobs: BlobFolder, target: Path) -> None:
+    with read_only(folder / DATABASE) as db:
+        ((pages,), (page_bytes,)) = (
+            db.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size")
+        )
+        blobs.check_space(pages * page_bytes)
+        db.execute("VACUUM INTO ?", (str(target),))
+
+
 def _hold(folder: Path, moment: Path) -> None:
     for name in os.listdir(folder):
         source = folder / name
@@ -79,14 +94,6 @@ def _hold(folder: Path, moment: Path) -> None:
             shutil.copytree(source, moment / name, copy_function=_link)
         else:
             _link(source, moment / name)
-    # Another connection: it sees what is committed, and writers wait for our transaction.
-    source_db = sqlite3.connect(f"file:{folder / DATABASE}?mode=ro", uri=True)
-    copy_db = sqlite3.connect(moment / DATABASE)
-    try:
-        source_db.backup(copy_db)
-    finally:
-        copy_db.close()
-        source_db.close()
 
 
 def _link(source: str | Path, target: str | Path) -> None:
@@ -131,9 +138,20 @@ def adopt_copy(stream: IO[bytes], data: Path) -> Copied:
             _give_key(fresh, read_key(data) if (data / KEY_FILE).exists() else new_key())
             if (data / ADDRESS_FILE).exists():
                 shutil.copy2(data / ADDRESS_FILE, fresh)
-            data.rename(Path(made) / "before")
-            fresh.rename(data)
+            _replace(data, fresh, Path(f"{made}-before"))
         return copied
+
+
+def _replace(data: Path, fresh: Path, before: Path) -> None:
+    """Put `fresh` in the place of `data`, which is deleted last: an interrupt loses nothing."""
+    try:
+        data.rename(before)
+        fresh.rename(data)
+    except BaseException:
+        if not data.exists():
+            before.rename(data)
+        raise
+    shutil.rmtree(before, ignore_errors=True)
 
 
 def _unpack(stream: IO[bytes], fresh: Path) -> None:
@@ -166,7 +184,8 @@ def _give_key(fresh: Path, key: str) -> None:
     """Refuse the key of where the copy came from: each folder has one of its own."""
     with _opened(fresh) as db:
         first = find_caller(db, read_key(fresh))
-        assert first is not None  # its owner asked for this copy
+        if first is None:
+            raise BackendError("the backend's key was changed while it was copied", AGAIN)
         add_key(db, first.user.name, key, time.time(), only=True)
     write_key(fresh, key)
 

@@ -13,8 +13,9 @@ import hashlib
 import os
 import secrets
 import shutil
+import threading
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -48,10 +49,11 @@ class Received:
 
 @dataclass(frozen=True)
 class BlobFolder:
-    """Where the bytes are."""
+    """Where the bytes are; `collecting` is held while blobs are deleted, or must not be."""
 
     content: Path
     incoming: Path
+    collecting: threading.Lock = field(default_factory=threading.Lock)
 
     def path(self, blob_id: int) -> Path:
         """Return where a blob is; no name that a user chose becomes part of a path."""
@@ -133,14 +135,22 @@ def _sync_names(folder: Path) -> None:
 
 
 def delete_unreferenced(store: Store, folder: BlobFolder) -> None:
-    """Delete the blobs to which nothing refers any more; the rows first, then the bytes."""
-    with store.transaction() as db:
-        released = [row[0] for row in db.execute("SELECT blob_id FROM released_blobs")]
-        gone = [blob_id for blob_id in released if not _is_referenced(db, blob_id)]
-        db.executemany("DELETE FROM blobs WHERE id = ?", [(blob_id,) for blob_id in gone])
-        db.execute("DELETE FROM released_blobs")
-    for blob_id in gone:
-        folder.path(blob_id).unlink(missing_ok=True)
+    """Delete the blobs to which nothing refers any more; the rows first, then the bytes.
+
+    While a copy of the backend is made, they stay until the next call.
+    """
+    if not folder.collecting.acquire(blocking=False):
+        return
+    try:
+        with store.transaction() as db:
+            released = [row[0] for row in db.execute("SELECT blob_id FROM released_blobs")]
+            gone = [blob_id for blob_id in released if not _is_referenced(db, blob_id)]
+            db.executemany("DELETE FROM blobs WHERE id = ?", [(blob_id,) for blob_id in gone])
+            db.execute("DELETE FROM released_blobs")
+        for blob_id in gone:
+            folder.path(blob_id).unlink(missing_ok=True)
+    finally:
+        folder.collecting.release()
 
 
 def _is_referenced(db: Connection, blob_id: int) -> bool:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
+import resource
+import subprocess
+import sys
 import tarfile
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -14,10 +19,15 @@ from pathlib import Path
 import pytest
 
 from deployer.backend.data_folder import KEY_FILE
+from deployer.backend.db.files import delete_file, promise_file, set_content
+from deployer.backend.db.projects import ensure_project
+from deployer.backend.db.runs.attempts import create_run
 from deployer.backend.server.daemon import backend_status
-from deployer.backend.storage.backup import adopt_copy
+from deployer.backend.storage.backup import adopt_copy, stream_copy
+from deployer.backend.storage.blob_folder import delete_unreferenced, keep
 from deployer.backend.storage.copy_proof import PROOF_FILE
 from deployer.errors import BackendError
+from tests.backend.bench import Bench
 from tests.backend.client import Client, grid
 from tests.conftest import ServedBackend, serve_backend
 
@@ -103,6 +113,77 @@ def test_a_copy_has_every_sweep_and_run_and_a_key_of_its_own(tmp_path: Path) -> 
             adopt_copy(io.BytesIO(content), tmp_path / "from")
     finally:
         served.end()
+
+
+INTERRUPTED = """
+import os, signal, sys
+from pathlib import Path
+from deployer.backend.storage.backup import adopt_copy
+
+def interrupt(event, arguments):
+    if event == "os.rename" and arguments[1] == data and os.path.basename(arguments[0]) == "fresh":
+        os.kill(os.getpid(), signal.SIGINT)
+
+copy, data = sys.argv[1:]
+sys.addaudithook(interrupt)
+with open(copy, "rb") as stream:
+    adopt_copy(stream, Path(data))
+"""
+
+
+def test_an_interrupt_as_a_copy_takes_its_place_loses_nothing(
+    backend: ServedBackend, tmp_path: Path
+) -> None:
+    data, copy = tmp_path / "data", tmp_path / "copy"
+    copy.write_bytes(fetch_copy(backend, backend.key))
+    with copy.open("rb") as stream:
+        adopt_copy(stream, data)
+    before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
+    command = [sys.executable, "-c", INTERRUPTED, str(copy), str(data)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert "KeyboardInterrupt" in ended.stderr
+    assert {path: path.read_bytes() for path in before if path.exists()} == before
+    assert {path.name for path in tmp_path.iterdir()} == {"copy", "data", "home"}
+
+
+def test_agents_write_while_the_database_is_copied(bench: Bench) -> None:
+    backend = bench.backend
+    copied: list[bytes] = []
+    stream = stream_copy(backend.folder, backend.blobs)
+    with backend.store.transaction() as db:
+        ensure_project(db, bench.me, None, "p", 0)
+        copying = threading.Thread(target=lambda: copied.append(next(stream)), daemon=True)
+        copying.start()
+        copying.join(20)
+        assert copied
+    stream.close()
+
+
+def test_bytes_stay_until_a_copy_has_them(bench: Bench) -> None:
+    backend, folder = bench.backend, bench.backend.blobs
+    with backend.store.transaction() as db:
+        project = ensure_project(db, bench.me, None, "p", 0)
+        file = promise_file(db, create_run(db, bench.me, project, "r", 0).id, "a")
+        set_content(db, file, keep(db, folder, bench.me.user.id, folder.write(b"kept"), 0), 0)
+        delete_file(db, file.id)
+    with folder.collecting:
+        delete_unreferenced(backend.store, folder)
+        assert len(os.listdir(folder.content)) == 1
+    delete_unreferenced(backend.store, folder)
+    assert os.listdir(folder.content) == []
+
+
+def test_a_copy_that_cannot_be_made_is_refused_with_its_reason(tmp_path: Path) -> None:
+    served = serve_backend(tmp_path / "data")
+    try:
+        limit = (4096, resource.RLIM_INFINITY)  # a write that goes beyond fails, as on a full disk
+        resource.prlimit(served.process.pid, resource.RLIMIT_FSIZE, limit)
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            fetch_copy(served, served.key)
+        assert (refused.value.code, b"storage is away" in refused.value.read()) == (503, True)
+        assert not list(served.data.glob(".copy-*"))
+    finally:
+        served.kill()
 
 
 def test_only_the_owner_may_copy(backend: ServedBackend, plain_backend: ServedBackend) -> None:
