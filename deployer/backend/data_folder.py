@@ -27,10 +27,9 @@ OTHER_FOLDER = "name another folder: --data FOLDER"
 
 @dataclass(frozen=True)
 class Address:
-    """Where the folder is, or was last, served, and by which process."""
+    """Where the folder is, or was last, served."""
 
     url: str
-    process_id: int
 
     @property
     def port(self) -> int:
@@ -39,10 +38,15 @@ class Address:
 
 
 class FolderLock:
-    """Holds a folder for one server; the kernel lets go of it when the process dies."""
+    """Holds a folder for one server; the kernel lets go of it when the process dies.
 
-    def __init__(self, data: Path) -> None:
+    The lock file has the id of the process that serves; a command that only needs the folder for
+    itself leaves it empty, and `stop_backend` does not end it.
+    """
+
+    def __init__(self, data: Path, serving: bool = False) -> None:
         self.data = data
+        self._said = str(os.getpid()) if serving else ""
 
     def __enter__(self) -> FolderLock:
         make_data_folder(self.data)
@@ -55,6 +59,9 @@ class FolderLock:
                     f"{self.data} is being served already", "deployer backend status"
                 )
             time.sleep(PROBE_SECONDS / 20)
+        self._stream.truncate(0)
+        self._stream.write(self._said)
+        self._stream.flush()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -80,6 +87,14 @@ def is_served(data: Path) -> bool:
         return not _try_lock(stream, fcntl.LOCK_SH)
 
 
+def read_server_id(data: Path) -> int | None:
+    """Return the process id of the server that holds the folder; None if no server does."""
+    if not is_served(data):
+        return None
+    said = (data / LOCK_FILE).read_text()
+    return int(said) if said.isdecimal() else None
+
+
 def _try_lock(stream: TextIO, kind: int = fcntl.LOCK_EX) -> bool:
     try:
         fcntl.flock(stream, kind | fcntl.LOCK_NB)
@@ -94,7 +109,7 @@ def read_address(data: Path) -> Address | None:
         address = json.loads((data / ADDRESS_FILE).read_text())
     except (OSError, ValueError):
         return None
-    return Address(address["url"], address["pid"])
+    return Address(address["url"])
 
 
 def read_key(data: Path) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deployer.backend.data_folder import (
+    LOCK_FILE,
     LOG_FILE,
     dismiss,
     is_dismissed,
@@ -21,6 +22,7 @@ from deployer.backend.data_folder import (
     open_private,
     read_address,
     read_key,
+    read_server_id,
     recall,
 )
 from deployer.backend.server.health import Health, disk_is_full, probe
@@ -118,7 +120,7 @@ def _look(data: Path, is_new: bool) -> Backend | None:
     with waiting_for("the embedded backend to answer"):
         health = probe(address.url)
     if health not in (Health.READY, Health.DISK_FULL):
-        return Backend(address.url, "", data, address.process_id, health)
+        return Backend(address.url, "", data, read_server_id(data), health)
     if not is_new:
         _check_version(data)
     return backend_status(data)
@@ -186,10 +188,10 @@ def backend_status(data: Path) -> Backend | None:
     address = read_address(data)
     if address is None:
         return None
-    if not is_served(data):
+    process_id = read_server_id(data)
+    if process_id is None:
         return Backend(address.url, _own_entity(data), data, None)
-    health = probe(address.url)
-    return Backend(address.url, _own_entity(data), data, address.process_id, health)
+    return Backend(address.url, _own_entity(data), data, process_id, probe(address.url))
 
 
 def revive_backend(data: Path) -> bool:
@@ -215,15 +217,17 @@ def stop_backend(data: Path, *, for_good: bool = True) -> bool:
     """
     if for_good and data.is_dir():
         dismiss(data)
-    address = read_address(data)
-    if address is None or not is_served(data):
+    if not is_served(data):
         return False
-    process_id = address.process_id
     for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process_id, number)
+        process_id = read_server_id(data)
+        if process_id is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process_id, number)
         if _wait_until_free(data):
             return True
+    if process_id is None:
+        raise BackendError(f"{data} is used by another command", f"fuser {data / LOCK_FILE}")
     raise BackendError(f"process {process_id} does not end", f"kill -9 {process_id}")
 
 

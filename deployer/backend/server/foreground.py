@@ -81,7 +81,7 @@ def serve(
     """
     rules = _build_rules(host, public_url)
     os.umask(0o077)
-    with FolderLock(data):
+    with FolderLock(data, serving=True):
         for path in data.iterdir():
             with suppress(PermissionError):  # of another user, on a shared volume
                 if path.is_file():
@@ -94,7 +94,7 @@ def serve(
         ensure_first_user(backend)
         listener = _listen(host, port or _remembered_port(data))
         url = f"http://{_shown_host(host)}:{listener.getsockname()[1]}"
-        write_private(data / ADDRESS_FILE, json.dumps({"url": url, "pid": os.getpid()}))
+        write_private(data / ADDRESS_FILE, json.dumps({"url": url}))
         server = _build_server(backend, rules)
         logger.info("serving %s at %s", data, url)
         on_listening()

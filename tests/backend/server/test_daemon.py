@@ -7,12 +7,16 @@ import json
 import os
 import signal
 import sqlite3
+import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from starlette.requests import Request
 
+from deployer.backend.data_folder import FolderLock, is_served, read_server_id
 from deployer.backend.db.database import DATABASE
 from deployer.backend.db.schema.migrations import MIGRATIONS
 from deployer.backend.db.schema.schema import SCHEMA
@@ -29,7 +33,8 @@ from deployer.backend.server.health import Health
 from deployer.backend.server.users import add_user, list_user_names, remove_user_of
 from deployer.errors import BackendError, BackendStopped
 from tests.backend.bench import KEY, Bench
-from tests.conftest import ServedBackend, serve_backend
+from tests.conftest import END_SECONDS, ServedBackend, serve_backend
+from tests.forked import fork_backend
 
 
 @pytest.fixture
@@ -89,7 +94,7 @@ def test_a_newer_folder_is_not_served(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_its_database_is_said_in_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / "address.json").write_text('{"url": "http://127.0.0.1:1", "pid": 1}')
+    (tmp_path / "address.json").write_text('{"url": "http://127.0.0.1:1"}')
     (tmp_path / "key").write_text("k" * 40)
     with pytest.raises(BackendError, match=r"backend\.sqlite: unable to open"):
         backend_status(tmp_path)
@@ -123,6 +128,40 @@ def test_a_backend_that_was_stopped_is_not_started_again_by_a_watcher(
     assert stop_backend(served.data, for_good=False)
     assert revive_backend(served.data)
     stop_backend(served.data)
+
+
+def test_down_ends_a_server_that_is_starting_and_no_other_process(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    stranger = subprocess.Popen(["sleep", "600"])
+    before = {"url": "http://127.0.0.1:1", "pid": stranger.pid}  # as if the id were reused
+    (data / "address.json").write_text(json.dumps(before))
+    held = sqlite3.connect(data / DATABASE, isolation_level=None)
+    held.execute("BEGIN EXCLUSIVE")  # for which the server waits as it starts
+    server, said = fork_backend(["127.0.0.1", "0", str(data)], os.environ)
+    try:
+        while not is_served(data):
+            assert server.is_running()
+        assert stop_backend(data)
+        assert server.wait(END_SECONDS) == -signal.SIGTERM
+        assert stranger.poll() is None
+    finally:
+        os.close(said)
+        with suppress(psutil.NoSuchProcess):
+            server.kill()
+        held.close()
+        stranger.kill()
+        stranger.wait()
+
+
+def test_down_ends_no_command_that_needs_the_folder_for_itself(tmp_path: Path) -> None:
+    with FolderLock(tmp_path, serving=True):
+        pass
+    with FolderLock(tmp_path):
+        assert (is_served(tmp_path), read_server_id(tmp_path)) == (True, None)
+    with FolderLock(tmp_path, serving=True):
+        assert read_server_id(tmp_path) == os.getpid()
+    assert read_server_id(tmp_path) is None
 
 
 def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
