@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 import secrets
+import sys
+import threading
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,7 +22,7 @@ from deployer.backend.db.users.sessions import (
     end_session,
 )
 from deployer.backend.server.users import add_user
-from deployer.backend.web.links import LINK_SECONDS, Links
+from deployer.backend.web.links import LINK_SECONDS, MOST_LINKS, Links
 from tests.backend.bench import KEY, Bench
 from tests.backend.client import Client, grid
 from tests.backend.pages_browser import log_in, page
@@ -113,6 +116,25 @@ def test_a_links_code_ends_after_some_minutes(bench: Bench) -> None:
     assert links.take(early) is None
     bench.seconds += 2
     assert links.take(late) is None
+
+
+def test_a_links_code_is_good_once_while_others_are_made(
+    request: pytest.FixtureRequest,
+) -> None:
+    request.addfinalizer(partial(sys.setswitchinterval, sys.getswitchinterval()))
+    sys.setswitchinterval(1e-6)
+    links = Links(lambda: 0.0)
+    for _ in range(MOST_LINKS):  # so that making one takes a while
+        links.make(KEY)
+    for number in range(50):
+        code = links.make(KEY)
+        maker = threading.Thread(target=links.make, args=(KEY,))
+        maker.start()
+        for _ in range(20 * number):  # later each time, to meet the other at each of its steps
+            pass
+        assert links.take(code) == hash_key(KEY)
+        maker.join()
+        assert links.take(code) is None
 
 
 def test_a_session_ends_after_a_month_with_its_key_and_when_it_is_ended(bench: Bench) -> None:
