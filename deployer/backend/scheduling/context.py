@@ -68,6 +68,7 @@ class Backend:
 
     def close(self) -> None:
         """Stop the search and close the database."""
+        self.blobs.threads.shutdown()
         self.suggestions.close()
         self.store.close()
 

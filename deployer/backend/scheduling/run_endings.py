@@ -33,6 +33,8 @@ from deployer.backend.scheduling.lifecycle import (
 from deployer.backend.scheduling.numbering import free_ordinal
 from deployer.sweeps.metrics import metric_value
 
+FORGET_SECONDS = 24 * 3600.0  # longer than any silence that is judged
+
 
 def marks_of(run: Run) -> Marks:
     """Return what lifecycle's rules need to know about a run."""
@@ -169,6 +171,7 @@ def finish_if_target_reached(backend: Backend, db: Connection, run: Run) -> None
 
 def end_silent_runs(backend: Backend) -> None:
     """End runs of which nothing was heard for too long; called every few seconds."""
+    backend.presence.forget(max(FORGET_SECONDS, *vars(backend.patience).values()))
     with backend.store.snapshot() as db:
         silent = [run.id for run in list_runs(db, IS_ACTIVE) if _is_silent(backend, run)]
     if not silent:

@@ -127,11 +127,13 @@ class Suggestions:
         self._closed = False
 
     def prepare(self, sweep: Sweep) -> None:
-        """Make the sweep's next suggestion soon; only a model needs that."""
-        if sweep.method != "bayes" or sweep.ended or sweep.local_scheduler:
+        """Make the sweep's next suggestion soon; only a model needs that. Forget an ended one's."""
+        if sweep.method != "bayes" or sweep.local_scheduler:
             return
         with self._changed:
-            if all(one.sweep_id != sweep.id for one in self._wanted[1:]):
+            if sweep.ended:
+                self._prepared.pop(sweep.id, None)
+            elif all(one.sweep_id != sweep.id for one in self._wanted[1:]):
                 self._want(Wanted(sweep.id))
 
     def find(

@@ -85,8 +85,8 @@ class Transfers:
         """Receive a file; it counts once all of it has come."""
         target = self._signed(http, "upload")
         announced = http.headers.get("content-length", "0")
-        self.backend.blobs.check_space(int(announced) if announced.isdigit() else 0)
-        received = await self.backend.blobs.receive(http.stream())
+        size = int(announced) if announced.isdigit() else 0
+        received = await self.backend.blobs.receive(http.stream(), size)
         try:
             await run_in_threadpool(self._store, target, received)
         finally:

@@ -15,19 +15,26 @@ import secrets
 import shutil
 import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from deployer.backend.db.blobs import Blob, find_blob
 from deployer.backend.db.database import Connection, insert
 from deployer.backend.db.store import Store
 from deployer.backend.refusal import NoSpace
 
+if TYPE_CHECKING:
+    from hashlib import _Hash as Hash
+
 # Left free for the database, which must be able to write that a file was refused: the smaller of
 # the two, so that a small volume has room for files at all.
 RESERVE_BYTES = 64 * 1024 * 1024
 RESERVE_SHARE = 0.05
+WRITTEN_BYTES = 1024 * 1024  # of an upload, together
+WRITERS = 8
 CHECKED_BYTES = 16 * 1024 * 1024  # of a file whose size nobody said, after which space is checked
 
 INCOMING_FOLDER = "incoming"
@@ -49,11 +56,17 @@ class Received:
 
 @dataclass(frozen=True)
 class BlobFolder:
-    """Where the bytes are; `collecting` is held while blobs are deleted, or must not be."""
+    """Where the bytes are; `collecting` is held while blobs are deleted, or must not be.
+
+    `threads` write uploads.
+    """
 
     content: Path
     incoming: Path
     collecting: threading.Lock = field(default_factory=threading.Lock)
+    threads: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(WRITERS, "uploads")
+    )
 
     def path(self, blob_id: int) -> Path:
         """Return where a blob is; no name that a user chose becomes part of a path."""
@@ -66,23 +79,38 @@ class BlobFolder:
         if size_bytes + reserve > disk.free:
             raise NoSpace(f"{size_bytes} bytes do not fit: {disk.free} are free")
 
-    async def receive(self, blocks: AsyncIterator[bytes]) -> Received:
-        """Write what comes to a file of its own; a stream that breaks leaves nothing behind."""
+    async def receive(self, blocks: AsyncIterator[bytes], announced_bytes: int = 0) -> Received:
+        """Write what comes to a file of its own; a stream that breaks leaves nothing behind.
+
+        The disk is left to threads of its own: a slow one delays uploads and nothing else.
+        """
+        in_thread = partial(asyncio.get_running_loop().run_in_executor, self.threads)
+        await in_thread(self.check_space, announced_bytes)
         path = self.incoming / secrets.token_hex(8)
-        digest, size = hashlib.md5(usedforsecurity=False), 0
+        digest, waiting = hashlib.md5(usedforsecurity=False), bytearray()
+        stream = await in_thread(path.open, "wb")
         try:
-            with path.open("wb") as stream:
-                async for block in blocks:
-                    digest.update(block)
-                    stream.write(block)
-                    if (size + len(block)) // CHECKED_BYTES > size // CHECKED_BYTES:
-                        self.check_space(0)
-                    size += len(block)
-                await asyncio.to_thread(_sync, stream)
+            async for block in blocks:
+                waiting += block
+                if len(waiting) >= WRITTEN_BYTES:
+                    await in_thread(self._append, stream, digest, bytes(waiting))
+                    waiting.clear()
+            await in_thread(self._append, stream, digest, bytes(waiting))
+            await in_thread(_sync, stream)
+            size = stream.tell()
         except BaseException:
             path.unlink(missing_ok=True)
             raise
+        finally:
+            stream.close()
         return Received(path, base64.b64encode(digest.digest()).decode(), size)
+
+    def _append(self, stream: BinaryIO, digest: Hash, content: bytes) -> None:
+        before = stream.tell()
+        digest.update(content)
+        stream.write(content)
+        if stream.tell() // CHECKED_BYTES > before // CHECKED_BYTES:
+            self.check_space(0)
 
     def write(self, content: bytes) -> Received:
         """Write bytes that the server itself made."""

@@ -42,6 +42,7 @@ from deployer.wandb_api.model import (
 )
 
 REMEMBERED_SWEEPS = 20
+REMEMBERED_HEADS = 10_000  # about 1 kB each
 MOST_NAMED = 500  # of more runs that have changed, all are read at once
 # What may be done to a sweep in each state, and the state that follows.
 STATES = {"pause": "PAUSED", "resume": "RUNNING", "stop": "FINISHED", "cancel": "CANCELED"}
@@ -84,21 +85,24 @@ class SweepState:
 class SweepReader:
     """Reads sweeps, and again only those runs that have changed."""
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+    def __init__(self, backend: Backend, most_heads: int = REMEMBERED_HEADS) -> None:
+        self._backend, self._most_heads = backend, most_heads
         self._lock = threading.Lock()
         self._known: OrderedDict[int, SweepState] = OrderedDict()
-        self._heads: dict[int, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+        self._heads: OrderedDict[int, tuple[tuple[Any, ...], dict[str, Any]]] = OrderedDict()
 
     def head(self, db: Connection, project: Project, sweep: Sweep) -> dict[str, Any]:
         """Return a sweep's line in a list; that of one that has ended is kept."""
         seen = fingerprint(db, sweep)
-        kept = self._heads.get(sweep.id)
-        if kept and kept[0] == seen:
-            return kept[1]
-        head = describe_head(self.read(db, project, sweep))
+        with self._lock:
+            known, head = self._heads.pop(sweep.id, (None, {}))
+        if known != seen:
+            head = describe_head(self.read(db, project, sweep))
         if sweep.ended:
-            self._heads[sweep.id] = (seen, head)
+            with self._lock:
+                self._heads[sweep.id] = (seen, head)
+                while len(self._heads) > self._most_heads:
+                    self._heads.popitem(last=False)
         return head
 
     def read(self, db: Connection, project: Project, sweep: Sweep) -> SweepSource:

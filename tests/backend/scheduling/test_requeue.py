@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from deployer.backend.db.runs.lines import write_lines
@@ -10,7 +12,7 @@ from deployer.backend.refusal import Refusal
 from deployer.backend.scheduling.context import Backend
 from deployer.backend.scheduling.early_termination import EarlyTermination
 from deployer.backend.scheduling.lifecycle import MAX_DELIVERIES
-from deployer.backend.scheduling.run_endings import end_silent_runs
+from deployer.backend.scheduling.run_endings import FORGET_SECONDS, end_silent_runs
 from tests.backend.bench import Bench
 from tests.backend.client import grid
 
@@ -119,6 +121,20 @@ def test_what_a_dead_agent_never_began_goes_to_the_next(bench: Bench) -> None:
     bench.seconds += bench.backend.patience.silence_seconds
     end_silent_runs(bench.backend)
     assert bench.beat(bench.agent(sweep))["run_id"] == name
+
+
+def test_what_has_long_been_silent_is_forgotten_and_stays_silent(bench: Bench) -> None:
+    presence, patience = bench.backend.presence, bench.backend.patience.silence_seconds
+    agent = bench.agent(bench.sweep())
+    bench.send(bench.take(agent), complete=True, exitcode=0)
+    assert presence.count("agent", math.inf) == presence.count("run", math.inf) == 1
+    bench.seconds += FORGET_SECONDS + 1
+    end_silent_runs(bench.backend)
+    assert presence.count("agent", math.inf) == presence.count("run", math.inf) == 0
+    assert presence.silence_seconds("agent", agent[0]) > patience
+    bench.beat(agent)
+    end_silent_runs(bench.backend)
+    assert presence.count("agent", patience) == 1
 
 
 def test_the_server_s_own_downtime_is_nobody_s_silence(bench: Bench) -> None:

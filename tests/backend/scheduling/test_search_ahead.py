@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from deployer.backend.db.sweeps import update_sweep
 from deployer.backend.scheduling.search.runs import SearchRun
 from deployer.backend.scheduling.suggestions import Question
 from tests.backend.bench import Bench
@@ -71,6 +73,20 @@ def test_of_many_runs_the_newest_outcome_is_left_out_whenever_it_is_asked(bench:
         ended = bench.backend.suggestions.ask_question(db, sweep, 102)
     assert at_work == ended
     assert [run.state for run in ended.runs[-2:]] == ["finished", "running"]
+
+
+@pytest.mark.slow
+def test_nothing_is_kept_of_a_sweep_that_has_ended(bench: Bench) -> None:
+    suggestions = bench.backend.suggestions
+    sweep = bench.sweep(**SETTINGS)
+    name = bench.take(bench.agent(sweep))
+    suggestions.prepare(sweep)
+    while not suggestions._prepared:
+        time.sleep(0.01)
+    with bench.backend.store.transaction() as db:
+        update_sweep(db, sweep, bench.seconds, state="FINISHED")
+    bench.send(name, complete=True, exitcode=0)
+    assert not suggestions._prepared
 
 
 @pytest.mark.slow

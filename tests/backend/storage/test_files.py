@@ -8,7 +8,9 @@ import os
 import resource
 import secrets
 import socket
+import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPResponse
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -222,6 +224,35 @@ def test_a_disk_that_fills_and_a_server_that_is_killed_half_way(
         wait_until_files(data / "files", 0)
     finally:
         again.end()
+
+
+@pytest.mark.slow
+def test_a_slow_disk_delays_uploads_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library, slow = tmp_path / "slow_disk.so", tmp_path / "slow"
+    source = Path(__file__).with_name("slow_disk.c")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    monkeypatch.setenv("SLOW_DISK", str(slow))
+    served = serve_backend(tmp_path / "data", afresh=True)
+    monkeypatch.delenv("LD_PRELOAD")
+    try:
+        client = Client.of(served, "files")
+        client.init_run("r")
+        urls = promise(client, *(f"{number}.bin" for number in range(12)))
+        content = b"x" * 100_000
+        slow.touch()
+        with ThreadPoolExecutor(len(urls)) as threads:
+            sent = [threads.submit(requests.put, url, data=content, timeout=60) for url in urls]
+            while not (tmp_path / "slow.waiting").exists():
+                time.sleep(0.01)
+            try:
+                assert requests.get(f"{served.url}/healthz", timeout=10).text == "ok"
+                client.log("r", [{"_step": 0}])
+            finally:
+                slow.unlink()
+            assert {one.result().status_code for one in sent} == {200}
+    finally:
+        served.kill()
 
 
 def wait_until_files(folder: Path, count: int) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from deployer.backend.db.projects import project_by_id
 from deployer.backend.db.runs.runs import change_run
-from deployer.backend.db.sweeps import Sweep
+from deployer.backend.db.sweeps import Sweep, update_sweep
 from deployer.backend.scheduling.process_ends import note_exit
+from deployer.backend.web.results import SweepReader
 from deployer.backend.web.views import open_site, show_run, show_sweep
 from deployer.page.strict_json import to_strict_json
 from tests.backend.bench import Bench
@@ -117,3 +119,23 @@ def test_a_run_has_one_name_and_tells_that_it_was_stopped_early(bench: Bench) ->
     assert {row["title"] for row in rows.values()} == set(names)
     assert [rows[name]["stopped_early"] for name in names] == [True, False, False]
     assert run_page(bench, names[0])["stopped_early"]
+
+
+def test_lines_of_ended_sweeps_are_remembered_up_to_a_number(bench: Bench) -> None:
+    reader = SweepReader(bench.backend, most_heads=2)
+
+    def head(sweep: Sweep) -> dict[str, Any]:
+        with bench.backend.store.snapshot() as db:
+            return reader.head(db, project_by_id(db, sweep.project_id), sweep)
+
+    sweeps = []
+    for number in range(3):
+        made = bench.sweep(name=f"sweep {number}")
+        with bench.backend.store.transaction() as db:
+            sweeps.append(update_sweep(db, made, bench.seconds, state="FINISHED"))
+    first, second = head(sweeps[0]), head(sweeps[1])
+    assert head(sweeps[0]) is first
+    head(sweeps[2])
+    assert head(sweeps[0]) is first
+    again = head(sweeps[1])
+    assert (again == second, again is second) == (True, False)
