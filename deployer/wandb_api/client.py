@@ -75,14 +75,19 @@ class Client:
         self.key_source = key_source
         # The server's clock against ours, as of its last answer; None if it told no time.
         self.ahead_seconds: float | None = None
-        self.session = requests.Session()
-        self.session.auth = ("api", key)
-        self.session.headers["User-Agent"] = f"deployer/{__version__}"
-        # A proxy cannot reach this machine's own addresses; NO_PROXY rarely names them.
-        self.session.trust_env = not is_loopback(self.base_url)
-        self._careful = _adapter(read_retries=0)
-        self._patient = _adapter(read_retries=3)
+        # One for what may be repeated and one for the rest: threads share a client.
+        self.session, self._careful = self._open(read_retries=3), self._open(read_retries=0)
         self._read_seconds = NEAR_READ_TIMEOUT_SECONDS if near else READ_TIMEOUT_SECONDS
+
+    def _open(self, read_retries: int) -> requests.Session:
+        session = requests.Session()
+        session.auth = ("api", self.key)
+        session.headers["User-Agent"] = f"deployer/{__version__}"
+        # A proxy cannot reach this machine's own addresses; NO_PROXY rarely names them.
+        session.trust_env = not is_loopback(self.base_url)
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, _adapter(read_retries))
+        return session
 
     def execute(
         self, query: str, variables: dict[str, Any] | None = None, repeatable: bool = True
@@ -92,21 +97,24 @@ class Client:
         With `repeatable=False` an operation that may have reached the server is not sent again.
         Raises WandbError with the server's own sentence.
         """
-        for scheme in ("http://", "https://"):
-            self.session.mount(scheme, self._patient if repeatable else self._careful)
         question = {"query": query, "variables": variables or {}}
         try:
             with waiting_for(self.words):
-                answer = self._post(question, WHOLE_TRIES if repeatable else 1)
+                if repeatable:
+                    answer = self._post(self.session, question, WHOLE_TRIES)
+                else:
+                    answer = self._post(self._careful, question, 1)
             self._read_clock(answer)
             return self._data(answer)
         except http.RequestException as error:
             raise translate(self.base_url, error) from error
 
-    def _post(self, question: dict[str, Any], tries: int) -> requests.Response:
+    def _post(
+        self, session: requests.Session, question: dict[str, Any], tries: int
+    ) -> requests.Response:
         """Return the whole answer; the adapter repeats all but one that breaks off."""
         try:
-            return self.session.post(
+            return session.post(
                 f"{self.base_url}/graphql",
                 json=question,
                 timeout=self._timeouts,
@@ -115,7 +123,7 @@ class Client:
         except http.ChunkedEncodingError:
             if tries == 1:
                 raise
-            return self._post(question, tries - 1)
+            return self._post(session, question, tries - 1)
 
     def ask_login_code(self) -> str | None:
         """Return a code that signs this key's owner in to the embedded backend's page, once.

@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import ItemsView, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -142,6 +142,25 @@ def test_what_is_not_repeatable_is_sent_once(scripted: Script) -> None:
     with pytest.raises(WandbError):
         Client(scripted.url, FOREIGN_KEY).execute("mutation M { a }", repeatable=False)
     assert len(scripted.asked) == 1
+
+
+def test_a_change_is_sent_once_while_another_thread_asks(scripted: Script) -> None:
+    scripted.replies = [(200, {}, '{"data":{}}'), (500, {"Retry-After": "0"}, "")]
+    client = Client(scripted.url, FOREIGN_KEY)
+
+    class Meanwhile(dict[str, int]):
+        """Variables during whose encoding another thread asks something."""
+
+        def items(self) -> ItemsView[str, int]:
+            asking = threading.Thread(target=client.execute, args=("query Q { a }",))
+            asking.start()
+            asking.join()
+            return super().items()
+
+    with pytest.raises(WandbError):
+        client.execute("mutation M { a }", Meanwhile(b=1), repeatable=False)
+    asked = [json.loads(one["body"])["query"] for one in scripted.asked]
+    assert asked == ["query Q { a }", "mutation M { a }"]
 
 
 def test_the_key_goes_as_basic_authorization(scripted: Script) -> None:
