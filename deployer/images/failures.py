@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 import requests
 
@@ -86,6 +87,17 @@ def build_refusal(answer: requests.Response, what: str, login: RegistryLogin) ->
         return ImageError(message, "leave `plain_http` out: it speaks TLS")
     busy = is_passing(answer.status_code)
     return ImageError(message, "type the command again in a minute" if busy else "", status)
+
+
+def build_foreign_login(url: str, what: str, repository: Repository) -> ImageError:
+    """Return the error for a host other than the registry that wants a login."""
+    other = urlsplit(url).netloc
+    message = f"cannot {what} {repository}: the registry sends us to {other}, which wants a login"
+    hint = (
+        f"the login is for {repository.host} alone; if {other} is the registry's own name:"
+        f" image: {{repository: {other}/{repository.path}}}"
+    )
+    return ImageError(message, hint, 401)
 
 
 def translate_failure(error: requests.RequestException, login: RegistryLogin) -> ImageError:

@@ -17,7 +17,12 @@ import requests
 from requests.auth import AuthBase, HTTPBasicAuth
 
 from deployer.config.sections.image_reference import Repository
-from deployer.images.failures import RegistryLogin, build_refusal, translate_failure
+from deployer.images.failures import (
+    RegistryLogin,
+    build_foreign_login,
+    build_refusal,
+    translate_failure,
+)
 from deployer.images.registry_credentials import Credentials
 from deployer.waiting import COMMAND, TIMEOUTS_SECONDS, waiting_for
 
@@ -169,7 +174,8 @@ class Registry:
     def _send(self, method: str, path: str, **options: Any) -> requests.Response:
         """Send one request; log in when the registry asks for it, and send it once more."""
         answer = self._send_once(method, path, **options)
-        if answer.status_code == 401 and self._log_in(answer.headers.get("WWW-Authenticate", "")):
+        challenge = answer.headers.get("WWW-Authenticate", "")
+        if answer.status_code == 401 and self._is_ours(answer.url) and self._log_in(challenge):
             if "data" in options and not isinstance(options["data"], bytes):
                 options["data"].seek(0)
             answer = self._send_once(method, path, **options)
@@ -178,13 +184,16 @@ class Registry:
     def _send_once(self, method: str, path: str, **options: Any) -> requests.Response:
         options.setdefault("timeout", COMMAND.limit(TIMEOUTS_SECONDS))
         url = urljoin(self._base, path)
+        auth = self._auth if self._is_ours(url) else NoLogin()
         try:
             with waiting_for(f"the registry {self.repository.host}"):
-                return self._session.request(
-                    method, url, auth=self._auth, verify=self._verify, **options
-                )
+                return self._session.request(method, url, auth=auth, verify=self._verify, **options)
         except requests.RequestException as error:
             raise translate_failure(error, self._login) from error
+
+    def _is_ours(self, url: str) -> bool:
+        """Return True for the registry's own host, which alone gets the login."""
+        return not self._session.should_strip_auth(self._base, url)  # type: ignore[no-untyped-call]
 
     def _log_in(self, challenge: str) -> bool:
         """Log in as the registry asks; return whether there is anything new to try."""
@@ -217,11 +226,14 @@ class Registry:
                 )
         except requests.RequestException as error:
             raise translate_failure(error, self._login) from error
-        self._check(answer, "log in to")
+        if not answer.ok:
+            raise build_refusal(answer, "log in to", self._login)
         content = answer.json()
         return str(content.get("token") or content.get("access_token", ""))
 
     def _check(self, answer: requests.Response, what: str) -> None:
+        if answer.status_code == 401 and not self._is_ours(answer.url):
+            raise build_foreign_login(answer.url, what, self.repository)
         if not answer.ok:
             raise build_refusal(answer, what, self._login)
 

@@ -61,9 +61,12 @@ class RunningRegistry:
 
 @contextmanager
 def serve_registry(
-    folder: Path, host: str = "127.0.0.1", *, tokens: bool = False
+    folder: Path, host: str = "127.0.0.1", *, tokens: bool = False, uploads_at: str = ""
 ) -> Iterator[RunningRegistry]:
-    """Run a registry on an address of this machine; `tokens`: it sends users to a token server."""
+    """Run a registry on an address of this machine.
+
+    `tokens`: it sends users to a token server. `uploads_at`: it sends uploads to this address.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     authority = trustme.CA()
     authority.cert_pem.write_to_path(folder / "ca.pem")
@@ -79,7 +82,10 @@ def serve_registry(
         else:
             (folder / "htpasswd").write_text(_hash_password())
             auth = {"htpasswd": {"realm": "tests", "path": f"{folder}/htpasswd"}}
-        (folder / "config.yml").write_text(json.dumps(_build_settings(running, auth)))
+        settings = _build_settings(running, auth)
+        if uploads_at:
+            settings["http"]["host"] = uploads_at
+        (folder / "config.yml").write_text(json.dumps(settings))
         stack.enter_context(_run(running))
         yield running
 

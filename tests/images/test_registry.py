@@ -91,6 +91,37 @@ def test_token_server(tmp_path: Path) -> None:
         assert raised.value.message.endswith("401 Unauthorized")
 
 
+def test_the_login_goes_to_no_host_that_an_answer_names(tmp_path: Path) -> None:
+    asked: list[tuple[str, str | None]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            asked.append((self.command, self.headers["Authorization"]))
+            self.send_response(401)
+            realm = f"http://127.0.0.1:{self.server.server_address[1]}/token"
+            self.send_header("WWW-Authenticate", f'Bearer realm="{realm}"')
+            self.end_headers()
+
+        do_GET = do_DELETE = do_PUT
+
+        def log_message(self, *_: object) -> None:
+            """Stay silent."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        other = f"127.0.0.1:{server.server_port}"
+        with serve_registry(tmp_path / "registry", uploads_at=f"http://{other}") as registry:
+            settings, given = _settings(registry), registry.environment
+            file = _write_archive(tmp_path / "image.tar")
+            with pytest.raises(ImageError) as raised:
+                load_image(file, settings, given, lambda _: None)
+        server.shutdown()
+    assert asked == [("PUT", None)]
+    assert raised.value.message.endswith(f"sends us to {other}, which wants a login")
+    assert f"repository: {other}/team/trainer" in raised.value.hint
+
+
 def test_refusals(running: RunningRegistry, tmp_path: Path) -> None:
     file = _write_archive(tmp_path / "image.tar")
     settings, given = _settings(running), running.environment
