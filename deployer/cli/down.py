@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import time
-from collections.abc import Iterator, Set
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -28,16 +30,23 @@ from deployer.cli.shell.options import (
 )
 from deployer.config.paths import backend_folder, list_copies
 from deployer.config.project import EMBEDDED, Flags, Project
-from deployer.errors import CloudError, ConfigError, DeployerError, Refusals, collect_refusals
+from deployer.errors import (
+    BackendError,
+    CloudError,
+    ConfigError,
+    DeployerError,
+    Refusals,
+    collect_refusals,
+)
 from deployer.executors.registry import find_target, list_names
 from deployer.executors.target import Removal, Target
 from deployer.launch.agents.scaling import Ended, end_willing_agents
 from deployer.launch.agents.stop_notice import tell_who_lasts
 from deployer.launch.provision import find_disposable, take_down_cluster
 from deployer.launch.remains import describe_bill, telling_remains
-from deployer.outputs.kept_here import delete_here
-from deployer.sweeps.records import SweepRecord, delete_records, load_records
-from deployer.text import format_count
+from deployer.outputs.kept_here import delete_here, measure_here
+from deployer.sweeps.records import SweepRecord, delete_record, load_records
+from deployer.text import format_bytes, format_count
 from deployer.wandb_api.model import SweepPath
 
 app = make_app()
@@ -76,52 +85,94 @@ def down(
     if delete_data and not all_:
         raise ConfigError("--delete-data", "deletes every result", "say --all too if you mean it")
     config = read_config_of(sweep, Flags(wandb=wandb, on=on))
-    if delete_data and not _is_sure_of_data(config, yes):
+    target = find_disposable(config) if cluster else None
+    data = _list_data(config, target) if delete_data else _Data()
+    if data.words and not _is_sure_of_data(data, yes):
         say("nothing was deleted")
         return
-    gone = set()
-    if cluster:
-        path, target = _find_if_any(sweep, config), find_disposable(config)
-        held = [(one.words, one.foreign) for one in target.list_held(copied=not delete_data)]
-        removal = Removal(check_held(held, yes, named=True), delete_data)
+    if target:
+        path, results_go = _find_if_any(sweep, config), target.name in data.targets
+        held = [(one.words, one.foreign) for one in target.list_held(copied=not results_go)]
+        removal = Removal(check_held(held, yes, named=True), results_go)
         telling = telling_remains(lambda failure: describe_bill(target, failure), say)
         with telling, showing_busy() as tell:
             take_down_cluster(target, path, tell, everything=all_, removal=removal)
-        gone = {target.name}
     if all_:
         with collect_refusals() as refusals:
-            _end_everywhere(config, output, refusals, gone=gone, delete_data=delete_data)
+            gone = {target.name} if target else set()
+            _end_everywhere(config, output, refusals, gone=gone, data=data)
             if _means_here(config):
-                _end_backend(delete_data)
+                _end_backend(data)
+            for error in data.unlisted:
+                with refusals.noted():
+                    raise error
     elif not cluster:
         end_sweep(config, sweep, yes, output)
 
 
-def _is_sure_of_data(config: Project, yes: bool) -> bool:
-    """List what `--delete-data` deletes, and return True if that is meant; raises ConfigError."""
-    found = list(_list_data(config))
-    for what in found:
+@dataclass
+class _Data:
+    """What `--delete-data` deletes, and nothing else; `words` name it for the user.
+
+    `folders` are data of backends here, `sweeps` are known to these alone, and `outputs` of some of
+    them are here. In `targets` backends' claims or disks go. Data that `unlisted` hide stay.
+    """
+
+    words: list[str] = field(default_factory=list)
+    folders: tuple[Path, ...] = ()
+    sweeps: tuple[SweepRecord, ...] = ()
+    outputs: tuple[str, ...] = ()
+    targets: set[str] = field(default_factory=set)
+    unlisted: list[DeployerError] = field(default_factory=list)
+
+
+def _is_sure_of_data(data: _Data, yes: bool) -> bool:
+    """Show what `--delete-data` deletes; return True if that is meant. Raises ConfigError."""
+    for what in data.words:
         say(f"to be deleted: {what}")
-    return not found or is_sure("delete all of this for good?", yes)
+    return is_sure("delete all of this for good?", yes)
 
 
-def _list_data(config: Project) -> Iterator[str]:
-    """Yield the data of backends, here and in clusters, and how many sweeps are known of each."""
+def _list_data(config: Project, cluster: Target | None) -> _Data:
+    """Return the data of backends, here and in clusters, and of the sweeps that are known there.
+
+    `cluster` is deleted as a whole: here its disks are listed, and claims in it by `list_held`.
+    Where no list can be read, nothing goes.
+    """
+    data = _list_data_here() if _means_here(config) else _Data()
     records = load_records()
-    if _means_here(config):
-        for data in (backend_folder(), *list_copies()):
-            if _holds_data(data):
-                yield f"{data} ({format_count(sum(map(_is_kept_here, records)), 'sweep')})"
-    for on in sorted(_choose_executors(config)):
-        target = find_target(config, on)
+    for on in sorted(_choose_executors(config) | ({cluster.name} if cluster else set())):
+        target, whole = find_target(config, on), cluster is not None and cluster.name == on
         sweeps = [one.sweep_path for one in records if one.backend_on == on]
         try:
-            claims = list_own_claims(target.open_kube()) if target.hosts_backend else ()
+            found = _list_data_of(target, whole=whole)
         except DeployerError as error:
-            say(f"{on} is not searched for data: {error.message}")
+            if not (isinstance(error, CloudError) and error.reason == "NOT_FOUND"):
+                say(f"the data on {on} cannot be listed and stays: {error.message}")
+                data.unlisted.append(error)
             continue
-        for claim in claims:
-            yield f"{claim} on {on}{''.join(f', {path}' for path in sweeps)}"
+        if found or whole:
+            data.targets.add(on)
+        data.words += [f"{one} on {on}{''.join(f', {path}' for path in sweeps)}" for one in found]
+    return data
+
+
+def _list_data_here() -> _Data:
+    sweeps = tuple(filter(_is_kept_here, load_records()))
+    folders = tuple(filter(_holds_data, (backend_folder(), *list_copies())))
+    sizes = {one.sweep_path: measure_here(_id_of(one)) for one in sweeps if _id_of(one)}
+    outputs = {path: size for path, size in sizes.items() if size}
+    words = [f"{folder} ({format_count(len(sweeps), 'sweep')})" for folder in folders]
+    words += [
+        f"outputs of {path} on this machine, {format_bytes(size)}" for path, size in outputs.items()
+    ]
+    return _Data(words, folders, sweeps, tuple(outputs))
+
+
+def _list_data_of(target: Target, *, whole: bool) -> Sequence[str]:
+    if whole:
+        return target.list_results()
+    return list_own_claims(target.open_kube()) if target.hosts_backend else ()
 
 
 def _find_if_any(sweep: str | None, config: Project) -> SweepPath | None:
@@ -136,7 +187,7 @@ def _find_if_any(sweep: str | None, config: Project) -> SweepPath | None:
 
 @naming_repeat()
 def _end_everywhere(
-    config: Project, output: str, refusals: Refusals, *, gone: Set[str], delete_data: bool
+    config: Project, output: str, refusals: Refusals, *, gone: Set[str], data: _Data
 ) -> None:
     """End every sweep's agents in the place that was named, else wherever some were started.
 
@@ -147,7 +198,7 @@ def _end_everywhere(
     ended = Ended()
     for target in targets:
         with refusals.noted():
-            ended += _end_there(target, refusals, delete_data=delete_data)
+            ended += _end_there(target, refusals, delete_data=target.name in data.targets)
     if ended or not refusals:
         places = ", ".join(target.place for target in targets)
         none = f"no agents of yours were found on {places}"
@@ -188,20 +239,24 @@ def _end_there(target: Target, refusals: Refusals, *, delete_data: bool) -> Ende
     return ended
 
 
-def _end_backend(delete_data: bool) -> None:
+def _end_backend(data: _Data) -> None:
     from deployer.backend.server.daemon import stop_backend
 
-    for data in filter(_holds_data, (backend_folder(), *list_copies())):
-        if stop_backend(data):
+    for folder in filter(_holds_data, (backend_folder(), *list_copies())):
+        if stop_backend(folder):
             say("embedded backend stopped")
-        if delete_data:
-            shutil.rmtree(data, ignore_errors=True)
-            say(f"deleted {data}")
+        if folder in data.folders:
+            shutil.rmtree(folder, ignore_errors=True)
+            if _holds_data(folder):
+                hint = f"rm -rf {shlex.quote(str(folder))}"
+                raise BackendError(f"{folder} could not be deleted as a whole", hint)
+            say(f"deleted {folder}")
         else:
-            say(f"the embedded backend's data stays in {data}")
-    if delete_data:
-        _delete_outputs()
-        delete_records(_is_kept_here)
+            say(f"the embedded backend's data stays in {folder}")
+    for record in data.sweeps:
+        if record.sweep_path in data.outputs and delete_here(_id_of(record)):
+            say(f"deleted the outputs of {record.sweep_path}")
+        delete_record(record)
 
 
 def _holds_data(folder: Path) -> bool:
@@ -213,9 +268,5 @@ def _is_kept_here(record: SweepRecord) -> bool:
     return record.server == EMBEDDED and not record.backend_on
 
 
-def _delete_outputs() -> None:
-    """Delete what runs of this machine's backend have written; other sweeps can still be read."""
-    for record in filter(_is_kept_here, load_records()):
-        sweep_id = record.sweep_path.rpartition("/")[2]
-        if sweep_id and delete_here(sweep_id):
-            say(f"deleted the outputs of {record.sweep_path}")
+def _id_of(record: SweepRecord) -> str:
+    return record.sweep_path.rpartition("/")[2]

@@ -270,6 +270,13 @@ class Target(ABC):
         """
         return ()
 
+    def list_results(self) -> Sequence[str]:
+        """Name the places with results that `remove` deletes with `delete_data`.
+
+        Raises CloudError.
+        """
+        return ()
+
     def remove(self, tell: Tell, removal: Removal) -> None:
         """Delete what was made for the project, as its cluster; raises CloudError."""
         raise ConfigError("--cluster", f"no cluster was made on {self.name}", "--on gke")

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -83,6 +84,29 @@ def test_data_on_this_machine_goes_alone(project: Project) -> None:
     assert [path.name for path in outputs_folder().iterdir()] == ["there"]
 
 
+def test_only_what_is_listed_is_deleted(project: Project) -> None:
+    """Outputs without a backend's data are listed, too; a cluster without an answer keeps its."""
+    save_record(
+        SweepRecord("here", "tester/p/here", "embedded", "http://x", "/f", "s.yaml", "hash", 1.0)
+    )
+    write_output("here")
+    command = ("down", "--all", "--delete-data")
+    refused = project.run(*command, "--on", "local", code=2).stderr.splitlines()
+    assert refused == [
+        "to be deleted: outputs of tester/p/here on this machine, 5 kB",
+        "error: --yes: is missing, and there is no terminal to ask on",
+        "hint: add --yes if you mean it",
+    ]
+    assert [path.name for path in outputs_folder().iterdir()] == ["here"]
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        file = write_kubeconfig(project, silent)
+    unlisted = project.run(*command, "--on", "kubernetes", code=1, KUBECONFIG=str(file)).stderr
+    assert unlisted.startswith("the data on kubernetes cannot be listed and stays: ")
+    project.run(*command, "-y", "--on", "local")
+    assert not any(outputs_folder().iterdir())
+    assert not load_records()
+
+
 def write_output(sweep_id: str) -> None:
     """Write what a run of a sweep keeps on this machine."""
     folder = outputs_folder() / sweep_id / "run"
@@ -120,6 +144,16 @@ def test_down_says_what_it_has_really_done(project: Project) -> None:
         ]
 
 
+def write_kubeconfig(project: Project, silent: socket.socket) -> Path:
+    """Write a kubeconfig that leads to a socket."""
+    server = f"http://127.0.0.1:{silent.getsockname()[1]}"
+    cluster = {"name": "c", "cluster": {"server": server}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    users = {"users": [{"name": "u", "user": {}}]}
+    kubeconfig = {"clusters": [cluster], "contexts": [context], "current-context": "c", **users}
+    return project.write("kubeconfig", json.dumps(kubeconfig))
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -131,12 +165,7 @@ def test_down_says_what_it_has_really_done(project: Project) -> None:
 def test_ctrl_c_says_that_agents_go_on(project: Project, words: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(60)
-        server = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        cluster = {"name": "c", "cluster": {"server": server}}
-        context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
-        users = {"users": [{"name": "u", "user": {}}]}
-        kubeconfig = {"clusters": [cluster], "contexts": [context], "current-context": "c", **users}
-        file = project.write("kubeconfig", json.dumps(kubeconfig))
+        file = write_kubeconfig(project, silent)
         process = project.start(*words.split(), "--on", "kubernetes", KUBECONFIG=str(file))
         silent.accept()
         process.send_signal(signal.SIGINT)

@@ -142,6 +142,19 @@ def test_results_stay_without_a_word_of_their_own(cloud: Cloud, machine: Machine
     assert cloud.inventory().disks == tuple(f"{FIRST}/{name}" for name in left)
 
 
+def test_results_that_outlived_a_cluster_are_listed_before_they_go(
+    cloud: Cloud, machine: Machine
+) -> None:
+    cloud.add_disk("pvc-1", labels=label(NAME), claim="sweep-backend", age_seconds=2 * HOURS)
+    (machine.folder / "deployer.yaml").write_text(f"gke: {SPEC}\n")
+    command = ("down", "--all", "--cluster", "--delete-data")
+    err = machine.run(*command, code=2)[1]
+    assert f"to be deleted: disk pvc-1 in {FIRST} with results, 10 GB, $1.00 a month" in err
+    assert cloud.changes == ()
+    machine.run(*command, "-y")
+    assert cloud.inventory().empty
+
+
 @pytest.mark.full
 def test_up_deletes_no_broken_cluster_that_holds_something(cloud: Cloud, machine: Machine) -> None:
     """One of the caller's with its backend's disk, whose deletion failed; a colleague's."""

@@ -12,7 +12,7 @@ from deployer.config.sections.kubernetes import ClusterConfig
 from deployer.errors import CloudError, KubeError
 from deployer.executors.findings import Finding, right, unknown, wrong
 from deployer.executors.gke.executor import GkeExecutor
-from deployer.executors.gke.orphans import tell_rest
+from deployer.executors.gke.orphans import describe_results, tell_rest
 from deployer.executors.gke.results_disk import reuse_disk
 from deployer.executors.gke.timer import NAMESPACE, check_role, ensure_timer
 from deployer.executors.kubernetes.backend.manifests import build_backend, load_backend_templates
@@ -35,7 +35,7 @@ from deployer.gke.pricing.sentences import (
     describe_estimate,
     describe_fallback,
 )
-from deployer.gke.removal.inventory import Inventory
+from deployer.gke.removal.inventory import Inventory, list_inventory
 from deployer.gke.removal.teardown import Terms, list_held, remove_cluster
 from deployer.gke.specification.parts import DISK_TYPE
 from deployer.gke.specification.spec import ClusterSpec, load_spec
@@ -236,6 +236,12 @@ class GkeTarget(KubernetesTarget):
         terms, waiter = Terms(copied=copied), Waiter(lambda _: None)
         found = list_held(self._open_gke(), self.spec.name, waiter, terms)
         return [Held(one.words, one.foreign) for one in found]
+
+    def list_results(self) -> Sequence[str]:
+        """Name the caller's disks with results: the cluster's, or an earlier one's of the name."""
+        gke = self._open_gke()
+        found = list_inventory(gke, self.spec.name, gke.owner.id)
+        return [describe_results(one, self.prices) for one in found.disks if one.holds_results]
 
     def remove(self, tell: Tell, removal: Removal) -> None:
         """Delete the cluster and all that came with it; raises CloudError naming what stays."""
