@@ -93,7 +93,7 @@ def down(
     if target:
         path, results_go = _find_if_any(sweep, config), target.name in data.targets
         held = [(one.words, one.foreign) for one in target.list_held(copied=not results_go)]
-        removal = Removal(check_held(held, yes, named=True), results_go)
+        removal = Removal(check_held(held, yes, named=False), results_go)
         telling = telling_remains(lambda failure: describe_bill(target, failure), say)
         with telling, showing_busy() as tell:
             take_down_cluster(target, path, tell, everything=all_, removal=removal)

@@ -172,7 +172,7 @@ def test_down_is_killed_at_every_call(
         assert KEPT in err, where
         if code == 0:
             assert nth > FEWEST_CALLS
-            assert KEPT in other.run("gke", "down", SPEC)[1]
+            assert KEPT in other.run(*DOWN)[1]
             return
         assert code == KILLED
     raise AssertionError("it never ended")

@@ -75,10 +75,26 @@ def test_a_colleagues_cluster_of_the_name_goes_only_if_it_is_typed(
         err = machine.run(*command, code=1)[1]
         assert "another owner's cluster stays: cluster tests" in err
         assert f"it has owner 1234567890abcdef; you are {ME.name} ({ME.id})" in err
-    assert "it has owner 1234567890abcdef" in machine.run("down", "--cluster", code=1)[1]
+    for command in (("down", "--cluster"), ("down", "--cluster", "--yes")):
+        err = machine.run(*command, code=1)[1]
+        assert "it has owner 1234567890abcdef" in err
+        assert "hint: if its owner agrees: deployer gke down SPEC --yes" in err
     assert cloud.changes == ()
     machine.run(*DOWN, "--yes")
     assert cloud.inventory().empty
+
+
+def test_without_a_terminal_gke_down_needs_yes(cloud: Cloud, machine: Machine) -> None:
+    with serve_odd_kubernetes(list_foreign()) as server:
+        cloud.connect_kubernetes(server.address, server.ca, cloud.token)
+        cloud.add_foreign_cluster(NAME, labels=label(NAME))
+        err = machine.run(*DOWN, "--owner", ME.name, code=2)[1]
+    assert "holds" not in err
+    assert err.splitlines()[-2:] == [
+        "error: --yes: is missing, and there is no terminal to ask on",
+        "hint: add --yes if you mean it",
+    ]
+    assert cloud.changes == ()
 
 
 def test_a_cluster_that_others_use_stays(cloud: Cloud, machine: Machine) -> None:

@@ -13,7 +13,7 @@ import typer
 from deployer.cli.output.busy import showing_busy
 from deployer.cli.output.render import say, show, show_json, show_table, show_yaml
 from deployer.cli.shell.command_group import make_app
-from deployer.cli.shell.confirmation import YesOption, can_ask, check_held, is_sure
+from deployer.cli.shell.confirmation import YesOption, check_held, is_sure
 from deployer.cli.shell.options import (
     CapacityOption,
     Documents,
@@ -154,8 +154,7 @@ def down(
     sure = check_held([(one.words, one.foreign) for one in held], yes, named=spec is not None)
     data = ", its disks and what is on them" if delete_data else " and its disks without results"
     what = f"cluster {chosen.name} of project {gke.project}{data}"
-    needed = delete_data or can_ask()
-    if not (sure or yes) and needed and not is_sure(f"delete {what}?", yes):
+    if not sure and not is_sure(f"delete {what}?", yes):
         say("nothing was deleted")
         return
     terms = replace(terms, sure=sure)
