@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -40,6 +40,13 @@ def open_kube(
     return Kube(load_access(context, namespace, environment), owner=owner)
 
 
+@dataclass
+class _Clock:
+    """How far a server's clock is ahead of ours; one for all clients of the server."""
+
+    ahead_seconds: float = 0.0
+
+
 class Kube:
     """A client. Every method raises KubeError and may be called again after any failure.
 
@@ -63,13 +70,13 @@ class Kube:
         self._owner_name = owner
         self._resender = Resender(self._may, sleep)
         self._dynamic: Any = None
-        self._ahead_seconds = 0.0
+        self._clock = _Clock()
 
     def in_namespace(self, namespace: str) -> Kube:
         """Return a client for another namespace of the same cluster; empty: lists span them all."""
         access = replace(self._access, namespace=namespace)
         other = Kube(access, self._timeouts_seconds, self._sleep, self._owner_name)
-        other._dynamic = self._dynamic
+        other._dynamic, other._clock = self._dynamic, self._clock
         if "owner" in vars(self):
             vars(other)["owner"] = self.owner
         return other
@@ -98,12 +105,12 @@ class Kube:
 
     def now(self) -> float:
         """Return the server's clock, as of its last answer, in seconds since the epoch."""
-        return time.time() + self._ahead_seconds
+        return time.time() + self._clock.ahead_seconds
 
     @property
     def ahead_seconds(self) -> float:
         """Return how far the server's clock is ahead of ours, as of its last answer."""
-        return self._ahead_seconds
+        return self._clock.ahead_seconds
 
     def read_version(self) -> str:
         """Return the server's version, such as v1.34.10."""
@@ -307,7 +314,7 @@ class Kube:
 
     def _read_clock(self, answer: Any) -> None:
         """Compare clocks: ours may be minutes off, and lost agents are judged by the server's."""
-        self._ahead_seconds = read_ahead_seconds(answer, self._ahead_seconds)
+        self._clock.ahead_seconds = read_ahead_seconds(answer, self._clock.ahead_seconds)
 
     def _find_resource(self, api_version: str, kind: str) -> Any:
         """Return the client's own object for a kind; ValueError if the server lists no kinds."""

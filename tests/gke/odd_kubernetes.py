@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -52,8 +53,10 @@ def list_foreign(**objects: Mapping[str, object]) -> dict[str, object]:
 
 
 @contextmanager
-def serve_odd_kubernetes(answers: Mapping[str, object]) -> Iterator[OddKubernetes]:
-    """Serve these answers by their paths, and nothing elsewhere."""
+def serve_odd_kubernetes(
+    answers: Mapping[str, object], ahead_seconds: float = 0.0
+) -> Iterator[OddKubernetes]:
+    """Serve these answers by their paths, and nothing elsewhere; its clock may be ahead."""
     known = {"/version": VERSION, **answers}
 
     class Request(BaseHTTPRequestHandler):
@@ -68,6 +71,9 @@ def serve_odd_kubernetes(answers: Mapping[str, object]) -> Iterator[OddKubernete
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
+
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            return super().date_time_string((timestamp or time.time()) + ahead_seconds)
 
         def log_message(self, *_: Any) -> None:
             """Keep quiet."""

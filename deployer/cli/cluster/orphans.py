@@ -41,11 +41,15 @@ class Searched:
     others: Sequence[Belongings] = ()
     unchecked: str = ""
 
+    @property
+    def now(self) -> float:
+        """Return the cluster's clock, in seconds since the epoch."""
+        return self.kube.now() if self.kube else time.time()
+
     def list_ages(self) -> Iterator[tuple[Leftover, float]]:
         """Yield what the caller left with its age by the cluster's clock, in seconds."""
-        now = self.kube.now() if self.kube else time.time()
         for one in self.objects:
-            yield one, max(0.0, now - one.created_at)
+            yield one, max(0.0, self.now - one.created_at)
 
 
 @app.command()
@@ -89,7 +93,7 @@ def orphans(
     going = [one for one in found if (one.name in names if names else one.goes(delete_data))]
     if output == "table":
         _show(found, searched, going, missing)
-    for sentence in describe_others(searched.others, time.time()):
+    for sentence in describe_others(searched.others, searched.now):
         say(sentence)
     sure = False
     if names and going:
